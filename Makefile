@@ -1,0 +1,62 @@
+# Everything sets itself up: a virtual environment, the package with its native engine, and what a target needs by name.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+SOURCES := pyproject.toml setup.py $(shell find src -name '*.py' -path '*decision*' -o -name '*.pyx' -o -name '*.px[id]')
+
+.PHONY: run test check format bench soak wheel matrix clean
+
+run: $(VENV)/.core  ## the same burst through every algorithm, side by side
+	@$(BIN)/headgate demo
+
+test: $(VENV)/.dev  ## both twins: the suite on the native engine, and what the engine touches on the pure one
+	$(BIN)/python -m pytest -n 2
+	HEADGATE_PURE=1 $(BIN)/python -m pytest -n 2
+
+check: $(VENV)/.dev  ## lint, format, types, architecture
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest tests/test_architecture.py
+
+format: $(VENV)/.dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/.bench  ## ratios in one run against pinned rivals; on a quiet machine
+	$(BIN)/python -m bench
+
+soak: $(VENV)/.dev  ## long storms; SOAK_SECONDS=10 for a short one
+	$(BIN)/python -m pytest -m soak -o addopts="-q --strict-markers" tests/soak
+
+wheel: $(VENV)/.dev  ## a wheel, tested without the source tree
+	rm -rf dist .wheel && $(BIN)/python -m build --wheel
+	$(PYTHON) -m venv .wheel && .wheel/bin/python -m pip install --quiet --upgrade pip
+	.wheel/bin/python -m pip install --quiet dist/*.whl && .wheel/bin/python -m pip install --quiet --group test
+	cp -r tests docs README.md .wheel/ && cd .wheel && HEADGATE_PURE=0 bin/python -P -m pytest -c ../pyproject.toml --rootdir . tests
+
+matrix: $(VENV)/.dev  ## the suite on every Python found here
+	for version in 3.11 3.12 3.13 3.14; do \
+	  if command -v python$$version >/dev/null && python$$version -c "" 2>/dev/null; then \
+	    $(MAKE) test PYTHON=python$$version VENV=.venv-$$version || exit 1; fi; done
+
+clean:
+	rm -rf $(VENV) .venv-* .wheel build dist src/*.egg-info src/headgate/engine/*.so
+
+$(VENV)/.pip:
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	@touch $@
+
+$(VENV)/.core: $(VENV)/.pip $(SOURCES)
+	$(BIN)/python -m pip install --quiet --editable .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.core
+	$(BIN)/python -m pip install --quiet --group dev
+	@touch $@
+
+$(VENV)/.bench: $(VENV)/.core
+	$(BIN)/python -m pip install --quiet --group rivals
+	@touch $@

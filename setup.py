@@ -1,0 +1,37 @@
+"""Builds the native engine, where there is a compiler for it. Everything else stands in pyproject.toml."""
+
+import os
+import sys
+from pathlib import Path
+
+from setuptools import Extension, setup
+
+PACKAGE = Path("src/headgate")
+BUILD = Path("build/native")
+
+
+def native():
+    """The one extension: optional, and not tried where there is no POSIX memory mapping or on PyPy."""
+    if os.name != "posix" or sys.implementation.name != "cpython" or os.environ.get("HEADGATE_PURE", "0") == "1":
+        return []
+    from Cython.Build import cythonize
+
+    # Decision is written once (decision.py). The native engine includes the same text as a C class, whose attributes
+    # native.pxd types.
+    BUILD.mkdir(parents=True, exist_ok=True)
+    shared = (PACKAGE / "decision.py").read_text(encoding="utf-8")
+    (BUILD / "decision.pxi").write_text(
+        shared.replace("\nclass Decision:", "\n@cython.final\n@cython.no_gc\n@cython.freelist(64)\ncdef class Decision:"),
+        encoding="utf-8",
+    )
+    extension = Extension(
+        "headgate.engine.native",
+        [str(PACKAGE / "engine/native.pyx")],
+        extra_compile_args=["-O3", "-fno-strict-aliasing", "-fno-builtin-memset"],
+        depends=[str(path) for path in sorted(PACKAGE.rglob("*.px[id]"))] + [str(PACKAGE / "decision.py")],
+        optional=True,
+    )
+    return cythonize([extension], build_dir=str(BUILD), include_path=[str(BUILD)])
+
+
+setup(ext_modules=native())

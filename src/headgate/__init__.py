@@ -1,0 +1,25 @@
+"""Headgate: allow or not, and when to come back."""
+
+from headgate._version import __version__
+from headgate.call import Call
+from headgate.engine import Decision
+from headgate.errors import HeadgateError, InvalidCall, InvalidLimit, RateLimited, StoreError
+from headgate.limit import Limit, LimitWarning
+from headgate.limiter import AsyncLimiter, Limiter
+from headgate.stores import MemoryStore
+
+__all__ = [
+    "AsyncLimiter",
+    "Call",
+    "Decision",
+    "HeadgateError",
+    "InvalidCall",
+    "InvalidLimit",
+    "Limit",
+    "LimitWarning",
+    "Limiter",
+    "MemoryStore",
+    "RateLimited",
+    "StoreError",
+    "__version__",
+]

@@ -1,0 +1,57 @@
+"""The roster: the names users say, and the step that each of them is.
+
+To add an algorithm: one folder beside this file, one line in `ALGORITHMS`, one line in `roster.pxi`.
+"""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import Final, NamedTuple
+
+from headgate.algorithms import bucket, log, window
+from headgate.algorithms.contract import Step
+from headgate.errors import InvalidLimit
+
+__all__ = ["ALGORITHMS", "DEFAULT", "Algorithm", "algorithm_named"]
+
+
+class Algorithm(NamedTuple):
+    """A name users say, resolved."""
+
+    name: str
+    """As users write it: `sliding-window/60`."""
+    step: Step
+    slots: int = 0
+    """Into how many slots a window is divided; 0 for whatever is not divided."""
+
+
+ALGORITHMS: Final = {
+    algorithm.name: algorithm
+    for algorithm in (
+        Algorithm("token-bucket", bucket),
+        Algorithm("gcra", bucket),
+        Algorithm("leaky-bucket", bucket),
+        Algorithm("fixed-window", window),
+        Algorithm("sliding-window", window, slots=1),
+        Algorithm("sliding-log", log),
+    )
+}
+DEFAULT: Final = "token-bucket"
+
+
+def algorithm_named(name: str) -> Algorithm:
+    """Look a name up; `sliding-window/60` is `sliding-window` in 60 slots."""
+    base, slash, divisions = name.partition("/")
+    found = ALGORITHMS.get(base)
+    if found is None:
+        close = get_close_matches(base, ALGORITHMS, n=1, cutoff=0.5)
+        hint = f"; did you mean {close[0]}?" if close else ""
+        raise InvalidLimit(f"unknown algorithm {name!r}{hint} There are: {', '.join(ALGORITHMS)}, sliding-window/N")
+    if not slash:
+        return found
+    if not found.slots:
+        raise InvalidLimit(f"{name!r}: only sliding-window is divided into slots, as in sliding-window/60")
+    if not (divisions.isascii() and divisions.isdigit() and int(divisions[:6]) > 0):
+        raise InvalidLimit(f"{name!r}: the number of slots must be a whole number from 1, as in sliding-window/60")
+    slots = int(divisions[:6])
+    return found if slots == 1 else Algorithm(f"{base}/{slots}", found.step, slots)

@@ -1,0 +1,26 @@
+# The block in C: a step's answer, seen through the instant until which the key is shut.
+
+cdef void block_answer(answer_fn answer, int64_t until, int64_t block, const int64_t* state, const int64_t* params,
+                       int64_t now, int64_t cost, Answer* out) noexcept nogil:
+    cdef int64_t left = until - now if until > now else 0
+    answer(state, params, now, cost, out)
+    out.until = until
+    if out.allowed and cost and left:
+        answer(state, params, now, 0, out)
+        out.allowed = False
+    if left > block and left > out.reset:
+        left = block if block > out.reset else out.reset
+    if out.allowed or out.retry == NEVER_FITS:
+        if left:
+            out.remaining = 0
+        if left > out.reset:
+            out.reset = left
+        return
+    out.remaining = 0
+    if left == 0:
+        left = block
+    if left > out.retry:
+        out.retry = left
+    if out.retry > out.reset:
+        out.reset = out.retry
+    out.until = now + out.retry

@@ -1,0 +1,87 @@
+"""Token bucket, GCRA and leaky bucket as a meter: one equation, three vocabularies.
+
+The rate is the fraction a/p units per microsecond, reduced. The state is one instant, the theoretical arrival time,
+kept exactly as a pair (us, num) that means us + num/a: the instant at which the bucket is full (token bucket), the
+next cell is due (GCRA), the bucket has run dry (leaky meter). A cost moves it p/a microseconds per unit into the
+future; it may not pass now + burst * p/a.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from headgate.algorithms.contract import NEVER, State, Verdict
+from headgate.clock import HOUR
+
+STEPPED_BACK: Final = HOUR
+"""An arrival time this far beyond what a full burst explains means the clock stepped back."""
+
+
+class Params(NamedTuple):
+    """A limit, compiled. Pairs are (whole microseconds, a-ths of one)."""
+
+    burst: int
+    a: int
+    p: int
+    unit_us: int
+    unit_num: int
+    depth_us: int
+    depth_num: int
+
+
+def fresh(params: Params) -> State:
+    """An arrival time long past: a full bucket."""
+    return [0, 0]
+
+
+def increment(params: Params, cost: int) -> tuple[int, int]:
+    """How far `cost` units move the arrival time: cost * p/a, as a pair. Needs cost <= burst."""
+    spare = cost * params.unit_num
+    return cost * params.unit_us + spare // params.a, spare % params.a
+
+
+def answer(state: State, params: Params, now: int, cost: int) -> Verdict:
+    """Allowed while the arrival time stays within a full burst of now."""
+    full = (now + params.depth_us, params.depth_num)
+    base = max((state[0], state[1]), (now, 0))
+    moved = base[0] > full[0] + STEPPED_BACK
+    if moved:
+        base = full
+    if cost > params.burst:
+        return Verdict(False, _units(params, base, full), NEVER, _until(base, now), base, moved)
+    inc_us, inc_num = increment(params, cost)
+    carry, num = divmod(base[1] + inc_num, params.a)
+    end = (base[0] + inc_us + carry, num)
+    if end <= full or cost == 0:
+        return Verdict(True, _units(params, end, full), 0, _until(end, now), base, moved)
+    retry = end[0] - full[0] + (end[1] > full[1])
+    return Verdict(False, _units(params, base, full), retry, _until(base, now), base, moved)
+
+
+def charge(state: State, params: Params, mark: tuple[int, int], cost: int) -> None:
+    """The arrival time moves on from where the answer found it."""
+    inc_us, inc_num = increment(params, cost)
+    carry, num = divmod(mark[1] + inc_num, params.a)
+    state[:] = (mark[0] + inc_us + carry, num)
+
+
+def give(state: State, params: Params, now: int, mark: tuple[int, int], cost: int) -> None:
+    """Move the arrival time back, less what has drained since `mark` and would have been drained anyway."""
+    inc_us, inc_num = increment(params, min(cost, params.burst))
+    drained_us = max(0, now - mark[0])
+    if drained_us > inc_us + 1:
+        return
+    back = (inc_us - drained_us) * params.a + inc_num + (mark[1] if drained_us else 0)
+    if back > 0:
+        us, num = state[0] - back // params.a, state[1] - back % params.a
+        state[:] = (us, num) if num >= 0 else (us - 1, num + params.a)
+
+
+def _units(params: Params, base: tuple[int, int], full: tuple[int, int]) -> int:
+    """The largest cost whose increment fits between base and full."""
+    return max(0, (full[0] - base[0]) * params.a + full[1] - base[1]) // params.p
+
+
+def _until(base: tuple[int, int], now: int) -> int:
+    """Microseconds from now to base, rounded up."""
+    return max(0, base[0] - now + (base[1] > 0))

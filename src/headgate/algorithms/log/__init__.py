@@ -1,0 +1,27 @@
+"""The log step: a ring of at most `limit` stamps."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from headgate.algorithms.log.reference import Params, answer, charge, fresh, give
+from headgate.errors import InvalidLimit
+
+__all__ = ["KIND", "Params", "answer", "charge", "fit", "fresh", "give", "words"]
+
+KIND: Final = "log"
+MOST: Final = 1_000_000
+
+
+def fit(amount: int, period_us: int, burst: int, slots: int) -> Params:
+    """A log costs 8 bytes for every unit of its limit, so the limit has a ceiling."""
+    if burst != amount:
+        raise InvalidLimit(f"burst {burst}: a log lets its whole amount pass at once, so its burst is {amount}")
+    if amount > MOST:
+        raise InvalidLimit(f"{amount} is too many stamps for a log; at most {MOST}, or use sliding-window/60")
+    return Params(amount, period_us)
+
+
+def words(params: Params) -> int:
+    """How many stamps, where the oldest is, and the ring."""
+    return 2 + params.limit

@@ -1,0 +1,113 @@
+"""Fixed window, sliding window counter and sub-windows: counts of aligned slots.
+
+`slots` = 0 is the fixed window: one count, forgotten at the seam. `slots` = n >= 1 divides the period into n slots,
+always blended: the slot that is leaving counts for the part of it that the window still covers, rounded down.
+A slot may begin between two ticks; only its number and the phase inside it matter, so n need not divide the period.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from headgate.algorithms.contract import NEVER, State, Verdict
+
+
+class Params(NamedTuple):
+    """A limit, compiled. `period` is in ticks of `tick` microseconds; `offset` (us) moves the seams of whole weeks."""
+
+    limit: int
+    period: int
+    slots: int
+    tick: int
+    offset: int
+    blendable: int
+    """The largest count that is multiplied; more than the limit only after the limit was lowered."""
+
+
+def fresh(params: Params) -> State:
+    """The slot number, and the counts by age: the current slot first."""
+    return [0] * (2 + params.slots)
+
+
+def answer(state: State, params: Params, now: int, cost: int) -> Verdict:
+    """Allowed while the blended count stays within the limit."""
+    slot, phase = _place(params, now)
+    newest = state[0]
+    moved = newest > slot and _start(params, newest) - now > params.period * params.tick
+    if newest > slot and not moved:
+        slot, phase = newest, 0
+    counts = _aged(state, 0 if moved else slot - newest)
+    estimate = _estimate(params, counts, phase)
+    fits = cost == 0 or estimate + cost <= params.limit
+    if not fits:
+        remaining = max(0, params.limit - estimate)
+        retry = NEVER if cost > params.limit else _wait(params, counts, slot, phase, params.limit - cost, now)
+        reset = _wait(params, counts, slot, phase, 0, now)
+        return Verdict(False, remaining, retry, reset, (slot, 0), moved)
+    counts[0] += cost
+    reset = _wait(params, counts, slot, phase, 0, now)
+    return Verdict(True, max(0, params.limit - estimate - cost), 0, reset, (slot, 0), moved)
+
+
+def charge(state: State, params: Params, mark: tuple[int, int], cost: int) -> None:
+    """Move on to the marked slot (or back, counts kept, if the clock stepped back) and count there."""
+    counts = _aged(state, max(0, mark[0] - state[0]))
+    counts[0] += cost
+    state[:] = [mark[0], *counts]
+
+
+def give(state: State, params: Params, now: int, mark: tuple[int, int], cost: int) -> None:
+    """Take back from the slot that was charged, while it still counts."""
+    age = state[0] - mark[0]
+    if 0 <= age < len(state) - 1:
+        state[1 + age] = max(0, state[1 + age] - cost)
+
+
+def _place(params: Params, now: int) -> tuple[int, int]:
+    """The number of the slot that holds `now`, and how far into it (0 <= phase < period, in slot-ticks)."""
+    per_period = params.slots or 1
+    whole, rest = divmod((now + params.offset) // params.tick, params.period)
+    inside, phase = divmod(rest * per_period, params.period)
+    return whole * per_period + inside, phase
+
+
+def _start(params: Params, slot: int, phase: int = 0) -> int:
+    """The first microsecond at which `_place` answers this slot and phase, or beyond."""
+    per_period = params.slots or 1
+    whole, inside = divmod(slot, per_period)
+    ticks = whole * params.period + -(-(inside * params.period + phase) // per_period)
+    return ticks * params.tick - params.offset
+
+
+def _aged(state: State, by: int) -> list[int]:
+    """The counts by age (0 = current slot) after moving on by so many slots."""
+    counts = state[1:]
+    kept = max(0, len(counts) - by)
+    return [0] * (len(counts) - kept) + counts[:kept]
+
+
+def _estimate(params: Params, counts: list[int], phase: int) -> int:
+    """What the window holds: whole slots, plus the covered part of the one that is leaving."""
+    if not params.slots:
+        return counts[0]
+    leaving = min(counts[-1], params.blendable)
+    return sum(counts[:-1]) + leaving * (params.period - phase) // params.period
+
+
+def _wait(params: Params, counts: list[int], slot: int, phase: int, room: int, now: int) -> int:
+    """Microseconds from `now` until the estimate has fallen to `room`, if nothing more is counted."""
+    if not params.slots:
+        return 0 if counts[0] <= room else _start(params, slot + 1) - now
+    period, last = params.period, len(counts) - 1
+    whole = sum(counts[:last])
+    for age in range(last, -1, -1):  # the slot of this age is the one that is leaving
+        if whole <= room:
+            spare = room - whole
+            leaving = min(counts[age], params.blendable)
+            need = 0 if leaving <= spare else period - ((spare + 1) * period - 1) // leaving
+            if age == last and need <= phase:
+                return 0
+            if need < period:
+                return _start(params, slot + last - age, need) - now
+        whole -= counts[age - 1] if age else 0
+    return _start(params, slot + last + 1) - now

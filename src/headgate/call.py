@@ -1,0 +1,71 @@
+"""`Call`: one question, and what may be asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from operator import index
+from typing import Final
+
+from headgate.algorithms.contract import EXACT
+from headgate.errors import InvalidCall
+from headgate.limit import Limit
+
+LONGEST_KEY: Final = 4096
+"""Bytes of UTF-8."""
+
+Cost = int | Mapping[str, int]
+"""One number for every limit, or a number for each by name: `{"rpm": 1, "tpm": 500}`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One question: may `key` spend `cost` of `limit`?"""
+
+    limit: Limit
+    key: str
+    cost: int = 1
+
+    def __init__(self, limit: Limit | str, key: str, cost: int = 1) -> None:
+        object.__setattr__(self, "limit", limit if isinstance(limit, Limit) else Limit.parse(limit))
+        object.__setattr__(self, "key", checked_key(key))
+        object.__setattr__(self, "cost", checked_cost(cost))
+
+
+def checked_key(key: str) -> str:
+    """The key, or an error that shows it. Any unicode will do, lone surrogates included."""
+    if not isinstance(key, str):
+        raise InvalidCall(f"a key must be a str; got {shown(key)} of type {type(key).__name__}")
+    if not key:
+        raise InvalidCall("a key must not be empty: everyone without an identity would share one budget")
+    if len(key) > LONGEST_KEY // 4 and len(key.encode("utf-8", "surrogatepass")) > LONGEST_KEY:
+        raise InvalidCall(f"a key may have at most {LONGEST_KEY} bytes of UTF-8; hash longer ones; got {shown(key)}")
+    return key
+
+
+def checked_cost(cost: int) -> int:
+    """The cost as an int, or an error that shows it."""
+    try:
+        whole = index(cost)
+    except TypeError:
+        whole = -1
+    if isinstance(cost, bool) or not 0 <= whole <= EXACT:
+        raise InvalidCall(f"a cost must be a whole number from 0 to 2**53; got {shown(cost)}")
+    return whole
+
+
+def checked_costs(limits: tuple[Limit, ...], cost: Cost) -> tuple[int, ...]:
+    """One cost for each limit, from one number or from a number for each name."""
+    if not isinstance(cost, Mapping):
+        return (checked_cost(cost),) * len(limits)
+    names = [limit.name for limit in limits]
+    if set(cost) != set(names) or "" in cost:
+        known = ", ".join(name or "(unnamed)" for name in names)
+        raise InvalidCall(f"costs by name must name every limit once; the limits are {known}; got {shown(dict(cost))}")
+    return tuple(checked_cost(cost[name]) for name in names)
+
+
+def shown(value: object) -> str:
+    """Input as it appears in messages: never long."""
+    text = ascii(value)
+    return text if len(text) <= 80 else f"{text[:60]}... ({len(text)} characters)"

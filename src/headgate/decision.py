@@ -1,0 +1,143 @@
+"""`Decision`: questions and answers, the only thing the edges see.
+
+This file is written once and built twice. Python imports it as it is; the native engine includes its text and gives
+the attributes C types (engine/native.pxd), so the two classes cannot drift apart.
+"""
+
+import math
+import threading
+
+from headgate.algorithms.contract import NEVER, Verdict
+from headgate.call import Call
+from headgate.limit import Limit
+
+ANSWER_FIELDS = 6
+"""Integers per answer in a flat sequence of answers: allowed, remaining, retry us, reset us, mark (2)."""
+
+_refunding = threading.Lock()
+
+
+class Decision:
+    """Allow or not, and when to come back. True when allowed.
+
+    >>> decision = Limiter("10/minute").hit("user:42")
+    >>> bool(decision), decision.limit, decision.remaining, decision.retry_after, decision.reset_after
+    (True, 10, 9, 0.0, 6.0)
+
+    Over several limits, `retry_after` and `reset_after` are the largest; `binding` is, on a no, the limit with the
+    longest retry and, on a yes, the one with the smallest part of its burst left; `limit` and `remaining` are its.
+    """
+
+    __slots__ = (
+        "allowed", "remaining", "retry_us", "reset_us", "degraded",
+        "_limits", "_keys", "_bound", "_cost", "_given", "_mark_us", "_mark_num", "_more",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        limits: tuple[Limit, ...],
+        keys: str | tuple[str, ...],
+        costs: tuple[int, ...],
+        answers: list[int],
+        degraded: bool = False,
+    ) -> None:
+        rows = range(0, len(answers), ANSWER_FIELDS)
+        self.allowed = all(answers[row] for row in rows)
+        if self.allowed:
+            row = min(rows, key=lambda row: answers[row + 1] / limits[row // ANSWER_FIELDS].burst)
+        else:
+            row = max(rows, key=lambda row: math.inf if answers[row + 2] == NEVER else answers[row + 2])
+        self.remaining = answers[row + 1]
+        self.retry_us = answers[row + 2]
+        self.reset_us = max(answers[row + 3] for row in rows)
+        self.degraded = degraded
+        self._limits = limits
+        self._keys = keys
+        self._bound = row // ANSWER_FIELDS
+        # One call is kept in the fields themselves; for several, they describe the binding one and `_more` has them all.
+        self._cost = costs[self._bound]
+        self._given = 0
+        self._mark_us = answers[row + 4]
+        self._mark_num = answers[row + 5]
+        self._more = (costs, answers, [0] * len(costs)) if len(costs) > 1 else None
+
+    def __bool__(self) -> bool:
+        return self.allowed
+
+    @property
+    def binding(self) -> Limit:
+        """The limit that decides: the others would allow as much or more."""
+        return self._limits[self._bound]
+
+    @property
+    def limit(self) -> int:
+        """The most that can pass at once under the binding limit. `100/minute burst 20`: 20."""
+        return self.binding.burst
+
+    @property
+    def retry_after(self) -> float:
+        """Seconds until this very request is allowed: refused one microsecond before it, admitted at it.
+
+        0.0 when allowed, `math.inf` when it can never fit.
+        """
+        return math.inf if self.retry_us == NEVER else self.retry_us / 1e6
+
+    @property
+    def reset_after(self) -> float:
+        """Seconds until every limit is as new."""
+        return self.reset_us / 1e6
+
+    @property
+    def never(self) -> bool:
+        """The cost is above the burst: no waiting helps."""
+        return self.retry_us == NEVER
+
+    @property
+    def granted(self) -> int:
+        """Units charged: the cost of the binding call, what `take_up_to` could get, or 0 on a no."""
+        return self._cost if self.allowed else 0
+
+    @property
+    def calls(self) -> tuple[Call, ...]:
+        """The questions, in the order asked."""
+        count = len(self._limits)
+        keys = (self._keys,) * count if isinstance(self._keys, str) else self._keys
+        costs = (self._cost,) if self._more is None else self._more[0]
+        return tuple(map(Call, self._limits, keys, costs))
+
+    @property
+    def verdicts(self) -> tuple[Verdict, ...]:
+        """The answers, one per call."""
+        if self._more is None:
+            mark = (self._mark_us, self._mark_num)
+            return (Verdict(self.allowed, self.remaining, self.retry_us, self.reset_us, mark),)
+        flat = self._more[1]
+        if isinstance(flat, bytes):
+            flat = memoryview(flat).cast("q")
+        return tuple(
+            Verdict(bool(flat[row]), *flat[row + 1 : row + 4], (flat[row + 4], flat[row + 5]))
+            for row in range(0, len(flat), ANSWER_FIELDS)
+        )
+
+    def claim_refund(self, wanted: tuple[int, ...]) -> tuple[int, ...]:
+        """How many of the wanted units of each call were charged and not yet given back; from now on they are."""
+        if not self.allowed:
+            return (0,) * len(wanted)
+        with _refunding:
+            if self._more is None:
+                units = min(wanted[0], self._cost - self._given)
+                self._given += units
+                return (units,)
+            costs, _, given = self._more
+            claimed = tuple(map(min, wanted, (cost - had for cost, had in zip(costs, given, strict=True))))
+            given[:] = [had + units for had, units in zip(given, claimed, strict=True)]
+            return claimed
+
+    def __repr__(self) -> str:
+        if self.allowed:
+            answer = f"allowed, {self.remaining} of {self.limit} left"
+        elif self.never:
+            answer = f"refused for ever: the cost is above {self.limit}"
+        else:
+            answer = f"refused, retry after {self.retry_after:g} s"
+        return f"<Decision {answer}, by {self.binding}{', degraded' if self.degraded else ''}>"

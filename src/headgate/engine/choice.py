@@ -1,0 +1,39 @@
+"""Which twin runs: the native one where it was built, unless HEADGATE_PURE says otherwise."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+from typing import TYPE_CHECKING, Final
+
+_NO: Final = frozenset({"", "0", "no", "off", "false"})
+
+
+def wants_pure() -> bool:
+    """`HEADGATE_PURE=1` asks for the pure twin; `HEADGATE_PURE=0` means no."""
+    return os.environ.get("HEADGATE_PURE", "").strip().lower() not in _NO
+
+
+def _native_available() -> bool:
+    try:
+        importlib.import_module("headgate.engine.native")
+    except ImportError as reason:
+        logging.getLogger("headgate").warning(
+            "the native engine is not here (%s): decisions are exact but slower; install a C compiler and reinstall, or "
+            "set HEADGATE_PURE=1 to ask for the pure engine",
+            reason,
+        )
+        return False
+    return True
+
+
+NATIVE: Final = not wants_pure() and _native_available()
+
+if TYPE_CHECKING or not NATIVE:
+    from headgate.decision import Decision
+    from headgate.engine.pure import Book, Core, Lane, Table
+else:
+    from headgate.engine.native import Book, Core, Decision, Lane, Table
+
+__all__ = ["NATIVE", "Book", "Core", "Decision", "Lane", "Table", "wants_pure"]

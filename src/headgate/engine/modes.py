@@ -1,0 +1,27 @@
+"""What both twins agree on before they differ."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from headgate.algorithms.contract import EXACT
+from headgate.clock import Clock
+from headgate.errors import HeadgateError
+
+TAKE: Final = 0
+"""Charge if all allow."""
+PEEK: Final = 1
+"""Answer as TAKE would; write nothing."""
+UP_TO: Final = 2
+"""Charge as much of the cost as fits, at least 1."""
+
+MOST_CALLS: Final = 64
+"""Calls in one decision."""
+
+
+def read_clock(clock: Clock) -> int:
+    """One instant, refused if it is no instant: a broken clock must not be able to corrupt a state."""
+    now = clock.now_us()
+    if type(now) is not int or not 0 <= now < EXACT:
+        raise HeadgateError(f"the clock must tell whole microseconds since the epoch, 0 to 2**53; {clock!r} said {now!r}")
+    return now

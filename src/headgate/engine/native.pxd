@@ -1,0 +1,18 @@
+# C types for the attributes of the one class whose text is shared with Python (decision.py).
+
+from libc.stdint cimport int64_t
+
+cdef class Decision:
+    cdef readonly bint allowed
+    cdef readonly bint degraded
+    cdef readonly int64_t remaining
+    cdef readonly int64_t retry_us
+    cdef readonly int64_t reset_us
+    cdef tuple _limits
+    cdef object _keys
+    cdef Py_ssize_t _bound
+    cdef int64_t _cost
+    cdef int64_t _given
+    cdef int64_t _mark_us
+    cdef int64_t _mark_num
+    cdef tuple _more

@@ -1,0 +1,36 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+# cython: annotation_typing=False, freethreading_compatible=True, binding=False, optimize.use_switch=True
+"""The native twin: the same steps as `pure.py` runs, with C integers on memory of its own."""
+
+cimport cython
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from libc.stdint cimport INT64_MAX, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free
+from libc.string cimport memcpy, memmove, memset
+from posix.mman cimport MAP_ANONYMOUS, MAP_FAILED, MAP_PRIVATE, PROT_READ, PROT_WRITE, mmap, munmap
+from posix.time cimport clock_gettime, clockid_t, timespec
+
+import os
+
+from headgate.algorithms.contract import EXACT as _EXACT
+from headgate.call import checked_cost, checked_costs, checked_key
+from headgate.clock import STEADY_CLOCK_ID, SystemClock
+from headgate.engine.modes import read_clock
+
+cdef int64_t EXACT = _EXACT
+
+cdef enum:
+    ANSWER_WORDS = 6                    # decision.ANSWER_FIELDS
+
+include "siphash.pxi"
+include "../algorithms/roster.pxi"
+include "decision.pxi"            # decision.py, as a C class: setup.py
+include "table.pxi"
+include "core.pxi"
+
+
+cdef class Probe:
+    """What the benchmark measures a hit against."""
+
+    def empty(self, str key):
+        """A native method that takes a str and does nothing."""

@@ -1,0 +1,217 @@
+"""The pure twin: the reference steps over a dict, behind one lock. Same behaviour as `native.pyx`, slower."""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from typing import Final
+
+from headgate.algorithms.block import shut
+from headgate.algorithms.contract import State, Verdict
+from headgate.call import Cost, checked_cost, checked_costs, checked_key
+from headgate.clock import Clock
+from headgate.decision import Decision
+from headgate.engine.modes import PEEK, TAKE, UP_TO, read_clock
+from headgate.limit import Given, Limit
+
+CANDIDATES: Final = 16
+"""How many keys are looked at for one to give up, as many as a native key has places to live in."""
+
+_books: weakref.WeakSet[Book] = weakref.WeakSet()
+
+
+class Book:
+    """What the tables of one store share: a clock, and the lock that makes a decision one step."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.lock = threading.Lock()
+        _books.add(self)
+
+
+def _renew_locks() -> None:
+    """A fork may have copied a lock that another thread held."""
+    for book in _books:
+        book.lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_locks)
+
+
+class Cell:
+    """One key's state."""
+
+    __slots__ = ("state", "until")
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+        self.until = 0
+
+
+class Table:
+    """The states of one limit's keys, never more than `max_keys` of them."""
+
+    def __init__(self, book: Book, limit: Limit, max_keys: int) -> None:
+        self.book = book
+        self.words = limit.step.words(limit.params)
+        self.max_keys = max_keys
+        self.evictions = 0
+        self._cells: dict[str, Cell] = {}
+        self._keys: list[str] = []
+        self._hand = 0
+
+    def __len__(self) -> int:
+        return len(self._cells)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of states, without what Python objects add."""
+        return len(self._cells) * self.words * 8
+
+    def find(self, key: str) -> Cell | None:
+        """The cell of a key that was charged before."""
+        return self._cells.get(key)
+
+    def place(self, key: str, lane: Lane, now: int) -> Cell:
+        """A cell for the key: its own, a new one, or that of the key with the least to lose."""
+        cell = self._cells.get(key)
+        if cell is not None:
+            return cell
+        cell = Cell(lane.limit.step.fresh(lane.limit.params))
+        index = self._given_up(lane, now)
+        if index is None:
+            self._keys.append(key)
+        else:
+            del self._cells[self._keys[index]]
+            self._keys[index] = key
+        self._cells[key] = cell
+        return cell
+
+    def _given_up(self, lane: Lane, now: int) -> int | None:
+        """Any as-new key; at the bound, the one with the least quota in use, ties to the nearest reset."""
+        count = len(self._keys)
+        least: tuple[int, int] | None = None
+        victim = None
+        for _ in range(min(CANDIDATES, count)):
+            self._hand = (self._hand + 1) % count
+            verdict = lane.look(self._cells[self._keys[self._hand]], now, 0)[0]
+            if verdict.reset_us == 0:
+                return self._hand
+            in_use = (-verdict.remaining, verdict.reset_us)
+            if least is None or in_use < least:
+                least, victim = in_use, self._hand
+        if count < self.max_keys:
+            return None
+        self.evictions += 1
+        return victim
+
+
+class Lane:
+    """A limit on its table."""
+
+    __slots__ = ("limit", "table")
+
+    def __init__(self, table: Table, limit: Limit) -> None:
+        self.table = table
+        self.limit = limit
+
+    def look(self, cell: Cell | None, now: int, cost: int) -> tuple[Verdict, int]:
+        """The answer, and the block to keep after a hit."""
+        step, params = self.limit.step, self.limit.params
+        state = cell.state if cell else step.fresh(params)
+        if not self.limit.block_us:
+            return step.answer(state, params, now, cost), 0
+        until = cell.until if cell else 0
+        return shut(until, self.limit.block_us, now, cost, lambda cost: step.answer(state, params, now, cost))
+
+
+class Core:
+    """Lanes, and decisions over them: the hot part of a gate."""
+
+    def __init__(self, book: Book, lanes: tuple[Lane, ...]) -> None:
+        self.book = book
+        self.lanes = lanes
+        self.limits = tuple(lane.limit for lane in lanes)
+
+    def plan(self, limit: Given) -> Core:
+        """The lanes of limits chosen for one call; a gate knows."""
+        raise TypeError("these lanes have no other plans")
+
+    def hit(self, key: str, cost: Cost = 1, *, limit: Given | None = None) -> Decision:
+        """Spend, if every limit allows."""
+        return self._ask(key, cost, limit, TAKE)
+
+    def peek(self, key: str, cost: Cost = 1, *, limit: Given | None = None) -> Decision:
+        """What `hit` would answer; writes nothing."""
+        return self._ask(key, cost, limit, PEEK)
+
+    def take_up_to(self, key: str, most: int, *, limit: Given | None = None) -> Decision:
+        """Spend as much of `most` as fits now."""
+        return self._ask(key, checked_cost(most), limit, UP_TO)
+
+    def _ask(self, key: str, cost: Cost, limit: Given | None, mode: int) -> Decision:
+        core = self if limit is None else self.plan(limit)
+        return core.run(checked_key(key), checked_costs(core.limits, cost), mode)
+
+    def run(self, keys: str | tuple[str, ...], costs: tuple[int, ...], mode: int) -> Decision:
+        """One decision, a cost for each lane: every lane is asked, then all are charged or none is."""
+        each = (keys,) * len(self.lanes) if isinstance(keys, str) else keys
+        with self.book.lock:
+            now = read_clock(self.book.clock)
+            asked = [(lane, lane.table.find(key)) for lane, key in zip(self.lanes, each, strict=True)]
+            if mode == UP_TO and costs[0]:
+                room = min(lane.look(cell, now, 0)[0].remaining for lane, cell in asked)
+                costs = (max(1, min(costs[0], room)),) * len(costs)
+            looks = [lane.look(cell, now, cost) for (lane, cell), cost in zip(asked, costs, strict=True)]
+            if not all(verdict.allowed for verdict, _ in looks):
+                looks = self._refuse(asked, looks, now, mode)
+            elif mode != PEEK:
+                for lane, key, (verdict, _), cost in zip(self.lanes, each, looks, costs, strict=True):
+                    cell = lane.table.place(key, lane, now)
+                    lane.limit.step.charge(cell.state, lane.limit.params, verdict.mark, cost)
+        answers: list[int] = []
+        for verdict, _ in looks:
+            answers += (verdict.allowed, verdict.remaining, verdict.retry_us, verdict.reset_us, *verdict.mark)
+        return Decision(self.limits, keys, costs, answers)
+
+    @staticmethod
+    def _refuse(
+        asked: list[tuple[Lane, Cell | None]], looks: list[tuple[Verdict, int]], now: int, mode: int
+    ) -> list[tuple[Verdict, int]]:
+        """A no charges nothing; it starts blocks, and keeps a state that had to follow the clock back.
+
+        A limit that would have allowed then says what it holds without the charge.
+        """
+        for (lane, cell), (verdict, until) in zip(asked, looks, strict=True):
+            if cell is not None and mode != PEEK:
+                if verdict.moved:
+                    lane.limit.step.charge(cell.state, lane.limit.params, verdict.mark, 0)
+                if not verdict.allowed:
+                    cell.until = until
+        return [
+            lane.look(cell, now, 0) if look[0].allowed else look for (lane, cell), look in zip(asked, looks, strict=True)
+        ]
+
+    def give(
+        self, keys: tuple[str, ...], amounts: tuple[int, ...], marks: tuple[tuple[int, int] | None, ...]
+    ) -> None:
+        """Give back what was charged at the marks; no mark means charged now."""
+        with self.book.lock:
+            now = read_clock(self.book.clock)
+            for lane, key, amount, mark in zip(self.lanes, keys, amounts, marks, strict=True):
+                cell = lane.table.find(key)
+                if cell is not None:
+                    step, params = lane.limit.step, lane.limit.params
+                    at = mark or step.answer(cell.state, params, now, 0).mark
+                    step.give(cell.state, params, now, at, amount)
+
+    def clear(self, key: str) -> None:
+        """Make a key as new."""
+        with self.book.lock:
+            for lane in self.lanes:
+                cell = lane.table.find(key)
+                if cell is not None:
+                    cell.state[:] = lane.limit.step.fresh(lane.limit.params)
+                    cell.until = 0

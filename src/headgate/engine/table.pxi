@@ -1,0 +1,220 @@
+# A Table: the states of one limit's keys, in memory of fixed slots.
+#
+# A key is its 64-bit tag. The top bits of the tag choose a segment; in it the key may live in either of two sets of 8
+# slots: 16 places, no chains, no tombstones. Slots are overwritten, never emptied. A segment whose two sets are full of
+# live keys grows by half, alone, so that no request pays for moving a whole table; at its bound it gives up the key with
+# the least to lose instead.
+
+cdef enum:
+    WAYS = 8
+    MOST_WORDS = 10_003                 # of a state that is read whole: window, 10,000 slots
+
+cdef size_t SEGMENT_BYTES = 1 << 20     # moving this much takes well under a millisecond
+cdef size_t MAPPED_FROM = 1 << 16       # larger blocks are mapped, and so given back to the system
+cdef size_t WIDE_SLOT = 4096            # slots of whole pages are mapped at full size: untouched ones cost nothing
+cdef int64_t EPOCH_LEAD = 1 << 48       # how far before its first instant a table can represent time
+cdef int64_t EPOCH_SPAN = 1 << 49       # instants from its epoch on that leave room for the longest burst in 50 bits
+cdef int64_t NO_EPOCH_SPAN = 1 << 53
+
+cdef int64_t[MOST_WORDS + 1] NOTHING    # the state of a key never seen
+
+cdef struct Segment:
+    int64_t sets
+    uint64_t* tags
+    int64_t* states
+
+cdef void* map_zeros(size_t size) noexcept nogil:
+    cdef void* block
+    if size < MAPPED_FROM:
+        return calloc(1, size)
+    block = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+    return NULL if block == MAP_FAILED else block
+
+cdef void unmap(void* block, size_t size) noexcept nogil:
+    if size < MAPPED_FROM:
+        free(block)
+    elif block != NULL:
+        munmap(block, size)
+
+
+cdef class Table:
+    cdef readonly Book book
+    cdef readonly int64_t words         # of the step's state
+    cdef readonly int64_t evictions
+    cdef int64_t used                   # slots that hold a key
+    cdef int64_t stride                 # words a slot, with the block's
+    cdef Kernel kernel
+    cdef Segment* segments
+    cdef int segment_bits
+    cdef int64_t most_sets              # a segment
+    cdef int64_t first_sets
+    cdef int64_t epoch
+    cdef int64_t span
+
+    def __cinit__(self, Book book not None, limit, int64_t max_keys):
+        cdef int64_t total
+        find_kernel(limit.step.KIND, &self.kernel)
+        self.book = book
+        self.words = limit.step.words(limit.params)
+        self.stride = self.words + (1 if limit.block_us else 0)
+        self.epoch = book.now() - EPOCH_LEAD if self.kernel.relative else 0
+        self.span = EPOCH_SPAN if self.kernel.relative else NO_EPOCH_SPAN
+        total = (max_keys * 4 + 3 * WAYS - 1) // (3 * WAYS)         # a load of 3/4 at the bound
+        while total >> self.segment_bits > 64 and (total >> self.segment_bits) * self.set_bytes() > SEGMENT_BYTES:
+            self.segment_bits += 1
+        self.most_sets = (total + (1 << self.segment_bits) - 1) >> self.segment_bits
+        self.first_sets = self.most_sets if self.stride * 8 >= WIDE_SLOT else 1
+        self.segments = <Segment*> calloc(1 << self.segment_bits, sizeof(Segment))
+        if self.segments == NULL:
+            raise MemoryError()
+
+    def __dealloc__(self):
+        cdef int64_t at
+        if self.segments != NULL:
+            for at in range(1 << self.segment_bits):
+                unmap(self.segments[at].tags, self.segments[at].sets * self.set_bytes())
+            free(self.segments)
+
+    def __len__(self):
+        return self.used
+
+    @property
+    def bytes(self):
+        """Bytes of memory the table holds."""
+        cdef int64_t at, sets = 0
+        for at in range(1 << self.segment_bits):
+            sets += self.segments[at].sets
+        return sets * self.set_bytes() + (<int64_t> 1 << self.segment_bits) * sizeof(Segment)
+
+    cdef inline size_t set_bytes(self) noexcept nogil:
+        return WAYS * 8 * (1 + self.stride)
+
+    cdef inline Segment* segment(self, uint64_t tag) noexcept nogil:
+        return &self.segments[tag >> 1 >> (63 - self.segment_bits)]
+
+    cdef inline int64_t* find(self, uint64_t tag) noexcept nogil:
+        """The state of a key that was charged before, or NULL."""
+        cdef Segment* segment = self.segment(tag)
+        cdef int64_t slot, base
+        if segment.sets == 0:
+            return NULL
+        base = first_set(segment, tag)
+        for slot in range(base, base + WAYS):
+            if segment.tags[slot] == tag:
+                return segment.states + slot * self.stride
+        base = second_set(segment, tag)
+        for slot in range(base, base + WAYS):
+            if segment.tags[slot] == tag:
+                return segment.states + slot * self.stride
+        return NULL
+
+    cdef int64_t* place(self, uint64_t tag, Lane lane, int64_t now) except NULL:
+        """A slot for a key that has none: an empty or as-new one, one gained by growing, or that of a victim."""
+        cdef Segment* segment = self.segment(tag)
+        cdef int64_t slot = -1
+        if segment.sets == 0:
+            if not self.allocate(segment, self.first_sets):
+                raise MemoryError("no memory for the states of keys")
+        while True:
+            slot = empty_slot(segment, tag)
+            if slot >= 0:
+                self.used += 1
+                break
+            slot = self.victim(segment, tag, lane, now, segment.sets < self.most_sets)
+            if slot >= 0:
+                break
+            if not self.grow(segment, lane, now):
+                slot = self.victim(segment, tag, lane, now, False)
+                break
+        segment.tags[slot] = tag
+        memset(segment.states + slot * self.stride, 0, self.stride * 8)
+        return segment.states + slot * self.stride
+
+    cdef int64_t victim(self, Segment* segment, uint64_t tag, Lane lane, int64_t now, bint only_new) noexcept nogil:
+        """Any as-new slot; unless only those will do, the one with the least quota in use, ties to the nearest reset."""
+        cdef Answer seen
+        cdef int64_t way, slot, found = -1, remaining = -1, reset = 0
+        for way in range(2 * WAYS):
+            slot = first_set(segment, tag) + way if way < WAYS else second_set(segment, tag) + way - WAYS
+            lane.look(segment.states + slot * self.stride, now, 0, &seen)
+            if seen.reset == 0:
+                return slot
+            if not only_new and (seen.remaining > remaining or (seen.remaining == remaining and seen.reset < reset)):
+                found, remaining, reset = slot, seen.remaining, seen.reset
+        if found >= 0:
+            self.evictions += 1
+        return found
+
+    cdef bint allocate(self, Segment* segment, int64_t sets) noexcept nogil:
+        cdef void* block = map_zeros(sets * self.set_bytes())
+        if block == NULL:
+            return False
+        segment.sets = sets
+        segment.tags = <uint64_t*> block
+        segment.states = <int64_t*> block + sets * WAYS
+        return True
+
+    cdef bint grow(self, Segment* segment, Lane lane, int64_t now) noexcept nogil:
+        """Move the live keys of a segment into one half as large again. False where there is no memory for it."""
+        cdef Segment larger
+        cdef Answer seen
+        cdef int64_t old, new, had = 0, kept = 0, sets = segment.sets + (segment.sets + 1) // 2
+        if not self.allocate(&larger, sets if sets < self.most_sets else self.most_sets):
+            return False
+        for old in range(segment.sets * WAYS):
+            if segment.tags[old] == 0:
+                continue
+            had += 1
+            lane.look(segment.states + old * self.stride, now, 0, &seen)
+            if seen.reset == 0:
+                continue
+            new = empty_slot(&larger, segment.tags[old])
+            if new >= 0:
+                kept += 1
+            else:
+                new = self.victim(&larger, segment.tags[old], lane, now, False)
+            larger.tags[new] = segment.tags[old]
+            memcpy(larger.states + new * self.stride, segment.states + old * self.stride, self.stride * 8)
+        self.used += kept - had
+        unmap(segment.tags, segment.sets * self.set_bytes())
+        segment[0] = larger
+        return True
+
+    cdef void rebase(self, int64_t now) noexcept nogil:
+        """Count packed times from a new epoch: the clock has left the span that fits in a word."""
+        cdef int64_t at, slot, us, epoch = now - EPOCH_LEAD
+        cdef int64_t* state
+        for at in range(1 << self.segment_bits):
+            for slot in range(self.segments[at].sets * WAYS):
+                state = self.segments[at].states + slot * self.stride
+                if state[0]:
+                    us = (state[0] >> BUCKET_NUM_BITS) + self.epoch - epoch
+                    us = 1 if us < 1 else us if us < EPOCH_SPAN * 2 else EPOCH_SPAN * 2 - 1
+                    state[0] = us << BUCKET_NUM_BITS | (state[0] & BUCKET_NUM_MASK)
+                if self.stride > self.words and state[self.words]:
+                    state[self.words] += self.epoch - epoch
+        self.epoch = epoch
+
+    cdef inline int64_t instant(self, int64_t now) noexcept nogil:
+        """An instant in the table's own terms."""
+        if not 0 <= now - self.epoch < self.span:
+            self.rebase(now)
+        return now - self.epoch
+
+
+# Each set is chosen by its own bits of the tag, and neither by those that choose the segment.
+cdef inline int64_t first_set(const Segment* segment, uint64_t tag) noexcept nogil:
+    return <int64_t> (<uint64_t> <uint32_t> tag * <uint64_t> segment.sets >> 32) * WAYS
+
+cdef inline int64_t second_set(const Segment* segment, uint64_t tag) noexcept nogil:
+    return <int64_t> (<uint64_t> <uint32_t> (tag >> 20) * <uint64_t> segment.sets >> 32) * WAYS
+
+cdef int64_t empty_slot(const Segment* segment, uint64_t tag) noexcept nogil:
+    """An empty slot in the emptier of the two sets, or -1. Sets fill from the front."""
+    cdef int64_t way, first = first_set(segment, tag), second = second_set(segment, tag)
+    for way in range(WAYS):
+        if segment.tags[first + way] == 0:
+            return first + way
+        if segment.tags[second + way] == 0:
+            return second + way
+    return -1

@@ -1,0 +1,46 @@
+"""Everything Headgate raises, drawn as a tree.
+
+    HeadgateError
+    ├── InvalidLimit (ValueError)   a limit that cannot be read, or does not fit the number contract
+    ├── InvalidCall (ValueError)    a key, cost or combination of calls that cannot be asked
+    ├── StoreError                  the home of the state cannot serve: full of tables, closed, unreachable
+    └── RateLimited                 a no, for those who asked `guard` to raise one
+
+A refused request is not an error: it is a `Decision` that is false. Errors mean that something is broken.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from headgate.decision import Decision
+
+
+class HeadgateError(Exception):
+    """The root: catches everything this library raises on purpose."""
+
+
+class InvalidLimit(HeadgateError, ValueError):
+    """A limit that cannot be read, or whose numbers do not fit; the message shows what would."""
+
+
+class InvalidCall(HeadgateError, ValueError):
+    """A question that cannot be asked: a bad key or cost, or the same budget twice in one decision."""
+
+
+class StoreError(HeadgateError):
+    """The home of the state cannot serve."""
+
+
+class RateLimited(HeadgateError):
+    """Raised by `guard` when the answer is no; carries the whole decision."""
+
+    def __init__(self, decision: Decision) -> None:
+        self.decision = decision
+        self.retry_after = decision.retry_after
+        when = "it can never fit" if decision.never else f"retry after {self.retry_after:g} s"
+        super().__init__(f"rate limited by {decision.binding}: {when}")
+
+    def __reduce__(self) -> tuple[type[RateLimited], tuple[Decision]]:
+        return type(self), (self.decision,)

@@ -1,0 +1,5 @@
+"""Limits: the value and its words."""
+
+from headgate.limit.value import Given, Limit, LimitWarning, Period, as_limits
+
+__all__ = ["Given", "Limit", "LimitWarning", "Period", "as_limits"]

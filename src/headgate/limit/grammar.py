@@ -1,0 +1,139 @@
+"""The words of a limit: `100/minute burst 20 by gcra block 10m as api`, read and written.
+
+    limits    = limit *( ";" limit )
+    limit     = amount ( "/" | "per" ) period *clause
+    period    = [ count ] unit
+    clause    = "burst" amount | "by" algorithm | "block" period | "as" name        each at most once, in any order
+"""
+
+from __future__ import annotations
+
+import re
+from difflib import get_close_matches
+from typing import Any, Final
+
+from headgate.clock import DAY, HOUR, MILLISECOND, MINUTE, SECOND, WEEK
+from headgate.errors import InvalidLimit
+
+UNITS: Final = {
+    spelling: us
+    for us, spellings in {
+        MILLISECOND: "ms msec msecs millisecond milliseconds",
+        SECOND: "s sec secs second seconds",
+        MINUTE: "m min mins minute minutes",
+        HOUR: "h hr hrs hour hours",
+        DAY: "d day days",
+        WEEK: "w wk wks week weeks",
+    }.items()
+    for spelling in spellings.split()
+}
+_WRITTEN: Final = ((WEEK, "week"), (DAY, "day"), (HOUR, "hour"), (MINUTE, "minute"), (SECOND, "second"))
+_CALENDAR: Final = re.compile(r"(mo|mon|month|months|y|yr|yrs|year|years|quarter|quarters)", re.IGNORECASE)
+_NUMBER: Final = r"\d[\d_]*"
+_PERIOD: Final = rf"(?:{_NUMBER})?\s*[^\W\d_]+"
+_HEAD: Final = re.compile(rf"\s*({_NUMBER})\s*(?:/|per\b)\s*({_PERIOD})\s*", re.IGNORECASE | re.ASCII)
+_CLAUSE: Final = re.compile(
+    rf"(?:(burst)\s+({_NUMBER})|(by)\s+([a-z-]+(?:/\w+)?)|(block)\s+({_PERIOD})|(as)\s+(\S+))\s*", re.IGNORECASE | re.ASCII
+)
+_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}", re.ASCII)
+_DIGITS: Final = 16
+"""No number in a limit needs more digits than 2**53 has."""
+
+EXAMPLES: Final = "10/minute, 5 per 2 hours, 200/500ms, 100/hour burst 20, 5/minute by sliding-log block 10m as login"
+
+
+def parse_fields(text: str) -> list[dict[str, Any]]:
+    """The limits of a string as keyword arguments of `Limit`."""
+    if not isinstance(text, str):
+        raise InvalidLimit(f"a limit is written as a string such as {EXAMPLES}; got {text!r}")
+    parts = [part for part in text.split(";") if part.strip()]
+    if not parts:
+        raise InvalidLimit(f"an empty limit {text!r}; write for instance {EXAMPLES}")
+    return [_parse_one(part) for part in parts]
+
+
+def _parse_one(text: str) -> dict[str, Any]:
+    head = _HEAD.match(text)
+    if head is None:
+        raise InvalidLimit(f"cannot read the limit {_shown(text)}; write for instance {EXAMPLES}")
+    fields: dict[str, Any] = {"amount": _number(head[1]), "per": head[2]}
+    at = head.end()
+    while at < len(text):
+        clause = _CLAUSE.match(text, at)
+        if clause is None:
+            rest = _shown(text[at:])
+            raise InvalidLimit(f"cannot read {rest} in the limit {_shown(text)}; {_clause_hint(text[at:])}")
+        word, value = (found for found in clause.groups() if found)
+        field, read = _CLAUSES[word.lower()]
+        if field in fields:
+            raise InvalidLimit(f"{word!r} is said twice in the limit {_shown(text)}")
+        fields[field] = read(value)
+        at = clause.end()
+    return fields
+
+
+def parse_period(text: str) -> int:
+    """`2 hours`, `500ms`, `m`: microseconds."""
+    found = re.fullmatch(rf"\s*({_NUMBER})?\s*(\S+)\s*", text, re.ASCII)
+    count, unit = (found[1], found[2].lower()) if found else (None, text)
+    if _CALENDAR.fullmatch(unit):
+        raise InvalidLimit(
+            f"{text.strip()!r}: months and years have no fixed length, so a limit over one means something else every "
+            "time; say 30 days, 4 weeks or 365 days"
+        )
+    if unit not in UNITS:
+        close = get_close_matches(unit, UNITS, n=1)
+        hint = f"did you mean {close[0]}? " if close else ""
+        raise InvalidLimit(
+            f"unknown unit in the time {_shown(text)}; {hint}use ms, second, minute, hour, day or week, "
+            "with a whole number before it if it is not 1, as in 90 seconds"
+        )
+    return (_number(count) if count else 1) * UNITS[unit]
+
+
+def parse_name(name: str) -> str:
+    """Names travel in headers and metrics, so they are plain."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise InvalidLimit(
+            f"{_shown(name)} is no name for a limit; it begins with a letter and has at most 64 letters, digits, . _ -"
+        )
+    return name
+
+
+def write_period(us: int) -> str:
+    """The shortest words for a period: `minute`, `2 hours`, `500 ms`."""
+    for unit_us, unit in _WRITTEN:
+        if us % unit_us == 0:
+            count = us // unit_us
+            return unit if count == 1 else f"{count} {unit}s"
+    return f"{us // MILLISECOND} ms"
+
+
+def _number(text: str) -> int:
+    digits = text.replace("_", "")
+    if len(digits) > _DIGITS:
+        raise InvalidLimit(f"the number {_shown(text)} is too large; at most {_DIGITS} digits")
+    return int(digits)
+
+
+def _clause_hint(rest: str) -> str:
+    word = rest.split()[0].lower()
+    if word not in _CLAUSES:
+        close = get_close_matches(word, _CLAUSES, n=1)
+        if close:
+            return f"did you mean {close[0]}?"
+    return "after the rate there may be: burst N, by ALGORITHM, block TIME, as NAME; limits are separated by ;"
+
+
+def _shown(text: object) -> str:
+    """Input as it appears in messages: quoted and never long."""
+    shown = repr(text)
+    return shown if len(shown) <= 80 else f"{shown[:77]}..."
+
+
+_CLAUSES: Final[dict[str, tuple[str, Any]]] = {
+    "burst": ("burst", _number),
+    "by": ("algorithm", str.lower),
+    "block": ("block", str),
+    "as": ("name", parse_name),
+}

@@ -1,0 +1,188 @@
+"""`Limit`: what the user asked for, frozen, and compiled once to integers."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from datetime import timedelta
+from functools import lru_cache
+from typing import Any, Final
+
+from headgate.algorithms import DEFAULT, algorithm_named, bucket
+from headgate.algorithms.contract import EXACT, Step
+from headgate.clock import MILLISECOND, SECOND
+from headgate.errors import InvalidLimit
+from headgate.limit.grammar import parse_fields, parse_name, parse_period, write_period
+
+LONGEST_PERIOD: Final = 2**48
+COARSE: Final = 10
+"""Below this a two-counter estimate is too coarse to be fair."""
+
+Period = str | int | float | timedelta
+
+
+class LimitWarning(UserWarning):
+    """A limit that works, and that its writer would probably not choose again after reading why."""
+
+
+class Limit:
+    """So many units per period. Immutable, hashable, comparable; `str` gives back words that read as the same limit.
+
+    >>> Limit(100, per="minute", burst=20, name="api")
+    Limit('100/minute burst 20 as api')
+    >>> Limit.parse("5 per 2 hours by sliding-log").period
+    7200.0
+    """
+
+    __slots__ = (
+        "algorithm", "amount", "block_us", "burst", "exact", "identity", "name", "params", "period_us", "step", "_hash",
+    )  # fmt: skip
+
+    amount: int
+    """How many units per period."""
+    period_us: int
+    burst: int
+    """The most that can pass at once; the amount unless said otherwise."""
+    algorithm: str
+    """`token-bucket`, `sliding-window/60`, ..."""
+    block_us: int
+    """How long a refused key stays refused; 0 when there is no block."""
+    name: str
+    """Given with `as`; empty when there is none."""
+    exact: bool
+    """False when the bucket's interval had to be rounded up (by less than 1/8192 us), as for 999,999,999/day."""
+    identity: str
+    """What the state is filed under: another name, algorithm or period starts anew, other numbers do not."""
+    step: Step
+    params: tuple[int, ...]
+
+    def __init__(
+        self,
+        amount: int,
+        per: Period = "second",
+        *,
+        burst: int | None = None,
+        algorithm: str = DEFAULT,
+        block: Period = 0,
+        name: str = "",
+    ) -> None:
+        resolved = algorithm_named(algorithm)
+        put = object.__setattr__
+        put(self, "amount", _whole(amount, "the amount"))
+        put(self, "period_us", _microseconds(per, "the period"))
+        put(self, "burst", self.amount if burst is None else _whole(burst, "the burst"))
+        put(self, "algorithm", resolved.name)
+        put(self, "block_us", _microseconds(block, "the block") if block else 0)
+        put(self, "name", parse_name(name) if name else "")
+        put(self, "step", resolved.step)
+        put(self, "params", resolved.step.fit(self.amount, self.period_us, self.burst, resolved.slots))
+        put(self, "exact", resolved.step is not bucket or bucket.is_exact(self.amount, self.period_us))
+        put(self, "identity", self._identify())
+        put(self, "_hash", hash(self._fields()))
+        if resolved.slots == 1 and self.amount < COARSE:
+            warnings.warn(
+                f"{self}: below {COARSE} the two-counter estimate is coarse; token-bucket, sliding-window/60 or "
+                "sliding-log serve small limits better",
+                LimitWarning,
+                stacklevel=2,
+            )
+
+    @classmethod
+    def parse(cls, text: str) -> Limit:
+        """One limit from its words."""
+        limits = cls.parse_all(text)
+        if len(limits) != 1:
+            raise InvalidLimit(f"{text!r} is {len(limits)} limits where one is wanted")
+        return limits[0]
+
+    @staticmethod
+    def parse_all(text: str) -> tuple[Limit, ...]:
+        """Every limit of a string such as `10/s; 1000/hour burst 50`."""
+        return _parse_all(text)
+
+    @property
+    def period(self) -> float:
+        """The period in seconds."""
+        return self.period_us / SECOND
+
+    @property
+    def block(self) -> float:
+        """The block in seconds; 0.0 when there is none."""
+        return self.block_us / SECOND
+
+    def _fields(self) -> tuple[Any, ...]:
+        return self.amount, self.period_us, self.burst, self.algorithm, self.block_us, self.name
+
+    def _identify(self) -> str:
+        words = [self.algorithm, write_period(self.period_us)]
+        return " ".join([*words, *(["block"] if self.block_us else []), *(["as", self.name] if self.name else [])])
+
+    def __eq__(self, other: object) -> bool:
+        return self._fields() == other._fields() if isinstance(other, Limit) else NotImplemented
+
+    def __hash__(self) -> int:
+        return self._hash  # type: ignore[no-any-return]
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"a Limit cannot be changed; make another one instead of setting {name}")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"a Limit cannot be changed; {name} stays")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Limit.parse, (str(self),)
+
+    def __str__(self) -> str:
+        words = [f"{self.amount}/{write_period(self.period_us)}"]
+        if self.burst != self.amount:
+            words.append(f"burst {self.burst}")
+        if self.algorithm != DEFAULT:
+            words.append(f"by {self.algorithm}")
+        if self.block_us:
+            words.append(f"block {write_period(self.block_us)}")
+        if self.name:
+            words.append(f"as {self.name}")
+        return " ".join(words)
+
+    def __repr__(self) -> str:
+        return f"Limit({str(self)!r})"
+
+
+Given = Limit | str | Sequence[Limit | str]
+"""Limits as users give them."""
+
+
+@lru_cache(maxsize=1024)  # plans chosen at run time arrive as the same few strings, on the hot path
+def _parse_all(text: str) -> tuple[Limit, ...]:
+    return tuple(Limit(**fields) for fields in parse_fields(text))
+
+
+def as_limits(given: Given) -> tuple[Limit, ...]:
+    """Limits as users give them: a value, words, or several of either."""
+    if isinstance(given, Limit):
+        return (given,)
+    if isinstance(given, str):
+        return Limit.parse_all(given)
+    if isinstance(given, Sequence):
+        return tuple(limit for each in given for limit in as_limits(each))
+    raise InvalidLimit(f"a limit is a Limit or words such as '10/minute'; got {given!r}")
+
+
+def _whole(value: int, what: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < EXACT:
+        raise InvalidLimit(f"{what} of a limit must be a whole number from 1 to {EXACT - 1}; got {value!r}")
+    return value
+
+
+def _microseconds(period: Period, what: str) -> int:
+    if isinstance(period, str):
+        us = parse_period(period)
+    elif isinstance(period, timedelta):
+        us = period // timedelta(microseconds=1)
+    elif isinstance(period, bool) or not isinstance(period, int | float) or not 0 < period < LONGEST_PERIOD / SECOND:
+        raise InvalidLimit(f"{what} must be a time such as '2 hours', seconds or a timedelta; got {period!r}")
+    else:
+        us = round(period * SECOND)
+    if us % MILLISECOND or not 0 < us < LONGEST_PERIOD:
+        raise InvalidLimit(f"{what} must be a whole number of ms, from 1 ms to 465 weeks; got {period!r}")
+    return us

@@ -1,0 +1,57 @@
+"""`AsyncLimiter`: the same words, awaited."""
+
+from __future__ import annotations
+
+from headgate.call import Call, Cost
+from headgate.clock import Clock
+from headgate.engine import Decision
+from headgate.limit import Given
+from headgate.limiter.base import Bound
+from headgate.limiter.guard import AsyncGuard, Key
+from headgate.stores import Store
+
+
+class AsyncLimiter(Bound):
+    """As `Limiter`; every method that decides is a coroutine."""
+
+    def __init__(
+        self,
+        *limits: Given,
+        store: Store | str | None = None,
+        namespace: str = "default",
+        clock: Clock | None = None,
+    ) -> None:
+        super().__init__(limits, store, namespace, clock)
+
+    def bind(self, store: Store) -> None:
+        """Decide by the states of this store from now on."""
+        super().bind(store)
+        self._hit = self._gate.hit
+
+    async def hit(self, key: str, cost: Cost = 1, *, limit: Given | None = None) -> Decision:
+        """Spend `cost` of every limit, or of none if any refuses."""
+        return self._hit(key, cost) if limit is None else self._hit(key, cost, limit=limit)
+
+    async def peek(self, key: str, cost: Cost = 1, *, limit: Given | None = None) -> Decision:
+        """What `hit` would answer. Writes nothing."""
+        return self._gate.peek(key, cost, limit=limit)
+
+    async def take_up_to(self, key: str, most: int, *, limit: Given | None = None) -> Decision:
+        """Spend as much of `most` as fits now; `decision.granted` says how much."""
+        return self._gate.take_up_to(key, most, limit=limit)
+
+    async def decide(self, *calls: Call) -> Decision:
+        """Several limits and subjects, one decision: every call is charged or none is."""
+        return self._gate.decide(*calls)
+
+    async def refund(self, charged: Decision | str, amount: Cost | None = None) -> None:
+        """Give back a decision, or part of it, at most once; or `amount` units of a key, as if charged now."""
+        self._gate.refund(charged, amount)
+
+    async def reset(self, key: str) -> None:
+        """Make the key as new."""
+        self._gate.reset(key)
+
+    def guard(self, key: Key, cost: Cost = 1) -> AsyncGuard:
+        """A decorator of `async def` or an async context manager that raises `RateLimited`."""
+        return AsyncGuard(self, key, cost)

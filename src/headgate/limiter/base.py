@@ -1,0 +1,34 @@
+"""What the two limiters share: limits, a store, a namespace, and the gate they make together."""
+
+from __future__ import annotations
+
+from headgate.clock import Clock
+from headgate.engine import Gate
+from headgate.errors import StoreError
+from headgate.limit import Given, as_limits
+from headgate.stores import Store, open_store
+
+
+class Bound:
+    """Limits on a store."""
+
+    store: Store
+    _gate: Gate
+
+    def __init__(self, limits: tuple[Given, ...], store: Store | str | None, namespace: str, clock: Clock | None) -> None:
+        if not isinstance(namespace, str) or not namespace:
+            raise StoreError(f"a namespace is a str that is not empty; got {namespace!r}")
+        self.namespace = namespace
+        self.limits = tuple(limit for given in limits for limit in as_limits(given))
+        self.bind(open_store(store, clock))
+
+    def bind(self, store: Store) -> None:
+        """Decide by the states of this store from now on."""
+        self.store = store
+        self._gate = store.gate(self.namespace, self.limits)
+
+    def __repr__(self) -> str:
+        words = "; ".join(map(str, self.limits))
+        return f"{type(self).__name__}({words!r}, namespace={self.namespace!r})"
+
+

@@ -1,0 +1,79 @@
+"""States in this process: no server, no thread, no timer, and never more memory than was agreed."""
+
+from __future__ import annotations
+
+import threading
+from typing import Final
+
+from headgate.clock import Clock, SystemClock
+from headgate.engine import Book, Gate, Table
+from headgate.errors import InvalidLimit, StoreError
+from headgate.limit import Limit
+
+DEFAULT_MAX_KEYS: Final = 1_000_000
+DEFAULT_MAX_BYTES: Final = 256 * 2**20
+MOST_TABLES: Final = 256
+WORD: Final = 8
+
+
+class MemoryStore:
+    """The default home. Limiters that are given the same `MemoryStore` share budgets of the same identity.
+
+    `max_keys` bounds how many keys each limit remembers (default: as many as fit `max_bytes`, at most a million). When
+    it is reached, a new key takes the place of one that is as new, else of one that has used the least of its quota.
+    """
+
+    def __init__(
+        self, *, max_keys: int | None = None, max_bytes: int = DEFAULT_MAX_BYTES, clock: Clock | None = None
+    ) -> None:
+        for name, value in (("max_keys", max_keys), ("max_bytes", max_bytes)):
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or not 0 < value < 2**40):
+                raise StoreError(f"{name} must be a whole number from 1 to 2**40; got {value!r}")
+        self.max_keys = max_keys
+        self.max_bytes = max_bytes
+        self._book = Book(clock or SystemClock())
+        self._tables: dict[tuple[str, str], Table] = {}
+        self._opening = threading.Lock()
+
+    def gate(self, namespace: str, limits: tuple[Limit, ...]) -> Gate:
+        """Limits bound to their tables under a namespace."""
+        return Gate(self._book, limits, lambda limit: self._table(namespace, limit))
+
+    def keys(self) -> int:
+        """Keys remembered now, over all limits, those that are as new by now included."""
+        return sum(len(table) for table in self._tables.values())
+
+    def bytes(self) -> int:
+        """Bytes of memory the tables hold."""
+        return sum(table.bytes for table in self._tables.values())
+
+    def evictions(self) -> int:
+        """Keys that were forgotten before they were as new, to make room for others."""
+        return sum(table.evictions for table in self._tables.values())
+
+    def _table(self, namespace: str, limit: Limit) -> Table:
+        name = (namespace, limit.identity)
+        table = self._tables.get(name)
+        if table is None:
+            with self._opening:
+                table = self._tables.get(name)
+                if table is None:
+                    if len(self._tables) >= MOST_TABLES:
+                        raise StoreError(
+                            f"a store holds the states of at most {MOST_TABLES} limits and namespaces; limits chosen at "
+                            "run time should differ in numbers, not in name, algorithm or period"
+                        )
+                    table = self._tables[name] = Table(self._book, limit, self._capacity(limit))
+        return table
+
+    def _capacity(self, limit: Limit) -> int:
+        """How many keys the limit's table is made for: 3 in 4 of its slots."""
+        slot = WORD * (1 + limit.step.words(limit.params) + (limit.block_us > 0))
+        fitting = self.max_bytes * 3 // (slot * 4)
+        if fitting < 1 or (self.max_keys or 1) > fitting:
+            needed = slot * (self.max_keys or 1) * 4 // 3
+            raise InvalidLimit(
+                f"{limit} keeps {slot} bytes a key, so {self.max_keys or 1} keys need {needed} bytes and "
+                f"max_bytes is {self.max_bytes}; lower max_keys to {fitting} or raise max_bytes"
+            )
+        return self.max_keys or min(fitting, DEFAULT_MAX_KEYS)

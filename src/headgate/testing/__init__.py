@@ -1,0 +1,5 @@
+"""Tools for testing code that uses Headgate, and stores that serve it."""
+
+from headgate.testing.clock import ManualClock
+
+__all__ = ["ManualClock"]

@@ -1,0 +1,44 @@
+"""A clock that moves when it is told to."""
+
+from __future__ import annotations
+
+from headgate.algorithms.contract import EXACT
+from headgate.clock import SECOND
+
+
+class ManualClock:
+    """Starts at 0 (1970-01-01 UTC, when every window begins) and stands still until `advance` or `set`.
+
+    >>> clock = ManualClock()
+    >>> clock.advance(1.5)
+    >>> clock.now()
+    1.5
+    """
+
+    def __init__(self, start: float = 0.0) -> None:
+        self.us = 0
+        self.set(start)
+
+    def now_us(self) -> int:
+        """Whole microseconds since the UTC epoch."""
+        return self.us
+
+    def now(self) -> float:
+        """Seconds since the UTC epoch."""
+        return self.us / SECOND
+
+    def advance(self, seconds: float) -> None:
+        """Move by so many seconds (to the nearest microsecond); below zero steps back."""
+        self._move_to(self.us + round(seconds * SECOND))
+
+    def set(self, seconds: float) -> None:
+        """Move to an instant, in seconds since the UTC epoch."""
+        self._move_to(round(seconds * SECOND))
+
+    def _move_to(self, us: int) -> None:
+        if not 0 <= us < EXACT:
+            raise ValueError(f"a clock tells 0 to 2**53 microseconds since the epoch; that would be {us}")
+        self.us = us
+
+    def __repr__(self) -> str:
+        return f"ManualClock({self.now()})"
