@@ -14,6 +14,9 @@ from headgate.limit import Limit
 ANSWER_FIELDS = 6
 """Integers per answer in a flat sequence of answers: allowed, remaining, retry us, reset us, mark (2)."""
 
+More = tuple[tuple[int, ...], list[int] | bytes, list[int]]
+"""Of each call: the cost, the answer (flat, in words of 64 bits where they are bytes), the units given back."""
+
 _refunding = threading.Lock()
 
 
@@ -54,12 +57,12 @@ class Decision:
         self._limits = limits
         self._keys = keys
         self._bound = row // ANSWER_FIELDS
-        # One call is kept in the fields themselves; for several, they describe the binding one and `_more` has them all.
+        # One call is kept in the fields themselves; of several, they describe the binding one and `_more` has them all.
         self._cost = costs[self._bound]
         self._given = 0
         self._mark_us = answers[row + 4]
         self._mark_num = answers[row + 5]
-        self._more = (costs, answers, [0] * len(costs)) if len(costs) > 1 else None
+        self._more: More | None = (costs, answers, [0] * len(costs)) if len(costs) > 1 else None
 
     def __bool__(self) -> bool:
         return self.allowed
@@ -111,11 +114,10 @@ class Decision:
         if self._more is None:
             mark = (self._mark_us, self._mark_num)
             return (Verdict(self.allowed, self.remaining, self.retry_us, self.reset_us, mark),)
-        flat = self._more[1]
-        if isinstance(flat, bytes):
-            flat = memoryview(flat).cast("q")
+        answers = self._more[1]
+        flat = memoryview(answers).cast("q") if isinstance(answers, bytes) else answers
         return tuple(
-            Verdict(bool(flat[row]), *flat[row + 1 : row + 4], (flat[row + 4], flat[row + 5]))
+            Verdict(bool(flat[row]), flat[row + 1], flat[row + 2], flat[row + 3], (flat[row + 4], flat[row + 5]))
             for row in range(0, len(flat), ANSWER_FIELDS)
         )
 

@@ -20,8 +20,8 @@ def _native_available() -> bool:
         importlib.import_module("headgate.engine.native")
     except ImportError as reason:
         logging.getLogger("headgate").warning(
-            "the native engine is not here (%s): decisions are exact but slower; install a C compiler and reinstall, or "
-            "set HEADGATE_PURE=1 to ask for the pure engine",
+            "the native engine is not here (%s): decisions are exact but slower; install a C compiler and reinstall, "
+            "or set HEADGATE_PURE=1 to ask for the pure engine",
             reason,
         )
         return False
@@ -32,8 +32,8 @@ NATIVE: Final = not wants_pure() and _native_available()
 
 if TYPE_CHECKING or not NATIVE:
     from headgate.decision import Decision
-    from headgate.engine.pure import Book, Core, Lane, Table
+    from headgate.engine.pure import Book, Core, Table
 else:
-    from headgate.engine.native import Book, Core, Decision, Lane, Table
+    from headgate.engine.native import Book, Core, Decision, Table
 
-__all__ = ["NATIVE", "Book", "Core", "Decision", "Lane", "Table", "wants_pure"]
+__all__ = ["NATIVE", "Book", "Core", "Decision", "Table", "wants_pure"]

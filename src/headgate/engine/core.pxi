@@ -31,6 +31,14 @@ cdef class Book:
         self.k0 = int.from_bytes(secret[:8], "little")
         self.k1 = int.from_bytes(secret[8:], "little")
 
+    def table(self, limit, max_keys):
+        """A table for the states of a limit's keys."""
+        return Table(self, limit, max_keys)
+
+    def core(self, tables, limits, plan=None):
+        """Decisions over limits, each on its table; `plan` finds the core of limits chosen for one call."""
+        return Core(self, tuple(map(Lane, tables, limits)), plan)
+
     cdef inline int64_t now(self) except -1:
         return self.steady_now() if self.steady else self.told_now()
 
@@ -75,6 +83,7 @@ cdef class Lane:
             self.answer(state, self.params, now, cost, out)
 
 
+@cython.final
 cdef class Core:
     """Lanes, and decisions over them: the hot part of a gate."""
 
@@ -82,11 +91,13 @@ cdef class Core:
     cdef readonly tuple lanes
     cdef readonly tuple limits
     cdef Lane only                      # the one lane, where there is one
+    cdef object plan
 
-    def __init__(self, Book book not None, tuple lanes not None):
+    def __cinit__(self, Book book not None, tuple lanes not None, plan):
         if not 0 < len(lanes) <= CALLS:
             raise ValueError("a decision has from 1 to 64 calls")
         self.book = book
+        self.plan = plan
         self.lanes = lanes
         self.limits = tuple([lane.limit for lane in lanes])
         if len(lanes) == 1:

@@ -23,5 +23,7 @@ def read_clock(clock: Clock) -> int:
     """One instant, refused if it is no instant: a broken clock must not be able to corrupt a state."""
     now = clock.now_us()
     if type(now) is not int or not 0 <= now < EXACT:
-        raise HeadgateError(f"the clock must tell whole microseconds since the epoch, 0 to 2**53; {clock!r} said {now!r}")
+        raise HeadgateError(
+            f"the clock must tell whole microseconds since the epoch, 0 to 2**53; {clock!r} said {now!r}"
+        )
     return now

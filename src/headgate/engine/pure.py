@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import weakref
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from headgate.algorithms.block import shut
@@ -28,6 +29,14 @@ class Book:
         self.clock = clock
         self.lock = threading.Lock()
         _books.add(self)
+
+    def table(self, limit: Limit, max_keys: int) -> Table:
+        """A table for the states of a limit's keys."""
+        return Table(self, limit, max_keys)
+
+    def core(self, tables: Sequence[Table], limits: Sequence[Limit], plan: Plan | None = None) -> Core:
+        """Decisions over limits, each on its table; `plan` finds the core of limits chosen for one call."""
+        return Core(self, tuple(map(Lane, tables, limits)), plan)
 
 
 def _renew_locks() -> None:
@@ -64,6 +73,13 @@ class Table:
 
     def __len__(self) -> int:
         return len(self._cells)
+
+    def clear(self) -> None:
+        """Forget every key."""
+        with self.book.lock:
+            self._cells.clear()
+            self._keys.clear()
+            self._hand = 0
 
     @property
     def bytes(self) -> int:
@@ -130,14 +146,11 @@ class Lane:
 class Core:
     """Lanes, and decisions over them: the hot part of a gate."""
 
-    def __init__(self, book: Book, lanes: tuple[Lane, ...]) -> None:
+    def __init__(self, book: Book, lanes: tuple[Lane, ...], plan: Plan | None) -> None:
         self.book = book
         self.lanes = lanes
         self.limits = tuple(lane.limit for lane in lanes)
-
-    def plan(self, limit: Given) -> Core:
-        """The lanes of limits chosen for one call; a gate knows."""
-        raise TypeError("these lanes have no other plans")
+        self._plan = plan
 
     def hit(self, key: str, cost: Cost = 1, *, limit: Given | None = None) -> Decision:
         """Spend, if every limit allows."""
@@ -152,7 +165,7 @@ class Core:
         return self._ask(key, checked_cost(most), limit, UP_TO)
 
     def _ask(self, key: str, cost: Cost, limit: Given | None, mode: int) -> Decision:
-        core = self if limit is None else self.plan(limit)
+        core = self if limit is None or self._plan is None else self._plan(limit)
         return core.run(checked_key(key), checked_costs(core.limits, cost), mode)
 
     def run(self, keys: str | tuple[str, ...], costs: tuple[int, ...], mode: int) -> Decision:
@@ -191,12 +204,11 @@ class Core:
                 if not verdict.allowed:
                     cell.until = until
         return [
-            lane.look(cell, now, 0) if look[0].allowed else look for (lane, cell), look in zip(asked, looks, strict=True)
+            lane.look(cell, now, 0) if look[0].allowed else look
+            for (lane, cell), look in zip(asked, looks, strict=True)
         ]
 
-    def give(
-        self, keys: tuple[str, ...], amounts: tuple[int, ...], marks: tuple[tuple[int, int] | None, ...]
-    ) -> None:
+    def give(self, keys: tuple[str, ...], amounts: tuple[int, ...], marks: tuple[tuple[int, int] | None, ...]) -> None:
         """Give back what was charged at the marks; no mark means charged now."""
         with self.book.lock:
             now = read_clock(self.book.clock)
@@ -215,3 +227,6 @@ class Core:
                 if cell is not None:
                     cell.state[:] = lane.limit.step.fresh(lane.limit.params)
                     cell.until = 0
+
+
+Plan = Callable[[Given], Core]

@@ -37,6 +37,7 @@ cdef void unmap(void* block, size_t size) noexcept nogil:
         munmap(block, size)
 
 
+@cython.final
 cdef class Table:
     cdef readonly Book book
     cdef readonly int64_t words         # of the step's state
@@ -69,14 +70,24 @@ cdef class Table:
             raise MemoryError()
 
     def __dealloc__(self):
-        cdef int64_t at
         if self.segments != NULL:
-            for at in range(1 << self.segment_bits):
-                unmap(self.segments[at].tags, self.segments[at].sets * self.set_bytes())
+            self.release()
             free(self.segments)
 
     def __len__(self):
         return self.used
+
+    def clear(self):
+        """Forget every key."""
+        with cython.critical_section(self.book):
+            self.release()
+            self.used = 0
+
+    cdef void release(self) noexcept:
+        cdef int64_t at
+        for at in range(1 << self.segment_bits):
+            unmap(self.segments[at].tags, self.segments[at].sets * self.set_bytes())
+        memset(self.segments, 0, sizeof(Segment) << self.segment_bits)
 
     @property
     def bytes(self):

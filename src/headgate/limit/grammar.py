@@ -1,9 +1,9 @@
 """The words of a limit: `100/minute burst 20 by gcra block 10m as api`, read and written.
 
-    limits    = limit *( ";" limit )
-    limit     = amount ( "/" | "per" ) period *clause
-    period    = [ count ] unit
-    clause    = "burst" amount | "by" algorithm | "block" period | "as" name        each at most once, in any order
+limits    = limit *( ";" limit )
+limit     = amount ( "/" | "per" ) period *clause
+period    = [ count ] unit
+clause    = "burst" amount | "by" algorithm | "block" period | "as" name        each at most once, in any order
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ _NUMBER: Final = r"\d[\d_]*"
 _PERIOD: Final = rf"(?:{_NUMBER})?\s*[^\W\d_]+"
 _HEAD: Final = re.compile(rf"\s*({_NUMBER})\s*(?:/|per\b)\s*({_PERIOD})\s*", re.IGNORECASE | re.ASCII)
 _CLAUSE: Final = re.compile(
-    rf"(?:(burst)\s+({_NUMBER})|(by)\s+([a-z-]+(?:/\w+)?)|(block)\s+({_PERIOD})|(as)\s+(\S+))\s*", re.IGNORECASE | re.ASCII
+    rf"(?:(burst)\s+({_NUMBER})|(by)\s+([a-z-]+(?:/\w+)?)|(block)\s+({_PERIOD})|(as)\s+(\S+))\s*",
+    re.IGNORECASE | re.ASCII,
 )
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}", re.ASCII)
 _DIGITS: Final = 16

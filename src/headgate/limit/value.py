@@ -55,6 +55,7 @@ class Limit:
     """What the state is filed under: another name, algorithm or period starts anew, other numbers do not."""
     step: Step
     params: tuple[int, ...]
+    _hash: int
 
     def __init__(
         self,
@@ -121,7 +122,7 @@ class Limit:
         return self._fields() == other._fields() if isinstance(other, Limit) else NotImplemented
 
     def __hash__(self) -> int:
-        return self._hash  # type: ignore[no-any-return]
+        return self._hash
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"a Limit cannot be changed; make another one instead of setting {name}")

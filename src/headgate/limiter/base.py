@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from headgate.clock import Clock
-from headgate.engine import Gate
 from headgate.errors import StoreError
 from headgate.limit import Given, as_limits
-from headgate.stores import Store, open_store
+from headgate.stores import Gate, Store, open_store
 
 
 class Bound:
@@ -15,7 +14,9 @@ class Bound:
     store: Store
     _gate: Gate
 
-    def __init__(self, limits: tuple[Given, ...], store: Store | str | None, namespace: str, clock: Clock | None) -> None:
+    def __init__(
+        self, limits: tuple[Given, ...], store: Store | str | None, namespace: str, clock: Clock | None
+    ) -> None:
         if not isinstance(namespace, str) or not namespace:
             raise StoreError(f"a namespace is a str that is not empty; got {namespace!r}")
         self.namespace = namespace
@@ -30,5 +31,3 @@ class Bound:
     def __repr__(self) -> str:
         words = "; ".join(map(str, self.limits))
         return f"{type(self).__name__}({words!r}, namespace={self.namespace!r})"
-
-

@@ -42,8 +42,11 @@ class Guard:
         self._limiter, self._key, self._cost = limiter, key, cost
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
+        """The function, asking first."""
         if _is_async(function):
-            raise InvalidCall(f"{function!r} is async: guard it with an AsyncLimiter, or its calls would not be awaited")
+            raise InvalidCall(
+                f"{function!r} is async: guard it with an AsyncLimiter, or its calls would not be awaited"
+            )
 
         @functools.wraps(function)
         def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -68,6 +71,7 @@ class AsyncGuard:
         self._limiter, self._key, self._cost = limiter, key, cost
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
+        """The coroutine function, asking first."""
         if not inspect.iscoroutinefunction(function):
             raise InvalidCall(f"{function!r} is not an async def: an AsyncLimiter guards those; use a Limiter here")
 

@@ -67,5 +67,3 @@ class Limiter(Bound):
     def guard(self, key: Key, cost: Cost = 1) -> Guard:
         """A decorator (the key may be made from the arguments) or a context manager that raises `RateLimited`."""
         return Guard(self, key, cost)
-
-

@@ -6,10 +6,10 @@ from urllib.parse import parse_qsl, urlsplit
 
 from headgate.clock import Clock
 from headgate.errors import StoreError
-from headgate.stores.contract import Store
+from headgate.stores.contract import Gate, Store
 from headgate.stores.memory import MemoryStore
 
-__all__ = ["MemoryStore", "Store", "open_store"]
+__all__ = ["Gate", "MemoryStore", "Store", "open_store"]
 
 
 def open_store(store: Store | str | None, clock: Clock | None) -> Store:

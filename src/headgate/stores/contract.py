@@ -4,8 +4,56 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from headgate.engine import Gate
-from headgate.limit import Limit
+from headgate.call import Call, Cost
+from headgate.engine import Decision
+from headgate.limit import Given, Limit
+
+
+class Hit(Protocol):
+    """A question about one key."""
+
+    def __call__(self, key: str, cost: Cost = 1, *, limit: Given | None = None) -> Decision:
+        """The answer."""
+        ...
+
+
+class TakeUpTo(Protocol):
+    """A question about as much as fits."""
+
+    def __call__(self, key: str, most: int, *, limit: Given | None = None) -> Decision:
+        """The answer."""
+        ...
+
+
+class Gate(Protocol):
+    """Limits bound to their states. The three hot questions are attributes, so that they may be native."""
+
+    @property
+    def hit(self) -> Hit:
+        """Spend, if every limit allows."""
+        ...
+
+    @property
+    def peek(self) -> Hit:
+        """What `hit` would answer; writes nothing."""
+        ...
+
+    @property
+    def take_up_to(self) -> TakeUpTo:
+        """Spend as much as fits now."""
+        ...
+
+    def decide(self, *calls: Call) -> Decision:
+        """Several subjects, one decision: all are charged or none is."""
+        ...
+
+    def refund(self, charged: Decision | str, amount: Cost | None = None) -> None:
+        """Give back."""
+        ...
+
+    def reset(self, key: str) -> None:
+        """Make a key as new."""
+        ...
 
 
 class Store(Protocol):
@@ -13,4 +61,8 @@ class Store(Protocol):
 
     def gate(self, namespace: str, limits: tuple[Limit, ...]) -> Gate:
         """Limits bound to their states under a namespace; the same identity is the same budget."""
+        ...
+
+    def clear(self, namespace: str) -> None:
+        """Forget every key of a namespace."""
         ...

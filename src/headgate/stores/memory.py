@@ -23,6 +23,8 @@ class MemoryStore:
     it is reached, a new key takes the place of one that is as new, else of one that has used the least of its quota.
     """
 
+    _book_type = Book
+
     def __init__(
         self, *, max_keys: int | None = None, max_bytes: int = DEFAULT_MAX_BYTES, clock: Clock | None = None
     ) -> None:
@@ -31,13 +33,19 @@ class MemoryStore:
                 raise StoreError(f"{name} must be a whole number from 1 to 2**40; got {value!r}")
         self.max_keys = max_keys
         self.max_bytes = max_bytes
-        self._book = Book(clock or SystemClock())
+        self._book = self._book_type(clock or SystemClock())
         self._tables: dict[tuple[str, str], Table] = {}
         self._opening = threading.Lock()
 
     def gate(self, namespace: str, limits: tuple[Limit, ...]) -> Gate:
         """Limits bound to their tables under a namespace."""
         return Gate(self._book, limits, lambda limit: self._table(namespace, limit))
+
+    def clear(self, namespace: str) -> None:
+        """Forget every key of a namespace."""
+        for (name, _), table in list(self._tables.items()):
+            if name == namespace:
+                table.clear()
 
     def keys(self) -> int:
         """Keys remembered now, over all limits, those that are as new by now included."""
@@ -60,10 +68,10 @@ class MemoryStore:
                 if table is None:
                     if len(self._tables) >= MOST_TABLES:
                         raise StoreError(
-                            f"a store holds the states of at most {MOST_TABLES} limits and namespaces; limits chosen at "
-                            "run time should differ in numbers, not in name, algorithm or period"
+                            f"a store holds the states of at most {MOST_TABLES} limits and namespaces; limits chosen "
+                            "at run time should differ in numbers, not in name, algorithm or period"
                         )
-                    table = self._tables[name] = Table(self._book, limit, self._capacity(limit))
+                    table = self._tables[name] = self._book.table(limit, self._capacity(limit))
         return table
 
     def _capacity(self, limit: Limit) -> int:

@@ -12,9 +12,7 @@ from collections.abc import Callable
 from headgate.algorithms.contract import NEVER, Verdict
 
 
-def shut(
-    until: int, block_us: int, now: int, cost: int, answer: Callable[[int], Verdict]
-) -> tuple[Verdict, int]:
+def shut(until: int, block_us: int, now: int, cost: int, answer: Callable[[int], Verdict]) -> tuple[Verdict, int]:
     """What `answer`, the step's own answer to a cost, becomes under the block; and the instant to keep after a hit."""
     verdict = answer(cost)
     if verdict.allowed and cost and until > now:

@@ -42,7 +42,7 @@ def fit(amount: int, period_us: int, burst: int, slots: int) -> Params:
 
 
 def _exact_below(amount: int, period_us: int) -> int:
-    """The largest exact amount not above this one, by the smooth divisors of the period (units of time have no others)."""
+    """The largest exact amount not above this one, by the small divisors of the period; time has no others."""
     divisors = {1}
     for prime in (2, 3, 5, 7):
         for divisor in sorted(divisors):

@@ -1,0 +1,42 @@
+"""The `headgate` command: a verb is one function that returns what to print."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from headgate._version import __version__
+from headgate.cli import demo
+
+__all__ = ["main"]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one verb; the exit code is 0, or 2 for a command that cannot be read."""
+    chosen = _parser().parse_args(arguments)
+    return _print(chosen.verb(coloured=_wants_colour()))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="headgate", description="Allow or not, and when to come back.")
+    parser.add_argument("--version", action="version", version=f"headgate {__version__}")
+    verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
+    about = "the same requests through every algorithm, side by side"
+    verbs.add_parser("demo", help=about, description=f"Show {about}.").set_defaults(verb=demo.demo)
+    return parser
+
+
+def _wants_colour() -> bool:
+    """Colours are for terminals, and for those who did not set NO_COLOR."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+
+
+def _print(text: str) -> int:
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        # The reader, `head` for instance, has seen enough; Python would complain once more when it closes stdout.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
