@@ -108,6 +108,8 @@ class Table:
     def _given_up(self, lane: Lane, now: int) -> int | None:
         """Any as-new key; at the bound, the one with the least quota in use, ties to the nearest reset."""
         count = len(self._keys)
+        if count < min(CANDIDATES, self.max_keys):
+            return None
         least: tuple[int, int] | None = None
         victim = None
         for _ in range(min(CANDIDATES, count)):

@@ -2,5 +2,7 @@
 
 from headgate.testing.clock import ManualClock
 from headgate.testing.control import disabled, frozen, reset_all
+from headgate.testing.reference import ReferenceStore
+from headgate.testing.suite import StoreSuite
 
-__all__ = ["ManualClock", "disabled", "frozen", "reset_all"]
+__all__ = ["ManualClock", "ReferenceStore", "StoreSuite", "disabled", "frozen", "reset_all"]

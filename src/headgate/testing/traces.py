@@ -1,0 +1,95 @@
+"""Traces aimed at the edges. Free random traces miss off-by-ones: here the next instant is often the verdict's own
+promise, plus or minus one microsecond, or a seam of the limit's windows."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from headgate.engine import Decision
+from headgate.limit import Limit
+from headgate.limiter import Limiter
+from headgate.stores import Store
+from headgate.testing.clock import ManualClock
+
+KEYS = ("a", "b", "\N{LATIN SMALL LETTER S WITH CARON}")
+
+
+class Act(NamedTuple):
+    """One thing done to a limiter at one instant."""
+
+    at_us: int
+    verb: str
+    key: str
+    cost: int
+
+
+class Trace:
+    """Chooses what to do next from what was last answered. The same seed and answers give the same trace."""
+
+    def __init__(self, limits: tuple[Limit, ...], seed: int, steps: int) -> None:
+        self._random = random.Random(seed)  # noqa: S311 - chance, not secrecy
+        self._limits = limits
+        self._steps = steps
+        self.decision: Decision | None = None
+
+    def __iter__(self) -> Iterator[Act]:
+        now = self._random.choice((0, 1, 59_999_999, 1_700_000_000_000_000))
+        for _ in range(self._steps):
+            now = max(0, self._next_instant(now))
+            verbs = ("hit",) * 12 + ("peek", "take_up_to", "refund", "refund_key", "reset")
+            yield Act(now, self._random.choice(verbs), self._random.choice(KEYS), self._next_cost())
+
+    def _next_instant(self, now: int) -> int:
+        pick = self._random
+        limit = pick.choice(self._limits)
+        roll = pick.random()
+        if roll < 0.3 or self.decision is None:
+            return now + pick.choice((0, 0, 1, pick.randrange(limit.period_us // 8 + 1)))
+        if roll < 0.75:
+            verdict = pick.choice(self.decision.verdicts)
+            return now + max(0, pick.choice((verdict.retry_us, verdict.retry_us, verdict.reset_us))) + pick.randint(-1, 1)
+        if roll < 0.9:
+            slots = pick.choice((1, 2, 3, 6, 60))
+            return now + limit.period_us // slots - now % max(1, limit.period_us // slots) + pick.randint(-1, 1)
+        if roll < 0.95:
+            return now + pick.randrange(3 * limit.period_us)
+        return now - pick.choice((1, limit.period_us // 2, limit.period_us, limit.period_us + 1, 5 * limit.period_us))
+
+    def _next_cost(self) -> int:
+        burst = self._random.choice(self._limits).burst
+        return self._random.choice((1, 1, 1, 1, 0, 2, 3, burst, burst - 1, burst + 1, self._random.randint(1, burst)))
+
+
+def act(limiter: Limiter, clock: ManualClock, act: Act, last: Decision | None) -> Decision | None:
+    """Do it; what gives no answer answers with a peek, so that every act is seen."""
+    clock.us = act.at_us
+    if act.verb == "take_up_to":
+        return limiter.take_up_to(act.key, act.cost)
+    if act.verb == "refund" and last is not None:
+        limiter.refund(last)
+    elif act.verb == "refund_key":
+        limiter.refund(act.key, act.cost)
+    elif act.verb == "reset":
+        limiter.reset(act.key)
+    elif act.verb == "hit":
+        return limiter.hit(act.key, act.cost)
+    return limiter.peek(act.key, act.cost)
+
+
+def compare(text: str, store: Store, clock: ManualClock, reference: Store, namespace: str, seed: int, steps: int) -> None:
+    """Drive both stores, which tell the time by the same clock, through one trace; every answer must be the same."""
+    ours = Limiter(text, store=store, namespace=namespace)
+    theirs = Limiter(text, store=reference, namespace=namespace)
+    trace = Trace(ours.limits, seed, steps)
+    last: tuple[Decision | None, Decision | None] = (None, None)
+    done: list[Act] = []
+    for step in trace:
+        done.append(step)
+        mine, other = act(ours, clock, step, last[0]), act(theirs, clock, step, last[1])
+        assert mine is not None and other is not None
+        told = [(d.verdicts, d.binding, d.remaining, d.retry_us, d.reset_us, d.granted, d.calls) for d in (mine, other)]
+        assert told[0] == told[1], f"{text}, seed {seed}: after {done[-8:]}\n{told[0]}\nis not\n{told[1]}"
+        last = mine, other
+        trace.decision = mine
