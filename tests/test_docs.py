@@ -54,6 +54,7 @@ class Claims(ast.NodeTransformer):
         self.unclaimed = dict(arrows)
 
     def visit_Expr(self, node: ast.Expr) -> ast.Expr:
+        """An expression that stands as a statement."""
         expected = self.unclaimed.pop(node.end_lineno or node.lineno, None)
         if expected is not None:
             told: list[ast.expr] = [ast.Constant(node.end_lineno), ast.Constant(expected), node.value]

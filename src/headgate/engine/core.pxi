@@ -164,6 +164,7 @@ cdef class Core:
             if mode != M_PEEK:
                 if seen.allowed:
                     if state == NULL:
+                        table.prepare(tag)
                         state = table.place(tag, lane, now)
                     lane.charge(state, lane.params, seen.mark_us, seen.mark_num, cost)
                 elif state != NULL:
@@ -219,21 +220,20 @@ cdef class Core:
         return self.answer_many(keys, (cost[0],) * count if costs is None or mode == M_UP_TO else costs, seen, allowed)
 
     cdef int charge_many(self, uint64_t* tags, int64_t** states, int64_t* nows, int64_t* cost, Answer* seen) except -1:
-        """Places are found first: what can fail, fails before the first charge."""
         cdef Lane lane
         cdef Py_ssize_t at
         cdef bint placed = False
-        for at in range(len(self.lanes)):
-            lane = <Lane> self.lanes[at]
+        for at in range(len(self.lanes)):       # what can fail, fails before the first charge
             if states[at] == NULL:
-                lane.table.place(tags[at], lane, nows[at])
-                placed = True
+                (<Lane> self.lanes[at]).table.prepare(tags[at])
         for at in range(len(self.lanes)):
             lane = <Lane> self.lanes[at]
-            if placed:                  # which may have moved the others, or have taken the slot of one
+            if placed:                          # which may have moved the others
                 states[at] = lane.table.find(tags[at])
-            if states[at] != NULL:
-                lane.charge(states[at], lane.params, seen[at].mark_us, seen[at].mark_num, cost[at])
+            if states[at] == NULL:
+                states[at] = lane.table.place(tags[at], lane, nows[at])
+                placed = True
+            lane.charge(states[at], lane.params, seen[at].mark_us, seen[at].mark_num, cost[at])
         return 0
 
     cdef void refuse_many(self, int64_t** states, int64_t* nows, Answer* seen, Mode mode) noexcept:

@@ -119,13 +119,17 @@ cdef class Table:
                 return segment.states + slot * self.stride
         return NULL
 
-    cdef int64_t* place(self, uint64_t tag, Lane lane, int64_t now) except NULL:
+    cdef inline int prepare(self, uint64_t tag) except -1:
+        """See that the key's segment exists: the one thing about placing a key that can fail."""
+        cdef Segment* segment = self.segment(tag)
+        if segment.sets == 0 and not self.allocate(segment, self.first_sets):
+            raise MemoryError("no memory for the states of keys")
+        return 0
+
+    cdef int64_t* place(self, uint64_t tag, Lane lane, int64_t now) noexcept nogil:
         """A slot for a key that has none: an empty or as-new one, one gained by growing, or that of a victim."""
         cdef Segment* segment = self.segment(tag)
-        cdef int64_t slot = -1
-        if segment.sets == 0:
-            if not self.allocate(segment, self.first_sets):
-                raise MemoryError("no memory for the states of keys")
+        cdef int64_t slot
         while True:
             slot = empty_slot(segment, tag)
             if slot >= 0:
@@ -142,18 +146,30 @@ cdef class Table:
         return segment.states + slot * self.stride
 
     cdef int64_t victim(self, Segment* segment, uint64_t tag, Lane lane, int64_t now, bint only_new) noexcept nogil:
-        """Any as-new slot; unless only those will do, the one with the least quota in use, ties to the nearest reset."""
+        """An as-new slot; unless only that will do, the one with the least quota in use, ties to the nearest reset.
+
+        Of two sets with as-new slots the one that has more gives one up, so that sets stay evenly full.
+        """
         cdef Answer seen
-        cdef int64_t way, slot, found = -1, remaining = -1, reset = 0
-        for way in range(2 * WAYS):
-            slot = first_set(segment, tag) + way if way < WAYS else second_set(segment, tag) + way - WAYS
-            lane.look(segment.states + slot * self.stride, now, 0, &seen)
-            if seen.reset == 0:
-                return slot
-            if not only_new and (seen.remaining > remaining or (seen.remaining == remaining and seen.reset < reset)):
-                found, remaining, reset = slot, seen.remaining, seen.reset
-        if found >= 0:
-            self.evictions += 1
+        cdef int64_t way, half, slot, found = -1, remaining = -1, reset = 0
+        cdef int64_t[2] fresh, first
+        first[0], first[1] = first_set(segment, tag), second_set(segment, tag)
+        for half in range(2):
+            fresh[half] = 0
+            for way in range(WAYS):
+                slot = first[half] + way
+                lane.look(segment.states + slot * self.stride, now, 0, &seen)
+                if seen.reset == 0:
+                    fresh[half] += 1
+                    if fresh[half] > fresh[0] or half == 0:
+                        found, remaining = slot, INT64_MAX
+                elif seen.remaining > remaining or (seen.remaining == remaining and seen.reset < reset):
+                    found, remaining, reset = slot, seen.remaining, seen.reset
+        if remaining == INT64_MAX:
+            return found
+        if only_new:
+            return -1
+        self.evictions += 1
         return found
 
     cdef bint allocate(self, Segment* segment, int64_t sets) noexcept nogil:
@@ -168,27 +184,44 @@ cdef class Table:
     cdef bint grow(self, Segment* segment, Lane lane, int64_t now) noexcept nogil:
         """Move the live keys of a segment into one half as large again. False where there is no memory for it."""
         cdef Segment larger
+        cdef int64_t sets = segment.sets
+        while True:
+            sets += (sets + 1) // 2
+            if sets > self.most_sets:
+                sets = self.most_sets
+            if not self.allocate(&larger, sets):
+                return False
+            if self.move(segment, &larger, lane, now):
+                break
+            unmap(larger.tags, sets * self.set_bytes())
+        unmap(segment.tags, segment.sets * self.set_bytes())
+        segment[0] = larger
+        return True
+
+    cdef bint move(self, const Segment* segment, Segment* larger, Lane lane, int64_t now) noexcept nogil:
+        """Copy the live keys. False if one found its sets full and the segment may grow further."""
         cdef Answer seen
-        cdef int64_t old, new, had = 0, kept = 0, sets = segment.sets + (segment.sets + 1) // 2
-        if not self.allocate(&larger, sets if sets < self.most_sets else self.most_sets):
-            return False
-        for old in range(segment.sets * WAYS):
+        cdef int64_t slots = segment.sets * WAYS, old = 0, new, had = 0, kept = 0
+        cdef int64_t leap = 7919 if slots % 7919 else 7927
+        for _ in range(slots):
+            # Not in order: neighbours would fill neighbouring sets first, and the last ones would find theirs full.
+            old = (old + leap) % slots
             if segment.tags[old] == 0:
                 continue
             had += 1
             lane.look(segment.states + old * self.stride, now, 0, &seen)
             if seen.reset == 0:
                 continue
-            new = empty_slot(&larger, segment.tags[old])
+            new = empty_slot(larger, segment.tags[old])
             if new >= 0:
                 kept += 1
+            elif larger.sets < self.most_sets:
+                return False
             else:
-                new = self.victim(&larger, segment.tags[old], lane, now, False)
+                new = self.victim(larger, segment.tags[old], lane, now, False)
             larger.tags[new] = segment.tags[old]
             memcpy(larger.states + new * self.stride, segment.states + old * self.stride, self.stride * 8)
         self.used += kept - had
-        unmap(segment.tags, segment.sets * self.set_bytes())
-        segment[0] = larger
         return True
 
     cdef void rebase(self, int64_t now) noexcept nogil:

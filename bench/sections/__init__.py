@@ -1,0 +1,16 @@
+"""What is measured and stated, a file for each section. To add one: a file, and its line here."""
+
+from bench.sections import asynchronous, flat, hit, memory, paths, rivals, several
+from bench.sections.section import Section
+
+__all__ = ["SECTIONS", "Section"]
+
+SECTIONS: list[Section] = [
+    hit.SECTION,
+    rivals.SECTION,
+    paths.SECTION,
+    several.SECTION,
+    memory.SECTION,
+    asynchronous.SECTION,
+    flat.SECTION,
+]

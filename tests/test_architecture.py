@@ -1,0 +1,98 @@
+"""Rooms and stairs: a room imports only rooms below it, and nothing looks at the tools for testing."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import headgate
+
+PACKAGE = Path(headgate.__file__).parent
+
+FLOORS = [
+    {"errors", "clock", "_version"},
+    {"algorithms"},
+    {"limit"},
+    {"call", "decision"},
+    {"engine"},
+    {"stores"},
+    {"policy", "shed"},
+    {"limiter", "shaper", "observe"},
+    {"web", "client", "edge", "lab"},
+    {"cli", "playground"},
+    {"__main__"},
+]
+FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
+ONE_FLOOR = {("decision", "call")}
+"""Neighbours that may meet: a decision answers calls."""
+
+
+def room_of(path: Path) -> str:
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def imports(path: Path) -> Iterator[str]:
+    """The rooms a file imports when it runs (what only the type checker reads does not count)."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    typing_only = {
+        id(node)
+        for block in ast.walk(tree)
+        if isinstance(block, ast.If) and "TYPE_CHECKING" in ast.unparse(block.test) and "NATIVE" not in ast.unparse(block.test)
+        for node in ast.walk(block)
+    }
+    for node in ast.walk(tree):
+        if id(node) in typing_only:
+            continue
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: imports are absolute"
+            names = [f"{node.module}.{alias.name}" for alias in node.names] if node.module == "headgate" else [node.module or ""]
+        else:
+            continue
+        yield from (name.split(".")[1] for name in names if name.startswith("headgate."))
+
+
+SOURCES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_a_room_imports_only_rooms_below_it(path):
+    """Every import goes down the stairs, or stays in its room."""
+    room = room_of(path)
+    if room == "testing":
+        return
+    for other in imports(path):
+        assert other != "testing", f"{path} looks at the tools for testing"
+        downstairs = FLOOR_OF[other] < FLOOR_OF[room] or (room, other) in ONE_FLOOR
+        assert other == room or downstairs, f"{path.name} ({room}) climbs to {other}"
+
+
+def test_every_room_has_a_floor():
+    """A new room is given its place in the plan before anything is put into it."""
+    assert {room_of(path) for path in SOURCES} - {"testing"} <= FLOOR_OF.keys()
+
+
+def test_files_stay_small():
+    """One purpose a file: what grows beyond 350 lines has become two."""
+    long = {
+        str(path.relative_to(PACKAGE)): lines
+        for path in PACKAGE.rglob("*.p[yx]*")
+        if path.suffix in {".py", ".pyx", ".pxi"} and (lines := len(path.read_text(encoding="utf-8").splitlines())) > 350
+    }
+    assert not long
+
+
+def test_the_rosters_agree():
+    """Every kind of step named in Python has its kernel in C; the plan of the answer's words is the same in both."""
+    roster = PACKAGE / "algorithms" / "roster.pxi"
+    if not roster.exists():
+        pytest.skip("installed from a wheel, which carries the kernels compiled")
+    from headgate.algorithms import ALGORITHMS
+
+    text = roster.read_text(encoding="utf-8")
+    for kind in {algorithm.step.KIND for algorithm in ALGORITHMS.values()}:
+        assert f'kind == "{kind}"' in text

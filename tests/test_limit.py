@@ -1,0 +1,209 @@
+"""Limits: what may be said, what is kept of it, and what a mistake is told."""
+
+from __future__ import annotations
+
+import pickle
+from datetime import timedelta
+from math import gcd
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headgate import InvalidLimit, Limit, LimitWarning
+
+SECOND, MINUTE, HOUR, DAY, WEEK = 10**6, 60 * 10**6, 3600 * 10**6, 86_400 * 10**6, 604_800 * 10**6
+
+
+@pytest.mark.parametrize(
+    ("text", "amount", "period_us"),
+    [
+        ("10/minute", 10, MINUTE),
+        ("10 / minute", 10, MINUTE),
+        ("5 per 2 hours", 5, 2 * HOUR),
+        ("5 PER 2 Hours", 5, 2 * HOUR),
+        ("200/500ms", 200, SECOND // 2),
+        ("200/500 milliseconds", 200, SECOND // 2),
+        ("1/s", 1, SECOND),
+        ("1/sec", 1, SECOND),
+        ("1/min", 1, MINUTE),
+        ("3/90 seconds", 3, 90 * SECOND),
+        ("1/h", 1, HOUR),
+        ("1/hr", 1, HOUR),
+        ("1/d", 1, DAY),
+        ("7 per 2 days", 7, 2 * DAY),
+        ("1/w", 1, WEEK),
+        ("100_000 per 4 weeks", 100_000, 4 * WEEK),
+        ("  10/m  ", 10, MINUTE),
+    ],
+)
+def test_rates_read_as_people_write_them(text, amount, period_us):
+    """An amount, `/` or `per`, and a time with or without a count."""
+    limit = Limit.parse(text)
+    assert (limit.amount, limit.period_us, limit.burst) == (amount, period_us, amount)
+    assert (limit.algorithm, limit.block_us, limit.name) == ("token-bucket", 0, "")
+
+
+def test_clauses_come_in_any_order():
+    """burst, by, block and as say the rest."""
+    one = Limit.parse("100/hour burst 20 by gcra block 10m as api.v1")
+    two = Limit.parse("100/hour as api.v1 block 10 minutes by GCRA BURST 20")
+    assert one == two == Limit(100, "hour", burst=20, algorithm="gcra", block="10m", name="api.v1")
+    assert (one.burst, one.algorithm, one.block, one.name, one.period) == (20, "gcra", 600.0, "api.v1", 3600.0)
+
+
+def test_several_limits_stand_in_one_string():
+    """Limits are separated by semicolons; a trailing one is forgiven."""
+    assert Limit.parse_all("10/s; 100/m;") == (Limit(10, "s"), Limit(100, "m"))
+    with pytest.raises(InvalidLimit, match="2 limits where one is wanted"):
+        Limit.parse("10/s; 100/m")
+
+
+limits = st.builds(
+    Limit,
+    st.integers(1, 8192),
+    st.integers(1, 10**9).map(lambda ms: timedelta(milliseconds=ms)),
+    algorithm=st.sampled_from(["token-bucket", "gcra", "leaky-bucket", "fixed-window", "sliding-window/60", "sliding-log"]),
+    block=st.sampled_from([0, "1s", "90m", "2 weeks", 0.001]),
+    name=st.from_regex(r"[A-Za-z][A-Za-z0-9_.-]{0,63}", fullmatch=True) | st.just(""),
+)
+
+
+@given(limits, st.none() | st.integers(1, 1000))
+def test_str_reads_back_as_the_same_limit(limit, burst):
+    """`str` and `parse` are inverse, and so are pickling and unpickling."""
+    if burst and limit.step.KIND == "bucket":
+        limit = Limit(
+            limit.amount, limit.period, burst=burst, algorithm=limit.algorithm, block=limit.block, name=limit.name
+        )
+    assert Limit.parse(str(limit)) == limit == pickle.loads(pickle.dumps(limit))
+    assert hash(Limit.parse(str(limit))) == hash(limit)
+    assert eval(repr(limit), {"Limit": Limit.parse}) == limit
+
+
+def test_times_may_be_seconds_or_timedeltas():
+    """A period is words, seconds or a timedelta."""
+    assert Limit(1, 0.5) == Limit(1, "500ms") == Limit(1, timedelta(milliseconds=500))
+    assert Limit(5, 90) == Limit(5, "90 seconds")
+
+
+def test_a_limit_is_frozen():
+    """Nothing of a limit changes after it was made."""
+    limit = Limit(1, "s")
+    with pytest.raises(AttributeError, match="cannot be changed"):
+        limit.amount = 2
+    with pytest.raises(AttributeError, match="stays"):
+        del limit.amount
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "an empty limit"),
+        (" ; ", "an empty limit"),
+        ("nonsense", "cannot read the limit 'nonsense'; write for instance 10/minute"),
+        ("10", "cannot read the limit"),
+        ("-1/minute", "cannot read the limit"),
+        ("1.5/minute", "cannot read the limit"),
+        ("10/1.5 minutes", "cannot read"),
+        ("10/minut", "did you mean minute?"),
+        ("10/parsec", "use ms, second, minute, hour, day or week"),
+        ("0/minute", "must be a whole number from 1"),
+        ("10/0s", "whole number of ms, from 1 ms"),
+        ("10/466 weeks", "from 1 ms to 465 weeks"),
+        ("10/month", "months and years have no fixed length.* say 30 days"),
+        ("10 per 2 years", "months and years have no fixed length"),
+        ("10/minute block 1 month", "months and years have no fixed length"),
+        ("10/minute burts 3", "did you mean burst?"),
+        ("10/minute burst", "after the rate there may be: burst N"),
+        ("10/minute burst 3 burst 4", "'burst' is said twice"),
+        ("10/minute, 5/s", "cannot read ', 5/s'.*limits are separated by ;"),
+        ("10/minute by tokenbucket", "unknown algorithm 'tokenbucket'; did you mean token-bucket?"),
+        ("10/minute by sliding-window/0", "number of slots must be a whole number from 1"),
+        ("10/minute by sliding-window/x", "number of slots must be a whole number from 1"),
+        ("10/minute by sliding-window/10001", "at most 10000"),
+        ("10/1ms by sliding-window/5000", "slots do not fit 1000 us; the most is 1000"),
+        ("10/minute by gcra/6", "only sliding-window is divided"),
+        ("10/minute as 1st", "is no name for a limit; it begins with a letter"),
+        ("10/minute as né", "is no name for a limit"),
+        ("10/minute burst 5 by fixed-window", "its burst is 10"),
+        ("10/minute burst 5 by sliding-log", "its burst is 10"),
+        ("1000001/day by sliding-log", "at most 1000000"),
+        ("10/second burst 9007199254740991", "the largest is 2814749767"),
+        ("99999999999999999/second", "too large; at most 16 digits"),
+        ("1000000000000000/465 weeks by fixed-window", "does not fit a window; the largest is"),
+        ("999999999/minute", "too fine a fraction to keep exactly; the nearest is 99"),
+    ],
+)
+def test_mistakes_are_shown_with_what_is_accepted(text, says):
+    """The message shows the input and what would do."""
+    with pytest.raises(InvalidLimit, match=says):
+        Limit.parse_all(text)
+
+
+def test_what_is_proposed_is_accepted():
+    """The nearest exact amount that an error proposes makes a limit, and an exact one."""
+    for amount, period in ((999_999_999, "minute"), (123_456_789, "s"), (10**13 + 1, "day")):
+        with pytest.raises(InvalidLimit, match="the nearest is") as error:
+            Limit(amount, period, burst=1)
+        near = int(str(error.value).rpartition(" ")[2])
+        assert 0 <= amount - near < amount / 4000
+        assert Limit(near, period, burst=1).exact
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ((True, "s"), "amount of a limit must be a whole number"),
+        ((1.0, "s"), "amount of a limit must be a whole number"),
+        ((2**53, "s"), "amount of a limit must be a whole number"),
+        ((1, 0), "the period must be a time"),
+        ((1, -1), "the period must be a time"),
+        ((1, float("nan")), "the period must be a time"),
+        ((1, float("inf")), "the period must be a time"),
+        ((1, True), "the period must be a time"),
+        ((1, None), "the period must be a time"),
+        ((1, 0.0015), "whole number of ms"),
+        ((1, timedelta(microseconds=1)), "whole number of ms"),
+    ],
+)
+def test_values_are_checked_like_words(arguments, says):
+    """`Limit(...)` refuses what the grammar refuses."""
+    with pytest.raises(InvalidLimit, match=says):
+        Limit(*arguments)
+
+
+@pytest.mark.parametrize("given", [None, 5, b"10/minute", 1.5, object()])
+def test_what_is_no_limit_is_refused(given):
+    """A limit is a Limit, words, or several of either."""
+    from headgate import Limiter
+
+    with pytest.raises(InvalidLimit, match="a limit is"):
+        Limiter(given)
+
+
+@given(st.integers(1, 10**9), st.sampled_from(["1ms", "1s", "1m", "1h", "1d", "1w", "70ms", "90s"]))
+def test_the_bucket_is_exact_up_to_8192ths(amount, per):
+    """A rate is exact when its reduced numerator is at most 8192, and says so when it is not."""
+    try:
+        limit = Limit(amount, per, burst=1)
+    except InvalidLimit:
+        return
+    assert limit.exact == (amount // gcd(amount, limit.period_us) <= 8192)
+
+
+@pytest.mark.parametrize("text", ["1000000000/day", "1000000/s", "10/s", "119/minute", "8192/s", "123457/day burst 9"])
+def test_round_numbers_are_exact(text):
+    """Every round number is, a billion a day and a million a second included."""
+    assert Limit.parse(text).exact == (text != "123457/day burst 9")
+
+
+def test_a_coarse_estimate_is_warned_of():
+    """Below ten, two counters estimate too coarsely; the warning names what serves better."""
+    with pytest.warns(LimitWarning, match="sliding-window/60 or sliding-log serve small limits better"):
+        Limit(9, "minute", algorithm="sliding-window")
+
+
+def test_one_slot_is_the_plain_sliding_window():
+    """`sliding-window/1` is another spelling."""
+    assert Limit(20, "m", algorithm="sliding-window/1") == Limit(20, "m", algorithm="sliding-window")

@@ -1,0 +1,63 @@
+"""The front door: what is public stays public, and nothing else becomes so by accident."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import headgate
+import headgate.testing
+
+
+def test_public_names():
+    """The names users may rely on."""
+    assert sorted(headgate.__all__) == [
+        "AsyncLimiter", "Call", "Decision", "HeadgateError", "InvalidCall", "InvalidLimit", "Limit", "LimitWarning",
+        "Limiter", "MemoryStore", "RateLimited", "StoreError", "__version__",
+    ]  # fmt: skip
+    assert sorted(headgate.testing.__all__) == [
+        "ManualClock", "ReferenceStore", "StoreSuite", "disabled", "frozen", "reset_all",
+    ]  # fmt: skip
+    for module in (headgate, headgate.testing):
+        assert all(hasattr(module, name) for name in module.__all__)
+
+
+def test_public_words_of_a_limiter_and_a_decision():
+    """The methods of the small API and the fields of an answer."""
+
+    def public(thing: type) -> list[str]:
+        return [name for name in dir(thing) if not name.startswith("_")]
+
+    assert public(headgate.Limiter) == [
+        "bind", "decide", "guard", "hit", "peek", "refund", "reset", "take_up_to",
+    ]  # fmt: skip
+    assert public(headgate.Decision) == [
+        "allowed", "binding", "calls", "claim_refund", "degraded", "granted", "limit", "never", "remaining",
+        "reset_after", "reset_us", "retry_after", "retry_us", "verdicts",
+    ]  # fmt: skip
+
+
+def test_the_core_imports_nothing_but_the_standard_library():
+    """`import headgate` works where nothing else is installed."""
+    code = (
+        "import sys; import headgate; "
+        "tops = {name.partition('.')[0] for name in sys.modules} - set(sys.stdlib_module_names); "
+        "print(sorted(name for name in tops - {'headgate', '__main__'} if 'cython' not in name))"
+    )
+    ran = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True, check=False, env=_source())
+    assert ran.stdout.strip() == "[]", ran.stderr
+
+
+def _source() -> dict[str, str]:
+    """Only the folder that holds the package: no site-packages at all."""
+    import os
+
+    return {**os.environ, "PYTHONPATH": os.path.dirname(os.path.dirname(headgate.__file__))}
+
+
+def test_errors_form_one_tree():
+    """Everything raised on purpose is a HeadgateError; bad input is also a ValueError."""
+    for name in ("InvalidCall", "InvalidLimit", "RateLimited", "StoreError"):
+        assert issubclass(getattr(headgate, name), headgate.HeadgateError)
+    assert issubclass(headgate.InvalidCall, ValueError)
+    assert issubclass(headgate.InvalidLimit, ValueError)
