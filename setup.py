@@ -10,20 +10,21 @@ PACKAGE = Path("src/headgate")
 BUILD = Path("build/native")
 
 
+def write_decision():
+    """Decision is written once: the native engine includes the text of decision.py as a C class, typed by native.pxd."""
+    text = (PACKAGE / "decision.py").read_text(encoding="utf-8")
+    as_c_class = "@cython.final\n@cython.no_gc\n@cython.freelist(64)\ncdef class Decision:"
+    BUILD.mkdir(parents=True, exist_ok=True)
+    (BUILD / "decision.pxi").write_text(text.replace("class Decision:", as_c_class, 1), encoding="utf-8")
+
+
 def native():
     """The one extension: optional, and not tried where there is no POSIX memory mapping or on PyPy."""
     if os.name != "posix" or sys.implementation.name != "cpython" or os.environ.get("HEADGATE_PURE", "0") == "1":
         return []
     from Cython.Build import cythonize
 
-    # Decision is written once (decision.py). The native engine includes the same text as a C class, whose attributes
-    # native.pxd types.
-    BUILD.mkdir(parents=True, exist_ok=True)
-    shared = (PACKAGE / "decision.py").read_text(encoding="utf-8")
-    (BUILD / "decision.pxi").write_text(
-        shared.replace("\nclass Decision:", "\n@cython.final\n@cython.no_gc\n@cython.freelist(64)\ncdef class Decision:"),
-        encoding="utf-8",
-    )
+    write_decision()
     extension = Extension(
         "headgate.engine.native",
         [str(PACKAGE / "engine/native.pyx")],

@@ -26,8 +26,8 @@ FLOORS = [
     {"__main__"},
 ]
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
-ONE_FLOOR = {("decision", "call")}
-"""Neighbours that may meet: a decision answers calls."""
+ONE_FLOOR = {("decision", "call"), ("errors", "clock")}
+"""Neighbours that may meet: a decision answers calls, an error says how long to wait."""
 
 
 def room_of(path: Path) -> str:
@@ -40,7 +40,9 @@ def imports(path: Path) -> Iterator[str]:
     typing_only = {
         id(node)
         for block in ast.walk(tree)
-        if isinstance(block, ast.If) and "TYPE_CHECKING" in ast.unparse(block.test) and "NATIVE" not in ast.unparse(block.test)
+        if isinstance(block, ast.If)
+        and "TYPE_CHECKING" in ast.unparse(block.test)
+        and "NATIVE" not in ast.unparse(block.test)
         for node in ast.walk(block)
     }
     for node in ast.walk(tree):
@@ -50,7 +52,11 @@ def imports(path: Path) -> Iterator[str]:
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: imports are absolute"
-            names = [f"{node.module}.{alias.name}" for alias in node.names] if node.module == "headgate" else [node.module or ""]
+            names = (
+                [f"{node.module}.{alias.name}" for alias in node.names]
+                if node.module == "headgate"
+                else [node.module or ""]
+            )
         else:
             continue
         yield from (name.split(".")[1] for name in names if name.startswith("headgate."))
@@ -81,7 +87,8 @@ def test_files_stay_small():
     long = {
         str(path.relative_to(PACKAGE)): lines
         for path in PACKAGE.rglob("*.p[yx]*")
-        if path.suffix in {".py", ".pyx", ".pxi"} and (lines := len(path.read_text(encoding="utf-8").splitlines())) > 350
+        if path.suffix in {".py", ".pyx", ".pxi"}
+        and (lines := len(path.read_text(encoding="utf-8").splitlines())) > 350
     }
     assert not long
 

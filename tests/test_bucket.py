@@ -72,7 +72,9 @@ TEXTBOOKS: dict[str, Callable[[Fraction, int], TokenBucket | VirtualScheduling |
 }
 
 rates = st.tuples(st.integers(1, 8192), st.integers(1, 5000)).filter(lambda rate: Limit(rate[0], f"{rate[1]}ms").exact)
-steps = st.lists(st.tuples(st.sampled_from(["wait", "retry", "early", "late"]), st.integers(0, 10**7), st.integers(1, 12)))
+steps = st.lists(
+    st.tuples(st.sampled_from(["wait", "retry", "early", "late"]), st.integers(0, 10**7), st.integers(1, 12))
+)
 
 
 @settings(max_examples=150, deadline=None)
@@ -96,7 +98,10 @@ def test_each_vocabulary_equals_its_textbook(rate, burst, steps):
 
 @settings(max_examples=60, deadline=None)
 @given(
-    amount=st.integers(1, 10**6), period=st.integers(1, 10**5), burst=st.integers(1, 50), gaps=st.lists(st.integers(0, 10**6))
+    amount=st.integers(1, 10**6),
+    period=st.integers(1, 10**5),
+    burst=st.integers(1, 50),
+    gaps=st.lists(st.integers(0, 10**6)),
 )
 def test_no_interval_admits_more_than_burst_plus_rate_times_time(amount, period, burst, gaps):
     """From any admission to any later one, at most burst + rate * t pass, whatever the arrivals."""
@@ -120,7 +125,7 @@ def test_no_interval_admits_more_than_burst_plus_rate_times_time(amount, period,
 
 
 def test_the_rate_is_delivered_over_a_long_run():
-    """Asked every time it is due, 119/minute delivers 119 a minute: not one less, whatever the fraction of a microsecond."""
+    """Asked whenever it is due, 119/minute delivers 119 a minute: not one less, whatever the fraction."""
     clock = ManualClock()
     limiter = Limiter("119/minute burst 1", clock=clock)
     passed = 0

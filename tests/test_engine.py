@@ -99,7 +99,9 @@ def test_a_subclass_of_str_is_a_str():
     assert not limiter.hit("k")
 
 
-@pytest.mark.parametrize("text", ["10/minute", "10/minute block 5m", "7/second by gcra", "10/minute by sliding-window/6"])
+@pytest.mark.parametrize(
+    "text", ["10/minute", "10/minute block 5m", "7/second by gcra", "10/minute by sliding-window/6"]
+)
 def test_a_clock_may_jump_decades(text):
     """Packed times are counted from another epoch when the clock leaves the span they fit: answers stay exact."""
     clock = ManualClock()

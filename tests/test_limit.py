@@ -63,7 +63,9 @@ limits = st.builds(
     Limit,
     st.integers(1, 8192),
     st.integers(1, 10**9).map(lambda ms: timedelta(milliseconds=ms)),
-    algorithm=st.sampled_from(["token-bucket", "gcra", "leaky-bucket", "fixed-window", "sliding-window/60", "sliding-log"]),
+    algorithm=st.sampled_from(
+        ["token-bucket", "gcra", "leaky-bucket", "fixed-window", "sliding-window/60", "sliding-log"]
+    ),
     block=st.sampled_from([0, "1s", "90m", "2 weeks", 0.001]),
     name=st.from_regex(r"[A-Za-z][A-Za-z0-9_.-]{0,63}", fullmatch=True) | st.just(""),
 )
@@ -200,8 +202,17 @@ def test_round_numbers_are_exact(text):
 
 def test_a_coarse_estimate_is_warned_of():
     """Below ten, two counters estimate too coarsely; the warning names what serves better."""
-    with pytest.warns(LimitWarning, match="sliding-window/60 or sliding-log serve small limits better"):
-        Limit(9, "minute", algorithm="sliding-window")
+    from headgate import Limiter
+
+    says = "sliding-window/60 or sliding-log serve small limits better"
+    for make in (
+        lambda: Limit(9, "minute", algorithm="sliding-window"),
+        lambda: Limit.parse("8/minute by sliding-window"),
+        lambda: Limiter("7/minute by sliding-window"),
+    ):
+        with pytest.warns(LimitWarning, match=says) as caught:
+            make()
+        assert [warning.filename for warning in caught] == [__file__]
 
 
 def test_one_slot_is_the_plain_sliding_window():

@@ -138,6 +138,33 @@ def test_refunds_by_name():
     assert [verdict.remaining for verdict in limit.peek("k", 0).verdicts] == [60, 90_000]
 
 
+def test_a_peek_has_nothing_to_give_back():
+    """Refunding what was never charged gives nothing."""
+    for text, left in (("10/minute", [7]), ("10/minute; 20/hour", [7, 17])):
+        limit = limiter(text)
+        limit.hit("k", 3)
+        limit.refund(limit.peek("k", 3))
+        assert [verdict.remaining for verdict in limit.peek("k", 0).verdicts] == left
+
+
+def test_long_waits_are_written_in_seconds():
+    """A month is 2592000 s, not 2.592e+06."""
+    limit = limiter("1/30 days")
+    limit.hit("k")
+    assert "retry after 2592000 s" in repr(limit.hit("k"))
+    assert "retry after 2592000 s" in str(RateLimited(limit.hit("k")))
+
+
+def test_a_decision_kept_is_never_written_over():
+    """Decisions may be collected: each keeps its own answer, whatever is asked afterwards."""
+    limit = limiter()
+    kept = [limit.hit("k") for _ in range(12)]
+    alone = limit.peek("other")
+    limit.hit("other", 10)
+    assert [decision.remaining for decision in kept] == [9, 8, 7, 6, 5, 4, 3, 2, 1, 0, 0, 0]
+    assert (alone.remaining, alone.calls[0].key) == (9, "other")
+
+
 def test_refunds_that_make_no_sense():
     """A key needs to say how much; anything else is neither key nor decision."""
     with pytest.raises(InvalidCall, match="needs to know how many"):
@@ -197,6 +224,20 @@ def test_a_guard_of_the_wrong_colour_is_an_error_at_decoration():
         async def wrong():
             pytest.fail("never called")
 
+    with pytest.raises(InvalidCall, match="async generator"):
+
+        @AsyncLimiter("1/s").guard("k")
+        async def neither():
+            yield pytest.fail("never called")
+
+    with pytest.raises(InvalidCall, match="needs a key first"):
+
+        @limiter().guard
+        def keyless():
+            pytest.fail("never called")
+
+        keyless("k")
+
     with pytest.raises(InvalidCall, match="not an async def"):
 
         @AsyncLimiter("1/s").guard("k")
@@ -220,7 +261,15 @@ def test_stores_are_opened_by_url():
     """memory:// with or without bounds; what cannot be read is shown."""
     assert Limiter("1/s", store="memory://").hit("k")
     assert Limiter("1/s", store="memory://?max_keys=10&max_bytes=100000").store.max_keys == 10
-    for wrong in ("memory://host", "memory://?max_key=1", "memory://?max_keys=x", "memory:///path", "nowhere://x", "x", 5):
+    for wrong in (
+        "memory://host",
+        "memory://?max_key=1",
+        "memory://?max_keys=x",
+        "memory:///path",
+        "nowhere://x",
+        "x",
+        5,
+    ):
         with pytest.raises(StoreError):
             Limiter("1/s", store=wrong)
     with pytest.raises(StoreError, match="its own clock"):

@@ -111,7 +111,9 @@ def test_a_log_is_made_for_its_largest_plan():
         limiter.hit("k", limit="101/minute by sliding-log")
 
 
-@pytest.mark.parametrize("bounds", [{"max_keys": 0}, {"max_keys": True}, {"max_keys": 1.5}, {"max_bytes": -1}, {"max_bytes": "1"}])
+@pytest.mark.parametrize(
+    "bounds", [{"max_keys": 0}, {"max_keys": True}, {"max_keys": 1.5}, {"max_bytes": -1}, {"max_bytes": "1"}]
+)
 def test_bounds_are_whole_numbers(bounds):
     """Nonsense bounds are refused where they are given."""
     with pytest.raises(StoreError, match="must be a whole number from 1"):

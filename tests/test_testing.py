@@ -44,7 +44,12 @@ def test_disabled_limits_let_everything_pass():
     limiter, other = Limiter("2/day; 5/week"), AsyncLimiter("1/day")
     limiter.hit("k", 2)
     with disabled(limiter, other):
-        for decision in (limiter.hit("k", 9), limiter.peek("k"), limiter.take_up_to("k", 9), asyncio.run(other.hit("k"))):
+        for decision in (
+            limiter.hit("k", 9),
+            limiter.peek("k"),
+            limiter.take_up_to("k", 9),
+            asyncio.run(other.hit("k")),
+        ):
             assert decision
         assert limiter.take_up_to("k", 9).granted == 9
         assert limiter.hit("k", 3, limit="9/day; 9/week").limit == 9

@@ -46,7 +46,8 @@ def first_fit(count, admitted, now, slots, room):
     ),
     limit=st.integers(10, 40),
     trace=st.lists(
-        st.tuples(st.sampled_from(["wait", "retry", "early", "reset"]), st.integers(0, 700), st.integers(1, 15)), max_size=30
+        st.tuples(st.sampled_from(["wait", "retry", "early", "reset"]), st.integers(0, 700), st.integers(1, 15)),
+        max_size=30,
     ),
 )
 def test_windows_count_as_brute_force_does(kind, limit, trace):
@@ -65,7 +66,9 @@ def test_windows_count_as_brute_force_does(kind, limit, trace):
         if seen.allowed:
             admitted.append((clock.us, cost))
         assert seen.remaining == max(0, limit - count(admitted, clock.us, slots))
-        assert seen.retry_us == first_fit(count, admitted, clock.us, slots, limit - cost) - clock.us if not seen else True
+        assert (
+            seen.retry_us == first_fit(count, admitted, clock.us, slots, limit - cost) - clock.us if not seen else True
+        )
         assert seen.reset_us == first_fit(count, admitted, clock.us, slots, 0) - clock.us
         retry, reset = seen.retry_us, seen.reset_us
 
@@ -118,7 +121,7 @@ def test_counts_above_a_lowered_limit_do_not_overflow():
 
 
 def test_stepping_back_by_a_period_keeps_counting_where_it_was():
-    """Up to a period back, a window and a log go on at their newest instant; beyond, they are moved back, counts kept."""
+    """Up to a period back, they go on at their newest instant; beyond, they are moved back and keep their counts."""
     for algorithm in ("fixed-window", "sliding-window", "sliding-window/6", "sliding-log"):
         clock = ManualClock(6000)
         limiter = Limiter(f"10/minute by {algorithm}", clock=clock)

@@ -46,7 +46,7 @@ def checked_key(key: str) -> str:
 def checked_cost(cost: int) -> int:
     """The cost as an int, or an error that shows it."""
     try:
-        whole = index(cost)
+        whole = cost if type(cost) is int else index(cost)
     except TypeError:
         whole = -1
     if isinstance(cost, bool) or not 0 <= whole <= EXACT:
@@ -56,7 +56,7 @@ def checked_cost(cost: int) -> int:
 
 def checked_costs(limits: tuple[Limit, ...], cost: Cost) -> tuple[int, ...]:
     """One cost for each limit, from one number or from a number for each name."""
-    if not isinstance(cost, Mapping):
+    if type(cost) is int or not isinstance(cost, Mapping):  # the first is quick, the second general
         return (checked_cost(cost),) * len(limits)
     names = [limit.name for limit in limits]
     if set(cost) != set(names) or "" in cost:

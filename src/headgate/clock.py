@@ -19,6 +19,11 @@ DAY: Final = 24 * HOUR
 WEEK: Final = 7 * DAY
 
 
+def write_seconds(us: int) -> str:
+    """Microseconds as people read them: whole seconds where they are, and never a power of ten."""
+    return f"{us / SECOND:.6f}".rstrip("0").rstrip(".")
+
+
 class Clock(Protocol):
     """Anything that tells the time; `headgate.testing.ManualClock` is one that waits to be told."""
 

@@ -9,13 +9,15 @@ import threading
 
 from headgate.algorithms.contract import NEVER, Verdict
 from headgate.call import Call
+from headgate.clock import write_seconds
 from headgate.limit import Limit
 
 ANSWER_FIELDS = 6
 """Integers per answer in a flat sequence of answers: allowed, remaining, retry us, reset us, mark (2)."""
 
-More = tuple[tuple[int, ...], list[int] | bytes, list[int]]
-"""Of each call: the cost, the answer (flat, in words of 64 bits where they are bytes), the units given back."""
+More = tuple[tuple[int, ...] | int, list[int] | bytes, tuple[int, ...] | None]
+"""Of each call: the cost (one number where all have the same), the answer (flat; bytes are words of 64 bits), and the
+units given back, where any were."""
 
 _refunding = threading.Lock()
 
@@ -42,27 +44,31 @@ class Decision:
         keys: str | tuple[str, ...],
         costs: tuple[int, ...],
         answers: list[int],
+        *,
+        charged: bool = True,
         degraded: bool = False,
     ) -> None:
         rows = range(0, len(answers), ANSWER_FIELDS)
-        self.allowed = all(answers[row] for row in rows)
-        if self.allowed:
+        self.allowed = all(answers[::ANSWER_FIELDS])
+        if len(rows) == 1:
+            row = 0
+        elif self.allowed:
             row = min(rows, key=lambda row: answers[row + 1] / limits[row // ANSWER_FIELDS].burst)
         else:
             row = max(rows, key=lambda row: math.inf if answers[row + 2] == NEVER else answers[row + 2])
         self.remaining = answers[row + 1]
         self.retry_us = answers[row + 2]
-        self.reset_us = max(answers[row + 3] for row in rows)
+        self.reset_us = max(answers[3::ANSWER_FIELDS])
         self.degraded = degraded
         self._limits = limits
         self._keys = keys
         self._bound = row // ANSWER_FIELDS
         # One call is kept in the fields themselves; of several, they describe the binding one and `_more` has them all.
         self._cost = costs[self._bound]
-        self._given = 0
+        self._given = 0 if charged else self._cost
         self._mark_us = answers[row + 4]
         self._mark_num = answers[row + 5]
-        self._more: More | None = (costs, answers, [0] * len(costs)) if len(costs) > 1 else None
+        self._more: More | None = (costs, answers, None if charged else costs) if len(costs) > 1 else None
 
     def __bool__(self) -> bool:
         return self.allowed
@@ -97,7 +103,7 @@ class Decision:
 
     @property
     def granted(self) -> int:
-        """Units charged: the cost of the binding call, what `take_up_to` could get, or 0 on a no."""
+        """Units granted: the cost of the binding call, what `take_up_to` could get, or 0 on a no."""
         return self._cost if self.allowed else 0
 
     @property
@@ -105,8 +111,7 @@ class Decision:
         """The questions, in the order asked."""
         count = len(self._limits)
         keys = (self._keys,) * count if isinstance(self._keys, str) else self._keys
-        costs = (self._cost,) if self._more is None else self._more[0]
-        return tuple(map(Call, self._limits, keys, costs))
+        return tuple(map(Call, self._limits, keys, self._costs()))
 
     @property
     def verdicts(self) -> tuple[Verdict, ...]:
@@ -130,10 +135,16 @@ class Decision:
                 units = min(wanted[0], self._cost - self._given)
                 self._given += units
                 return (units,)
-            costs, _, given = self._more
-            claimed = tuple(map(min, wanted, (cost - had for cost, had in zip(costs, given, strict=True))))
-            given[:] = [had + units for had, units in zip(given, claimed, strict=True)]
+            costs = self._costs()
+            given = self._more[2] or (0,) * len(costs)
+            claimed = tuple(min(want, cost - had) for want, cost, had in zip(wanted, costs, given, strict=True))
+            self._more = (*self._more[:2], tuple(map(sum, zip(given, claimed, strict=True))))
             return claimed
+
+    def _costs(self) -> tuple[int, ...]:
+        """The cost of each call."""
+        costs = self._cost if self._more is None else self._more[0]
+        return (costs,) * len(self._limits) if isinstance(costs, int) else costs
 
     def __repr__(self) -> str:
         if self.allowed:
@@ -141,5 +152,5 @@ class Decision:
         elif self.never:
             answer = f"refused for ever: the cost is above {self.limit}"
         else:
-            answer = f"refused, retry after {self.retry_after:g} s"
+            answer = f"refused, retry after {write_seconds(self.retry_us)} s"
         return f"<Decision {answer}, by {self.binding}{', degraded' if self.degraded else ''}>"

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from headgate.clock import write_seconds
+
 if TYPE_CHECKING:
     from headgate.decision import Decision
 
@@ -39,7 +41,7 @@ class RateLimited(HeadgateError):
     def __init__(self, decision: Decision) -> None:
         self.decision = decision
         self.retry_after = decision.retry_after
-        when = "it can never fit" if decision.never else f"retry after {self.retry_after:g} s"
+        when = "it can never fit" if decision.never else f"retry after {write_seconds(decision.retry_us)} s"
         super().__init__(f"rate limited by {decision.binding}: {when}")
 
     def __reduce__(self) -> tuple[type[RateLimited], tuple[Decision]]:

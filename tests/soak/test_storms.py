@@ -60,7 +60,9 @@ def test_threads_never_admit_one_too_many():
     try:
         for seed in until_time_is_up():
             algorithm = EVERY_ALGORITHM[seed % len(EVERY_ALGORITHM)]
-            limiter = Limiter(f"5000/day by {algorithm} as one; 5000/week by {algorithm} as two", clock=ManualClock(1e9))
+            limiter = Limiter(
+                f"5000/day by {algorithm} as one; 5000/week by {algorithm} as two", clock=ManualClock(1e9)
+            )
             admitted: list[int] = []
 
             def hammer(limiter: Limiter = limiter, admitted: list[int] = admitted) -> None:

@@ -10,6 +10,16 @@ cdef enum Mode:
 
 cdef object ONE = 1
 
+cdef extern from *:
+    """
+    #ifdef Py_GIL_DISABLED
+    #define headgate_held_by_one(thing) 0
+    #else
+    #define headgate_held_by_one(thing) (Py_REFCNT(thing) == 1)
+    #endif
+    """
+    bint headgate_held_by_one(PyObject* thing) nogil
+
 
 @cython.final
 cdef class Book:
@@ -92,6 +102,7 @@ cdef class Core:
     cdef readonly tuple limits
     cdef Lane only                      # the one lane, where there is one
     cdef object plan
+    cdef Decision spare                 # the last decision over the one lane
 
     def __cinit__(self, Book book not None, tuple lanes not None, plan):
         if not 0 < len(lanes) <= CALLS:
@@ -100,8 +111,14 @@ cdef class Core:
         self.plan = plan
         self.lanes = lanes
         self.limits = tuple([lane.limit for lane in lanes])
+        self.spare = self.fresh()
         if len(lanes) == 1:
             self.only = lanes[0]
+
+    cdef Decision fresh(self):
+        cdef Decision decision = Decision.__new__(Decision)
+        decision._limits = self.limits
+        return decision
 
     def hit(self, key, cost=1, *, limit=None):
         """Spend, if every limit allows."""
@@ -169,14 +186,18 @@ cdef class Core:
                     lane.charge(state, lane.params, seen.mark_us, seen.mark_num, cost)
                 elif state != NULL:
                     refuse(lane, state, &seen)
-        decision = Decision.__new__(Decision)
+        # Most decisions are read and dropped: one that nobody else holds any more is written anew, as zip() does with
+        # its tuples, which saves making and freeing an object.
+        if not headgate_held_by_one(<PyObject*> self.spare):
+            self.spare = self.fresh()
+        decision = self.spare
         decision.allowed = seen.allowed
         decision.remaining = seen.remaining
         decision.retry_us = seen.retry
         decision.reset_us = seen.reset
-        decision._limits = self.limits
         decision._keys = key
         decision._cost = cost
+        decision._given = cost if mode == M_PEEK else 0
         decision._mark_us = seen.mark_us + table.epoch
         decision._mark_num = seen.mark_num
         return decision
@@ -217,7 +238,8 @@ cdef class Core:
                 self.charge_many(tags, states, nows, cost, seen)
             if not allowed:
                 self.refuse_many(states, nows, seen, mode)
-        return self.answer_many(keys, (cost[0],) * count if costs is None or mode == M_UP_TO else costs, seen, allowed)
+        same_for_all = costs is None or mode == M_UP_TO
+        return self.answer_many(keys, cost[0] if same_for_all else costs, cost, seen, allowed, mode)
 
     cdef int charge_many(self, uint64_t* tags, int64_t** states, int64_t* nows, int64_t* cost, Answer* seen) except -1:
         cdef Lane lane
@@ -246,7 +268,7 @@ cdef class Core:
             if seen[at].allowed:        # nothing was charged: say what it holds without the charge
                 lane.look(states[at] or NOTHING, nows[at], 0, &seen[at])
 
-    cdef object answer_many(self, keys, tuple costs, const Answer* seen, bint allowed):
+    cdef object answer_many(self, keys, costs, const int64_t* cost, const Answer* seen, bint allowed, Mode mode):
         """The Decision over several answers: the same rules as Decision.__init__, which the twins' test compares."""
         cdef int64_t[CALLS * ANSWER_WORDS] flat
         cdef int64_t* row = flat
@@ -268,19 +290,20 @@ cdef class Core:
             elif longest != INT64_MAX and (seen[at].retry == NEVER_FITS or seen[at].retry > longest):
                 longest = INT64_MAX if seen[at].retry == NEVER_FITS else seen[at].retry
                 bound = at
-        decision = Decision.__new__(Decision)
+        decision = self.fresh()
         decision.allowed = allowed
         decision.remaining = seen[bound].remaining
         decision.retry_us = seen[bound].retry
         decision.reset_us = reset
-        decision._limits = self.limits
         decision._keys = keys
         decision._bound = bound
-        decision._cost = costs[bound]
+        decision._cost = cost[bound]
+        decision._given = cost[bound] if mode == M_PEEK else 0
         decision._mark_us = seen[bound].mark_us + (<Lane> self.lanes[bound]).table.epoch
         decision._mark_num = seen[bound].mark_num
+        given = tuple([cost[at] for at in range(count)]) if mode == M_PEEK else None
         answers = PyBytes_FromStringAndSize(<char*> flat, count * ANSWER_WORDS * sizeof(int64_t))
-        decision._more = (costs, answers, [0] * count)
+        decision._more = (costs, answers, given)
         return decision
 
     def give(self, tuple keys, tuple amounts, tuple marks):

@@ -17,6 +17,13 @@ UP_TO: Final = 2
 
 MOST_CALLS: Final = 64
 """Calls in one decision."""
+WAYS: Final = 8
+"""Slots in a set: a native key lives in one of two sets."""
+
+
+def slots_for(max_keys: int) -> int:
+    """How many keys there is room for, so that `max_keys` of them find a place: a load of 3/4, in whole sets."""
+    return -(-max_keys * 4 // (3 * WAYS)) * WAYS
 
 
 def read_clock(clock: Clock) -> int:

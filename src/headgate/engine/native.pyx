@@ -3,6 +3,7 @@
 """The native twin: the same steps as `pure.py` runs, with C integers on memory of its own."""
 
 cimport cython
+from cpython.ref cimport PyObject
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport INT64_MAX, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
@@ -15,7 +16,7 @@ import os
 from headgate.algorithms.contract import EXACT as _EXACT
 from headgate.call import checked_cost, checked_costs, checked_key
 from headgate.clock import STEADY_CLOCK_ID, SystemClock
-from headgate.engine.modes import read_clock
+from headgate.engine.modes import read_clock, slots_for
 
 cdef int64_t EXACT = _EXACT
 

@@ -13,11 +13,13 @@ from headgate.algorithms.contract import State, Verdict
 from headgate.call import Cost, checked_cost, checked_costs, checked_key
 from headgate.clock import Clock
 from headgate.decision import Decision
-from headgate.engine.modes import PEEK, TAKE, UP_TO, read_clock
+from headgate.engine.modes import PEEK, TAKE, UP_TO, WAYS, read_clock, slots_for
 from headgate.limit import Given, Limit
 
-CANDIDATES: Final = 16
-"""How many keys are looked at for one to give up, as many as a native key has places to live in."""
+CANDIDATES: Final = 2 * WAYS
+"""How many keys are looked at for one to give up: as many as a native key has places to live in."""
+
+GOLDEN: Final = 0.6180339887498949
 
 _books: weakref.WeakSet[Book] = weakref.WeakSet()
 
@@ -60,12 +62,12 @@ class Cell:
 
 
 class Table:
-    """The states of one limit's keys, never more than `max_keys` of them."""
+    """The states of one limit's keys, never more of them than there are slots."""
 
     def __init__(self, book: Book, limit: Limit, max_keys: int) -> None:
         self.book = book
         self.words = limit.step.words(limit.params)
-        self.max_keys = max_keys
+        self.slots = slots_for(max_keys)
         self.evictions = 0
         self._cells: dict[str, Cell] = {}
         self._keys: list[str] = []
@@ -108,19 +110,21 @@ class Table:
     def _given_up(self, lane: Lane, now: int) -> int | None:
         """Any as-new key; at the bound, the one with the least quota in use, ties to the nearest reset."""
         count = len(self._keys)
-        if count < min(CANDIDATES, self.max_keys):
+        if count < min(CANDIDATES, self.slots):
             return None
         least: tuple[int, int] | None = None
         victim = None
-        for _ in range(min(CANDIDATES, count)):
-            self._hand = (self._hand + 1) % count
-            verdict = lane.look(self._cells[self._keys[self._hand]], now, 0)[0]
+        self._hand += 1
+        leap = int(count * GOLDEN)  # far apart, or heavy users who came together would be looked at together
+        for place in range(min(CANDIDATES, count)):
+            index = (self._hand + place * leap) % count
+            verdict = lane.look(self._cells[self._keys[index]], now, 0)[0]
             if verdict.reset_us == 0:
-                return self._hand
+                return index
             in_use = (-verdict.remaining, verdict.reset_us)
             if least is None or in_use < least:
-                least, victim = in_use, self._hand
-        if count < self.max_keys:
+                least, victim = in_use, index
+        if count < self.slots:
             return None
         self.evictions += 1
         return victim
@@ -172,6 +176,26 @@ class Core:
 
     def run(self, keys: str | tuple[str, ...], costs: tuple[int, ...], mode: int) -> Decision:
         """One decision, a cost for each lane: every lane is asked, then all are charged or none is."""
+        if len(self.lanes) == 1:
+            return self._run_one(self.lanes[0], keys if isinstance(keys, str) else keys[0], costs[0], mode)
+        return self._run_many(keys, costs, mode)
+
+    def _run_one(self, lane: Lane, key: str, cost: int, mode: int) -> Decision:
+        with self.book.lock:
+            now = read_clock(self.book.clock)
+            cell = lane.table.find(key)
+            if mode == UP_TO and cost:
+                cost = max(1, min(cost, lane.look(cell, now, 0)[0].remaining))
+            verdict, until = lane.look(cell, now, cost)
+            if verdict.allowed and mode != PEEK:
+                cell = cell or lane.table.place(key, lane, now)
+                lane.limit.step.charge(cell.state, lane.limit.params, verdict.mark, cost)
+            elif not verdict.allowed:
+                self._refuse([(lane, cell)], [(verdict, until)], now, mode)
+        allowed, remaining, retry, reset, mark, _ = verdict
+        return Decision(self.limits, key, (cost,), [allowed, remaining, retry, reset, *mark], charged=mode != PEEK)
+
+    def _run_many(self, keys: str | tuple[str, ...], costs: tuple[int, ...], mode: int) -> Decision:
         each = (keys,) * len(self.lanes) if isinstance(keys, str) else keys
         with self.book.lock:
             now = read_clock(self.book.clock)
@@ -189,7 +213,7 @@ class Core:
         answers: list[int] = []
         for verdict, _ in looks:
             answers += (verdict.allowed, verdict.remaining, verdict.retry_us, verdict.reset_us, *verdict.mark)
-        return Decision(self.limits, keys, costs, answers)
+        return Decision(self.limits, keys, costs, answers, charged=mode != PEEK)
 
     @staticmethod
     def _refuse(

@@ -6,11 +6,11 @@
 # the least to lose instead.
 
 cdef enum:
-    WAYS = 8
+    WAYS = 8                            # engine.modes.WAYS
     MOST_WORDS = 10_003                 # of a state that is read whole: window, 10,000 slots
 
 cdef size_t SEGMENT_BYTES = 1 << 20     # moving this much takes well under a millisecond
-cdef size_t MAPPED_FROM = 1 << 16       # larger blocks are mapped, and so given back to the system
+cdef size_t MAPPED_FROM = 1 << 13       # larger blocks are mapped, and so given back whole when a segment grows
 cdef size_t WIDE_SLOT = 4096            # slots of whole pages are mapped at full size: untouched ones cost nothing
 cdef int64_t EPOCH_LEAD = 1 << 48       # how far before its first instant a table can represent time
 cdef int64_t EPOCH_SPAN = 1 << 49       # instants from its epoch on that leave room for the longest burst in 50 bits
@@ -60,7 +60,7 @@ cdef class Table:
         self.stride = self.words + (1 if limit.block_us else 0)
         self.epoch = book.now() - EPOCH_LEAD if self.kernel.relative else 0
         self.span = EPOCH_SPAN if self.kernel.relative else NO_EPOCH_SPAN
-        total = (max_keys * 4 + 3 * WAYS - 1) // (3 * WAYS)         # a load of 3/4 at the bound
+        total = slots_for(max_keys) // WAYS
         while total >> self.segment_bits > 64 and (total >> self.segment_bits) * self.set_bytes() > SEGMENT_BYTES:
             self.segment_bits += 1
         self.most_sets = (total + (1 << self.segment_bits) - 1) >> self.segment_bits

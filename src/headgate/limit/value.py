@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Sequence
 from datetime import timedelta
@@ -85,7 +86,7 @@ class Limit:
                 f"{self}: below {COARSE} the two-counter estimate is coarse; token-bucket, sliding-window/60 or "
                 "sliding-log serve small limits better",
                 LimitWarning,
-                stacklevel=2,
+                stacklevel=_frames_to_caller(),
             )
 
     @classmethod
@@ -156,6 +157,14 @@ Given = Limit | str | Sequence[Limit | str]
 @lru_cache(maxsize=1024)  # plans chosen at run time arrive as the same few strings, on the hot path
 def _parse_all(text: str) -> tuple[Limit, ...]:
     return tuple(Limit(**fields) for fields in parse_fields(text))
+
+
+def _frames_to_caller() -> int:
+    """How far up the stack the code is that is not ours: a warning points at the line that wrote the limit."""
+    depth, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("headgate."):
+        depth, frame = depth + 1, frame.f_back
+    return depth
 
 
 def as_limits(given: Given) -> tuple[Limit, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, ParamSpec, TypeVar, cast
 
@@ -31,8 +31,14 @@ def _passed(decision: Decision) -> Decision:
     return decision
 
 
-def _is_async(function: object) -> bool:
-    return inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
+def _checked(function: Callable[P, R]) -> Callable[P, R]:
+    if not callable(function):
+        raise InvalidCall(
+            f"a guard decorates functions and needs a key first, as in @limiter.guard('k'); got {function!r}"
+        )
+    if inspect.isasyncgenfunction(function):
+        raise InvalidCall(f"{function!r} is an async generator: guard what iterates over it instead")
+    return function
 
 
 class Guard:
@@ -43,7 +49,7 @@ class Guard:
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         """The function, asking first."""
-        if _is_async(function):
+        if inspect.iscoroutinefunction(_checked(function)):
             raise InvalidCall(
                 f"{function!r} is async: guard it with an AsyncLimiter, or its calls would not be awaited"
             )
@@ -72,13 +78,13 @@ class AsyncGuard:
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         """The coroutine function, asking first."""
-        if not inspect.iscoroutinefunction(function):
+        if not inspect.iscoroutinefunction(_checked(function)):
             raise InvalidCall(f"{function!r} is not an async def: an AsyncLimiter guards those; use a Limiter here")
 
         @functools.wraps(function)
         async def guarded(*args: P.args, **kwargs: P.kwargs) -> object:
             _passed(await self._limiter.hit(_key_of(self._key, args, kwargs), self._cost))
-            return await function(*args, **kwargs)
+            return await cast("Awaitable[object]", function(*args, **kwargs))
 
         return cast("Callable[P, R]", guarded)
 

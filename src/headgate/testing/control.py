@@ -85,4 +85,4 @@ class _OpenGate:
 
 def _allowed(limits: tuple[Limit, ...], keys: str | tuple[str, ...], costs: tuple[int, ...]) -> Decision:
     answers = [field for limit in limits for field in (True, limit.burst, 0, 0, 0, 0)]
-    return Decision(limits, keys, costs, answers)
+    return Decision(limits, keys, costs, answers, charged=False)

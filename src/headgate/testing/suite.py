@@ -153,7 +153,9 @@ class StoreSuite:
     def test_several_limits_are_charged_all_or_none(self) -> None:
         """When one of two limits refuses, the other has not been charged; the decision names the one that binds."""
         for algorithm in EVERY_ALGORITHM:
-            limiter, _ = self._limiter(f"10/second by {algorithm} as small", f"100/hour by {algorithm} as large", at=1e9)
+            limiter, _ = self._limiter(
+                f"10/second by {algorithm} as small", f"100/hour by {algorithm} as large", at=1e9
+            )
             for _ in range(10):
                 assert limiter.hit("k"), algorithm
             refused = limiter.hit("k")
@@ -268,7 +270,22 @@ class StoreSuite:
     def test_any_unicode_is_a_key(self) -> None:
         """Keys that look alike to a careless store are different; bad ones are refused and touch nothing."""
         limiter, _ = self._limiter("1/day", at=1e9)
-        keys = ["a", "A", " a", "a ", "a\0", "\0", "{a}", "a:b", "é", "e\u0301", "\u0161", "a\x01", "\U0001f6a6", "\ud800"]
+        keys = [
+            "a",
+            "A",
+            " a",
+            "a ",
+            "a\0",
+            "\0",
+            "{a}",
+            "a:b",
+            "é",
+            "e\u0301",
+            "\u0161",
+            "a\x01",
+            "\U0001f6a6",
+            "\ud800",
+        ]
         keys += ["\udfff", "*", "%s", "\n", "x" * 4096, "é" * 2048, "\U0001f6a6" * 1024]
         assert all(limiter.hit(key) for key in keys)
         assert not any(limiter.hit(key) for key in keys)

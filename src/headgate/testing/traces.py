@@ -49,7 +49,9 @@ class Trace:
             return now + pick.choice((0, 0, 1, pick.randrange(limit.period_us // 8 + 1)))
         if roll < 0.75:
             verdict = pick.choice(self.decision.verdicts)
-            return now + max(0, pick.choice((verdict.retry_us, verdict.retry_us, verdict.reset_us))) + pick.randint(-1, 1)
+            return (
+                now + max(0, pick.choice((verdict.retry_us, verdict.retry_us, verdict.reset_us))) + pick.randint(-1, 1)
+            )
         if roll < 0.9:
             slots = pick.choice((1, 2, 3, 6, 60))
             return now + limit.period_us // slots - now % max(1, limit.period_us // slots) + pick.randint(-1, 1)
@@ -78,7 +80,9 @@ def act(limiter: Limiter, clock: ManualClock, act: Act, last: Decision | None) -
     return limiter.peek(act.key, act.cost)
 
 
-def compare(text: str, store: Store, clock: ManualClock, reference: Store, namespace: str, seed: int, steps: int) -> None:
+def compare(
+    text: str, store: Store, clock: ManualClock, reference: Store, namespace: str, seed: int, steps: int
+) -> None:
     """Drive both stores, which tell the time by the same clock, through one trace; every answer must be the same."""
     ours = Limiter(text, store=store, namespace=namespace)
     theirs = Limiter(text, store=reference, namespace=namespace)

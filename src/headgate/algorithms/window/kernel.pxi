@@ -38,9 +38,9 @@ cdef int64_t window_wait(const int64_t* counts, int64_t by, int64_t whole, const
     cdef int64_t age = p.slots, spare, leaving, need, last = p.slots
     if last == 0:
         return 0 if whole <= room else window_start(p, slot + 1, 0) - now
-    while whole > room and age > 0:             # no slot matters while the younger ones alone are too many
+    while whole > room and age > by:            # no slot matters while the younger ones alone are too many
         age -= 1
-        whole -= window_count(counts, by, age)
+        whole -= counts[age - by]
     while age >= 0:
         spare = room - whole
         leaving = window_count(counts, by, age)
@@ -73,7 +73,7 @@ cdef void window_answer(const int64_t* state, const int64_t* params, int64_t now
     cdef const WindowParams* p = <const WindowParams*> params
     cdef const int64_t* counts = state + 1
     cdef int64_t phase, slot = window_place(p, now, &phase), newest = state[0], last = p.slots
-    cdef int64_t by, age, whole, leaving, estimate
+    cdef int64_t by, age, whole, leaving, estimate, current
     out.moved = newest > slot and window_start(p, newest, 0) - now > p.period * p.tick
     if newest > slot and not out.moved:
         slot, phase = newest, 0
@@ -95,14 +95,17 @@ cdef void window_answer(const int64_t* state, const int64_t* params, int64_t now
         estimate += <uint64_t> (leaving * (p.period - phase)) // <uint64_t> p.period
     out.allowed = cost == 0 or estimate + cost <= p.limit
     out.retry = 0
-    if out.allowed and cost:
-        estimate += cost
-        out.reset = window_last_wait(p, cost + (counts[0] if by == 0 else 0), slot, now)
+    current = counts[0] if by == 0 else 0
+    if not out.allowed:
+        out.retry = NEVER_FITS
+        if cost <= p.limit:
+            out.retry = window_wait(counts, by, whole, p, slot, phase, p.limit - cost, now)
     else:
-        if not out.allowed:
-            out.retry = NEVER_FITS
-            if cost <= p.limit:
-                out.retry = window_wait(counts, by, whole, p, slot, phase, p.limit - cost, now)
+        current += cost
+        estimate += cost
+    if current:
+        out.reset = window_last_wait(p, current, slot, now)
+    else:
         out.reset = window_wait(counts, by, whole, p, slot, phase, 0, now)
     out.remaining = p.limit - estimate if estimate < p.limit else 0
 
