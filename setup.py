@@ -11,7 +11,7 @@ BUILD = Path("build/native")
 
 
 def write_decision():
-    """Decision is written once: the native engine includes the text of decision.py as a C class, typed by native.pxd."""
+    """Decision is written once: the native engine includes the text of decision.py as a C class."""
     text = (PACKAGE / "decision.py").read_text(encoding="utf-8")
     as_c_class = "@cython.final\n@cython.no_gc\n@cython.freelist(64)\ncdef class Decision:"
     BUILD.mkdir(parents=True, exist_ok=True)

@@ -63,7 +63,7 @@ cdef class Table:
         total = slots_for(max_keys) // WAYS
         while total >> self.segment_bits > 64 and (total >> self.segment_bits) * self.set_bytes() > SEGMENT_BYTES:
             self.segment_bits += 1
-        self.most_sets = (total + (1 << self.segment_bits) - 1) >> self.segment_bits
+        self.most_sets = total >> self.segment_bits
         self.first_sets = self.most_sets if self.stride * 8 >= WIDE_SLOT else 1
         self.segments = <Segment*> calloc(1 << self.segment_bits, sizeof(Segment))
         if self.segments == NULL:
