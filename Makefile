@@ -3,6 +3,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+MATRIX ?= python3.11 python3.12 python3.13 python3.14
 SOURCES := pyproject.toml setup.py $(shell find src -name '*.py' -path '*decision*' -o -name '*.pyx' -o -name '*.px[id]')
 
 .PHONY: run test check format bench soak wheel matrix clean
@@ -34,12 +35,12 @@ wheel: $(VENV)/.dev  ## a wheel, tested without the source tree
 	rm -rf dist .wheel && $(BIN)/python -m build --wheel
 	$(PYTHON) -m venv .wheel && .wheel/bin/python -m pip install --quiet --upgrade pip
 	.wheel/bin/python -m pip install --quiet dist/*.whl && .wheel/bin/python -m pip install --quiet --group test
-	cp -r tests docs README.md .wheel/ && cd .wheel && HEADGATE_PURE=0 bin/python -P -m pytest -c ../pyproject.toml --rootdir . tests
+	cp -r tests docs *.md LICENSE pyproject.toml .wheel/ && cd .wheel && HEADGATE_PURE=0 bin/python -P -m pytest
 
-matrix: $(VENV)/.dev  ## the suite on every Python found here
-	for version in 3.11 3.12 3.13 3.14; do \
-	  if command -v python$$version >/dev/null && python$$version -c "" 2>/dev/null; then \
-	    $(MAKE) test PYTHON=python$$version VENV=.venv-$$version || exit 1; fi; done
+matrix:  ## the suite on every Python of MATRIX that runs here
+	for python in $(MATRIX); do if $$python -c "" 2>/dev/null; then \
+	  version=$$($$python -c "import sys; print('%d.%d' % sys.version_info[:2])"); \
+	  $(MAKE) test PYTHON=$$python VENV=.venv-$$version || exit 1; fi; done
 
 clean:
 	rm -rf $(VENV) .venv-* .wheel build dist src/*.egg-info src/headgate/engine/*.so

@@ -77,7 +77,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(rate=rates, burst=st.integers(1, 12), steps=steps)
 @example(rate=(3, 70), burst=4, steps=[("wait", 0, 4), ("retry", 0, 1), ("early", 0, 3), ("late", 0, 3)])
 def test_each_vocabulary_equals_its_textbook(rate, burst, steps):
@@ -96,7 +96,7 @@ def test_each_vocabulary_equals_its_textbook(rate, burst, steps):
             retry = told.retry_us
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     amount=st.integers(1, 10**6),
     period=st.integers(1, 10**5),

@@ -38,7 +38,7 @@ def first_fit(count, admitted, now, slots, room):
     return next(at for at in range(now, now + 2 * PERIOD + 2) if count(admitted, at, slots) <= room)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(
     kind=st.sampled_from(
         [("fixed-window", fixed, 0), ("sliding-log", log, 0)]
@@ -73,7 +73,7 @@ def test_windows_count_as_brute_force_does(kind, limit, trace):
         retry, reset = seen.retry_us, seen.reset_us
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(limit=st.integers(1, 20), gaps=st.lists(st.integers(0, 60_000), max_size=200))
 def test_a_log_never_exceeds_its_limit_in_any_rolling_window(limit, gaps):
     """Whatever the arrivals, every window of one period holds at most the limit."""
