@@ -27,6 +27,7 @@ include "siphash.pxi"
 include "../algorithms/roster.pxi"
 include "decision.pxi"            # decision.py, as a C class: setup.py
 include "table.pxi"
+include "lane.pxi"
 include "core.pxi"
 
 

@@ -7,38 +7,61 @@ cdef struct WindowParams:
 cdef inline int64_t window_whole(const int64_t* state, const WindowParams* p) noexcept nogil:
     return state[2 + p.slots] if p.slots > 1 else state[1]
 
-cdef inline int64_t window_place(const WindowParams* p, int64_t now, int64_t* phase) noexcept nogil:
-    cdef uint64_t ticks = now + p.offset, whole, rest
+cdef struct WindowPlace:
+    # Where an instant lies: whole periods, the slot inside the period, how far into the slot; and the slot's number.
+    int64_t whole, inside, phase, slot
+
+cdef inline void window_place(const WindowParams* p, int64_t now, WindowPlace* at) noexcept nogil:
+    cdef uint64_t ticks = now + p.offset, rest
     if p.tick > 1:
         ticks = ticks // <uint64_t> p.tick
-    whole = ticks // <uint64_t> p.period
-    rest = ticks - whole * p.period
+    at.whole = ticks // <uint64_t> p.period
+    rest = ticks - <uint64_t> at.whole * <uint64_t> p.period
     if p.slots <= 1:
-        phase[0] = rest
-        return whole
+        at.inside, at.phase, at.slot = 0, rest, at.whole
+        return
     rest = rest * p.slots
-    phase[0] = rest % <uint64_t> p.period
-    return whole * p.slots + rest // <uint64_t> p.period
+    at.inside = rest // <uint64_t> p.period
+    at.phase = rest - <uint64_t> at.inside * <uint64_t> p.period
+    at.slot = at.whole * p.slots + at.inside
 
-cdef inline int64_t window_start(const WindowParams* p, int64_t slot, int64_t phase) noexcept nogil:
-    cdef uint64_t n, whole, inside
+cdef inline void window_place_of(const WindowParams* p, int64_t slot, WindowPlace* at) noexcept nogil:
+    at.whole, at.inside, at.phase, at.slot = slot, 0, 0, slot
+    if p.slots > 1:
+        at.whole = <uint64_t> slot // <uint64_t> p.slots
+        at.inside = slot - at.whole * p.slots
+
+cdef inline int64_t window_start(const WindowParams* p, const WindowPlace* at, int64_t ahead, int64_t phase) noexcept nogil:
+    # the first microsecond of that phase, so many slots ahead (at most slots + 1: no division is needed)
+    cdef int64_t whole = at.whole, inside = at.inside + ahead
     if p.slots <= 1:
-        return (slot * p.period + phase) * p.tick - p.offset
-    n = p.slots
-    whole = <uint64_t> slot // n
-    inside = slot - whole * n
-    return <int64_t> (whole * p.period + (inside * p.period + phase + n - 1) // n) * p.tick - p.offset
+        return ((whole + ahead) * p.period + phase) * p.tick - p.offset
+    while inside >= p.slots:
+        inside -= p.slots
+        whole += 1
+    phase = <uint64_t> (inside * p.period + phase + p.slots - 1) // <uint64_t> p.slots
+    return (whole * p.period + phase) * p.tick - p.offset
 
 cdef inline int64_t window_count(const int64_t* counts, int64_t by, int64_t age) noexcept nogil:
     # the count of that age, seen `by` slots later
     return counts[age - by] if age >= by else 0
 
+cdef inline int64_t window_eight(const int64_t* counts) noexcept nogil:
+    return (counts[0] + counts[1]) + (counts[2] + counts[3]) + ((counts[4] + counts[5]) + (counts[6] + counts[7]))
+
 cdef int64_t window_wait(const int64_t* counts, int64_t by, int64_t whole, const WindowParams* p,
-                         int64_t slot, int64_t phase, int64_t room, int64_t now) noexcept nogil:
-    cdef int64_t age = p.slots, spare, leaving, need, last = p.slots
+                         const WindowPlace* at, int64_t room, int64_t now) noexcept nogil:
+    cdef int64_t age = p.slots, eight, spare, leaving, need, last = p.slots
     if last == 0:
-        return 0 if whole <= room else window_start(p, slot + 1, 0) - now
-    while whole > room and age > by:            # no slot matters while the younger ones alone are too many
+        return 0 if whole <= room else window_start(p, at, 1, 0) - now
+    # No slot matters while the younger ones alone are too many. Eight at a time first: a refused hot key has many slots.
+    while age - by >= 8:
+        eight = window_eight(counts + age - by - 8)
+        if whole - eight <= room:
+            break
+        age -= 8
+        whole -= eight
+    while whole > room and age > by:
         age -= 1
         whole -= counts[age - by]
     while age >= 0:
@@ -49,36 +72,40 @@ cdef int64_t window_wait(const int64_t* counts, int64_t by, int64_t whole, const
         need = 0
         if leaving > spare:
             need = p.period - <int64_t> (<uint64_t> ((spare + 1) * p.period - 1) // <uint64_t> leaving)
-        if age == last and need <= phase:
+        if age == last and need <= at.phase:
             return 0
         if need < p.period:
-            return window_start(p, slot + last - age, need) - now
+            return window_start(p, at, last - age, need) - now
         age -= 1
         whole -= window_count(counts, by, age) if age >= 0 else 0
-    return window_start(p, slot + last + 1, 0) - now
+    return window_start(p, at, last + 1, 0) - now
 
-cdef inline int64_t window_last_wait(const WindowParams* p, int64_t current, int64_t slot, int64_t now) noexcept nogil:
+cdef inline int64_t window_last_wait(const WindowParams* p, int64_t current, const WindowPlace* at, int64_t now) noexcept nogil:
     # The wait for room 0 when the current slot holds something: it is the last to leave, so no other need be looked at.
     cdef int64_t need
     if p.slots == 0:
-        return window_start(p, slot + 1, 0) - now
+        return window_start(p, at, 1, 0) - now
     if current > p.blendable:
         current = p.blendable
     need = p.period - <int64_t> (<uint64_t> (p.period - 1) // <uint64_t> current)
     if need < p.period:
-        return window_start(p, slot + p.slots, need) - now
-    return window_start(p, slot + p.slots + 1, 0) - now
+        return window_start(p, at, p.slots, need) - now
+    return window_start(p, at, p.slots + 1, 0) - now
 
 cdef void window_answer(const int64_t* state, const int64_t* params, int64_t now, int64_t cost, Answer* out) noexcept nogil:
     cdef const WindowParams* p = <const WindowParams*> params
     cdef const int64_t* counts = state + 1
-    cdef int64_t phase, slot = window_place(p, now, &phase), newest = state[0], last = p.slots
-    cdef int64_t by, age, whole, leaving, estimate, current
-    out.moved = newest > slot and window_start(p, newest, 0) - now > p.period * p.tick
-    if newest > slot and not out.moved:
-        slot, phase = newest, 0
-    out.mark_us, out.mark_num = slot, 0
-    by = 0 if out.moved else slot - newest
+    cdef WindowPlace at, ahead
+    cdef int64_t newest = state[0], last = p.slots, by, age, whole, leaving, estimate, current
+    window_place(p, now, &at)
+    out.moved = False
+    if newest > at.slot:
+        window_place_of(p, newest, &ahead)
+        out.moved = window_start(p, &ahead, 0, 0) - now > p.period * p.tick
+        if not out.moved:
+            at = ahead
+    out.mark_us, out.mark_num = at.slot, 0
+    by = 0 if out.moved else at.slot - newest
     if by == 0:
         whole = window_whole(state, p)
     elif by > last:
@@ -92,21 +119,21 @@ cdef void window_answer(const int64_t* state, const int64_t* params, int64_t now
         leaving = counts[last - by]
         if leaving > p.blendable:
             leaving = p.blendable
-        estimate += <uint64_t> (leaving * (p.period - phase)) // <uint64_t> p.period
+        estimate += <uint64_t> (leaving * (p.period - at.phase)) // <uint64_t> p.period
     out.allowed = cost == 0 or estimate + cost <= p.limit
     out.retry = 0
     current = counts[0] if by == 0 else 0
     if not out.allowed:
         out.retry = NEVER_FITS
         if cost <= p.limit:
-            out.retry = window_wait(counts, by, whole, p, slot, phase, p.limit - cost, now)
+            out.retry = window_wait(counts, by, whole, p, &at, p.limit - cost, now)
     else:
         current += cost
         estimate += cost
     if current:
-        out.reset = window_last_wait(p, current, slot, now)
+        out.reset = window_last_wait(p, current, &at, now)
     else:
-        out.reset = window_wait(counts, by, whole, p, slot, phase, 0, now)
+        out.reset = window_wait(counts, by, whole, p, &at, 0, now)
     out.remaining = p.limit - estimate if estimate < p.limit else 0
 
 cdef void window_charge(int64_t* state, const int64_t* params, int64_t mark_us, int64_t mark_num, int64_t cost) noexcept nogil:
