@@ -5,9 +5,21 @@ import sys
 from pathlib import Path
 
 from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+from setuptools.errors import CompileError
 
 PACKAGE = Path("src/headgate")
 BUILD = Path("build/native")
+
+
+class OptionalBuild(build_ext):
+    """An optional extension forgives what the compiler says; this one also forgives that there is none."""
+
+    def build_extension(self, ext):
+        try:
+            super().build_extension(ext)
+        except OSError as error:
+            raise CompileError(str(error)) from error
 
 
 def write_decision():
@@ -30,9 +42,11 @@ def native():
         [str(PACKAGE / "engine/native.pyx")],
         extra_compile_args=["-O3", "-fno-strict-aliasing", "-fno-builtin-memset"],
         depends=[str(path) for path in sorted(PACKAGE.rglob("*.px[id]"))] + [str(PACKAGE / "decision.py")],
-        optional=True,
     )
-    return cythonize([extension], build_dir=str(BUILD), include_path=[str(BUILD)])
+    built = cythonize([extension], build_dir=str(BUILD), include_path=[str(BUILD)])
+    for extension in built:
+        extension.optional = True  # said last: cythonize makes new extensions that have forgotten it
+    return built
 
 
-setup(ext_modules=native())
+setup(ext_modules=native(), cmdclass={"build_ext": OptionalBuild})

@@ -12,8 +12,11 @@ import pytest
 
 from headgate import __version__
 from headgate.cli import demo, main
+from headgate.engine import NATIVE
 
 ROOT = Path(__file__).resolve().parents[1]
+ENVIRONMENT = dict(os.environ) | ({} if NATIVE else {"HEADGATE_PURE": "1"})
+"""Where the native engine was not built, commands say so once on stderr unless the pure one is asked for."""
 ESCAPES = re.compile(r"\x1b\[\d+m")
 
 
@@ -26,7 +29,7 @@ def table_rows(page: str) -> dict[str, list[str]]:
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """`python -m headgate` with its output captured."""
     command = [sys.executable, "-m", "headgate", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, env=os.environ | environment, check=False)
+    return subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT | environment, check=False)
 
 
 def test_demo_totals():
@@ -100,7 +103,7 @@ def test_demo_is_plain_without_a_terminal(capsys):
 def test_demo_on_a_terminal(no_color, coloured):
     """On a terminal the table is coloured, unless NO_COLOR is set to something."""
     ours, theirs = os.openpty()
-    environment = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
+    environment = {name: value for name, value in ENVIRONMENT.items() if name != "NO_COLOR"}
     environment |= {} if no_color is None else {"NO_COLOR": no_color}
     with subprocess.Popen([sys.executable, "-m", "headgate", "demo"], stdout=theirs, env=environment) as process:
         os.close(theirs)
@@ -126,7 +129,7 @@ def test_demo_survives_a_closed_pipe():
     reader, writer = os.pipe()
     os.close(reader)
     command = [sys.executable, "-m", "headgate", "demo"]
-    ended = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, check=False)
+    ended = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, env=ENVIRONMENT, check=False)
     os.close(writer)
     assert (ended.returncode, ended.stderr) == (0, b"")
 
