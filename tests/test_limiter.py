@@ -334,7 +334,7 @@ def test_the_signatures_of_the_twins_agree():
     limit = limiter()
     assert limit.hit(key="k", cost=1, limit=None)
     assert limit.peek(key="k", cost=1, limit="20/minute")
-    assert limit.take_up_to(key="k", most=1, limit=None)
+    assert limit.take_up_to(key="k", n=1, limit=None)
     for wrong in (lambda: limit.hit(), lambda: limit.hit("k", 1, "20/minute"), lambda: limit.hit("k", price=1)):
         with pytest.raises(TypeError):
             wrong()

@@ -59,11 +59,11 @@ cdef class Core:
             return self.ask(key, cost, M_PEEK)
         return self.with_plan(limit).ask(key, cost, M_PEEK)
 
-    def take_up_to(self, key, most, *, limit=None):
-        """Spend as much of `most` as fits now."""
+    def take_up_to(self, key, n, *, limit=None):
+        """Spend as much of `n` as fits now."""
         if limit is None:
-            return self.ask(key, checked_cost(most), M_UP_TO)
-        return self.with_plan(limit).ask(key, checked_cost(most), M_UP_TO)
+            return self.ask(key, checked_cost(n), M_UP_TO)
+        return self.with_plan(limit).ask(key, checked_cost(n), M_UP_TO)
 
     cdef Core with_plan(self, limit):
         return self.plan(limit)

@@ -49,19 +49,19 @@ class Gate:
         core = self._core_of([call.limit for call in calls])
         return core.run(tuple(call.key for call in calls), tuple(call.cost for call in calls), TAKE)
 
-    def refund(self, charged: Decision | str, amount: Cost | None = None) -> None:
+    def refund(self, charged: Decision | str, n: Cost | None = None) -> None:
         """Give back a decision (or part of it), or units of a key as if charged now."""
         if isinstance(charged, str):
-            if amount is None:
+            if n is None:
                 raise InvalidCall("refund(key, n) needs to know how many units; refund(decision) knows by itself")
-            amounts = checked_costs(self.limits, amount)
+            amounts = checked_costs(self.limits, n)
             self._core.give((checked_key(charged),) * len(amounts), amounts, (None,) * len(amounts))
             return
         if not hasattr(charged, "claim_refund"):
             raise InvalidCall(f"refund takes a Decision or a key; got {shown(charged)}")
         calls = charged.calls
         limits = tuple(call.limit for call in calls)
-        wanted = tuple(call.cost for call in calls) if amount is None else checked_costs(limits, amount)
+        wanted = tuple(call.cost for call in calls) if n is None else checked_costs(limits, n)
         core = self._core_of(limits)
         core.give(
             tuple(call.key for call in calls),

@@ -166,9 +166,9 @@ class Core:
         """What `hit` would answer; writes nothing."""
         return self._ask(key, cost, limit, PEEK)
 
-    def take_up_to(self, key: str, most: int, *, limit: Given | None = None) -> Decision:
-        """Spend as much of `most` as fits now."""
-        return self._ask(key, checked_cost(most), limit, UP_TO)
+    def take_up_to(self, key: str, n: int, *, limit: Given | None = None) -> Decision:
+        """Spend as much of `n` as fits now."""
+        return self._ask(key, checked_cost(n), limit, UP_TO)
 
     def _ask(self, key: str, cost: Cost, limit: Given | None, mode: int) -> Decision:
         core = self if limit is None or self._plan is None else self._plan(limit)

@@ -48,17 +48,17 @@ class Limiter(Bound):
         """What `hit` would answer. Writes nothing."""
         return self._gate.peek(key, cost, limit=limit)
 
-    def take_up_to(self, key: str, most: int, *, limit: Given | None = None) -> Decision:
-        """Spend as much of `most` as fits now; `decision.granted` says how much. Refused when not even 1 fits."""
-        return self._gate.take_up_to(key, most, limit=limit)
+    def take_up_to(self, key: str, n: int, *, limit: Given | None = None) -> Decision:
+        """Spend as much of `n` as fits now; `decision.granted` says how much. Refused when not even 1 fits."""
+        return self._gate.take_up_to(key, n, limit=limit)
 
     def decide(self, *calls: Call) -> Decision:
         """Several limits and subjects, one decision: every call is charged or none is."""
         return self._gate.decide(*calls)
 
-    def refund(self, charged: Decision | str, amount: Cost | None = None) -> None:
-        """Give back a decision, or part of it, at most once; or `amount` units of a key, as if charged now."""
-        self._gate.refund(charged, amount)
+    def refund(self, charged: Decision | str, n: Cost | None = None) -> None:
+        """Give back a decision, or part of it, at most once; or `n` units of a key, as if charged now."""
+        self._gate.refund(charged, n)
 
     def reset(self, key: str) -> None:
         """Make the key as new."""

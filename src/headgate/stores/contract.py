@@ -20,7 +20,7 @@ class Hit(Protocol):
 class TakeUpTo(Protocol):
     """A question about as much as fits."""
 
-    def __call__(self, key: str, most: int, *, limit: Given | None = None) -> Decision:
+    def __call__(self, key: str, n: int, *, limit: Given | None = None) -> Decision:
         """The answer."""
         ...
 
@@ -47,7 +47,7 @@ class Gate(Protocol):
         """Several subjects, one decision: all are charged or none is."""
         ...
 
-    def refund(self, charged: Decision | str, amount: Cost | None = None) -> None:
+    def refund(self, charged: Decision | str, n: Cost | None = None) -> None:
         """Give back."""
         ...
 

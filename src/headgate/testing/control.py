@@ -69,14 +69,14 @@ class _OpenGate:
 
     peek = hit
 
-    def take_up_to(self, key: str, most: int, *, limit: Given | None = None) -> Decision:
-        return self.hit(key, checked_cost(most), limit=limit)
+    def take_up_to(self, key: str, n: int, *, limit: Given | None = None) -> Decision:
+        return self.hit(key, checked_cost(n), limit=limit)
 
     def decide(self, *calls: Call) -> Decision:
         limits, keys, costs = zip(*((call.limit, call.key, call.cost) for call in calls), strict=True)
         return _allowed(limits, keys, costs)
 
-    def refund(self, charged: Decision | str, amount: Cost | None = None) -> None:
+    def refund(self, charged: Decision | str, n: Cost | None = None) -> None:
         """Nothing was charged."""
 
     def reset(self, key: str) -> None:
