@@ -42,7 +42,7 @@ def first_fit(count, admitted, now, slots, room):
 @given(
     kind=st.sampled_from(
         [("fixed-window", fixed, 0), ("sliding-log", log, 0)]
-        + [("sliding-window" + (f"/{n}" if n > 1 else ""), estimate, n) for n in (1, 2, 3, 7, 10)]
+        + [("sliding-window" + (f"/{n}" if n > 1 else ""), estimate, n) for n in (1, 2, 3, 7, 10, 25)]
     ),
     limit=st.integers(10, 40),
     trace=st.lists(

@@ -45,6 +45,7 @@ SINGLE = (
     "10/minute by sliding-window/6",
     "13/second by sliding-window/7",
     "50/100ms by sliding-window/3",
+    "30/minute by sliding-window/20",
     "10/minute by sliding-log",
     "3/second by sliding-log",
     "10/minute block 5m",
