@@ -4,7 +4,7 @@ promise, plus or minus one microsecond, or a seam of the limit's windows."""
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from headgate.engine import Decision
@@ -12,6 +12,7 @@ from headgate.limit import Limit
 from headgate.limiter import Limiter
 from headgate.stores import Store
 from headgate.testing.clock import ManualClock
+from headgate.testing.reference import ReferenceStore
 
 KEYS = ("a", "b", "\N{LATIN SMALL LETTER S WITH CARON}")
 
@@ -32,10 +33,11 @@ class Trace:
         self._random = random.Random(seed)  # noqa: S311 - chance, not secrecy
         self._limits = limits
         self._steps = steps
+        self.start = self._random.choice((0, 1, 59_999_999, 1_700_000_000_000_000))
         self.decision: Decision | None = None
 
     def __iter__(self) -> Iterator[Act]:
-        now = self._random.choice((0, 1, 59_999_999, 1_700_000_000_000_000))
+        now = self.start
         for _ in range(self._steps):
             now = max(0, self._next_instant(now))
             verbs = ("hit",) * 12 + ("peek", "take_up_to", "refund", "refund_key", "reset")
@@ -64,7 +66,7 @@ class Trace:
         return self._random.choice((1, 1, 1, 1, 0, 2, 3, burst, burst - 1, burst + 1, self._random.randint(1, burst)))
 
 
-def act(limiter: Limiter, clock: ManualClock, act: Act, last: Decision | None) -> Decision | None:
+def act(limiter: Limiter, clock: ManualClock, act: Act, last: Decision | None) -> Decision:
     """Do it; what gives no answer answers with a peek, so that every act is seen."""
     clock.us = act.at_us
     if act.verb == "take_up_to":
@@ -80,19 +82,17 @@ def act(limiter: Limiter, clock: ManualClock, act: Act, last: Decision | None) -
     return limiter.peek(act.key, act.cost)
 
 
-def compare(
-    text: str, store: Store, clock: ManualClock, reference: Store, namespace: str, seed: int, steps: int
-) -> None:
-    """Drive both stores, which tell the time by the same clock, through one trace; every answer must be the same."""
-    ours = Limiter(text, store=store, namespace=namespace)
-    theirs = Limiter(text, store=reference, namespace=namespace)
-    trace = Trace(ours.limits, seed, steps)
+def compare(text: str, make: Callable[[ManualClock], Store], seed: int, steps: int) -> None:
+    """Drive a store and the reference through one trace, by one clock; every answer must be the same."""
+    trace = Trace(Limit.parse_all(text), seed, steps)
+    clock = ManualClock(trace.start / 1e6)
+    ours = Limiter(text, store=make(clock))
+    theirs = Limiter(text, store=ReferenceStore(clock=clock))
     last: tuple[Decision | None, Decision | None] = (None, None)
     done: list[Act] = []
     for step in trace:
         done.append(step)
         mine, other = act(ours, clock, step, last[0]), act(theirs, clock, step, last[1])
-        assert mine is not None and other is not None
         told = [(d.verdicts, d.binding, d.remaining, d.retry_us, d.reset_us, d.granted, d.calls) for d in (mine, other)]
         assert told[0] == told[1], f"{text}, seed {seed}: after {done[-8:]}\n{told[0]}\nis not\n{told[1]}"
         last = mine, other
