@@ -1,0 +1,46 @@
+"""The clock: wall time that never steps, told alike to both engines."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+import pytest
+
+from headgate import Limiter
+from headgate.clock import STEADY_CLOCK_ID, SystemClock, write_seconds
+
+
+def test_the_counter_runs_through_suspend():
+    """CLOCK_BOOTTIME on Linux: CLOCK_MONOTONIC stops while the machine sleeps."""
+    if sys.platform != "linux":
+        pytest.skip("another system, another counter")
+    assert STEADY_CLOCK_ID == time.CLOCK_BOOTTIME
+
+
+def test_a_step_of_the_wall_clock_changes_nothing(monkeypatch):
+    """The wall clock is read once, at the start; after that an NTP step is not seen."""
+    clock = SystemClock()
+    before = clock.now_us()
+    monkeypatch.setattr(time, "time_ns", lambda: 0)
+    assert before <= clock.now_us() < before + 60_000_000
+
+
+def test_the_clock_tells_utc():
+    """Whole microseconds since the epoch, as the wall clock has them."""
+    assert abs(SystemClock().now_us() - time.time_ns() // 1000) < 1_000_000
+
+
+def test_the_engine_reads_the_same_clock():
+    """The instant a log writes lies between two readings of the store's clock."""
+    clock = SystemClock()
+    limiter = Limiter("10/minute by sliding-log", clock=clock)
+    before = clock.now_us()
+    stamp = limiter.hit("k").verdicts[0].mark[0]
+    assert before <= stamp <= clock.now_us()
+
+
+@pytest.mark.parametrize(("us", "text"), [(0, "0"), (1, "0.000001"), (1_500_000, "1.5"), (2_592 * 10**9, "2592000")])
+def test_waits_are_written_as_people_read_them(us, text):
+    """Never a power of ten, never a trailing zero."""
+    assert write_seconds(us) == text
