@@ -151,7 +151,7 @@ def test_small_tables_lose_nothing_either():
 
 
 def test_one_decision_may_move_what_it_charges():
-    """New keys and keys seen before in one decision: when a new one makes the table grow, the others are charged too."""
+    """New keys and keys seen before in one decision: when one makes the table grow, the others are charged too."""
     from headgate import Call
 
     limiter = Limiter("2/day", store=MemoryStore(clock=ManualClock(1e9)))
