@@ -19,6 +19,11 @@ ctypedef void (*give_fn)(int64_t* state, const int64_t* params, int64_t now, int
 
 cdef int64_t NEVER_FITS = -1
 
+cdef enum:
+    MOST_WORDS = 10_003                 # of a state that is read whole: a window of 10,000 slots
+
+cdef int64_t[MOST_WORDS + 1] NOTHING    # the state of a key never seen
+
 include "bucket/kernel.pxi"
 include "window/kernel.pxi"
 include "log/kernel.pxi"

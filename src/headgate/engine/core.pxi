@@ -1,11 +1,7 @@
 # Core: the path from a method call to a Decision. The single-limit hit has no Python frame on it.
 
 cdef enum:
-    CALLS = 64                          # engine.modes.MOST_CALLS
     LONGEST_KEY_CHARS = 1024            # a key of up to so many characters cannot have more than 4,096 bytes
-
-cdef enum Mode:
-    M_TAKE, M_PEEK, M_UP_TO             # engine.modes, in the same order
 
 cdef object ONE = 1
 
@@ -13,10 +9,13 @@ cdef extern from *:
     """
     #ifdef Py_GIL_DISABLED
     #define headgate_held_by_one(thing) 0
+    #define HEADGATE_FREE_THREADED 1
     #else
     #define headgate_held_by_one(thing) (Py_REFCNT(thing) == 1)
+    #define HEADGATE_FREE_THREADED 0
     #endif
     """
+    bint FREE_THREADED "HEADGATE_FREE_THREADED"
     bint headgate_held_by_one(PyObject* thing) nogil
 
 
@@ -28,14 +27,18 @@ cdef class Core:
     cdef readonly tuple lanes
     cdef readonly tuple limits
     cdef Lane only                      # the one lane, where there is one
+    cdef bint common                    # on tables that processes share
     cdef object plan
+    cdef object instead
     cdef Decision spare, other          # the last two decisions over the one lane
 
-    def __cinit__(self, Book book not None, tuple lanes not None, plan):
+    def __cinit__(self, Book book not None, tuple lanes not None, plan, instead):
         if not 0 < len(lanes) <= CALLS:
             raise ValueError("a decision has from 1 to 64 calls")
         self.book = book
+        self.common = (<Lane?> lanes[0]).common is not None
         self.plan = plan
+        self.instead = instead
         self.lanes = lanes
         self.limits = tuple([lane.limit for lane in lanes])
         self.spare, self.other = self.fresh(), self.fresh()
@@ -92,12 +95,15 @@ cdef class Core:
 
     cdef object ask_one(self, key, int64_t cost, Mode mode):
         cdef Lane lane = self.only
-        cdef Table table = lane.table
+        cdef Table table
         cdef Answer seen
         cdef int64_t* state
         cdef int64_t now
-        cdef uint64_t tag = tag_of(key, self.book.k0, self.book.k1)
-        cdef Decision decision
+        cdef uint64_t tag
+        if self.common:
+            return self.ask_common_one(key, cost, mode)
+        table = lane.table
+        tag = tag_of(key, self.book.k0, self.book.k1)
         with cython.critical_section(self.book):
             now = table.instant(self.book.now())
             state = table.find(tag)
@@ -113,62 +119,88 @@ cdef class Core:
                     lane.charge(state, lane.params, seen.mark_us, seen.mark_num, cost)
                 elif state != NULL:
                     refuse(lane, state, &seen)
-        # Most decisions are read and dropped: one that nobody else holds any more is written anew, as zip() does with
-        # its tuples, which saves making and freeing an object. Two take turns, for a caller keeps the last answer until
-        # it has the next.
-        self.spare, self.other = self.other, self.spare
-        if not headgate_held_by_one(<PyObject*> self.spare):
-            self.spare = self.fresh()
-        decision = self.spare
-        decision.allowed = seen.allowed
-        decision.remaining = seen.remaining
-        decision.retry_us = seen.retry
-        decision.reset_us = seen.reset
-        decision._keys = key
-        decision._cost = cost
-        decision._given = cost if mode == M_PEEK else 0
-        decision._mark_us = seen.mark_us + table.epoch
-        decision._mark_num = seen.mark_num
-        return decision
+            return self.answer_one(key, cost, mode, &seen, table.epoch)
 
     cdef object ask_many(self, keys, tuple costs, int64_t same, Mode mode):
         """`costs`, or the `same` for every lane."""
         cdef Answer[CALLS] seen
         cdef (int64_t*)[CALLS] states
-        cdef int64_t[CALLS] nows
-        cdef int64_t[CALLS] cost
-        cdef uint64_t[CALLS] tags
+        cdef Work work
         cdef Lane lane
         cdef int64_t now, room = EXACT
-        cdef Py_ssize_t at, count = len(self.lanes)
+        cdef Py_ssize_t at
         cdef bint allowed = True
-        for at in range(count):
-            cost[at] = same if costs is None else costs[at]
-            if at and type(keys) is not tuple:
-                tags[at] = tags[0]
-            else:
-                tags[at] = tag_of(keys[at] if type(keys) is tuple else keys, self.book.k0, self.book.k1)
+        self.write_work(keys, costs, same, mode, &work)
+        if self.common:
+            return self.ask_common(keys, costs, &work, seen)
         with cython.critical_section(self.book):
             now = self.book.now()
-            for at in range(count):
+            for at in range(work.count):
                 lane = <Lane> self.lanes[at]
-                nows[at] = lane.table.instant(now)
-                states[at] = lane.table.find(tags[at])
-                if mode == M_UP_TO and cost[at]:
-                    lane.look(states[at] or NOTHING, nows[at], 0, &seen[at])
+                work.nows[at] = lane.table.instant(now)
+                states[at] = lane.table.find(work.tags[at])
+                if mode == M_UP_TO and work.cost[at]:
+                    lane.look(states[at] or NOTHING, work.nows[at], 0, &seen[at])
                     room = min(room, seen[at].remaining)
-            for at in range(count):
+            for at in range(work.count):
                 lane = <Lane> self.lanes[at]
-                if mode == M_UP_TO and cost[at]:
-                    cost[at] = max(1, min(cost[at], room))
-                lane.look(states[at] or NOTHING, nows[at], cost[at], &seen[at])
+                if mode == M_UP_TO and work.cost[at]:
+                    work.cost[at] = max(1, min(work.cost[at], room))
+                lane.look(states[at] or NOTHING, work.nows[at], work.cost[at], &seen[at])
                 allowed = allowed and seen[at].allowed
             if allowed and mode != M_PEEK:
-                self.charge_many(tags, states, nows, cost, seen)
+                self.charge_many(work.tags, states, work.nows, work.cost, seen)
             if not allowed:
-                self.refuse_many(states, nows, seen, mode)
-        same_for_all = costs is None or mode == M_UP_TO
-        return self.answer_many(keys, cost[0] if same_for_all else costs, cost, seen, allowed, mode)
+                self.refuse_many(states, work.nows, seen, mode)
+        return self.answer_many(keys, costs, &work, seen)
+
+    cdef int write_work(self, keys, tuple costs, int64_t same, Mode mode, Work* work) except -1:
+        """What is asked of each lane, but for the instant."""
+        cdef Py_ssize_t at
+        work.count, work.mode = len(self.lanes), mode
+        for at in range(work.count):
+            work.cost[at] = same if costs is None else costs[at]
+            if at and type(keys) is not tuple:
+                work.tags[at] = work.tags[0]
+            else:
+                work.tags[at] = tag_of(keys[at] if type(keys) is tuple else keys, self.book.k0, self.book.k1)
+        return 0
+
+    cdef object ask_common_one(self, key, int64_t cost, Mode mode):
+        cdef Lane lane = self.only
+        cdef Answer seen
+        cdef Work work
+        cdef int64_t now = self.book.now()
+        if not self.book.files_are_there(now):
+            return self.ask_instead(key, (cost,), mode)
+        work.count, work.mode, work.cost[0] = 1, mode, cost
+        work.tags[0] = tag_of(key, self.book.k0, self.book.k1)
+        work.nows[0] = lane.common.instant(now)
+        if not (lane.common.one_word
+                and charge_lock_free(lane, work.tags[0], work.nows[0], &work.cost[0], mode, &seen)):
+            work.cost[0] = cost
+            if not settle_holding(self.lanes, &work, &seen):
+                return self.ask_instead(key, (cost,), mode)
+        return self.answer_one(key, work.cost[0], mode, &seen, lane.common.head.epoch)
+
+    cdef object ask_common(self, keys, tuple costs, Work* work, Answer* seen):
+        cdef int64_t now = self.book.now()
+        cdef Py_ssize_t at
+        asked = costs if costs is not None else (work.cost[0],) * work.count
+        if not self.book.files_are_there(now):
+            return self.ask_instead(keys, asked, work.mode)
+        self.write_work(keys, asked, 0, work.mode, work)        # again: the secret may have changed with the files
+        for at in range(work.count):
+            work.nows[at] = (<Lane> self.lanes[at]).common.instant(now)
+        if not settle_holding(self.lanes, work, seen):
+            return self.ask_instead(keys, asked, work.mode)
+        return self.answer_many(keys, costs, work, seen)
+
+    cdef object ask_instead(self, keys, tuple costs, Mode mode):
+        """The shared table cannot answer: a holder was stopped, or the files are gone and cannot be made anew."""
+        if self.instead is None:
+            raise StoreError("the shared table cannot answer now: a process that holds it is stopped, or its files are gone")
+        return self.instead(self.limits, keys, costs, mode)
 
     cdef int charge_many(self, uint64_t* tags, int64_t** states, int64_t* nows, int64_t* cost, Answer* seen) except -1:
         cdef Lane lane
@@ -197,41 +229,69 @@ cdef class Core:
             if seen[at].allowed:        # nothing was charged: say what it holds without the charge
                 lane.look(states[at] or NOTHING, nows[at], 0, &seen[at])
 
-    cdef object answer_many(self, keys, costs, const int64_t* cost, const Answer* seen, bint allowed, Mode mode):
+    cdef object answer_one(self, key, int64_t cost, Mode mode, const Answer* seen, int64_t epoch):
+        cdef Decision decision
+        # Most decisions are read and dropped: one that nobody else holds any more is written anew, as zip() does with
+        # its tuples, which saves making and freeing an object. Two take turns, for a caller keeps the last answer until
+        # it has the next.
+        if not headgate_held_by_one(<PyObject*> self.other):
+            decision = self.fresh()
+            if not FREE_THREADED:
+                self.other = decision
+        else:
+            decision = self.other
+        if not FREE_THREADED:
+            self.spare, self.other = self.other, self.spare
+        decision.allowed = seen.allowed
+        decision.remaining = seen.remaining
+        decision.retry_us = seen.retry
+        decision.reset_us = seen.reset
+        decision._keys = key
+        decision._cost = cost
+        decision._given = cost if mode == M_PEEK else 0
+        decision._mark_us = seen.mark_us + epoch
+        decision._mark_num = seen.mark_num
+        return decision
+
+    cdef object answer_many(self, keys, costs, const Work* work, const Answer* seen):
         """The Decision over several answers: the same rules as Decision.__init__, which the twins' test compares."""
         cdef int64_t[CALLS * ANSWER_WORDS] flat
         cdef int64_t* row = flat
         cdef Lane lane
-        cdef Py_ssize_t at, bound = 0, count = len(self.lanes)
+        cdef Py_ssize_t at, bound = 0
         cdef double share, least = 2
         cdef int64_t longest = -1, reset = 0
-        cdef Decision decision
-        for at in range(count):
+        cdef bint allowed = True
+        cdef Decision decision = self.fresh()
+        for at in range(work.count):
             lane = <Lane> self.lanes[at]
             row[0], row[1], row[2], row[3] = seen[at].allowed, seen[at].remaining, seen[at].retry, seen[at].reset
-            row[4], row[5] = seen[at].mark_us + lane.table.epoch, seen[at].mark_num
+            row[4], row[5] = seen[at].mark_us + lane.epoch(), seen[at].mark_num
             row += ANSWER_WORDS
             reset = max(reset, seen[at].reset)
+            allowed = allowed and seen[at].allowed
+        for at in range(work.count):
             if allowed:
-                share = <double> seen[at].remaining / <double> lane.burst
+                share = <double> seen[at].remaining / <double> (<Lane> self.lanes[at]).burst
                 if share < least:
                     least, bound = share, at
             elif longest != INT64_MAX and (seen[at].retry == NEVER_FITS or seen[at].retry > longest):
                 longest = INT64_MAX if seen[at].retry == NEVER_FITS else seen[at].retry
                 bound = at
-        decision = self.fresh()
+        if costs is None or work.mode == M_UP_TO:
+            costs = work.cost[0]
         decision.allowed = allowed
         decision.remaining = seen[bound].remaining
         decision.retry_us = seen[bound].retry
         decision.reset_us = reset
         decision._keys = keys
         decision._bound = bound
-        decision._cost = cost[bound]
-        decision._given = cost[bound] if mode == M_PEEK else 0
-        decision._mark_us = seen[bound].mark_us + (<Lane> self.lanes[bound]).table.epoch
+        decision._cost = work.cost[bound]
+        decision._given = work.cost[bound] if work.mode == M_PEEK else 0
+        decision._mark_us = seen[bound].mark_us + (<Lane> self.lanes[bound]).epoch()
         decision._mark_num = seen[bound].mark_num
-        given = tuple([cost[at] for at in range(count)]) if mode == M_PEEK else None
-        answers = PyBytes_FromStringAndSize(<char*> flat, count * ANSWER_WORDS * sizeof(int64_t))
+        given = tuple([work.cost[at] for at in range(work.count)]) if work.mode == M_PEEK else None
+        answers = PyBytes_FromStringAndSize(<char*> flat, work.count * ANSWER_WORDS * sizeof(int64_t))
         decision._more = (costs, answers, given)
         return decision
 
@@ -239,30 +299,46 @@ cdef class Core:
         """Give back what was charged at the marks; no mark means charged now."""
         cdef Lane lane
         cdef Answer seen
+        cdef Work work
         cdef int64_t* state
-        cdef int64_t now, instant
+        cdef Py_ssize_t at
+        cdef int64_t now = self.book.now()
+        if self.common and not self.book.files_are_there(now):
+            return
+        self.write_work(keys, amounts, 0, M_TAKE, &work)
+        if self.common:
+            for at in range(work.count):
+                work.nows[at] = (<Lane> self.lanes[at]).common.instant(now)
+            give_holding(self.lanes, &work, marks)      # what a stuck table does not take back stays charged
+            return
         with cython.critical_section(self.book):
-            now = self.book.now()
-            for a_lane, key, amount, mark in zip(self.lanes, keys, amounts, marks):
-                lane = a_lane
-                instant = lane.table.instant(now)
-                state = lane.table.find(tag_of(key, self.book.k0, self.book.k1))
+            for at in range(work.count):
+                lane = <Lane> self.lanes[at]
+                work.nows[at] = lane.table.instant(now)
+                state = lane.table.find(work.tags[at])
                 if state != NULL:
-                    if mark is None:
-                        lane.answer(state, lane.params, instant, 0, &seen)
+                    if marks[at] is None:
+                        lane.answer(state, lane.params, work.nows[at], 0, &seen)
                     else:
-                        seen.mark_us, seen.mark_num = mark[0] - lane.table.epoch, mark[1]
-                    lane.table.kernel.give(state, lane.params, instant, seen.mark_us, seen.mark_num, amount)
+                        seen.mark_us, seen.mark_num = marks[at][0] - lane.table.epoch, marks[at][1]
+                    lane.give(state, lane.params, work.nows[at], seen.mark_us, seen.mark_num, work.cost[at])
 
     def clear(self, key):
         """Make a key as new."""
         cdef Lane lane
         cdef int64_t* state
-        cdef uint64_t tag = tag_of(key, self.book.k0, self.book.k1)
+        cdef Work work
+        if self.common and not self.book.files_are_there(self.book.now()):
+            raise StoreError("the files of the shared store are gone")
+        self.write_work(key, None, 0, M_TAKE, &work)
+        if self.common:
+            if not clear_holding(self.lanes, &work):
+                raise StoreError("a process that holds this part of the shared table is stopped")
+            return
         with cython.critical_section(self.book):
             for a_lane in self.lanes:
                 lane = a_lane
-                state = lane.table.find(tag)
+                state = lane.table.find(work.tags[0])
                 if state != NULL:
                     memset(state, 0, lane.table.stride * 8)
 
@@ -276,4 +352,4 @@ cdef inline void refuse(Lane lane, int64_t* state, const Answer* seen) noexcept:
     if seen.moved:
         lane.charge(state, lane.params, seen.mark_us, seen.mark_num, 0)
     if lane.block and not seen.allowed:
-        state[lane.table.words] = seen.until
+        state[lane.words] = seen.until

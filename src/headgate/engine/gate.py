@@ -7,9 +7,12 @@ from typing import Final
 
 from headgate.call import Call, Cost, checked_costs, checked_key, shown
 from headgate.engine.choice import Book, Core, Decision, Table
-from headgate.engine.modes import MOST_CALLS, TAKE
+from headgate.engine.modes import MOST_CALLS, PEEK, TAKE
 from headgate.errors import InvalidCall, InvalidLimit
 from headgate.limit import Given, Limit, as_limits
+
+Instead = Callable[[tuple[Limit, ...], str | tuple[str, ...], tuple[int, ...], int], Decision]
+"""Answers limits, keys, costs and mode where the tables cannot."""
 
 MOST_PLANS: Final = 1024
 """Limits chosen per call whose cores are remembered."""
@@ -18,7 +21,13 @@ MOST_PLANS: Final = 1024
 class Gate:
     """`hit`, `peek` and `take_up_to` are the core's own methods."""
 
-    def __init__(self, book: Book, limits: tuple[Limit, ...], table_for: Callable[[Limit], Table]) -> None:
+    def __init__(
+        self,
+        book: Book,
+        limits: tuple[Limit, ...],
+        table_for: Callable[[Limit], Table],
+        instead: Instead | None = None,
+    ) -> None:
         identities = [limit.identity for limit in limits]
         for limit in limits:
             if identities.count(limit.identity) > 1:
@@ -30,13 +39,14 @@ class Gate:
         self.limits = limits
         self._book = book
         self._table_for = table_for
+        self._instead = instead
         self._plans: dict[Given, Core] = {}
-        self._core = book.core(self._tables(limits), limits, self._plan)
+        self._core = book.core(self._tables(limits), limits, self._plan, instead)
         self.hit = self._core.hit
         self.peek = self._core.peek
         self.take_up_to = self._core.take_up_to
 
-    def decide(self, *calls: Call) -> Decision:
+    def decide(self, *calls: Call, peek: bool = False) -> Decision:
         """Several subjects, one decision: all are charged or none is."""
         if not 0 < len(calls) <= MOST_CALLS:
             raise InvalidCall(f"a decision has from 1 to {MOST_CALLS} calls; got {len(calls)}")
@@ -47,7 +57,7 @@ class Gate:
         if len(subjects) < len(calls):
             raise InvalidCall("the same limit and key stand twice in one decision; add up their costs in one Call")
         core = self._core_of([call.limit for call in calls])
-        return core.run(tuple(call.key for call in calls), tuple(call.cost for call in calls), TAKE)
+        return core.run(tuple(call.key for call in calls), tuple(call.cost for call in calls), PEEK if peek else TAKE)
 
     def refund(self, charged: Decision | str, n: Cost | None = None) -> None:
         """Give back a decision (or part of it), or units of a key as if charged now."""
@@ -92,7 +102,7 @@ class Gate:
         return core
 
     def _core_of(self, limits: Sequence[Limit]) -> Core:
-        return self._book.core(self._tables(limits), limits)
+        return self._book.core(self._tables(limits), limits, None, self._instead)
 
     def _tables(self, limits: Sequence[Limit]) -> list[Table]:
         tables = [self._table_for(limit) for limit in limits]

@@ -2,35 +2,73 @@
 
 cdef enum:
     MOST_PARAMS = 8
+    PARTICIPANTS = 4096
 
 
 @cython.final
 cdef class Book:
-    """What the tables of one store share: a clock, a secret, and (without the GIL) the lock of a decision."""
+    """What the tables of one store share: a clock, a secret, and (without the GIL) the lock of a decision.
+
+    Of a store that processes share also: who takes part, and what to do when a decision cannot be taken.
+    """
 
     cdef readonly object clock
     cdef int64_t anchor_ns
     cdef clockid_t clock_id
     cdef bint steady
     cdef uint64_t k0, k1
+    cdef int64_t me                     # how this participant signs its locks: number + 1 << 32 | generation
+    cdef int roll                       # the file whose bytes the participants hold
+    cdef int64_t[::1] generations       # of each participant's number, in that file
+    cdef object look_after              # called once a second: are the files still there?
+    cdef int64_t looked
 
     def __cinit__(self, clock):
+        self.use_clock(clock)
+        self.use_secret(os.urandom(16))
+
+    def use_clock(self, clock):
+        """Tell the time by this clock from now on."""
         self.clock = clock
         self.steady = type(clock) is SystemClock and STEADY_CLOCK_ID is not None
         if self.steady:
             self.anchor_ns = clock.anchor_ns
             self.clock_id = STEADY_CLOCK_ID
-        secret = os.urandom(16)
+
+    def use_secret(self, bytes secret):
+        """Hash keys with these 16 bytes from now on."""
         self.k0 = int.from_bytes(secret[:8], "little")
-        self.k1 = int.from_bytes(secret[8:], "little")
+        self.k1 = int.from_bytes(secret[8:16], "little")
+
+    def join(self, int roll, int64_t[::1] generations, look_after):
+        """Take part: hold a byte of the roll for as long as the file description lives. False if all are held."""
+        cdef int64_t number
+        if generations.shape[0] != PARTICIPANTS:
+            raise ValueError("the roll has another length")
+        for number in range(PARTICIPANTS):
+            if headgate_take_byte(roll, number):
+                self.roll = roll
+                self.generations = generations
+                self.look_after = look_after
+                self.looked = 0
+                self.me = (number + 1) << 32 | <int64_t> <uint32_t> headgate_add(&generations[number], 1)
+                return True
+        return False
 
     def table(self, limit, max_keys):
         """A table for the states of a limit's keys."""
         return Table(self, limit, max_keys)
 
-    def core(self, tables, limits, plan=None):
-        """Decisions over limits, each on its table; `plan` finds the core of limits chosen for one call."""
-        return Core(self, tuple(map(Lane, tables, limits)), plan)
+    def shared_table(self, limit, view):
+        """A table in memory that processes share."""
+        return SharedTable(self, limit, view)
+
+    def core(self, tables, limits, plan=None, instead=None):
+        """Decisions over limits, each on its table.
+
+        `plan` finds the core of limits chosen for one call; `instead` answers where a shared table cannot.
+        """
+        return Core(self, tuple(map(Lane, tables, limits)), plan, instead)
 
     cdef inline int64_t now(self) except -1:
         return self.steady_now() if self.steady else self.told_now()
@@ -43,24 +81,52 @@ cdef class Book:
     cdef int64_t told_now(self) except -1:
         return read_clock(self.clock)
 
+    cdef inline bint files_are_there(self, int64_t now) except -1:
+        """Asked of the store once a second; it attaches anew to what was removed, or says that it cannot."""
+        if 0 <= now - self.looked < 1_000_000:
+            return True
+        if not self.look_after():
+            return False
+        self.looked = now
+        return True
+
+    cdef bint is_alive(self, int64_t signature) noexcept nogil:
+        """Whether whoever signed a lock so still runs: its byte is held, and nobody has had its number since."""
+        cdef int64_t number = (signature >> 32) - 1
+        if signature == self.me:
+            return True
+        if not 0 <= number < PARTICIPANTS:
+            return False
+        if <uint32_t> headgate_load(&self.generations[number]) != <uint32_t> signature:
+            return False
+        return not headgate_byte_is_free(self.roll, number)
+
 
 @cython.final
 cdef class Lane:
-    """A limit on its table: parameters as C integers."""
+    """A limit on its table, private or shared: parameters as C integers."""
 
     cdef readonly Table table
+    cdef readonly SharedTable common
     cdef readonly object limit
     cdef answer_fn answer
     cdef charge_fn charge
+    cdef give_fn give
+    cdef int64_t words
     cdef int64_t block
     cdef int64_t burst
     cdef int64_t[MOST_PARAMS] params
 
-    def __cinit__(self, Table table not None, limit):
-        self.table = table
+    def __cinit__(self, table not None, limit):
+        cdef Kernel kernel
+        if isinstance(table, SharedTable):
+            self.common = table
+        else:
+            self.table = table
+        find_kernel(limit.step.KIND, &kernel)
         self.limit = limit
-        self.answer = table.kernel.answer
-        self.charge = table.kernel.charge
+        self.answer, self.charge, self.give = kernel.answer, kernel.charge, kernel.give
+        self.words = table.words
         self.block = limit.block_us
         self.burst = limit.burst
         given = (*limit.params, table.words)
@@ -71,6 +137,9 @@ cdef class Lane:
 
     cdef inline void look(self, const int64_t* state, int64_t now, int64_t cost, Answer* out) noexcept nogil:
         if self.block:
-            block_answer(self.answer, state[self.table.words], self.block, state, self.params, now, cost, out)
+            block_answer(self.answer, state[self.words], self.block, state, self.params, now, cost, out)
         else:
             self.answer(state, self.params, now, cost, out)
+
+    cdef inline int64_t epoch(self) noexcept nogil:
+        return self.table.epoch if self.common is None else self.common.head.epoch

@@ -9,7 +9,7 @@ from libc.stdint cimport INT64_MAX, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memmove, memset
 from posix.mman cimport MAP_ANONYMOUS, MAP_FAILED, MAP_PRIVATE, PROT_READ, PROT_WRITE, mmap, munmap
-from posix.time cimport clock_gettime, clockid_t, timespec
+from posix.time cimport CLOCK_MONOTONIC, clock_gettime, clockid_t, timespec
 
 import os
 
@@ -17,6 +17,7 @@ from headgate.algorithms.contract import EXACT as _EXACT
 from headgate.call import checked_cost, checked_costs, checked_key
 from headgate.clock import STEADY_CLOCK_ID, SystemClock
 from headgate.engine.modes import read_clock, slots_for
+from headgate.errors import StoreError
 
 cdef int64_t EXACT = _EXACT
 
@@ -27,8 +28,13 @@ include "siphash.pxi"
 include "../algorithms/roster.pxi"
 include "decision.pxi"            # decision.py, as a C class: setup.py
 include "table.pxi"
+include "atomics.pxi"
+include "shared_table.pxi"
 include "lane.pxi"
+include "shared_core.pxi"
 include "core.pxi"
+
+SHARES = HEADGATE_SHARES
 
 
 cdef class Probe:

@@ -36,8 +36,13 @@ class Book:
         """A table for the states of a limit's keys."""
         return Table(self, limit, max_keys)
 
-    def core(self, tables: Sequence[Table], limits: Sequence[Limit], plan: Plan | None = None) -> Core:
-        """Decisions over limits, each on its table; `plan` finds the core of limits chosen for one call."""
+    def core(
+        self, tables: Sequence[Table], limits: Sequence[Limit], plan: Plan | None = None, instead: object = None
+    ) -> Core:
+        """Decisions over limits, each on its table; `plan` finds the core of limits chosen for one call.
+
+        `instead` answers where a table cannot; these always can.
+        """
         return Core(self, tuple(map(Lane, tables, limits)), plan)
 
 

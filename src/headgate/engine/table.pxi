@@ -7,7 +7,6 @@
 
 cdef enum:
     WAYS = 8                            # engine.modes.WAYS
-    MOST_WORDS = 10_003                 # of a state that is read whole: window, 10,000 slots
 
 cdef size_t SEGMENT_BYTES = 1 << 20     # moving this much takes well under a millisecond
 cdef size_t MAPPED_FROM = 1 << 13       # larger blocks are mapped, and so given back whole when a segment grows
@@ -16,7 +15,7 @@ cdef int64_t EPOCH_LEAD = 1 << 48       # how far before its first instant a tab
 cdef int64_t EPOCH_SPAN = 1 << 49       # instants from its epoch on that leave room for the longest burst in 50 bits
 cdef int64_t NO_EPOCH_SPAN = 1 << 53
 
-cdef int64_t[MOST_WORDS + 1] NOTHING    # the state of a key never seen
+
 
 cdef struct Segment:
     int64_t sets

@@ -8,7 +8,7 @@ from headgate.engine import Decision
 from headgate.limit import Given
 from headgate.limiter.base import Bound
 from headgate.limiter.guard import AsyncGuard, Key
-from headgate.stores import Store
+from headgate.stores import OnError, Store
 
 
 class AsyncLimiter(Bound):
@@ -20,8 +20,9 @@ class AsyncLimiter(Bound):
         store: Store | str | None = None,
         namespace: str = "default",
         clock: Clock | None = None,
+        on_error: OnError = "local",
     ) -> None:
-        super().__init__(limits, store, namespace, clock)
+        super().__init__(limits, store, namespace, clock, on_error)
 
     def bind(self, store: Store) -> None:
         """Decide by the states of this store from now on."""

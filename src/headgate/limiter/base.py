@@ -5,7 +5,7 @@ from __future__ import annotations
 from headgate.clock import Clock
 from headgate.errors import StoreError
 from headgate.limit import Given, as_limits
-from headgate.stores import Gate, Store, open_store
+from headgate.stores import Gate, OnError, Store, open_store
 
 
 class Bound:
@@ -15,18 +15,24 @@ class Bound:
     _gate: Gate
 
     def __init__(
-        self, limits: tuple[Given, ...], store: Store | str | None, namespace: str, clock: Clock | None
+        self,
+        limits: tuple[Given, ...],
+        store: Store | str | None,
+        namespace: str,
+        clock: Clock | None,
+        on_error: OnError,
     ) -> None:
         if not isinstance(namespace, str) or not namespace:
             raise StoreError(f"a namespace is a str that is not empty; got {namespace!r}")
         self.namespace = namespace
+        self.on_error = on_error
         self.limits = tuple(limit for given in limits for limit in as_limits(given))
         self.bind(open_store(store, clock))
 
     def bind(self, store: Store) -> None:
         """Decide by the states of this store from now on."""
         self.store = store
-        self._gate = store.gate(self.namespace, self.limits)
+        self._gate = store.gate(self.namespace, self.limits, self.on_error)
 
     def __repr__(self) -> str:
         words = "; ".join(map(str, self.limits))

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from headgate.clock import Clock
 from headgate.errors import StoreError
-from headgate.stores.contract import Gate, Store
+from headgate.stores.contract import Gate, OnError, Store
 from headgate.stores.memory import MemoryStore
 
-__all__ = ["Gate", "MemoryStore", "Store", "open_store"]
+__all__ = ["Gate", "MemoryStore", "OnError", "Store", "open_store"]
 
 
 def open_store(store: Store | str | None, clock: Clock | None) -> Store:
@@ -25,16 +25,34 @@ def open_store(store: Store | str | None, clock: Clock | None) -> Store:
     scheme = urlsplit(store).scheme
     if scheme == "memory":
         return _open_memory(store, clock)
-    raise StoreError(f"no store for {scheme or 'a URL without a scheme'!r} URLs; there is memory://")
+    if scheme == "shared":
+        return _open_shared(store, clock)
+    raise StoreError(f"no store for {scheme or 'a URL without a scheme'!r} URLs; there are memory:// and shared://PATH")
 
 
 def _open_memory(url: str, clock: Clock | None) -> MemoryStore:
+    path, numbers = _read_url(url, {"max_keys": 10, "max_bytes": 10}, "memory://?max_keys=100000&max_bytes=16777216")
+    if path.strip("/"):
+        raise StoreError(f"cannot read {url!r}: memory has no path; write memory://")
+    return MemoryStore(**numbers, clock=clock)
+
+
+def _open_shared(url: str, clock: Clock | None) -> Store:
+    from headgate.stores.shared import SharedStore  # not everywhere: it needs the native engine and POSIX
+
+    path, numbers = _read_url(url, {"max_keys": 10, "mode": 8}, "shared:///dev/shm/api?max_keys=100000&mode=0770")
+    if len(path) < 2:
+        raise StoreError(f"cannot read {url!r}: a shared store is a directory; write shared:///dev/shm/api")
+    return SharedStore(path, **numbers, clock=clock)
+
+
+def _read_url(url: str, bases: dict[str, int], example: str) -> tuple[str, dict[str, int]]:
+    """The path and the options of a URL; each option is a whole number, in the base given."""
     parts = urlsplit(url)
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
-    if parts.netloc or parts.path.strip("/") or not options.keys() <= {"max_keys", "max_bytes"}:
-        raise StoreError(f"cannot read {url!r}; write memory:// or memory://?max_keys=100000&max_bytes=16777216")
+    if parts.netloc or parts.fragment or not options.keys() <= bases.keys():
+        raise StoreError(f"cannot read {url!r}; write for instance {example}")
     try:
-        numbers = {name: int(value) for name, value in options.items()}
+        return unquote(parts.path), {name: int(value, bases[name]) for name, value in options.items()}
     except ValueError:
-        raise StoreError(f"max_keys and max_bytes in {url!r} must be whole numbers") from None
-    return MemoryStore(**numbers, clock=clock)
+        raise StoreError(f"the options of {url!r} must be whole numbers, as in {example}") from None

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Literal, Protocol
 
 from headgate.call import Call, Cost
 from headgate.engine import Decision
 from headgate.limit import Given, Limit
+
+OnError = Literal["local", "allow", "deny", "raise"]
+"""`local`: by a limiter of the same limits in this process; `allow` and `deny`: everything; `raise`: a StoreError."""
 
 
 class Hit(Protocol):
@@ -59,8 +62,11 @@ class Gate(Protocol):
 class Store(Protocol):
     """A home for states."""
 
-    def gate(self, namespace: str, limits: tuple[Limit, ...]) -> Gate:
-        """Limits bound to their states under a namespace; the same identity is the same budget."""
+    def gate(self, namespace: str, limits: tuple[Limit, ...], on_error: OnError = "local") -> Gate:
+        """Limits bound to their states under a namespace; the same identity is the same budget.
+
+        `on_error` says what is answered when the store cannot.
+        """
         ...
 
     def clear(self, namespace: str) -> None:

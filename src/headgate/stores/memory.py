@@ -9,6 +9,7 @@ from headgate.clock import Clock, SystemClock
 from headgate.engine import Book, Gate, Table
 from headgate.errors import InvalidLimit, StoreError
 from headgate.limit import Limit
+from headgate.stores.contract import OnError
 
 DEFAULT_MAX_KEYS: Final = 1_000_000
 DEFAULT_MAX_BYTES: Final = 256 * 2**20
@@ -37,8 +38,8 @@ class MemoryStore:
         self._tables: dict[tuple[str, str], Table] = {}
         self._opening = threading.Lock()
 
-    def gate(self, namespace: str, limits: tuple[Limit, ...]) -> Gate:
-        """Limits bound to their tables under a namespace."""
+    def gate(self, namespace: str, limits: tuple[Limit, ...], on_error: OnError = "local") -> Gate:
+        """Limits bound to their tables under a namespace. Memory has no errors to have a policy for."""
         return Gate(self._book, limits, lambda limit: self._table(namespace, limit))
 
     def clear(self, namespace: str) -> None:

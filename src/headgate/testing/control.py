@@ -10,7 +10,7 @@ from headgate.clock import SystemClock
 from headgate.engine import Decision
 from headgate.limit import Given, Limit, as_limits
 from headgate.limiter import AsyncLimiter, Limiter
-from headgate.stores import MemoryStore, Store
+from headgate.stores import MemoryStore, OnError, Store
 from headgate.testing.clock import ManualClock
 
 AnyLimiter = Limiter | AsyncLimiter
@@ -52,7 +52,7 @@ def _bound(limiters: tuple[AnyLimiter, ...], store: Store) -> Iterator[None]:
 class _OpenStore:
     """Has no states: every key is as new, and stays so."""
 
-    def gate(self, namespace: str, limits: tuple[Limit, ...]) -> _OpenGate:
+    def gate(self, namespace: str, limits: tuple[Limit, ...], on_error: OnError = "local") -> _OpenGate:
         return _OpenGate(limits)
 
     def clear(self, namespace: str) -> None:

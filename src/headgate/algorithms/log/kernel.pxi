@@ -12,6 +12,10 @@ cdef inline void log_set(int64_t* state, const LogParams* p, int64_t nth, int64_
     cdef int64_t ring = p.words - 2, place = state[1] + nth
     state[2 + (place if place < ring else place - ring)] = stamp
 
+cdef inline bint log_is_whole(const int64_t* state, const LogParams* p) noexcept nogil:
+    # False only in memory that something else has written to
+    return 0 <= state[0] <= p.words - 2 and 0 <= state[1] < p.words - 2
+
 cdef int64_t log_not_after(const int64_t* state, const LogParams* p, int64_t instant) noexcept nogil:
     # how many stamps are at or before the instant
     cdef int64_t low = 0, high = state[0], middle
@@ -29,6 +33,8 @@ cdef int64_t log_not_after(const int64_t* state, const LogParams* p, int64_t ins
 
 cdef void log_answer(const int64_t* state, const int64_t* params, int64_t now, int64_t cost, Answer* out) noexcept nogil:
     cdef const LogParams* p = <const LogParams*> params
+    if not log_is_whole(state, p):
+        state = NOTHING
     cdef int64_t newest = log_stamp(state, p, state[0] - 1) if state[0] else now
     cdef int64_t at = newest if newest > now else now, shift = 0, gone, held
     out.moved = newest - now > p.period
@@ -52,6 +58,8 @@ cdef void log_answer(const int64_t* state, const int64_t* params, int64_t now, i
 cdef void log_charge(int64_t* state, const int64_t* params, int64_t mark_us, int64_t mark_num, int64_t cost) noexcept nogil:
     cdef const LogParams* p = <const LogParams*> params
     cdef int64_t nth, shift, gone, ring = p.words - 2
+    if not log_is_whole(state, p):
+        state[0] = state[1] = 0
     if state[0] and log_stamp(state, p, state[0] - 1) > mark_us:
         shift = log_stamp(state, p, state[0] - 1) - mark_us
         for nth in range(state[0]):
@@ -67,7 +75,7 @@ cdef void log_charge(int64_t* state, const int64_t* params, int64_t mark_us, int
 
 cdef void log_give(int64_t* state, const int64_t* params, int64_t now, int64_t mark_us, int64_t mark_num, int64_t cost) noexcept nogil:
     cdef const LogParams* p = <const LogParams*> params
-    cdef int64_t nth, end = log_not_after(state, p, mark_us)
+    cdef int64_t nth, end = log_not_after(state, p, mark_us) if log_is_whole(state, p) else 0
     if cost > end:
         cost = end
     for nth in range(end, state[0]):

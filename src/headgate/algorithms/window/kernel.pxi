@@ -65,7 +65,7 @@ cdef int64_t window_wait(const int64_t* counts, int64_t by, int64_t whole, const
         age -= 1
         whole -= counts[age - by]
     while age >= 0:
-        spare = room - whole
+        spare = room - whole if whole < room else 0
         leaving = window_count(counts, by, age)
         if leaving > p.blendable:
             leaving = p.blendable
@@ -106,6 +106,8 @@ cdef void window_answer(const int64_t* state, const int64_t* params, int64_t now
             at = ahead
     out.mark_us, out.mark_num = at.slot, 0
     by = 0 if out.moved else at.slot - newest
+    if by < 0:                                  # only in memory that something else has written to
+        by = last + 1
     if by == 0:
         whole = window_whole(state, p)
     elif by > last:

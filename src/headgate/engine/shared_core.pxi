@@ -1,0 +1,201 @@
+# Decisions over shared tables. What is the same for private ones (arguments, answers) stands in core.pxi.
+
+cdef enum:
+    CALLS = 64                          # engine.modes.MOST_CALLS
+
+cdef enum Mode:
+    M_TAKE, M_PEEK, M_UP_TO             # engine.modes, in the same order
+
+cdef struct Work:
+    # One decision: of each lane the tag, the instant in its table's terms, the cost, the slot (-1: none) and, of a bucket,
+    # the word that was found there.
+    int count
+    Mode mode
+    uint64_t[CALLS] tags
+    int64_t[CALLS] nows
+    int64_t[CALLS] cost
+    int64_t[CALLS] slots
+    int64_t[CALLS] words
+
+
+cdef bint charge_lock_free(Lane lane, uint64_t tag, int64_t now, int64_t* cost, Mode mode, Answer* seen) noexcept:
+    """Settle a plain bucket by compare-and-swap. False if that takes its stripe: a new key, or one being worked on."""
+    cdef SharedTable table = lane.common
+    cdef int64_t slot, word, charged, asked = cost[0]
+    while True:
+        slot = table.find(tag)
+        word = headgate_load(table.state(slot)) if slot >= 0 else 0
+        if word < 0:
+            return False
+        if slot >= 0 and <uint64_t> headgate_load(table.tag_at(slot)) != tag:
+            continue
+        if mode == M_UP_TO and asked:
+            lane.look(&word, now, 0, seen)
+            cost[0] = max(1, min(asked, seen.remaining))
+        lane.look(&word, now, cost[0], seen)
+        if mode == M_PEEK or not (seen.allowed or seen.moved):
+            return True
+        if slot < 0:
+            return not seen.allowed
+        charged = word
+        lane.charge(&charged, lane.params, seen.mark_us, seen.mark_num, cost[0] if seen.allowed else 0)
+        if headgate_swap(table.state(slot), word, charged):
+            return True
+
+
+cdef bint take_stripes(tuple lanes, Work* work, Holding* holding):
+    """Hold the stripe of every key, in an order that is the same for everyone. False, and none held, if one is stuck."""
+    cdef SharedTable table
+    cdef int at, to
+    cdef int64_t order, stripe
+    holding.count = 0
+    for at in range(work.count):
+        table = (<Lane> lanes[at]).common
+        order, stripe = table.order, table.stripe_of(work.tags[at])
+        if holds(holding, order, stripe):
+            continue
+        to = holding.count
+        while to > 0 and (holding.orders[to - 1] > order
+                          or (holding.orders[to - 1] == order and holding.stripes[to - 1] > stripe)):
+            holding.orders[to], holding.stripes[to] = holding.orders[to - 1], holding.stripes[to - 1]
+            to -= 1
+        holding.orders[to], holding.stripes[to] = order, stripe
+        holding.count += 1
+    for at in range(holding.count):
+        if not table_of(lanes, work, holding.orders[at]).lock(holding.stripes[at]):
+            holding.count = at
+            release_stripes(lanes, work, holding)
+            return False
+    return True
+
+
+cdef void release_stripes(tuple lanes, Work* work, Holding* holding) noexcept:
+    cdef int at
+    for at in range(holding.count):
+        table_of(lanes, work, holding.orders[at]).unlock(holding.stripes[at])
+
+
+cdef SharedTable table_of(tuple lanes, Work* work, int64_t order):
+    cdef int at
+    for at in range(work.count):
+        if (<Lane> lanes[at]).common.order == order:
+            return (<Lane> lanes[at]).common
+
+
+cdef bint settle_holding(tuple lanes, Work* work, Answer* seen):
+    """One decision over lanes whose stripes are taken for it. False if a stripe is stuck or no slot can be had."""
+    cdef Holding holding
+    cdef Lane lane
+    cdef int at
+    cdef bint allowed = True, placed = True
+    cdef int64_t room = EXACT
+    if not take_stripes(lanes, work, &holding):
+        return False
+    for at in range(work.count):
+        lane = <Lane> lanes[at]
+        work.slots[at] = lane.common.find(work.tags[at])
+        work.words[at] = lane.common.hold_word(work.slots[at]) if lane.common.one_word and work.slots[at] >= 0 else 0
+        if work.mode == M_UP_TO and work.cost[at]:
+            lane.look(state_of(lane, work, at), work.nows[at], 0, &seen[at])
+            room = min(room, seen[at].remaining)
+    for at in range(work.count):
+        lane = <Lane> lanes[at]
+        if work.mode == M_UP_TO and work.cost[at]:
+            work.cost[at] = max(1, min(work.cost[at], room))
+        lane.look(state_of(lane, work, at), work.nows[at], work.cost[at], &seen[at])
+        allowed = allowed and seen[at].allowed
+    if allowed and work.mode != M_PEEK:
+        for at in range(work.count):        # places first: a charge is only begun when all can be made
+            lane = <Lane> lanes[at]
+            if work.slots[at] < 0:
+                work.slots[at] = lane.common.place(work.tags[at], lane, work.nows[at], &holding)
+                placed = placed and work.slots[at] >= 0
+    for at in range(work.count):
+        lane = <Lane> lanes[at]
+        if work.slots[at] >= 0:
+            write_down(lane, work, at, &seen[at], allowed and placed)
+        if not allowed and seen[at].allowed:
+            lane.look(state_of(lane, work, at), work.nows[at], 0, &seen[at])
+    release_stripes(lanes, work, &holding)
+    return placed
+
+
+cdef inline const int64_t* state_of(Lane lane, Work* work, int at) noexcept nogil:
+    if lane.common.one_word:
+        return &work.words[at]
+    return lane.common.state(work.slots[at]) if work.slots[at] >= 0 else NOTHING
+
+
+cdef void write_down(Lane lane, Work* work, int at, const Answer* seen, bint allowed) noexcept:
+    """Charge a state, or keep what a refusal leaves: a block begun, a state that had to follow the clock back."""
+    cdef SharedTable table = lane.common
+    cdef int64_t slot = work.slots[at], stripe = table.stripe_of(work.tags[at])
+    cdef int64_t cost = work.cost[at] if allowed else 0
+    cdef bint changes = work.mode != M_PEEK and (allowed or seen.moved)
+    if table.one_word:
+        if changes:
+            lane.charge(&work.words[at], lane.params, seen.mark_us, seen.mark_num, cost)
+        headgate_store(table.state(slot), work.words[at])
+        return
+    if changes:
+        if table.head.journal < table.words and cost:
+            # A log's ring is not journalled: its expired stamps are dropped first, so that the new ones fall on none.
+            table.begin(stripe, slot)
+            lane.charge(table.state(slot), lane.params, seen.mark_us, seen.mark_num, 0)
+            table.finish(stripe)
+        table.begin(stripe, slot)
+        lane.charge(table.state(slot), lane.params, seen.mark_us, seen.mark_num, cost)
+        table.finish(stripe)
+    if lane.block and not seen.allowed and work.mode != M_PEEK:
+        headgate_store(table.state(slot) + table.words, seen.until)
+
+
+cdef bint give_holding(tuple lanes, Work* work, tuple marks):
+    """Give back under the stripes of the keys. False if one is stuck."""
+    cdef Holding holding
+    cdef Lane lane
+    cdef SharedTable table
+    cdef Answer seen
+    cdef int64_t* state
+    cdef int64_t word, slot, stripe
+    cdef int at
+    if not take_stripes(lanes, work, &holding):
+        return False
+    for at in range(work.count):
+        lane = <Lane> lanes[at]
+        table = lane.common
+        slot, stripe = table.find(work.tags[at]), table.stripe_of(work.tags[at])
+        if slot < 0:
+            continue
+        word = table.hold_word(slot) if table.one_word else 0
+        state = &word if table.one_word else table.state(slot)
+        if marks[at] is None:
+            lane.answer(state, lane.params, work.nows[at], 0, &seen)
+        else:
+            seen.mark_us, seen.mark_num = marks[at][0] - lane.epoch(), marks[at][1]
+        if not table.one_word:
+            table.begin(stripe, slot)
+        lane.give(state, lane.params, work.nows[at], seen.mark_us, seen.mark_num, work.cost[at])
+        if table.one_word:
+            headgate_store(table.state(slot), word)
+        else:
+            table.finish(stripe)
+    release_stripes(lanes, work, &holding)
+    return True
+
+
+cdef bint clear_holding(tuple lanes, Work* work):
+    """Make keys as new under their stripes. False if one is stuck."""
+    cdef Holding holding
+    cdef SharedTable table
+    cdef int64_t slot
+    cdef int at
+    if not take_stripes(lanes, work, &holding):
+        return False
+    for at in range(work.count):
+        table = (<Lane> lanes[at]).common
+        slot = table.find(work.tags[at])
+        if slot >= 0:
+            memset(table.state(slot), 0, table.stride * 8)
+    release_stripes(lanes, work, &holding)
+    return True

@@ -1,0 +1,285 @@
+# A table in memory that processes share: the same slots in one file of fixed size, and what keeps it whole.
+#
+# A plain bucket is one word and is charged by compare-and-swap, without a lock. Everything else (wider states, new keys,
+# decisions over several limits, giving back) holds the stripe of the key: a lock word that its holder signs. Who finds it
+# held waits, and tests after a millisecond whether the signer still lives; a dead one's lock is taken over, a stopped
+# one's never is. What a dead holder left is put right by whoever takes its stripe over:
+#   - a wide state is written back from the stripe's journal, kept while it is changed, as if nothing had happened;
+#   - a bucket's word carries HELD while a stripe's holder works on it; found under the stripe's lock, it is stale.
+
+cdef enum:
+    STRIPES = 64
+    HEADER_WORDS = 512                  # one page; stores/shared_file.py writes it, fields in the order of SharedHead
+
+cdef int64_t HELD = <int64_t> 1 << 63
+cdef int64_t TEST_AFTER_NS = 1_000_000
+cdef int64_t GIVE_UP_AFTER_NS = 5_000_000
+
+cdef struct SharedHead:
+    int64_t magic, version, size, boot, kind, sets, words, stride, journal, epoch, order, used, evictions
+
+cdef struct Stripe:
+    int64_t lock                        # 0, or the signature of the holder
+    int64_t stuck                       # the signature of a holder that somebody has waited for in vain
+    int64_t slot                        # the slot whose state the journal keeps, plus 1; 0 for none
+    int64_t[5] apart                    # a cache line each
+
+
+@cython.final
+cdef class SharedTable:
+    cdef readonly Book book
+    cdef readonly int64_t words
+    cdef int64_t[::1] view              # keeps the mapping alive
+    cdef SharedHead* head
+    cdef Stripe* stripes
+    cdef int64_t* journals
+    cdef Segment segment
+    cdef int64_t stride
+    cdef int64_t order                  # the same in every process: locks are taken in this order
+    cdef bint one_word                  # a plain bucket
+
+    def __cinit__(self, Book book not None, limit, view):
+        self.book = book
+        self.one_word = limit.step.KIND == "bucket" and not limit.block_us
+        self.attach(view)
+
+    def attach(self, int64_t[::1] view):
+        """Use this memory from now on; its header was checked against the size of the file."""
+        cdef SharedHead* head = <SharedHead*> &view[0]
+        cdef int64_t at = HEADER_WORDS + STRIPES * (sizeof(Stripe) // 8 + head.journal)
+        if view.shape[0] != at + head.sets * WAYS * (1 + head.stride):
+            raise ValueError("the header does not describe the memory")
+        self.view = view
+        self.head = head
+        self.stripes = <Stripe*> (&view[0] + HEADER_WORDS)
+        self.journals = &view[0] + HEADER_WORDS + STRIPES * (sizeof(Stripe) // 8)
+        self.segment.sets = head.sets
+        self.segment.tags = <uint64_t*> (&view[0] + at)
+        self.segment.states = &view[0] + at + head.sets * WAYS
+        self.words, self.stride, self.order = head.words, head.stride, head.order
+
+    def __len__(self):
+        return headgate_load(&self.head.used)
+
+    @property
+    def evictions(self):
+        """Keys forgotten before they were as new."""
+        return headgate_load(&self.head.evictions)
+
+    @property
+    def bytes(self):
+        """Bytes of memory the table holds."""
+        return self.view.shape[0] * 8
+
+    def clear(self):
+        """Forget every key. False if a stopped process held a part of the table."""
+        cdef int64_t stripe, slot, taken = 0
+        for stripe in range(STRIPES):
+            if not self.lock(stripe):
+                break
+            taken += 1
+        if taken == STRIPES:
+            for slot in range(self.head.sets * WAYS):
+                memset(self.segment.states + slot * self.stride, 0, self.stride * 8)
+        for stripe in range(taken):
+            self.unlock(stripe)
+        return taken == STRIPES
+
+    cdef inline int64_t instant(self, int64_t now) except -1:
+        """An instant in the table's own terms."""
+        if not 0 <= now - self.head.epoch < (EPOCH_SPAN if self.head.epoch else NO_EPOCH_SPAN):
+            raise StoreError("the clock has left the years that a shared table can tell; remove the store")
+        return now - self.head.epoch
+
+    cdef inline int64_t* state(self, int64_t slot) noexcept nogil:
+        return self.segment.states + slot * self.stride
+
+    cdef inline int64_t* tag_at(self, int64_t slot) noexcept nogil:
+        return <int64_t*> self.segment.tags + slot
+
+    cdef inline int64_t stripe_of(self, uint64_t tag) noexcept nogil:
+        return tag >> 58
+
+    cdef inline int64_t find(self, uint64_t tag) noexcept nogil:
+        """The slot of a key, or -1."""
+        cdef int64_t slot, half, base
+        for half in range(2):
+            base = second_set(&self.segment, tag) if half else first_set(&self.segment, tag)
+            for slot in range(base, base + WAYS):
+                if <uint64_t> headgate_load(self.tag_at(slot)) == tag:
+                    return slot
+        return -1
+
+    cdef bint lock(self, int64_t number):
+        """Hold a stripe. False where a live holder has kept it for longer than anyone should wait."""
+        cdef Stripe* stripe = &self.stripes[number]
+        cdef bint held
+        cdef int spin
+        for spin in range(100):
+            if headgate_load(&stripe.lock) == 0 and headgate_swap(&stripe.lock, 0, self.book.me):
+                return True
+        with nogil:
+            held = self.wait_for(number)
+        return held
+
+    cdef bint wait_for(self, int64_t number) noexcept nogil:
+        cdef Stripe* stripe = &self.stripes[number]
+        cdef int64_t owner, start = steady_ns()
+        cdef bint overdue
+        while True:
+            owner = headgate_load(&stripe.lock)
+            if owner == 0:
+                if headgate_swap(&stripe.lock, 0, self.book.me):
+                    return True
+                continue
+            overdue = owner == headgate_load(&stripe.stuck)
+            if (overdue or steady_ns() - start > TEST_AFTER_NS) and not self.book.is_alive(owner):
+                if headgate_swap(&stripe.lock, owner, self.book.me):
+                    self.restore(number)
+                    return True
+                continue
+            if overdue:
+                return False
+            if steady_ns() - start > GIVE_UP_AFTER_NS:
+                headgate_store(&stripe.stuck, owner)
+                return False
+            sched_yield()
+
+    cdef inline bint try_lock(self, int64_t number) noexcept nogil:
+        return headgate_swap(&self.stripes[number].lock, 0, self.book.me)
+
+    cdef inline void unlock(self, int64_t number) noexcept nogil:
+        headgate_store(&self.stripes[number].lock, 0)
+
+    cdef void restore(self, int64_t number) noexcept nogil:
+        """Undo what a dead holder had begun."""
+        cdef int64_t slot = headgate_load(&self.stripes[number].slot) - 1
+        if 0 <= slot < self.head.sets * WAYS:
+            memcpy(self.state(slot), self.journals + number * self.head.journal, self.head.journal * 8)
+            headgate_fence()
+        headgate_store(&self.stripes[number].slot, 0)
+
+    cdef inline void begin(self, int64_t number, int64_t slot) noexcept nogil:
+        """Keep a state as it is, so that a change of it can be undone."""
+        memcpy(self.journals + number * self.head.journal, self.state(slot), self.head.journal * 8)
+        headgate_fence()
+        headgate_store(&self.stripes[number].slot, slot + 1)
+        headgate_fence()
+
+    cdef inline void finish(self, int64_t number) noexcept nogil:
+        headgate_store(&self.stripes[number].slot, 0)
+
+    cdef inline int64_t hold_word(self, int64_t slot) noexcept nogil:
+        """Keep the lock-free away from a bucket while its stripe is held; what it holds."""
+        cdef int64_t word
+        while True:
+            word = headgate_load(self.state(slot))
+            if headgate_swap(self.state(slot), word, word | HELD):
+                return word & ~HELD
+
+    cdef int64_t place(self, uint64_t tag, Lane lane, int64_t now, const Holding* holding) noexcept nogil:
+        """A slot for a key that has none, its stripe held; -1 if every candidate is in somebody's hands.
+
+        A bucket's word is left HELD at zero, for the charge that follows.
+        """
+        cdef int64_t way, half, slot, victim, tried
+        cdef int64_t[2] first
+        cdef uint64_t refused = 0
+        first[0], first[1] = first_set(&self.segment, tag), second_set(&self.segment, tag)
+        for way in range(WAYS):
+            for half in range(2):
+                slot = first[half] + way
+                if headgate_load(self.tag_at(slot)) == 0 and self.claim_empty(slot, tag):
+                    headgate_add(&self.head.used, 1)
+                    return slot
+        for tried in range(2 * WAYS):
+            victim = self.victim(first, lane, now, refused)
+            if victim < 0:
+                return -1
+            slot = first[victim // WAYS] + victim % WAYS
+            if self.take_over(slot, tag, lane, now, holding):
+                return slot
+            refused |= <uint64_t> 1 << victim
+        return -1
+
+    cdef inline bint claim_empty(self, int64_t slot, uint64_t tag) noexcept nogil:
+        if not self.one_word:
+            return headgate_swap(self.tag_at(slot), 0, <int64_t> tag)
+        if not headgate_swap(self.state(slot), 0, HELD):
+            return False
+        if headgate_swap(self.tag_at(slot), 0, <int64_t> tag):
+            return True
+        headgate_store(self.state(slot), 0)
+        return False
+
+    cdef int64_t victim(self, const int64_t* first, Lane lane, int64_t now, uint64_t refused) noexcept nogil:
+        """Which of the 16 candidates to give up: an as-new one of the fuller choice, else the least in use."""
+        cdef Answer seen
+        cdef int64_t at, found = -1, remaining = -1, reset = 0
+        cdef int64_t[2] fresh
+        fresh[0] = fresh[1] = 0
+        for at in range(2 * WAYS):
+            if refused >> at & 1 or not self.glance(first[at // WAYS] + at % WAYS, lane, now, &seen):
+                continue
+            if seen.reset == 0:
+                fresh[at // WAYS] += 1
+                if at < WAYS or fresh[1] > fresh[0]:
+                    found, remaining = at, INT64_MAX
+            elif seen.remaining > remaining or (seen.remaining == remaining and seen.reset < reset):
+                found, remaining, reset = at, seen.remaining, seen.reset
+        return found
+
+    cdef inline bint glance(self, int64_t slot, Lane lane, int64_t now, Answer* seen) noexcept nogil:
+        """What a slot holds, as far as it can be seen without its stripe. False if it is being worked on."""
+        cdef int64_t word
+        if self.one_word:
+            word = headgate_load(self.state(slot))
+            if word < 0:
+                return False
+            lane.look(&word, now, 0, seen)
+        else:
+            lane.look(self.state(slot), now, 0, seen)
+        return True
+
+    cdef bint take_over(self, int64_t slot, uint64_t tag, Lane lane, int64_t now, const Holding* holding) noexcept nogil:
+        """Give a slot to another key: its present key's stripe is held meanwhile, so nobody works on it."""
+        cdef uint64_t present = <uint64_t> headgate_load(self.tag_at(slot))
+        cdef int64_t number = self.stripe_of(present), word
+        cdef bint taken = False
+        cdef Answer seen
+        # A stripe this decision holds itself may guard another of its keys: that is nobody's to give away.
+        if holds(holding, self.order, number) or not self.try_lock(number):
+            return False
+        if <uint64_t> headgate_load(self.tag_at(slot)) == present and self.glance(slot, lane, now, &seen):
+            taken = True
+            if self.one_word:
+                word = headgate_load(self.state(slot))
+                taken = word >= 0 and headgate_swap(self.state(slot), word, HELD)
+            else:
+                memset(self.state(slot), 0, self.stride * 8)
+                headgate_fence()
+            if taken:
+                headgate_store(self.tag_at(slot), <int64_t> tag)
+                if seen.reset:
+                    headgate_add(&self.head.evictions, 1)
+        self.unlock(number)
+        return taken
+
+
+cdef struct Holding:
+    # The stripes a decision holds, in the order they were taken.
+    int count
+    int64_t[64] orders
+    int64_t[64] stripes
+
+cdef inline bint holds(const Holding* holding, int64_t order, int64_t stripe) noexcept nogil:
+    cdef int at
+    for at in range(holding.count):
+        if holding.orders[at] == order and holding.stripes[at] == stripe:
+            return True
+    return False
+
+cdef inline int64_t steady_ns() noexcept nogil:
+    cdef timespec ts
+    clock_gettime(CLOCK_MONOTONIC, &ts)
+    return ts.tv_sec * 1_000_000_000 + ts.tv_nsec

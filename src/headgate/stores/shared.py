@@ -1,0 +1,260 @@
+"""States in memory that every process on this host shares: one exact limit, no server."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+import threading
+import time
+import weakref
+from hashlib import blake2b
+from typing import Any, Final
+
+from headgate.algorithms import bucket, log
+from headgate.clock import Clock, SystemClock, steady_ns
+from headgate.engine import NATIVE, Book, Gate
+from headgate.engine.modes import slots_for
+from headgate.errors import InvalidLimit, StoreError
+from headgate.limit import Limit
+from headgate.stores.contract import OnError
+from headgate.stores.fallback import Fallback
+from headgate.stores.shared_file import (
+    KINDS,
+    MAGIC,
+    PARTICIPANTS,
+    VERSION,
+    WAYS,
+    WORD,
+    Folder,
+    Head,
+    boot_mark,
+    head_bytes,
+    mapped,
+    read_head,
+)
+
+DEFAULT_MAX_KEYS: Final = 100_000
+MOST_TABLES: Final = 256
+EPOCH_LEAD: Final = 2**48
+_META: Final = struct.Struct("<qqq16sq")
+
+_stores: weakref.WeakSet[SharedStore] = weakref.WeakSet()
+
+
+def _join_after_fork() -> None:
+    """A forked child takes part under its own number: the parent's ends with the parent."""
+    for store in list(_stores):
+        store.join()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_join_after_fork)
+
+
+class SharedStore:
+    """A directory of tables, best on a tmpfs such as /dev/shm. Whoever opens the same directory shares its budgets.
+
+    `max_keys` bounds each limit, and is allocated when the limit is first used. `mode` is that of the directory; with
+    `0o770` the processes of a group may share it.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        max_keys: int = DEFAULT_MAX_KEYS,
+        mode: int = 0o700,
+        clock: Clock | None = None,
+    ) -> None:
+        if not NATIVE or not _shares():
+            raise StoreError(
+                "shared stores need the native engine and locks on open file descriptions (Linux, macOS); "
+                "they are not in the pure engine"
+            )
+        if isinstance(max_keys, bool) or not isinstance(max_keys, int) or not 0 < max_keys < 2**40:
+            raise StoreError(f"max_keys must be a whole number from 1 to 2**40; got {max_keys!r}")
+        self.path = os.path.abspath(path)
+        self.max_keys = max_keys
+        self.mode = mode
+        self._clock = clock
+        self._book: Any = Book(clock or SystemClock())
+        self._tables: dict[tuple[str, str], Any] = {}
+        self._opening = threading.RLock()
+        self._roll = -1
+        self._folder = self._open_folder()
+        self.join()
+        _stores.add(self)
+
+    def gate(self, namespace: str, limits: tuple[Limit, ...], on_error: OnError = "local") -> Gate:
+        """Limits bound to their tables under a namespace."""
+        instead = Fallback(on_error, self._clock).decide
+        return Gate(self._book, limits, lambda limit: self._table(namespace, limit), instead)
+
+    def clear(self, namespace: str) -> None:
+        """Forget every key of a namespace."""
+        for (name, _), (table, _, _) in list(self._tables.items()):
+            if name == namespace and not table.clear():
+                raise StoreError(f"a process that holds a part of {self.path!r} is stopped: nothing was forgotten")
+
+    def keys(self) -> int:
+        """Keys remembered now in the tables this process has opened, those that are as new by now included."""
+        return sum(len(table) for table, _, _ in self._tables.values())
+
+    def bytes(self) -> int:
+        """Bytes of memory the tables hold."""
+        return sum(table.bytes for table, _, _ in self._tables.values())
+
+    def evictions(self) -> int:
+        """Keys that were forgotten before they were as new, to make room for others."""
+        return sum(table.evictions for table, _, _ in self._tables.values())
+
+    def join(self) -> None:
+        """Take part under a number of this process's own."""
+        old, self._roll = self._roll, -1
+        if old >= 0:
+            os.close(old)
+        size = PARTICIPANTS * WORD
+        roll = self._folder.open_or_make("roll", size, lambda: b"")
+        if os.fstat(roll).st_size != size:
+            os.close(roll)
+            raise StoreError(f"{self._folder.name('roll')!r} has another size than {size} bytes; remove the store")
+        if not self._book.join(roll, mapped(roll, size), self._look_after):
+            os.close(roll)
+            raise StoreError(f"{PARTICIPANTS} processes take part in {self.path!r} already")
+        self._roll = roll
+
+    def _open_folder(self) -> Folder:
+        """The directory, with a secret and a clock that belong to this boot."""
+        folder = Folder(self.path, self.mode)
+        try:
+            fcntl.flock(
+                folder.fd, fcntl.LOCK_EX
+            )  # while it is opened, not while it is used; ends with a killed process
+            self._use_meta(folder)
+            fcntl.flock(folder.fd, fcntl.LOCK_UN)
+        except BaseException:
+            folder.close()
+            raise
+        return folder
+
+    def _use_meta(self, folder: Folder) -> None:
+        boot = boot_mark()
+        secret, anchor_ns, made_in = _read_meta(folder, boot)
+        if made_in != boot:  # it outlived a reboot
+            folder.empty()
+            secret, anchor_ns, _ = _read_meta(folder, boot)
+        self._book.use_secret(secret)
+        if self._clock is None:
+            clock = SystemClock()
+            clock.anchor_ns = anchor_ns
+            self._book.use_clock(clock)
+
+    def _look_after(self) -> bool:
+        """Whether every file is where it was; what was removed is made anew, by whoever comes first, for all."""
+        try:
+            with self._opening:
+                if not self._folder.is_there():
+                    old, self._folder = self._folder, self._open_folder()
+                    old.close()
+                    self.join()
+                for table, limit, name in self._tables.values():
+                    if os.fstat(table.fd).st_nlink == 0:
+                        table.attach(*self._open_table(limit, *name))
+        except (OSError, StoreError):
+            return False
+        return True
+
+    def _table(self, namespace: str, limit: Limit) -> Any:  # noqa: ANN401 - the pure engine, which types follow, has none
+        name = (namespace, limit.identity)
+        with self._opening:
+            known = self._tables.get(name)
+            if known is None:
+                if len(self._tables) >= MOST_TABLES:
+                    raise StoreError(f"a store holds the states of at most {MOST_TABLES} limits and namespaces")
+                table = _AttachedTable(self._book, limit, *self._open_table(limit, namespace, limit.identity))
+                known = self._tables[name] = (table, limit, name)
+        return known[0].native
+
+    def _open_table(self, limit: Limit, namespace: str, identity: str) -> tuple[int, memoryview]:
+        """A table's file, checked, and its memory."""
+        words = f"{namespace}\0{identity}".encode("utf-8", "surrogatepass")
+        order = int.from_bytes(blake2b(words, digest_size=7).digest(), "little")
+        file = f"{order:014x}.table"
+        new = self._new_head(limit, order)
+        fd = self._folder.open_or_make(
+            file, new.expected_size, lambda: head_bytes(new, f"{namespace}\0{identity}\0{limit}")
+        )
+        try:
+            head = read_head(fd, self._folder.name(file))
+            if head[3:5] != new[3:5] or head.order != order or (head.stride > head.words) != (limit.block_us > 0):
+                raise StoreError(f"{self._folder.name(file)!r} holds the states of something else; remove it")
+            return fd, mapped(fd, head.size)
+        except BaseException:
+            os.close(fd)
+            raise
+
+    def _new_head(self, limit: Limit, order: int) -> Head:
+        words = limit.step.words(limit.params)
+        is_bucket = limit.step is bucket
+        epoch = self._book.clock.now_us() - EPOCH_LEAD if is_bucket else 0
+        journal = 2 if limit.step is log else words
+        head = Head(
+            MAGIC, VERSION, 0, boot_mark(), KINDS.index(limit.step.KIND), slots_for(self.max_keys) // WAYS, words,
+            words + (limit.block_us > 0), journal, epoch, order,
+        )  # fmt: skip
+        if head.expected_size >= 2**40:
+            raise InvalidLimit(
+                f"{limit} for {self.max_keys} keys would need {head.expected_size} bytes; lower max_keys"
+            )
+        return head._replace(size=head.expected_size)
+
+
+class _AttachedTable:
+    """A native table and the file it lives in."""
+
+    def __init__(self, book: Any, limit: Limit, fd: int, view: memoryview) -> None:  # noqa: ANN401
+        self.fd = fd
+        self.native = book.shared_table(limit, view)
+
+    def attach(self, fd: int, view: memoryview) -> None:
+        self.native.attach(view)
+        os.close(self.fd)
+        self.fd = fd
+
+    def clear(self) -> bool:
+        return bool(self.native.clear())
+
+    def __len__(self) -> int:
+        return len(self.native)
+
+    @property
+    def bytes(self) -> int:
+        return int(self.native.bytes)
+
+    @property
+    def evictions(self) -> int:
+        return int(self.native.evictions)
+
+
+def _shares() -> bool:
+    from headgate.engine import native
+
+    return bool(native.SHARES)
+
+
+def _read_meta(folder: Folder, boot: int) -> tuple[bytes, int, int]:
+    """The store's secret, what to add to the steady clock, and the boot it was made in."""
+    meta = folder.open_or_make("meta", _META.size, lambda: _new_meta(boot))
+    try:
+        raw, size = os.pread(meta, _META.size, 0), os.fstat(meta).st_size
+    finally:
+        os.close(meta)
+    magic, version, made_in, secret, anchor_ns = _META.unpack(raw) if size == _META.size else (0, 0, 0, b"", 0)
+    if magic != MAGIC or version != VERSION:
+        raise StoreError(f"{folder.name('meta')!r} is not headgate's, or of another layout; remove it")
+    return secret, anchor_ns, made_in
+
+
+def _new_meta(boot: int) -> bytes:
+    return _META.pack(MAGIC, VERSION, boot, os.urandom(16), time.time_ns() - steady_ns())

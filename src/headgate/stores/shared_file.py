@@ -1,0 +1,221 @@
+"""The files of a shared store: how they are made, and what is checked before one is believed.
+
+A store is a directory. `meta` has its secret and its clock's anchor, `roll` a byte for every process that takes part,
+and each table a file of fixed size. A file is built under another name and linked into place, so that nobody ever sees
+half of one; all of it is allocated at once, because a sparse file on a full tmpfs would kill Python when it is written.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import mmap
+import os
+import stat
+import struct
+import subprocess
+import sys
+from collections.abc import Callable
+from hashlib import blake2b
+from typing import Final, NamedTuple
+
+from headgate.errors import StoreError
+
+MAGIC: Final = int.from_bytes(b"headgate", "little")
+VERSION: Final = 1
+WORD: Final = 8
+STRIPES: Final = 64
+STRIPE_WORDS: Final = 8
+HEADER_WORDS: Final = 512
+WAYS: Final = 8
+PARTICIPANTS: Final = 4096
+TEXT_AT: Final = 256
+"""Bytes into the header where the words of the table stand: namespace, identity and limit, for people."""
+
+KINDS: Final = ("bucket", "window", "log")
+
+
+class Head(NamedTuple):
+    """The header of a table, in the order of SharedHead in engine/shared_table.pxi."""
+
+    magic: int
+    version: int
+    size: int
+    boot: int
+    kind: int
+    sets: int
+    words: int
+    stride: int
+    journal: int
+    epoch: int
+    order: int
+    used: int = 0
+    evictions: int = 0
+
+    @property
+    def expected_size(self) -> int:
+        """The bytes that a table of this shape has."""
+        stripes = STRIPES * (STRIPE_WORDS + self.journal)
+        return WORD * (HEADER_WORDS + stripes + self.sets * WAYS * (1 + self.stride))
+
+
+_HEAD: Final = struct.Struct(f"<{len(Head._fields)}q")
+
+
+def boot_mark() -> int:
+    """A number that changes with every boot: states that outlived one tell the time of another counter."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", "rb") as file:
+            text = file.read()
+    except OSError:
+        command = ["/usr/sbin/sysctl", "-n", "kern.bootsessionuuid"]
+        text = subprocess.run(command, capture_output=True, check=False).stdout  # noqa: S603 - no input of anybody's
+    if not text.strip():
+        raise StoreError(f"this system ({sys.platform}) does not tell one boot from another, which shared stores need")
+    return int.from_bytes(blake2b(text.strip(), digest_size=7).digest(), "little")
+
+
+class Folder:
+    """A directory that is ours, held open, so that a path that changes under us changes nothing."""
+
+    def __init__(self, path: str, mode: int) -> None:
+        self.path = path
+        self.mode = mode
+        try:
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(path, mode)
+                os.chmod(path, mode)
+            self.fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError as error:
+            raise StoreError(f"cannot use the directory {path!r} as a shared store: {_why(error)}") from None
+        try:
+            self._check_owner()
+        except BaseException:
+            self.close()
+            raise
+
+    def _check_owner(self) -> None:
+        found = os.fstat(self.fd)
+        if found.st_uid not in (os.geteuid(), 0) and not (self.mode & 0o070 and found.st_gid in os.getgroups()):
+            raise StoreError(f"the directory {self.path!r} belongs to another user (uid {found.st_uid})")
+        if stat.S_IMODE(found.st_mode) & ~self.mode & 0o022:
+            raise StoreError(
+                f"the directory {self.path!r} may be written by others (mode {stat.S_IMODE(found.st_mode):o}); "
+                f"chmod it to {self.mode:o}, or say mode= if that is meant"
+            )
+
+    def close(self) -> None:
+        """Let go of the directory."""
+        os.close(self.fd)
+
+    def name(self, file: str) -> str:
+        """A file as messages name it."""
+        return os.path.join(self.path, file)
+
+    def is_there(self) -> bool:
+        """Whether the path still leads to this directory."""
+        try:
+            now, then = os.stat(self.path, follow_symlinks=False), os.fstat(self.fd)
+        except OSError:
+            return False
+        return (now.st_ino, now.st_dev) == (then.st_ino, then.st_dev)
+
+    def open(self, file: str) -> int | None:
+        """A file of the directory, opened for reading and writing; None if there is none."""
+        try:
+            fd = os.open(file, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self.fd)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise StoreError(f"cannot open {self.name(file)!r}: {_why(error)}") from None
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            os.close(fd)
+            raise StoreError(f"{self.name(file)!r} is not a plain file")
+        return fd
+
+    def make(self, file: str, size: int, content: bytes) -> None:
+        """A file of this size that begins with this content; nothing if somebody else has made it meanwhile."""
+        building = f"building-{os.getpid()}-{os.urandom(6).hex()}"
+        fd = -1
+        try:
+            flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            fd = os.open(building, flags, self.mode & 0o666, dir_fd=self.fd)
+            os.fchmod(fd, self.mode & 0o666)
+            _allocate(fd, size)
+            os.pwrite(fd, content, 0)
+            with contextlib.suppress(FileExistsError):
+                os.link(building, file, src_dir_fd=self.fd, dst_dir_fd=self.fd, follow_symlinks=False)
+        except OSError as error:
+            raise StoreError(f"cannot make {self.name(file)!r} ({size} bytes): {_why(error)}") from None
+        finally:
+            if fd >= 0:
+                os.close(fd)
+                with contextlib.suppress(OSError):
+                    os.unlink(building, dir_fd=self.fd)
+
+    def open_or_make(self, file: str, size: int, content: Callable[[], bytes]) -> int:
+        """A file, made if there is none."""
+        for _ in range(10):
+            fd = self.open(file)
+            if fd is not None:
+                return fd
+            self.make(file, size, content())
+        raise StoreError(f"{self.name(file)!r} is removed as often as it is made")
+
+    def empty(self) -> None:
+        """Remove every file."""
+        for file in os.listdir(self.fd):
+            with contextlib.suppress(OSError):
+                os.unlink(file, dir_fd=self.fd)
+
+
+def mapped(fd: int, size: int) -> memoryview:
+    """The file as words of memory shared with every process that maps it."""
+    return memoryview(mmap.mmap(fd, size, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE)).cast("q")
+
+
+def read_head(fd: int, name: str) -> Head:
+    """The header of a table, if everything about it can be believed."""
+    size = os.fstat(fd).st_size
+    raw = os.pread(fd, _HEAD.size, 0)
+    if len(raw) < _HEAD.size:
+        raise StoreError(f"{name!r} is cut short: {size} bytes do not hold a header; remove it")
+    head = Head(*_HEAD.unpack(raw))
+    if head.magic != MAGIC:
+        raise StoreError(f"{name!r} is not a table of headgate; remove it, or use another directory")
+    if head.version != VERSION:
+        raise StoreError(f"{name!r} has layout {head.version}, this headgate knows {VERSION}; remove it")
+    shape = (head.kind, head.sets, head.words, head.stride, head.journal)
+    if min(shape) < 0 or head.sets < 1 or max(shape) >= 2**40 or not 1 <= head.journal <= head.words <= head.stride:
+        raise StoreError(f"the header of {name!r} makes no sense (shape {shape}); remove it")
+    if head.size != size or head.expected_size != size:
+        raise StoreError(f"{name!r} has {size} bytes where its header says {head.expected_size}: cut short; remove it")
+    return head
+
+
+def head_bytes(head: Head, words: str) -> bytes:
+    """A whole header page."""
+    text = words.encode("utf-8", "surrogatepass")[: HEADER_WORDS * WORD - TEXT_AT - 1]
+    return _HEAD.pack(*head).ljust(TEXT_AT, b"\0") + text.ljust(HEADER_WORDS * WORD - TEXT_AT, b"\0")
+
+
+def head_words(fd: int) -> list[str]:
+    """Namespace, identity and limit of a table, as its maker wrote them."""
+    raw = os.pread(fd, HEADER_WORDS * WORD - TEXT_AT, TEXT_AT)
+    return raw.rstrip(b"\0").decode("utf-8", "replace").split("\0")
+
+
+def _allocate(fd: int, size: int) -> None:
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(fd, 0, size)
+        return
+    for at in range(0, size, 2**20):
+        os.pwrite(fd, bytes(min(2**20, size - at)), at)
+
+
+def _why(error: OSError) -> str:
+    if error.errno == errno.ELOOP:
+        return "it is a symbolic link, which could lead anywhere"
+    if error.errno == errno.ENOSPC:
+        return "no space is left there; a container's /dev/shm often has only 64 MB: lower max_keys or enlarge it"
+    return error.strerror or str(error)
