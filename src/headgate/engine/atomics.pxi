@@ -4,7 +4,6 @@
 cdef extern from *:
     """
     #include <fcntl.h>
-    #include <sched.h>
     #include <unistd.h>
     static inline int64_t headgate_load(const int64_t* at) { return __atomic_load_n(at, __ATOMIC_ACQUIRE); }
     static inline void headgate_store(int64_t* at, int64_t word) { __atomic_store_n(at, word, __ATOMIC_RELEASE); }
@@ -37,4 +36,3 @@ cdef extern from *:
     bint HEADGATE_SHARES
     bint headgate_take_byte(int fd, int64_t byte) noexcept nogil
     bint headgate_byte_is_free(int fd, int64_t byte) noexcept nogil
-    int sched_yield() noexcept nogil

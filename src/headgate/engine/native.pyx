@@ -9,7 +9,7 @@ from libc.stdint cimport INT64_MAX, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memmove, memset
 from posix.mman cimport MAP_ANONYMOUS, MAP_FAILED, MAP_PRIVATE, PROT_READ, PROT_WRITE, mmap, munmap
-from posix.time cimport CLOCK_MONOTONIC, clock_gettime, clockid_t, timespec
+from posix.time cimport CLOCK_MONOTONIC, clock_gettime, clockid_t, nanosleep, timespec
 
 import os
 

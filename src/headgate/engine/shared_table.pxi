@@ -14,6 +14,8 @@ cdef enum:
 cdef int64_t HELD = <int64_t> 1 << 63
 cdef int64_t TEST_AFTER_NS = 1_000_000
 cdef int64_t GIVE_UP_AFTER_NS = 5_000_000
+cdef int64_t LONGEST_NAP_NS = 400_000
+cdef int GIVE_UP_AFTER_NAPS = 12        # and so many looks: a waiter that lost its core itself has not waited
 
 cdef struct SharedHead:
     int64_t magic, version, size, boot, kind, sets, words, stride, journal, epoch, order, used, evictions
@@ -22,7 +24,8 @@ cdef struct Stripe:
     int64_t lock                        # 0, or the signature of the holder
     int64_t stuck                       # the signature of a holder that somebody has waited for in vain
     int64_t slot                        # the slot whose state the journal keeps, plus 1; 0 for none
-    int64_t[5] apart                    # a cache line each
+    int64_t turns                       # how often it was held: a holder that goes on is not one that is stopped
+    int64_t[4] apart                    # a cache line each
 
 
 @cython.final
@@ -112,11 +115,10 @@ cdef class SharedTable:
 
     cdef bint lock(self, int64_t number):
         """Hold a stripe. False where a live holder has kept it for longer than anyone should wait."""
-        cdef Stripe* stripe = &self.stripes[number]
         cdef bint held
         cdef int spin
         for spin in range(100):
-            if headgate_load(&stripe.lock) == 0 and headgate_swap(&stripe.lock, 0, self.book.me):
+            if self.try_lock(number):
                 return True
         with nogil:
             held = self.wait_for(number)
@@ -124,31 +126,45 @@ cdef class SharedTable:
 
     cdef bint wait_for(self, int64_t number) noexcept nogil:
         cdef Stripe* stripe = &self.stripes[number]
-        cdef int64_t owner, start = steady_ns()
+        cdef int64_t owner, turn = -1, start = 0
+        cdef int naps = 0
         cdef bint overdue
-        while True:
+        cdef timespec nap
+        nap.tv_sec, nap.tv_nsec = 0, 15_000
+        while not self.try_lock(number):
             owner = headgate_load(&stripe.lock)
-            if owner == 0:
-                if headgate_swap(&stripe.lock, 0, self.book.me):
-                    return True
-                continue
-            overdue = owner == headgate_load(&stripe.stuck)
-            if (overdue or steady_ns() - start > TEST_AFTER_NS) and not self.book.is_alive(owner):
+            if headgate_load(&stripe.turns) != turn:
+                turn, start, naps = headgate_load(&stripe.turns), steady_ns(), 0
+            overdue = owner != 0 and owner == headgate_load(&stripe.stuck)
+            if (overdue or steady_ns() - start > TEST_AFTER_NS) and owner and not self.book.is_alive(owner):
                 if headgate_swap(&stripe.lock, owner, self.book.me):
+                    headgate_store(&stripe.stuck, 0)
                     self.restore(number)
                     return True
                 continue
             if overdue:
                 return False
-            if steady_ns() - start > GIVE_UP_AFTER_NS:
+            if naps > GIVE_UP_AFTER_NAPS and steady_ns() - start > GIVE_UP_AFTER_NS:
                 headgate_store(&stripe.stuck, owner)
                 return False
-            sched_yield()
+            # Not a yield: a holder that lost its core needs this one. And longer each time: waiters that wake all the
+            # time would keep it from the holder just as well.
+            nanosleep(&nap, NULL)
+            naps += 1
+            if nap.tv_nsec < LONGEST_NAP_NS:
+                nap.tv_nsec *= 2
+        return True
 
     cdef inline bint try_lock(self, int64_t number) noexcept nogil:
-        return headgate_swap(&self.stripes[number].lock, 0, self.book.me)
+        cdef Stripe* stripe = &self.stripes[number]
+        if headgate_load(&stripe.lock) or not headgate_swap(&stripe.lock, 0, self.book.me):
+            return False
+        stripe.turns += 1
+        return True
 
     cdef inline void unlock(self, int64_t number) noexcept nogil:
+        if headgate_load(&self.stripes[number].stuck):      # whoever gave up on this holder need not do so again
+            headgate_store(&self.stripes[number].stuck, 0)
         headgate_store(&self.stripes[number].lock, 0)
 
     cdef void restore(self, int64_t number) noexcept nogil:

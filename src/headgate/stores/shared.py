@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import importlib
 import os
 import struct
 import threading
@@ -128,9 +129,7 @@ class SharedStore:
         """The directory, with a secret and a clock that belong to this boot."""
         folder = Folder(self.path, self.mode)
         try:
-            fcntl.flock(
-                folder.fd, fcntl.LOCK_EX
-            )  # while it is opened, not while it is used; ends with a killed process
+            fcntl.flock(folder.fd, fcntl.LOCK_EX)  # while it is opened, not while it is used; a killed process frees it
             self._use_meta(folder)
             fcntl.flock(folder.fd, fcntl.LOCK_UN)
         except BaseException:
@@ -238,9 +237,7 @@ class _AttachedTable:
 
 
 def _shares() -> bool:
-    from headgate.engine import native
-
-    return bool(native.SHARES)
+    return bool(importlib.import_module("headgate.engine.native").SHARES)
 
 
 def _read_meta(folder: Folder, boot: int) -> tuple[bytes, int, int]:
