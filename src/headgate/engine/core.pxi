@@ -5,20 +5,6 @@ cdef enum:
 
 cdef object ONE = 1
 
-cdef extern from *:
-    """
-    #ifdef Py_GIL_DISABLED
-    #define headgate_held_by_one(thing) 0
-    #define HEADGATE_FREE_THREADED 1
-    #else
-    #define headgate_held_by_one(thing) (Py_REFCNT(thing) == 1)
-    #define HEADGATE_FREE_THREADED 0
-    #endif
-    """
-    bint FREE_THREADED "HEADGATE_FREE_THREADED"
-    bint headgate_held_by_one(PyObject* thing) nogil
-
-
 @cython.final
 cdef class Core:
     """Lanes, and decisions over them: the hot part of a gate."""
@@ -119,7 +105,7 @@ cdef class Core:
                     lane.charge(state, lane.params, seen.mark_us, seen.mark_num, cost)
                 elif state != NULL:
                     refuse(lane, state, &seen)
-            return self.answer_one(key, cost, mode, &seen, table.epoch)
+            return answer_one(self, key, cost, mode, &seen, table.epoch)
 
     cdef object ask_many(self, keys, tuple costs, int64_t same, Mode mode):
         """`costs`, or the `same` for every lane."""
@@ -152,7 +138,7 @@ cdef class Core:
                 self.charge_many(work.tags, states, work.nows, work.cost, seen)
             if not allowed:
                 self.refuse_many(states, work.nows, seen, mode)
-        return self.answer_many(keys, costs, &work, seen)
+        return answer_many(self, keys, costs, &work, seen)
 
     cdef int write_work(self, keys, tuple costs, int64_t same, Mode mode, Work* work) except -1:
         """What is asked of each lane, but for the instant."""
@@ -181,7 +167,7 @@ cdef class Core:
             work.cost[0] = cost
             if not settle_holding(self.lanes, &work, &seen):
                 return self.ask_instead(key, (cost,), mode)
-        return self.answer_one(key, work.cost[0], mode, &seen, lane.common.head.epoch)
+        return answer_one(self, key, work.cost[0], mode, &seen, lane.common.head.epoch)
 
     cdef object ask_common(self, keys, tuple costs, Work* work, Answer* seen):
         cdef int64_t now = self.book.now()
@@ -194,7 +180,7 @@ cdef class Core:
             work.nows[at] = (<Lane> self.lanes[at]).common.instant(now)
         if not settle_holding(self.lanes, work, seen):
             return self.ask_instead(keys, asked, work.mode)
-        return self.answer_many(keys, costs, work, seen)
+        return answer_many(self, keys, costs, work, seen)
 
     cdef object ask_instead(self, keys, tuple costs, Mode mode):
         """The shared table cannot answer: a holder was stopped, or the files are gone and cannot be made anew."""
@@ -228,72 +214,6 @@ cdef class Core:
                 refuse(lane, states[at], &seen[at])
             if seen[at].allowed:        # nothing was charged: say what it holds without the charge
                 lane.look(states[at] or NOTHING, nows[at], 0, &seen[at])
-
-    cdef object answer_one(self, key, int64_t cost, Mode mode, const Answer* seen, int64_t epoch):
-        cdef Decision decision
-        # Most decisions are read and dropped: one that nobody else holds any more is written anew, as zip() does with
-        # its tuples, which saves making and freeing an object. Two take turns, for a caller keeps the last answer until
-        # it has the next.
-        if not headgate_held_by_one(<PyObject*> self.other):
-            decision = self.fresh()
-            if not FREE_THREADED:
-                self.other = decision
-        else:
-            decision = self.other
-        if not FREE_THREADED:
-            self.spare, self.other = self.other, self.spare
-        decision.allowed = seen.allowed
-        decision.remaining = seen.remaining
-        decision.retry_us = seen.retry
-        decision.reset_us = seen.reset
-        decision._keys = key
-        decision._cost = cost
-        decision._given = cost if mode == M_PEEK else 0
-        decision._mark_us = seen.mark_us + epoch
-        decision._mark_num = seen.mark_num
-        return decision
-
-    cdef object answer_many(self, keys, costs, const Work* work, const Answer* seen):
-        """The Decision over several answers: the same rules as Decision.__init__, which the twins' test compares."""
-        cdef int64_t[CALLS * ANSWER_WORDS] flat
-        cdef int64_t* row = flat
-        cdef Lane lane
-        cdef Py_ssize_t at, bound = 0
-        cdef double share, least = 2
-        cdef int64_t longest = -1, reset = 0
-        cdef bint allowed = True
-        cdef Decision decision = self.fresh()
-        for at in range(work.count):
-            lane = <Lane> self.lanes[at]
-            row[0], row[1], row[2], row[3] = seen[at].allowed, seen[at].remaining, seen[at].retry, seen[at].reset
-            row[4], row[5] = seen[at].mark_us + lane.epoch(), seen[at].mark_num
-            row += ANSWER_WORDS
-            reset = max(reset, seen[at].reset)
-            allowed = allowed and seen[at].allowed
-        for at in range(work.count):
-            if allowed:
-                share = <double> seen[at].remaining / <double> (<Lane> self.lanes[at]).burst
-                if share < least:
-                    least, bound = share, at
-            elif longest != INT64_MAX and (seen[at].retry == NEVER_FITS or seen[at].retry > longest):
-                longest = INT64_MAX if seen[at].retry == NEVER_FITS else seen[at].retry
-                bound = at
-        if costs is None or work.mode == M_UP_TO:
-            costs = work.cost[0]
-        decision.allowed = allowed
-        decision.remaining = seen[bound].remaining
-        decision.retry_us = seen[bound].retry
-        decision.reset_us = reset
-        decision._keys = keys
-        decision._bound = bound
-        decision._cost = work.cost[bound]
-        decision._given = work.cost[bound] if work.mode == M_PEEK else 0
-        decision._mark_us = seen[bound].mark_us + (<Lane> self.lanes[bound]).epoch()
-        decision._mark_num = seen[bound].mark_num
-        given = tuple([work.cost[at] for at in range(work.count)]) if work.mode == M_PEEK else None
-        answers = PyBytes_FromStringAndSize(<char*> flat, work.count * ANSWER_WORDS * sizeof(int64_t))
-        decision._more = (costs, answers, given)
-        return decision
 
     def give(self, tuple keys, tuple amounts, tuple marks):
         """Give back what was charged at the marks; no mark means charged now."""

@@ -33,6 +33,7 @@ include "shared_table.pxi"
 include "lane.pxi"
 include "shared_core.pxi"
 include "core.pxi"
+include "answers.pxi"
 
 SHARES = HEADGATE_SHARES
 

@@ -1,0 +1,82 @@
+# Answers become Decisions.
+
+cdef extern from *:
+    """
+    #ifdef Py_GIL_DISABLED
+    #define headgate_held_by_one(thing) 0
+    #define HEADGATE_FREE_THREADED 1
+    #else
+    #define headgate_held_by_one(thing) (Py_REFCNT(thing) == 1)
+    #define HEADGATE_FREE_THREADED 0
+    #endif
+    """
+    bint FREE_THREADED "HEADGATE_FREE_THREADED"
+    bint headgate_held_by_one(PyObject* thing) nogil
+
+
+cdef object answer_one(Core core, key, int64_t cost, Mode mode, const Answer* seen, int64_t epoch):
+    cdef Decision decision
+    # Most decisions are read and dropped: one that nobody else holds any more is written anew, as zip() does with
+    # its tuples, which saves making and freeing an object. Two take turns, for a caller keeps the last answer until
+    # it has the next.
+    if not headgate_held_by_one(<PyObject*> core.other):
+        decision = core.fresh()
+        if not FREE_THREADED:
+            core.other = decision
+    else:
+        decision = core.other
+    if not FREE_THREADED:
+        core.spare, core.other = core.other, core.spare
+    decision.allowed = seen.allowed
+    decision.remaining = seen.remaining
+    decision.retry_us = seen.retry
+    decision.reset_us = seen.reset
+    decision._keys = key
+    decision._cost = cost
+    decision._given = cost if mode == M_PEEK else 0
+    decision._mark_us = seen.mark_us + epoch
+    decision._mark_num = seen.mark_num
+    return decision
+
+
+cdef object answer_many(Core core, keys, costs, const Work* work, const Answer* seen):
+    """The Decision over several answers: the same rules as Decision.__init__, which the twins' test compares."""
+    cdef int64_t[CALLS * ANSWER_WORDS] flat
+    cdef int64_t* row = flat
+    cdef Lane lane
+    cdef Py_ssize_t at, bound = 0
+    cdef double share, least = 2
+    cdef int64_t longest = -1, reset = 0
+    cdef bint allowed = True
+    cdef Decision decision = core.fresh()
+    for at in range(work.count):
+        lane = <Lane> core.lanes[at]
+        row[0], row[1], row[2], row[3] = seen[at].allowed, seen[at].remaining, seen[at].retry, seen[at].reset
+        row[4], row[5] = seen[at].mark_us + lane.epoch(), seen[at].mark_num
+        row += ANSWER_WORDS
+        reset = max(reset, seen[at].reset)
+        allowed = allowed and seen[at].allowed
+    for at in range(work.count):
+        if allowed:
+            share = <double> seen[at].remaining / <double> (<Lane> core.lanes[at]).burst
+            if share < least:
+                least, bound = share, at
+        elif longest != INT64_MAX and (seen[at].retry == NEVER_FITS or seen[at].retry > longest):
+            longest = INT64_MAX if seen[at].retry == NEVER_FITS else seen[at].retry
+            bound = at
+    if costs is None or work.mode == M_UP_TO:
+        costs = work.cost[0]
+    decision.allowed = allowed
+    decision.remaining = seen[bound].remaining
+    decision.retry_us = seen[bound].retry
+    decision.reset_us = reset
+    decision._keys = keys
+    decision._bound = bound
+    decision._cost = work.cost[bound]
+    decision._given = work.cost[bound] if work.mode == M_PEEK else 0
+    decision._mark_us = seen[bound].mark_us + (<Lane> core.lanes[bound]).epoch()
+    decision._mark_num = seen[bound].mark_num
+    given = tuple([work.cost[at] for at in range(work.count)]) if work.mode == M_PEEK else None
+    answers = PyBytes_FromStringAndSize(<char*> flat, work.count * ANSWER_WORDS * sizeof(int64_t))
+    decision._more = (costs, answers, given)
+    return decision
