@@ -6,7 +6,7 @@ the call, and the report shows the very words that were timed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import repeat
 from time import perf_counter_ns
@@ -77,6 +77,10 @@ class WorkloadError(Exception):
     """A contestant did not do the work it was to be timed at."""
 
 
+class MissingError(Exception):
+    """Something a contestant needs is not on this machine."""
+
+
 @dataclass(frozen=True)
 class Contestant:
     """`make(amount)` gives the names that `call` uses, with a limit of that amount in 52 weeks."""
@@ -98,17 +102,23 @@ class Contestant:
 
     @property
     def is_async(self) -> bool:
-        return self.call.startswith("await ")
+        return is_async(self.call)
 
     def compile(self, template: str) -> Callable[..., Any]:
         """The function of a template, with the call written into it."""
-        words = {"call": self.call, "yes": self.yes, "trial": self.trial or self.call}
-        source = template.format(
-            kind="async def" if self.is_async else "def", names=", ".join(self.make(SMALL)), **words
-        )
-        made: Names = {"repeat": repeat, "perf_counter_ns": perf_counter_ns}
-        exec(source, made)
-        return made["loop"]
+        return compiled(template, self.make(SMALL), self.call, self.yes, self.trial)
+
+
+def is_async(call: str) -> bool:
+    return call.startswith("await ")
+
+
+def compiled(template: str, names: Iterable[str], call: str, yes: str, trial: str = "") -> Callable[..., Any]:
+    words = {"call": call, "yes": yes, "trial": trial or call}
+    source = template.format(kind="async def" if is_async(call) else "def", names=", ".join(names), **words)
+    made: Names = {"repeat": repeat, "perf_counter_ns": perf_counter_ns}
+    exec(source, made)
+    return made["loop"]
 
 
 def expect(done: bool, contestant: Contestant, what: str) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
+Kind = Literal["time", "grow", "stalls", "spread", "together"]
+
 
 class Scale(NamedTuple):
     """How long to measure."""
@@ -27,7 +29,7 @@ QUICK = Scale(seconds=0.01, repeats=3, rounds=1, keys=100_000, rival_keys=10_000
 class Job(NamedTuple):
     """One measurement of one contestant."""
 
-    kind: Literal["time", "grow", "stalls", "spread"]
+    kind: Kind
     contestant: str
     keys: int = 0
 
@@ -62,9 +64,9 @@ class Results:
     def ratio(self, contestant: str, to: str) -> float | None:
         return divided(self.ns(contestant), self.ns(to))
 
-    def call(self, contestant: str) -> str:
+    def call(self, contestant: str, kind: Kind = "time") -> str:
         """The words that were timed."""
-        found = [str(each["call"]) for each in self.rounds.get(Job("time", contestant), []) if "call" in each]
+        found = [str(each["call"]) for each in self.rounds.get(Job(kind, contestant), []) if "call" in each]
         return found[0] if found else "not measured"
 
     def complaints(self, word: Literal["failed", "missing"]) -> list[str]:

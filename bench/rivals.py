@@ -43,7 +43,7 @@ KEYED = (
     "token-bucket",
 )
 ANSWERS = {"limits": "bool", "throttled-py": "result", "pyrate-limiter": "bool", "token-bucket": "bool"}
-PINNED = ("limits", "throttled-py", "pyrate-limiter", "token-bucket", "aiolimiter")
+PINNED = ("limits", "throttled-py", "pyrate-limiter", "token-bucket", "aiolimiter", "pymemcache", "filelock", "traffik")
 
 
 def library(contestant: str) -> str:

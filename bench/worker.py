@@ -6,23 +6,35 @@ import asyncio
 import json
 import sys
 
-from bench import ours, rivals
-from bench.contestant import WorkloadError
+from bench import ours, rivals, sharing, sharing_rivals
+from bench.contestant import MissingError, WorkloadError
 from bench.jobs import Job, Scale
 from bench.measure import Bench, Figures, grow, spread, stalls, time_calls
+from bench.together import hit_together
 
 
 def run(job: Job, scale: Scale) -> Figures:
-    contestant = {each.name: each for each in (*ours.contestants(), *rivals.contestants())}[job.contestant]
+    try:
+        return run_together(job, scale) if job.kind == "together" else run_alone(job, scale)
+    except (ImportError, MissingError) as reason:
+        return {"missing": str(reason)}
+    except WorkloadError as reason:
+        return {"failed": str(reason)}
+
+
+def run_together(job: Job, scale: Scale) -> Figures:
+    known = (*sharing.sharers(), *sharing_rivals.sharers())
+    sharer = {each.name: each for each in known}[job.contestant]
+    return {"call": sharer.call, **hit_together(sharer, scale.seconds, scale.repeats)}
+
+
+def run_alone(job: Job, scale: Scale) -> Figures:
+    known = (*ours.contestants(), *sharing.contestants(), *rivals.contestants())
+    contestant = {each.name: each for each in known}[job.contestant]
     with asyncio.Runner() as runner:
-        try:
-            bench = Bench(contestant, runner)
-            bench.prove()
-            return {"call": contestant.call, **measure(job, bench, scale)}
-        except ImportError as reason:
-            return {"missing": str(reason)}
-        except WorkloadError as reason:
-            return {"failed": str(reason)}
+        bench = Bench(contestant, runner)
+        bench.prove()
+        return {"call": contestant.call, **measure(job, bench, scale)}
 
 
 def measure(job: Job, bench: Bench, scale: Scale) -> Figures:

@@ -1,6 +1,6 @@
 """What is measured and stated, a file for each section. To add one: a file, and its line here."""
 
-from bench.sections import asynchronous, flat, hit, memory, paths, rivals, several
+from bench.sections import asynchronous, flat, hit, memory, paths, rivals, several, shared
 from bench.sections.section import Section
 
 __all__ = ["SECTIONS", "Section"]
@@ -13,4 +13,5 @@ SECTIONS: list[Section] = [
     memory.SECTION,
     asynchronous.SECTION,
     flat.SECTION,
+    shared.SECTION,
 ]

@@ -8,15 +8,20 @@ import sys
 from collections.abc import Sequence
 
 from headgate._version import __version__
-from headgate.cli import demo
+from headgate.cli import demo, shared
+from headgate.errors import StoreError
 
 __all__ = ["main"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one verb; the exit code is 0, or 2 for a command that cannot be read."""
+    """Run one verb; the exit code is 0, 1 for what cannot be done, or 2 for a command that cannot be read."""
     chosen = _parser().parse_args(arguments)
-    return _print(chosen.verb(coloured=_wants_colour()))
+    try:
+        return _print(chosen.verb(chosen))
+    except StoreError as error:
+        print(f"headgate: {error}", file=sys.stderr)
+        return 1
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -24,7 +29,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"headgate {__version__}")
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
     about = "the same requests through every algorithm, side by side"
-    verbs.add_parser("demo", help=about, description=f"Show {about}.").set_defaults(verb=demo.demo)
+    show = verbs.add_parser("demo", help=about, description=f"Show {about}.")
+    show.set_defaults(verb=lambda _: demo.demo(coloured=_wants_colour()))
+    shared.add_verbs(verbs)
     return parser
 
 

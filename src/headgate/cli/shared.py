@@ -1,0 +1,99 @@
+"""`headgate shared`: look at a store that processes share, or remove it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
+
+from headgate.stores.shared_survey import remove, survey
+
+COLUMNS: Final = ("namespace", "limit", "keys", "slots", "fill", "evictions", "bytes")
+WORDS: Final = 2
+"""So many columns hold words and keep to the left; numbers keep to the right."""
+
+
+def add_verbs(verbs: Any) -> None:  # noqa: ANN401 - argparse has no public name for it
+    """`ls`, `stat` and `rm`, each with a path."""
+    about = "look at a store that processes share, or remove it"
+    parser = verbs.add_parser("shared", help=about, description=f"{about.capitalize()}.")
+    actions = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
+    each: tuple[tuple[str, Callable[[str], str], str], ...] = (
+        ("ls", ls, "the tables of a store: limits, keys, fill, evictions"),
+        ("stat", stat, "the store as a whole: owner, participants, totals"),
+        ("rm", rm, "remove a store; processes that use it begin a new one within a second"),
+    )
+    for name, verb, says in each:
+        action = actions.add_parser(name, help=says, description=f"{says[0].upper()}{says[1:]}.")
+        action.add_argument("path", metavar="PATH", type=read_path, help="a directory, or shared:///dev/shm/api")
+        action.set_defaults(verb=lambda chosen, verb=verb: verb(chosen.path))
+
+
+def read_path(text: str) -> str:
+    """A directory, or the directory in the URL of a store."""
+    parts = urlsplit(text)
+    if parts.scheme != "shared":
+        return os.path.abspath(text)
+    if parts.netloc or len(parts.path) < 2:
+        raise argparse.ArgumentTypeError(f"cannot read {text!r}; write for instance shared:///dev/shm/api")
+    return os.path.abspath(unquote(parts.path))
+
+
+def ls(path: str) -> str:
+    """A row for each table, and one for each file that is none."""
+    seen = survey(path)
+    rows = [COLUMNS] + [
+        (_shown(table.namespace), _shown(table.limit), *map(str, (table.keys, table.slots)),
+         f"{100 * table.keys / table.slots:.1f}%", *map(str, (table.evictions, table.size)))
+        for table in seen.tables
+    ]  # fmt: skip
+    return "\n".join([*_columns(rows), *map(_shown, (*seen.unread, *seen.foreign))])
+
+
+def stat(path: str) -> str:
+    """A line for each thing there is to know about the whole."""
+    seen = survey(path)
+    missing = len(seen.unread) + len(seen.foreign)
+    facts = {
+        "path": _shown(seen.path),
+        "mode": f"{seen.mode:04o}",
+        "owner": _owner(seen.uid),
+        "made": "in this boot" if seen.this_boot else "in an earlier boot; whoever opens it next starts it anew",
+        "participants": str(seen.participants),
+        "tables": str(len(seen.tables)) + (f", and {missing} other files: see ls" if missing else ""),
+        "keys": str(sum(table.keys for table in seen.tables)),
+        "evictions": str(sum(table.evictions for table in seen.tables)),
+        "bytes": str(seen.size),
+    }
+    return "\n".join(f"{name:<14}{fact}" for name, fact in facts.items())
+
+
+def rm(path: str) -> str:
+    """What was removed."""
+    seen = remove(path)
+    return f"removed {_shown(seen.path)} (tables: {len(seen.tables)}, bytes: {seen.size})"
+
+
+def _columns(rows: list[tuple[str, ...]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(_cell(at, *pair) for at, pair in enumerate(zip(row, widths, strict=True))) for row in rows]
+
+
+def _cell(at: int, text: str, width: int) -> str:
+    return text.ljust(width) if at < WORDS else text.rjust(width)
+
+
+def _owner(uid: int) -> str:
+    import pwd  # only where there are shared stores
+
+    try:
+        return f"{pwd.getpwuid(uid).pw_name} (uid {uid})"
+    except KeyError:
+        return f"uid {uid}"
+
+
+def _shown(text: str) -> str:
+    """Names come from files that others may have written: nothing in them may steer a terminal."""
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)

@@ -1,0 +1,192 @@
+"""A shared store seen from outside: what is in it, without making, changing or holding anything; and its removal."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+import struct
+import sys
+from typing import Final, NamedTuple
+
+from headgate.errors import StoreError
+from headgate.stores.shared_file import MAGIC, PARTICIPANTS, WAYS, boot_mark, head_words, read_head
+
+_META_START: Final = struct.Struct("<qqq")
+"""How `meta` begins in every layout: magic, layout, the mark of the boot it was made in."""
+
+_OURS: Final = re.compile(r"meta|roll|[0-9a-f]{14}\.table|building-.*", re.DOTALL)
+_FLOCK: Final = (
+    (("start", "length", "pid", "kind", "whence"), struct.Struct("qqihh"))
+    if sys.platform == "darwin"
+    else (("kind", "whence", "start", "length", "pid"), struct.Struct("hhqqi0q"))
+)
+"""The fields of C's `struct flock`, and its layout."""
+
+
+class TableSeen(NamedTuple):
+    """One table."""
+
+    namespace: str
+    limit: str
+    keys: int
+    slots: int
+    evictions: int
+    size: int
+
+
+class Survey(NamedTuple):
+    """One store. `unread` has a sentence for each file that is no whole table; `foreign` those that are not ours."""
+
+    path: str
+    mode: int
+    uid: int
+    this_boot: bool
+    participants: int
+    size: int
+    tables: tuple[TableSeen, ...]
+    unread: tuple[str, ...]
+    foreign: tuple[str, ...]
+
+
+def survey(path: str) -> Survey:
+    """What a store holds now."""
+    if os.name != "posix":
+        raise StoreError(f"there are no shared stores on this system ({sys.platform}), only on Linux and macOS")
+    folder = _open_folder(path)
+    try:
+        return _survey(path, folder)
+    except OSError as error:
+        raise StoreError(f"cannot read the shared store {path!r}: {error.strerror}") from None
+    finally:
+        os.close(folder)
+
+
+def remove(path: str) -> Survey:
+    """Remove a store, and say what it held. Processes that use it notice within a second, and begin another."""
+    held = survey(path)
+    if held.foreign:
+        raise StoreError(f"nothing was removed: {held.foreign[0]}, remove it first if it is not needed")
+    if not os.access(path, os.W_OK | os.X_OK):
+        raise StoreError(f"cannot remove {path!r}: {os.strerror(errno.EACCES)}")
+    aside = f"{path}.removed-{os.urandom(6).hex()}"
+    try:
+        os.rename(path, aside)  # all of it at once: nobody finds half a store
+        _delete(aside)
+    except OSError as error:
+        raise StoreError(f"cannot remove {error.filename!r}: {error.strerror}") from None
+    return held
+
+
+def _open_folder(path: str) -> int:
+    try:
+        folder = _open(path, os.O_DIRECTORY)
+    except OSError as error:
+        why = "it is a symbolic link" if os.path.islink(path) else error.strerror
+        raise StoreError(f"cannot open the directory {path!r}: {why}") from None
+    return folder
+
+
+def _survey(path: str, folder: int) -> Survey:
+    found = os.fstat(folder)
+    made_in = _made_in(path, folder)
+    tables, unread, foreign, size = [], [], [], 0
+    for file in sorted(os.listdir(folder)):
+        name = os.path.join(path, file)
+        if not _OURS.fullmatch(file):
+            foreign.append(f"{name!r} is not headgate's")
+            continue
+        try:
+            size += os.stat(file, dir_fd=folder, follow_symlinks=False).st_size
+            if file.endswith(".table"):
+                tables.append(_see_table(name, folder, file))
+        except FileNotFoundError:  # removed meanwhile
+            continue
+        except OSError as error:
+            unread.append(f"{name!r} cannot be opened: {error.strerror}")
+        except StoreError as error:
+            unread.append(str(error))
+        if file.startswith("building-"):
+            unread.append(f"{name!r} is being made, or was left by a process that was killed")
+    return Survey(
+        path, stat.S_IMODE(found.st_mode), found.st_uid, made_in == boot_mark(), _count_participants(folder), size,
+        tuple(sorted(tables)), tuple(unread), tuple(foreign),
+    )  # fmt: skip
+
+
+def _made_in(path: str, folder: int) -> int:
+    """The boot a store was made in; whether it is a store is told by its `meta`."""
+    try:
+        meta = _open("meta", dir_fd=folder)
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ELOOP):
+            raise StoreError(f"{path!r} is not a shared store: it has no file 'meta' of headgate's") from None
+        raise
+    try:
+        raw = os.pread(meta, _META_START.size, 0) if _is_plain(meta) else b""
+    finally:
+        os.close(meta)
+    magic, _, made_in = _META_START.unpack(raw) if len(raw) == _META_START.size else (0, 0, 0)
+    if magic != MAGIC:
+        raise StoreError(f"{path!r} is not a shared store: its file 'meta' is not headgate's")
+    return int(made_in)
+
+
+def _see_table(name: str, folder: int, file: str) -> TableSeen:
+    fd = _open(file, dir_fd=folder)
+    try:
+        if not _is_plain(fd):
+            raise StoreError(f"{name!r} is not a plain file")
+        head = read_head(fd, name)
+        namespace, _, limit = (*head_words(fd), "", "")[:3]
+    finally:
+        os.close(fd)
+    return TableSeen(namespace, limit, head.used, head.sets * WAYS, head.evictions, head.size)
+
+
+def _count_participants(folder: int) -> int:
+    """How many bytes of the roll are held. The kernel is asked who would be in the way; no byte is taken."""
+    try:
+        roll = _open("roll", dir_fd=folder)
+    except FileNotFoundError:
+        return 0
+    try:
+        return sum(_is_held(roll, byte) for byte in range(PARTICIPANTS)) if _is_plain(roll) else 0
+    finally:
+        os.close(roll)
+
+
+def _is_held(fd: int, byte: int) -> bool:
+    import fcntl  # only where there are shared stores
+
+    ask = {"kind": fcntl.F_WRLCK, "whence": os.SEEK_SET, "start": byte, "length": 1, "pid": 0}
+    order, layout = _FLOCK
+    told = fcntl.fcntl(fd, fcntl.F_GETLK, layout.pack(*(ask[field] for field in order)))
+    return bool(layout.unpack(told)[order.index("kind")] != fcntl.F_UNLCK)
+
+
+def _delete(aside: str) -> None:
+    """Delete a store that is out of the way. Whoever had it open may still put a file in, once."""
+    folder = _open_folder(aside)
+    try:
+        for _ in range(100):
+            for file in filter(_OURS.fullmatch, os.listdir(folder)):
+                os.unlink(file, dir_fd=folder)
+            try:
+                return os.rmdir(aside)
+            except OSError as error:
+                if error.errno != errno.ENOTEMPTY:
+                    raise
+    finally:
+        os.close(folder)
+    raise StoreError(f"{aside!r} is filled as often as it is emptied")
+
+
+def _open(path: str, more: int = 0, dir_fd: int | None = None) -> int:
+    """For reading only. No link is followed, nothing is inherited, and a pipe of that name is not waited for."""
+    return os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | more, dir_fd=dir_fd)
+
+
+def _is_plain(fd: int) -> bool:
+    return stat.S_ISREG(os.fstat(fd).st_mode)

@@ -1,0 +1,39 @@
+"""Long storms over shared memory; SOAK_SECONDS=120 is the whole of it, less is a part."""
+
+from __future__ import annotations
+
+import os
+import random
+
+import pytest
+
+from headgate.engine import NATIVE
+from tests import sharing
+from tests.test_shared import LIMITS, fuzz
+
+pytestmark = [pytest.mark.soak, pytest.mark.skipif(not NATIVE, reason="shared stores need the native engine")]
+
+PART = min(1.0, float(os.environ.get("SOAK_SECONDS", "120")) / 120)
+
+
+@pytest.mark.parametrize("text", LIMITS)
+def test_eight_processes_admit_exactly_the_limit(tmp_path, text):
+    """8 processes, 50,000 hits each on one key, a limit of 100,000 in 4 weeks: exactly that many."""
+    hits = int(50_000 * max(PART, 0.1))
+    done = sharing.hammer(f"shared://{tmp_path}/store?max_keys=100", text.format(2 * hits), processes=8, hits=hits)
+    assert sum(each["admitted"] for each in done) == 2 * hits
+
+
+def test_two_hundred_kills(tmp_path):
+    """20 runs of 10 kills each, every kind of limit in turn."""
+    for run in range(max(2, int(20 * PART))):
+        folder = tmp_path / str(run)
+        folder.mkdir()
+        seed = random.randrange(2**32)
+        sharing.storm(folder, LIMITS[run % len(LIMITS)].format(400_000), 400_000, kills=10, seconds=2.0, seed=seed)
+
+
+def test_ten_thousand_damaged_files(tmp_path):
+    """Each mutation of a file gives an error or an answer, and never ends the process."""
+    rounds = int(10_000 * max(PART, 0.05))
+    assert fuzz(tmp_path, rounds, seed=random.randrange(2**32))["rounds"] == rounds

@@ -1,0 +1,410 @@
+"""`headgate shared`: a store seen from outside, and its removal."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from headgate import Limiter
+from headgate.cli import main
+from headgate.engine import NATIVE
+from headgate.stores.shared import SharedStore
+from headgate.stores.shared_file import HEADER_WORDS, MAGIC, PARTICIPANTS, TEXT_AT, WORD
+from headgate.stores.shared_survey import remove, survey
+from headgate.testing import ManualClock
+
+pytestmark = pytest.mark.skipif(not NATIVE, reason="shared stores need the native engine")
+
+BUCKET_BYTES = 30_080
+"""1,000 keys make 1,336 slots of 2 words; a header of 512; 64 stripes of 8 words and a journal of 1."""
+TAKE_PART = """
+import sys
+from headgate.stores.shared import SharedStore
+store = SharedStore(sys.argv[1])
+print("in", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def path(tmp_path):
+    """Where a store will be."""
+    return str(tmp_path / "api")
+
+
+@pytest.fixture
+def store(path):
+    """A store with one table, 20 keys in it."""
+    store = SharedStore(path, max_keys=1_000)
+    limiter = Limiter("100/minute", store=store)
+    assert all(limiter.hit(str(number)) for number in range(20))
+    return store
+
+
+@pytest.fixture
+def run(capsys):
+    """A verb's exit code, what it printed, and what it complained of."""
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        code = main(["shared", *arguments])
+        return code, *capsys.readouterr()
+
+    return run
+
+
+def facts(page: str) -> dict[str, str]:
+    """The lines of `stat` by their names."""
+    return {line[:14].rstrip(): line[14:] for line in page.splitlines()}
+
+
+def everything_in(path: str) -> dict[str, tuple[bytes, int, int]]:
+    """Content, time of the last change and mode of every file."""
+    return {
+        file.name: (file.read_bytes(), file.stat().st_mtime_ns, file.stat().st_mode) for file in Path(path).iterdir()
+    }
+
+
+def table_of(path: str) -> Path:
+    """The file of the only table."""
+    (file,) = Path(path).glob("*.table")
+    return file
+
+
+def test_words_of_the_size():
+    """The size that the tests below expect is the one that the layout gives."""
+    assert BUCKET_BYTES == 8 * (512 + 64 * (8 + 1) + 1_336 * 2)
+
+
+def test_ls_shows_a_row_for_each_table(run, path, store):
+    """Namespace, limit as its maker wrote it, keys, slots, fill, evictions and bytes; sorted, in columns."""
+    log = Limiter("3/hour by sliding-log as login", store=store, namespace="accounts")
+    log.hit("ann")
+    assert run("ls", path) == (
+        0,
+        "namespace  limit                           keys  slots  fill  evictions  bytes\n"
+        "accounts   3/hour by sliding-log as login     1   1336  0.1%          0  73344\n"
+        "default    100/minute                        20   1336  1.5%          0  30080\n",
+        "",
+    )
+
+
+def test_ls_counts_evictions(run, path):
+    """Keys forgotten before they were as new are shown as the store counts them."""
+    store = SharedStore(path, max_keys=6)
+    limiter = Limiter("100/minute", store=store)
+    for number in range(50):
+        limiter.hit(str(number))
+    assert store.evictions() == 42
+    assert run("ls", path)[1].splitlines()[1].split()[2:] == ["8", "8", "100.0%", "42", "8832"]
+
+
+def test_ls_of_an_empty_store(run, path):
+    """A store that no limit has used yet has no rows, only their names."""
+    SharedStore(path)
+    assert run("ls", path) == (0, "namespace  limit  keys  slots  fill  evictions  bytes\n", "")
+
+
+@pytest.mark.parametrize("verb", ["ls", "stat"])
+def test_a_url_is_a_path(run, path, store, verb):
+    """The URL that the limiter was given is understood, its options and escapes too."""
+    assert run(verb, f"shared://{path}?max_keys=1000&mode=0700") == run(verb, path)
+    assert run(verb, f"shared://{path.replace('a', '%61')}") == run(verb, path)
+
+
+def test_a_path_may_be_relative(run, path, store, monkeypatch):
+    """A path is read from where the command runs."""
+    monkeypatch.chdir(Path(path).parent)
+    assert run("ls", "api") == run("ls", path)
+
+
+def test_stat_shows_the_whole(run, path, store):
+    """Path, mode, owner, boot, participants, tables, keys, evictions and the bytes of all files."""
+    code, out, err = run("stat", path)
+    told = facts(out)
+    assert (code, err) == (0, "")
+    assert told.pop("owner").endswith(f"uid {os.getuid()})")
+    assert told == {
+        "path": path,
+        "mode": "0700",
+        "made": "in this boot",
+        "participants": "1",
+        "tables": "1",
+        "keys": "20",
+        "evictions": "0",
+        "bytes": str(sum(file.stat().st_size for file in Path(path).iterdir())),
+    }
+
+
+def test_stat_counts_whoever_takes_part(run, path, store):
+    """Each process that has the store open is counted, and no longer when it is killed; looking takes no place."""
+    command = [sys.executable, "-c", TAKE_PART, path]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None and other.stdout.readline() == b"in\n"
+        assert [facts(run("stat", path)[1])["participants"] for _ in range(3)] == ["2", "2", "2"]
+        other.kill()
+        other.wait()
+        assert facts(run("stat", path)[1])["participants"] == "1"
+
+
+def test_stat_counts_the_last_byte_too(run, path, store):
+    """Every byte of the roll is looked at, wherever its holder stands."""
+    import fcntl
+
+    with open(f"{path}/roll", "r+b") as roll:
+        fcntl.lockf(roll, fcntl.LOCK_EX, 1, PARTICIPANTS - 1)
+        code = "import sys; from headgate.cli import main; main(['shared', 'stat', sys.argv[1]])"
+        out = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, check=True).stdout
+    assert facts(out)["participants"] == "2"
+
+
+def test_stat_of_an_earlier_boot(run, path, store):
+    """A store that outlived a reboot is shown as what it is, and not started anew by looking."""
+    meta = Path(path, "meta")
+    raw = meta.read_bytes()
+    meta.write_bytes(raw[:16] + (int.from_bytes(raw[16:24], "little") ^ 1).to_bytes(8, "little") + raw[24:])
+    before = everything_in(path)
+    assert facts(run("stat", path)[1])["made"] == "in an earlier boot; whoever opens it next starts it anew"
+    assert everything_in(path) == before
+
+
+def test_looking_changes_nothing(run, path, store):
+    """`ls` and `stat` write no byte, make no file and leave no trace."""
+    before = everything_in(path)
+    run("ls", path)
+    run("stat", path)
+    assert everything_in(path) == before
+    assert os.listdir(os.path.dirname(path)) == ["api"]
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write what it may only read")
+def test_looking_needs_no_right_to_write(run, path, store):
+    """Who may only read the files sees them."""
+    for file in Path(path).iterdir():
+        file.chmod(0o400)
+    os.chmod(path, 0o500)
+    shown = run("ls", path), run("stat", path)
+    os.chmod(path, 0o700)
+    assert [code for code, _, _ in shown] == [0, 0]
+    assert facts(shown[1][1])["participants"] == "1"
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"", "is cut short: 0 bytes do not hold a header; remove it"),
+        (b"x" * 4096, "is not a table of headgate; remove it, or use another directory"),
+        (
+            MAGIC.to_bytes(8, "little") + (99).to_bytes(8, "little") + bytes(4080),
+            "has layout 99, this headgate knows 1; remove it",
+        ),
+    ],
+    ids=["empty", "foreign", "another layout"],
+)
+def test_what_is_no_table_is_said_in_its_row(run, path, store, content, why):
+    """A file with a table's name that is none has a row that says why; the others are shown as always."""
+    whole = run("ls", path)[1]
+    broken = Path(path, "0123456789abcd.table")
+    broken.write_bytes(content)
+    assert run("ls", path) == (0, f"{whole}{str(broken)!r} {why}\n", "")
+    assert facts(run("stat", path)[1])["tables"] == "1, and 1 other files: see ls"
+
+
+def test_a_table_that_was_cut_short(run, path, store):
+    """A truncated table is told from a whole one by its size; nobody maps it."""
+    table = table_of(path)
+    copy = Path(path, "0123456789abcd.table")
+    copy.write_bytes(table.read_bytes()[:-8])
+    assert f"{str(copy)!r} has 30072 bytes where its header says 30080: cut short; remove it\n" in run("ls", path)[1]
+
+
+def test_files_of_other_kinds(run, path, store):
+    """A link, a pipe and a directory in place of a table, somebody's notes and an unfinished file: a row each."""
+    os.symlink("/etc/passwd", f"{path}/00000000000001.table")
+    os.mkfifo(f"{path}/00000000000002.table")
+    os.mkdir(f"{path}/00000000000003.table")
+    Path(path, "building-1-00").touch()
+    Path(path, "notes").touch()
+    code, out, err = run("ls", path)
+    assert (code, err) == (0, "")
+    assert out.splitlines()[2:] == [
+        f"'{path}/00000000000001.table' cannot be opened: Too many levels of symbolic links",
+        f"'{path}/00000000000002.table' is not a plain file",
+        f"'{path}/00000000000003.table' is not a plain file",
+        f"'{path}/building-1-00' is being made, or was left by a process that was killed",
+        f"'{path}/notes' is not headgate's",
+    ]
+
+
+def test_a_random_header_is_survived(run, path, store):
+    """Whatever stands in a table's header, `ls` and `stat` end well."""
+    table = table_of(path)
+    whole = table.read_bytes()
+    for at in range(0, 13 * WORD, WORD):
+        for word in (b"\0" * 8, b"\xff" * 8, b"\x7f" * 8):
+            table.write_bytes(whole[:at] + word + whole[at + WORD :])
+            assert (run("ls", path)[0], run("stat", path)[0]) == (0, 0)
+
+
+def test_words_cannot_steer_a_terminal(run, path, store):
+    """What a table says of itself is shown without control characters; missing words are empty."""
+    table = table_of(path)
+    whole = table.read_bytes()
+    for words, shown in ((b"\x1b[2Jx\0id\0lim\nit", "\\x1b[2Jx   lim\\nit"), (b"\xff", "\ufffd"), (b"", "")):
+        page = whole[:TEXT_AT] + words.ljust(HEADER_WORDS * WORD - TEXT_AT, b"\0")
+        table.write_bytes(page + whole[HEADER_WORDS * WORD :])
+        assert run("ls", path)[1].splitlines()[1].startswith(shown)
+
+
+def test_rm_removes_the_store(run, path, store):
+    """The files and the directory are gone, and nothing is left beside them; what was removed is told."""
+    Path(path, "building-1-00").write_bytes(b"left")
+    size = sum(file.stat().st_size for file in Path(path).iterdir())
+    assert run("rm", f"shared://{path}") == (0, f"removed {path} (tables: 1, bytes: {size})\n", "")
+    assert os.listdir(os.path.dirname(path)) == []
+
+
+def test_rm_removes_what_is_broken(run, path, store):
+    """A store whose tables or layout nobody can read is still a store, and can be removed."""
+    table_of(path).write_bytes(b"x")
+    meta = Path(path, "meta")
+    meta.write_bytes(meta.read_bytes()[:8] + (99).to_bytes(8, "little"))
+    assert run("rm", path)[0] == 1
+    meta.write_bytes(meta.read_bytes() + bytes(8))
+    assert run("rm", path)[0] == 0
+    assert not os.path.exists(path)
+
+
+def test_those_who_use_it_begin_anew(run, path):
+    """A second after a removal, whoever had the store open counts in a new one at the same path."""
+    clock = ManualClock()
+    limiter = Limiter("100/minute", store=SharedStore(path, max_keys=1_000, clock=clock))
+    limiter.hit("ann", cost=60)
+    assert run("rm", path)[0] == 0
+    clock.advance(1)
+    assert limiter.hit("ann").remaining == 99
+    told = facts(run("stat", path)[1])
+    assert (told["participants"], told["tables"], told["keys"]) == ("1", "1", "1")
+
+
+def test_rm_refuses_a_directory_with_other_files(run, path, store):
+    """Where anything lies that is not a store's, nothing is removed."""
+    Path(path, "notes").touch()
+    before = everything_in(path)
+    assert run("rm", path) == (
+        1,
+        "",
+        f"headgate: nothing was removed: '{path}/notes' is not headgate's, remove it first if it is not needed\n",
+    )
+    assert everything_in(path) == before
+
+
+@pytest.mark.parametrize("verb", ["ls", "stat", "rm"])
+class TestErrors:
+    """What cannot be done is one line on stderr, nothing on stdout, and 1."""
+
+    def test_no_such_directory(self, run, path, verb):
+        """A path that leads nowhere; it is not made."""
+        assert run(verb, path) == (1, "", f"headgate: cannot open the directory {path!r}: No such file or directory\n")
+        assert not os.path.exists(path)
+
+    def test_a_file(self, run, path, verb):
+        """A path that leads to a file."""
+        Path(path).touch()
+        assert run(verb, path) == (1, "", f"headgate: cannot open the directory {path!r}: Not a directory\n")
+
+    def test_a_link(self, run, path, store, verb):
+        """A link to a store is not followed."""
+        os.symlink(path, f"{path}2")
+        assert run(verb, f"{path}2") == (
+            1,
+            "",
+            f"headgate: cannot open the directory {path + '2'!r}: it is a symbolic link\n",
+        )
+        assert len(os.listdir(path)) == 3
+
+    def test_not_a_store(self, run, path, verb):
+        """A directory without a store's mark stays as it is."""
+        os.mkdir(path)
+        Path(path, "roll").touch()
+        why = "it has no file 'meta' of headgate's"
+        assert run(verb, path) == (1, "", f"headgate: {path!r} is not a shared store: {why}\n")
+        for content in (b"", b"x" * 48):
+            Path(path, "meta").write_bytes(content)
+            why = "its file 'meta' is not headgate's"
+            assert run(verb, path) == (1, "", f"headgate: {path!r} is not a shared store: {why}\n")
+        assert sorted(os.listdir(path)) == ["meta", "roll"]
+
+    @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root is always permitted")
+    def test_not_permitted(self, run, path, store, verb):
+        """A directory that may not be read."""
+        os.chmod(path, 0)
+        ended = run(verb, path)
+        os.chmod(path, 0o700)
+        assert ended == (1, "", f"headgate: cannot open the directory {path!r}: Permission denied\n")
+
+    @pytest.mark.parametrize("arguments", [[], ["a", "b"], ["shared://dev/shm/api"], ["shared://"], ["--all", "a"]])
+    def test_usage(self, capsys, verb, arguments):
+        """A command that cannot be read ends with 2 and says how it is written."""
+        with pytest.raises(SystemExit) as ended:
+            main(["shared", verb, *arguments])
+        out, err = capsys.readouterr()
+        assert (ended.value.code, out) == (2, "")
+        assert err.startswith("usage: headgate ")
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can become somebody else")
+def test_somebody_elses_store(path, store):
+    """Another user sees nothing of a store with mode 0700, and cannot remove one that may be read."""
+    os.chmod(path, 0o755)
+    for file in Path(path).iterdir():
+        file.chmod(0o644)
+    os.chmod(os.path.dirname(path), 0o777)
+    assert as_nobody(survey, path) == "20 keys"
+    assert as_nobody(remove, path) == f"cannot remove {path!r}: Permission denied"
+    os.chmod(path, 0o700)
+    assert as_nobody(survey, path) == f"cannot open the directory {path!r}: Permission denied"
+    assert len(os.listdir(path)) == 3
+
+
+def as_nobody(look, path: str) -> str:
+    """What another user is told, by a child that becomes one; it may not search where pytest keeps its files."""
+    reader, writer = os.pipe()
+    folder = os.open(os.path.dirname(path), os.O_RDONLY)
+    child = os.fork()
+    if child == 0:
+        os.fchdir(folder)
+        os.setuid(65534)
+        try:
+            told = f"{look('api').tables[0].keys} keys"
+        except BaseException as error:
+            told = str(error).replace("'api'", repr(path))
+        os.write(writer, told.encode())
+        os._exit(0)
+    os.close(writer)
+    os.close(folder)
+    with open(reader) as stream:
+        told = stream.read()
+    os.waitpid(child, 0)
+    return told
+
+
+def test_shared_alone_is_a_usage_error(capsys):
+    """`headgate shared` without a verb ends with 2 and names none."""
+    with pytest.raises(SystemExit) as ended:
+        main(["shared"])
+    assert ended.value.code == 2
+    assert capsys.readouterr().out == ""
+
+
+def test_it_works_as_a_command(path, store):
+    """`python -m headgate shared ls`, in a pipe, on the pure engine too: it reads files and decides nothing."""
+    command = [sys.executable, "-m", "headgate", "shared", "ls", path]
+    for pure in ("0", "1"):
+        environment = os.environ | {"HEADGATE_PURE": pure}
+        ended = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+        assert (ended.returncode, ended.stderr) == (0, "")
+        assert ended.stdout.splitlines()[1].split() == ["default", "100/minute", "20", "1336", "1.5%", "0", "30080"]
