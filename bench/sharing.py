@@ -6,7 +6,7 @@ from functools import cache
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from bench.contestant import KEY, LARGE, PERIOD_WEEKS, Contestant, Names
+from bench.contestant import KEY, LARGE, PERIOD_WEEKS, Contestant, MissingError, Names
 from bench.ours import CALL, SHORT_LOG, YES
 from bench.sharer import WEEKS, Place, Sharer, own_directory
 
@@ -71,9 +71,15 @@ def _limiter(store: str, words: str, max_keys: int) -> Any:
 
 @cache
 def _directory(words: str) -> TemporaryDirectory[str]:
-    import headgate.engine.native  # noqa: F401 - the pure engine does not share
-
+    check_engine()
     return own_directory()
+
+
+def check_engine() -> None:
+    from headgate.engine import NATIVE
+
+    if not NATIVE:
+        raise MissingError("the pure engine has no shared store")
 
 
 def _sharer(algorithm: str) -> Sharer:
@@ -82,6 +88,7 @@ def _sharer(algorithm: str) -> Sharer:
     def open_shared(place: Place) -> Names:
         from headgate import Limiter
 
+        check_engine()
         words = f"{place.amount}/{WEEKS} weeks by {algorithm}"
         store = f"shared://{place.directory}?max_keys={1 if is_log else FEW_KEYS}"
         return {"limiter": Limiter(words, store=store), "key": KEY}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import os
-import pwd
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -20,13 +19,7 @@ from bench.sharer import WEEKS, Place, Sharer
 
 MEMCACHED, MANAGER, SQLITE = "limits, memcached", "pyrate-limiter, multiprocess", "pyrate-limiter, SQLite"
 TRAFFIK, TRAFFIK_BUCKET = "traffik, FixedWindow", "traffik, TokenBucket"
-RIVALS = {
-    MEMCACHED: "a server and a round trip",
-    MANAGER: "a manager process and a lock",
-    SQLITE: "a file and a file lock",
-    TRAFFIK: "memory inherited by fork",
-    TRAFFIK_BUCKET: "the same",
-}
+RIVALS = (MEMCACHED, MANAGER, SQLITE, TRAFFIK, TRAFFIK_BUCKET)
 PUT = "bucket.put(RateItem(key, bucket.now()))"
 """Not its limiter: with blocking=False that says no whenever another process holds the lock, whatever the limit."""
 STRATEGY, NO_WAIT = "await strategy(key, rate, backend)", "answer == 0"
@@ -46,6 +39,8 @@ def sharers() -> list[Sharer]:
 @contextmanager
 def _memcached(place: Place) -> Iterator[Path]:
     """A server of our own on a socket in the directory, ended with the run."""
+    import pwd
+
     if shutil.which("memcached") is None:
         raise MissingError("memcached is not installed")
     socket, user = place.directory / "socket", pwd.getpwuid(os.geteuid()).pw_name
@@ -63,6 +58,7 @@ def _memcached(place: Place) -> Iterator[Path]:
 
 
 def _limits(place: Place) -> Names:
+    import pymemcache  # noqa: F401 - limits itself would find another error for it
     from limits import RateLimitItemPerDay
     from limits.storage import MemcachedStorage
     from limits.strategies import FixedWindowRateLimiter

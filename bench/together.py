@@ -13,7 +13,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bench.contestant import WorkloadError, compiled
+from bench.contestant import MissingError, WorkloadError, compiled
 from bench.measure import Figures
 from bench.sharer import WEEKS, Place, Sharer, own_directory
 
@@ -87,7 +87,11 @@ def in_processes(sharer: Sharer, place: Place) -> list[tuple[int, int, int]]:
 
 def take_part(sharer: Sharer, place: Place, barrier: Any, writer: Connection) -> None:
     with asyncio.Runner() as runner:
-        names = resolved(runner, sharer.open(place))
+        try:
+            names = resolved(runner, sharer.open(place))
+        except (ImportError, MissingError) as reason:
+            writer.send(reason)
+            return
         loop: Callable[..., Any] = compiled(TOGETHER, names, sharer.call, sharer.yes)
         gc.collect()
         gc.disable()
@@ -101,9 +105,12 @@ def resolved(runner: asyncio.Runner, answer: Any | Awaitable[Any]) -> Any:
 
 def lap_of(sharer: Sharer, reader: Connection) -> tuple[int, int, int]:
     try:
-        return reader.recv()
+        lap = reader.recv()
     except EOFError:
         raise WorkloadError(f"{sharer.name}: one of its processes ended before its work was done") from None
+    if isinstance(lap, Exception):
+        raise lap
+    return lap
 
 
 def leave(process: BaseProcess, reader: Connection) -> None:

@@ -13,12 +13,12 @@ from bench.together import PROCESSES
 
 BUCKET = ALGORITHMS[0]
 SAME = 1.05
-OURS = {together(algorithm): "files mapped into memory" for algorithm in ALGORITHMS}
+TOGETHER = (*map(together, ALGORITHMS), *RIVALS)
 
 
 def jobs(scale: Scale) -> list[Job]:
     singles = timed(*(alone(store, algorithm) for algorithm in ALGORITHMS for store in STORES))
-    return [*singles, *(Job("together", name) for name in (*OURS, *RIVALS)), *growth_jobs(scale)]
+    return [*singles, *(Job("together", name) for name in TOGETHER), *growth_jobs(scale)]
 
 
 def growth_jobs(scale: Scale) -> list[Job]:
@@ -27,12 +27,10 @@ def growth_jobs(scale: Scale) -> list[Job]:
 
 def tables(results: Results, scale: Scale) -> list[Table]:
     single = [single_row(results, algorithm) for algorithm in ALGORITHMS]
-    many = [together_row(results, name, how) for name, how in (OURS | RIVALS).items()]
+    many = [together_row(results, name) for name in TOGETHER]
     return [
         Table(("one process", "memory ns", "shared ns", "shared/memory"), single),
-        Table(
-            (f"{PROCESSES} processes", "through", "call", "decisions/s", "slower", "hits", "limit", "admitted"), many
-        ),
+        Table((f"{PROCESSES} processes", "call", "decisions/s", "slower", "hits", "limit", "admitted"), many),
         Table(
             ("new keys", "table bytes a key", "resident bytes a key", "ns a hit", "forgotten"),
             [growth_row(results, job) for job in growth_jobs(scale)],
@@ -50,11 +48,10 @@ def single_row(results: Results, algorithm: str) -> tuple[str, ...]:
     )
 
 
-def together_row(results: Results, name: str, how: str) -> tuple[str, ...]:
+def together_row(results: Results, name: str) -> tuple[str, ...]:
     ns, fastest = (results.best(Job("together", each)) for each in (name, together(BUCKET)))
     return (
         name,
-        how,
         results.call(name, "together"),
         number(divided(1e9, ns), digits=0),
         ratio(divided(ns, fastest)),
@@ -95,7 +92,7 @@ SECTION = Section(
     a log has its first 2,000 hits. {PROCESSES} processes on {cores()} cores wait at a barrier and hit one key; the time
     is that from the first to leave the barrier to the end of the last, each decision is looked at and counted, and of
     the hits five in six fit a limit of 4 weeks: exactly those have to be admitted, in total. TokenBucket of traffik
-    locks within a process only; what it admits is shown. pyrate-limiter's buckets are asked directly, because its
+    works under locks that it calls local to a process, so what it admits is shown only. pyrate-limiter's buckets are asked directly, because its
     limiter refuses when another process holds its lock. Rivals take fewer hits. Bytes a key are those of a table that
     is full, divided by its keys.""",
     jobs,

@@ -22,6 +22,7 @@ cdef class Book:
     cdef int64_t[::1] generations       # of each participant's number, in that file
     cdef object look_after              # called once a second: are the files still there?
     cdef int64_t looked
+    cdef int napping                    # threads of this process that wait for a stripe without the GIL
 
     def __cinit__(self, clock):
         self.use_clock(clock)
@@ -40,6 +41,11 @@ cdef class Book:
         self.k0 = int.from_bytes(secret[:8], "little")
         self.k1 = int.from_bytes(secret[8:16], "little")
 
+    def leave(self):
+        """Take no part any more: whoever asks is told that the files are gone, until `join`."""
+        self.me = 0
+        self.looked = -(<int64_t> 1 << 62)
+
     def join(self, int roll, int64_t[::1] generations, look_after):
         """Take part: hold a byte of the roll for as long as the file description lives. False if all are held."""
         cdef int64_t number
@@ -50,7 +56,7 @@ cdef class Book:
                 self.roll = roll
                 self.generations = generations
                 self.look_after = look_after
-                self.looked = 0
+                self.looked = -(<int64_t> 1 << 62)
                 self.me = (number + 1) << 32 | <int64_t> <uint32_t> headgate_add(&generations[number], 1)
                 return True
         return False
@@ -82,8 +88,11 @@ cdef class Book:
         return read_clock(self.clock)
 
     cdef inline bint files_are_there(self, int64_t now) except -1:
-        """Asked of the store once a second; it attaches anew to what was removed, or says that it cannot."""
-        if 0 <= now - self.looked < 1_000_000:
+        """Asked of the store once a second; it attaches anew to what was removed, or says that it cannot.
+
+        Not while a thread waits for a stripe: it would wake up in another table.
+        """
+        if 0 <= now - self.looked < 1_000_000 or (self.napping and self.me):
             return True
         if not self.look_after():
             return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import importlib
 import os
@@ -46,7 +47,8 @@ _stores: weakref.WeakSet[SharedStore] = weakref.WeakSet()
 def _join_after_fork() -> None:
     """A forked child takes part under its own number: the parent's ends with the parent."""
     for store in list(_stores):
-        store.join()
+        with contextlib.suppress(OSError, StoreError):  # tried again at the next decision, which is degraded till then
+            store.join()
 
 
 if hasattr(os, "register_at_fork"):
@@ -82,7 +84,8 @@ class SharedStore:
         self._book: Any = Book(clock or SystemClock())
         self._tables: dict[tuple[str, str], Any] = {}
         self._opening = threading.RLock()
-        self._roll = -1
+        self._open_files: dict[str, int] = {}
+        weakref.finalize(self, _close_all, self._open_files)
         self._folder = self._open_folder()
         self.join()
         _stores.add(self)
@@ -112,29 +115,30 @@ class SharedStore:
 
     def join(self) -> None:
         """Take part under a number of this process's own."""
-        old, self._roll = self._roll, -1
-        if old >= 0:
-            os.close(old)
+        self._book.leave()
+        self._close("roll")
         size = PARTICIPANTS * WORD
-        roll = self._folder.open_or_make("roll", size, lambda: b"")
+        roll = self._open_files["roll"] = self._folder.open_or_make("roll", size, lambda: b"")
         if os.fstat(roll).st_size != size:
-            os.close(roll)
             raise StoreError(f"{self._folder.name('roll')!r} has another size than {size} bytes; remove the store")
         if not self._book.join(roll, mapped(roll, size), self._look_after):
-            os.close(roll)
             raise StoreError(f"{PARTICIPANTS} processes take part in {self.path!r} already")
-        self._roll = roll
+
+    def _close(self, file: str) -> None:
+        fd = self._open_files.pop(file, None)
+        if fd is not None:
+            os.close(fd)
 
     def _open_folder(self) -> Folder:
         """The directory, with a secret and a clock that belong to this boot."""
         folder = Folder(self.path, self.mode)
+        self._close(".")
+        self._open_files["."] = folder.fd
+        fcntl.flock(folder.fd, fcntl.LOCK_EX)  # while it is opened, not while it is used; a killed process frees it
         try:
-            fcntl.flock(folder.fd, fcntl.LOCK_EX)  # while it is opened, not while it is used; a killed process frees it
             self._use_meta(folder)
+        finally:
             fcntl.flock(folder.fd, fcntl.LOCK_UN)
-        except BaseException:
-            folder.close()
-            raise
         return folder
 
     def _use_meta(self, folder: Folder) -> None:
@@ -154,44 +158,42 @@ class SharedStore:
         try:
             with self._opening:
                 if not self._folder.is_there():
-                    old, self._folder = self._folder, self._open_folder()
-                    old.close()
+                    self._folder = self._open_folder()
                     self.join()
-                for table, limit, name in self._tables.values():
-                    if os.fstat(table.fd).st_nlink == 0:
-                        table.attach(*self._open_table(limit, *name))
+                elif "roll" not in self._open_files:  # after a fork, when there were no descriptors left for it
+                    self.join()
+                for (namespace, identity), (table, limit, file) in self._tables.items():
+                    if os.fstat(self._open_files[file]).st_nlink == 0:
+                        table.attach(self._open_table(file, limit, namespace, identity))
         except (OSError, StoreError):
             return False
         return True
 
-    def _table(self, namespace: str, limit: Limit) -> Any:  # noqa: ANN401 - the pure engine, which types follow, has none
+    def _table(self, namespace: str, limit: Limit) -> Any:  # noqa: ANN401 - the types follow the pure engine, which has none
         name = (namespace, limit.identity)
         with self._opening:
             known = self._tables.get(name)
             if known is None:
                 if len(self._tables) >= MOST_TABLES:
                     raise StoreError(f"a store holds the states of at most {MOST_TABLES} limits and namespaces")
-                table = _AttachedTable(self._book, limit, *self._open_table(limit, namespace, limit.identity))
-                known = self._tables[name] = (table, limit, name)
-        return known[0].native
+                file = f"{_order(*name):014x}.table"
+                table = self._book.shared_table(limit, self._open_table(file, limit, *name))
+                known = self._tables[name] = (table, limit, file)
+        return known[0]
 
-    def _open_table(self, limit: Limit, namespace: str, identity: str) -> tuple[int, memoryview]:
-        """A table's file, checked, and its memory."""
-        words = f"{namespace}\0{identity}".encode("utf-8", "surrogatepass")
-        order = int.from_bytes(blake2b(words, digest_size=7).digest(), "little")
-        file = f"{order:014x}.table"
-        new = self._new_head(limit, order)
-        fd = self._folder.open_or_make(
-            file, new.expected_size, lambda: head_bytes(new, f"{namespace}\0{identity}\0{limit}")
-        )
-        try:
-            head = read_head(fd, self._folder.name(file))
-            if head[3:5] != new[3:5] or head.order != order or (head.stride > head.words) != (limit.block_us > 0):
-                raise StoreError(f"{self._folder.name(file)!r} holds the states of something else; remove it")
-            return fd, mapped(fd, head.size)
-        except BaseException:
-            os.close(fd)
-            raise
+    def _open_table(self, file: str, limit: Limit, namespace: str, identity: str) -> memoryview:
+        """The memory of a table, made if there is none, and checked."""
+        new = self._new_head(limit, _order(namespace, identity))
+        text = f"{namespace}\0{identity}\0{limit}"
+        fd = self._folder.open_or_make(file, new.expected_size, lambda: head_bytes(new, text))
+        self._close(file)
+        self._open_files[file] = fd
+        head = read_head(fd, self._folder.name(file))
+        if (head.boot, head.kind, head.order) != (new.boot, new.kind, new.order):
+            raise StoreError(f"{self._folder.name(file)!r} holds the states of something else; remove it")
+        if (head.stride > head.words) != (limit.block_us > 0):
+            raise StoreError(f"{self._folder.name(file)!r} was made for limits of another shape; remove it")
+        return mapped(fd, head.size)
 
     def _new_head(self, limit: Limit, order: int) -> Head:
         words = limit.step.words(limit.params)
@@ -209,31 +211,15 @@ class SharedStore:
         return head._replace(size=head.expected_size)
 
 
-class _AttachedTable:
-    """A native table and the file it lives in."""
+def _order(namespace: str, identity: str) -> int:
+    """The number of a table, the same in every process: locks of several are taken in this order."""
+    words = f"{namespace}\0{identity}".encode("utf-8", "surrogatepass")
+    return int.from_bytes(blake2b(words, digest_size=7).digest(), "little")
 
-    def __init__(self, book: Any, limit: Limit, fd: int, view: memoryview) -> None:  # noqa: ANN401
-        self.fd = fd
-        self.native = book.shared_table(limit, view)
 
-    def attach(self, fd: int, view: memoryview) -> None:
-        self.native.attach(view)
-        os.close(self.fd)
-        self.fd = fd
-
-    def clear(self) -> bool:
-        return bool(self.native.clear())
-
-    def __len__(self) -> int:
-        return len(self.native)
-
-    @property
-    def bytes(self) -> int:
-        return int(self.native.bytes)
-
-    @property
-    def evictions(self) -> int:
-        return int(self.native.evictions)
+def _close_all(files: dict[str, int]) -> None:
+    for fd in files.values():
+        os.close(fd)
 
 
 def _shares() -> bool:
