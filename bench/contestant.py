@@ -106,16 +106,16 @@ class Contestant:
 
     def compile(self, template: str) -> Callable[..., Any]:
         """The function of a template, with the call written into it."""
-        return compiled(template, self.make(SMALL), self.call, self.yes, self.trial)
+        return compiled(template, self.make(SMALL), self.call, yes=self.yes, trial=self.trial or self.call)
 
 
 def is_async(call: str) -> bool:
     return call.startswith("await ")
 
 
-def compiled(template: str, names: Iterable[str], call: str, yes: str, trial: str = "") -> Callable[..., Any]:
-    words = {"call": call, "yes": yes, "trial": trial or call}
-    source = template.format(kind="async def" if is_async(call) else "def", names=", ".join(names), **words)
+def compiled(template: str, names: Iterable[str], call: str, **words: str) -> Callable[..., Any]:
+    kind = "async def" if is_async(call) else "def"
+    source = template.format(kind=kind, names=", ".join(names), call=call, **words)
     made: Names = {"repeat": repeat, "perf_counter_ns": perf_counter_ns}
     exec(source, made)
     return made["loop"]

@@ -43,6 +43,8 @@ class Sharer:
     """What is there before the processes and after them: a server, or something they inherit."""
     exact: bool = True
     """False where a rival is known to miscount: then what it admitted is shown."""
+    degraded: str = "False"
+    """Whether the answer was given without the others, as an expression."""
 
 
 def own_directory() -> TemporaryDirectory[str]:

@@ -93,4 +93,7 @@ def _sharer(algorithm: str) -> Sharer:
         store = f"shared://{place.directory}?max_keys={1 if is_log else FEW_KEYS}"
         return {"limiter": Limiter(words, store=store), "key": KEY}
 
-    return Sharer(together(algorithm), open_shared, CALL, COUNT_OF_LOG if is_log else COUNT, YES)
+    # A plain bucket is never locked: only what is can be held by a process that has lost its core.
+    degraded = "False" if algorithm == "token-bucket" else "answer.degraded"
+    count = COUNT_OF_LOG if is_log else COUNT
+    return Sharer(together(algorithm), open_shared, CALL, count, YES, degraded=degraded)

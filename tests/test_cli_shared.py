@@ -231,12 +231,27 @@ def test_files_of_other_kinds(run, path, store):
     code, out, err = run("ls", path)
     assert (code, err) == (0, "")
     assert out.splitlines()[2:] == [
-        f"'{path}/00000000000001.table' cannot be opened: Too many levels of symbolic links",
+        f"'{path}/00000000000001.table' cannot be opened: it is a symbolic link",
         f"'{path}/00000000000002.table' is not a plain file",
-        f"'{path}/00000000000003.table' is not a plain file",
         f"'{path}/building-1-00' is being made, or was left by a process that was killed",
+        f"'{path}/00000000000003.table' is not headgate's",
         f"'{path}/notes' is not headgate's",
     ]
+    assert run("rm", path)[0] == 1
+    os.rmdir(f"{path}/00000000000003.table")
+    os.unlink(f"{path}/notes")
+    assert run("rm", path)[0] == 0
+    assert os.path.exists("/etc/passwd")
+
+
+def test_a_roll_that_is_none(run, path, store):
+    """Without a roll nobody takes part; a link in its place is told, and not followed."""
+    roll = Path(path, "roll")
+    roll.unlink()
+    assert facts(run("stat", path)[1])["participants"] == "0"
+    roll.symlink_to("meta")
+    assert facts(run("stat", path)[1])["participants"] == "0"
+    assert run("ls", path)[1].splitlines()[2:] == [f"'{path}/roll' cannot be opened: it is a symbolic link"]
 
 
 def test_a_random_header_is_survived(run, path, store):
@@ -357,6 +372,7 @@ class TestErrors:
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can become somebody else")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_somebody_elses_store(path, store):
     """Another user sees nothing of a store with mode 0700, and cannot remove one that may be read."""
     os.chmod(path, 0o755)

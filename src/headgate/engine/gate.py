@@ -110,6 +110,6 @@ class Gate:
             if limit.step.words(limit.params) > table.words:
                 raise InvalidLimit(
                     f"{limit}: the states of {limit.identity} were made for a smaller limit; give the limiter "
-                    "its largest plan and choose smaller ones per call"
+                    "its largest plan (a shared store has to be removed first) and choose smaller ones per call"
                 )
         return tables

@@ -94,7 +94,7 @@ cdef class Book:
         """
         if 0 <= now - self.looked < 1_000_000 or (self.napping and self.me):
             return True
-        if not self.look_after():
+        if not self.look_after() or self.me == 0:
             return False
         self.looked = now
         return True

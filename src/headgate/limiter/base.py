@@ -22,8 +22,8 @@ class Bound:
         clock: Clock | None,
         on_error: OnError,
     ) -> None:
-        if not isinstance(namespace, str) or not namespace:
-            raise StoreError(f"a namespace is a str that is not empty; got {namespace!r}")
+        if not isinstance(namespace, str) or not namespace or "\0" in namespace:
+            raise StoreError(f"a namespace is a str that is not empty and has no NUL; got {namespace!r}")
         self.namespace = namespace
         self.on_error = on_error
         self.limits = tuple(limit for given in limits for limit in as_limits(given))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Final, get_args
 
 from headgate.call import Call
@@ -25,9 +24,7 @@ class Fallback:
         if on_error not in get_args(OnError):
             raise StoreError(f"on_error is one of {', '.join(get_args(OnError))}; got {on_error!r}")
         self._on_error = on_error
-        self._clock = clock
-        self._local: MemoryStore | None = None
-        self._making = threading.Lock()
+        self._local = MemoryStore(clock=clock)
 
     def decide(
         self, limits: tuple[Limit, ...], keys: str | tuple[str, ...], costs: tuple[int, ...], mode: int
@@ -53,9 +50,6 @@ class Fallback:
     def _decide_locally(
         self, limits: tuple[Limit, ...], keys: str | tuple[str, ...], costs: tuple[int, ...], mode: int
     ) -> Decision:
-        with self._making:
-            if self._local is None:
-                self._local = MemoryStore(clock=self._clock)
         gate = self._local.gate("local", limits)
         each = (keys,) * len(limits) if isinstance(keys, str) else keys
         if mode == UP_TO:

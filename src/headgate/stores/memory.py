@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Final
 
 from headgate.clock import Clock, SystemClock
@@ -36,7 +35,6 @@ class MemoryStore:
         self.max_bytes = max_bytes
         self._book = self._book_type(clock or SystemClock())
         self._tables: dict[tuple[str, str], Table] = {}
-        self._opening = threading.Lock()
 
     def gate(self, namespace: str, limits: tuple[Limit, ...], on_error: OnError = "local") -> Gate:
         """Limits bound to their tables under a namespace. Memory has no errors to have a policy for."""
@@ -64,15 +62,13 @@ class MemoryStore:
         name = (namespace, limit.identity)
         table = self._tables.get(name)
         if table is None:
-            with self._opening:
-                table = self._tables.get(name)
-                if table is None:
-                    if len(self._tables) >= MOST_TABLES:
-                        raise StoreError(
-                            f"a store holds the states of at most {MOST_TABLES} limits and namespaces; limits chosen "
-                            "at run time should differ in numbers, not in name, algorithm or period"
-                        )
-                    table = self._tables[name] = self._book.table(limit, self._capacity(limit))
+            if len(self._tables) >= MOST_TABLES:
+                raise StoreError(
+                    f"a store holds the states of at most {MOST_TABLES} limits and namespaces; limits chosen at run "
+                    "time should differ in numbers, not in name, algorithm or period"
+                )
+            # No lock, which a fork could catch held: of two threads that come at once, one throws its table away.
+            table = self._tables.setdefault(name, self._book.table(limit, self._capacity(limit)))
         return table
 
     def _capacity(self, limit: Limit) -> int:

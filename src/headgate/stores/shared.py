@@ -32,6 +32,7 @@ from headgate.stores.shared_file import (
     Head,
     boot_mark,
     head_bytes,
+    head_words,
     mapped,
     read_head,
 )
@@ -39,6 +40,8 @@ from headgate.stores.shared_file import (
 DEFAULT_MAX_KEYS: Final = 100_000
 MOST_TABLES: Final = 256
 EPOCH_LEAD: Final = 2**48
+PATIENCE: Final = 5.0
+"""Seconds to wait for another process to finish opening the store."""
 _META: Final = struct.Struct("<qqq16sq")
 
 _stores: weakref.WeakSet[SharedStore] = weakref.WeakSet()
@@ -47,8 +50,7 @@ _stores: weakref.WeakSet[SharedStore] = weakref.WeakSet()
 def _join_after_fork() -> None:
     """A forked child takes part under its own number: the parent's ends with the parent."""
     for store in list(_stores):
-        with contextlib.suppress(OSError, StoreError):  # tried again at the next decision, which is degraded till then
-            store.join()
+        store.rejoin()
 
 
 if hasattr(os, "register_at_fork"):
@@ -86,8 +88,8 @@ class SharedStore:
         self._opening = threading.RLock()
         self._open_files: dict[str, int] = {}
         weakref.finalize(self, _close_all, self._open_files)
-        self._folder = self._open_folder()
-        self.join()
+        self._folder = self._open_folder(PATIENCE)
+        self._join()
         _stores.add(self)
 
     def gate(self, namespace: str, limits: tuple[Limit, ...], on_error: OnError = "local") -> Gate:
@@ -96,7 +98,12 @@ class SharedStore:
         return Gate(self._book, limits, lambda limit: self._table(namespace, limit), instead)
 
     def clear(self, namespace: str) -> None:
-        """Forget every key of a namespace."""
+        """Forget every key of a namespace, also under limits that only other processes use."""
+        for file in self._folder.tables():
+            with self._folder.reading(file) as fd:
+                words = head_words(fd)
+            if len(words) == 3 and words[0] == namespace:
+                self._table(namespace, Limit.parse(words[2]))
         for (name, _), (table, _, _) in list(self._tables.items()):
             if name == namespace and not table.clear():
                 raise StoreError(f"a process that holds a part of {self.path!r} is stopped: nothing was forgotten")
@@ -113,40 +120,59 @@ class SharedStore:
         """Keys that were forgotten before they were as new, to make room for others."""
         return sum(table.evictions for table, _, _ in self._tables.values())
 
-    def join(self) -> None:
+    def rejoin(self) -> None:
+        """Take part anew in a forked child, whose other threads, and the locks they held, are gone."""
+        self._opening = threading.RLock()
+        with contextlib.suppress(OSError, StoreError):  # tried again at the next decision, which is degraded till then
+            self._join()
+
+    def _join(self) -> None:
         """Take part under a number of this process's own."""
         self._book.leave()
         self._close("roll")
         size = PARTICIPANTS * WORD
-        roll = self._open_files["roll"] = self._folder.open_or_make("roll", size, lambda: b"")
-        if os.fstat(roll).st_size != size:
-            raise StoreError(f"{self._folder.name('roll')!r} has another size than {size} bytes; remove the store")
-        if not self._book.join(roll, mapped(roll, size), self._look_after):
-            raise StoreError(f"{PARTICIPANTS} processes take part in {self.path!r} already")
+        roll = self._folder.open_or_make("roll", size, lambda: b"")
+        try:
+            if os.fstat(roll).st_size != size:
+                raise StoreError(f"{self._folder.name('roll')!r} has another size than {size} bytes; remove the store")
+            if not self._book.join(roll, mapped(roll, size), self._look_after):
+                raise StoreError(f"{PARTICIPANTS} processes take part in {self.path!r} already")
+        except BaseException:
+            os.close(roll)
+            raise
+        self._open_files["roll"] = roll
 
     def _close(self, file: str) -> None:
         fd = self._open_files.pop(file, None)
         if fd is not None:
             os.close(fd)
 
-    def _open_folder(self) -> Folder:
+    def _open_folder(self, patience: float) -> Folder:
         """The directory, with a secret and a clock that belong to this boot."""
         folder = Folder(self.path, self.mode)
+        try:
+            _lock(folder, patience)  # while it is opened, not while it is used; a killed process frees it
+            try:
+                folder.sweep()
+                self._use_meta(folder)
+            finally:
+                fcntl.flock(folder.fd, fcntl.LOCK_UN)
+        except BaseException:
+            folder.close()
+            raise
         self._close(".")
         self._open_files["."] = folder.fd
-        fcntl.flock(folder.fd, fcntl.LOCK_EX)  # while it is opened, not while it is used; a killed process frees it
-        try:
-            self._use_meta(folder)
-        finally:
-            fcntl.flock(folder.fd, fcntl.LOCK_UN)
         return folder
 
     def _use_meta(self, folder: Folder) -> None:
         boot = boot_mark()
-        secret, anchor_ns, made_in = _read_meta(folder, boot)
+        meta, secret, anchor_ns, made_in = _read_meta(folder, boot)
         if made_in != boot:  # it outlived a reboot
+            os.close(meta)
             folder.empty()
-            secret, anchor_ns, _ = _read_meta(folder, boot)
+            meta, secret, anchor_ns, _ = _read_meta(folder, boot)
+        self._close("meta")
+        self._open_files["meta"] = meta
         self._book.use_secret(secret)
         if self._clock is None:
             clock = SystemClock()
@@ -157,11 +183,11 @@ class SharedStore:
         """Whether every file is where it was; what was removed is made anew, by whoever comes first, for all."""
         try:
             with self._opening:
-                if not self._folder.is_there():
-                    self._folder = self._open_folder()
-                    self.join()
-                elif "roll" not in self._open_files:  # after a fork, when there were no descriptors left for it
-                    self.join()
+                if self._is_removed():
+                    self._folder = self._open_folder(0.0)
+                    self._join()
+                elif "roll" not in self._open_files:  # a child that could not take part when it was forked
+                    self._join()
                 for (namespace, identity), (table, limit, file) in self._tables.items():
                     if os.fstat(self._open_files[file]).st_nlink == 0:
                         table.attach(self._open_table(file, limit, namespace, identity))
@@ -169,11 +195,18 @@ class SharedStore:
             return False
         return True
 
+    def _is_removed(self) -> bool:
+        """The directory is another one, or what all of its files depend on is gone from it."""
+        pillars = [self._open_files[file] for file in ("meta", "roll") if file in self._open_files]
+        return not self._folder.is_there() or any(os.fstat(fd).st_nlink == 0 for fd in pillars)
+
     def _table(self, namespace: str, limit: Limit) -> Any:  # noqa: ANN401 - the types follow the pure engine, which has none
         name = (namespace, limit.identity)
         with self._opening:
             known = self._tables.get(name)
             if known is None:
+                if not self._look_after():
+                    raise StoreError(f"the files of {self.path!r} are gone and cannot be made anew")
                 if len(self._tables) >= MOST_TABLES:
                     raise StoreError(f"a store holds the states of at most {MOST_TABLES} limits and namespaces")
                 file = f"{_order(*name):014x}.table"
@@ -186,14 +219,19 @@ class SharedStore:
         new = self._new_head(limit, _order(namespace, identity))
         text = f"{namespace}\0{identity}\0{limit}"
         fd = self._folder.open_or_make(file, new.expected_size, lambda: head_bytes(new, text))
+        try:
+            head = read_head(fd, self._folder.name(file))
+            if (head.boot, head.kind, head.order) != (new.boot, new.kind, new.order):
+                raise StoreError(f"{self._folder.name(file)!r} holds the states of something else; remove it")
+            if (head.stride > head.words) != (limit.block_us > 0):
+                raise StoreError(f"{self._folder.name(file)!r} was made for limits of another shape; remove it")
+            view = mapped(fd, head.size)
+        except BaseException:
+            os.close(fd)
+            raise
         self._close(file)
         self._open_files[file] = fd
-        head = read_head(fd, self._folder.name(file))
-        if (head.boot, head.kind, head.order) != (new.boot, new.kind, new.order):
-            raise StoreError(f"{self._folder.name(file)!r} holds the states of something else; remove it")
-        if (head.stride > head.words) != (limit.block_us > 0):
-            raise StoreError(f"{self._folder.name(file)!r} was made for limits of another shape; remove it")
-        return mapped(fd, head.size)
+        return view
 
     def _new_head(self, limit: Limit, order: int) -> Head:
         words = limit.step.words(limit.params)
@@ -226,17 +264,29 @@ def _shares() -> bool:
     return bool(importlib.import_module("headgate.engine.native").SHARES)
 
 
-def _read_meta(folder: Folder, boot: int) -> tuple[bytes, int, int]:
-    """The store's secret, what to add to the steady clock, and the boot it was made in."""
+def _lock(folder: Folder, patience: float) -> None:
+    """Be alone with the directory, or say that somebody else has been for too long."""
+    end = time.monotonic() + patience
+    while True:
+        try:
+            fcntl.flock(folder.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= end:
+                raise StoreError(f"another process keeps {folder.path!r} locked while it opens it") from None
+            time.sleep(0.005)
+        else:
+            return
+
+
+def _read_meta(folder: Folder, boot: int) -> tuple[int, bytes, int, int]:
+    """The file, open; the store's secret, what to add to the steady clock, and the boot it was made in."""
     meta = folder.open_or_make("meta", _META.size, lambda: _new_meta(boot))
-    try:
-        raw, size = os.pread(meta, _META.size, 0), os.fstat(meta).st_size
-    finally:
-        os.close(meta)
+    raw, size = os.pread(meta, _META.size, 0), os.fstat(meta).st_size
     magic, version, made_in, secret, anchor_ns = _META.unpack(raw) if size == _META.size else (0, 0, 0, b"", 0)
     if magic != MAGIC or version != VERSION:
+        os.close(meta)
         raise StoreError(f"{folder.name('meta')!r} is not headgate's, or of another layout; remove it")
-    return secret, anchor_ns, made_in
+    return meta, secret, anchor_ns, made_in
 
 
 def _new_meta(boot: int) -> bytes:

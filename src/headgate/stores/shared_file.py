@@ -15,7 +15,8 @@ import stat
 import struct
 import subprocess
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
@@ -33,6 +34,9 @@ TEXT_AT: Final = 256
 """Bytes into the header where the words of the table stand: namespace, identity and limit, for people."""
 
 KINDS: Final = ("bucket", "window", "log")
+BUILDING: Final = "building-"
+LONGEST_BUILD: Final = 60.0
+"""Seconds after which nobody can still be at it."""
 
 
 class Head(NamedTuple):
@@ -96,7 +100,9 @@ class Folder:
 
     def _check_owner(self) -> None:
         found = os.fstat(self.fd)
-        if found.st_uid not in (os.geteuid(), 0) and not (self.mode & 0o070 and found.st_gid in os.getgroups()):
+        if found.st_uid not in (os.geteuid(), 0) and not (
+            self.mode & 0o070 and found.st_gid in {os.getegid(), *os.getgroups()}
+        ):
             raise StoreError(f"the directory {self.path!r} belongs to another user (uid {found.st_uid})")
         if stat.S_IMODE(found.st_mode) & ~self.mode & 0o022:
             raise StoreError(
@@ -133,9 +139,24 @@ class Folder:
             raise StoreError(f"{self.name(file)!r} is not a plain file")
         return fd
 
+    def tables(self) -> list[str]:
+        """The tables there are."""
+        return sorted(file for file in os.listdir(self.fd) if file.endswith(".table"))
+
+    @contextlib.contextmanager
+    def reading(self, file: str) -> Iterator[int]:
+        """A file of the directory, opened for as long as it takes."""
+        fd = self.open(file)
+        if fd is None:
+            raise StoreError(f"{self.name(file)!r} was removed meanwhile")
+        try:
+            yield fd
+        finally:
+            os.close(fd)
+
     def make(self, file: str, size: int, content: bytes) -> None:
         """A file of this size that begins with this content; nothing if somebody else has made it meanwhile."""
-        building = f"building-{os.getpid()}-{os.urandom(6).hex()}"
+        building = f"{BUILDING}{os.getpid()}-{os.urandom(6).hex()}"
         fd = -1
         try:
             flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -163,10 +184,24 @@ class Folder:
         raise StoreError(f"{self.name(file)!r} is removed as often as it is made")
 
     def empty(self) -> None:
-        """Remove every file."""
+        """Remove every file of a store."""
         for file in os.listdir(self.fd):
-            with contextlib.suppress(OSError):
-                os.unlink(file, dir_fd=self.fd)
+            if is_own(file):
+                with contextlib.suppress(OSError):
+                    os.unlink(file, dir_fd=self.fd)
+
+    def sweep(self) -> None:
+        """Remove what makers that were killed have left half built."""
+        for file in os.listdir(self.fd):
+            if file.startswith(BUILDING):
+                with contextlib.suppress(OSError):
+                    if time.time() - os.stat(file, dir_fd=self.fd).st_mtime > LONGEST_BUILD:
+                        os.unlink(file, dir_fd=self.fd)
+
+
+def is_own(file: str) -> bool:
+    """Whether a file's name is one that stores give."""
+    return file in {"meta", "roll"} or file.endswith(".table") or file.startswith(BUILDING)
 
 
 def mapped(fd: int, size: int) -> memoryview:

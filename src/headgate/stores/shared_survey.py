@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import re
@@ -91,28 +92,45 @@ def _open_folder(path: str) -> int:
 def _survey(path: str, folder: int) -> Survey:
     found = os.fstat(folder)
     made_in = _made_in(path, folder)
-    tables, unread, foreign, size = [], [], [], 0
+    tables: list[TableSeen] = []
+    unread: list[str] = []
+    foreign: list[str] = []
+    size = 0
     for file in sorted(os.listdir(folder)):
         name = os.path.join(path, file)
-        if not _OURS.fullmatch(file):
-            foreign.append(f"{name!r} is not headgate's")
-            continue
-        try:
-            size += os.stat(file, dir_fd=folder, follow_symlinks=False).st_size
-            if file.endswith(".table"):
-                tables.append(_see_table(name, folder, file))
-        except FileNotFoundError:  # removed meanwhile
-            continue
-        except OSError as error:
-            unread.append(f"{name!r} cannot be opened: {error.strerror}")
-        except StoreError as error:
-            unread.append(str(error))
-        if file.startswith("building-"):
-            unread.append(f"{name!r} is being made, or was left by a process that was killed")
+        with contextlib.suppress(FileNotFoundError):  # removed meanwhile
+            seen = os.stat(file, dir_fd=folder, follow_symlinks=False)
+            if not _OURS.fullmatch(file) or stat.S_ISDIR(seen.st_mode):
+                foreign.append(f"{name!r} is not headgate's")
+                continue
+            size += seen.st_size
+            try:
+                tables += _see(name, folder, file)
+            except StoreError as error:
+                unread.append(str(error))
     return Survey(
         path, stat.S_IMODE(found.st_mode), found.st_uid, made_in == boot_mark(), _count_participants(folder), size,
         tuple(sorted(tables)), tuple(unread), tuple(foreign),
     )  # fmt: skip
+
+
+def _see(name: str, folder: int, file: str) -> list[TableSeen]:
+    """The table in a file of ours; none in what is whole and no table."""
+    if file.startswith("building-"):
+        raise StoreError(f"{name!r} is being made, or was left by a process that was killed")
+    try:
+        fd = _open(file, dir_fd=folder)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        why = "it is a symbolic link" if error.errno == errno.ELOOP else error.strerror
+        raise StoreError(f"{name!r} cannot be opened: {why}") from None
+    try:
+        if not _is_plain(fd):
+            raise StoreError(f"{name!r} is not a plain file")
+        return [_see_table(fd, name)] if file.endswith(".table") else []
+    finally:
+        os.close(fd)
 
 
 def _made_in(path: str, folder: int) -> int:
@@ -133,15 +151,9 @@ def _made_in(path: str, folder: int) -> int:
     return int(made_in)
 
 
-def _see_table(name: str, folder: int, file: str) -> TableSeen:
-    fd = _open(file, dir_fd=folder)
-    try:
-        if not _is_plain(fd):
-            raise StoreError(f"{name!r} is not a plain file")
-        head = read_head(fd, name)
-        namespace, _, limit = (*head_words(fd), "", "")[:3]
-    finally:
-        os.close(fd)
+def _see_table(fd: int, name: str) -> TableSeen:
+    head = read_head(fd, name)
+    namespace, _, limit = (*head_words(fd), "", "")[:3]
     return TableSeen(namespace, limit, head.used, head.sets * WAYS, head.evictions, head.size)
 
 
@@ -149,7 +161,7 @@ def _count_participants(folder: int) -> int:
     """How many bytes of the roll are held. The kernel is asked who would be in the way; no byte is taken."""
     try:
         roll = _open("roll", dir_fd=folder)
-    except FileNotFoundError:
+    except OSError:  # nobody has joined yet; or it is no roll, which is told apart
         return 0
     try:
         return sum(_is_held(roll, byte) for byte in range(PARTICIPANTS)) if _is_plain(roll) else 0
