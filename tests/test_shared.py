@@ -409,3 +409,108 @@ def test_bounds_and_size(tmp_path):
     assert store.evictions() > 3_000
     slots = 1_336 * 2 * WORD
     assert store.bytes() == table_file(tmp_path / "store").stat().st_size == slots + WORD * (HEADER_WORDS + STRIPES * 9)
+
+
+def test_a_child_that_cannot_take_part_answers_degraded(tmp_path):
+    """Every byte of the roll is held by others: a forked child decides nothing by itself, and never without a lock."""
+    path = tmp_path / "store"
+    limiter = shared(path, "10/minute by fixed-window", on_error="deny")
+    limiter.hit("k")
+    roll = os.open(path / "roll", os.O_RDWR)
+    try:
+        lock_bytes(roll, 1, PARTICIPANTS - 1)
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if limiter.hit("k").degraded and limiter.hit("k").degraded else 1)
+        assert os.waitpid(child, 0)[1] == 0
+    finally:
+        os.close(roll)
+    assert limiter.hit("k").remaining == 8
+
+
+def lock_bytes(fd: int, start: int, length: int) -> None:
+    """Hold so many bytes of a file for as long as it is open."""
+    import fcntl
+    import struct
+
+    fcntl.fcntl(fd, fcntl.F_OFD_SETLK, struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, start, length, 0))
+
+
+def test_an_attach_that_failed_is_tried_again(tmp_path):
+    """A removed table comes back damaged: degraded answers for as long as it is, not a count apart from the others."""
+    clock = ManualClock(1e9)
+    path = tmp_path / "store"
+    limiter = shared(path, "10/minute by fixed-window", clock, on_error="deny")
+    limiter.hit("k", 4)
+    file = table_file(path)
+    file.unlink()
+    file.write_bytes(b"x" * 5_000)
+    clock.advance(1.0)
+    assert [limiter.hit("k").degraded for _ in range(3)] == [True] * 3
+    file.unlink()
+    assert limiter.hit("k").remaining == 9
+
+
+def test_opening_does_not_wait_for_ever(tmp_path, monkeypatch):
+    """A process stopped while it opens the store keeps the directory locked: an error says so."""
+    import fcntl
+
+    monkeypatch.setattr("headgate.stores.shared.PATIENCE", 0.05)
+    (tmp_path / "store").mkdir(mode=0o700)
+    folder = os.open(tmp_path / "store", os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        with pytest.raises(StoreError, match="keeps .* locked while it opens it"):
+            shared(tmp_path / "store")
+    finally:
+        os.close(folder)
+    assert shared(tmp_path / "store").hit("k")
+
+
+def test_removing_the_files_is_removing_the_store(tmp_path):
+    """`rm DIR/*` leaves the directory: the workers still find each other in what is made anew there."""
+    clock = ManualClock(1e9)
+    path = tmp_path / "store"
+    one, two = (shared(path, "10/minute by fixed-window", clock, on_error="raise") for _ in range(2))
+    one.hit("k", 10)
+    for file in path.iterdir():
+        file.unlink()
+    clock.advance(1.0)
+    assert (one.hit("k", 6).remaining, two.hit("k", 4).remaining) == (4, 0)
+    shutil.rmtree(path)
+    assert Limiter("7/hour", store=one.store).hit("k").remaining == 6
+
+
+def test_clear_reaches_limits_that_only_others_use(tmp_path):
+    """A namespace is forgotten whole, whoever opened its tables."""
+    clock = ManualClock(1e9)
+    one, two = (shared(tmp_path / "store", text, clock) for text in ("10/minute", "10/hour by sliding-log"))
+    one.hit("k", 10)
+    two.hit("k", 10)
+    SharedStore(str(tmp_path / "store"), clock=clock).clear("default")
+    assert (one.peek("k", 0).remaining, two.peek("k", 0).remaining) == (10, 10)
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can become somebody else")
+def test_users_share_what_its_mode_allows():
+    """A store of mode 0777 serves another user; one of mode 0700 is refused to him."""
+    for mode, status in ((0o777, 0), (0o700, 1)):
+        path = Path(f"/tmp/headgate-test-{os.getpid()}")
+        try:
+            limiter = Limiter("10/minute", store=SharedStore(str(path), max_keys=100, mode=mode))
+            limiter.hit("k", 4)
+            child = os.fork()
+            if child == 0:
+                os.setgroups([])
+                os.setgid(65534)
+                os.setuid(65534)
+                try:
+                    theirs = Limiter("10/minute", store=SharedStore(str(path), max_keys=100, mode=mode))
+                    os._exit(0 if theirs.hit("k", 4).remaining == 2 else 2)
+                except StoreError:
+                    os._exit(1)
+                finally:
+                    os._exit(3)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == status
+        finally:
+            shutil.rmtree(path)

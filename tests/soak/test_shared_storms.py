@@ -10,6 +10,7 @@ import pytest
 from headgate.engine import NATIVE
 from tests import sharing
 from tests.test_shared import LIMITS, fuzz
+from tests.test_shared_instants import CASES, can_trace, kill_at_instructions
 
 pytestmark = [pytest.mark.soak, pytest.mark.skipif(not NATIVE, reason="shared stores need the native engine")]
 
@@ -31,6 +32,13 @@ def test_two_hundred_kills(tmp_path):
         folder.mkdir()
         seed = random.randrange(2**32)
         sharing.storm(folder, LIMITS[run % len(LIMITS)].format(400_000), 400_000, kills=10, seconds=2.0, seed=seed)
+
+
+@pytest.mark.skipif(not can_trace(), reason="processes cannot be traced here")
+@pytest.mark.parametrize("case", CASES)
+def test_kills_at_every_instruction(tmp_path, case):
+    """As many instants of a decision as there is time for."""
+    kill_at_instructions(tmp_path / "store", *CASES[case], instants=max(10, int(200 * PART)))
 
 
 def test_ten_thousand_damaged_files(tmp_path):
