@@ -274,8 +274,11 @@ def test_stores_are_opened_by_url():
             Limiter("1/s", store=wrong)
     with pytest.raises(StoreError, match="its own clock"):
         Limiter("1/s", store=MemoryStore(), clock=ManualClock())
-    with pytest.raises(StoreError, match="namespace"):
-        Limiter("1/s", namespace="")
+    for namespace in ("", "a\0b", None):
+        with pytest.raises(StoreError, match="namespace"):
+            Limiter("1/s", namespace=namespace)
+    with pytest.raises(StoreError, match="on_error is one of local, allow, deny, raise"):
+        Limiter("1/s", on_error="panic")
 
 
 def test_a_broken_clock_is_an_error():

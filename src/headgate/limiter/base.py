@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 from headgate.clock import Clock
 from headgate.errors import StoreError
 from headgate.limit import Given, as_limits
@@ -16,14 +18,16 @@ class Bound:
 
     def __init__(
         self,
-        limits: tuple[Given, ...],
-        store: Store | str | None,
-        namespace: str,
-        clock: Clock | None,
-        on_error: OnError,
+        *limits: Given,
+        store: Store | str | None = None,
+        namespace: str = "default",
+        clock: Clock | None = None,
+        on_error: OnError = "local",
     ) -> None:
         if not isinstance(namespace, str) or not namespace or "\0" in namespace:
             raise StoreError(f"a namespace is a str that is not empty and has no NUL; got {namespace!r}")
+        if on_error not in get_args(OnError):
+            raise StoreError(f"on_error is one of {', '.join(get_args(OnError))}; got {on_error!r}")
         self.namespace = namespace
         self.on_error = on_error
         self.limits = tuple(limit for given in limits for limit in as_limits(given))

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from headgate.call import Call, Cost
-from headgate.clock import Clock
 from headgate.engine import Decision
 from headgate.limit import Given
 from headgate.limiter.base import Bound
 from headgate.limiter.guard import Guard, Key
-from headgate.stores import OnError, Store
+from headgate.stores import Store
 
 
 class Limiter(Bound):
@@ -18,16 +17,6 @@ class Limiter(Bound):
     >>> if not (decision := limiter.hit("user:42")):
     ...     wait = decision.retry_after
     """
-
-    def __init__(
-        self,
-        *limits: Given,
-        store: Store | str | None = None,
-        namespace: str = "default",
-        clock: Clock | None = None,
-        on_error: OnError = "local",
-    ) -> None:
-        super().__init__(limits, store, namespace, clock, on_error)
 
     def bind(self, store: Store) -> None:
         """Decide by the states of this store from now on."""
