@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import mmap
 import random
 import subprocess
 import sys
@@ -10,6 +11,8 @@ import time
 from pathlib import Path
 
 from headgate import Limiter
+from headgate.stores.shared import SharedStore
+from headgate.testing import ManualClock
 
 
 def start(*arguments: str) -> subprocess.Popen[str]:
@@ -57,3 +60,29 @@ def storm(folder: Path, limits: str, amount: int, kills: int, seconds: float, se
     while limiter.hit("k"):
         admitted += 1
     assert amount - kills <= admitted <= amount + kills, (limits, seed, admitted)
+
+
+def shared(path: Path, text: str = "10/minute", clock: ManualClock | None = None, **options) -> Limiter:
+    return Limiter(text, store=SharedStore(str(path), max_keys=1_000, clock=clock), **options)
+
+
+def table_file(path: Path) -> Path:
+    (file,) = path.glob("*.table")
+    return file
+
+
+def words_of(file: Path) -> memoryview:
+    """A table's memory, to do to it what a dying process would."""
+    with file.open("r+b") as opened:
+        return memoryview(mmap.mmap(opened.fileno(), 0)).cast("q")
+
+
+def fuzz(folder: Path, rounds: int, seed: int) -> dict[str, int]:
+    code = (Path(__file__).parent / "fuzz_shared.py").read_text()
+    ran = subprocess.run(
+        [sys.executable, "-c", code, str(folder / "fuzz"), str(rounds), str(seed)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return dict(json.loads(ran.stdout))

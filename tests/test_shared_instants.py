@@ -21,7 +21,7 @@ import pytest
 from headgate import Limiter
 from headgate.engine import NATIVE
 from headgate.stores.shared import SharedStore
-from tests.test_shared import words_of
+from tests.sharing import words_of
 
 TRACE_ME, SINGLE_STEP = 0, 9
 MOST_STEPS = 60_000

@@ -9,7 +9,8 @@ import pytest
 
 from headgate.engine import NATIVE
 from tests import sharing
-from tests.test_shared import LIMITS, fuzz
+from tests.sharing import fuzz
+from tests.test_shared import LIMITS
 from tests.test_shared_instants import CASES, can_trace, kill_at_instructions
 
 pytestmark = [pytest.mark.soak, pytest.mark.skipif(not NATIVE, reason="shared stores need the native engine")]

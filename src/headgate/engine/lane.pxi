@@ -22,7 +22,7 @@ cdef class Book:
     cdef int64_t[::1] generations       # of each participant's number, in that file
     cdef object look_after              # called once a second: are the files still there?
     cdef int64_t looked
-    cdef int napping                    # threads of this process that wait for a stripe without the GIL
+    cdef int64_t napping                # threads of this process that wait for a stripe without the GIL
 
     def __cinit__(self, clock):
         self.use_clock(clock)

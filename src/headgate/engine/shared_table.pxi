@@ -120,10 +120,10 @@ cdef class SharedTable:
         for spin in range(100):
             if self.try_lock(number):
                 return True
-        self.book.napping += 1
+        headgate_add(&self.book.napping, 1)
         with nogil:
             held = self.wait_for(number)
-        self.book.napping -= 1
+        headgate_add(&self.book.napping, -1)
         return held
 
     cdef bint wait_for(self, int64_t number) noexcept nogil:
