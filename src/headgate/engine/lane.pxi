@@ -45,6 +45,7 @@ cdef class Book:
         """Take no part any more: whoever asks is told that the files are gone, until `join`."""
         self.me = 0
         self.looked = -(<int64_t> 1 << 62)
+        self.napping = 0                # of a forked child: the threads that napped stayed with its parent
 
     def join(self, int roll, int64_t[::1] generations, look_after):
         """Take part: hold a byte of the roll for as long as the file description lives. False if all are held."""
