@@ -54,7 +54,10 @@ cdef int64_t window_wait(const int64_t* counts, int64_t by, int64_t whole, const
     cdef int64_t age = p.slots, eight, spare, leaving, need, last = p.slots
     if last == 0:
         return 0 if whole <= room else window_start(p, at, 1, 0) - now
-    # No slot matters while the younger ones alone are too many. Eight at a time first: a refused hot key has many slots.
+    # No slot matters while the younger ones alone are too many: none but the current one, if that one alone is. Eight at
+    # a time at first.
+    if by == 0 and counts[0] > room:
+        age, whole = 0, 0
     while age - by >= 8:
         eight = window_eight(counts + age - by - 8)
         if whole - eight <= room:
