@@ -194,8 +194,10 @@ def test_removing_the_files_is_removing_the_store(tmp_path):
     one.hit("k", 10)
     for file in path.iterdir():
         file.unlink()
+    newcomer = shared(path, "10/minute by fixed-window", clock, on_error="raise")  # whose secret is another
+    assert newcomer.hit("k", 3).remaining == 7
     clock.advance(1.0)
-    assert (one.hit("k", 6).remaining, two.hit("k", 4).remaining) == (4, 0)
+    assert (one.hit("k", 3).remaining, two.hit("k", 4).remaining) == (4, 0)
     shutil.rmtree(path)
     assert Limiter("7/hour", store=one.store).hit("k").remaining == 6
 

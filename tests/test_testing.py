@@ -33,7 +33,7 @@ def test_frozen_limits_move_with_their_clock():
     with frozen(limiter, other) as clock:
         assert limiter.hit("k", 2).reset_after == 86_400.0
         assert not limiter.hit("k")
-        assert asyncio.run(other.hit("k")).remaining == 0 if limiter.store is other.store else True
+        assert not asyncio.run(other.hit("k"))  # frozen together, on one store
         clock.advance(43_200)
         assert limiter.hit("k")
     assert limiter.hit("k").remaining == 0

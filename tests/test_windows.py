@@ -66,9 +66,8 @@ def test_windows_count_as_brute_force_does(kind, limit, trace):
         if seen.allowed:
             admitted.append((clock.us, cost))
         assert seen.remaining == max(0, limit - count(admitted, clock.us, slots))
-        assert (
-            seen.retry_us == first_fit(count, admitted, clock.us, slots, limit - cost) - clock.us if not seen else True
-        )
+        wait = 0 if seen else first_fit(count, admitted, clock.us, slots, limit - cost) - clock.us
+        assert seen.retry_us == wait
         assert seen.reset_us == first_fit(count, admitted, clock.us, slots, 0) - clock.us
         retry, reset = seen.retry_us, seen.reset_us
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 from headgate.algorithms import bucket, log
 from headgate.clock import Clock, SystemClock, steady_ns
 from headgate.engine import NATIVE, Book, Gate
-from headgate.engine.modes import slots_for
+from headgate.engine.modes import WAYS, slots_for
 from headgate.errors import InvalidLimit, StoreError
 from headgate.limit import Limit
 from headgate.stores.contract import OnError
@@ -26,7 +26,6 @@ from headgate.stores.shared_file import (
     MAGIC,
     PARTICIPANTS,
     VERSION,
-    WAYS,
     WORD,
     Folder,
     Head,

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
+from headgate.engine.modes import WAYS
 from headgate.errors import StoreError
 
 MAGIC: Final = int.from_bytes(b"headgate", "little")
@@ -28,7 +29,6 @@ WORD: Final = 8
 STRIPES: Final = 64
 STRIPE_WORDS: Final = 8
 HEADER_WORDS: Final = 512
-WAYS: Final = 8
 PARTICIPANTS: Final = 4096
 TEXT_AT: Final = 256
 """Bytes into the header where the words of the table stand: namespace, identity and limit, for people."""

@@ -11,8 +11,9 @@ import struct
 import sys
 from typing import Final, NamedTuple
 
+from headgate.engine.modes import WAYS
 from headgate.errors import StoreError
-from headgate.stores.shared_file import MAGIC, PARTICIPANTS, WAYS, boot_mark, head_words, read_head
+from headgate.stores.shared_file import MAGIC, PARTICIPANTS, boot_mark, head_words, read_head
 
 _META_START: Final = struct.Struct("<qqq")
 """How `meta` begins in every layout: magic, layout, the mark of the boot it was made in."""
