@@ -11,6 +11,7 @@ import contextlib
 import errno
 import mmap
 import os
+import re
 import stat
 import struct
 import subprocess
@@ -35,6 +36,7 @@ TEXT_AT: Final = 256
 
 KINDS: Final = ("bucket", "window", "log")
 BUILDING: Final = "building-"
+_OWN: Final = re.compile(rf"meta|roll|[0-9a-f]{{14}}\.table|{BUILDING}.*", re.DOTALL)
 LONGEST_BUILD: Final = 60.0
 """Seconds after which nobody can still be at it."""
 
@@ -201,7 +203,7 @@ class Folder:
 
 def is_own(file: str) -> bool:
     """Whether a file's name is one that stores give."""
-    return file in {"meta", "roll"} or file.endswith(".table") or file.startswith(BUILDING)
+    return _OWN.fullmatch(file) is not None
 
 
 def mapped(fd: int, size: int) -> memoryview:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import re
 import stat
 import struct
 import sys
@@ -13,12 +12,11 @@ from typing import Final, NamedTuple
 
 from headgate.engine.modes import WAYS
 from headgate.errors import StoreError
-from headgate.stores.shared_file import MAGIC, PARTICIPANTS, boot_mark, head_words, read_head
+from headgate.stores.shared_file import MAGIC, PARTICIPANTS, boot_mark, head_words, is_own, read_head
 
 _META_START: Final = struct.Struct("<qqq")
 """How `meta` begins in every layout: magic, layout, the mark of the boot it was made in."""
 
-_OURS: Final = re.compile(r"meta|roll|[0-9a-f]{14}\.table|building-.*", re.DOTALL)
 _FLOCK: Final = (
     (("start", "length", "pid", "kind", "whence"), struct.Struct("qqihh"))
     if sys.platform == "darwin"
@@ -101,7 +99,7 @@ def _survey(path: str, folder: int) -> Survey:
         name = os.path.join(path, file)
         with contextlib.suppress(FileNotFoundError):  # removed meanwhile
             seen = os.stat(file, dir_fd=folder, follow_symlinks=False)
-            if not _OURS.fullmatch(file) or stat.S_ISDIR(seen.st_mode):
+            if not is_own(file) or stat.S_ISDIR(seen.st_mode):
                 foreign.append(f"{name!r} is not headgate's")
                 continue
             size += seen.st_size
@@ -184,7 +182,7 @@ def _delete(aside: str) -> None:
     folder = _open_folder(aside)
     try:
         for _ in range(100):
-            for file in filter(_OURS.fullmatch, os.listdir(folder)):
+            for file in filter(is_own, os.listdir(folder)):
                 os.unlink(file, dir_fd=folder)
             try:
                 return os.rmdir(aside)
