@@ -1,7 +1,7 @@
 """What a step is: the contract between algorithms and everything that runs them.
 
 A step is pure integer arithmetic on one key's state. It is written once per dialect, under the same names and in the
-same order: `reference.py` (the definition), `kernel.pxi` (C integers), later `kernel.lua`. A store contains no
+same order: `reference.py` (the definition), `kernel.pxi` (C integers), `kernel.lua` (doubles). A store contains no
 arithmetic; it runs steps atomically:
 
     1. `answer` for every call of the decision, reading only;
@@ -62,6 +62,14 @@ class Step(Protocol):
 
     def words(self, params: Any) -> int:  # noqa: ANN401
         """How many 64-bit words one key's state takes in a table."""
+        ...
+
+    def kernel(self, params: Any) -> str:  # noqa: ANN401
+        """Which of the folder's Lua files runs these parameters: `kernel`, unless a simpler one is enough."""
+        ...
+
+    def at_grant(self, mark: tuple[int, int], granted_us: int) -> tuple[int, int]:
+        """The mark to give back to where giving back must never admit more than the limit: the time of the grant."""
         ...
 
     def fresh(self, params: Any) -> State:  # noqa: ANN401

@@ -7,7 +7,7 @@ from headgate.engine import Decision
 from headgate.limit import Given
 from headgate.limiter.base import Bound
 from headgate.limiter.guard import AsyncGuard, Key
-from headgate.stores import Store
+from headgate.stores import AsyncStore, Store
 
 
 class AsyncLimiter(Bound):
@@ -17,6 +17,13 @@ class AsyncLimiter(Bound):
         """Decide by the states of this store from now on."""
         super().bind(store)
         self._hit = self._gate.hit
+        if isinstance(store, AsyncStore):  # a store that has to be waited for brings its own coroutines
+            gate = store.async_gate(self.namespace, self.limits, self.on_error)
+            self.hit, self.peek, self.take_up_to = gate.hit, gate.peek, gate.take_up_to  # type: ignore[method-assign]
+            self.decide, self.refund, self.reset = gate.decide, gate.refund, gate.reset  # type: ignore[method-assign]
+        else:
+            for name in ("hit", "peek", "take_up_to", "decide", "refund", "reset"):
+                self.__dict__.pop(name, None)
 
     async def hit(self, key: str, cost: Cost = 1, *, limit: Given | None = None) -> Decision:
         """Spend `cost` of every limit, or of none if any refuses."""

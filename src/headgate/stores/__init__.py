@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from urllib.parse import parse_qsl, unquote, urlsplit
+from typing import Final
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 from headgate.clock import Clock
 from headgate.errors import StoreError
-from headgate.stores.contract import Gate, OnError, Store
+from headgate.stores.contract import AsyncStore, Gate, OnError, Store
 from headgate.stores.memory import MemoryStore
 
-__all__ = ["Gate", "MemoryStore", "OnError", "Store", "open_store"]
+__all__ = ["AsyncStore", "Gate", "MemoryStore", "OnError", "Store", "open_store"]
+
+REDIS_OPTIONS: Final[dict[str, type[int] | type[float]]] = {
+    "deadline": float, "connect_timeout": float, "remember_refusals": float, "nodes": int,
+}  # fmt: skip
 
 
 def open_store(store: Store | str | None, clock: Clock | None) -> Store:
@@ -20,14 +25,27 @@ def open_store(store: Store | str | None, clock: Clock | None) -> Store:
         if clock is not None:
             raise StoreError("a ready store has its own clock; give the clock to the store instead")
         if not callable(getattr(store, "gate", None)):
-            raise StoreError(f"a store is a URL such as memory:// or a Store; got {store!r}")
+            return _open_client(store)
         return store
     scheme = urlsplit(store).scheme
     if scheme == "memory":
         return _open_memory(store, clock)
     if scheme == "shared":
         return _open_shared(store, clock)
-    raise StoreError(f"no store for {scheme or 'a URL without a scheme'!r} URLs; there are memory:// and shared://PATH")
+    if scheme.partition("+")[0] in ("redis", "rediss", "unix", "valkey", "valkeys"):
+        return _open_redis(store, clock)
+    raise StoreError(
+        f"no store for {scheme or 'a URL without a scheme'!r} URLs; there are memory://, shared://PATH, redis://, "
+        "rediss://, unix://, redis+cluster://, redis+sentinel:// and the same with valkey"
+    )
+
+
+def _open_client(client: object) -> Store:
+    if type(client).__module__.partition(".")[0] != "redis":
+        raise StoreError(f"a store is a URL such as memory://, a Store or a redis-py client; got {client!r}")
+    from headgate.stores.redis import RedisStore
+
+    return RedisStore(client)
 
 
 def _open_memory(url: str, clock: Clock | None) -> MemoryStore:
@@ -44,6 +62,24 @@ def _open_shared(url: str, clock: Clock | None) -> Store:
     if len(path) < 2:
         raise StoreError(f"cannot read {url!r}: a shared store is a directory; write shared:///dev/shm/api")
     return SharedStore(path, **numbers, clock=clock)
+
+
+def _open_redis(url: str, clock: Clock | None) -> Store:
+    from headgate.stores.redis import RedisStore  # an extra: redis-py may not be installed
+
+    parts = urlsplit(url)
+    theirs, ours = [], {}
+    for name, value in parse_qsl(parts.query, keep_blank_values=True):
+        kind = REDIS_OPTIONS.get(name)
+        if kind is None:
+            theirs.append((name, value))
+            continue
+        try:
+            ours[name] = kind(value)
+        except ValueError:
+            raise StoreError(f"{name}={value!r} is no number, as in redis://cache:6379?{name}=1") from None
+    rest = f"{parts.scheme}://{parts.netloc}{parts.path}?{urlencode(theirs)}"
+    return RedisStore(rest, **ours, clock=clock)
 
 
 def _read_url(url: str, bases: dict[str, int], example: str) -> tuple[str, dict[str, int]]:

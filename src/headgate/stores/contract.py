@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 from headgate.call import Call, Cost
 from headgate.engine import Decision
@@ -46,7 +46,7 @@ class Gate(Protocol):
         """Spend as much as fits now."""
         ...
 
-    def decide(self, *calls: Call) -> Decision:
+    def decide(self, *calls: Call, peek: bool = False) -> Decision:
         """Several subjects, one decision: all are charged or none is."""
         ...
 
@@ -71,4 +71,41 @@ class Store(Protocol):
 
     def clear(self, namespace: str) -> None:
         """Forget every key of a namespace."""
+        ...
+
+
+class AsyncGate(Protocol):
+    """A gate whose questions are awaited."""
+
+    async def hit(self, key: str, cost: Cost = 1, *, limit: Given | None = None) -> Decision:
+        """Spend, if every limit allows."""
+        ...
+
+    async def peek(self, key: str, cost: Cost = 1, *, limit: Given | None = None) -> Decision:
+        """What `hit` would answer; writes nothing."""
+        ...
+
+    async def take_up_to(self, key: str, n: int, *, limit: Given | None = None) -> Decision:
+        """Spend as much as fits now."""
+        ...
+
+    async def decide(self, *calls: Call, peek: bool = False) -> Decision:
+        """Several subjects, one decision: all are charged or none is."""
+        ...
+
+    async def refund(self, charged: Decision | str, n: Cost | None = None) -> None:
+        """Give back."""
+        ...
+
+    async def reset(self, key: str) -> None:
+        """Make a key as new."""
+        ...
+
+
+@runtime_checkable
+class AsyncStore(Protocol):
+    """A store that has to be waited for, and so has gates of both kinds."""
+
+    def async_gate(self, namespace: str, limits: tuple[Limit, ...], on_error: OnError = "local") -> AsyncGate:
+        """As `Store.gate`, to be awaited."""
         ...

@@ -2,34 +2,53 @@
 
 from __future__ import annotations
 
+import logging
+import warnings
+from functools import lru_cache
 from typing import Final
 
 from headgate.call import Call
-from headgate.clock import Clock
+from headgate.clock import SECOND, Clock
 from headgate.engine import Decision
 from headgate.engine.modes import PEEK, UP_TO
-from headgate.errors import StoreError
+from headgate.errors import InvalidLimit, StoreError
 from headgate.limit import Limit
-from headgate.stores.contract import OnError
+from headgate.stores.contract import OnError, Store
 from headgate.stores.memory import MemoryStore
 
 RETRY_US: Final = 1_000_000
 """When to come back after a denial that no limit explains."""
+STOPPED: Final = "its files are gone, or a process that holds them is stopped"
 
 
 class Fallback:
-    """Degraded answers."""
+    """Degraded answers. Locally, each of `nodes` lets its share of the limits pass."""
 
-    def __init__(self, on_error: OnError, clock: Clock | None) -> None:
+    def __init__(
+        self,
+        on_error: OnError,
+        clock: Clock | None,
+        *,
+        store: Store | None = None,
+        namespace: str = "local",
+        nodes: int = 1,
+    ) -> None:
         self._on_error = on_error
-        self._local = MemoryStore(clock=clock)
+        self._local = store or MemoryStore(clock=clock)
+        self._namespace = namespace
+        self._nodes = nodes
 
     def decide(
-        self, limits: tuple[Limit, ...], keys: str | tuple[str, ...], costs: tuple[int, ...], mode: int
+        self,
+        limits: tuple[Limit, ...],
+        keys: str | tuple[str, ...],
+        costs: tuple[int, ...],
+        mode: int,
+        reason: str = STOPPED,
     ) -> Decision:
         """The answer to a decision that could not be taken."""
         if self._on_error == "raise":
-            raise StoreError("the store cannot answer now: its files are gone, or a process that holds them is stopped")
+            raise StoreError(f"the store cannot answer now: {reason}")
         if self._on_error == "local":
             return self._decide_locally(limits, keys, costs, mode)
         allowed = self._on_error == "allow"
@@ -45,17 +64,39 @@ class Fallback:
             )
         return Decision(limits, keys, costs, answers, charged=False, degraded=True)
 
+    def regret(self, reason: str) -> None:
+        """Something could not be given back: an error for who asked for errors, else a line in the log."""
+        if self._on_error == "raise":
+            raise StoreError(f"the store could not be told what to give back: {reason}")
+        logging.getLogger("headgate").warning("a refund was lost: %s", reason)
+
     def _decide_locally(
         self, limits: tuple[Limit, ...], keys: str | tuple[str, ...], costs: tuple[int, ...], mode: int
     ) -> Decision:
-        gate = self._local.gate("local", limits)
+        shares = limits if self._nodes == 1 else tuple(share_of(limit, self._nodes) for limit in limits)
+        gate = self._local.gate(self._namespace, shares)
         each = (keys,) * len(limits) if isinstance(keys, str) else keys
         if mode == UP_TO:
             decision = gate.take_up_to(each[0], costs[0])
         else:
-            decision = gate.decide(*map(Call, limits, each, costs), peek=mode == PEEK)
+            decision = gate.decide(*map(Call, shares, each, costs), peek=mode == PEEK)
         answers: list[int] = []
         for verdict in decision.verdicts:
             answers += (verdict.allowed, verdict.remaining, verdict.retry_us, verdict.reset_us, *verdict.mark)
         granted = tuple(call.cost for call in decision.calls)
         return Decision(limits, keys, granted, answers, charged=False, degraded=True)
+
+
+@lru_cache(maxsize=1024)
+def share_of(limit: Limit, nodes: int) -> Limit:
+    """The part of a limit that one of so many nodes may let pass: rounded down, at least 1."""
+    amount = max(1, limit.amount // nodes)
+    burst = None if limit.burst == limit.amount else max(1, limit.burst // nodes)
+    fields = {"algorithm": limit.algorithm, "block": limit.block_us / SECOND, "name": limit.name}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a share may be coarser than anybody would write
+        try:
+            return Limit(amount, limit.period_us / SECOND, burst=burst, **fields)
+        except InvalidLimit:  # too fine a fraction: two digits are fine for any rate
+            digits = 10 ** max(0, len(str(amount)) - 2)
+            return Limit(amount // digits * digits, limit.period_us / SECOND, burst=burst, **fields)

@@ -65,7 +65,7 @@ class StoreSuite:
 
     def _limiter(self, *limits: str, at: float = 0.0) -> tuple[Limiter, ManualClock]:
         clock = ManualClock(at)
-        return Limiter(*limits, store=self.store(clock)), clock
+        return Limiter(*limits, store=self.store(clock), on_error="raise"), clock
 
     def _every(self, rate: str = "10/minute") -> Iterator[tuple[str, Limiter, ManualClock]]:
         for algorithm in EVERY_ALGORITHM:
@@ -235,14 +235,14 @@ class StoreSuite:
         """Two limiters on one store share what has the same name, algorithm and period, and nothing else."""
         clock = ManualClock(1e9)
         store = self.store(clock)
-        Limiter("10/minute", store=store).hit("k", 4)
-        Limiter("10/minute by sliding-log", store=store).hit("k", 4)
+        Limiter("10/minute", store=store, on_error="raise").hit("k", 4)
+        Limiter("10/minute by sliding-log", store=store, on_error="raise").hit("k", 4)
         # A bucket's state is the time until it is full: 24 s, which at 20/minute are 8 units. A log's is its stamps.
-        assert Limiter("20/minute", store=store).peek("k", 0).remaining == 12
-        assert Limiter("9/minute by sliding-log", store=store).peek("k", 0).remaining == 5
+        assert Limiter("20/minute", store=store, on_error="raise").peek("k", 0).remaining == 12
+        assert Limiter("9/minute by sliding-log", store=store, on_error="raise").peek("k", 0).remaining == 5
         for other in ("10/hour", "10/minute by gcra", "10/minute as mine", "10/minute block 5m"):
-            assert Limiter(other, store=store).peek("k", 0).remaining == 10, other
-        assert Limiter("10/minute", store=store, namespace="elsewhere").peek("k", 0).remaining == 10
+            assert Limiter(other, store=store, on_error="raise").peek("k", 0).remaining == 10, other
+        assert Limiter("10/minute", store=store, namespace="elsewhere", on_error="raise").peek("k", 0).remaining == 10
 
     def test_plans_change_numbers_only(self) -> None:
         """`limit=` reads the same state by other numbers; another algorithm or period is an error."""
@@ -292,7 +292,7 @@ class StoreSuite:
         """`store.clear` makes every key of a namespace as new, and leaves the others alone."""
         clock = ManualClock(1e9)
         store = self.store(clock)
-        mine, other = (Limiter("10/minute", store=store, namespace=name) for name in ("mine", "other"))
+        mine, other = (Limiter("10/minute", store=store, namespace=name, on_error="raise") for name in ("mine", "other"))
         mine.hit("k", 4)
         other.hit("k", 4)
         store.clear("mine")

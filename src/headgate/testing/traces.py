@@ -86,7 +86,7 @@ def compare(text: str, make: Callable[[ManualClock], Store], seed: int, steps: i
     """Drive a store and the reference through one trace, by one clock; every answer must be the same."""
     trace = Trace(Limit.parse_all(text), seed, steps)
     clock = ManualClock(trace.start / 1e6)
-    ours = Limiter(text, store=make(clock))
+    ours = Limiter(text, store=make(clock), on_error="raise")
     theirs = Limiter(text, store=ReferenceStore(clock=clock))
     last: tuple[Decision | None, Decision | None] = (None, None)
     done: list[Act] = []

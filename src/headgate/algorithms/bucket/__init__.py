@@ -9,7 +9,7 @@ from headgate.algorithms.bucket.reference import Params, answer, charge, fresh, 
 from headgate.algorithms.contract import EXACT
 from headgate.errors import InvalidLimit
 
-__all__ = ["KIND", "Params", "answer", "charge", "fit", "fresh", "give", "is_exact", "words"]
+__all__ = ["KIND", "Params", "answer", "at_grant", "charge", "fit", "fresh", "give", "is_exact", "kernel", "words"]
 
 KIND: Final = "bucket"
 FINEST: Final = 8192
@@ -55,3 +55,12 @@ def _exact_below(amount: int, period_us: int) -> int:
 def words(params: Params) -> int:
     """Microseconds and a-ths share one ordered word."""
     return 1
+
+def kernel(params: Params) -> str:
+    """One kernel serves every rate."""
+    return "kernel"
+
+
+def at_grant(mark: tuple[int, int], granted_us: int) -> tuple[int, int]:
+    """Counted from the grant, no overlap of give-backs can lend more than was taken."""
+    return (granted_us, 0)

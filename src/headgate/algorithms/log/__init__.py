@@ -7,7 +7,7 @@ from typing import Final
 from headgate.algorithms.log.reference import Params, answer, charge, fresh, give
 from headgate.errors import InvalidLimit
 
-__all__ = ["KIND", "Params", "answer", "charge", "fit", "fresh", "give", "words"]
+__all__ = ["KIND", "Params", "answer", "at_grant", "charge", "fit", "fresh", "give", "kernel", "words"]
 
 KIND: Final = "log"
 MOST: Final = 1_000_000
@@ -25,3 +25,12 @@ def fit(amount: int, period_us: int, burst: int, slots: int) -> Params:
 def words(params: Params) -> int:
     """How many stamps, where the oldest is, and the ring."""
     return 2 + params.limit
+
+def kernel(params: Params) -> str:
+    """One kernel serves every log."""
+    return "kernel"
+
+
+def at_grant(mark: tuple[int, int], granted_us: int) -> tuple[int, int]:
+    """Stamps are found by their own instant."""
+    return mark

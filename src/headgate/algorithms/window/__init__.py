@@ -9,7 +9,7 @@ from headgate.algorithms.window.reference import Params, answer, charge, fresh, 
 from headgate.clock import DAY, WEEK
 from headgate.errors import InvalidLimit
 
-__all__ = ["KIND", "Params", "answer", "charge", "fit", "fresh", "give", "words"]
+__all__ = ["KIND", "Params", "answer", "at_grant", "charge", "fit", "fresh", "give", "kernel", "words"]
 
 KIND: Final = "window"
 MOST_SLOTS: Final = 10_000
@@ -39,3 +39,12 @@ def fit(amount: int, period_us: int, burst: int, slots: int) -> Params:
 def words(params: Params) -> int:
     """The slot number and one count; blended, one more count per slot and, from two slots on, their running sum."""
     return 2 + params.slots + (params.slots > 1)
+
+def kernel(params: Params) -> str:
+    """A window that is not divided needs no blending."""
+    return "kernel" if params.slots else "fixed"
+
+
+def at_grant(mark: tuple[int, int], granted_us: int) -> tuple[int, int]:
+    """A count is taken from the slot it was put in, whenever that is."""
+    return mark

@@ -1,0 +1,52 @@
+"""A breaker: whether a server is worth asking."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from headgate.clock import SECOND, SystemClock
+
+WINDOW_US: Final = 10 * SECOND
+"""Failures this far apart have nothing to do with each other."""
+FEWEST: Final = 3
+"""So many failures open it, if they are also at least this part of what was asked since the first of them:"""
+RATIO: Final = 0.5
+
+
+class Breaker:
+    """Closed while the server answers; open from when it mostly fails until a probe has passed.
+
+    Nothing is counted while all is well: a failure opens a window, and only in it successes are counted too.
+    """
+
+    def __init__(self) -> None:
+        self._clock = SystemClock()
+        self.open = False
+        self.troubled = False
+        """Successes matter: tell them."""
+        self._since = self._failures = self._successes = 0
+
+    def failed(self) -> bool:
+        """Count a failure; whether it was the one that opened the breaker."""
+        now = self._clock.now_us()
+        if not self.troubled or now - self._since > WINDOW_US:
+            self._since, self._failures, self._successes = now, 0, 0
+            self.troubled = True
+        self._failures += 1
+        opens = (
+            not self.open
+            and self._failures >= FEWEST
+            and self._failures >= RATIO * (self._failures + self._successes)
+        )  # fmt: skip
+        self.open = self.open or opens
+        return opens
+
+    def succeeded(self) -> None:
+        """Count a success in a troubled time."""
+        self._successes += 1
+        if self._clock.now_us() - self._since > WINDOW_US:
+            self.troubled = self.open
+
+    def close(self) -> None:
+        """A probe has passed."""
+        self.open = self.troubled = False

@@ -1,0 +1,176 @@
+"""States in Redis or Valkey: one budget for a fleet, exact and atomic, one round trip a decision.
+
+`RedisStore("redis://cache:6379")`; also `rediss://`, `unix://`, `redis+cluster://`, `redis+sentinel://`, the `valkey`
+spellings of each, or a ready redis-py client. Decisions are taken by scripts on the server, by the server's clock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+import weakref
+from collections.abc import Callable
+from typing import Any, Final
+
+from headgate.clock import SECOND, Clock
+from headgate.engine.modes import TAKE, read_clock
+from headgate.errors import StoreError
+from headgate.limit import Limit
+from headgate.stores.contract import OnError, Store
+from headgate.stores.fallback import Fallback
+from headgate.stores.memory import MemoryStore
+from headgate.stores.redis.courier import Couriers
+from headgate.stores.redis.denials import Denials
+from headgate.stores.redis.gate import AsyncGate, Gate
+from headgate.stores.redis.names import Names
+from headgate.stores.redis.nodes import Node, Nodes, Transition
+from headgate.stores.redis.plan import Command, Plan
+from headgate.stores.redis.wire import FAILURES, MovedError, Timeouts, Wire, read_client, read_url
+
+__all__ = ["RedisStore", "Transition"]
+
+LONGEST_PEPPER: Final = 64
+_stores: weakref.WeakSet[RedisStore] = weakref.WeakSet()
+
+
+class RedisStore:
+    """A home for states that a fleet shares.
+
+    `deadline`: seconds a decision may take; later, the limiter's `on_error` answers. `connect_timeout`: seconds to make a
+    connection. `remember_refusals`: seconds, at most, for which a refused key is refused without asking; 0 for never.
+    `local`: the store that answers while the server is away (`on_error="local"`), where each of `nodes` processes or
+    hosts lets its share pass. `pepper`: a secret of the fleet that makes key names underivable. `on_transition`: called
+    with a `Transition` when a server goes away or comes back. `clock`: for tests; otherwise the server's decides.
+    """
+
+    def __init__(
+        self,
+        target: str | Any,  # noqa: ANN401 - or one of redis-py's clients
+        *,
+        deadline: float = 0.05,
+        connect_timeout: float = 0.25,
+        remember_refusals: float = 1.0,
+        local: Store | str | None = None,
+        nodes: int = 1,
+        pepper: bytes = b"",
+        on_transition: Callable[[Transition], None] | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        for name, seconds in (("deadline", deadline), ("connect_timeout", connect_timeout)):
+            if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds <= 3600:
+                raise StoreError(f"{name} is a number of seconds above 0; got {seconds!r}")
+        if not isinstance(remember_refusals, int | float) or not 0 <= remember_refusals <= 3600:
+            raise StoreError(f"remember_refusals is a number of seconds, or 0 for never; got {remember_refusals!r}")
+        if isinstance(nodes, bool) or not isinstance(nodes, int) or nodes < 1:
+            raise StoreError(f"nodes is how many share the limit while the server is away; got {nodes!r}")
+        if not isinstance(pepper, bytes) or len(pepper) > LONGEST_PEPPER:
+            raise StoreError(f"a pepper is at most {LONGEST_PEPPER} bytes, the same in the whole fleet")
+        self._pepper = pepper
+        self._share = nodes
+        self._clock = clock
+        self._remember_us = round(remember_refusals * SECOND)
+        self._local = _local_store(local, clock)
+        described = read_url(target) if isinstance(target, str) else read_client(target)
+        wire = Wire(described, Timeouts(deadline, connect_timeout))
+        self._probing = Plan((Limit.parse("1000/second"),), Names("headgate probe", pepper))
+        self._nodes = Nodes(wire, self._probe, on_transition)
+        self._couriers: dict[int, Couriers] = {}
+        self._denials: dict[str, Denials] = {}
+        _stores.add(self)
+
+    def gate(self, namespace: str, limits: tuple[Limit, ...], on_error: OnError = "local") -> Gate:
+        """Limits bound to their states under a namespace."""
+        return Gate(limits, *self._parts(namespace, on_error))
+
+    def async_gate(self, namespace: str, limits: tuple[Limit, ...], on_error: OnError = "local") -> AsyncGate:
+        """As `gate`, to be awaited."""
+        gate = AsyncGate(limits, *self._parts(namespace, on_error))
+        gate.couriers = self._running_couriers
+        return gate
+
+    def clear(self, namespace: str) -> None:
+        """Forget every key of a namespace. Looks at every key of the server: for tests and for repairs."""
+        self._denials_of(namespace).gave_all()
+        pattern = Names(namespace, self._pepper).pattern
+        try:
+            if self._nodes.clustered:
+                self._nodes.wire.find_nodes()
+            for node in self._nodes.all():
+                cursor = b"0"
+                while True:
+                    cursor, found = node.command(b"SCAN", cursor, b"MATCH", pattern, b"COUNT", 1000)
+                    for name in found:
+                        node.command(b"DEL", name)
+                    if cursor == b"0":
+                        break
+        except FAILURES as error:
+            raise StoreError(f"the namespace was not cleared: {type(error).__name__}: {error}") from error
+
+    def close(self) -> None:
+        """Close what threads use. A store that is used again opens it anew."""
+        self._nodes.close()
+
+    async def aclose(self) -> None:
+        """Close what threads and this event loop use."""
+        couriers = self._couriers.pop(id(asyncio.get_running_loop()), None)
+        if couriers is not None:
+            await couriers.close()
+        self._nodes.close()
+
+    def _parts(self, namespace: str, on_error: OnError) -> tuple[Names, Nodes, Denials, Fallback, Any]:
+        fallback = Fallback(on_error, self._clock, store=self._local, namespace=namespace, nodes=self._share)
+        now_us = None if self._clock is None else self._now_us
+        return Names(namespace, self._pepper), self._nodes, self._denials_of(namespace), fallback, now_us
+
+    def _denials_of(self, namespace: str) -> Denials:
+        now_us = _monotonic_us if self._clock is None else self._now_us
+        return self._denials.setdefault(namespace, Denials(self._remember_us, now_us))
+
+    def _now_us(self) -> int:
+        assert self._clock is not None  # noqa: S101 - only asked where there is one
+        return read_clock(self._clock)
+
+    def _running_couriers(self) -> Couriers:
+        loop = asyncio.get_running_loop()
+        couriers = self._couriers.get(id(loop))
+        if couriers is None or couriers.loop is not loop:
+            self._couriers = {key: each for key, each in self._couriers.items() if not each.loop.is_closed()}
+            couriers = self._couriers[id(loop)] = Couriers(self._nodes, loop)
+        return couriers
+
+    def _probe(self, node: Node) -> None:
+        """Decide something nobody asked for: the server must be able to run, to write and to answer."""
+        plan = self._probing
+        subject = plan.names.subject("probe")
+        command = Command(plan, TAKE, subject, plan.keys(subject), plan.argument((1,)), None)
+        command.whole = True
+        reply = node.ask(command.encode())[0]
+        if isinstance(reply, Exception) and not isinstance(reply, MovedError):
+            raise reply
+
+    def _after_fork(self) -> None:
+        self._abandoned = self._couriers  # kept, since closing them would reach into the parent's event loop
+        self._couriers = {}
+        self._nodes.forget()
+
+
+def _monotonic_us() -> int:
+    return time.monotonic_ns() // 1000
+
+
+def _local_store(local: Store | str | None, clock: Clock | None) -> Store:
+    if local is None:
+        return MemoryStore(clock=clock)
+    from headgate.stores import open_store  # which opens this one too
+
+    return open_store(local, clock if isinstance(local, str) else None)
+
+
+def _forget_parents() -> None:
+    for store in _stores:
+        store._after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_parents)

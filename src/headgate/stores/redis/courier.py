@@ -1,0 +1,228 @@
+"""Couriers: in asyncio, questions asked at one time travel together.
+
+A question joins those that wait; whoever waits when the courier leaves goes along, in order, so the first of a burst
+takes the whole burst with it and a lone one goes at once. While one load is on its way the next one gathers. There is
+one courier for each event loop and server. A caller that gives up abandons its own future; the courier reads on, so no
+answer reaches the wrong caller.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import Any, Final
+
+from headgate.stores.redis.nodes import MOST_HOPS, Away, Node, Nodes
+from headgate.stores.redis.plan import Command
+from headgate.stores.redis.wire import FAILURES, ResponseError, warn_of_eviction
+
+MOST_GROUPS: Final = 128
+"""Decisions in one command."""
+MOST_FLYING: Final = 2
+"""Commands on their way: while the server works on one, the answers of the other are handed out."""
+
+
+class Load:
+    """A command, and who waits for each of its groups."""
+
+    __slots__ = ("command", "due", "futures", "hops")
+
+    def __init__(self, command: Command, future: asyncio.Future[Any], since: float) -> None:
+        self.command = command
+        self.futures = [future]
+        self.due = since
+        self.hops = 0
+
+    def join(self, other: Load) -> bool:
+        """Take another question along, if it is for the same script; whether there was room."""
+        mine, its = self.command, other.command
+        if mine.script is not its.script or mine.groups >= MOST_GROUPS or mine.now != its.now:
+            return False
+        mine.groups += its.groups
+        mine.keys += its.keys
+        mine.arguments += its.arguments
+        self.futures += other.futures
+        return True
+
+    @property
+    def wanted(self) -> bool:
+        """Somebody still waits."""
+        return not all(future.done() for future in self.futures)
+
+    def answer(self, reply: object) -> None:
+        """Hand the reply to everybody; each finds its own group by its place."""
+        for place, future in enumerate(self.futures):
+            if not future.done():
+                future.set_result((reply, place))
+
+    def fail(self, error: BaseException) -> None:
+        """Nobody gets an answer."""
+        for future in self.futures:
+            if not future.done():
+                future.set_exception(error)
+
+
+class Courier:
+    """Carries questions to one server and answers back."""
+
+    def __init__(self, couriers: Couriers, node: Node) -> None:
+        self._couriers = couriers
+        self._node = node
+        self._loop = couriers.loop
+        self._waiting: deque[Load] = deque()
+        self._flying: deque[Load] = deque()
+        self._connection: Any = None
+        self._connected_at = 0.0
+        self._round: asyncio.Task[None] | None = None
+        self.leaves = False
+        """Nobody new is sent along: hang up after this round."""
+
+    def take(self, load: Load) -> None:
+        """Carry this too."""
+        self._waiting.append(load)
+        if self._round is None:
+            self._round = self._loop.create_task(self._go())
+
+    async def _go(self) -> None:
+        nodes = self._couriers.nodes
+        try:
+            if self._connection is None:
+                async with asyncio.timeout(nodes.wire.timeouts.connect):
+                    self._connection = await nodes.wire.connect_async(self._node.place)
+                    if nodes.looks():
+                        await self._look()
+                self._connected_at = self._loop.time()
+            while self._waiting or self._flying:
+                await self._send()
+                if self._flying:
+                    await self._receive()
+        except FAILURES as error:
+            nodes.failed(self._node, error)
+            await self._give_up(error)
+        except asyncio.CancelledError as error:
+            await self._give_up(error)
+            raise
+        finally:
+            self._round = None
+        if self.leaves:
+            await self.close()
+
+    async def _send(self) -> None:
+        """Put what waits into as few commands as may be, in order, and send them in one write."""
+        data = []
+        while self._waiting and len(self._flying) < MOST_FLYING:
+            load = self._waiting.popleft()
+            if not load.wanted:
+                continue
+            if not self._couriers.nodes.clustered:  # in a cluster each group has a slot of its own
+                while self._waiting and load.join(self._waiting[0]):
+                    self._waiting.popleft()
+            load.due = max(load.due, self._connected_at) + self._couriers.nodes.wire.timeouts.answer
+            self._flying.append(load)
+            data.append(load.command.encode())
+        if data:
+            async with asyncio.timeout_at(self._flying[0].due):
+                await self._connection.send_packed_command(data, check_health=False)
+
+    async def _receive(self) -> None:
+        """One reply, for the load that left first."""
+        load = self._flying[0]
+        async with asyncio.timeout_at(load.due):
+            reply: Any = None
+            for _ in range(1 + load.command.asking):
+                try:
+                    reply = await self._connection.read_response(disable_decoding=True)
+                except ResponseError as error:
+                    reply = error
+        self._flying.popleft()
+        if isinstance(reply, Exception):
+            self._turn(load, reply)
+        else:
+            self._couriers.nodes.succeeded(self._node)
+            load.answer(reply)
+
+    def _turn(self, load: Load, error: Exception) -> None:
+        """Send a load that was not run where it belongs, or fail it."""
+        load.hops += 1
+        try:
+            if load.hops >= MOST_HOPS:
+                raise error
+            hung_up = load.command.turned
+            node = self._couriers.nodes.redirect(self._node, load.command, error)
+        except FAILURES as final:
+            load.fail(final)
+            return
+        load.due = self._loop.time()
+        if node is not self._node:
+            self._couriers.at(node).take(load)
+        elif load.command.turned and not hung_up:
+            self._couriers.drop(self._node)
+            self._couriers.at(node).take(load)
+        else:
+            self._waiting.appendleft(load)
+
+    async def _look(self) -> None:
+        await self._connection.send_command("INFO", "memory")
+        try:
+            warn_of_eviction(await self._connection.read_response(disable_decoding=True))
+        except ResponseError:
+            pass  # not allowed to ask
+
+    async def _give_up(self, error: BaseException) -> None:
+        """Drop the connection: whatever it would still bring belongs to nobody."""
+        connection, self._connection = self._connection, None
+        reason = Away(f"{self._node.name}: {type(error).__name__} {error}")
+        for load in (*self._flying, *self._waiting):
+            load.fail(reason)
+        self._flying.clear()
+        self._waiting.clear()
+        if connection is not None:
+            await connection.disconnect(nowait=True)
+
+    async def close(self) -> None:
+        """Hang up; who waits gets an error."""
+        if self._round is not None:
+            self._round.cancel()
+            await asyncio.wait([self._round])
+        await self._give_up(Away("the store was closed"))
+
+
+class Couriers:
+    """The couriers of one event loop."""
+
+    def __init__(self, nodes: Nodes, loop: asyncio.AbstractEventLoop) -> None:
+        self.nodes = nodes
+        self.loop = loop
+        self._couriers: dict[Node, Courier] = {}
+
+    def at(self, node: Node) -> Courier:
+        """The courier to a server."""
+        courier = self._couriers.get(node)
+        if courier is None:
+            courier = self._couriers[node] = Courier(self, node)
+        return courier
+
+    def drop(self, node: Node) -> None:
+        """The next question to this server goes by a new connection."""
+        courier = self._couriers.pop(node, None)
+        if courier is not None:
+            courier.leaves = True
+
+    async def exchange(self, command: Command) -> tuple[Any, int]:
+        """The reply to a command, and the place of its group in it."""
+        node = self.nodes.node_for(command.subject)
+        if node.breaker.open:
+            raise Away(f"{node.name} is away")
+        if self.nodes.clustered and node.place is None:
+            # Finding the nodes of a cluster blocks: once, in a thread, for everybody who waits for it.
+            node = await self.loop.run_in_executor(None, self.nodes.ready_for, command.subject)
+        future = self.loop.create_future()
+        self.at(node).take(Load(command, future, self.loop.time()))
+        reply: tuple[Any, int] = await future
+        return reply
+
+    async def close(self) -> None:
+        """Close every connection of this loop."""
+        for courier in list(self._couriers.values()):
+            await courier.close()
+        self._couriers.clear()

@@ -1,0 +1,100 @@
+"""Refusals remembered: an attack must make the limiter cheaper, not dearer.
+
+A refused decision is refused again without asking, for the same limits and keys and for costs no smaller, until its own
+retry counted from the instant it was sent (which is before the server's), at most for the time agreed. What is said
+then is the server's verdict, aged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from headgate.algorithms.contract import NEVER, Verdict
+from headgate.engine import Decision
+from headgate.engine.modes import UP_TO
+from headgate.limit import Limit
+from headgate.stores.redis.plan import Keys
+
+MOST: Final = 10_000
+"""Refusals remembered, and keys that were given something back."""
+
+
+class Denial(NamedTuple):
+    """One refusal."""
+
+    sent_us: int
+    ends_us: int
+    costs: tuple[int, ...]
+    verdicts: tuple[Verdict, ...]
+
+
+class Denials:
+    """The refusals of one namespace of a store."""
+
+    def __init__(self, longest_us: int, now_us: Callable[[], int]) -> None:
+        self._longest_us = longest_us
+        self._now_us = now_us
+        self._kept: dict[tuple[tuple[Limit, ...], Keys], Denial] = {}
+        self._given: dict[str, int] = {}
+        self._all_given_us = 0
+
+    def sent(self) -> int:
+        """The instant to hand back to `keep`."""
+        return self._now_us() if self._longest_us else 0
+
+    def find(self, limits: tuple[Limit, ...], keys: Keys, costs: tuple[int, ...], mode: int) -> Decision | None:
+        """The refusal that answers this too, if there is one."""
+        denial = self._kept.get((limits, keys)) if self._kept else None
+        if denial is None:
+            return None
+        now = self._now_us()
+        if not denial.sent_us <= now < denial.ends_us or denial.sent_us <= self._last_given(keys):
+            self._kept.pop((limits, keys), None)
+            return None
+        asked = tuple(min(cost, 1) for cost in costs) if mode == UP_TO else costs
+        pairs = zip(asked, denial.costs, limits, strict=True)
+        if asked != denial.costs and not all(refused <= cost <= limit.burst for cost, refused, limit in pairs):
+            return None
+        answers: list[int] = []
+        for allowed, remaining, retry, reset, mark, _ in denial.verdicts:
+            age = now - denial.sent_us
+            answers += (allowed, remaining, retry if retry == NEVER else max(0, retry - age), max(0, reset - age), *mark)
+        return Decision(limits, keys, costs, answers)
+
+    def keep(
+        self, limits: tuple[Limit, ...], keys: Keys, costs: tuple[int, ...], sent_us: int, decision: Decision
+    ) -> None:
+        """Remember a refusal."""
+        if self._longest_us:
+            wait = self._longest_us if decision.retry_us == NEVER else min(decision.retry_us, self._longest_us)
+            _make_room(self._kept)
+            self._kept[limits, keys] = Denial(sent_us, sent_us + wait, costs, decision.verdicts)
+
+    def gave(self, keys: tuple[str, ...]) -> None:
+        """Something was given back: what was refused to these keys before may pass now."""
+        if self._kept:
+            now = self._now_us()
+            for key in keys:
+                if len(self._given) >= MOST:
+                    self.gave_all()
+                self._given[key] = now
+
+    def gave_all(self) -> None:
+        """As `gave`, for every key."""
+        self._all_given_us = self._now_us()
+        self._given.clear()
+
+    def _last_given(self, keys: Keys) -> int:
+        given = self._given
+        if not given:
+            return self._all_given_us
+        each = (keys,) if isinstance(keys, str) else keys
+        return max(self._all_given_us, *(given.get(key, 0) for key in each))
+
+
+def _make_room(kept: dict[tuple[tuple[Limit, ...], Keys], Denial]) -> None:
+    """Forget the oldest quarter when there are too many: each costs one question."""
+    if len(kept) >= MOST:
+        for oldest in list(kept)[: MOST // 4]:
+            kept.pop(oldest, None)

@@ -1,0 +1,101 @@
+-- The driver in Lua: decisions over the kernels. A call carries groups, each group is one decision: all-or-none inside,
+-- independent of its neighbours. scripts.py fills in what stands in capitals. KEYS are WIDTH a group; ARGV has one
+-- packed string a group (parameters and costs), then, in tests only, the instant. The reply is packed: the instant, then
+-- for each limit of each group allowed, remaining, retry, reset and the mark.
+
+--- time
+local groups = #KEYS / WIDTH
+local slack, now = 1, ARGV[groups + 1]
+if now then
+    slack, now = 3600001, tonumber(now)  -- virtual time may stand still while the server's goes on
+else
+    local time = redis.call('TIME')
+    now = time[1] * 1000000 + time[2]
+end
+local reply = {struct.pack('<i8', now)}
+
+--- single
+for group = 1, groups do
+    local key = KEYS[group]
+    local PARAMS, cost = struct.unpack('PACKED', ARGV[group])
+    local seen, STATE = false, FRESH
+    do READ end
+    local allowed, remaining, retry, reset, mark_us, mark_num, moved
+    do ANSWER end
+    if not allowed then cost = 0 end
+    if allowed or moved then CHARGE end
+    reply[group + 1] = struct.pack('<i8i8i8i8i8i8', allowed and 1 or 0, remaining, retry, reset, mark_us, mark_num)
+end
+return table.concat(reply)
+
+--- several
+for group = 1, groups do
+    local at, packed = (group - 1) * WIDTH, {struct.unpack('PACKED', ARGV[group])}
+    local states, blocks, costs, look, charge, verdicts = {}, {}, {}, {}, {}, {}
+    LIMITS
+    if UP_TO and costs[1] > 0 then
+        local room = costs[1]
+        for i = 1, COUNT do
+            local _, remaining = look[i](0)
+            room = min(room, remaining)
+        end
+        for i = 1, COUNT do costs[i] = max(1, room) end
+    end
+    local all = true
+    for i = 1, COUNT do
+        verdicts[i] = {look[i](costs[i])}
+        all = all and verdicts[i][1]
+    end
+    for i = 1, COUNT do
+        local allowed, _, _, _, mark_us, mark_num, moved, ends = unpack(verdicts[i])
+        if allowed and not all then verdicts[i] = {look[i](0)} end
+        if WRITES then
+            if all then
+                charge[i](mark_us, mark_num, costs[i])
+            elseif moved then
+                charge[i](mark_us, mark_num, 0)
+            end
+            if not allowed and blocks[i] and states[i][1] and ends > now then
+                redis.call('SET', blocks[i], ends, 'PX', ceil((ends - now) / 1000) + slack)
+            end
+        end
+    end
+    if UP_TO then reply[#reply + 1] = struct.pack('<i8', costs[1]) end
+    for i = 1, COUNT do
+        local allowed, remaining, retry, reset, mark_us, mark_num = unpack(verdicts[i])
+        reply[#reply + 1] = struct.pack('<i8i8i8i8i8i8', allowed and 1 or 0, remaining, retry, reset, mark_us, mark_num)
+    end
+end
+return table.concat(reply)
+
+--- limit
+states[INDEX] = {KIND_read(KEYS[at + PLACE])}
+costs[INDEX] = packed[COST]
+look[INDEX] = function(cost)
+    return KIND_answer(KEYS[at + PLACE], HELD, GIVEN, now, cost)
+end
+charge[INDEX] = function(mark_us, mark_num, cost)
+    KIND_charge(KEYS[at + PLACE], HELD, GIVEN, now, slack, mark_us, mark_num, cost)
+end
+
+--- block
+blocks[INDEX] = KEYS[at + PLACE + 1]
+local ends_INDEX, open_INDEX = tonumber(redis.call('GET', blocks[INDEX]) or 0), look[INDEX]
+look[INDEX] = function(cost) return block_shut(ends_INDEX, packed[BLOCK], now, cost, open_INDEX) end
+
+--- give
+local packed = {struct.unpack('PACKED', ARGV[1])}
+GIVES
+return 1
+
+--- back
+do
+    local seen, STATE = KIND_read(KEYS[PLACE])
+    if seen then
+        local mark_us, mark_num = packed[COST + 1], packed[COST + 2]
+        if mark_us < 0 then  -- charged now
+            mark_us, mark_num = select(5, KIND_answer(KEYS[PLACE], STATE, GIVEN, now, 0))
+        end
+        KIND_give(KEYS[PLACE], STATE, GIVEN, now, slack, mark_us, mark_num, packed[COST])
+    end
+end

@@ -1,0 +1,298 @@
+"""Gates on a server: what is asked, in what order, and what the answers come to.
+
+The steps of a decision are written once, as generators that yield commands and are sent replies; the sync gate and the
+async gate differ in how they carry them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Generator
+from typing import Any, TypeVar
+
+from headgate.call import Call, Cost, checked_cost, checked_costs, checked_key
+from headgate.engine import Decision
+from headgate.engine.asking import Mark, Plans, checked_calls, checked_limits, checked_refund
+from headgate.engine.modes import PEEK, TAKE, UP_TO
+from headgate.errors import StoreError
+from headgate.limit import Given, Limit
+from headgate.stores.fallback import Fallback
+from headgate.stores.redis.courier import Couriers
+from headgate.stores.redis.denials import Denials
+from headgate.stores.redis.names import Names
+from headgate.stores.redis.nodes import Nodes
+from headgate.stores.redis.plan import GIVE, RESET, Command, Keys, Plan, instant
+from headgate.stores.redis.wire import FAILURES, slot_of
+
+T = TypeVar("T")
+Steps = Generator[Command, tuple[Any, int], T]
+"""Yields what to send, is sent the reply and the place in it, or thrown the failure; returns what it came to."""
+
+log = logging.getLogger("headgate")
+
+
+class _Asker:
+    """The steps."""
+
+    def __init__(
+        self,
+        limits: tuple[Limit, ...],
+        names: Names,
+        nodes: Nodes,
+        denials: Denials,
+        fallback: Fallback,
+        now_us: Callable[[], int] | None,
+    ) -> None:
+        self.limits = checked_limits(limits)
+        self._names = names
+        self._nodes = nodes
+        self._denials = denials
+        self._fallback = fallback
+        self._now_us = now_us
+        self._own = self._plan_of(limits)
+        self._plans = Plans(limits, self._plan_of)
+        self._deciding: dict[tuple[Limit, ...], Plan] = {}
+
+    def _plan_of(self, limits: tuple[Limit, ...]) -> Plan:
+        return Plan(limits, self._names)
+
+    def _remembered(self, limits: tuple[Limit, ...]) -> Plan:
+        """The plan of calls given to `decide`: the same few, again and again."""
+        plan = self._deciding.get(limits)
+        if plan is None:
+            if len(self._deciding) >= 1024:
+                self._deciding.clear()
+            plan = self._deciding[limits] = self._plan_of(limits)
+        return plan
+
+    def _command(self, plan: Plan, mode: int, keys: Keys, argument: bytes) -> Command:
+        subjects = plan.subjects(keys)
+        first = subjects if isinstance(subjects, bytes) else subjects[0]
+        now = None if self._now_us is None else self._now_us()
+        return Command(plan, mode, first, plan.keys(subjects), argument, now)
+
+    def _ask(self, key: str, cost: Cost, limit: Given | None, mode: int) -> Steps[Decision]:
+        plan = self._own if limit is None else self._plans.find(limit)
+        return self._decide(plan, checked_key(key), checked_costs(plan.limits, cost), mode)
+
+    def _decide(self, plan: Plan, keys: Keys, costs: tuple[int, ...], mode: int) -> Steps[Decision]:
+        denials = self._denials
+        if mode != PEEK:
+            denied = denials.find(plan.limits, keys, costs, mode)
+            if denied is not None:
+                return denied
+        sent = denials.sent()
+        try:
+            slots = self._by_slot(keys)
+            if len(slots) > 1:
+                decision = yield from self._decide_across(plan, slots, keys, costs, mode)
+            else:
+                reply, place = yield self._command(plan, mode, keys, plan.argument(costs))
+                decision = plan.read(reply, place, keys, costs, mode)
+        except FAILURES as error:
+            return self._fallback.decide(plan.limits, keys, costs, mode, f"{type(error).__name__}: {error}")
+        if not decision.allowed and mode != PEEK:
+            denials.keep(plan.limits, keys, (1,) * len(costs) if mode == UP_TO else costs, sent, decision)
+        return decision
+
+    def _by_slot(self, keys: Keys) -> list[list[int]]:
+        """The numbers of the calls, by cluster slot, in the order asked."""
+        if isinstance(keys, str) or not self._nodes.clustered:
+            return [[]]
+        slots: dict[int, list[int]] = {}
+        for index, key in enumerate(keys):
+            slots.setdefault(slot_of(self._names.subject(key)), []).append(index)
+        return list(slots.values())
+
+    def _decide_across(
+        self, plan: Plan, slots: list[list[int]], keys: Keys, costs: tuple[int, ...], mode: int
+    ) -> Steps[Decision]:
+        """No server sees all of it: taken slot by slot, and given back when a later one refuses."""
+        parts = [_Part(self, plan, keys, costs, indices) for indices in slots]
+        taken: list[_Part] = []
+        try:
+            for part in parts:
+                yield from part.ask(TAKE if mode == TAKE and len(taken) == parts.index(part) else PEEK)
+                if part.charged:
+                    taken.append(part)
+        except BaseException:
+            for part in taken:
+                yield from part.undo()
+            raise
+        if not all(part.allowed for part in parts):
+            for part in taken:
+                yield from part.undo()
+            for part in parts:
+                if part.allowed:  # what it holds without the charge
+                    yield from part.ask(PEEK, free=True)
+        answers = [0] * (6 * len(costs))
+        for part in parts:
+            for index, row in zip(part.indices, part.answers, strict=True):
+                answers[index * 6 : index * 6 + 6] = row
+        return Decision(plan.limits, keys, costs, answers, charged=mode != PEEK)
+
+    def _refund(self, charged: Decision | str, n: Cost | None) -> Steps[None]:
+        limits, keys, units, marks = checked_refund(self.limits, charged, n)
+        if any(units):
+            self._denials.gave(keys)
+            try:
+                yield from self._give(self._remembered(limits), keys, units, marks)
+            except FAILURES as error:
+                # Never sent twice: whether it was applied is not known.
+                self._fallback.regret(f"{type(error).__name__}: {error}")
+
+    def _give(
+        self, plan: Plan, keys: tuple[str, ...], units: tuple[int, ...], marks: tuple[Mark | None, ...]
+    ) -> Steps[None]:
+        for indices in self._by_slot(keys):
+            some = indices or list(range(len(keys)))
+            part = plan if len(some) == len(keys) else self._remembered(tuple(plan.limits[at] for at in some))
+            back = part.back(tuple(units[at] for at in some), tuple(marks[at] for at in some))
+            yield self._command(part, GIVE, tuple(keys[at] for at in some), back)
+
+    def _reset(self, key: str) -> Steps[None]:
+        self._denials.gave((checked_key(key),))
+        try:
+            yield self._command(self._own, RESET, key, b"$0\r\n\r\n")
+        except FAILURES as error:
+            raise StoreError(f"the key was not reset: {type(error).__name__}: {error}") from error
+
+
+class _Part:
+    """The calls of a decision that live in one slot."""
+
+    def __init__(self, asker: _Asker, plan: Plan, keys: Keys, costs: tuple[int, ...], indices: list[int]) -> None:
+        self._asker = asker
+        self.indices = indices
+        self._plan = asker._remembered(tuple(plan.limits[at] for at in indices))
+        self._keys = tuple(keys[at] for at in indices)
+        self._costs = tuple(costs[at] for at in indices)
+        self._granted_us = 0
+        self.allowed = self.charged = False
+        self.answers: list[tuple[int, ...]] = []
+
+    def ask(self, mode: int, free: bool = False) -> Steps[None]:
+        costs = (0,) * len(self._costs) if free else self._costs
+        reply, place = yield self._asker._command(self._plan, mode, self._keys, self._plan.argument(costs))
+        decision = self._plan.read(reply, place, self._keys, costs, mode)
+        self.allowed = decision.allowed
+        self.charged = decision.allowed and mode == TAKE
+        self._granted_us = instant(reply)
+        self._marks = tuple(verdict.mark for verdict in decision.verdicts)
+        self.answers = [(*verdict[:4], *verdict.mark) for verdict in decision.verdicts]
+
+    def undo(self) -> Steps[None]:
+        """Give back from the time of the grant, so that no overlap can admit more than the limits."""
+        marks = [
+            limit.step.at_grant(mark, self._granted_us)
+            for limit, mark in zip(self._plan.limits, self._marks, strict=True)
+        ]
+        try:
+            yield from self._asker._give(self._plan, self._keys, self._costs, tuple(marks))
+        except FAILURES as error:
+            log.warning("a charge could not be given back and stays: %s", error)
+
+
+class Gate(_Asker):
+    """Asks by the connection of the thread that asks."""
+
+    def hit(self, key: str, cost: Cost = 1, *, limit: Given | None = None) -> Decision:
+        """Spend, if every limit allows."""
+        return self._run(self._ask(key, cost, limit, TAKE))
+
+    def peek(self, key: str, cost: Cost = 1, *, limit: Given | None = None) -> Decision:
+        """What `hit` would answer; writes nothing."""
+        return self._run(self._ask(key, cost, limit, PEEK))
+
+    def take_up_to(self, key: str, n: int, *, limit: Given | None = None) -> Decision:
+        """Spend as much as fits now."""
+        return self._run(self._ask(key, checked_cost(n), limit, UP_TO))
+
+    def decide(self, *calls: Call, peek: bool = False) -> Decision:
+        """Several subjects, one decision: all are charged or none is."""
+        limits, keys, costs = checked_calls(calls)
+        return self._run(self._decide(self._remembered(limits), keys, costs, PEEK if peek else TAKE))
+
+    def refund(self, charged: Decision | str, n: Cost | None = None) -> None:
+        """Give back."""
+        self._run(self._refund(charged, n))
+
+    def reset(self, key: str) -> None:
+        """Make a key as new."""
+        self._run(self._reset(key))
+
+    def _run(self, steps: Steps[T]) -> T:
+        try:
+            command = next(steps)
+            while True:
+                try:
+                    reply = self._nodes.exchange(command)
+                except FAILURES as error:
+                    command = steps.throw(error)
+                else:
+                    command = steps.send((reply, 0))
+        except StopIteration as done:
+            value: T = done.value
+            return value
+
+
+class AsyncGate(_Asker):
+    """Asks by the couriers of the event loop that runs."""
+
+    couriers: Callable[[], Couriers]
+
+    async def hit(self, key: str, cost: Cost = 1, *, limit: Given | None = None) -> Decision:
+        """Spend, if every limit allows."""
+        return await self._run(self._ask(key, cost, limit, TAKE))
+
+    async def peek(self, key: str, cost: Cost = 1, *, limit: Given | None = None) -> Decision:
+        """What `hit` would answer; writes nothing."""
+        return await self._run(self._ask(key, cost, limit, PEEK))
+
+    async def take_up_to(self, key: str, n: int, *, limit: Given | None = None) -> Decision:
+        """Spend as much as fits now."""
+        return await self._run(self._ask(key, checked_cost(n), limit, UP_TO))
+
+    async def decide(self, *calls: Call, peek: bool = False) -> Decision:
+        """Several subjects, one decision: all are charged or none is."""
+        limits, keys, costs = checked_calls(calls)
+        return await self._run(self._decide(self._remembered(limits), keys, costs, PEEK if peek else TAKE))
+
+    async def refund(self, charged: Decision | str, n: Cost | None = None) -> None:
+        """Give back."""
+        await self._run(self._refund(charged, n))
+
+    async def reset(self, key: str) -> None:
+        """Make a key as new."""
+        await self._run(self._reset(key))
+
+    async def _run(self, steps: Steps[T]) -> T:
+        try:
+            command = next(steps)
+            couriers = self.couriers()
+            while True:
+                try:
+                    reply = await couriers.exchange(command)
+                except asyncio.CancelledError:
+                    # A decision over several slots gives back what it holds before it lets go.
+                    await asyncio.shield(self._let_go(steps, couriers))
+                    raise
+                except FAILURES as error:
+                    command = steps.throw(error)
+                else:
+                    command = steps.send(reply)
+        except StopIteration as done:
+            value: T = done.value
+            return value
+
+    async def _let_go(self, steps: Steps[T], couriers: Couriers) -> None:
+        try:
+            command = steps.throw(asyncio.CancelledError())
+            while True:
+                try:
+                    command = steps.send(await couriers.exchange(command))
+                except FAILURES as error:
+                    command = steps.throw(error)
+        except (StopIteration, asyncio.CancelledError):
+            return

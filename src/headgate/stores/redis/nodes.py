@@ -1,0 +1,251 @@
+"""The servers of a store: who serves what, which of them is away, and the connections that are free."""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+from headgate.stores.breaker import Breaker
+from headgate.stores.redis.plan import Command
+from headgate.stores.redis.wire import (
+    FAILURES, AskError, MovedError, NoScriptError, ReadOnlyError, ResponseError, Wire, slot_of, warn_of_eviction,
+)  # fmt: skip
+
+MOST_HOPS: Final = 5
+"""Times a command is sent: each time but the last, a server said that it had not run it."""
+MOST_FREE: Final = 64
+FIRST_PROBE: Final = 0.05
+LONGEST_PROBE: Final = 1.0
+
+Place = tuple[str, int] | None
+log = logging.getLogger("headgate")
+
+
+class Away(ConnectionError):
+    """The breaker is open: the server is not asked."""
+
+
+class Transition(NamedTuple):
+    """A server went away, or came back."""
+
+    server: str
+    available: bool
+    reason: str
+
+
+class Node:
+    """One server."""
+
+    def __init__(self, wire: Wire, place: Place) -> None:
+        self.place = place
+        self.name = f"{place[0]}:{place[1]}" if place else wire.target.service or "server"
+        self.breaker = Breaker()
+        self._wire = wire
+        self._free: deque[Any] = deque()
+
+    def ask(self, data: bytes, replies: int = 1) -> list[Any]:
+        """Send, and read so many replies; an error that the server answers is a reply too."""
+        try:
+            connection = self._free.pop()
+        except IndexError:
+            connection = self._wire.connect(self.place)
+        got: list[Any] = []
+        try:
+            connection.send_packed_command([data], check_health=False)
+            while len(got) < replies:
+                try:
+                    got.append(connection.read_response(disable_decoding=True))
+                except ResponseError as error:
+                    got.append(error)
+        except BaseException:
+            # Whatever is still to come would be taken for the answer to the next question.
+            connection.disconnect()
+            raise
+        if len(self._free) < MOST_FREE:
+            self._free.append(connection)
+        else:
+            connection.disconnect()
+        return got
+
+    def command(self, *words: bytes | int) -> Any:  # noqa: ANN401
+        """One plain command."""
+        texts = [b"%d" % word if isinstance(word, int) else word for word in words]
+        reply = self.ask(b"*%d\r\n" % len(texts) + b"".join(b"$%d\r\n%b\r\n" % (len(text), text) for text in texts))[0]
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
+
+    def hang_up(self) -> None:
+        """Close what is free: the next question finds the server anew."""
+        while self._free:
+            try:
+                self._free.pop().disconnect()
+            except IndexError:
+                return
+
+    def forget(self) -> None:
+        """After a fork: what is connected belongs to the parent."""
+        self._free = deque()
+        self.breaker = Breaker()
+
+
+class Nodes:
+    """Every server of a target. While one is away a thread asks whether it is back; no request pays for that."""
+
+    def __init__(self, wire: Wire, probe: Callable[[Node], None], hook: Callable[[Transition], None] | None) -> None:
+        self.wire = wire
+        self.clustered = wire.target.kind == "cluster"
+        self._probe = probe
+        self._hook = hook
+        self._origin = Node(wire, None)
+        self._nodes: dict[Place, Node] = {None: self._origin}
+        self._prober: threading.Thread | None = None
+        self._closed = threading.Event()
+        self._looked = False
+
+    def all(self) -> list[Node]:
+        """Every server that holds states."""
+        return [self.at(place) for place in self.wire.places()] if self.clustered else [self._origin]
+
+    def at(self, place: Place) -> Node:
+        """The server of a place."""
+        node = self._nodes.get(place)
+        return node if node is not None else self._nodes.setdefault(place, Node(self.wire, place))
+
+    def node_for(self, subject: bytes) -> Node:
+        """The server that has a subject's states; the origin stands for a cluster that is not known yet."""
+        if not self.clustered:
+            return self._origin
+        place = self.wire.place_of(slot_of(subject))
+        return self._origin if place is None else self.at(place)
+
+    def ready_for(self, subject: bytes) -> Node:
+        """As `node_for`; finds the nodes of the cluster first where that was not done, and raises while it is away."""
+        node = self.node_for(subject)
+        if node.breaker.open:
+            raise Away(f"{node.name} is away")
+        if self.clustered and node is self._origin:
+            try:
+                self.wire.find_nodes()
+            except FAILURES as error:
+                self.failed(node, error)
+                raise
+            node = self.node_for(subject)
+            if node is self._origin:
+                raise Away("no node of the cluster serves this slot")
+        return node
+
+    def exchange(self, command: Command) -> Any:  # noqa: ANN401
+        """The reply to a command."""
+        node = self.ready_for(command.subject)
+        for _ in range(MOST_HOPS):
+            try:
+                if not self._looked:
+                    self._look_once(node)
+                reply = node.ask(command.encode(), 1 + command.asking)[-1]
+            except FAILURES as error:
+                self.failed(node, error)
+                raise
+            if not isinstance(reply, Exception):
+                self.succeeded(node)
+                return reply
+            node = self.redirect(node, command, reply)
+        raise Away(f"{node.name} keeps sending us elsewhere")
+
+    def redirect(self, node: Node, command: Command, error: Exception) -> Node:
+        """Whom to ask after this error, which says that nothing was run; any other is raised."""
+        if isinstance(error, NoScriptError) and not command.whole:
+            command.whole = True
+        elif isinstance(error, MovedError):
+            command.asking = False
+            node = self.at(self.wire.moved(error))
+        elif isinstance(error, AskError):
+            command.asking = True
+            node = self.at((error.host, int(error.port)))
+        elif isinstance(error, ReadOnlyError) and not command.turned:
+            command.turned = True
+            node.hang_up()
+        else:
+            self.failed(node, error)
+            raise error
+        return node
+
+    def succeeded(self, node: Node) -> None:
+        """The server answered."""
+        if node.breaker.troubled:
+            node.breaker.succeeded()
+
+    def failed(self, node: Node, error: BaseException) -> None:
+        """The server did not answer, or answered that it cannot."""
+        if node.breaker.failed():
+            self._tell(Transition(node.name, False, f"{type(error).__name__}: {error}"))
+            node.hang_up()
+            if self._prober is None or not self._prober.is_alive():
+                self._prober = threading.Thread(target=self._ask_again, name="headgate-probe", daemon=True)
+                self._prober.start()
+
+    def _ask_again(self) -> None:
+        """Probe until every server is back: soon at first, then once a second, never all processes at one instant."""
+        pause = FIRST_PROBE
+        while away := [node for node in list(self._nodes.values()) if node.breaker.open]:
+            if self._closed.wait(pause * random.uniform(0.5, 1.0)):  # noqa: S311 - chance, not secrecy
+                return
+            pause = min(pause * 1.5, LONGEST_PROBE)
+            for node in away:
+                try:
+                    self._try(node)
+                except FAILURES:
+                    continue
+                except Exception:
+                    log.exception("probing %s failed", node.name)
+                    continue
+                node.breaker.close()
+                self._tell(Transition(node.name, True, "a probe passed"))
+
+    def _try(self, node: Node) -> None:
+        if self.clustered:
+            self.wire.find_nodes()
+            if node is self._origin or node.place not in self.wire.places():
+                return  # nobody is sent there any more
+        self._probe(node)
+
+    def _look_once(self, node: Node) -> None:
+        """Say once if the server is set to forget limits."""
+        self._looked = True
+        try:
+            warn_of_eviction(node.command(b"INFO", b"memory"))
+        except ResponseError:
+            pass  # not allowed to ask
+
+    def looks(self) -> bool:
+        """Whether somebody still has to look at the server's settings; whoever is told so does it."""
+        looked, self._looked = self._looked, True
+        return not looked
+
+    def _tell(self, transition: Transition) -> None:
+        level = logging.WARNING if not transition.available else logging.INFO
+        log.log(level, "%s is %s: %s", transition.server, "back" if transition.available else "away", transition.reason)
+        if self._hook is not None:
+            try:
+                self._hook(transition)
+            except Exception:
+                log.exception("the on_transition hook failed")
+
+    def forget(self) -> None:
+        """After a fork: no socket, lock or thread of the parent is used."""
+        self.wire.forget()
+        self._prober = None
+        self._closed = threading.Event()
+        for node in self._nodes.values():
+            node.forget()
+
+    def close(self) -> None:
+        """Close every free connection and stop probing."""
+        self._closed.set()
+        for node in list(self._nodes.values()):
+            node.hang_up()
+        self.wire.close()

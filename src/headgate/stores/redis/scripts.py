@@ -1,0 +1,172 @@
+"""Scripts, generated: one for each tuple of kernels and each mode, with nothing left to choose inside.
+
+A kernel.lua is sections of code between `---` lines, over names it declares: its parameters, its state, and the fields
+of a verdict. One limit that is taken gets its sections in line, which the server runs half as fast again as functions;
+everything else (several limits, blocks, peeking, partial grants) gets the same sections as functions.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from functools import lru_cache
+from importlib import resources
+from typing import Final, NamedTuple
+
+from headgate.engine.modes import PEEK, TAKE, UP_TO
+from headgate.limit import Limit
+
+GIVE: Final = 3
+"""A mode only a server needs a name for: giving back."""
+RESET: Final = 4
+"""And one for making keys as new."""
+VERDICT: Final = "allowed, remaining, retry, reset, mark_us, mark_num, moved"
+LIBRARY: Final = {
+    "floor": "math.floor", "ceil": "math.ceil", "min": "math.min", "max": "math.max",
+    "match": "string.match", "format": "string.format",
+}  # fmt: skip
+
+
+class Shape(NamedTuple):
+    """What of a limit decides which code runs it: everything else travels as numbers."""
+
+    kind: str
+    """The step, as its folder is called."""
+    kernel: str
+    """The file in that folder, without its suffix."""
+    blocks: bool
+
+
+class Script(NamedTuple):
+    """Code for a server, and the name the server knows it by."""
+
+    source: bytes
+    sha: bytes
+
+
+def shape_of(limit: Limit) -> Shape:
+    """The code a limit needs."""
+    return Shape(limit.step.KIND, limit.step.kernel(limit.params), limit.block_us > 0)
+
+
+def sent_params(limit: Limit) -> tuple[int, ...]:
+    """The numbers of a limit that its kernel asks for, in the kernel's order."""
+    names = _Kernel.load(limit.step.KIND, limit.step.kernel(limit.params)).params
+    block = (limit.block_us,) if limit.block_us else ()
+    return (*(getattr(limit.params, name) for name in names), *block)
+
+
+@lru_cache(maxsize=256)
+def script(shapes: tuple[Shape, ...], mode: int) -> Script:
+    """The script that decides (or gives back) over limits of these shapes."""
+    source = _compose(shapes, mode).encode()
+    return Script(source, hashlib.sha1(source, usedforsecurity=False).hexdigest().encode())
+
+
+class _Kernel:
+    def __init__(self, kind: str, file: str) -> None:
+        text = resources.files(f"headgate.algorithms.{kind}").joinpath(f"{file}.lua").read_text(encoding="utf-8")
+        heads, self.sections = _sections(text)
+        self.name = kind if file == "kernel" else file
+        self.params = heads["params"].split()
+        self.state = ", ".join(heads["state"].split())
+        self.fresh = heads["fresh"]
+
+    @staticmethod
+    @lru_cache(maxsize=64)
+    def load(kind: str, file: str) -> _Kernel:
+        return _Kernel(kind, file)
+
+    def functions(self) -> str:
+        """The sections as functions of the same names."""
+        given = f"key, {self.state}, {', '.join(self.params)}, now"
+        return "\n".join(
+            (
+                f"local function {self.name}_read(key)\nlocal seen, {self.state} = false, {self.fresh}",
+                f"{self.sections['read']}\nreturn seen, {self.state}\nend",
+                f"local function {self.name}_answer({given}, cost)\nlocal {VERDICT}",
+                f"{self.sections['answer']}\nreturn {VERDICT}\nend",
+                f"local function {self.name}_charge({given}, slack, mark_us, mark_num, cost)",
+                f"{self.sections['charge']}\nend",
+                f"local function {self.name}_give({given}, slack, mark_us, mark_num, cost)",
+                f"{self.sections['give']}\nend",
+            )
+        )
+
+
+def _sections(text: str) -> tuple[dict[str, str], dict[str, str]]:
+    """The `--- name value` lines of a file, and the code under each `--- name`."""
+    heads = dict(re.findall(r"^--- (\w+) (.+)$", text, re.MULTILINE))
+    parts = re.split(r"^--- (\w+)(?: .+)?\n", text, flags=re.MULTILINE)
+    return heads, {name: re.sub(r"^\s*--[^\n]*\n", "", code, flags=re.MULTILINE).strip()
+                   for name, code in zip(parts[1::2], parts[2::2], strict=True)}  # fmt: skip
+
+
+def _compose(shapes: tuple[Shape, ...], mode: int) -> str:
+    if mode == RESET:
+        return "return redis.call('DEL', unpack(KEYS))"
+    driver = _sections(resources.files(__package__).joinpath("driver.lua").read_text(encoding="utf-8"))[1]
+    kernels = [_Kernel.load(shape.kind, shape.kernel) for shape in shapes]
+    helpers = [kernel.sections.get("helpers", "") for kernel in dict.fromkeys(kernels)]
+    if mode == TAKE and len(shapes) == 1 and not shapes[0].blocks:
+        kernel = kernels[0]
+        body = _fill(
+            driver["single"],
+            PARAMS=", ".join(kernel.params),
+            PACKED=_packed(len(kernel.params) + 1),
+            STATE=kernel.state,
+            FRESH=kernel.fresh,
+            READ=kernel.sections["read"],
+            ANSWER=kernel.sections["answer"],
+            CHARGE=kernel.sections["charge"],
+        )
+    else:
+        helpers += [kernel.functions() for kernel in dict.fromkeys(kernels)]
+        if any(shape.blocks for shape in shapes):
+            helpers.append(resources.files("headgate.algorithms.block").joinpath("kernel.lua").read_text("utf-8"))
+        body = _body(driver, shapes, kernels, mode)
+    width = len(shapes) + sum(shape.blocks for shape in shapes)
+    code = "\n".join([*helpers, _fill(driver["time"], WIDTH=str(width)), body])
+    used = [name for name in LIBRARY if re.search(rf"\b{name}\(", code)]
+    aliases = f"local {', '.join(used)} = {', '.join(LIBRARY[name] for name in used)}\n" if used else ""
+    return aliases + code
+
+
+def _body(driver: dict[str, str], shapes: tuple[Shape, ...], kernels: list[_Kernel], mode: int) -> str:
+    """The driver over several limits, or for giving back, with a part for each limit."""
+    parts, place, offset = [], 1, 0
+    for index, (shape, kernel) in enumerate(zip(shapes, kernels, strict=True), 1):
+        numbers = len(kernel.params)
+        fields = {
+            "KIND": kernel.name,
+            "INDEX": str(index),
+            "PLACE": str(place),
+            "STATE": kernel.state,
+            "HELD": ", ".join(f"states[{index}][{2 + at}]" for at in range(kernel.state.count(",") + 1)),
+            "GIVEN": ", ".join(f"packed[{offset + at + 1}]" for at in range(numbers)),
+            "BLOCK": str(offset + numbers + 1),
+            "COST": str(offset + numbers + shape.blocks + 1),
+        }
+        text = driver["back"] if mode == GIVE else driver["limit"] + ("\n" + driver["block"] if shape.blocks else "")
+        parts.append(_fill(text, **fields))
+        place += 1 + shape.blocks
+        offset += numbers + shape.blocks + (3 if mode == GIVE else 1)
+    return _fill(
+        driver["give" if mode == GIVE else "several"],
+        LIMITS="\n".join(parts),
+        GIVES="\n".join(parts),
+        COUNT=str(len(shapes)),
+        WIDTH=str(place - 1),
+        PACKED=_packed(offset),
+        UP_TO=str(mode == UP_TO).lower(),
+        WRITES=str(mode != PEEK).lower(),
+    )
+
+
+def _packed(count: int) -> str:
+    return "<" + "i8" * count
+
+
+def _fill(template: str, **words: str) -> str:
+    """Whole words in capitals become their text; `KIND_read` and `ends_INDEX` too."""
+    return re.sub(r"(?<![A-Z])[A-Z]+(?:_TO)?(?![A-Z])", lambda found: words.get(found[0], found[0]), template)
