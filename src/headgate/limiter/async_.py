@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Self
+
 from headgate.call import Call, Cost
 from headgate.engine import Decision
 from headgate.limit import Given
@@ -52,3 +54,14 @@ class AsyncLimiter(Bound):
     def guard(self, key: Key, cost: Cost = 1) -> AsyncGuard:
         """A decorator of `async def` or an async context manager that raises `RateLimited`."""
         return AsyncGuard(self, key, cost)
+
+    async def aclose(self) -> None:
+        """Let go of a store that this limiter opened itself; `async with AsyncLimiter(...) as limiter:` does it too."""
+        if self._owned and isinstance(self._opened, AsyncStore):
+            await self._opened.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()

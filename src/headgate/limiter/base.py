@@ -31,7 +31,9 @@ class Bound:
         self.namespace = namespace
         self.on_error = on_error
         self.limits = tuple(limit for given in limits for limit in as_limits(given))
-        self.bind(open_store(store, clock))
+        self._opened = open_store(store, clock)
+        self._owned = self._opened is not store
+        self.bind(self._opened)
 
     def bind(self, store: Store) -> None:
         """Decide by the states of this store from now on."""

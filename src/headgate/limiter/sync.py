@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Self
+
 from headgate.call import Call, Cost
 from headgate.engine import Decision
 from headgate.limit import Given
@@ -57,3 +59,14 @@ class Limiter(Bound):
     def guard(self, key: Key, cost: Cost = 1) -> Guard:
         """A decorator (the key may be made from the arguments) or a context manager that raises `RateLimited`."""
         return Guard(self, key, cost)
+
+    def close(self) -> None:
+        """Let go of a store that this limiter opened itself; `with Limiter(...) as limiter:` does it too."""
+        if self._owned and hasattr(self._opened, "close"):
+            self._opened.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 from headgate.clock import Clock
@@ -68,7 +68,8 @@ def _open_redis(url: str, clock: Clock | None) -> Store:
     from headgate.stores.redis import RedisStore  # an extra: redis-py may not be installed
 
     parts = urlsplit(url)
-    theirs, ours = [], {}
+    theirs: list[tuple[str, str]] = []
+    ours: dict[str, Any] = {}
     for name, value in parse_qsl(parts.query, keep_blank_values=True):
         kind = REDIS_OPTIONS.get(name)
         if kind is None:

@@ -109,3 +109,7 @@ class AsyncStore(Protocol):
     def async_gate(self, namespace: str, limits: tuple[Limit, ...], on_error: OnError = "local") -> AsyncGate:
         """As `Store.gate`, to be awaited."""
         ...
+
+    async def aclose(self) -> None:
+        """Let go of everything that is open."""
+        ...

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Final
 
 from headgate.call import Call
-from headgate.clock import SECOND, Clock
+from headgate.clock import Clock
 from headgate.engine import Decision
 from headgate.engine.modes import PEEK, UP_TO
 from headgate.errors import InvalidLimit, StoreError
@@ -91,12 +91,21 @@ class Fallback:
 def share_of(limit: Limit, nodes: int) -> Limit:
     """The part of a limit that one of so many nodes may let pass: rounded down, at least 1."""
     amount = max(1, limit.amount // nodes)
-    burst = None if limit.burst == limit.amount else max(1, limit.burst // nodes)
-    fields = {"algorithm": limit.algorithm, "block": limit.block_us / SECOND, "name": limit.name}
+    try:
+        return _with_numbers(limit, amount, nodes)
+    except InvalidLimit:  # too fine a fraction: two digits are fine for any rate
+        digits = 10 ** max(0, len(str(amount)) - 2)
+        return _with_numbers(limit, amount // digits * digits, nodes)
+
+
+def _with_numbers(limit: Limit, amount: int, nodes: int) -> Limit:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a share may be coarser than anybody would write
-        try:
-            return Limit(amount, limit.period_us / SECOND, burst=burst, **fields)
-        except InvalidLimit:  # too fine a fraction: two digits are fine for any rate
-            digits = 10 ** max(0, len(str(amount)) - 2)
-            return Limit(amount // digits * digits, limit.period_us / SECOND, burst=burst, **fields)
+        return Limit(
+            amount,
+            limit.period,
+            burst=None if limit.burst == limit.amount else max(1, limit.burst // nodes),
+            algorithm=limit.algorithm,
+            block=limit.block,
+            name=limit.name,
+        )

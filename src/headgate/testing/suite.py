@@ -292,7 +292,9 @@ class StoreSuite:
         """`store.clear` makes every key of a namespace as new, and leaves the others alone."""
         clock = ManualClock(1e9)
         store = self.store(clock)
-        mine, other = (Limiter("10/minute", store=store, namespace=name, on_error="raise") for name in ("mine", "other"))
+        mine, other = (
+            Limiter("10/minute", store=store, namespace=name, on_error="raise") for name in ("mine", "other")
+        )
         mine.hit("k", 4)
         other.hit("k", 4)
         store.clear("mine")

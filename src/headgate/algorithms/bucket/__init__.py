@@ -56,6 +56,7 @@ def words(params: Params) -> int:
     """Microseconds and a-ths share one ordered word."""
     return 1
 
+
 def kernel(params: Params) -> str:
     """One kernel serves every rate."""
     return "kernel"

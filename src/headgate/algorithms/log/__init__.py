@@ -26,6 +26,7 @@ def words(params: Params) -> int:
     """How many stamps, where the oldest is, and the ring."""
     return 2 + params.limit
 
+
 def kernel(params: Params) -> str:
     """One kernel serves every log."""
     return "kernel"

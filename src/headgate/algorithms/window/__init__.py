@@ -40,6 +40,7 @@ def words(params: Params) -> int:
     """The slot number and one count; blended, one more count per slot and, from two slots on, their running sum."""
     return 2 + params.slots + (params.slots > 1)
 
+
 def kernel(params: Params) -> str:
     """A window that is not divided needs no blending."""
     return "kernel" if params.slots else "fixed"

@@ -37,8 +37,8 @@ _stores: weakref.WeakSet[RedisStore] = weakref.WeakSet()
 class RedisStore:
     """A home for states that a fleet shares.
 
-    `deadline`: seconds a decision may take; later, the limiter's `on_error` answers. `connect_timeout`: seconds to make a
-    connection. `remember_refusals`: seconds, at most, for which a refused key is refused without asking; 0 for never.
+    `deadline`: seconds a decision may take; later, the limiter's `on_error` answers. `connect_timeout`: seconds to make
+    a connection. `remember_refusals`: seconds, at most, a refused key is refused without asking; 0 for never.
     `local`: the store that answers while the server is away (`on_error="local"`), where each of `nodes` processes or
     hosts lets its share pass. `pepper`: a secret of the fleet that makes key names underivable. `on_transition`: called
     with a `Transition` when a server goes away or comes back. `clock`: for tests; otherwise the server's decides.

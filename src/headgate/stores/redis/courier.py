@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from headgate.stores.redis.nodes import MOST_HOPS, Away, Node, Nodes
 from headgate.stores.redis.plan import Command
-from headgate.stores.redis.wire import FAILURES, ResponseError, warn_of_eviction
+from headgate.stores.redis.wire import FAILURES, ResponseError
 
 MOST_GROUPS: Final = 128
 """Decisions in one command."""
@@ -89,8 +89,6 @@ class Courier:
             if self._connection is None:
                 async with asyncio.timeout(nodes.wire.timeouts.connect):
                     self._connection = await nodes.wire.connect_async(self._node.place)
-                    if nodes.looks():
-                        await self._look()
                 self._connected_at = self._loop.time()
             while self._waiting or self._flying:
                 await self._send()
@@ -160,13 +158,6 @@ class Courier:
             self._couriers.at(node).take(load)
         else:
             self._waiting.appendleft(load)
-
-    async def _look(self) -> None:
-        await self._connection.send_command("INFO", "memory")
-        try:
-            warn_of_eviction(await self._connection.read_response(disable_decoding=True))
-        except ResponseError:
-            pass  # not allowed to ask
 
     async def _give_up(self, error: BaseException) -> None:
         """Drop the connection: whatever it would still bring belongs to nobody."""

@@ -59,7 +59,13 @@ class Denials:
         answers: list[int] = []
         for allowed, remaining, retry, reset, mark, _ in denial.verdicts:
             age = now - denial.sent_us
-            answers += (allowed, remaining, retry if retry == NEVER else max(0, retry - age), max(0, reset - age), *mark)
+            answers += (
+                allowed,
+                remaining,
+                retry if retry == NEVER else max(0, retry - age),
+                max(0, reset - age),
+                *mark,
+            )
         return Decision(limits, keys, costs, answers)
 
     def keep(

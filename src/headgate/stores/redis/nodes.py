@@ -12,7 +12,14 @@ from typing import Any, Final, NamedTuple
 from headgate.stores.breaker import Breaker
 from headgate.stores.redis.plan import Command
 from headgate.stores.redis.wire import (
-    FAILURES, AskError, MovedError, NoScriptError, ReadOnlyError, ResponseError, Wire, slot_of, warn_of_eviction,
+    FAILURES,
+    AskError,
+    MovedError,
+    NoScriptError,
+    ReadOnlyError,
+    ResponseError,
+    Wire,
+    slot_of,
 )  # fmt: skip
 
 MOST_HOPS: Final = 5
@@ -105,7 +112,6 @@ class Nodes:
         self._nodes: dict[Place, Node] = {None: self._origin}
         self._prober: threading.Thread | None = None
         self._closed = threading.Event()
-        self._looked = False
 
     def all(self) -> list[Node]:
         """Every server that holds states."""
@@ -144,8 +150,6 @@ class Nodes:
         node = self.ready_for(command.subject)
         for _ in range(MOST_HOPS):
             try:
-                if not self._looked:
-                    self._look_once(node)
                 reply = node.ask(command.encode(), 1 + command.asking)[-1]
             except FAILURES as error:
                 self.failed(node, error)
@@ -212,19 +216,6 @@ class Nodes:
             if node is self._origin or node.place not in self.wire.places():
                 return  # nobody is sent there any more
         self._probe(node)
-
-    def _look_once(self, node: Node) -> None:
-        """Say once if the server is set to forget limits."""
-        self._looked = True
-        try:
-            warn_of_eviction(node.command(b"INFO", b"memory"))
-        except ResponseError:
-            pass  # not allowed to ask
-
-    def looks(self) -> bool:
-        """Whether somebody still has to look at the server's settings; whoever is told so does it."""
-        looked, self._looked = self._looked, True
-        return not looked
 
     def _tell(self, transition: Transition) -> None:
         level = logging.WARNING if not transition.available else logging.INFO

@@ -92,7 +92,19 @@ def _bulk(*numbers: int) -> bytes:
 class Command:
     """Groups of one script that travel together: one EVALSHA."""
 
-    __slots__ = ("asking", "groups", "keys", "arguments", "mode", "now", "script", "subject", "turned", "whole", "width")
+    __slots__ = (
+        "asking",
+        "groups",
+        "keys",
+        "arguments",
+        "mode",
+        "now",
+        "script",
+        "subject",
+        "turned",
+        "whole",
+        "width",
+    )
 
     def __init__(self, plan: Plan, mode: int, subject: bytes, keys: bytes, argument: bytes, now: int | None) -> None:
         self.script = plan.script(mode)

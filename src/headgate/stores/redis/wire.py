@@ -1,13 +1,14 @@
 """The one module that knows redis-py: how a server is found, reached and understood.
 
-redis-py's own defaults wait five seconds and retry ten times, timeouts included, so that a script that was applied may be
-applied again. Of what a URL or a ready client says, only who and where is taken; timeouts, retries and decoding are ours.
+redis-py's own defaults wait five seconds and retry ten times, timeouts included, so that a script that was applied may
+be applied again. Of a URL or a ready client only who and where is taken; timeouts, retries and decoding are ours.
 """
 
 from __future__ import annotations
 
 import binascii
 import logging
+from contextlib import suppress
 from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
@@ -24,7 +25,7 @@ except ImportError as reason:
 
 __all__ = [
     "FAILURES", "AskError", "MovedError", "NoScriptError", "ReadOnlyError", "ResponseError", "Target", "Timeouts",
-    "Wire", "read_client", "read_url", "slot_of", "warn_of_eviction",
+    "Wire", "read_client", "read_url", "slot_of",
 ]  # fmt: skip
 
 FAILURES: Final = (RedisError, OSError, TimeoutError, EOFError)
@@ -33,10 +34,14 @@ FAILURES: Final = (RedisError, OSError, TimeoutError, EOFError)
 SCHEMES: Final = {"redis": "tcp", "valkey": "tcp", "rediss": "tls", "valkeys": "tls", "unix": "unix"}
 CLASSES: Final = {"tcp": "Connection", "tls": "SSLConnection", "unix": "UnixDomainSocketConnection"}
 WHO_AND_WHERE: Final = frozenset(
-    "host port path db username password credential_provider client_name socket_keepalive socket_keepalive_options".split()
-)
+    (
+        "host", "port", "path", "db", "username", "password", "credential_provider", "client_name", "socket_keepalive",
+        "socket_keepalive_options",
+    )
+)  # fmt: skip
 SLOTS: Final = 16_384
 DEFAULT_PORT: Final = 6379
+LOOK: Final = ("INFO", "memory")
 
 
 class Timeouts(NamedTuple):
@@ -86,7 +91,7 @@ def read_url(url: str) -> Target:
         parts = parts._replace(path=f"/{db}" if db else "")
     try:
         netloc = f"{login}@{hosts}" if login else hosts
-        read = redis.connection.parse_url(f"{plain}://{netloc}{parts.path}?{urlencode(options)}")
+        read = redis.connection.parse_url(f"{plain}://{netloc}{parts.path}?{urlencode(options)}")  # type: ignore[no-untyped-call]
     except ValueError as reason:
         raise StoreError(f"cannot read this {parts.scheme} URL: {reason}") from None
     read.pop("connection_class", None)
@@ -147,6 +152,7 @@ class Wire:
         self.target = target
         self.timeouts = timeouts
         self._cluster: redis.RedisCluster | None = None
+        self._looked = False
 
     def connect(self, place: tuple[str, int] | None) -> Any:  # noqa: ANN401
         """A connection to a place of the cluster, or to the one server that is meant; connected."""
@@ -156,6 +162,10 @@ class Wire:
             **self._options(place), socket_timeout=self.timeouts.answer, retry=Retry(NoBackoff(), 0)
         )
         made.connect()
+        if self._looks():
+            made.send_command(*LOOK)
+            with suppress(ResponseError):  # not everybody may ask
+                _warn_of_eviction(made.read_response(disable_decoding=True))
         return made
 
     async def connect_async(self, place: tuple[str, int] | None) -> Any:  # noqa: ANN401
@@ -171,7 +181,16 @@ class Wire:
             **self._options(place), socket_timeout=None, retry=redis.asyncio.retry.Retry(NoBackoff(), 0)
         )
         await made.connect()
+        if self._looks():
+            await made.send_command(*LOOK)
+            with suppress(ResponseError):
+                _warn_of_eviction(await made.read_response(disable_decoding=True))
         return made
+
+    def _looks(self) -> bool:
+        """Whether somebody still has to look at the server's settings; whoever is told so does it."""
+        looked, self._looked = self._looked, True
+        return not looked
 
     def _options(self, place: tuple[str, int] | None) -> dict[str, Any]:
         where = {"host": place[0], "port": place[1]} if place else {}
@@ -185,7 +204,8 @@ class Wire:
     def find_nodes(self) -> None:
         """Ask the cluster who serves which slot."""
         if self._cluster is None:
-            nodes = [redis.cluster.ClusterNode(host, port) for host, port in self.target.hosts]
+            node = redis.cluster.ClusterNode
+            nodes = [node(host, port) for host, port in self.target.hosts]  # type: ignore[no-untyped-call]
             self._cluster = redis.RedisCluster(
                 startup_nodes=nodes,
                 require_full_coverage=False,
@@ -226,7 +246,7 @@ class Wire:
             self._cluster = None
 
 
-def warn_of_eviction(info: object) -> None:
+def _warn_of_eviction(info: object) -> None:
     """A server that evicts any key forgets limits when memory is short: abusers first, since they fill it."""
     policy = info.partition(b"maxmemory_policy:")[2].split(b"\r")[0] if isinstance(info, bytes) else b""
     if policy.startswith(b"allkeys"):
