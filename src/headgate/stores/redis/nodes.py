@@ -20,6 +20,7 @@ from headgate.stores.redis.wire import (
     ResponseError,
     Wire,
     slot_of,
+    understood,
 )  # fmt: skip
 
 MOST_HOPS: Final = 5
@@ -162,6 +163,7 @@ class Nodes:
 
     def redirect(self, node: Node, command: Command, error: Exception) -> Node:
         """Whom to ask after this error, which says that nothing was run; any other is raised."""
+        error = understood(error)
         if isinstance(error, NoScriptError) and not command.whole:
             command.whole = True
         elif isinstance(error, MovedError):
@@ -201,21 +203,23 @@ class Nodes:
             pause = min(pause * 1.5, LONGEST_PROBE)
             for node in away:
                 try:
-                    self._try(node)
+                    reason = self._try(node)
                 except FAILURES:
                     continue
                 except Exception:
                     log.exception("probing %s failed", node.name)
                     continue
                 node.breaker.close()
-                self._tell(Transition(node.name, True, "a probe passed"))
+                self._tell(Transition(node.name, True, reason))
 
-    def _try(self, node: Node) -> None:
+    def _try(self, node: Node) -> str:
+        """Why nobody has to wait for this server any more; or a failure."""
         if self.clustered:
             self.wire.find_nodes()
             if node is self._origin or node.place not in self.wire.places():
-                return  # nobody is sent there any more
+                return "other nodes of the cluster serve its slots"
         self._probe(node)
+        return "a probe passed"
 
     def _tell(self, transition: Transition) -> None:
         level = logging.WARNING if not transition.available else logging.INFO

@@ -7,6 +7,7 @@ be applied again. Of a URL or a ready client only who and where is taken; timeou
 from __future__ import annotations
 
 import binascii
+import inspect
 import logging
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
@@ -25,7 +26,7 @@ except ImportError as reason:
 
 __all__ = [
     "FAILURES", "AskError", "MovedError", "NoScriptError", "ReadOnlyError", "ResponseError", "Target", "Timeouts",
-    "Wire", "read_client", "read_url", "slot_of",
+    "Wire", "read_client", "read_url", "slot_of", "understood",
 ]  # fmt: skip
 
 FAILURES: Final = (RedisError, OSError, TimeoutError, EOFError)
@@ -42,6 +43,9 @@ WHO_AND_WHERE: Final = frozenset(
 SLOTS: Final = 16_384
 DEFAULT_PORT: Final = 6379
 LOOK: Final = ("INFO", "memory")
+_OLDER: Final = "driver_info" not in inspect.signature(redis.connection.AbstractConnection.__init__).parameters
+UNANNOUNCED: Final[dict[str, None]] = {"lib_name": None, "lib_version": None} if _OLDER else {"driver_info": None}
+"""No CLIENT SETINFO: two round trips at each connection, and a right that an ACL would have to grant."""
 
 
 class Timeouts(NamedTuple):
@@ -152,6 +156,8 @@ class Wire:
         self.target = target
         self.timeouts = timeouts
         self._cluster: redis.RedisCluster | None = None
+        self._moved: dict[int, tuple[str, int]] = {}
+        """Slots that servers said are elsewhere, since the nodes were found."""
         self._looked = False
 
     def connect(self, place: tuple[str, int] | None) -> Any:  # noqa: ANN401
@@ -194,8 +200,8 @@ class Wire:
 
     def _options(self, place: tuple[str, int] | None) -> dict[str, Any]:
         where = {"host": place[0], "port": place[1]} if place else {}
-        ours = {"socket_connect_timeout": self.timeouts.connect, "protocol": 2, "driver_info": None}
-        return {**self.target.options, **where, **ours}
+        ours = {"socket_connect_timeout": self.timeouts.connect, "protocol": 2}
+        return {**self.target.options, **where, **ours, **UNANNOUNCED}
 
     def _sentinel(self, kind: Any) -> Any:  # noqa: ANN401 - the sync or the async one
         reach = {"socket_timeout": self.timeouts.connect, "socket_connect_timeout": self.timeouts.connect}
@@ -218,22 +224,26 @@ class Wire:
             )
         else:
             self._cluster.nodes_manager.initialize()
+        self._moved.clear()
 
     def place_of(self, slot: int) -> tuple[str, int] | None:
         """Who serves a slot of the cluster, as far as is known."""
+        moved = self._moved.get(slot)
+        if moved is not None:
+            return moved
         nodes = self._cluster.nodes_manager.slots_cache.get(slot) if self._cluster else None
         return (nodes[0].host, int(nodes[0].port)) if nodes else None
 
     def places(self) -> list[tuple[str, int]]:
         """Every node of the cluster that serves slots."""
         slots = self._cluster.nodes_manager.slots_cache if self._cluster else {}
-        return sorted({(nodes[0].host, int(nodes[0].port)) for nodes in list(slots.values()) if nodes})
+        known = {(nodes[0].host, int(nodes[0].port)) for nodes in list(slots.values()) if nodes}
+        return sorted(known | set(self._moved.values()))
 
     def moved(self, error: MovedError) -> tuple[str, int]:
         """A slot lives elsewhere now; remember where."""
-        if self._cluster is not None:
-            self._cluster.nodes_manager.move_slot(error)
-        return error.host, int(error.port)
+        place = self._moved[error.slot_id] = (error.host, int(error.port))
+        return place
 
     def forget(self) -> None:
         """After a fork: the cluster is found anew."""
@@ -244,6 +254,13 @@ class Wire:
         if self._cluster is not None:
             self._cluster.close()
             self._cluster = None
+
+
+def understood(error: Exception) -> Exception:
+    """The error by its own class: older redis-py knows redirections only from its own cluster client."""
+    code, _, rest = str(error).partition(" ")
+    kind = {"MOVED": MovedError, "ASK": AskError}.get(code) if type(error) is ResponseError else None
+    return kind(rest) if kind else error
 
 
 def _warn_of_eviction(info: object) -> None:
