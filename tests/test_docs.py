@@ -24,6 +24,7 @@ from headgate.testing import ManualClock
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 NATIVE_ONLY = {"shared.md"}
+NEEDS_SERVER = {"redis.md"}
 TEXTS = [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
@@ -83,11 +84,18 @@ def run_page(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_examples_are_true(page):
+def test_examples_are_true(page, monkeypatch):
     """Every python block runs, and every expression gives what the arrow beside it says."""
     if page.name in NATIVE_ONLY and not NATIVE:
         pytest.skip("about what only the native engine has")
-    run_page(page)
+    if page.name in NEEDS_SERVER:
+        from tests.servers import Server
+
+        with Server(tcp=True) as server:
+            monkeypatch.setenv("REDIS_URL", f"{server.url}?deadline=2")
+            run_page(page)
+    else:
+        run_page(page)
 
 
 @pytest.mark.parametrize(
@@ -141,5 +149,6 @@ def test_docstring_examples_are_true(documented):
 
 
 def test_the_two_limiters_share_their_words():
-    """What the pages say of `Limiter` holds for `AsyncLimiter`: the same public names."""
-    assert {name for name in dir(Limiter) if name[0] != "_"} == {name for name in dir(AsyncLimiter) if name[0] != "_"}
+    """What the pages say of `Limiter` holds for `AsyncLimiter`: the same public names, but for Python's `aclose`."""
+    sync, awaited = ({name for name in dir(kind) if name[0] != "_"} for kind in (Limiter, AsyncLimiter))
+    assert sync - {"close"} == awaited - {"aclose"}

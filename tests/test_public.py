@@ -29,7 +29,7 @@ def test_public_words_of_a_limiter_and_a_decision():
         return [name for name in dir(thing) if not name.startswith("_")]
 
     assert public(headgate.Limiter) == [
-        "bind", "decide", "guard", "hit", "peek", "refund", "reset", "take_up_to",
+        "bind", "close", "decide", "guard", "hit", "peek", "refund", "reset", "take_up_to",
     ]  # fmt: skip
     assert public(headgate.Decision) == [
         "allowed", "binding", "calls", "claim_refund", "degraded", "granted", "limit", "never", "remaining",

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
-from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from headgate.clock import Clock
 from headgate.errors import StoreError
@@ -11,10 +10,6 @@ from headgate.stores.contract import AsyncStore, Gate, OnError, Store
 from headgate.stores.memory import MemoryStore
 
 __all__ = ["AsyncStore", "Gate", "MemoryStore", "OnError", "Store", "open_store"]
-
-REDIS_OPTIONS: Final[dict[str, type[int] | type[float]]] = {
-    "deadline": float, "connect_timeout": float, "remember_refusals": float, "nodes": int,
-}  # fmt: skip
 
 
 def open_store(store: Store | str | None, clock: Clock | None) -> Store:
@@ -67,20 +62,7 @@ def _open_shared(url: str, clock: Clock | None) -> Store:
 def _open_redis(url: str, clock: Clock | None) -> Store:
     from headgate.stores.redis import RedisStore  # an extra: redis-py may not be installed
 
-    parts = urlsplit(url)
-    theirs: list[tuple[str, str]] = []
-    ours: dict[str, Any] = {}
-    for name, value in parse_qsl(parts.query, keep_blank_values=True):
-        kind = REDIS_OPTIONS.get(name)
-        if kind is None:
-            theirs.append((name, value))
-            continue
-        try:
-            ours[name] = kind(value)
-        except ValueError:
-            raise StoreError(f"{name}={value!r} is no number, as in redis://cache:6379?{name}=1") from None
-    rest = f"{parts.scheme}://{parts.netloc}{parts.path}?{urlencode(theirs)}"
-    return RedisStore(rest, **ours, clock=clock)
+    return RedisStore(url, clock=clock)
 
 
 def _read_url(url: str, bases: dict[str, int], example: str) -> tuple[str, dict[str, int]]:

@@ -25,6 +25,7 @@ from headgate.stores.redis.denials import Denials
 from headgate.stores.redis.gate import AsyncGate, Gate
 from headgate.stores.redis.names import Names
 from headgate.stores.redis.nodes import Node, Nodes, Transition
+from headgate.stores.redis.options import Options, split_url
 from headgate.stores.redis.plan import Command, Plan
 from headgate.stores.redis.wire import FAILURES, MovedError, Timeouts, Wire, read_client, read_url
 
@@ -37,42 +38,43 @@ _stores: weakref.WeakSet[RedisStore] = weakref.WeakSet()
 class RedisStore:
     """A home for states that a fleet shares.
 
-    `deadline`: seconds a decision may take; later, the limiter's `on_error` answers. `connect_timeout`: seconds to make
-    a connection. `remember_refusals`: seconds, at most, a refused key is refused without asking; 0 for never.
-    `local`: the store that answers while the server is away (`on_error="local"`), where each of `nodes` processes or
-    hosts lets its share pass. `pepper`: a secret of the fleet that makes key names underivable. `on_transition`: called
-    with a `Transition` when a server goes away or comes back. `clock`: for tests; otherwise the server's decides.
+    `deadline` (0.05): seconds a decision may take; later, the limiter's `on_error` answers. `connect_timeout` (0.25):
+    seconds to make a connection. `remember_refusals` (1): seconds, at most, a refused key is refused without asking; 0
+    for never. `nodes` (1): how many share a limit while the server is away. All four may stand in the URL instead.
+    `local`: the store that answers while the server is away, where `on_error` is `"local"`. `pepper`: a secret of the
+    fleet that makes key names underivable. `on_transition`: called with a `Transition` when a server goes away or comes
+    back. `clock`: for tests; otherwise the server's decides.
     """
 
     def __init__(
         self,
         target: str | Any,  # noqa: ANN401 - or one of redis-py's clients
         *,
-        deadline: float = 0.05,
-        connect_timeout: float = 0.25,
-        remember_refusals: float = 1.0,
+        deadline: float | None = None,
+        connect_timeout: float | None = None,
+        remember_refusals: float | None = None,
+        nodes: int | None = None,
         local: Store | str | None = None,
-        nodes: int = 1,
         pepper: bytes = b"",
         on_transition: Callable[[Transition], None] | None = None,
         clock: Clock | None = None,
     ) -> None:
-        for name, seconds in (("deadline", deadline), ("connect_timeout", connect_timeout)):
-            if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds <= 3600:
-                raise StoreError(f"{name} is a number of seconds above 0; got {seconds!r}")
-        if not isinstance(remember_refusals, int | float) or not 0 <= remember_refusals <= 3600:
-            raise StoreError(f"remember_refusals is a number of seconds, or 0 for never; got {remember_refusals!r}")
-        if isinstance(nodes, bool) or not isinstance(nodes, int) or nodes < 1:
-            raise StoreError(f"nodes is how many share the limit while the server is away; got {nodes!r}")
+        given = {
+            "deadline": deadline, "connect_timeout": connect_timeout, "remember_refusals": remember_refusals,
+            "nodes": nodes,
+        }  # fmt: skip
+        target, in_url = split_url(target) if isinstance(target, str) else (target, {})
+        said: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+        options = Options(**{**in_url, **said}).checked()
         if not isinstance(pepper, bytes) or len(pepper) > LONGEST_PEPPER:
             raise StoreError(f"a pepper is at most {LONGEST_PEPPER} bytes, the same in the whole fleet")
         self._pepper = pepper
-        self._share = nodes
+        self._share = options.nodes
         self._clock = clock
-        self._remember_us = round(remember_refusals * SECOND)
+        self._remember_us = round(options.remember_refusals * SECOND)
         self._local = _local_store(local, clock)
         described = read_url(target) if isinstance(target, str) else read_client(target)
-        wire = Wire(described, Timeouts(deadline, connect_timeout))
+        wire = Wire(described, Timeouts(options.deadline, options.connect_timeout))
         self._probing = Plan((Limit.parse("1000/second"),), Names("headgate probe", pepper))
         self._nodes = Nodes(wire, self._probe, on_transition)
         self._couriers: dict[int, Couriers] = {}

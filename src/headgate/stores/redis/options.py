@@ -1,0 +1,44 @@
+"""The numbers a Redis store is made with: by argument, else in its URL, else the defaults."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+from headgate.errors import StoreError
+
+
+class Options(NamedTuple):
+    """Seconds, and a count. The names are also those of the URL's options."""
+
+    deadline: float = 0.05
+    connect_timeout: float = 0.25
+    remember_refusals: float = 1.0
+    nodes: int = 1
+
+    def checked(self) -> Options:
+        """These options, or an error that says what each is."""
+        for name, least in (("deadline", 1e-6), ("connect_timeout", 1e-6), ("remember_refusals", 0)):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= 3600:
+                raise StoreError(f"{name} is a number of seconds from {least} to 3600; got {value!r}")
+        if isinstance(self.nodes, bool) or not isinstance(self.nodes, int) or self.nodes < 1:
+            raise StoreError(f"nodes is how many share a limit while the server is away; got {self.nodes!r}")
+        return self
+
+
+def split_url(url: str) -> tuple[str, dict[str, float | int]]:
+    """A URL without our options, and the options."""
+    parts = urlsplit(url)
+    theirs: list[tuple[str, str]] = []
+    ours: dict[str, float | int] = {}
+    for name, value in parse_qsl(parts.query, keep_blank_values=True):
+        if name not in Options._fields:
+            theirs.append((name, value))
+            continue
+        try:
+            ours[name] = int(value) if name == "nodes" else float(value)
+        except ValueError:
+            raise StoreError(f"{name}={value!r} is no number, as in redis://cache:6379?{name}=1") from None
+    # By hand: urlunsplit drops the slashes of unix:///path.
+    return f"{parts.scheme}://{parts.netloc}{parts.path}?{urlencode(theirs)}", ours
