@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Awaitable
 from typing import Any, Final
 
 from headgate.stores.redis.nodes import MOST_HOPS, Away, Node, Nodes
@@ -18,8 +19,8 @@ from headgate.stores.redis.wire import FAILURES, ResponseError
 
 MOST_GROUPS: Final = 128
 """Decisions in one command."""
-MOST_FLYING: Final = 2
-"""Commands on their way: while the server works on one, the answers of the other are handed out."""
+MOST_FLYING: Final = 2 * MOST_GROUPS
+"""Decisions on their way: while the server works on one half, the answers of the other are handed out."""
 
 
 class Load:
@@ -71,6 +72,7 @@ class Courier:
         self._loop = couriers.loop
         self._waiting: deque[Load] = deque()
         self._flying: deque[Load] = deque()
+        self._flying_groups = 0
         self._connection: Any = None
         self._connected_at = 0.0
         self._round: asyncio.Task[None] | None = None
@@ -108,7 +110,7 @@ class Courier:
     async def _send(self) -> None:
         """Put what waits into as few commands as may be, in order, and send them in one write."""
         data = []
-        while self._waiting and len(self._flying) < MOST_FLYING:
+        while self._waiting and self._flying_groups < MOST_FLYING:
             load = self._waiting.popleft()
             if not load.wanted:
                 continue
@@ -117,27 +119,34 @@ class Courier:
                     self._waiting.popleft()
             load.due = max(load.due, self._connected_at) + self._couriers.nodes.wire.timeouts.answer
             self._flying.append(load)
+            self._flying_groups += load.command.groups
             data.append(load.command.encode())
         if data:
             async with asyncio.timeout_at(self._flying[0].due):
                 await self._connection.send_packed_command(data, check_health=False)
 
     async def _receive(self) -> None:
-        """One reply, for the load that left first."""
-        load = self._flying[0]
-        async with asyncio.timeout_at(load.due):
-            reply: Any = None
-            for _ in range(1 + load.command.asking):
-                try:
-                    reply = await self._connection.read_response(disable_decoding=True)
-                except ResponseError as error:
-                    reply = error
-        self._flying.popleft()
-        if isinstance(reply, Exception):
-            self._turn(load, reply)
-        else:
-            self._couriers.nodes.succeeded(self._node)
-            load.answer(reply)
+        """Replies, for the loads that left first, until there is room for more."""
+        async with asyncio.timeout(None) as deadline:
+            while True:
+                load = self._flying[0]
+                if deadline.when() != load.due:
+                    deadline.reschedule(load.due)
+                reply: Any = None
+                for _ in range(1 + load.command.asking):
+                    try:
+                        reply = await self._connection.read_response(disable_decoding=True)
+                    except ResponseError as error:
+                        reply = error
+                self._flying.popleft()
+                self._flying_groups -= load.command.groups
+                if isinstance(reply, Exception):
+                    self._turn(load, reply)
+                else:
+                    self._couriers.nodes.succeeded(self._node)
+                    load.answer(reply)
+                if not self._flying or (self._waiting and self._flying_groups <= MOST_GROUPS):
+                    return
 
     def _turn(self, load: Load, error: Exception) -> None:
         """Send a load that was not run where it belongs, or fail it."""
@@ -166,6 +175,7 @@ class Courier:
         for load in (*self._flying, *self._waiting):
             load.fail(reason)
         self._flying.clear()
+        self._flying_groups = 0
         self._waiting.clear()
         if connection is not None:
             await connection.disconnect(nowait=True)
@@ -185,6 +195,7 @@ class Couriers:
         self.nodes = nodes
         self.loop = loop
         self._couriers: dict[Node, Courier] = {}
+        self._finding: asyncio.Future[None] | None = None
 
     def at(self, node: Node) -> Courier:
         """The courier to a server."""
@@ -199,18 +210,26 @@ class Couriers:
         if courier is not None:
             courier.leaves = True
 
-    async def exchange(self, command: Command) -> tuple[Any, int]:
-        """The reply to a command, and the place of its group in it."""
+    def exchange(self, command: Command) -> Awaitable[tuple[Any, int]]:
+        """To be awaited: the reply to a command, and the place of its group in it."""
         node = self.nodes.node_for(command.subject)
         if node.breaker.open:
             raise Away(f"{node.name} is away")
         if self.nodes.clustered and node.place is None:
-            # Finding the nodes of a cluster blocks: once, in a thread, for everybody who waits for it.
-            node = await self.loop.run_in_executor(None, self.nodes.ready_for, command.subject)
-        future = self.loop.create_future()
+            return self._find_and_exchange(command)
+        return self._carry(command, node)
+
+    def _carry(self, command: Command, node: Node) -> asyncio.Future[tuple[Any, int]]:
+        future: asyncio.Future[tuple[Any, int]] = self.loop.create_future()
         self.at(node).take(Load(command, future, self.loop.time()))
-        reply: tuple[Any, int] = await future
-        return reply
+        return future
+
+    async def _find_and_exchange(self, command: Command) -> tuple[Any, int]:
+        """Finding the nodes of a cluster blocks: one thread does it, for everybody who waits for it."""
+        if self._finding is None or self._finding.done():
+            self._finding = self.loop.run_in_executor(None, self.nodes.find)
+        await asyncio.shield(self._finding)
+        return await self._carry(command, self.nodes.known_for(command.subject))
 
     async def close(self) -> None:
         """Close every connection of this loop."""

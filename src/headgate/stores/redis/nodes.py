@@ -136,14 +136,23 @@ class Nodes:
         if node.breaker.open:
             raise Away(f"{node.name} is away")
         if self.clustered and node is self._origin:
-            try:
-                self.wire.find_nodes()
-            except FAILURES as error:
-                self.failed(node, error)
-                raise
-            node = self.node_for(subject)
-            if node is self._origin:
-                raise Away("no node of the cluster serves this slot")
+            self.find()
+            node = self.known_for(subject)
+        return node
+
+    def find(self) -> None:
+        """Find the nodes of a cluster; takes its time."""
+        try:
+            self.wire.find_nodes()
+        except FAILURES as error:
+            self.failed(self._origin, error)
+            raise
+
+    def known_for(self, subject: bytes) -> Node:
+        """As `node_for`, after `find`."""
+        node = self.node_for(subject)
+        if self.clustered and node is self._origin:
+            raise Away("no node of the cluster serves this slot")
         return node
 
     def exchange(self, command: Command) -> Any:  # noqa: ANN401
