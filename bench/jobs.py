@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
-Kind = Literal["time", "grow", "stalls", "spread", "together"]
+Alone = Literal["time", "grow", "stalls", "spread", "together"]
+AtServer = Literal["one by one", "crowd", "threads", "weigh", "weigh full", "flood"]
+Kind = Alone | AtServer
 
 
 class Scale(NamedTuple):
@@ -36,7 +38,7 @@ class Job(NamedTuple):
     @property
     def once(self) -> bool:
         """Memory is the same in every round."""
-        return self.kind == "grow"
+        return self.kind in ("grow", "weigh", "weigh full")
 
     def __str__(self) -> str:
         return f"{self.contestant}: {self.kind}{f' {self.keys:,} keys' if self.keys else ''}"

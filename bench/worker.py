@@ -6,15 +6,18 @@ import asyncio
 import json
 import sys
 
-from bench import ours, rivals, sharing, sharing_rivals
+from bench import ours, remote_ours, remote_rivals, rivals, sharing, sharing_rivals
 from bench.contestant import MissingError, WorkloadError
 from bench.jobs import Job, Scale
 from bench.measure import Bench, Figures, grow, spread, stalls, time_calls
+from bench.remote_measure import MEASURES, measure_remote
 from bench.together import hit_together
 
 
 def run(job: Job, scale: Scale) -> Figures:
     try:
+        if job.kind in MEASURES:
+            return run_remote(job, scale)
         return run_together(job, scale) if job.kind == "together" else run_alone(job, scale)
     except (ImportError, MissingError) as reason:
         return {"missing": str(reason)}
@@ -26,6 +29,12 @@ def run_together(job: Job, scale: Scale) -> Figures:
     known = (*sharing.sharers(), *sharing_rivals.sharers())
     sharer = {each.name: each for each in known}[job.contestant]
     return {"call": sharer.call, **hit_together(sharer, scale.seconds, scale.repeats)}
+
+
+def run_remote(job: Job, scale: Scale) -> Figures:
+    known = (*remote_ours.remotes(), *remote_rivals.remotes())
+    remote = {each.name: each for each in known}[job.contestant]
+    return {"call": remote.call, **asyncio.run(measure_remote(job, remote, scale))}
 
 
 def run_alone(job: Job, scale: Scale) -> Figures:

@@ -1,6 +1,20 @@
 """What is measured and stated, a file for each section. To add one: a file, and its line here."""
 
-from bench.sections import asynchronous, flat, hit, memory, paths, rivals, several, shared
+from bench.sections import (
+    asynchronous,
+    flat,
+    hit,
+    memory,
+    paths,
+    redis,
+    redis_async,
+    redis_cpu,
+    redis_memory,
+    redis_threads,
+    rivals,
+    several,
+    shared,
+)
 from bench.sections.section import Section
 
 __all__ = ["SECTIONS", "Section"]
@@ -14,4 +28,9 @@ SECTIONS: list[Section] = [
     asynchronous.SECTION,
     flat.SECTION,
     shared.SECTION,
+    redis.SECTION,
+    redis_async.SECTION,
+    redis_threads.SECTION,
+    redis_cpu.SECTION,
+    redis_memory.SECTION,
 ]

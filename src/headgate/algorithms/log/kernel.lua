@@ -5,7 +5,7 @@
 
 --- helpers
 local function log_header(cap, tail, count, oldest, newest)
-    return struct.pack('<I4I4I4i8i8', cap, tail, count, oldest, newest)
+    return struct.pack('<I3I3I3i8i8', cap, tail, count, oldest, newest)
 end
 
 -- The stamps from place `first` (0 is the oldest) on, as bytes in order.
@@ -13,16 +13,16 @@ local function log_stamps(key, cap, tail, first, amount)
     if amount <= 0 then return '' end
     local start = (tail + first) % cap
     local straight = min(amount, cap - start)
-    local stamps = redis.call('GETRANGE', key, 28 + start * 8, 27 + (start + straight) * 8)
+    local stamps = redis.call('GETRANGE', key, 25 + start * 8, 24 + (start + straight) * 8)
     if amount == straight then return stamps end
-    return stamps .. redis.call('GETRANGE', key, 28, 27 + (amount - straight) * 8)
+    return stamps .. redis.call('GETRANGE', key, 25, 24 + (amount - straight) * 8)
 end
 
 local function log_write(key, cap, tail, first, stamps)
     local start, amount = (tail + first) % cap, #stamps / 8
     local straight = min(amount, cap - start)
-    redis.call('SETRANGE', key, 28 + start * 8, straight == amount and stamps or stamps:sub(1, straight * 8))
-    if straight < amount then redis.call('SETRANGE', key, 28, stamps:sub(straight * 8 + 1)) end
+    redis.call('SETRANGE', key, 25 + start * 8, straight == amount and stamps or stamps:sub(1, straight * 8))
+    if straight < amount then redis.call('SETRANGE', key, 25, stamps:sub(straight * 8 + 1)) end
 end
 
 local function log_stamp(key, cap, tail, place)
@@ -46,10 +46,10 @@ local function log_until(key, cap, tail, count, oldest, newest, instant)
 end
 
 --- read
-local header = redis.call('GETRANGE', key, 0, 27)
-if #header == 28 then
+local header = redis.call('GETRANGE', key, 0, 24)
+if #header == 25 then
     seen = true
-    cap, tail, count, oldest, newest = struct.unpack('<I4I4I4i8i8', header)
+    cap, tail, count, oldest, newest = struct.unpack('<I3I3I3i8i8', header)
 end
 
 --- answer
@@ -95,7 +95,7 @@ if total == 0 then
     redis.call('DEL', key)
 elseif total > cap then
     stamps = log_stamps(key, cap, tail, 0, count) .. stamps
-    cap = max(total, min(limit, max(4, ceil(cap * 1.5))))
+    cap = max(total, min(limit, ceil(cap * 1.5)))
     redis.call('SET', key, log_header(cap, 0, total, oldest, newest) .. stamps .. string.rep('\0', (cap - total) * 8),
         'PX', ceil((newest + period - now) / 1000) + slack)
 else

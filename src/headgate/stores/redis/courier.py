@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Awaitable
 from typing import Any, Final
 
+from headgate.stores.redis.deadline import Deadline
 from headgate.stores.redis.nodes import MOST_HOPS, Away, Node, Nodes
 from headgate.stores.redis.plan import Command
 from headgate.stores.redis.wire import FAILURES, ResponseError
@@ -89,7 +90,7 @@ class Courier:
         nodes = self._couriers.nodes
         try:
             if self._connection is None:
-                async with asyncio.timeout(nodes.wire.timeouts.connect):
+                async with Deadline(self._loop.time() + nodes.wire.timeouts.connect):
                     self._connection = await nodes.wire.connect_async(self._node.place)
                 self._connected_at = self._loop.time()
             while self._waiting or self._flying:
@@ -122,16 +123,15 @@ class Courier:
             self._flying_groups += load.command.groups
             data.append(load.command.encode())
         if data:
-            async with asyncio.timeout_at(self._flying[0].due):
+            async with Deadline(self._flying[0].due):
                 await self._connection.send_packed_command(data, check_health=False)
 
     async def _receive(self) -> None:
         """Replies, for the loads that left first, until there is room for more."""
-        async with asyncio.timeout(None) as deadline:
+        async with Deadline(self._flying[0].due) as deadline:
             while True:
                 load = self._flying[0]
-                if deadline.when() != load.due:
-                    deadline.reschedule(load.due)
+                deadline.move(load.due)
                 reply: Any = None
                 for _ in range(1 + load.command.asking):
                     try:
