@@ -1,6 +1,6 @@
 """A deadline for the server's time, not for this process's own.
 
-`asyncio.timeout` also fires when the event loop itself was held up, by a busy machine or a callback that took long, even
+`asyncio.timeout` also fires when the event loop itself was held up, by a busy machine or a slow callback, even
 where the answer has arrived meanwhile and only waits to be read. A deadline that notices that it comes late gives the
 loop one more moment to read first.
 """
