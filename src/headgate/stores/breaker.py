@@ -11,6 +11,8 @@ WINDOW_US: Final = 10 * SECOND
 FEWEST: Final = 3
 """So many failures open it, if they are also at least this part of what was asked since the first of them:"""
 RATIO: Final = 0.5
+MADE_GOOD: Final = 10
+"""So many successes in a row and what was before is forgotten."""
 
 
 class Breaker:
@@ -24,7 +26,7 @@ class Breaker:
         self.open = False
         self.troubled = False
         """Successes matter: tell them."""
-        self._since = self._failures = self._successes = 0
+        self._since = self._failures = self._successes = self._in_a_row = 0
 
     def failed(self) -> bool:
         """Count a failure; whether it was the one that opened the breaker."""
@@ -33,6 +35,7 @@ class Breaker:
             self._since, self._failures, self._successes = now, 0, 0
             self.troubled = True
         self._failures += 1
+        self._in_a_row = 0
         opens = (
             not self.open
             and self._failures >= FEWEST
@@ -44,8 +47,9 @@ class Breaker:
     def succeeded(self) -> None:
         """Count a success in a troubled time."""
         self._successes += 1
-        if self._clock.now_us() - self._since > WINDOW_US:
-            self.troubled = self.open
+        self._in_a_row += 1
+        if self._in_a_row >= MADE_GOOD and not self.open:
+            self.troubled = False
 
     def close(self) -> None:
         """A probe has passed."""

@@ -27,7 +27,8 @@ from headgate.stores.redis.names import Names
 from headgate.stores.redis.nodes import Node, Nodes, Transition
 from headgate.stores.redis.options import Options, split_url
 from headgate.stores.redis.plan import Command, Plan
-from headgate.stores.redis.wire import FAILURES, MovedError, Timeouts, Wire, read_client, read_url
+from headgate.stores.redis.target import read_client, read_url
+from headgate.stores.redis.wire import FAILURES, MovedError, Timeouts, Wire
 
 __all__ = ["RedisStore", "Transition"]
 

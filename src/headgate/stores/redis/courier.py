@@ -41,6 +41,7 @@ class Load:
         if mine.script is not its.script or mine.groups >= MOST_GROUPS or mine.now != its.now:
             return False
         mine.groups += its.groups
+        mine.whole = mine.whole or its.whole
         mine.keys += its.keys
         mine.arguments += its.arguments
         self.futures += other.futures
@@ -72,6 +73,7 @@ class Courier:
         self._node = node
         self._loop = couriers.loop
         self._waiting: deque[Load] = deque()
+        self._again: deque[Load] = deque()
         self._flying: deque[Load] = deque()
         self._flying_groups = 0
         self._connection: Any = None
@@ -90,14 +92,14 @@ class Courier:
         nodes = self._couriers.nodes
         try:
             if self._connection is None:
-                async with Deadline(self._loop.time() + nodes.wire.timeouts.connect):
+                async with Deadline(self._loop.time() + nodes.wire.patience(self._node.breaker.troubled)):
                     self._connection = await nodes.wire.connect_async(self._node.place)
                 self._connected_at = self._loop.time()
-            while self._waiting or self._flying:
+            while self._again or self._waiting or self._flying:
                 await self._send()
                 if self._flying:
                     await self._receive()
-        except FAILURES as error:
+        except (*FAILURES, ValueError) as error:
             nodes.failed(self._node, error)
             await self._give_up(error)
         except asyncio.CancelledError as error:
@@ -111,13 +113,15 @@ class Courier:
     async def _send(self) -> None:
         """Put what waits into as few commands as may be, in order, and send them in one write."""
         data = []
-        while self._waiting and self._flying_groups < MOST_FLYING:
-            load = self._waiting.popleft()
+        # What has to be sent again goes first, and alone, or it would be overtaken.
+        queue = self._again or self._waiting
+        while queue and self._flying_groups < MOST_FLYING:
+            load = queue.popleft()
             if not load.wanted:
                 continue
             if not self._couriers.nodes.clustered:  # in a cluster each group has a slot of its own
-                while self._waiting and load.join(self._waiting[0]):
-                    self._waiting.popleft()
+                while queue and load.join(queue[0]):
+                    queue.popleft()
             load.due = max(load.due, self._connected_at) + self._couriers.nodes.wire.timeouts.answer
             self._flying.append(load)
             self._flying_groups += load.command.groups
@@ -140,12 +144,16 @@ class Courier:
                         reply = error
                 self._flying.popleft()
                 self._flying_groups -= load.command.groups
-                if isinstance(reply, Exception):
-                    self._turn(load, reply)
-                else:
+                if load.command.understands(reply):
                     self._couriers.nodes.succeeded(self._node)
                     load.answer(reply)
-                if not self._flying or (self._waiting and self._flying_groups <= MOST_GROUPS):
+                elif isinstance(reply, Exception):
+                    self._turn(load, reply)
+                else:
+                    nonsense = Away(f"{self._node.name} answers what no such server does")
+                    load.fail(nonsense)
+                    raise nonsense
+                if not self._flying or (not self._again and self._waiting and self._flying_groups <= MOST_GROUPS):
                     return
 
     def _turn(self, load: Load, error: Exception) -> None:
@@ -166,15 +174,18 @@ class Courier:
             self._couriers.drop(self._node)
             self._couriers.at(node).take(load)
         else:
-            self._waiting.appendleft(load)
+            # One that brings the script is enough for all that need it.
+            load.command.whole = not any(each.command.script is load.command.script for each in self._again)
+            self._again.append(load)
 
     async def _give_up(self, error: BaseException) -> None:
         """Drop the connection: whatever it would still bring belongs to nobody."""
         connection, self._connection = self._connection, None
         reason = Away(f"{self._node.name}: {type(error).__name__} {error}")
-        for load in (*self._flying, *self._waiting):
+        for load in (*self._flying, *self._again, *self._waiting):
             load.fail(reason)
         self._flying.clear()
+        self._again.clear()
         self._flying_groups = 0
         self._waiting.clear()
         if connection is not None:

@@ -52,7 +52,7 @@ class Denials:
         if not denial.sent_us <= now < denial.ends_us or denial.sent_us <= self._last_given(keys):
             self._kept.pop((limits, keys), None)
             return None
-        asked = tuple(min(cost, 1) for cost in costs) if mode == UP_TO else costs
+        asked = tuple(min(cost, 1) for cost in costs) if mode == UP_TO else costs  # what fits is at least 1
         pairs = zip(asked, denial.costs, limits, strict=True)
         if asked != denial.costs and not all(refused <= cost <= limit.burst for cost, refused, limit in pairs):
             return None
@@ -66,7 +66,7 @@ class Denials:
                 max(0, reset - age),
                 *mark,
             )
-        return Decision(limits, keys, costs, answers)
+        return Decision(limits, keys, asked, answers)
 
     def keep(
         self, limits: tuple[Limit, ...], keys: Keys, costs: tuple[int, ...], sent_us: int, decision: Decision
@@ -79,7 +79,7 @@ class Denials:
 
     def gave(self, keys: tuple[str, ...]) -> None:
         """Something was given back: what was refused to these keys before may pass now."""
-        if self._kept:
+        if self._longest_us:
             now = self._now_us()
             for key in keys:
                 if len(self._given) >= MOST:

@@ -111,9 +111,13 @@ class _Asker:
         """No server sees all of it: taken slot by slot, and given back when a later one refuses."""
         parts = [_Part(self, plan, keys, costs, indices) for indices in slots]
         taken: list[_Part] = []
+        refused = False
         try:
             for part in parts:
-                yield from part.ask(TAKE if mode == TAKE and len(taken) == parts.index(part) else PEEK)
+                yield from part.ask(PEEK if refused or mode == PEEK else TAKE)
+                if refused and not part.allowed and part.blocks and mode != PEEK:
+                    yield from part.ask(TAKE)  # a refusal starts a block
+                refused = refused or not part.allowed
                 if part.charged:
                     taken.append(part)
         except BaseException:
@@ -141,6 +145,8 @@ class _Asker:
             except FAILURES as error:
                 # Never sent twice: whether it was applied is not known.
                 self._fallback.regret(f"{type(error).__name__}: {error}")
+            finally:
+                self._denials.gave(keys)  # again: a refusal may have been decided while this was on its way
 
     def _give(
         self, plan: Plan, keys: tuple[str, ...], units: tuple[int, ...], marks: tuple[Mark | None, ...]
@@ -157,6 +163,8 @@ class _Asker:
             yield self._command(self._own, RESET, key, b"$0\r\n\r\n")
         except FAILURES as error:
             raise StoreError(f"the key was not reset: {type(error).__name__}: {error}") from error
+        finally:
+            self._denials.gave((key,))
 
 
 class _Part:
@@ -170,6 +178,7 @@ class _Part:
         self._costs = tuple(costs[at] for at in indices)
         self._granted_us = 0
         self.allowed = self.charged = False
+        self.blocks = any(limit.block_us for limit in self._plan.limits)
         self.answers: list[tuple[int, ...]] = []
 
     def ask(self, mode: int, free: bool = False) -> Steps[None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import random
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
@@ -18,6 +19,7 @@ from headgate.stores.redis.wire import (
     NoScriptError,
     ReadOnlyError,
     ResponseError,
+    TryAgainError,
     Wire,
     slot_of,
     understood,
@@ -55,12 +57,14 @@ class Node:
         self._wire = wire
         self._free: deque[Any] = deque()
 
-    def ask(self, data: bytes, replies: int = 1) -> list[Any]:
+    def ask(self, data: bytes, replies: int = 1, due: float | None = None) -> list[Any]:
         """Send, and read so many replies; an error that the server answers is a reply too."""
         try:
             connection = self._free.pop()
         except IndexError:
-            connection = self._wire.connect(self.place)
+            connection = self._connect()
+            due = None
+        connection.due = time.monotonic() + self._wire.timeouts.answer if due is None else due
         got: list[Any] = []
         try:
             connection.send_packed_command([data], check_health=False)
@@ -69,6 +73,9 @@ class Node:
                     got.append(connection.read_response(disable_decoding=True))
                 except ResponseError as error:
                     got.append(error)
+        except ValueError as nonsense:
+            connection.disconnect()
+            raise Away(f"{self.name} answers what no such server does") from nonsense
         except BaseException:
             # Whatever is still to come would be taken for the answer to the next question.
             connection.disconnect()
@@ -78,6 +85,12 @@ class Node:
         else:
             connection.disconnect()
         return got
+
+    def _connect(self) -> Any:  # noqa: ANN401
+        try:
+            return self._wire.connect(self.place, hurried=self.breaker.troubled)
+        except ValueError as nonsense:
+            raise Away(f"{self.name} answers what no such server does") from nonsense
 
     def command(self, *words: bytes | int) -> Any:  # noqa: ANN401
         """One plain command."""
@@ -158,21 +171,25 @@ class Nodes:
     def exchange(self, command: Command) -> Any:  # noqa: ANN401
         """The reply to a command."""
         node = self.ready_for(command.subject)
+        due = time.monotonic() + self.wire.timeouts.answer
         for _ in range(MOST_HOPS):
             try:
-                reply = node.ask(command.encode(), 1 + command.asking)[-1]
+                reply = node.ask(command.encode(), 1 + command.asking, due)[-1]
             except FAILURES as error:
                 self.failed(node, error)
                 raise
-            if not isinstance(reply, Exception):
+            if command.understands(reply):
                 self.succeeded(node)
                 return reply
             node = self.redirect(node, command, reply)
         raise Away(f"{node.name} keeps sending us elsewhere")
 
-    def redirect(self, node: Node, command: Command, error: Exception) -> Node:
+    def redirect(self, node: Node, command: Command, reply: object) -> Node:
         """Whom to ask after this error, which says that nothing was run; any other is raised."""
-        error = understood(error)
+        if not isinstance(reply, Exception):
+            node.hang_up()
+            reply = Away(f"{node.name} answers what no such server does")
+        error = understood(reply)
         if isinstance(error, NoScriptError) and not command.whole:
             command.whole = True
         elif isinstance(error, MovedError):
@@ -185,7 +202,8 @@ class Nodes:
             command.turned = True
             node.hang_up()
         else:
-            self.failed(node, error)
+            if not isinstance(error, TryAgainError):  # a slot that is half way to another node: the node is well
+                self.failed(node, error)
             raise error
         return node
 
@@ -199,15 +217,17 @@ class Nodes:
         if node.breaker.failed():
             self._tell(Transition(node.name, False, f"{type(error).__name__}: {error}"))
             node.hang_up()
+            if self._closed.is_set():  # and is used again
+                self._closed = threading.Event()
             if self._prober is None or not self._prober.is_alive():
                 self._prober = threading.Thread(target=self._ask_again, name="headgate-probe", daemon=True)
                 self._prober.start()
 
     def _ask_again(self) -> None:
         """Probe until every server is back: soon at first, then once a second, never all processes at one instant."""
-        pause = FIRST_PROBE
+        pause, closed = FIRST_PROBE, self._closed
         while away := [node for node in list(self._nodes.values()) if node.breaker.open]:
-            if self._closed.wait(pause * random.uniform(0.5, 1.0)):  # noqa: S311 - chance, not secrecy
+            if closed.wait(pause * random.uniform(0.5, 1.0)):  # noqa: S311 - chance, not secrecy
                 return
             pause = min(pause * 1.5, LONGEST_PROBE)
             for node in away:
@@ -252,4 +272,5 @@ class Nodes:
         self._closed.set()
         for node in list(self._nodes.values()):
             node.hang_up()
+            node.breaker.close()  # nobody is left to close it
         self.wire.close()

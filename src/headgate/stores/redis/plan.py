@@ -67,8 +67,9 @@ class Plan:
         return _bulk(*chain.from_iterable((*own, amount, *(mark or (-1, 0))) for own, amount, mark in each))
 
     def size(self, mode: int) -> int:
-        """Bytes of one group in a reply."""
-        return self._reads[mode].size
+        """Bytes of one group in a reply; 0 where a number is replied."""
+        reads = self._reads.get(mode)
+        return 0 if reads is None else reads.size
 
     def read(self, reply: Any, place: int, keys: Keys, costs: tuple[int, ...], mode: int) -> Decision:  # noqa: ANN401
         """The decision of one group; `place` is its number in the reply."""
@@ -93,22 +94,13 @@ class Command:
     """Groups of one script that travel together: one EVALSHA."""
 
     __slots__ = (
-        "asking",
-        "groups",
-        "keys",
-        "arguments",
-        "mode",
-        "now",
-        "script",
-        "subject",
-        "turned",
-        "whole",
-        "width",
-    )
+        "arguments", "asking", "groups", "keys", "mode", "now", "script", "size", "subject", "turned", "whole", "width",
+    )  # fmt: skip
 
     def __init__(self, plan: Plan, mode: int, subject: bytes, keys: bytes, argument: bytes, now: int | None) -> None:
         self.script = plan.script(mode)
         self.width = plan.width
+        self.size = plan.size(mode)
         self.mode = mode
         self.subject = subject
         self.groups = 1
@@ -121,6 +113,12 @@ class Command:
         """Send ASKING first: the slot is on its way."""
         self.turned = False
         """Was sent to a replica by mistake once."""
+
+    def understands(self, reply: object) -> bool:
+        """Whether a reply is one to this command: anything else comes from something that is no such server."""
+        if not self.size:
+            return isinstance(reply, int)
+        return isinstance(reply, bytes) and len(reply) == WORD + self.groups * self.size
 
     def encode(self) -> bytes:
         """The bytes to send."""

@@ -9,39 +9,43 @@ from __future__ import annotations
 import binascii
 import inspect
 import logging
+import socket
+import time
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
-from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 from headgate.errors import StoreError
+from headgate.stores.redis.target import Target
 
 try:
     import redis
     import redis.asyncio
     from redis.backoff import NoBackoff
-    from redis.exceptions import AskError, MovedError, NoScriptError, ReadOnlyError, RedisError, ResponseError
+    from redis.exceptions import (
+        AskError,
+        MovedError,
+        NoScriptError,
+        ReadOnlyError,
+        RedisClusterException,
+        RedisError,
+        ResponseError,
+        TryAgainError,
+    )  # fmt: skip
     from redis.retry import Retry
 except ImportError as reason:
     raise StoreError("a Redis store needs redis-py: pip install 'headgate[redis]'") from reason
 
 __all__ = [
-    "FAILURES", "AskError", "MovedError", "NoScriptError", "ReadOnlyError", "ResponseError", "Target", "Timeouts",
-    "Wire", "read_client", "read_url", "slot_of", "understood",
+    "FAILURES", "AskError", "MovedError", "NoScriptError", "ReadOnlyError", "ResponseError", "Timeouts",
+    "TryAgainError", "Wire", "slot_of", "understood",
 ]  # fmt: skip
 
-FAILURES: Final = (RedisError, OSError, TimeoutError, EOFError)
+FAILURES: Final = (RedisError, RedisClusterException, OSError, TimeoutError, EOFError)
 """What asking a server can end with when it is away, or unwell."""
 
-SCHEMES: Final = {"redis": "tcp", "valkey": "tcp", "rediss": "tls", "valkeys": "tls", "unix": "unix"}
 CLASSES: Final = {"tcp": "Connection", "tls": "SSLConnection", "unix": "UnixDomainSocketConnection"}
-WHO_AND_WHERE: Final = frozenset(
-    (
-        "host", "port", "path", "db", "username", "password", "credential_provider", "client_name", "socket_keepalive",
-        "socket_keepalive_options",
-    )
-)  # fmt: skip
 SLOTS: Final = 16_384
-DEFAULT_PORT: Final = 6379
 LOOK: Final = ("INFO", "memory")
 _OLDER: Final = "driver_info" not in inspect.signature(redis.connection.AbstractConnection.__init__).parameters
 UNANNOUNCED: Final[dict[str, None]] = {"lib_name": None, "lib_version": None} if _OLDER else {"driver_info": None}
@@ -55,98 +59,54 @@ class Timeouts(NamedTuple):
     connect: float
 
 
-class Target(NamedTuple):
-    """Who is to be asked."""
-
-    kind: str
-    """`single`, `sentinel` or `cluster`."""
-    transport: str
-    options: dict[str, Any]
-    hosts: tuple[tuple[str, int], ...] = ()
-    """Sentinels, or some nodes of the cluster."""
-    service: str = ""
-    sentinel_options: dict[str, Any] = {}  # noqa: RUF012 - never written to
-
-
 def slot_of(subject: bytes) -> int:
     """The cluster slot of `hg1:{...}`."""
     return binascii.crc_hqx(subject[subject.index(b"{") + 1 : -1], 0) % SLOTS
 
 
-def read_url(url: str) -> Target:
-    """A target from any of the URL spellings."""
-    parts = urlsplit(url)
-    scheme, _, kind = parts.scheme.partition("+")
-    transport = SCHEMES.get(scheme)
-    if transport is None or kind not in ("", "cluster", "sentinel"):
-        raise StoreError(f"no Redis store for {parts.scheme!r} URLs")
-    options = dict(parse_qsl(parts.query))
-    own = {name: options.pop(name) for name in list(options) if name.startswith("sentinel_")}
-    login, _, hosts = parts.netloc.rpartition("@")
-    plain = {"tcp": "redis", "tls": "rediss", "unix": "unix"}[transport]
-    if kind:
-        places = tuple(map(_host_and_port, hosts.split(",")))
-        service, _, db = parts.path.strip("/").partition("/")
-        if kind == "cluster" and (service or db):
-            raise StoreError("a cluster URL has no path: a cluster has one database")
-        if kind == "sentinel" and not service:
-            raise StoreError("a sentinel URL names the service: redis+sentinel://host:26379,other:26379/mymaster")
-        hosts = f"{places[0][0]}:{places[0][1]}"
-        parts = parts._replace(path=f"/{db}" if db else "")
-    try:
-        netloc = f"{login}@{hosts}" if login else hosts
-        read = redis.connection.parse_url(f"{plain}://{netloc}{parts.path}?{urlencode(options)}")  # type: ignore[no-untyped-call]
-    except ValueError as reason:
-        raise StoreError(f"cannot read this {parts.scheme} URL: {reason}") from None
-    read.pop("connection_class", None)
-    strangers = [name for name in read if name not in WHO_AND_WHERE and not name.startswith("ssl_")]
-    if strangers:
-        raise StoreError(f"a Redis store's URL has no option {', '.join(sorted(strangers))}")
-    if not kind:
-        return Target("single", transport, read)
-    own = {name.removeprefix("sentinel_"): value for name, value in own.items()}
-    rest = {name: value for name, value in read.items() if name not in ("host", "port")}
-    return Target(kind, transport, rest, places, unquote(service), own)
+class _Timely:
+    """A socket that keeps a deadline over any number of reads: a reply that trickles in is late all the same."""
+
+    def __init__(self, sock: socket.socket, connection: Any) -> None:  # noqa: ANN401
+        self._sock = sock
+        self._connection = connection
+        self.recv = self._within(sock.recv)
+        self.recv_into = self._within(sock.recv_into)
+        self.sendall = self._within(sock.sendall)
+
+    def _within(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        def timely(*arguments: Any) -> Any:  # noqa: ANN401
+            left = self._connection.due - time.monotonic()
+            if left <= 0:
+                raise TimeoutError("no answer within the deadline")
+            self._sock.settimeout(left)
+            return call(*arguments)
+
+        return timely
+
+    def settimeout(self, seconds: float | None) -> None:
+        """The deadline rules."""
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+        return getattr(self._sock, name)
 
 
-def _host_and_port(text: str) -> tuple[str, int]:
-    parts = urlsplit(f"//{text}")
-    try:
-        if parts.hostname:
-            return parts.hostname, parts.port or DEFAULT_PORT
-    except ValueError:
-        pass
-    raise StoreError(f"{text!r} is no host and port")
+def _timely(base: Any) -> Any:  # noqa: ANN401
+    """A connection class of redis-py whose sockets keep the deadline in its `due`."""
+
+    class Timely(base):  # type: ignore[misc]
+        due = 0.0
+        socket_connect_timeout: float | None
+
+        def _connect(self) -> _Timely:
+            left = max(0.001, self.due - time.monotonic())
+            self.socket_connect_timeout = min(self.socket_connect_timeout or left, left)
+            return _Timely(super()._connect(), self)
+
+    return Timely
 
 
-def read_client(client: Any) -> Target:  # noqa: ANN401 - any of redis-py's clients
-    """A target from a ready redis-py client, sync or async, plain, sentinel or cluster."""
-    manager = getattr(client, "nodes_manager", None)
-    if manager is not None:
-        options = getattr(manager, "connection_kwargs", None) or client.connection_kwargs
-        hosts = tuple((node.host, int(node.port)) for node in manager.startup_nodes.values())
-        transport = "tls" if options.get("ssl") or "SSL" in str(options.get("connection_class")) else "tcp"
-        return Target("cluster", transport, _who(options, "host", "port"), hosts)
-    pool = getattr(client, "connection_pool", None)
-    if pool is None:
-        raise StoreError(f"a Redis store is made from a URL or a redis-py client; got {type(client).__name__}")
-    name = pool.connection_class.__name__
-    transport = "unix" if "Unix" in name else "tls" if "SSL" in name else "tcp"
-    sentinels = getattr(pool, "sentinel_manager", None)
-    if sentinels is None:
-        return Target("single", transport, _who(pool.connection_kwargs))
-    reach = [each.connection_pool.connection_kwargs for each in sentinels.sentinels]
-    hosts = tuple((each["host"], int(each["port"])) for each in reach)
-    own = _who(reach[0], "host", "port")
-    return Target("sentinel", transport, _who(pool.connection_kwargs, "host", "port"), hosts, pool.service_name, own)
-
-
-def _who(options: dict[str, Any], *but: str) -> dict[str, Any]:
-    return {
-        name: value
-        for name, value in options.items()
-        if (name in WHO_AND_WHERE or name.startswith("ssl_")) and name not in but and value is not None
-    }
+TIMELY: Final = {name: _timely(getattr(redis.connection, kind)) for name, kind in CLASSES.items()}
 
 
 class Wire:
@@ -160,18 +120,28 @@ class Wire:
         """Slots that servers said are elsewhere, since the nodes were found."""
         self._looked = False
 
-    def connect(self, place: tuple[str, int] | None) -> Any:  # noqa: ANN401
+    def patience(self, hurried: bool) -> float:
+        """Seconds to connect. After a failure nobody is made to wait longer than for an answer."""
+        return min(self.timeouts) if hurried else self.timeouts.connect
+
+    def connect(self, place: tuple[str, int] | None, hurried: bool = False) -> Any:  # noqa: ANN401
         """A connection to a place of the cluster, or to the one server that is meant; connected."""
+        due = time.monotonic() + self.patience(hurried)
         if self.target.kind == "sentinel":
             place = self._sentinel(redis.sentinel.Sentinel).discover_master(self.target.service)
-        made = getattr(redis.connection, CLASSES[self.target.transport])(
+        made = TIMELY[self.target.transport](
             **self._options(place), socket_timeout=self.timeouts.answer, retry=Retry(NoBackoff(), 0)
         )
-        made.connect()
-        if self._looks():
-            made.send_command(*LOOK)
-            with suppress(ResponseError):  # not everybody may ask
-                _warn_of_eviction(made.read_response(disable_decoding=True))
+        made.due = due
+        try:
+            made.connect()
+            if self._looks():
+                made.send_command(*LOOK)
+                with suppress(ResponseError):  # not everybody may ask
+                    _warn_of_eviction(made.read_response(disable_decoding=True))
+        except BaseException:
+            made.disconnect()
+            raise
         return made
 
     async def connect_async(self, place: tuple[str, int] | None) -> Any:  # noqa: ANN401
@@ -186,11 +156,15 @@ class Wire:
         made = getattr(redis.asyncio.connection, CLASSES[self.target.transport])(
             **self._options(place), socket_timeout=None, retry=redis.asyncio.retry.Retry(NoBackoff(), 0)
         )
-        await made.connect()
-        if self._looks():
-            await made.send_command(*LOOK)
-            with suppress(ResponseError):
-                _warn_of_eviction(await made.read_response(disable_decoding=True))
+        try:
+            await made.connect()
+            if self._looks():
+                await made.send_command(*LOOK)
+                with suppress(ResponseError):
+                    _warn_of_eviction(await made.read_response(disable_decoding=True))
+        except BaseException:
+            await made.disconnect(nowait=True)
+            raise
         return made
 
     def _looks(self) -> bool:
@@ -231,12 +205,14 @@ class Wire:
         moved = self._moved.get(slot)
         if moved is not None:
             return moved
-        nodes = self._cluster.nodes_manager.slots_cache.get(slot) if self._cluster else None
+        cluster = self._cluster  # once: another thread may close it
+        nodes = cluster.nodes_manager.slots_cache.get(slot) if cluster else None
         return (nodes[0].host, int(nodes[0].port)) if nodes else None
 
     def places(self) -> list[tuple[str, int]]:
         """Every node of the cluster that serves slots."""
-        slots = self._cluster.nodes_manager.slots_cache if self._cluster else {}
+        cluster = self._cluster
+        slots = cluster.nodes_manager.slots_cache if cluster else {}
         known = {(nodes[0].host, int(nodes[0].port)) for nodes in list(slots.values()) if nodes}
         return sorted(known | set(self._moved.values()))
 
@@ -257,10 +233,16 @@ class Wire:
 
 
 def understood(error: Exception) -> Exception:
-    """The error by its own class: older redis-py knows redirections only from its own cluster client."""
+    """The error by its own class, where redis-py does not tell.
+
+    Older ones know redirections only from their own cluster client; Redis 6.2 wraps what a script ran into.
+    """
     code, _, rest = str(error).partition(" ")
-    kind = {"MOVED": MovedError, "ASK": AskError}.get(code) if type(error) is ResponseError else None
-    return kind(rest) if kind else error
+    if type(error) is not ResponseError:
+        return error
+    if code in ("MOVED", "ASK"):
+        return MovedError(rest) if code == "MOVED" else AskError(rest)
+    return ReadOnlyError(str(error)) if "-READONLY " in rest else error
 
 
 def _warn_of_eviction(info: object) -> None:

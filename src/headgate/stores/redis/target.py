@@ -1,0 +1,129 @@
+"""Who is to be asked: read from a URL, or from a ready redis-py client, of which only who and where is taken."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any, Final, NamedTuple
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from headgate.errors import StoreError
+
+SCHEMES: Final = {"redis": "tcp", "valkey": "tcp", "rediss": "tls", "valkeys": "tls", "unix": "unix"}
+WHO_AND_WHERE: Final = frozenset(
+    (
+        "host", "port", "path", "db", "username", "password", "credential_provider", "client_name", "socket_keepalive",
+        "socket_keepalive_options",
+    )
+)  # fmt: skip
+DEFAULT_PORT: Final = 6379
+SENTINEL_PORT: Final = 26379
+IN_QUERY: Final = ("db", "username", "password", "client_name", "socket_keepalive")
+TRUE_OR_FALSE: Final = ("socket_keepalive", "ssl_check_hostname", "ssl_validate_ocsp", "ssl_validate_ocsp_stapled")
+YES: Final = ("1", "true", "yes", "on")
+
+
+class Target(NamedTuple):
+    """Who is to be asked."""
+
+    kind: str
+    """`single`, `sentinel` or `cluster`."""
+    transport: str
+    options: dict[str, Any]
+    hosts: tuple[tuple[str, int], ...] = ()
+    """Sentinels, or some nodes of the cluster."""
+    service: str = ""
+    sentinel_options: dict[str, Any] = {}  # noqa: RUF012 - never written to
+
+
+def read_url(url: str) -> Target:
+    """A target from any of the URL spellings. What is wrong with one is said without showing it: it has a password."""
+    parts = urlsplit(url)
+    scheme, _, kind = parts.scheme.partition("+")
+    transport = SCHEMES.get(scheme)
+    if transport is None or kind not in ("", "cluster", "sentinel") or (kind and transport == "unix"):
+        raise StoreError(f"no Redis store for {parts.scheme!r} URLs")
+    if parts.fragment or "@" in parts.path:
+        raise StoreError("a password in a URL must be quoted: write %23 for #, %2F for / and %40 for @")
+    options = dict(parse_qsl(parts.query, keep_blank_values=True))
+    own = {name: options.pop(name) for name in list(options) if name.startswith("sentinel_")}
+    strangers = [name for name in options if name not in IN_QUERY and not (name[:4] == "ssl_" and transport == "tls")]
+    strangers += [name for name in own if kind != "sentinel" or name not in ("sentinel_username", "sentinel_password")]
+    if strangers:
+        raise StoreError(f"the URL of a {kind or transport} Redis store has no option {', '.join(sorted(strangers))}")
+    login, _, hosts = parts.netloc.rpartition("@")
+    places = tuple(map(_host_and_port, hosts.split(","))) if kind or hosts else ()
+    if not kind and len(places) > 1:
+        raise StoreError("several hosts are a cluster or sentinels: write redis+cluster:// or redis+sentinel://")
+    service, path = "", parts.path
+    if kind == "sentinel":
+        service, _, path = parts.path.strip("/").partition("/")
+        if not service:
+            raise StoreError("a sentinel URL names the service: redis+sentinel://host:26379,other:26379/mymaster")
+    if transport != "unix" and path.strip("/"):
+        if kind == "cluster" or not path.strip("/").isdigit():
+            raise StoreError("the path of a Redis URL is the number of a database; a cluster has just one")
+        options.setdefault("db", path.strip("/"))
+    if transport == "unix" and (hosts or len(path) < 2):
+        raise StoreError("a unix URL is the path of a socket: unix:///run/valkey.sock")
+    if kind == "cluster" and "db" in options:
+        raise StoreError("a cluster has one database: db is no option of it")
+    read = _read_options(login, options)
+    if kind:
+        sentinel = {name.removeprefix("sentinel_"): value for name, value in own.items()}
+        known = tuple((host, port or (SENTINEL_PORT if service else DEFAULT_PORT)) for host, port in places)
+        return Target(kind, transport, read, known, unquote(service), sentinel)
+    if transport == "unix":
+        read["path"] = unquote(path)
+    elif places:
+        read |= {"host": places[0][0]} | ({"port": places[0][1]} if places[0][1] else {})
+    return Target("single", transport, read)
+
+
+def _read_options(login: str, options: dict[str, str]) -> dict[str, Any]:
+    """Who, and how."""
+    username, _, password = login.partition(":")
+    read: dict[str, Any] = {"username": unquote(username), "password": unquote(password)}
+    read = {name: value for name, value in read.items() if value}
+    for name, value in options.items():
+        if name == "db" and not value.isdigit():
+            raise StoreError("db, in a Redis URL, is the number of a database")
+        read[name] = int(value) if name == "db" else value.lower() in YES if name in TRUE_OR_FALSE else value
+    return read
+
+
+def _host_and_port(text: str) -> tuple[str, int | None]:
+    parts = urlsplit(f"//{text}")
+    with suppress(ValueError):
+        if parts.hostname:
+            return parts.hostname, parts.port
+    raise StoreError("a Redis URL needs a host, and a port that is a number up to 65535")
+
+
+def read_client(client: Any) -> Target:  # noqa: ANN401 - any of redis-py's clients
+    """A target from a ready redis-py client, sync or async, plain, sentinel or cluster."""
+    manager = getattr(client, "nodes_manager", None)
+    if manager is not None:
+        options = getattr(manager, "connection_kwargs", None) or client.connection_kwargs
+        hosts = tuple((node.host, int(node.port)) for node in manager.startup_nodes.values())
+        transport = "tls" if options.get("ssl") or "SSL" in str(options.get("connection_class")) else "tcp"
+        return Target("cluster", transport, _who(options, "host", "port"), hosts)
+    pool = getattr(client, "connection_pool", None)
+    if pool is None:
+        raise StoreError(f"a Redis store is made from a URL or a redis-py client; got {type(client).__name__}")
+    name = pool.connection_class.__name__
+    transport = "unix" if "Unix" in name else "tls" if "SSL" in name else "tcp"
+    sentinels = getattr(pool, "sentinel_manager", None)
+    if sentinels is None:
+        return Target("single", transport, _who(pool.connection_kwargs))
+    reach = [each.connection_pool.connection_kwargs for each in sentinels.sentinels]
+    hosts = tuple((each["host"], int(each["port"])) for each in reach)
+    own = _who(reach[0], "host", "port")
+    return Target("sentinel", transport, _who(pool.connection_kwargs, "host", "port"), hosts, pool.service_name, own)
+
+
+def _who(options: dict[str, Any], *but: str) -> dict[str, Any]:
+    return {
+        name: value
+        for name, value in options.items()
+        if (name in WHO_AND_WHERE or name.startswith("ssl_")) and name not in but and value is not None
+    }
