@@ -37,7 +37,10 @@ class Verdict(NamedTuple):
     remaining: int
     """Whole units that could pass now. `10/minute` after 3 hits: 7."""
     retry_us: int
-    """Microseconds until this very call is allowed if nothing else is charged; 0 when allowed, `NEVER` if never."""
+    """Microseconds until this very call is allowed if nothing else is charged; 0 when allowed, `NEVER` if never.
+
+    Of a call that is allowed for later, which only a reservation is: until it may be used.
+    """
     reset_us: int
     """Microseconds until the whole burst could pass at once, that is, until the key is as new."""
     mark: tuple[int, int] = (0, 0)
@@ -55,6 +58,8 @@ class Step(Protocol):
 
     KIND: str
     """Names the kernel in every dialect."""
+    LENDS: bool
+    """Whether what does not fit now can be charged now, for later: there is then a `lend`."""
 
     def fit(self, amount: int, period_us: int, burst: int, slots: int) -> Any:  # noqa: ANN401 - each step has its own Params
         """Compile a limit to the step's parameters, a tuple of integers whose first is the burst; or InvalidLimit."""
@@ -78,6 +83,10 @@ class Step(Protocol):
 
     def answer(self, state: State, params: Any, now: int, cost: int) -> Verdict:  # noqa: ANN401
         """What a call of this cost gets at this instant. Reads only."""
+        ...
+
+    def lend(self, params: Any, now: int, cost: int, refusal: Verdict) -> Verdict:  # noqa: ANN401
+        """The refusal of a cost that may fit later, as a yes: charged now, usable after its retry."""
         ...
 
     def charge(self, state: State, params: Any, mark: tuple[int, int], cost: int) -> None:  # noqa: ANN401

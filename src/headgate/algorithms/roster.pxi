@@ -14,6 +14,7 @@ cdef struct Answer:
 # State and parameters are arrays of words; a kernel lays its own struct over them, fields in the order of its Params.
 # The word after the last parameter is the number of words a state has in the table.
 ctypedef void (*answer_fn)(const int64_t* state, const int64_t* params, int64_t now, int64_t cost, Answer* out) noexcept nogil
+ctypedef void (*lend_fn)(const int64_t* params, int64_t now, int64_t cost, Answer* out) noexcept nogil
 ctypedef void (*charge_fn)(int64_t* state, const int64_t* params, int64_t mark_us, int64_t mark_num, int64_t cost) noexcept nogil
 ctypedef void (*give_fn)(int64_t* state, const int64_t* params, int64_t now, int64_t mark_us, int64_t mark_num, int64_t cost) noexcept nogil
 
@@ -31,17 +32,18 @@ include "block/kernel.pxi"
 
 cdef struct Kernel:
     answer_fn answer
+    lend_fn lend        # of a step that lends
     charge_fn charge
     give_fn give
     bint relative       # times are packed: the table counts them from an epoch of its own
 
 cdef int find_kernel(str kind, Kernel* kernel) except -1:
     if kind == "bucket":
-        kernel[0] = Kernel(bucket_answer, bucket_charge, bucket_give, True)
+        kernel[0] = Kernel(bucket_answer, bucket_lend, bucket_charge, bucket_give, True)
     elif kind == "window":
-        kernel[0] = Kernel(window_answer, window_charge, window_give, False)
+        kernel[0] = Kernel(window_answer, NULL, window_charge, window_give, False)
     elif kind == "log":
-        kernel[0] = Kernel(log_answer, log_charge, log_give, False)
+        kernel[0] = Kernel(log_answer, NULL, log_charge, log_give, False)
     else:
         raise LookupError(f"no native kernel for {kind!r}")
     return 0

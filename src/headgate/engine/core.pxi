@@ -14,6 +14,7 @@ cdef class Core:
     cdef readonly tuple limits
     cdef Lane only                      # the one lane, where there is one
     cdef bint common                    # on tables that processes share
+    cdef bint lends                     # every lane does
     cdef object plan
     cdef object instead
     cdef Decision spare, other          # the last two decisions over the one lane
@@ -28,6 +29,9 @@ cdef class Core:
         self.lanes = lanes
         self.limits = tuple([lane.limit for lane in lanes])
         self.spare, self.other = self.fresh(), self.fresh()
+        self.lends = True
+        for lane in lanes:
+            self.lends = self.lends and (<Lane> lane).lend != NULL
         if len(lanes) == 1:
             self.only = lanes[0]
 
@@ -54,6 +58,13 @@ cdef class Core:
             return self.ask(key, checked_cost(n), M_UP_TO)
         return self.with_plan(limit).ask(key, checked_cost(n), M_UP_TO)
 
+    def reserve(self, key, cost, int64_t wait, limit=None):
+        """Spend now what fits now, or where every limit lends, within so many microseconds."""
+        cdef Core core = self if limit is None else self.with_plan(limit)
+        if type(key) is str and type(cost) is int and core.only is not None and is_plain(key) and 0 <= cost <= EXACT:
+            return core.ask_one(key, cost, M_RESERVE, wait)
+        return core.run(checked_key(key), checked_costs(core.limits, cost), M_RESERVE, wait)
+
     cdef Core with_plan(self, limit):
         return self.plan(limit)
 
@@ -68,18 +79,18 @@ cdef class Core:
         else:
             return self.run(key, checked_costs(self.limits, cost), mode)
         if self.only is not None:
-            return self.ask_one(key, units, mode)
-        return self.ask_many(key, None, units, mode)
+            return self.ask_one(key, units, mode, 0)
+        return self.ask_many(key, None, units, mode, 0)
 
-    def run(self, keys, tuple costs, int mode):
+    def run(self, keys, tuple costs, int mode, int64_t wait=0):
         """One decision, a cost for each lane: every lane is asked, then all are charged or none is."""
         if len(costs) != len(self.lanes) or (type(keys) is tuple and len(keys) != len(self.lanes)):
             raise ValueError("a decision needs a cost, and one key or a key, for each lane")
         if self.only is not None:
-            return self.ask_one(keys[0] if type(keys) is tuple else keys, costs[0], <Mode> mode)
-        return self.ask_many(keys, costs, 0, <Mode> mode)
+            return self.ask_one(keys[0] if type(keys) is tuple else keys, costs[0], <Mode> mode, wait)
+        return self.ask_many(keys, costs, 0, <Mode> mode, wait)
 
-    cdef object ask_one(self, key, int64_t cost, Mode mode):
+    cdef object ask_one(self, key, int64_t cost, Mode mode, int64_t wait):
         cdef Lane lane = self.only
         cdef Table table
         cdef Answer seen
@@ -87,7 +98,7 @@ cdef class Core:
         cdef int64_t now
         cdef uint64_t tag
         if self.common:
-            return self.ask_common_one(key, cost, mode)
+            return self.ask_common_one(key, cost, mode, wait)
         table = lane.table
         tag = tag_of(key, self.book.k0, self.book.k1)
         with cython.critical_section(self.book):
@@ -96,7 +107,7 @@ cdef class Core:
             if mode == M_UP_TO and cost:
                 lane.look(state or NOTHING, now, 0, &seen)
                 cost = max(1, min(cost, seen.remaining))
-            lane.look(state or NOTHING, now, cost, &seen)
+            lane.look_ahead(state or NOTHING, now, cost, wait, &seen)
             if mode != M_PEEK:
                 if seen.allowed:
                     if state == NULL:
@@ -107,7 +118,7 @@ cdef class Core:
                     refuse(lane, state, &seen)
             return answer_one(self, key, cost, mode, &seen, table.epoch)
 
-    cdef object ask_many(self, keys, tuple costs, int64_t same, Mode mode):
+    cdef object ask_many(self, keys, tuple costs, int64_t same, Mode mode, int64_t wait):
         """`costs`, or the `same` for every lane."""
         cdef Answer[CALLS] seen
         cdef (int64_t*)[CALLS] states
@@ -117,6 +128,7 @@ cdef class Core:
         cdef Py_ssize_t at
         cdef bint allowed = True
         self.write_work(keys, costs, same, mode, &work)
+        work.wait = wait if self.lends else 0
         if self.common:
             return self.ask_common(keys, costs, &work, seen)
         with cython.critical_section(self.book):
@@ -132,7 +144,7 @@ cdef class Core:
                 lane = <Lane> self.lanes[at]
                 if mode == M_UP_TO and work.cost[at]:
                     work.cost[at] = max(1, min(work.cost[at], room))
-                lane.look(states[at] or NOTHING, work.nows[at], work.cost[at], &seen[at])
+                lane.look_ahead(states[at] or NOTHING, work.nows[at], work.cost[at], work.wait, &seen[at])
                 allowed = allowed and seen[at].allowed
             if allowed and mode != M_PEEK:
                 self.charge_many(work.tags, states, work.nows, work.cost, seen)
@@ -152,21 +164,21 @@ cdef class Core:
                 work.tags[at] = tag_of(keys[at] if type(keys) is tuple else keys, self.book.k0, self.book.k1)
         return 0
 
-    cdef object ask_common_one(self, key, int64_t cost, Mode mode):
+    cdef object ask_common_one(self, key, int64_t cost, Mode mode, int64_t wait):
         cdef Lane lane = self.only
         cdef Answer seen
         cdef Work work
         cdef int64_t now = self.book.now()
         if not self.book.files_are_there(now):
-            return self.ask_instead(key, (cost,), mode)
-        work.count, work.mode, work.cost[0] = 1, mode, cost
+            return self.ask_instead(key, (cost,), mode, wait)
+        work.count, work.mode, work.wait, work.cost[0] = 1, mode, wait, cost
         work.tags[0] = tag_of(key, self.book.k0, self.book.k1)
         work.nows[0] = lane.common.instant(now)
         if not (lane.common.one_word
-                and charge_lock_free(lane, work.tags[0], work.nows[0], &work.cost[0], mode, &seen)):
+                and charge_lock_free(lane, work.tags[0], work.nows[0], &work.cost[0], mode, wait, &seen)):
             work.cost[0] = cost
             if not settle_holding(self.lanes, &work, &seen):
-                return self.ask_instead(key, (cost,), mode)
+                return self.ask_instead(key, (cost,), mode, wait)
         return answer_one(self, key, work.cost[0], mode, &seen, lane.common.head.epoch)
 
     cdef object ask_common(self, keys, tuple costs, Work* work, Answer* seen):
@@ -174,19 +186,19 @@ cdef class Core:
         cdef Py_ssize_t at
         asked = costs if costs is not None else (work.cost[0],) * work.count
         if not self.book.files_are_there(now):
-            return self.ask_instead(keys, asked, work.mode)
+            return self.ask_instead(keys, asked, work.mode, work.wait)
         self.write_work(keys, asked, 0, work.mode, work)        # again: the secret may have changed with the files
         for at in range(work.count):
             work.nows[at] = (<Lane> self.lanes[at]).common.instant(now)
         if not settle_holding(self.lanes, work, seen):
-            return self.ask_instead(keys, asked, work.mode)
+            return self.ask_instead(keys, asked, work.mode, work.wait)
         return answer_many(self, keys, costs, work, seen)
 
-    cdef object ask_instead(self, keys, tuple costs, Mode mode):
+    cdef object ask_instead(self, keys, tuple costs, Mode mode, int64_t wait):
         """The shared table cannot answer: a holder was stopped, or the files are gone and cannot be made anew."""
         if self.instead is None:
             raise StoreError("the shared table cannot answer now: a process that holds it is stopped, or its files are gone")
-        return self.instead(self.limits, keys, costs, mode)
+        return self.instead(self.limits, keys, costs, mode, wait)
 
     cdef int charge_many(self, uint64_t* tags, int64_t** states, int64_t* nows, int64_t* cost, Answer* seen) except -1:
         cdef Lane lane

@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from headgate.call import Call, Cost, checked_key
 from headgate.engine.asking import Plans, checked_calls, checked_limits, checked_refund
 from headgate.engine.choice import Book, Core, Decision, Table
-from headgate.engine.modes import PEEK, TAKE
+from headgate.engine.modes import PEEK, RESERVE, TAKE
 from headgate.errors import InvalidLimit
 from headgate.limit import Limit
 
-Instead = Callable[[tuple[Limit, ...], str | tuple[str, ...], tuple[int, ...], int], Decision]
-"""Answers limits, keys, costs and mode where the tables cannot."""
+Instead = Callable[[tuple[Limit, ...], str | tuple[str, ...], tuple[int, ...], int, int], Decision]
+"""Answers limits, keys, costs, mode and wait where the tables cannot."""
 
 
 class Gate:
@@ -33,11 +33,12 @@ class Gate:
         self.hit = self._core.hit
         self.peek = self._core.peek
         self.take_up_to = self._core.take_up_to
+        self.reserve = self._core.reserve
 
-    def decide(self, *calls: Call, peek: bool = False) -> Decision:
-        """Several subjects, one decision: all are charged or none is."""
+    def decide(self, *calls: Call, peek: bool = False, wait_us: int = 0) -> Decision:
+        """Several subjects, one decision: all are charged or none is; with a wait also for later."""
         limits, keys, costs = checked_calls(calls)
-        return self._core_of(limits).run(keys, costs, PEEK if peek else TAKE)
+        return self._core_of(limits).run(keys, costs, PEEK if peek else RESERVE if wait_us else TAKE, wait_us)
 
     def refund(self, charged: Decision | str, n: Cost | None = None) -> None:
         """Give back a decision (or part of it), or units of a key as if charged now."""

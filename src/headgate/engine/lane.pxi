@@ -120,6 +120,7 @@ cdef class Lane:
     cdef readonly SharedTable common
     cdef readonly object limit
     cdef answer_fn answer
+    cdef lend_fn lend                   # NULL where nothing is lent: a block lends nothing
     cdef charge_fn charge
     cdef give_fn give
     cdef int64_t words
@@ -136,6 +137,7 @@ cdef class Lane:
         find_kernel(limit.step.KIND, &kernel)
         self.limit = limit
         self.answer, self.charge, self.give = kernel.answer, kernel.charge, kernel.give
+        self.lend = NULL if limit.block_us else kernel.lend
         self.words = table.words
         self.block = limit.block_us
         self.burst = limit.burst
@@ -150,6 +152,12 @@ cdef class Lane:
             block_answer(self.answer, state[self.words], self.block, state, self.params, now, cost, out)
         else:
             self.answer(state, self.params, now, cost, out)
+
+    cdef inline void look_ahead(self, const int64_t* state, int64_t now, int64_t cost, int64_t wait, Answer* out) noexcept nogil:
+        """As `look`; what fits within the wait is lent."""
+        self.look(state, now, cost, out)
+        if wait and not out.allowed and self.lend != NULL and 0 < out.retry <= wait:
+            self.lend(self.params, now, cost, out)
 
     cdef inline int64_t epoch(self) noexcept nogil:
         return self.table.epoch if self.common is None else self.common.head.epoch

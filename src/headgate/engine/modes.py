@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from headgate.algorithms.contract import EXACT
-from headgate.clock import Clock
+from headgate.clock import HOUR, Clock
 from headgate.errors import HeadgateError
 
 TAKE: Final = 0
@@ -14,6 +14,11 @@ PEEK: Final = 1
 """Answer as TAKE would; write nothing."""
 UP_TO: Final = 2
 """Charge as much of the cost as fits, at least 1."""
+RESERVE: Final = 3
+"""As TAKE, and where the step lends also what fits within the wait given: the answer's retry is then the delay."""
+
+LONGEST_WAIT: Final = HOUR
+"""What is lent is paid back within this time: a bucket further ahead is taken for a clock that stepped back."""
 
 MOST_CALLS: Final = 64
 """Calls in one decision."""

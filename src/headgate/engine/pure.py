@@ -13,7 +13,7 @@ from headgate.algorithms.contract import State, Verdict
 from headgate.call import Cost, checked_cost, checked_costs, checked_key
 from headgate.clock import Clock
 from headgate.decision import Decision
-from headgate.engine.modes import PEEK, TAKE, UP_TO, WAYS, read_clock, slots_for
+from headgate.engine.modes import PEEK, RESERVE, TAKE, UP_TO, WAYS, read_clock, slots_for
 from headgate.limit import Given, Limit
 
 CANDIDATES: Final = 2 * WAYS
@@ -144,12 +144,20 @@ class Lane:
         self.table = table
         self.limit = limit
 
-    def look(self, cell: Cell | None, now: int, cost: int) -> tuple[Verdict, int]:
-        """The answer, and the block to keep after a hit."""
+    @property
+    def lends(self) -> bool:
+        """Whether what does not fit now can be charged for later: a block lends nothing."""
+        return self.limit.step.LENDS and not self.limit.block_us
+
+    def look(self, cell: Cell | None, now: int, cost: int, wait: int = 0) -> tuple[Verdict, int]:
+        """The answer, and the block to keep after a hit; what fits within the wait is lent."""
         step, params = self.limit.step, self.limit.params
         state = cell.state if cell else step.fresh(params)
         if not self.limit.block_us:
-            return step.answer(state, params, now, cost), 0
+            verdict = step.answer(state, params, now, cost)
+            if not verdict.allowed and 0 < verdict.retry_us <= wait:
+                verdict = step.lend(params, now, cost, verdict)
+            return verdict, 0
         until = cell.until if cell else 0
         return shut(until, self.limit.block_us, now, cost, lambda cost: step.answer(state, params, now, cost))
 
@@ -175,23 +183,28 @@ class Core:
         """Spend as much of `n` as fits now."""
         return self._ask(key, checked_cost(n), limit, UP_TO)
 
-    def _ask(self, key: str, cost: Cost, limit: Given | None, mode: int) -> Decision:
+    def reserve(self, key: str, cost: Cost, wait: int, limit: Given | None = None) -> Decision:
+        """Spend now what fits now, or where every limit lends, within so many microseconds."""
+        return self._ask(key, cost, limit, RESERVE, wait)
+
+    def _ask(self, key: str, cost: Cost, limit: Given | None, mode: int, wait: int = 0) -> Decision:
         core = self if limit is None or self._plan is None else self._plan(limit)
-        return core.run(checked_key(key), checked_costs(core.limits, cost), mode)
+        return core.run(checked_key(key), checked_costs(core.limits, cost), mode, wait)
 
-    def run(self, keys: str | tuple[str, ...], costs: tuple[int, ...], mode: int) -> Decision:
+    def run(self, keys: str | tuple[str, ...], costs: tuple[int, ...], mode: int, wait: int = 0) -> Decision:
         """One decision, a cost for each lane: every lane is asked, then all are charged or none is."""
+        wait = wait if all(lane.lends for lane in self.lanes) else 0
         if len(self.lanes) == 1:
-            return self._run_one(self.lanes[0], keys if isinstance(keys, str) else keys[0], costs[0], mode)
-        return self._run_many(keys, costs, mode)
+            return self._run_one(self.lanes[0], keys if isinstance(keys, str) else keys[0], costs[0], mode, wait)
+        return self._run_many(keys, costs, mode, wait)
 
-    def _run_one(self, lane: Lane, key: str, cost: int, mode: int) -> Decision:
+    def _run_one(self, lane: Lane, key: str, cost: int, mode: int, wait: int) -> Decision:
         with self.book.lock:
             now = read_clock(self.book.clock)
             cell = lane.table.find(key)
             if mode == UP_TO and cost:
                 cost = max(1, min(cost, lane.look(cell, now, 0)[0].remaining))
-            verdict, until = lane.look(cell, now, cost)
+            verdict, until = lane.look(cell, now, cost, wait)
             if verdict.allowed and mode != PEEK:
                 cell = cell or lane.table.place(key, lane, now)
                 lane.limit.step.charge(cell.state, lane.limit.params, verdict.mark, cost)
@@ -200,7 +213,7 @@ class Core:
         allowed, remaining, retry, reset, mark, _ = verdict
         return Decision(self.limits, key, (cost,), [allowed, remaining, retry, reset, *mark], charged=mode != PEEK)
 
-    def _run_many(self, keys: str | tuple[str, ...], costs: tuple[int, ...], mode: int) -> Decision:
+    def _run_many(self, keys: str | tuple[str, ...], costs: tuple[int, ...], mode: int, wait: int) -> Decision:
         each = (keys,) * len(self.lanes) if isinstance(keys, str) else keys
         with self.book.lock:
             now = read_clock(self.book.clock)
@@ -208,7 +221,7 @@ class Core:
             if mode == UP_TO and costs[0]:
                 room = min(lane.look(cell, now, 0)[0].remaining for lane, cell in asked)
                 costs = (max(1, min(costs[0], room)),) * len(costs)
-            looks = [lane.look(cell, now, cost) for (lane, cell), cost in zip(asked, costs, strict=True)]
+            looks = [lane.look(cell, now, cost, wait) for (lane, cell), cost in zip(asked, costs, strict=True)]
             if not all(verdict.allowed for verdict, _ in looks):
                 looks = self._refuse(asked, looks, now, mode)
             elif mode != PEEK:

@@ -4,13 +4,14 @@ cdef enum:
     CALLS = 64                          # engine.modes.MOST_CALLS
 
 cdef enum Mode:
-    M_TAKE, M_PEEK, M_UP_TO             # engine.modes, in the same order
+    M_TAKE, M_PEEK, M_UP_TO, M_RESERVE  # engine.modes, in the same order
 
 cdef struct Work:
     # One decision: of each lane the tag, the instant in its table's terms, the cost, the slot (-1: none) and, of a bucket,
     # the word that was found there.
     int count
     Mode mode
+    int64_t wait
     uint64_t[CALLS] tags
     int64_t[CALLS] nows
     int64_t[CALLS] cost
@@ -18,7 +19,7 @@ cdef struct Work:
     int64_t[CALLS] words
 
 
-cdef bint charge_lock_free(Lane lane, uint64_t tag, int64_t now, int64_t* cost, Mode mode, Answer* seen) noexcept:
+cdef bint charge_lock_free(Lane lane, uint64_t tag, int64_t now, int64_t* cost, Mode mode, int64_t wait, Answer* seen) noexcept:
     """Settle a plain bucket by compare-and-swap. False if that takes its stripe: a new key, or one being worked on."""
     cdef SharedTable table = lane.common
     cdef int64_t slot, word, charged, asked = cost[0]
@@ -32,7 +33,7 @@ cdef bint charge_lock_free(Lane lane, uint64_t tag, int64_t now, int64_t* cost, 
         if mode == M_UP_TO and asked:
             lane.look(&word, now, 0, seen)
             cost[0] = max(1, min(asked, seen.remaining))
-        lane.look(&word, now, cost[0], seen)
+        lane.look_ahead(&word, now, cost[0], wait, seen)
         if mode == M_PEEK or not (seen.allowed or seen.moved):
             return True
         if slot < 0:
@@ -102,7 +103,7 @@ cdef bint settle_holding(tuple lanes, Work* work, Answer* seen):
         lane = <Lane> lanes[at]
         if work.mode == M_UP_TO and work.cost[at]:
             work.cost[at] = max(1, min(work.cost[at], room))
-        lane.look(state_of(lane, work, at), work.nows[at], work.cost[at], &seen[at])
+        lane.look_ahead(state_of(lane, work, at), work.nows[at], work.cost[at], work.wait, &seen[at])
         allowed = allowed and seen[at].allowed
     if allowed and work.mode != M_PEEK:
         for at in range(work.count):        # places first: a charge is only begun when all can be made

@@ -20,6 +20,14 @@ class Hit(Protocol):
         ...
 
 
+class Reserve(Protocol):
+    """A question about what fits within a time."""
+
+    def __call__(self, key: str, cost: Cost, wait: int, limit: Given | None = None) -> Decision:
+        """The answer; its retry is the delay."""
+        ...
+
+
 class TakeUpTo(Protocol):
     """A question about as much as fits."""
 
@@ -29,7 +37,7 @@ class TakeUpTo(Protocol):
 
 
 class Gate(Protocol):
-    """Limits bound to their states. The three hot questions are attributes, so that they may be native."""
+    """Limits bound to their states. The hot questions are attributes, so that they may be native."""
 
     @property
     def hit(self) -> Hit:
@@ -46,8 +54,13 @@ class Gate(Protocol):
         """Spend as much as fits now."""
         ...
 
-    def decide(self, *calls: Call, peek: bool = False) -> Decision:
-        """Several subjects, one decision: all are charged or none is."""
+    @property
+    def reserve(self) -> Reserve:
+        """Spend now what fits now or, where every limit lends, within so many microseconds."""
+        ...
+
+    def decide(self, *calls: Call, peek: bool = False, wait_us: int = 0) -> Decision:
+        """Several subjects, one decision: all are charged or none is; with a wait also for later."""
         ...
 
     def refund(self, charged: Decision | str, n: Cost | None = None) -> None:
@@ -89,7 +102,11 @@ class AsyncGate(Protocol):
         """Spend as much as fits now."""
         ...
 
-    async def decide(self, *calls: Call, peek: bool = False) -> Decision:
+    async def reserve(self, key: str, cost: Cost, wait: int, limit: Given | None = None) -> Decision:
+        """Spend now what fits now or, where every limit lends, within so many microseconds."""
+        ...
+
+    async def decide(self, *calls: Call, peek: bool = False, wait_us: int = 0) -> Decision:
         """Several subjects, one decision: all are charged or none is."""
         ...
 

@@ -44,13 +44,14 @@ class Fallback:
         keys: str | tuple[str, ...],
         costs: tuple[int, ...],
         mode: int,
+        wait: int = 0,
         reason: str = STOPPED,
     ) -> Decision:
         """The answer to a decision that could not be taken."""
         if self._on_error == "raise":
             raise StoreError(f"the store cannot answer now: {reason}")
         if self._on_error == "local":
-            return self._decide_locally(limits, keys, costs, mode)
+            return self._decide_locally(limits, keys, costs, mode, wait)
         allowed = self._on_error == "allow"
         answers: list[int] = []
         for limit in limits:
@@ -71,7 +72,7 @@ class Fallback:
         logging.getLogger("headgate").warning("a refund was lost: %s", reason)
 
     def _decide_locally(
-        self, limits: tuple[Limit, ...], keys: str | tuple[str, ...], costs: tuple[int, ...], mode: int
+        self, limits: tuple[Limit, ...], keys: str | tuple[str, ...], costs: tuple[int, ...], mode: int, wait: int
     ) -> Decision:
         shares = limits if self._nodes == 1 else tuple(share_of(limit, self._nodes) for limit in limits)
         gate = self._local.gate(self._namespace, shares)
@@ -79,7 +80,7 @@ class Fallback:
         if mode == UP_TO:
             decision = gate.take_up_to(each[0], costs[0])
         else:
-            decision = gate.decide(*map(Call, shares, each, costs), peek=mode == PEEK)
+            decision = gate.decide(*map(Call, shares, each, costs), peek=mode == PEEK, wait_us=wait)
         answers: list[int] = []
         for verdict in decision.verdicts:
             answers += (verdict.allowed, verdict.remaining, verdict.retry_us, verdict.reset_us, *verdict.mark)

@@ -72,7 +72,10 @@ class _OpenGate:
     def take_up_to(self, key: str, n: int, *, limit: Given | None = None) -> Decision:
         return self.hit(key, checked_cost(n), limit=limit)
 
-    def decide(self, *calls: Call, peek: bool = False) -> Decision:
+    def reserve(self, key: str, cost: Cost, wait: int, limit: Given | None = None) -> Decision:
+        return self.hit(key, cost, limit=limit)
+
+    def decide(self, *calls: Call, peek: bool = False, wait_us: int = 0) -> Decision:
         limits, keys, costs = zip(*((call.limit, call.key, call.cost) for call in calls), strict=True)
         return _allowed(limits, keys, costs)
 

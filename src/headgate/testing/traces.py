@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from headgate.engine import Decision
+from headgate.engine.modes import LONGEST_WAIT
 from headgate.limit import Limit
 from headgate.limiter import Limiter
 from headgate.stores import Store
@@ -24,6 +25,7 @@ class Act(NamedTuple):
     verb: str
     key: str
     cost: int
+    wait_us: int
 
 
 class Trace:
@@ -40,8 +42,9 @@ class Trace:
         now = self.start
         for _ in range(self._steps):
             now = max(0, self._next_instant(now))
-            verbs = ("hit",) * 12 + ("peek", "take_up_to", "refund", "refund_key", "reset")
-            yield Act(now, self._random.choice(verbs), self._random.choice(KEYS), self._next_cost())
+            verbs = ("hit",) * 12 + ("reserve",) * 3 + ("peek", "take_up_to", "refund", "refund_key", "reset")
+            verb, key, cost = self._random.choice(verbs), self._random.choice(KEYS), self._next_cost()
+            yield Act(now, verb, key, cost, self._next_wait())
 
     def _next_instant(self, now: int) -> int:
         pick = self._random
@@ -61,6 +64,12 @@ class Trace:
             return now + pick.randrange(3 * limit.period_us)
         return now - pick.choice((1, limit.period_us // 2, limit.period_us, limit.period_us + 1, 5 * limit.period_us))
 
+    def _next_wait(self) -> int:
+        pick = self._random
+        promised = self.decision.verdicts[0].retry_us if self.decision else 0
+        chosen = pick.choice((promised + pick.randint(-1, 1), pick.choice(self._limits).period_us, LONGEST_WAIT))
+        return max(0, min(chosen, LONGEST_WAIT))
+
     def _next_cost(self) -> int:
         burst = self._random.choice(self._limits).burst
         return self._random.choice((1, 1, 1, 1, 0, 2, 3, burst, burst - 1, burst + 1, self._random.randint(1, burst)))
@@ -79,6 +88,8 @@ def act(limiter: Limiter, clock: ManualClock, act: Act, last: Decision | None) -
         limiter.reset(act.key)
     elif act.verb == "hit":
         return limiter.hit(act.key, act.cost)
+    elif act.verb == "reserve":
+        return limiter._gate.reserve(act.key, act.cost, act.wait_us)
     return limiter.peek(act.key, act.cost)
 
 

@@ -5,13 +5,28 @@ from __future__ import annotations
 from math import gcd
 from typing import Final
 
-from headgate.algorithms.bucket.reference import Params, answer, charge, fresh, give
+from headgate.algorithms.bucket.reference import Params, answer, charge, fresh, give, lend
 from headgate.algorithms.contract import EXACT
 from headgate.errors import InvalidLimit
 
-__all__ = ["KIND", "Params", "answer", "at_grant", "charge", "fit", "fresh", "give", "is_exact", "kernel", "words"]
+__all__ = [
+    "KIND",
+    "LENDS",
+    "Params",
+    "answer",
+    "at_grant",
+    "charge",
+    "fit",
+    "fresh",
+    "give",
+    "is_exact",
+    "kernel",
+    "lend",
+    "words",
+]
 
 KIND: Final = "bucket"
+LENDS: Final = True
 FINEST: Final = 8192
 """Fractions of a microsecond are kept as num/a with a at most this: 13 bits beside 50 bits of microseconds."""
 LONGEST: Final = 2**48

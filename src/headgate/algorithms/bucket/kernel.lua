@@ -48,6 +48,12 @@ else
     end
 end
 
+--- lend
+local spare = cost * unit_num
+local end_us, end_num = mark_us + cost * unit_us + floor(spare / a), mark_num + spare % a
+if end_num >= a then end_us, end_num = end_us + floor(end_num / a), end_num % a end
+allowed, remaining, reset = true, 0, end_us - now + (end_num > 0 and 1 or 0)
+
 --- charge
 local spare = cost * unit_num
 local end_us, end_num = mark_us + cost * unit_us + floor(spare / a), mark_num + spare % a

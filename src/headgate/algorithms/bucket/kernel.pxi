@@ -52,6 +52,12 @@ cdef void bucket_answer(const int64_t* state, const int64_t* params, int64_t now
     out.retry = end_us - full_us + (end_num > full_num)
     bucket_report(p, base_us, base_num, now, out)
 
+cdef void bucket_lend(const int64_t* params, int64_t now, int64_t cost, Answer* out) noexcept nogil:
+    cdef int64_t end_us = out.mark_us, end_num = out.mark_num
+    bucket_add(<const BucketParams*> params, cost, &end_us, &end_num)
+    out.allowed = True
+    bucket_report(<const BucketParams*> params, end_us, end_num, now, out)
+
 cdef void bucket_charge(int64_t* state, const int64_t* params, int64_t mark_us, int64_t mark_num, int64_t cost) noexcept nogil:
     bucket_add(<const BucketParams*> params, cost, &mark_us, &mark_num)
     state[0] = mark_us << BUCKET_NUM_BITS | mark_num

@@ -58,6 +58,14 @@ def answer(state: State, params: Params, now: int, cost: int) -> Verdict:
     return Verdict(False, _units(params, base, full), retry, _until(base, now), base, moved)
 
 
+def lend(params: Params, now: int, cost: int, refusal: Verdict) -> Verdict:
+    """A refused cost, charged all the same: until the arrival time is back within a burst, nobody else passes."""
+    inc_us, inc_num = increment(params, cost)
+    carry, num = divmod(refusal.mark[1] + inc_num, params.a)
+    end = (refusal.mark[0] + inc_us + carry, num)
+    return refusal._replace(allowed=True, remaining=0, reset_us=_until(end, now))
+
+
 def charge(state: State, params: Params, mark: tuple[int, int], cost: int) -> None:
     """The arrival time moves on from where the answer found it."""
     inc_us, inc_num = increment(params, cost)

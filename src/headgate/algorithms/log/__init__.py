@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
+from headgate.algorithms.contract import Verdict
 from headgate.algorithms.log.reference import Params, answer, charge, fresh, give
 from headgate.errors import InvalidLimit
 
-__all__ = ["KIND", "Params", "answer", "at_grant", "charge", "fit", "fresh", "give", "kernel", "words"]
+__all__ = ["KIND", "LENDS", "Params", "answer", "at_grant", "charge", "fit", "fresh", "give", "kernel", "lend", "words"]
 
 KIND: Final = "log"
+LENDS: Final = False
 MOST: Final = 1_000_000
 
 
@@ -35,3 +37,8 @@ def kernel(params: Params) -> str:
 def at_grant(mark: tuple[int, int], granted_us: int) -> tuple[int, int]:
     """Stamps are found by their own instant."""
     return mark
+
+
+def lend(params: Params, now: int, cost: int, refusal: Verdict) -> Verdict:
+    """A stamp is of what has been: there is no later to charge."""
+    return refusal

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from headgate.algorithms.contract import EXACT
+from headgate.algorithms.contract import EXACT, Verdict
 from headgate.algorithms.window.reference import Params, answer, charge, fresh, give
 from headgate.clock import DAY, WEEK
 from headgate.errors import InvalidLimit
 
-__all__ = ["KIND", "Params", "answer", "at_grant", "charge", "fit", "fresh", "give", "kernel", "words"]
+__all__ = ["KIND", "LENDS", "Params", "answer", "at_grant", "charge", "fit", "fresh", "give", "kernel", "lend", "words"]
 
 KIND: Final = "window"
+LENDS: Final = False
 MOST_SLOTS: Final = 10_000
 FIRST_MONDAY: Final = 4 * DAY
 """1970-01-05: windows of whole weeks begin on a Monday."""
@@ -49,3 +50,8 @@ def kernel(params: Params) -> str:
 def at_grant(mark: tuple[int, int], granted_us: int) -> tuple[int, int]:
     """A count is taken from the slot it was put in, whenever that is."""
     return mark
+
+
+def lend(params: Params, now: int, cost: int, refusal: Verdict) -> Verdict:
+    """A count is of what has been: there is no later to charge."""
+    return refusal

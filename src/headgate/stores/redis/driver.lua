@@ -31,7 +31,8 @@ return table.concat(reply)
 --- several
 for group = 1, groups do
     local at, packed = (group - 1) * WIDTH, {struct.unpack('PACKED', ARGV[group])}
-    local states, blocks, costs, look, charge, verdicts = {}, {}, {}, {}, {}, {}
+    local states, blocks, costs, look, lend, charge, verdicts = {}, {}, {}, {}, {}, {}, {}
+    local wait = WAIT
     LIMITS
     if UP_TO and costs[1] > 0 then
         local room = costs[1]
@@ -44,6 +45,9 @@ for group = 1, groups do
     local all = true
     for i = 1, COUNT do
         verdicts[i] = {look[i](costs[i])}
+        if not verdicts[i][1] and verdicts[i][3] > 0 and verdicts[i][3] <= wait then
+            verdicts[i] = {lend[i](costs[i], unpack(verdicts[i]))}
+        end
         all = all and verdicts[i][1]
     end
     for i = 1, COUNT do
@@ -76,6 +80,11 @@ look[INDEX] = function(cost)
 end
 charge[INDEX] = function(mark_us, mark_num, cost)
     KIND_charge(KEYS[at + PLACE], HELD, GIVEN, now, slack, mark_us, mark_num, cost)
+end
+
+--- lend
+lend[INDEX] = function(cost, ...)
+    return KIND_lend(KEYS[at + PLACE], HELD, GIVEN, now, cost, ...)
 end
 
 --- block

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from headgate.call import Call, Cost, checked_cost, checked_costs, checked_key
 from headgate.engine import Decision
 from headgate.engine.asking import Mark, Plans, checked_calls, checked_limits, checked_refund
-from headgate.engine.modes import PEEK, TAKE, UP_TO
+from headgate.engine.modes import PEEK, RESERVE, TAKE, UP_TO
 from headgate.errors import StoreError
 from headgate.limit import Given, Limit
 from headgate.stores.fallback import Fallback
@@ -72,13 +72,13 @@ class _Asker:
         now = None if self._now_us is None else self._now_us()
         return Command(plan, mode, first, plan.keys(subjects), argument, now)
 
-    def _ask(self, key: str, cost: Cost, limit: Given | None, mode: int) -> Steps[Decision]:
+    def _ask(self, key: str, cost: Cost, limit: Given | None, mode: int, wait: int = 0) -> Steps[Decision]:
         plan = self._own if limit is None else self._plans.find(limit)
-        return self._decide(plan, checked_key(key), checked_costs(plan.limits, cost), mode)
+        return self._decide(plan, checked_key(key), checked_costs(plan.limits, cost), mode, wait)
 
-    def _decide(self, plan: Plan, keys: Keys, costs: tuple[int, ...], mode: int) -> Steps[Decision]:
+    def _decide(self, plan: Plan, keys: Keys, costs: tuple[int, ...], mode: int, wait: int = 0) -> Steps[Decision]:
         denials = self._denials
-        if mode != PEEK:
+        if mode in (TAKE, UP_TO):
             denied = denials.find(plan.limits, keys, costs, mode)
             if denied is not None:
                 return denied
@@ -88,11 +88,12 @@ class _Asker:
             if len(slots) > 1:
                 decision = yield from self._decide_across(plan, slots, keys, costs, mode)
             else:
-                reply, place = yield self._command(plan, mode, keys, plan.argument(costs))
+                argument = plan.argument(costs) if mode != RESERVE else plan.promise(costs, wait)
+                reply, place = yield self._command(plan, mode, keys, argument)
                 decision = plan.read(reply, place, keys, costs, mode)
         except FAILURES as error:
-            return self._fallback.decide(plan.limits, keys, costs, mode, f"{type(error).__name__}: {error}")
-        if not decision.allowed and mode != PEEK:
+            return self._fallback.decide(plan.limits, keys, costs, mode, wait, f"{type(error).__name__}: {error}")
+        if not decision.allowed and mode in (TAKE, UP_TO):
             denials.keep(plan.limits, keys, (1,) * len(costs) if mode == UP_TO else costs, sent, decision)
         return decision
 
@@ -218,10 +219,15 @@ class Gate(_Asker):
         """Spend as much as fits now."""
         return self._run(self._ask(key, checked_cost(n), limit, UP_TO))
 
-    def decide(self, *calls: Call, peek: bool = False) -> Decision:
-        """Several subjects, one decision: all are charged or none is."""
+    def reserve(self, key: str, cost: Cost, wait: int, limit: Given | None = None) -> Decision:
+        """Spend now what fits now or, where every limit lends, within so many microseconds."""
+        return self._run(self._ask(key, cost, limit, RESERVE, wait))
+
+    def decide(self, *calls: Call, peek: bool = False, wait_us: int = 0) -> Decision:
+        """Several subjects, one decision: all are charged or none is; with a wait also for later."""
         limits, keys, costs = checked_calls(calls)
-        return self._run(self._decide(self._remembered(limits), keys, costs, PEEK if peek else TAKE))
+        mode = PEEK if peek else RESERVE if wait_us else TAKE
+        return self._run(self._decide(self._remembered(limits), keys, costs, mode, wait_us))
 
     def refund(self, charged: Decision | str, n: Cost | None = None) -> None:
         """Give back."""
@@ -263,10 +269,15 @@ class AsyncGate(_Asker):
         """Spend as much as fits now."""
         return await self._run(self._ask(key, checked_cost(n), limit, UP_TO))
 
-    async def decide(self, *calls: Call, peek: bool = False) -> Decision:
-        """Several subjects, one decision: all are charged or none is."""
+    async def reserve(self, key: str, cost: Cost, wait: int, limit: Given | None = None) -> Decision:
+        """Spend now what fits now or, where every limit lends, within so many microseconds."""
+        return await self._run(self._ask(key, cost, limit, RESERVE, wait))
+
+    async def decide(self, *calls: Call, peek: bool = False, wait_us: int = 0) -> Decision:
+        """Several subjects, one decision: all are charged or none is; with a wait also for later."""
         limits, keys, costs = checked_calls(calls)
-        return await self._run(self._decide(self._remembered(limits), keys, costs, PEEK if peek else TAKE))
+        mode = PEEK if peek else RESERVE if wait_us else TAKE
+        return await self._run(self._decide(self._remembered(limits), keys, costs, mode, wait_us))
 
     async def refund(self, charged: Decision | str, n: Cost | None = None) -> None:
         """Give back."""

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from headgate.decision import ANSWER_FIELDS
 from headgate.engine import Decision
-from headgate.engine.modes import PEEK, TAKE, UP_TO
+from headgate.engine.modes import PEEK, RESERVE, TAKE, UP_TO
 from headgate.limit import Limit
 from headgate.stores.redis.names import Names
 from headgate.stores.redis.scripts import GIVE, RESET, Script, script, sent_params, shape_of
@@ -35,7 +35,9 @@ class Plan:
         self.width = len(self.suffixes)
         self._same = b"".join(chain.from_iterable(self._endings))
         self._words = len(limits) * ANSWER_FIELDS
-        self._reads = {mode: struct.Struct(f"<{self._words + (mode == UP_TO)}q") for mode in (TAKE, PEEK, UP_TO)}
+        self._reads = {
+            mode: struct.Struct(f"<{self._words + (mode == UP_TO)}q") for mode in (TAKE, PEEK, UP_TO, RESERVE)
+        }
         self._packed: dict[tuple[int, ...], bytes] = {}
 
     def script(self, mode: int) -> Script:
@@ -60,6 +62,12 @@ class Plan:
             if len(self._packed) < REMEMBERED:
                 self._packed[costs] = found
         return found
+
+    def promise(self, costs: tuple[int, ...], wait: int) -> bytes:
+        """As `argument`, for a reservation: how long the caller would wait is the last number."""
+        lends = all(limit.step.LENDS and not limit.block_us for limit in self.limits)
+        each = zip(self._numbers, costs, strict=True)
+        return _bulk(*chain.from_iterable((*own, cost) for own, cost in each), wait if lends else 0)
 
     def back(self, amounts: tuple[int, ...], marks: tuple[tuple[int, int] | None, ...]) -> bytes:
         """As `argument`, for giving back; no mark means charged now."""

@@ -13,12 +13,12 @@ from functools import lru_cache
 from importlib import resources
 from typing import Final, NamedTuple
 
-from headgate.engine.modes import PEEK, TAKE, UP_TO
+from headgate.engine.modes import PEEK, RESERVE, TAKE, UP_TO
 from headgate.limit import Limit
 
-GIVE: Final = 3
+GIVE: Final = 100
 """A mode only a server needs a name for: giving back."""
-RESET: Final = 4
+RESET: Final = 101
 """And one for making keys as new."""
 VERDICT: Final = "allowed, remaining, retry, reset, mark_us, mark_num, moved"
 LIBRARY: Final = {
@@ -80,12 +80,16 @@ class _Kernel:
     def functions(self) -> str:
         """The sections as functions of the same names."""
         given = f"key, {self.state}, {', '.join(self.params)}, now"
+        lend = self.sections.get("lend", "")
         return "\n".join(
             (
                 f"local function {self.name}_read(key)\nlocal seen, {self.state} = false, {self.fresh}",
                 f"{self.sections['read']}\nreturn seen, {self.state}\nend",
                 f"local function {self.name}_answer({given}, cost)\nlocal {VERDICT}",
                 f"{self.sections['answer']}\nreturn {VERDICT}\nend",
+                f"local function {self.name}_lend({given}, cost, {VERDICT})\n{lend}\nreturn {VERDICT}\nend"
+                if lend
+                else "",
                 f"local function {self.name}_charge({given}, slack, mark_us, mark_num, cost)",
                 f"{self.sections['charge']}\nend",
                 f"local function {self.name}_give({given}, slack, mark_us, mark_num, cost)",
@@ -148,6 +152,8 @@ def _body(driver: dict[str, str], shapes: tuple[Shape, ...], kernels: list[_Kern
             "COST": str(offset + numbers + shape.blocks + 1),
         }
         text = driver["back"] if mode == GIVE else driver["limit"] + ("\n" + driver["block"] if shape.blocks else "")
+        if mode == RESERVE and "lend" in kernel.sections:
+            text += "\n" + driver["lend"]
         parts.append(_fill(text, **fields))
         place += 1 + shape.blocks
         offset += numbers + shape.blocks + (3 if mode == GIVE else 1)
@@ -157,7 +163,8 @@ def _body(driver: dict[str, str], shapes: tuple[Shape, ...], kernels: list[_Kern
         GIVES="\n".join(parts),
         COUNT=str(len(shapes)),
         WIDTH=str(place - 1),
-        PACKED=_packed(offset),
+        PACKED=_packed(offset + (mode == RESERVE)),
+        WAIT=f"packed[{offset + 1}]" if mode == RESERVE else "0",
         UP_TO=str(mode == UP_TO).lower(),
         WRITES=str(mode != PEEK).lower(),
     )
