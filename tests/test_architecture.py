@@ -19,6 +19,7 @@ FLOORS = [
     {"call", "decision"},
     {"engine"},
     {"stores"},
+    {"waiting"},
     {"policy", "shed"},
     {"limiter", "shaper", "observe"},
     {"web", "client", "edge", "lab"},

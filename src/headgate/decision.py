@@ -5,7 +5,9 @@ the attributes C types (engine/native.pxd), so the two classes cannot drift apar
 """
 
 import math
+import random
 import threading
+from collections.abc import Callable
 
 from headgate.algorithms.contract import NEVER, Verdict
 from headgate.call import Call
@@ -57,7 +59,7 @@ class Decision:
         else:
             row = max(rows, key=lambda row: math.inf if answers[row + 2] == NEVER else answers[row + 2])
         self.remaining = answers[row + 1]
-        self.retry_us = answers[row + 2]
+        self.retry_us = max(answers[2::ANSWER_FIELDS]) if self.allowed else answers[row + 2]
         self.reset_us = max(answers[3::ANSWER_FIELDS])
         self.degraded = degraded
         self._limits = limits
@@ -87,9 +89,22 @@ class Decision:
     def retry_after(self) -> float:
         """Seconds until this very request is allowed: refused one microsecond before it, admitted at it.
 
-        0.0 when allowed, `math.inf` when it can never fit.
+        0.0 when allowed, `math.inf` when it can never fit. Of a reservation: seconds until it may be used; of what was
+        acquired: how long that took.
         """
         return math.inf if self.retry_us == NEVER else self.retry_us / 1e6
+
+    def retry_after_spread(self, chance: Callable[[], float] = random.random) -> float:
+        """A `retry_after` for a crowd: later by a random part of the time that a whole burst takes to come back.
+
+        Many who are refused at one instant are told the same `retry_after`, and return at one instant. Told this
+        instead, they return evenly. Nobody waits more than twice as long (or a second more), and nobody comes early.
+        """
+        if self.retry_us <= 0:
+            return self.retry_after
+        limit = self.binding
+        over = min(limit.burst * limit.period_us / limit.amount, max(self.retry_us, 1_000_000))
+        return (self.retry_us + int(over * chance())) / 1e6
 
     @property
     def reset_after(self) -> float:

@@ -46,7 +46,7 @@ cdef object answer_many(Core core, keys, costs, const Work* work, const Answer* 
     cdef Lane lane
     cdef Py_ssize_t at, bound = 0
     cdef double share, least = 2
-    cdef int64_t longest = -1, reset = 0
+    cdef int64_t longest = -1, reset = 0, delay = 0
     cdef bint allowed = True
     cdef Decision decision = core.fresh()
     for at in range(work.count):
@@ -55,6 +55,7 @@ cdef object answer_many(Core core, keys, costs, const Work* work, const Answer* 
         row[4], row[5] = seen[at].mark_us + lane.epoch(), seen[at].mark_num
         row += ANSWER_WORDS
         reset = max(reset, seen[at].reset)
+        delay = max(delay, seen[at].retry)
         allowed = allowed and seen[at].allowed
     for at in range(work.count):
         if allowed:
@@ -68,7 +69,7 @@ cdef object answer_many(Core core, keys, costs, const Work* work, const Answer* 
         costs = work.cost[0]
     decision.allowed = allowed
     decision.remaining = seen[bound].remaining
-    decision.retry_us = seen[bound].retry
+    decision.retry_us = delay if allowed else seen[bound].retry
     decision.reset_us = reset
     decision._keys = keys
     decision._bound = bound

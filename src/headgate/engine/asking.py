@@ -42,19 +42,21 @@ def checked_calls(calls: tuple[Call, ...]) -> tuple[tuple[Limit, ...], tuple[str
 
 
 def checked_refund(
-    own: tuple[Limit, ...], charged: Decision | str, n: Cost | None
+    own: tuple[Limit, ...], charged: Decision | str, n: Cost | tuple[int, ...] | None
 ) -> tuple[tuple[Limit, ...], tuple[str, ...], tuple[int, ...], tuple[Mark | None, ...]]:
     """Limits, keys, units and marks of what is to be given back. From now on a decision counts it as given."""
     if isinstance(charged, str):
         if n is None:
             raise InvalidCall("refund(key, n) needs to know how many units; refund(decision) knows by itself")
-        units = checked_costs(own, n)
+        units = n if isinstance(n, tuple) else checked_costs(own, n)
         return own, (checked_key(charged),) * len(own), units, (None,) * len(own)
     if not hasattr(charged, "claim_refund"):
         raise InvalidCall(f"refund takes a Decision or a key; got {shown(charged)}")
     calls = charged.calls
     limits = tuple(call.limit for call in calls)
-    wanted = tuple(call.cost for call in calls) if n is None else checked_costs(limits, n)
+    if n is None:
+        n = tuple(call.cost for call in calls)
+    wanted = n if isinstance(n, tuple) else checked_costs(limits, n)
     marks = tuple(verdict.mark for verdict in charged.verdicts)
     return limits, tuple(call.key for call in calls), charged.claim_refund(wanted), marks
 

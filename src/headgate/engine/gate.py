@@ -40,7 +40,7 @@ class Gate:
         limits, keys, costs = checked_calls(calls)
         return self._core_of(limits).run(keys, costs, PEEK if peek else RESERVE if wait_us else TAKE, wait_us)
 
-    def refund(self, charged: Decision | str, n: Cost | None = None) -> None:
+    def refund(self, charged: Decision | str, n: Cost | tuple[int, ...] | None = None) -> None:
         """Give back a decision (or part of it), or units of a key as if charged now."""
         limits, keys, units, marks = checked_refund(self.limits, charged, n)
         core = self._core if limits is self.limits else self._core_of(limits)

@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
-from typing import Self
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, Self
 
 from headgate.call import Call, Cost
 from headgate.engine import Decision
 from headgate.limit import Given
 from headgate.limiter.base import Bound
-from headgate.limiter.guard import AsyncGuard, Key
+from headgate.limiter.guard import AsyncGuard, AsyncSlot, Key
+from headgate.limiter.line import Ask, GiveBack, Look, Sleep, Step, Steps, Turn, checked_wait
+from headgate.limiter.reservation import AsyncReservation
 from headgate.stores import AsyncStore, Store
+from headgate.waiting import Alarms
 
 
 class AsyncLimiter(Bound):
     """As `Limiter`; every method that decides is a coroutine."""
 
+    _unfinished: set[asyncio.Task[None]]
+
     def bind(self, store: Store) -> None:
         """Decide by the states of this store from now on."""
         super().bind(store)
+        self._unfinished = set()
         self._hit = self._gate.hit
+        self._alarms = Alarms(store.clock)
+        self._door: Any = self._gate
+        self._awaited = isinstance(store, AsyncStore)
         if isinstance(store, AsyncStore):  # a store that has to be waited for brings its own coroutines
-            gate = store.async_gate(self.namespace, self.limits, self.on_error)
+            gate = self._door = store.async_gate(self.namespace, self.limits, self.on_error)
             self.hit, self.peek, self.take_up_to = gate.hit, gate.peek, gate.take_up_to  # type: ignore[method-assign]
             self.decide, self.refund, self.reset = gate.decide, gate.refund, gate.reset  # type: ignore[method-assign]
         else:
@@ -38,6 +49,88 @@ class AsyncLimiter(Bound):
     async def take_up_to(self, key: str, n: int, *, limit: Given | None = None) -> Decision:
         """Spend as much of `n` as fits now; `decision.granted` says how much."""
         return self._gate.take_up_to(key, n, limit=limit)
+
+    async def acquire(
+        self, key: str, cost: Cost = 1, timeout: float | None = None, *, limit: Given | None = None
+    ) -> Decision:
+        """Wait until admitted, first come, first served. Refused at once if that would take longer than `timeout`.
+
+        Also refused: a cost that can never fit, and whoever comes when `max_waiting` wait already. Cancelled, it leaves
+        nothing charged.
+        """
+        line = self._line
+        if timeout is None and limit is None and not line.places and not self._awaited:
+            due = None
+            decision: Decision = self._door.reserve(key, cost, line.longest)
+            if decision.allowed and not decision.retry_us:
+                return decision
+        else:
+            due = line.due(timeout)
+            if key in line.places:
+                refused = await self.peek(key, cost, limit=limit)
+                return await self._wait(key, cost, limit, line.stand(key, cost, due, refused, _Place(cost)))
+            wait = line.longest if timeout is None else min(line.longest, checked_wait(timeout))
+            decision = await self._reserve(key, cost, wait, limit)
+        return await self._wait(key, cost, limit, line.finish(key, cost, due, decision, lambda: _Place(cost)))
+
+    async def _reserve(self, key: str, cost: Cost, wait_us: int, limit: Given | None) -> Decision:
+        given = self._door.reserve(key, cost, wait_us, limit)
+        decision: Decision = await given if self._awaited else given
+        return decision
+
+    async def _wait(self, key: str, cost: Cost, limit: Given | None, steps: Steps) -> Decision:
+        """Do what the line says, in this event loop."""
+        try:
+            step = next(steps)
+            while True:
+                try:
+                    done = await self._do(key, cost, limit, step)
+                except BaseException as error:
+                    step = steps.throw(error)
+                else:
+                    step = steps.send(done)
+        except StopIteration as end:
+            decision: Decision = end.value
+            return decision
+
+    async def _do(self, key: str, cost: Cost, limit: Given | None, step: Step) -> Decision | bool | None:
+        match step:
+            case Ask(wait_us):
+                return await self._reserve(key, cost, wait_us, limit)
+            case Look(units):
+                return await self.peek(key, units or cost, limit=limit)
+            case Sleep(at_us):
+                await self._alarms.here().wait_until(at_us)
+            case Turn(_Place() as place, due_us):
+                if due_us is None:
+                    return await place.turn
+                return await self._alarms.here().wait_for(place.turn, due_us)
+            case GiveBack(decision):
+                await self._finish(self.refund(decision))
+        return None
+
+    async def _finish(self, work: Coroutine[Any, Any, None]) -> None:
+        """See it through even if who asked for it is cancelled meanwhile."""
+        if not self._awaited:
+            return await work  # which never lets go
+        task = asyncio.get_running_loop().create_task(work)
+        self._unfinished.add(task)
+        task.add_done_callback(self._unfinished.discard)
+        return await asyncio.shield(task)
+
+    def slot(self, key: str, cost: Cost = 1, timeout: float | None = None) -> AsyncSlot:
+        """An async context manager that acquires; raises `RateLimited` where that is refused."""
+        return AsyncSlot(self, key, cost, timeout)
+
+    async def reserve(
+        self, key: str, cost: Cost = 1, max_wait: float | None = None, *, limit: Given | None = None
+    ) -> AsyncReservation:
+        """Charge now what may be used after a delay of at most `max_wait` seconds (default: an hour).
+
+        Windows, logs and blocks cannot promise a delay: they reserve what fits now.
+        """
+        decision = await self._reserve(key, cost, self._promise(max_wait), limit)
+        return AsyncReservation(self, decision, self._alarms)
 
     async def decide(self, *calls: Call) -> Decision:
         """Several limits and subjects, one decision: every call is charged or none is."""
@@ -65,3 +158,31 @@ class AsyncLimiter(Bound):
 
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
+
+
+class _Place:
+    """A task's place in line."""
+
+    __slots__ = ("cost", "turn")
+
+    def __init__(self, cost: Cost) -> None:
+        self.cost = cost
+        self.turn: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+
+    def call(self) -> None:
+        loop = self.turn.get_loop()
+        if loop is _running_loop():
+            self._tell()
+        elif not loop.is_closed():
+            loop.call_soon_threadsafe(self._tell)
+
+    def _tell(self) -> None:
+        if not self.turn.done():
+            self.turn.set_result(True)
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None

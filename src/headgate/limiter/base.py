@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import get_args
 
-from headgate.clock import Clock
-from headgate.errors import StoreError
+from headgate.clock import SECOND, Clock
+from headgate.engine.modes import LONGEST_WAIT
+from headgate.errors import InvalidCall, StoreError
 from headgate.limit import Given, as_limits
+from headgate.limiter.line import DEFAULT_MAX_WAITING, Line, checked_wait
 from headgate.stores import Gate, OnError, Store, open_store
 
 
@@ -23,6 +25,7 @@ class Bound:
         namespace: str = "default",
         clock: Clock | None = None,
         on_error: OnError = "local",
+        max_waiting: int = DEFAULT_MAX_WAITING,
     ) -> None:
         if not isinstance(namespace, str) or not namespace or "\0" in namespace:
             raise StoreError(f"a namespace is a str that is not empty and has no NUL; got {namespace!r}")
@@ -30,6 +33,7 @@ class Bound:
             raise StoreError(f"on_error is one of {', '.join(get_args(OnError))}; got {on_error!r}")
         self.namespace = namespace
         self.on_error = on_error
+        self.max_waiting = max_waiting
         self.limits = tuple(limit for given in limits for limit in as_limits(given))
         self._opened = open_store(store, clock)
         self._owned = self._opened is not store
@@ -39,6 +43,24 @@ class Bound:
         """Decide by the states of this store from now on."""
         self.store = store
         self._gate = store.gate(self.namespace, self.limits, self.on_error)
+        self._line = Line(self.limits, store.clock, self.max_waiting)
+
+    def _promise(self, max_wait: float | None) -> int:
+        """How many microseconds a reservation may be made to wait."""
+        if max_wait is None:
+            return LONGEST_WAIT
+        wait = checked_wait(max_wait)
+        cannot = [limit for limit in self.limits if not limit.step.LENDS or limit.block_us]
+        if wait and cannot:
+            raise InvalidCall(
+                f"{cannot[0]} cannot promise a delay: only the bucket family without a block can. Reserve what fits "
+                "now with max_wait=0, or acquire, which waits in this process"
+            )
+        if wait > LONGEST_WAIT:
+            raise InvalidCall(
+                f"a delay of at most {LONGEST_WAIT // SECOND} s can be promised; got max_wait={max_wait!r}"
+            )
+        return wait
 
     def __repr__(self) -> str:
         words = "; ".join(map(str, self.limits))

@@ -97,6 +97,36 @@ class AsyncGuard:
         """What was spent stays spent."""
 
 
+class Slot:
+    """`with limiter.slot("u1", timeout=2) as decision:` waits for its turn; raises RateLimited."""
+
+    def __init__(self, limiter: Limiter, key: str, cost: Cost, timeout: float | None) -> None:
+        self._limiter, self._key, self._cost, self._timeout = limiter, key, cost, timeout
+
+    def __enter__(self) -> Decision:
+        return _passed(self._limiter.acquire(self._key, self._cost, self._timeout))
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """What was spent stays spent."""
+
+
+class AsyncSlot:
+    """`async with limiter.slot("u1", timeout=2) as decision:` waits for its turn; raises RateLimited."""
+
+    def __init__(self, limiter: AsyncLimiter, key: str, cost: Cost, timeout: float | None) -> None:
+        self._limiter, self._key, self._cost, self._timeout = limiter, key, cost, timeout
+
+    async def __aenter__(self) -> Decision:
+        return _passed(await self._limiter.acquire(self._key, self._cost, self._timeout))
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """What was spent stays spent."""
+
+
 def _fixed(key: Key) -> str:
     if callable(key):
         raise InvalidCall("a guard around a block has no arguments to make a key from; give it the key itself")

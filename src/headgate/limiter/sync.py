@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Self
 
 from headgate.call import Call, Cost
+from headgate.clock import SECOND
 from headgate.engine import Decision
 from headgate.limit import Given
 from headgate.limiter.base import Bound
-from headgate.limiter.guard import Guard, Key
+from headgate.limiter.guard import Guard, Key, Slot
+from headgate.limiter.line import Ask, GiveBack, Look, Sleep, Step, Steps, Turn, checked_wait
+from headgate.limiter.reservation import Reservation
 from headgate.stores import Store
+from headgate.waiting import sleep_until
 
 
 class Limiter(Bound):
@@ -27,6 +32,7 @@ class Limiter(Bound):
         self.hit = self._gate.hit  # type: ignore[method-assign]
         self.peek = self._gate.peek  # type: ignore[method-assign]
         self.take_up_to = self._gate.take_up_to  # type: ignore[method-assign]
+        self._reserve = self._gate.reserve
 
     def hit(self, key: str, cost: Cost = 1, *, limit: Given | None = None) -> Decision:
         """Spend `cost` of every limit, or of none if any refuses.
@@ -43,6 +49,71 @@ class Limiter(Bound):
     def take_up_to(self, key: str, n: int, *, limit: Given | None = None) -> Decision:
         """Spend as much of `n` as fits now; `decision.granted` says how much. Refused when not even 1 fits."""
         return self._gate.take_up_to(key, n, limit=limit)
+
+    def acquire(
+        self, key: str, cost: Cost = 1, timeout: float | None = None, *, limit: Given | None = None
+    ) -> Decision:
+        """Wait until admitted, first come, first served. Refused at once if that would take longer than `timeout`.
+
+        Also refused: a cost that can never fit, and whoever comes when `max_waiting` wait already.
+        """
+        line = self._line
+        if timeout is None and limit is None and not line.places:
+            due = None
+            decision = self._reserve(key, cost, line.longest)
+            if decision.allowed and not decision.retry_us:
+                return decision
+        else:
+            due = line.due(timeout)
+            if key in line.places:
+                refused = self._gate.peek(key, cost, limit=limit)
+                return self._wait(key, cost, limit, line.stand(key, cost, due, refused, _Place(cost)))
+            wait = line.longest if timeout is None else min(line.longest, checked_wait(timeout))
+            decision = self._reserve(key, cost, wait, limit)
+        return self._wait(key, cost, limit, line.finish(key, cost, due, decision, lambda: _Place(cost)))
+
+    def _wait(self, key: str, cost: Cost, limit: Given | None, steps: Steps) -> Decision:
+        """Do what the line says, in this thread."""
+        try:
+            step = next(steps)
+            while True:
+                try:
+                    done = self._do(key, cost, limit, step)
+                except BaseException as error:
+                    step = steps.throw(error)
+                else:
+                    step = steps.send(done)
+        except StopIteration as end:
+            decision: Decision = end.value
+            return decision
+
+    def _do(self, key: str, cost: Cost, limit: Given | None, step: Step) -> Decision | bool | None:
+        clock = self._line.clock
+        match step:
+            case Ask(wait_us):
+                return self._reserve(key, cost, wait_us, limit)
+            case Look(units):
+                return self._gate.peek(key, units or cost, limit=limit)
+            case Sleep(at_us):
+                sleep_until(clock, at_us)
+            case Turn(_Place() as place, due_us):
+                return place.turn.acquire(timeout=-1 if due_us is None else max(0, due_us - clock.now_us()) / SECOND)
+            case GiveBack(decision):
+                self._gate.refund(decision)
+        return None
+
+    def slot(self, key: str, cost: Cost = 1, timeout: float | None = None) -> Slot:
+        """A context manager that acquires; raises `RateLimited` where that is refused."""
+        return Slot(self, key, cost, timeout)
+
+    def reserve(
+        self, key: str, cost: Cost = 1, max_wait: float | None = None, *, limit: Given | None = None
+    ) -> Reservation:
+        """Charge now what may be used after a delay of at most `max_wait` seconds (default: an hour).
+
+        Windows, logs and blocks cannot promise a delay: they reserve what fits now.
+        """
+        return Reservation(self, self._reserve(key, cost, self._promise(max_wait), limit))
 
     def decide(self, *calls: Call) -> Decision:
         """Several limits and subjects, one decision: every call is charged or none is."""
@@ -70,3 +141,17 @@ class Limiter(Bound):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+class _Place:
+    """A thread's place in line."""
+
+    __slots__ = ("cost", "turn")
+
+    def __init__(self, cost: Cost) -> None:
+        self.cost = cost
+        self.turn = threading.Lock()
+        self.turn.acquire()
+
+    def call(self) -> None:
+        self.turn.release()

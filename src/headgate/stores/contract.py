@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal, Protocol, runtime_checkable
 
 from headgate.call import Call, Cost
+from headgate.clock import Clock
 from headgate.engine import Decision
 from headgate.limit import Given, Limit
 
@@ -63,7 +64,7 @@ class Gate(Protocol):
         """Several subjects, one decision: all are charged or none is; with a wait also for later."""
         ...
 
-    def refund(self, charged: Decision | str, n: Cost | None = None) -> None:
+    def refund(self, charged: Decision | str, n: Cost | tuple[int, ...] | None = None) -> None:
         """Give back."""
         ...
 
@@ -74,6 +75,11 @@ class Gate(Protocol):
 
 class Store(Protocol):
     """A home for states."""
+
+    @property
+    def clock(self) -> Clock:
+        """What waiting goes by."""
+        ...
 
     def gate(self, namespace: str, limits: tuple[Limit, ...], on_error: OnError = "local") -> Gate:
         """Limits bound to their states under a namespace; the same identity is the same budget.
@@ -110,7 +116,7 @@ class AsyncGate(Protocol):
         """Several subjects, one decision: all are charged or none is."""
         ...
 
-    async def refund(self, charged: Decision | str, n: Cost | None = None) -> None:
+    async def refund(self, charged: Decision | str, n: Cost | tuple[int, ...] | None = None) -> None:
         """Give back."""
         ...
 

@@ -40,6 +40,11 @@ class MemoryStore:
         """Limits bound to their tables under a namespace. Memory has no errors to have a policy for."""
         return Gate(self._book, limits, lambda limit: self._table(namespace, limit))
 
+    @property
+    def clock(self) -> Clock:
+        """The clock of every decision, and of waiting."""
+        return self._book.clock
+
     def clear(self, namespace: str) -> None:
         """Forget every key of a namespace."""
         for (name, _), table in list(self._tables.items()):

@@ -96,6 +96,12 @@ class SharedStore:
         instead = Fallback(on_error, self._clock).decide
         return Gate(self._book, limits, lambda limit: self._table(namespace, limit), instead)
 
+    @property
+    def clock(self) -> Clock:
+        """The clock of every decision, and of waiting."""
+        clock: Clock = self._book.clock
+        return clock
+
     def clear(self, namespace: str) -> None:
         """Forget every key of a namespace, also under limits that only other processes use."""
         for file in self._folder.tables():

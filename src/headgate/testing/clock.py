@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from weakref import WeakMethod
+
 from headgate.algorithms.contract import EXACT
 from headgate.clock import SECOND
 
@@ -16,6 +19,7 @@ class ManualClock:
     """
 
     def __init__(self, start: float = 0.0) -> None:
+        self._watchers: list[WeakMethod[Callable[[], None]]] = []
         self.us = 0
         self.set(start)
 
@@ -39,6 +43,20 @@ class ManualClock:
         if not 0 <= us < EXACT:
             raise ValueError(f"a clock tells 0 to 2**53 microseconds since the epoch; that would be {us}")
         self.us = us
+        self._watchers = [watcher for watcher in self._watchers if watcher() is not None]
+        for watcher in self._watchers:
+            told = watcher()
+            if told is not None:
+                told()
+
+    def sleep_until(self, at_us: int) -> None:
+        """What waiting in a thread does by this clock: the wait is over at once, and the clock has moved."""
+        if at_us > self.us:
+            self._move_to(at_us)
+
+    def watch(self, told: Callable[[], None]) -> None:
+        """Call this method of an object after every move, for as long as the object lives."""
+        self._watchers.append(WeakMethod(told))
 
     def __repr__(self) -> str:
         return f"ManualClock({self.now()})"

@@ -52,6 +52,8 @@ def _bound(limiters: tuple[AnyLimiter, ...], store: Store) -> Iterator[None]:
 class _OpenStore:
     """Has no states: every key is as new, and stays so."""
 
+    clock = SystemClock()
+
     def gate(self, namespace: str, limits: tuple[Limit, ...], on_error: OnError = "local") -> _OpenGate:
         return _OpenGate(limits)
 
@@ -79,7 +81,7 @@ class _OpenGate:
         limits, keys, costs = zip(*((call.limit, call.key, call.cost) for call in calls), strict=True)
         return _allowed(limits, keys, costs)
 
-    def refund(self, charged: Decision | str, n: Cost | None = None) -> None:
+    def refund(self, charged: Decision | str, n: Cost | tuple[int, ...] | None = None) -> None:
         """Nothing was charged."""
 
     def reset(self, key: str) -> None:

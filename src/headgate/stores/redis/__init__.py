@@ -13,7 +13,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any, Final
 
-from headgate.clock import SECOND, Clock
+from headgate.clock import SECOND, Clock, SystemClock
 from headgate.engine.modes import TAKE, read_clock
 from headgate.errors import StoreError
 from headgate.limit import Limit
@@ -72,6 +72,7 @@ class RedisStore:
         self._pepper = pepper
         self._share = options.nodes
         self._clock = clock
+        self._waiting_clock = clock or SystemClock()
         self._remember_us = round(options.remember_refusals * SECOND)
         self._local = _local_store(local, clock)
         described = read_url(target) if isinstance(target, str) else read_client(target)
@@ -90,7 +91,13 @@ class RedisStore:
         """As `gate`, to be awaited."""
         gate = AsyncGate(limits, *self._parts(namespace, on_error))
         gate.couriers = self._running_couriers
+        gate._kept = set()
         return gate
+
+    @property
+    def clock(self) -> Clock:
+        """What waiting goes by; decisions go by the server's."""
+        return self._waiting_clock
 
     def clear(self, namespace: str) -> None:
         """Forget every key of a namespace. Looks at every key of the server: for tests and for repairs."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Generator
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from headgate.call import Call, Cost, checked_cost, checked_costs, checked_key
@@ -137,7 +138,7 @@ class _Asker:
                 answers[index * 6 : index * 6 + 6] = row
         return Decision(plan.limits, keys, costs, answers, charged=mode != PEEK)
 
-    def _refund(self, charged: Decision | str, n: Cost | None) -> Steps[None]:
+    def _refund(self, charged: Decision | str, n: Cost | tuple[int, ...] | None) -> Steps[None]:
         limits, keys, units, marks = checked_refund(self.limits, charged, n)
         if any(units):
             self._denials.gave(keys)
@@ -229,7 +230,7 @@ class Gate(_Asker):
         mode = PEEK if peek else RESERVE if wait_us else TAKE
         return self._run(self._decide(self._remembered(limits), keys, costs, mode, wait_us))
 
-    def refund(self, charged: Decision | str, n: Cost | None = None) -> None:
+    def refund(self, charged: Decision | str, n: Cost | tuple[int, ...] | None = None) -> None:
         """Give back."""
         self._run(self._refund(charged, n))
 
@@ -256,6 +257,7 @@ class AsyncGate(_Asker):
     """Asks by the couriers of the event loop that runs."""
 
     couriers: Callable[[], Couriers]
+    _kept: set[asyncio.Task[None]]
 
     async def hit(self, key: str, cost: Cost = 1, *, limit: Given | None = None) -> Decision:
         """Spend, if every limit allows."""
@@ -271,7 +273,13 @@ class AsyncGate(_Asker):
 
     async def reserve(self, key: str, cost: Cost, wait: int, limit: Given | None = None) -> Decision:
         """Spend now what fits now or, where every limit lends, within so many microseconds."""
-        return await self._run(self._ask(key, cost, limit, RESERVE, wait))
+        # Nobody would know of a charge whose caller was cancelled meanwhile: it is seen through, and given back.
+        task = asyncio.get_running_loop().create_task(self._run(self._ask(key, cost, limit, RESERVE, wait)))
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            self._keep(asyncio.get_running_loop().create_task(self._give_back_after(task)))
+            raise
 
     async def decide(self, *calls: Call, peek: bool = False, wait_us: int = 0) -> Decision:
         """Several subjects, one decision: all are charged or none is; with a wait also for later."""
@@ -279,7 +287,7 @@ class AsyncGate(_Asker):
         mode = PEEK if peek else RESERVE if wait_us else TAKE
         return await self._run(self._decide(self._remembered(limits), keys, costs, mode, wait_us))
 
-    async def refund(self, charged: Decision | str, n: Cost | None = None) -> None:
+    async def refund(self, charged: Decision | str, n: Cost | tuple[int, ...] | None = None) -> None:
         """Give back."""
         await self._run(self._refund(charged, n))
 
@@ -305,6 +313,15 @@ class AsyncGate(_Asker):
         except StopIteration as done:
             value: T = done.value
             return value
+
+    async def _give_back_after(self, reserving: asyncio.Task[Decision]) -> None:
+        with suppress(StoreError):
+            await self.refund(await reserving)
+
+    def _keep(self, task: asyncio.Task[None]) -> None:
+        """The event loop itself holds tasks only weakly."""
+        self._kept.add(task)
+        task.add_done_callback(self._kept.discard)
 
     async def _let_go(self, steps: Steps[T], couriers: Couriers) -> None:
         try:

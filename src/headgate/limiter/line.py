@@ -1,0 +1,191 @@
+"""Waiting for a yes: first come, first served.
+
+Where every limit lends (the bucket family), a caller is charged at once and told when it may go: whoever is charged
+first goes first, in all processes of the store. Windows and logs cannot promise a time; there the callers of a key
+stand in a line of this process, and only its head asks, once, at the instant it was told to.
+
+The steps are written once, as a generator of what to do next; the limiters do it by thread or by event loop.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Generator
+from typing import Final, NamedTuple, Protocol
+
+from headgate.algorithms.contract import NEVER
+from headgate.call import Cost
+from headgate.clock import SECOND, Clock
+from headgate.engine import Decision
+from headgate.engine.modes import LONGEST_WAIT
+from headgate.errors import InvalidCall
+from headgate.limit import Limit
+
+DEFAULT_MAX_WAITING: Final = 10_000
+NO_WAIT: Final = 0
+
+
+class Ask(NamedTuple):
+    """Reserve what fits within so many microseconds; the decision is sent back."""
+
+    wait_us: int
+
+
+class Look(NamedTuple):
+    """What would a cost get now? The decision is sent back."""
+
+    cost: int
+
+
+class Sleep(NamedTuple):
+    """Until this instant."""
+
+    at_us: int
+
+
+class Turn(NamedTuple):
+    """Until it is this place's turn, or the instant; whether it is its turn is sent back."""
+
+    place: Place
+    due_us: int | None
+
+
+class GiveBack(NamedTuple):
+    """What was reserved is not going to be used."""
+
+    decision: Decision
+
+
+Step = Ask | Look | Sleep | Turn | GiveBack
+Steps = Generator[Step, "Decision | bool | None", Decision]
+
+
+class Place(Protocol):
+    """Where somebody stands in line."""
+
+    cost: Cost
+
+    def call(self) -> None:
+        """It is your turn."""
+        ...
+
+
+class Line:
+    """Those who wait for the keys of one limiter in this process."""
+
+    def __init__(self, limits: tuple[Limit, ...], clock: Clock, max_waiting: int) -> None:
+        if isinstance(max_waiting, bool) or not isinstance(max_waiting, int) or max_waiting < 0:
+            raise InvalidCall(f"max_waiting is how many may wait at once, from 0; got {max_waiting!r}")
+        self.clock = clock
+        self.waiting = 0
+        self.longest = LONGEST_WAIT if max_waiting else NO_WAIT
+        """What a caller may be made to wait: nothing, where nobody more may wait."""
+        self.places: dict[str, deque[Place]] = {}
+        """The lines, by key; only of what cannot lend."""
+        self._most = max_waiting
+        self._lends = all(limit.step.LENDS and not limit.block_us for limit in limits)
+        self._burst = min(limit.burst for limit in limits)
+        self._lock = threading.Lock()
+
+    def due(self, timeout: float | None) -> int | None:
+        """The instant by which a caller has to be on its way."""
+        return None if timeout is None else self.clock.now_us() + checked_wait(timeout)
+
+    def finish(self, key: str, cost: Cost, due_us: int | None, first: Decision, place: Callable[[], Place]) -> Steps:
+        """What is left to do after the first answer, which was not simply yes."""
+        if first.allowed:
+            return self._depart(first)
+        if first.never or self.waiting >= self._most or self._too_late(first, due_us):
+            return _refused(first)
+        return self._stand(key, cost, due_us, first, place())
+
+    def stand(self, key: str, cost: Cost, due_us: int | None, refused: Decision, place: Place) -> Steps:
+        """Join a line that is there already."""
+        if self.waiting >= self._most:
+            return _refused(refused)
+        return self._stand(key, cost, due_us, refused, place)
+
+    def _stand(self, key: str, cost: Cost, due_us: int | None, refused: Decision, place: Place) -> Steps:
+        ahead = self._join(key, place)
+        try:
+            if ahead is not None:
+                whole = (ahead + cost) if isinstance(cost, int) else 0
+                seen = yield Look(min(whole, self._burst))
+                if isinstance(seen, Decision) and not seen.allowed:
+                    refused = seen
+                if self._too_late(refused, due_us) or not (yield Turn(place, due_us)):
+                    return refused
+            while True:
+                decision = yield Ask(self._patience(due_us))
+                assert isinstance(decision, Decision)  # noqa: S101 - what Ask is answered with
+                if decision.allowed:
+                    break
+                if decision.never or self._too_late(decision, due_us):
+                    return decision
+                pause = decision.retry_us
+                if self._lends and pause > LONGEST_WAIT:
+                    pause -= LONGEST_WAIT  # from then on it can be promised
+                yield Sleep(self.clock.now_us() + pause)
+        finally:
+            self._leave(key, place)
+        return (yield from self._depart(decision))
+
+    def _depart(self, decision: Decision) -> Steps:
+        """Go when it is time; whoever does not go gives back."""
+        if decision.retry_us:
+            self._count(1)
+            try:
+                yield Sleep(self.clock.now_us() + decision.retry_us)
+            except BaseException:
+                yield GiveBack(decision)
+                raise
+            finally:
+                self._count(-1)
+        return decision
+
+    def _too_late(self, refused: Decision, due_us: int | None) -> bool:
+        if refused.allowed or due_us is None:
+            return False
+        return refused.retry_us == NEVER or self.clock.now_us() + refused.retry_us > due_us
+
+    def _patience(self, due_us: int | None) -> int:
+        return LONGEST_WAIT if due_us is None else max(0, min(LONGEST_WAIT, due_us - self.clock.now_us()))
+
+    def _join(self, key: str, place: Place) -> int | None:
+        """Stand at the end of the line: how much is asked ahead, None at its head."""
+        self._count(1)
+        with self._lock:
+            line = self.places.setdefault(key, deque())
+            ahead = sum(other.cost for other in line if isinstance(other.cost, int)) if line else None
+            line.append(place)
+            return ahead
+
+    def _leave(self, key: str, place: Place) -> None:
+        """Go, or give up; the next one is called where it was the head that left."""
+        self._count(-1)
+        with self._lock:
+            line = self.places[key]
+            was_head = line[0] is place
+            line.remove(place)
+            if not line:
+                del self.places[key]
+            elif was_head:
+                line[0].call()
+
+    def _count(self, more: int) -> None:
+        with self._lock:
+            self.waiting += more
+            self.longest = LONGEST_WAIT if self.waiting < self._most else NO_WAIT
+
+
+def checked_wait(seconds: float) -> int:
+    """A time to wait in microseconds, or an error that shows it."""
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds >= 0:
+        raise InvalidCall(f"a time to wait is a number of seconds from 0, or None; got {seconds!r}")
+    return round(min(seconds, 1e9) * SECOND)
+
+
+def _refused(decision: Decision) -> Steps:
+    yield from ()
+    return decision

@@ -1,0 +1,205 @@
+"""Reservations: charged now, usable after a delay, settled when the real cost is known."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from functools import partial
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from headgate.algorithms.contract import Verdict
+from headgate.call import Call, checked_cost
+from headgate.clock import SECOND, Clock
+from headgate.engine import Decision
+from headgate.engine.modes import LONGEST_WAIT
+from headgate.errors import InvalidCall, RateLimited
+from headgate.waiting import Alarms, sleep_until
+
+if TYPE_CHECKING:
+    from headgate.limiter.async_ import AsyncLimiter
+    from headgate.limiter.sync import Limiter
+
+Doing = Generator[Callable[[], Any], Any, None]
+"""Yields what to call, and is sent what that gave: at once, or awaited."""
+
+
+class _Reserved:
+    """What both kinds share."""
+
+    def __init__(self, decision: Decision, clock: Clock) -> None:
+        self.decision = decision
+        self._clock = clock
+        self._ready_us = clock.now_us() + (decision.retry_us if decision.allowed else 0)
+        self._open = decision.allowed
+
+    def __bool__(self) -> bool:
+        return self.decision.allowed
+
+    @property
+    def delay(self) -> float:
+        """Seconds from when it was made until it may be used; 0.0 if at once."""
+        return self.decision.retry_us / SECOND if self.decision.allowed else 0.0
+
+    @property
+    def retry_after(self) -> float:
+        """Of one that was refused: when to ask again, in seconds."""
+        return 0.0 if self.decision.allowed else self.decision.retry_after
+
+    def _checked(self) -> None:
+        if not self.decision.allowed:
+            raise RateLimited(self.decision)
+
+    def _differences(self, actual: int | Mapping[str, int] | None, by_name: Mapping[str, int]) -> tuple[int, ...]:
+        """What each call really cost, less what was charged for it."""
+        calls = self.decision.calls
+        given = by_name if actual is None else actual
+        if isinstance(given, Mapping):
+            names = {call.limit.name for call in calls if call.limit.name}
+            if not given or not set(given) <= names:
+                known = ", ".join(sorted(names)) or "not named"
+                raise InvalidCall(f"settle takes what it cost, for limits by name; they are {known}; got {given!r}")
+            real = tuple(checked_cost(given.get(call.limit.name, call.cost)) for call in calls)
+        elif by_name:
+            raise InvalidCall("settle takes one number for every limit or numbers by name, not both")
+        else:
+            real = (checked_cost(given),) * len(calls)
+        return tuple(cost - call.cost for cost, call in zip(real, calls, strict=True))
+
+    def _settling(self, gate: Any, differences: tuple[int, ...]) -> Doing:  # noqa: ANN401 - of either kind
+        """Give back what was not used; charge what was used beyond, as far as it can be owed."""
+        if not self._open:
+            return
+        self._open = False
+        calls = self.decision.calls
+        if any(each < 0 for each in differences):
+            unused = tuple(max(0, -each) for each in differences)
+            yield partial(gate.refund, self.decision, unused)
+        more = [(call, extra) for call, extra in zip(calls, differences, strict=True) if extra > 0]
+        if not more or self.decision.degraded:
+            return
+        if all(extra <= call.limit.burst for call, extra in more):
+            together = [Call(call.limit, call.key, extra) for call, extra in more]
+            if (yield partial(gate.decide, *together, wait_us=LONGEST_WAIT)):
+                return
+        for call, extra in more:
+            yield from _owe(gate, call, extra)
+
+    def _cancelling(self, gate: Any) -> Doing:  # noqa: ANN401
+        return self._settling(gate, tuple(-call.cost for call in self.decision.calls))
+
+
+def _owe(gate: Any, call: Call, extra: int) -> Doing:  # noqa: ANN401
+    """Charge one limit as much of the extra as it can bear: an hour of debt where it lends, what is left elsewhere."""
+    limit = call.limit
+    while extra > 0:
+        units = min(extra, limit.burst)
+        if not limit.step.LENDS or limit.block_us:
+            look = Call(limit, call.key, 0)
+            verdict: Verdict = (yield partial(gate.decide, look, peek=True)).verdicts[0]
+            units = min(units, verdict.remaining)
+        if units == 0:
+            return
+        ask = Call(limit, call.key, units)
+        if not (yield partial(gate.decide, ask, wait_us=LONGEST_WAIT)):
+            return
+        extra -= units
+
+
+class Reservation(_Reserved):
+    """Charged now, usable after `delay`. True when it was granted.
+
+    As a context manager it waits until it may be used, raises `RateLimited` if it was refused, and gives everything
+    back if the body raises. One that is neither settled nor cancelled stays charged as it was made, and drains so.
+    """
+
+    def __init__(self, limiter: Limiter, decision: Decision) -> None:
+        super().__init__(decision, limiter.store.clock)
+        self._limiter = limiter
+
+    def wait(self) -> None:
+        """Return when it may be used."""
+        self._checked()
+        sleep_until(self._clock, self._ready_us)
+
+    def settle(self, actual: int | Mapping[str, int] | None = None, /, **by_name: int) -> None:
+        """Say what it really cost: `settle(431)`, or `settle(tpm=431)` where limits have names; once."""
+        _do(self._settling(self._limiter._gate, self._differences(actual, by_name)))
+
+    def cancel(self) -> None:
+        """Give everything back; nothing happens after the first time, or after `settle`."""
+        _do(self._cancelling(self._limiter._gate))
+
+    def __enter__(self) -> Self:
+        self._checked()
+        try:
+            self.wait()
+        except BaseException:
+            self.cancel()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            self.cancel()
+
+
+class AsyncReservation(_Reserved):
+    """As `Reservation`, awaited."""
+
+    def __init__(self, limiter: AsyncLimiter, decision: Decision, alarms: Alarms) -> None:
+        super().__init__(decision, limiter.store.clock)
+        self._limiter = limiter
+        self._alarms = alarms
+
+    async def wait(self) -> None:
+        """Return when it may be used."""
+        self._checked()
+        await self._alarms.here().wait_until(self._ready_us)
+
+    async def settle(self, actual: int | Mapping[str, int] | None = None, /, **by_name: int) -> None:
+        """Say what it really cost: `settle(431)`, or `settle(tpm=431)` where limits have names; once."""
+        await self._limiter._finish(_do_awaiting(self._settling(self._gate, self._differences(actual, by_name))))
+
+    async def cancel(self) -> None:
+        """Give everything back; nothing happens after the first time, or after `settle`."""
+        await self._limiter._finish(_do_awaiting(self._cancelling(self._gate)))
+
+    @property
+    def _gate(self) -> Any:  # noqa: ANN401
+        return self._limiter._door
+
+    async def __aenter__(self) -> Self:
+        self._checked()
+        try:
+            await self.wait()
+        except BaseException:
+            await self.cancel()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            await self.cancel()
+
+
+def _do(doing: Doing) -> None:
+    try:
+        call = next(doing)
+        while True:
+            call = doing.send(call())
+    except StopIteration:
+        return
+
+
+async def _do_awaiting(doing: Doing) -> None:
+    try:
+        call = next(doing)
+        while True:
+            given = call()
+            call = doing.send(await given if isinstance(given, Awaitable) else given)
+    except StopIteration:
+        return

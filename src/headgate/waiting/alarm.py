@@ -1,0 +1,107 @@
+"""Waiting in an event loop: however many wait, there is one timer, set for whoever is next."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from itertools import count
+from typing import Final
+
+from headgate.clock import SECOND, Clock
+
+MOST_LEFT_BEHIND: Final = 64
+"""Waiters who went early and are kept until their time comes, unless they are also the most of all."""
+
+
+class Alarm:
+    """Wakes the waiters of one event loop by one clock, in the order of their instants, then of their arrival."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock) -> None:
+        self.loop = loop
+        self._clock = clock
+        self._heap: list[tuple[int, int, asyncio.Future[bool]]] = []
+        self._arrivals = count()
+        self._timer: asyncio.TimerHandle | None = None
+        self._set_for = 0
+        self._left = 0
+        # A clock that is moved by hand tells when it was.
+        self._by_hand = getattr(clock, "watch", None)
+        if self._by_hand is not None:
+            self._by_hand(self._moved)
+
+    @property
+    def timers(self) -> int:
+        """How many timers are set: at most one."""
+        return int(self._timer is not None)
+
+    async def wait_until(self, at_us: int) -> None:
+        """Return at the instant or just after it, never before."""
+        if at_us <= self._clock.now_us():
+            return
+        future: asyncio.Future[bool] = self.loop.create_future()
+        await self.wait_for(future, at_us)
+
+    async def wait_for(self, future: asyncio.Future[bool], at_us: int) -> bool:
+        """The future's own result, or False at the instant."""
+        heapq.heappush(self._heap, (at_us, next(self._arrivals), future))
+        self._set()
+        try:
+            return await future
+        finally:
+            if self._clock.now_us() < at_us:
+                self._leave()
+
+    def _set(self) -> None:
+        """Set the timer for the first waiter."""
+        first = self._heap[0][0] if self._heap else 0
+        if self._by_hand is not None or (self._timer is not None and first == self._set_for):
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._heap:
+            self._set_for = first
+            left = max(0, first - self._clock.now_us())
+            self._timer = self.loop.call_later(min(left / SECOND, 86_400.0), self._ring)
+
+    def _ring(self) -> None:
+        """Wake everybody whose instant has come."""
+        self._timer = None
+        now = self._clock.now_us()
+        while self._heap and (self._heap[0][0] <= now or self._heap[0][2].done()):
+            _, _, future = heapq.heappop(self._heap)
+            if not future.done():
+                future.set_result(False)
+            else:
+                self._left -= 1
+        self._set()
+
+    def _leave(self) -> None:
+        """Somebody went early: forget those who did when they are many, so that memory stays bounded."""
+        self._left += 1
+        if self._left > max(MOST_LEFT_BEHIND, len(self._heap) // 2):
+            self._heap = [entry for entry in self._heap if not entry[2].done()]
+            heapq.heapify(self._heap)
+            self._left = 0
+            self._set()
+
+    def _moved(self) -> None:
+        if not self.loop.is_closed():
+            self.loop.call_soon_threadsafe(self._ring)
+
+
+class Alarms:
+    """The alarms of one clock, one for each event loop that waits by it."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._alarms: dict[int, Alarm] = {}
+
+    def here(self) -> Alarm:
+        """The alarm of the running event loop."""
+        loop = asyncio.get_running_loop()
+        alarm = self._alarms.get(id(loop))
+        if alarm is None or alarm.loop is not loop:
+            self._alarms = {key: each for key, each in self._alarms.items() if not each.loop.is_closed()}
+            alarm = self._alarms[id(loop)] = Alarm(loop, self._clock)
+        return alarm
