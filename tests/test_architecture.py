@@ -27,8 +27,8 @@ FLOORS = [
     {"__main__"},
 ]
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
-ONE_FLOOR = {("decision", "call"), ("errors", "clock")}
-"""Neighbours that may meet: a decision answers calls, an error says how long to wait."""
+ONE_FLOOR = {("decision", "call"), ("errors", "clock"), ("shaper", "limiter")}
+"""Neighbours that may meet: a decision answers calls, an error says how long, a shaper is bound like a limiter."""
 
 
 def room_of(path: Path) -> str:

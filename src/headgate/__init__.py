@@ -6,10 +6,12 @@ from headgate.engine import Decision
 from headgate.errors import HeadgateError, InvalidCall, InvalidLimit, RateLimited, StoreError
 from headgate.limit import Limit, LimitWarning
 from headgate.limiter import AsyncLimiter, Limiter
+from headgate.shaper import AsyncShaper, Shaper
 from headgate.stores import MemoryStore
 
 __all__ = [
     "AsyncLimiter",
+    "AsyncShaper",
     "Call",
     "Decision",
     "HeadgateError",
@@ -20,6 +22,7 @@ __all__ = [
     "Limiter",
     "MemoryStore",
     "RateLimited",
+    "Shaper",
     "StoreError",
     "__version__",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import gcd
 from typing import Final
 
-from headgate.algorithms.bucket.reference import Params, answer, charge, fresh, give, lend
+from headgate.algorithms.bucket.reference import Params, answer, charge, departs, fresh, give, lend
 from headgate.algorithms.contract import EXACT
 from headgate.errors import InvalidLimit
 
@@ -16,6 +16,7 @@ __all__ = [
     "answer",
     "at_grant",
     "charge",
+    "departs",
     "fit",
     "fresh",
     "give",

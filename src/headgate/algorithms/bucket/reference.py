@@ -93,3 +93,15 @@ def _units(params: Params, base: tuple[int, int], full: tuple[int, int]) -> int:
 def _until(base: tuple[int, int], now: int) -> int:
     """Microseconds from now to base, rounded up."""
     return max(0, base[0] - now + (base[1] > 0))
+
+
+def departs(params: Params, verdict: Verdict, cost: int) -> int:
+    """Microseconds until a charge that was just made begins to drain: its place in the queue, from the reset after it.
+
+    The reset counts to the end of the charge and the mark is its beginning, so neither the state nor the instant is
+    needed.
+    """
+    inc_us, inc_num = increment(params, cost)
+    carry, num = divmod(verdict.mark[1] + inc_num, params.a)
+    length = inc_us + carry + (num > 0) - (verdict.mark[1] > 0)
+    return max(0, verdict.reset_us - length)

@@ -1,0 +1,7 @@
+"""The shapers: the leaky bucket as a queue."""
+
+from headgate.shaper.async_ import AsyncShaper
+from headgate.shaper.pump import AsyncPump, Pump
+from headgate.shaper.sync import Shaper
+
+__all__ = ["AsyncPump", "AsyncShaper", "Pump", "Shaper"]

@@ -1,0 +1,96 @@
+"""`AsyncShaper`: the same words, awaited."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
+from typing import Any, Self, TypeVar
+
+from headgate.engine import Decision
+from headgate.shaper.base import EVERYTHING, Departure, Shaping, WhenFull
+from headgate.shaper.pump import AsyncPump
+from headgate.stores import AsyncStore, Store
+from headgate.waiting import Alarm, Alarms
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class AsyncShaper(Shaping):
+    """As `Shaper`, awaited."""
+
+    def bind(self, store: Store) -> None:
+        """Queue by the states of this store from now on."""
+        super().bind(store)
+        self._alarms = Alarms(store.clock)
+        self._awaited = isinstance(store, AsyncStore)
+        self._door: Any = self._gate
+        if isinstance(store, AsyncStore):
+            self._door = store.async_gate(self.namespace, self.limits, self.on_error)
+
+    async def enter(self, key: str, cost: int = 1) -> Departure:
+        """Take a place in the queue without waiting; false when it is full. For those who keep time themselves."""
+        # A reservation that waits for nothing is a hit that a cancelled caller gives back.
+        given = self._door.reserve(key, cost, 0)
+        return self._departure(await given if self._awaited else given)
+
+    async def shape(self, key: str, cost: int = 1) -> Decision:
+        """Return when it is time, never early; refused at once when the queue is full."""
+        departure = await self.enter(key, cost)
+        if departure.delay_us:
+            clock = self.store.clock
+            try:
+                await self.alarm().wait_until(clock.now_us() + departure.delay_us)
+            except BaseException:
+                given = self._door.refund(departure.decision)
+                if self._awaited:
+                    await asyncio.shield(asyncio.ensure_future(given))
+                raise
+        return departure.decision
+
+    def alarm(self) -> Alarm:
+        """What wakes whoever waits in the running event loop."""
+        return self._alarms.here()
+
+    def drain(
+        self, source: AsyncIterable[T] | Iterable[T], key: str = EVERYTHING, when_full: WhenFull = "wait"
+    ) -> AsyncPump[T]:
+        """The items of a source, at the constant rate; it is read ahead of time, as far as there is room.
+
+        `wait` holds the source back when the queue is full, `drop` counts what finds no room.
+        """
+        return AsyncPump(self, source, key, when_full)
+
+    async def map(
+        self, function: Callable[[T], Awaitable[R]], source: AsyncIterable[T] | Iterable[T], key: str = EVERYTHING
+    ) -> AsyncIterator[R]:
+        """Start a coroutine function with each item of a source, at the constant rate; results in the items' order.
+
+        Calls may overlap: one that takes long does not hold the next one back, unless as many run as there is room for
+        in the queue. Leaving early cancels what still runs.
+        """
+        running: deque[asyncio.Future[R]] = deque()
+        try:
+            async with self.drain(source, key) as pump:
+                async for item in pump:
+                    running.append(asyncio.ensure_future(function(item)))
+                    while running and (running[0].done() or len(running) >= self.limit.burst):
+                        yield await running.popleft()
+            while running:
+                yield await running.popleft()
+        finally:
+            for each in running:
+                each.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
+
+    async def aclose(self) -> None:
+        """Let go of a store that this shaper opened itself."""
+        if self._owned and isinstance(self._opened, AsyncStore):
+            await self._opened.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()

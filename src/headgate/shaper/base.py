@@ -1,0 +1,72 @@
+"""What the two shapers share: a leaky bucket whose callers are handed their departure time."""
+
+from __future__ import annotations
+
+import re
+from typing import Final, Literal, NamedTuple, get_args
+
+from headgate.algorithms import bucket
+from headgate.clock import SECOND, Clock
+from headgate.engine import Decision
+from headgate.errors import InvalidCall, InvalidLimit
+from headgate.limit import Limit
+from headgate.limiter.base import Bound
+from headgate.stores import OnError, Store
+
+WhenFull = Literal["wait", "drop"]
+"""What a pump does with an item for which there is no room: hold the source back, or count it and forget it."""
+EVERYTHING: Final = "everything"
+"""The key of a pump that was given none."""
+
+
+class Departure(NamedTuple):
+    """A place in the queue, or the refusal of one. True when there was room."""
+
+    decision: Decision
+    delay_us: int
+
+    def __bool__(self) -> bool:
+        return self.decision.allowed
+
+    @property
+    def delay(self) -> float:
+        """Seconds until it is time."""
+        return self.delay_us / SECOND
+
+
+class Shaping(Bound):
+    """One limit, read as a queue: its burst is how many there is room for."""
+
+    def __init__(
+        self,
+        limit: Limit | str,
+        *,
+        store: Store | str | None = None,
+        namespace: str = "shaper",
+        clock: Clock | None = None,
+        on_error: OnError = "local",
+    ) -> None:
+        self.limit = as_queue(limit)
+        super().__init__(self.limit, store=store, namespace=namespace, clock=clock, on_error=on_error)
+
+    def _departure(self, decision: Decision) -> Departure:
+        if not decision.allowed:
+            return Departure(decision, 0)
+        params = bucket.Params(*self.limit.params)
+        return Departure(decision, bucket.departs(params, decision.verdicts[0], decision.granted))
+
+
+def as_queue(limit: Limit | str) -> Limit:
+    """`3000/second queue 5000`, or a limit of the bucket family whose burst is the queue."""
+    if isinstance(limit, str):
+        limit = Limit.parse(re.sub(r"\bqueue\b", "burst", limit))
+    if limit.step is not bucket or limit.block_us:
+        raise InvalidLimit(f"a shaper is a leaky bucket, as in '3000/second queue 5000'; {limit} is not")
+    return limit
+
+
+def checked_when_full(when_full: WhenFull) -> WhenFull:
+    """Or an error that says what there is."""
+    if when_full not in get_args(WhenFull):
+        raise InvalidCall(f"when_full is one of {', '.join(get_args(WhenFull))}; got {when_full!r}")
+    return when_full

@@ -1,0 +1,63 @@
+"""`Shaper`: callers leave at a constant rate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Self, TypeVar
+
+from headgate.engine import Decision
+from headgate.shaper.base import EVERYTHING, Departure, Shaping, WhenFull
+from headgate.shaper.pump import Pump
+from headgate.waiting import sleep_until
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class Shaper(Shaping):
+    """The leaky bucket as a queue: `Shaper("3000/second queue 5000")`.
+
+    Whoever comes is handed its departure time and waits for it itself, so there is no worker, and every process on the
+    same store stands in the same queue.
+    """
+
+    def enter(self, key: str, cost: int = 1) -> Departure:
+        """Take a place in the queue without waiting; false when it is full. For those who keep time themselves."""
+        return self._departure(self._gate.hit(key, cost))
+
+    def shape(self, key: str, cost: int = 1) -> Decision:
+        """Return when it is time, never early; refused at once when the queue is full."""
+        departure = self.enter(key, cost)
+        if departure.delay_us:
+            clock = self.store.clock
+            try:
+                sleep_until(clock, clock.now_us() + departure.delay_us)
+            except BaseException:
+                self._gate.refund(departure.decision)
+                raise
+        return departure.decision
+
+    def drain(self, source: Iterable[T], key: str = EVERYTHING, when_full: WhenFull = "wait") -> Pump[T]:
+        """The items of a source, at the constant rate.
+
+        `wait` holds the source back: it is asked for the next item when there is room. `drop` reads it in a thread, as
+        fast as it comes, and counts what found no room.
+        """
+        return Pump(self, source, key, when_full)
+
+    def map(self, function: Callable[[T], R], source: Iterable[T], key: str = EVERYTHING) -> Iterator[R]:
+        """Call a function with each item of a source, at the constant rate, one after the other."""
+        with self.drain(source, key) as pump:
+            for item in pump:
+                yield function(item)
+
+    def close(self) -> None:
+        """Let go of a store that this shaper opened itself."""
+        if self._owned and hasattr(self._opened, "close"):
+            self._opened.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
