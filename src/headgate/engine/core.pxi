@@ -17,6 +17,8 @@ cdef class Core:
     cdef bint lends                     # every lane does
     cdef object plan
     cdef object instead
+    cdef object places                  # where callers stand in line, by key
+    cdef object waiter                  # acquires where that is not simply a yes
     cdef Decision spare, other          # the last two decisions over the one lane
 
     def __cinit__(self, Book book not None, tuple lanes not None, plan, instead):
@@ -57,6 +59,19 @@ cdef class Core:
         if limit is None:
             return self.ask(key, checked_cost(n), M_UP_TO)
         return self.with_plan(limit).ask(key, checked_cost(n), M_UP_TO)
+
+    def wait_by(self, dict places not None, waiter not None):
+        """Let `acquire` turn to the waiter when somebody stands in line, or the answer is no."""
+        self.places, self.waiter = places, waiter
+
+    def acquire(self, key, cost=1, timeout=None, *, limit=None):
+        """Spend, waiting for it where that is needed."""
+        cdef Decision decision
+        if limit is None and not self.places:
+            decision = self.ask(key, cost, M_TAKE)
+            if decision.allowed:
+                return decision
+        return self.waiter(key, cost, timeout, limit)
 
     def reserve(self, key, cost, int64_t wait, limit=None):
         """Spend now what fits now, or where every limit lends, within so many microseconds."""

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 from headgate.call import Call, Cost, checked_key
 from headgate.engine.asking import Plans, checked_calls, checked_limits, checked_refund
 from headgate.engine.choice import Book, Core, Decision, Table
 from headgate.engine.modes import PEEK, RESERVE, TAKE
 from headgate.errors import InvalidLimit
-from headgate.limit import Limit
+from headgate.limit import Given, Limit
 
 Instead = Callable[[tuple[Limit, ...], str | tuple[str, ...], tuple[int, ...], int, int], Decision]
 """Answers limits, keys, costs, mode and wait where the tables cannot."""
+
+
+class Acquire(Protocol):
+    """A question that may take time."""
+
+    def __call__(
+        self, key: str, cost: Cost = 1, timeout: float | None = None, *, limit: Given | None = None
+    ) -> Decision:
+        """The answer."""
+        ...
 
 
 class Gate:
@@ -34,6 +45,13 @@ class Gate:
         self.peek = self._core.peek
         self.take_up_to = self._core.take_up_to
         self.reserve = self._core.reserve
+
+    def acquiring(
+        self, places: dict[str, Any], waiter: Callable[[str, Cost, float | None, Given | None], Decision]
+    ) -> Acquire:
+        """The core's own `acquire`, which turns to the waiter when somebody stands in line or the answer is no."""
+        self._core.wait_by(places, waiter)
+        return self._core.acquire
 
     def decide(self, *calls: Call, peek: bool = False, wait_us: int = 0) -> Decision:
         """Several subjects, one decision: all are charged or none is; with a wait also for later."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from headgate.algorithms.block import shut
@@ -170,6 +170,8 @@ class Core:
         self.lanes = lanes
         self.limits = tuple(lane.limit for lane in lanes)
         self._plan = plan
+        self._places: Mapping[str, object] = {}
+        self._waiter: Waiter
 
     def hit(self, key: str, cost: Cost = 1, *, limit: Given | None = None) -> Decision:
         """Spend, if every limit allows."""
@@ -182,6 +184,20 @@ class Core:
     def take_up_to(self, key: str, n: int, *, limit: Given | None = None) -> Decision:
         """Spend as much of `n` as fits now."""
         return self._ask(key, checked_cost(n), limit, UP_TO)
+
+    def wait_by(self, places: Mapping[str, object], waiter: Waiter) -> None:
+        """Let `acquire` turn to the waiter when somebody stands in line, or the answer is no."""
+        self._places, self._waiter = places, waiter
+
+    def acquire(
+        self, key: str, cost: Cost = 1, timeout: float | None = None, *, limit: Given | None = None
+    ) -> Decision:
+        """Spend, waiting for it where that is needed."""
+        if limit is None and not self._places:
+            decision = self._ask(key, cost, None, TAKE)
+            if decision.allowed:
+                return decision
+        return self._waiter(key, cost, timeout, limit)
 
     def reserve(self, key: str, cost: Cost, wait: int, limit: Given | None = None) -> Decision:
         """Spend now what fits now, or where every limit lends, within so many microseconds."""
@@ -274,3 +290,4 @@ class Core:
 
 
 Plan = Callable[[Given], Core]
+Waiter = Callable[[str, Cost, float | None, Given | None], Decision]

@@ -27,6 +27,7 @@ class AsyncLimiter(Bound):
         super().bind(store)
         self._unfinished = set()
         self._hit = self._gate.hit
+        self._places = self._line.places
         self._alarms = Alarms(store.clock)
         self._door: Any = self._gate
         self._awaited = isinstance(store, AsyncStore)
@@ -58,19 +59,20 @@ class AsyncLimiter(Bound):
         Also refused: a cost that can never fit, and whoever comes when `max_waiting` wait already. Cancelled, it leaves
         nothing charged.
         """
-        line = self._line
-        if timeout is None and limit is None and not line.places and not self._awaited:
-            due = None
-            decision: Decision = self._door.reserve(key, cost, line.longest)
-            if decision.allowed and not decision.retry_us:
+        if limit is None and not self._places and not self._awaited:
+            decision = self._hit(key, cost)
+            if decision.allowed:
                 return decision
-        else:
-            due = line.due(timeout)
-            if key in line.places:
-                refused = await self.peek(key, cost, limit=limit)
-                return await self._wait(key, cost, limit, line.stand(key, cost, due, refused, _Place(cost)))
-            wait = line.longest if timeout is None else min(line.longest, checked_wait(timeout))
-            decision = await self._reserve(key, cost, wait, limit)
+        return await self._acquire(key, cost, timeout, limit)
+
+    async def _acquire(self, key: str, cost: Cost, timeout: float | None, limit: Given | None) -> Decision:
+        line = self._line
+        due = line.due(timeout)
+        if key in line.places:
+            refused = await self.peek(key, cost, limit=limit)
+            return await self._wait(key, cost, limit, line.stand(key, cost, due, refused, _Place(cost)))
+        wait = line.longest if timeout is None else min(line.longest, checked_wait(timeout))
+        decision = await self._reserve(key, cost, wait, limit)
         return await self._wait(key, cost, limit, line.finish(key, cost, due, decision, lambda: _Place(cost)))
 
     async def _reserve(self, key: str, cost: Cost, wait_us: int, limit: Given | None) -> Decision:

@@ -7,7 +7,7 @@ from typing import Self
 
 from headgate.call import Call, Cost
 from headgate.clock import SECOND
-from headgate.engine import Decision
+from headgate.engine import Decision, Gate
 from headgate.limit import Given
 from headgate.limiter.base import Bound
 from headgate.limiter.guard import Guard, Key, Slot
@@ -33,6 +33,10 @@ class Limiter(Bound):
         self.peek = self._gate.peek  # type: ignore[method-assign]
         self.take_up_to = self._gate.take_up_to  # type: ignore[method-assign]
         self._reserve = self._gate.reserve
+        if isinstance(self._gate, Gate):
+            self.acquire = self._gate.acquiring(self._line.places, self._acquire)  # type: ignore[method-assign]
+        else:
+            self.__dict__.pop("acquire", None)
 
     def hit(self, key: str, cost: Cost = 1, *, limit: Given | None = None) -> Decision:
         """Spend `cost` of every limit, or of none if any refuses.
@@ -57,19 +61,16 @@ class Limiter(Bound):
 
         Also refused: a cost that can never fit, and whoever comes when `max_waiting` wait already.
         """
+        return self._acquire(key, cost, timeout, limit)
+
+    def _acquire(self, key: str, cost: Cost, timeout: float | None, limit: Given | None) -> Decision:
         line = self._line
-        if timeout is None and limit is None and not line.places:
-            due = None
-            decision = self._reserve(key, cost, line.longest)
-            if decision.allowed and not decision.retry_us:
-                return decision
-        else:
-            due = line.due(timeout)
-            if key in line.places:
-                refused = self._gate.peek(key, cost, limit=limit)
-                return self._wait(key, cost, limit, line.stand(key, cost, due, refused, _Place(cost)))
-            wait = line.longest if timeout is None else min(line.longest, checked_wait(timeout))
-            decision = self._reserve(key, cost, wait, limit)
+        due = line.due(timeout)
+        if key in line.places:
+            refused = self._gate.peek(key, cost, limit=limit)
+            return self._wait(key, cost, limit, line.stand(key, cost, due, refused, _Place(cost)))
+        wait = line.longest if timeout is None else min(line.longest, checked_wait(timeout))
+        decision = self._reserve(key, cost, wait, limit)
         return self._wait(key, cost, limit, line.finish(key, cost, due, decision, lambda: _Place(cost)))
 
     def _wait(self, key: str, cost: Cost, limit: Given | None, steps: Steps) -> Decision:
