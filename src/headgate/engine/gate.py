@@ -53,6 +53,11 @@ class Gate:
         self._core.wait_by(places, waiter)
         return self._core.acquire
 
+    def asker(self, limits: tuple[Limit, ...]) -> Callable[[tuple[str, ...], tuple[int, ...]], Decision]:
+        """`decide` over these limits again and again: keys and costs, checked already, give a decision."""
+        run = self._core_of(checked_limits(limits)).run
+        return lambda keys, costs: run(keys, costs, TAKE)
+
     def decide(self, *calls: Call, peek: bool = False, wait_us: int = 0) -> Decision:
         """Several subjects, one decision: all are charged or none is; with a wait also for later."""
         limits, keys, costs = checked_calls(calls)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Literal, Protocol, runtime_checkable
 
 from headgate.call import Call, Cost
@@ -60,6 +61,10 @@ class Gate(Protocol):
         """Spend now what fits now or, where every limit lends, within so many microseconds."""
         ...
 
+    def asker(self, limits: tuple[Limit, ...]) -> Callable[[tuple[str, ...], tuple[int, ...]], Decision]:
+        """`decide` over these limits again and again: keys and costs, checked already, give a decision."""
+        ...
+
     def decide(self, *calls: Call, peek: bool = False, wait_us: int = 0) -> Decision:
         """Several subjects, one decision: all are charged or none is; with a wait also for later."""
         ...
@@ -110,6 +115,10 @@ class AsyncGate(Protocol):
 
     async def reserve(self, key: str, cost: Cost, wait: int, limit: Given | None = None) -> Decision:
         """Spend now what fits now or, where every limit lends, within so many microseconds."""
+        ...
+
+    def asker(self, limits: tuple[Limit, ...]) -> Callable[[tuple[str, ...], tuple[int, ...]], Awaitable[Decision]]:
+        """`decide` over these limits again and again: keys and costs, checked already, give a decision."""
         ...
 
     async def decide(self, *calls: Call, peek: bool = False, wait_us: int = 0) -> Decision:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from headgate.call import Call, Cost, checked_cost, checked_costs, checked_key
@@ -76,6 +76,9 @@ class _OpenGate:
 
     def reserve(self, key: str, cost: Cost, wait: int, limit: Given | None = None) -> Decision:
         return self.hit(key, cost, limit=limit)
+
+    def asker(self, limits: tuple[Limit, ...]) -> Callable[[tuple[str, ...], tuple[int, ...]], Decision]:
+        return lambda keys, costs: _allowed(limits, keys, costs)
 
     def decide(self, *calls: Call, peek: bool = False, wait_us: int = 0) -> Decision:
         limits, keys, costs = zip(*((call.limit, call.key, call.cost) for call in calls), strict=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Generator
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -224,6 +224,11 @@ class Gate(_Asker):
         """Spend now what fits now or, where every limit lends, within so many microseconds."""
         return self._run(self._ask(key, cost, limit, RESERVE, wait))
 
+    def asker(self, limits: tuple[Limit, ...]) -> Callable[[tuple[str, ...], tuple[int, ...]], Decision]:
+        """`decide` over these limits again and again."""
+        plan = self._remembered(checked_limits(limits))
+        return lambda keys, costs: self._run(self._decide(plan, keys, costs, TAKE))
+
     def decide(self, *calls: Call, peek: bool = False, wait_us: int = 0) -> Decision:
         """Several subjects, one decision: all are charged or none is; with a wait also for later."""
         limits, keys, costs = checked_calls(calls)
@@ -280,6 +285,11 @@ class AsyncGate(_Asker):
         except asyncio.CancelledError:
             self._keep(asyncio.get_running_loop().create_task(self._give_back_after(task)))
             raise
+
+    def asker(self, limits: tuple[Limit, ...]) -> Callable[[tuple[str, ...], tuple[int, ...]], Awaitable[Decision]]:
+        """`decide` over these limits again and again."""
+        plan = self._remembered(checked_limits(limits))
+        return lambda keys, costs: self._run(self._decide(plan, keys, costs, TAKE))
 
     async def decide(self, *calls: Call, peek: bool = False, wait_us: int = 0) -> Decision:
         """Several subjects, one decision: all are charged or none is; with a wait also for later."""
