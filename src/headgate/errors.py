@@ -3,6 +3,7 @@
     HeadgateError
     ├── InvalidLimit (ValueError)   a limit that cannot be read, or does not fit the number contract
     ├── InvalidCall (ValueError)    a key, cost or combination of calls that cannot be asked
+    ├── InvalidPolicy (ValueError)  a policy that cannot be read; every mistake, with its place
     ├── StoreError                  the home of the state cannot serve: full of tables, closed, unreachable
     └── RateLimited                 a no, for those who asked `guard` to raise one
 
@@ -11,6 +12,7 @@ A refused request is not an error: it is a `Decision` that is false. Errors mean
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from headgate.clock import write_seconds
@@ -29,6 +31,17 @@ class InvalidLimit(HeadgateError, ValueError):
 
 class InvalidCall(HeadgateError, ValueError):
     """A question that cannot be asked: a bad key or cost, or the same budget twice in one decision."""
+
+
+class InvalidPolicy(HeadgateError, ValueError):
+    """A policy that cannot be read. `mistakes` has every one, as a line that begins with file and line where known."""
+
+    def __init__(self, mistakes: Sequence[str]) -> None:
+        self.mistakes = tuple(mistakes)
+        super().__init__("\n".join(self.mistakes))
+
+    def __reduce__(self) -> tuple[type[InvalidPolicy], tuple[tuple[str, ...]]]:
+        return type(self), (self.mistakes,)
 
 
 class StoreError(HeadgateError):

@@ -8,8 +8,8 @@ import sys
 from collections.abc import Sequence
 
 from headgate._version import __version__
-from headgate.cli import demo, shared
-from headgate.errors import StoreError
+from headgate.cli import demo, policy, shared
+from headgate.errors import InvalidPolicy, StoreError
 
 __all__ = ["main"]
 
@@ -22,6 +22,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except StoreError as error:
         print(f"headgate: {error}", file=sys.stderr)
         return 1
+    except InvalidPolicy as mistakes:
+        print(mistakes, file=sys.stderr)
+        return 1
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -32,6 +35,7 @@ def _parser() -> argparse.ArgumentParser:
     show = verbs.add_parser("demo", help=about, description=f"Show {about}.")
     show.set_defaults(verb=lambda _: demo.demo(coloured=_wants_colour()))
     shared.add_verbs(verbs)
+    policy.add_verbs(verbs)
     return parser
 
 

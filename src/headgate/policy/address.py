@@ -1,0 +1,302 @@
+"""Who is the client: the peer's address, or what proxies that are trusted say of it.
+
+A header is written from left to right, each proxy adding the address it saw, and the client writes the beginning. So it
+is read from the right, and only as far as whoever wrote the entry is trusted:
+
+    X-Forwarded-For: 6.6.6.6, 203.0.113.9, 10.0.0.2        peer 10.0.0.1, trusted 10.0.0.0/8
+                     claimed  the client   a proxy
+
+Only one header is believed. A proxy that adds to one of them passes the other on as the client wrote it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_network
+from socket import AF_INET, AF_INET6, inet_ntop, inet_pton
+from typing import Final, NamedTuple
+
+from headgate.call import shown
+from headgate.errors import InvalidCall
+
+HEADERS: Final = ("x-forwarded-for", "forwarded")
+UNIX: Final = "unix"
+"""The peer of a unix socket, which has no address."""
+MOST_ENTRIES: Final = 64
+MOST_PAIRS: Final = 16
+LONGEST_HEADER: Final = 8192
+"""Characters of a header that are looked at, from its end: many times what proxies add."""
+LONGEST_ADDRESS: Final = 64
+"""Characters, with brackets, zone and port. What is longer is neither an address nor worth a place in the cache."""
+
+_CACHED: Final = 8192
+_MAPPED: Final = bytes(10) + b"\xff\xff"
+_NAT64: Final = 0x64_FF9B << 64
+"""64:ff9b::/96 without its last 32 bits."""
+_NETWORK: Final = re.compile(r"[0-9A-Fa-f:.]{2,45}(?:/[0-9]{1,3})?")
+_WITH_PORT: Final = re.compile(r"(?:\[([^\[\]]+)\]|([0-9.]+))(?::(?:[0-9]{1,5}|_[A-Za-z0-9._-]+))?")
+_NAME: Final = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+# Colons and brackets ought to be quoted, and often are not. They delimit nothing here, so they are forgiven.
+_PLAIN: Final = r"[!#$%&'*+.^_`|~0-9A-Za-z:\[\]-]+"
+# Possessive, so that hostile text is gone over once; only in the one form, *+ of characters, that no Python gets wrong
+# (groups: CPython to 3.11.4; ++: PyPy to 7.3.20).
+_QUOTED: Final = r'"[^"\\\x00-\x1f\x7f]*+(?:\\[^\x00-\x1f\x7f][^"\\\x00-\x1f\x7f]*+)*"'
+_PAIR: Final = re.compile(rf"[ \t]*+(?:({_NAME})=({_PLAIN}|{_QUOTED}))?[ \t]*+(;|\Z)")
+
+
+class Address(NamedTuple):
+    """An address as one canonical text and as a number."""
+
+    text: str
+    bits: int
+    """32 or 128. An IPv4 address in IPv6 clothes (`::ffff:a.b.c.d`) is the IPv4 address."""
+    value: int
+
+
+@dataclass(frozen=True, slots=True, init=False, eq=False)
+class Networks:
+    """A set of networks: `"10.1.2.3" in Networks(["10.0.0.0/8", "::1"])`. What is no address is in none."""
+
+    networks: tuple[str, ...]
+    _tables: dict[int, tuple[tuple[int, frozenset[int]], ...]] = field(repr=False)
+
+    def __init__(self, networks: Iterable[str] = ()) -> None:
+        read = [_read_network(network) for network in _listed(networks)]
+        object.__setattr__(self, "networks", tuple(map(str, read)))
+        object.__setattr__(self, "_tables", {bits: _table(read, bits) for bits in (32, 128)})
+
+    def __contains__(self, address: object) -> bool:
+        found = read_address(address) if isinstance(address, str) else None
+        return found is not None and self.has(found)
+
+    def has(self, address: Address) -> bool:
+        """One look for every length of prefix, however many networks there are."""
+        for shift, known in self._tables[address.bits]:  # noqa: SIM110 -- half the time of any()
+            if address.value >> shift in known:
+                return True
+        return False
+
+
+@dataclass(frozen=True, slots=True, init=False, eq=False)
+class Proxies:
+    """The proxies in front of this server, by their networks or by their number; compiled once.
+
+    `trusted` are addresses, networks, or `unix` for the peer of a unix socket. `hops` is how many proxies every request
+    goes through, for balancers whose addresses are not known. It is safe only if nobody can go around them.
+    `header` is the one they write: what the other says is the client's own invention.
+    """
+
+    trusted: tuple[str, ...]
+    hops: int
+    header: str
+    _networks: Networks = field(repr=False)
+    _unix: bool = field(repr=False)
+
+    def __init__(self, trusted: Iterable[str] = (), *, hops: int = 0, header: str = "x-forwarded-for") -> None:
+        listed = _listed(trusted)
+        networks = Networks([entry for entry in listed if entry != UNIX])
+        _check(listed, networks, hops, header)
+        object.__setattr__(self, "trusted", listed)
+        object.__setattr__(self, "hops", hops)
+        object.__setattr__(self, "header", header)
+        object.__setattr__(self, "_networks", networks)
+        object.__setattr__(self, "_unix", UNIX in listed)
+
+    def trusts(self, peer: str | None) -> bool:
+        """Whether what this peer says of others is believed. None is the peer of a unix socket; by hops, all are."""
+        return self.hops > 0 or (peer in self._networks if peer else self._unix)
+
+    def client(self, peer: str | None, forwarded: Sequence[str], x_forwarded_for: Sequence[str]) -> str | None:
+        """The client's address as canonical text, from the peer's and from every line of both headers, in order.
+
+        None is nobody: a peer without an address, for whom nobody trusted spoke. It is for the caller to decide what
+        becomes of the request; a bucket for all nobodies is not among the choices.
+        """
+        known = read_address(peer) if peer else None
+        if self.hops or (self._networks.has(known) if known else self._unix and not peer):
+            known = self._walk(known, forwarded if self.header == "forwarded" else x_forwarded_for)
+        return known.text if known else None
+
+    def _walk(self, known: Address | None, lines: Sequence[str]) -> Address | None:
+        """From the peer through those it speaks for, up to the first that is not trusted.
+
+        An entry that is no address (garbage, `unknown`, a hidden name, nothing at all) ends the walk, and the last
+        address before it is the client: a trusted proxy that did not say for whom it speaks, speaks for itself.
+        To skip the entry would be to believe what stands left of it, which the client may have written. To answer
+        None would hand a way around the limits to whoever can provoke such an entry, where nobodies are let through.
+        So the worst that remains is that those whom a proxy hides share the budget of that proxy.
+
+        A header that ends early is the same: fewer entries than hops, or none but trusted ones.
+        """
+        entries = _entries(lines) if self.header == "x-forwarded-for" else map(_read_for, _elements(lines))
+        for hop, entry in enumerate(entries, 1):
+            address = read_node(entry)
+            if address is None:
+                return known
+            known = address
+            if hop == self.hops or not (self.hops or self._networks.has(address)):
+                return known
+        return known
+
+
+@lru_cache(maxsize=_CACHED)
+def counted(address: str, ipv6_prefix: int = 64) -> str:
+    """What an address is counted as: IPv4 as it is, IPv6 by its network, `2001:db8:1:2::/64`.
+
+    One customer commonly has a whole /64, and could otherwise be 2**64 clients. IPv4 addresses inside of IPv6 ones,
+    mapped or by NAT64, are unpacked first: by /64 they would all be one.
+    """
+    found = read_address(address)
+    if found is None:
+        raise InvalidCall(f"{shown(address)} is no IP address, such as 203.0.113.9 or 2001:db8::1")
+    if isinstance(ipv6_prefix, bool) or not isinstance(ipv6_prefix, int) or not 1 <= ipv6_prefix <= 128:
+        raise InvalidCall(f"ipv6_prefix is a number of bits from 1 to 128; got {shown(ipv6_prefix)}")
+    if found.bits == 32:
+        return found.text
+    if found.value >> 32 == _NAT64:
+        return str(IPv4Address(found.value & 0xFFFF_FFFF))
+    host = 128 - ipv6_prefix
+    return f"{IPv6Address(found.value >> host << host)}/{ipv6_prefix}"
+
+
+def read_address(text: str) -> Address | None:
+    """An address without a port, or None. `%zone` is dropped: it means nothing beyond the host that wrote it."""
+    return _read_address(text) if len(text) <= LONGEST_ADDRESS else None
+
+
+@lru_cache(maxsize=_CACHED)
+def _read_address(text: str) -> Address | None:
+    if ":" not in text:
+        four = _packed(AF_INET, text)
+        # One spelling only, also where the system's reader takes 010.0.0.1: octal to some, decimal to others.
+        return _address(four) if four and inet_ntop(AF_INET, four) == text else None
+    host, percent, zone = text.partition("%")
+    six = _packed(AF_INET6, host)
+    if six is None or (percent and not (zone and zone.isascii() and zone.isprintable())):
+        return None
+    return _address(six[12:] if six.startswith(_MAPPED) else six)
+
+
+def read_node(text: str) -> Address | None:
+    """An entry of a header, with or without a port: `1.2.3.4`, `1.2.3.4:567`, `::1`, `[::1]`, `[::1]:80`; or None."""
+    text = text.strip(" \t")
+    if text[:1] != "[" and text.count(":") != 1:
+        return read_address(text)
+    found = _WITH_PORT.fullmatch(text) if len(text) <= LONGEST_ADDRESS else None
+    if found is None or (found[1] and ":" not in found[1]):
+        return None
+    return read_address(found[1] or found[2])
+
+
+def _packed(family: int, text: str) -> bytes | None:
+    try:
+        return inet_pton(family, text)
+    except (OSError, ValueError):  # the second for NUL and for what is not UTF-8
+        return None
+
+
+def _address(packed: bytes) -> Address:
+    # Not inet_ntop for IPv6: systems differ in what they write, and servers on different ones share budgets.
+    text = inet_ntop(AF_INET, packed) if len(packed) == 4 else str(IPv6Address(packed))
+    return Address(text, 8 * len(packed), int.from_bytes(packed, "big"))
+
+
+def _entries(lines: Sequence[str]) -> Iterator[str]:
+    """What stands between commas, last first, empty ones too: they were written by someone who did not say for whom."""
+    if not lines:
+        return iter(())
+    several = len(lines) > 1
+    text = ",".join([line[-LONGEST_HEADER:] for line in lines[-MOST_ENTRIES:]]) if several else lines[0]
+    entries = text[-LONGEST_HEADER:].rsplit(",", MOST_ENTRIES)
+    if len(text) > LONGEST_HEADER or len(entries) > MOST_ENTRIES:
+        del entries[0]  # cut: what is left of 110.0.0.1 may be 10.0.0.1
+    return reversed(entries)
+
+
+def _elements(lines: Sequence[str]) -> Iterator[str]:
+    """The elements of `Forwarded`, last first; a comma in quotes does not divide.
+
+    Read from the left, a quote that the client leaves open would swallow what proxies add. From the right it cannot: an
+    element that is well formed has an even number of quotes, and its end after a comma in quotes an odd one.
+    What is odd to the end is malformed, and left out: the walk ends there either way.
+    """
+    element, within = "", False
+    for entry in _entries(lines):
+        element = f"{entry},{element}" if within else entry
+        if '"' in entry:
+            within ^= entry.replace(r"\\", "").replace(r"\"", "").count('"') % 2 == 1
+        if not within:
+            yield element
+
+
+def _read_for(element: str) -> str:
+    """The node of the one `for` of an element of `Forwarded`, or nothing if it is malformed."""
+    node, at = None, 0
+    for _ in range(MOST_PAIRS):
+        pair = _PAIR.match(element, at)
+        if pair is None:
+            return ""
+        name, value, end = pair.groups()
+        if name and name.lower() == "for":
+            if node is not None:
+                return ""
+            node = value
+        if not end:
+            # No address needs a backslash, so an escaped one is not unescaped: it is not an address.
+            return node.strip('"') if node else ""
+        at = pair.end()
+    return ""
+
+
+def _check(trusted: Sequence[str], networks: Networks, hops: int, header: str) -> None:
+    if isinstance(hops, bool) or not isinstance(hops, int) or not 0 <= hops <= MOST_ENTRIES:
+        raise InvalidCall(f"hops is how many proxies there are, from 0 to {MOST_ENTRIES}; got {shown(hops)}")
+    if hops and trusted:
+        raise InvalidCall(
+            f"proxies are trusted by address or by number, not both; got {shown(trusted)} and hops={hops}"
+        )
+    if header not in HEADERS:
+        raise InvalidCall(f"header is the one that the proxies write, {' or '.join(HEADERS)}; got {shown(header)}")
+    for network in networks.networks:
+        if network.endswith("/0"):
+            raise InvalidCall(
+                f"{network} trusts everyone, so every client could claim any address; "
+                "list the networks of the proxies, or say how many there are, as in hops=1"
+            )
+
+
+def _listed(networks: Iterable[str]) -> tuple[str, ...]:
+    if isinstance(networks, str) or not isinstance(networks, Iterable):
+        raise InvalidCall(f'networks are a list, such as ["10.0.0.0/8", "::1"]; got {shown(networks)}')
+    return tuple(networks)
+
+
+def _read_network(text: str) -> IPv4Network | IPv6Network:
+    network: IPv4Network | IPv6Network | None = None
+    if isinstance(text, str) and _NETWORK.fullmatch(text):
+        try:
+            network = ip_network(text, strict=False)
+        except ValueError:
+            network = None
+    if network is None:
+        raise InvalidCall(f"{shown(text)} is no network or address; write for instance 10.0.0.0/8, 192.0.2.1 or ::1")
+    address = text.partition("/")[0]
+    if int(network.network_address) != int(type(network.network_address)(address)):
+        raise InvalidCall(f"{text} has bits set beyond its prefix; write {network}, or {address} for that one alone")
+    mapped = network.network_address.ipv4_mapped if isinstance(network, IPv6Network) else None
+    if mapped is not None and network.prefixlen >= 96:
+        return IPv4Network((mapped, network.prefixlen - 96))
+    return network
+
+
+def _table(networks: list[IPv4Network | IPv6Network], bits: int) -> tuple[tuple[int, frozenset[int]], ...]:
+    """The networks of one family by how many bits are the host's."""
+    tables: dict[int, set[int]] = {}
+    for network in networks:
+        if network.max_prefixlen == bits:
+            shift = bits - network.prefixlen
+            tables.setdefault(shift, set()).add(int(network.network_address) >> shift)
+    return tuple((shift, frozenset(known)) for shift, known in tables.items())

@@ -1,0 +1,196 @@
+"""Predicates: to whom a rule applies.
+
+A mapping of predicates holds when all of them do; a list of values when one does; `any`, `all` and `not` mix them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+from headgate.errors import InvalidCall
+from headgate.policy.address import Networks
+from headgate.policy.path import Pattern, compile_pattern, tidy
+from headgate.policy.reading import Reading, shown
+from headgate.policy.source import Path_
+from headgate.policy.view import RequestView
+
+Predicate = Callable[[RequestView], bool]
+METHODS: Final = (
+    "GET",
+    "HEAD",
+    "POST",
+    "PUT",
+    "PATCH",
+    "DELETE",
+    "OPTIONS",
+    "TRACE",
+    "CONNECT",
+    "WEBSOCKET",
+    "MESSAGE",
+)
+FIELDS: Final = (
+    "method", "path", "route", "host", "header", "trusted_header", "query", "cookie", "ip", "plan", "any", "all", "not",
+)  # fmt: skip
+
+
+class Match(NamedTuple):
+    """When a rule applies. Methods and paths are kept apart: rules are found by them."""
+
+    methods: frozenset[str] | None
+    patterns: tuple[Pattern, ...]
+    conditions: tuple[Predicate, ...]
+
+
+def read_match(reading: Reading, value: object, path: Path_) -> Match:
+    """A rule's `match`."""
+    if callable(value):
+        return Match(None, (), (value,))
+    given = reading.fields(value, path, FIELDS)
+    methods = _methods(reading, given["method"], (*path, "method")) if "method" in given else None
+    patterns = _patterns(reading, given["path"], (*path, "path")) if "path" in given else ()
+    rest = {name: given[name] for name in given if name not in ("method", "path")}
+    return Match(methods, patterns, tuple(_conditions(reading, rest, path)))
+
+
+def read_condition(reading: Reading, value: object, path: Path_) -> Predicate:
+    """The same as one predicate."""
+    if callable(value):
+        return value
+    given = reading.fields(value, path, FIELDS)
+    return _all(_conditions(reading, given, path))
+
+
+def _conditions(reading: Reading, given: Mapping[str, Any], path: Path_) -> list[Predicate]:
+    return [_READERS[name](reading, value, (*path, name)) for name, value in given.items()]
+
+
+def _methods(reading: Reading, value: object, path: Path_) -> frozenset[str]:
+    words = [word.upper() for word in reading.words(value, path, "a method such as GET")]
+    for word in words:
+        if word not in METHODS:
+            reading.one_of(word, path, METHODS)
+    return frozenset(words)
+
+
+def _patterns(reading: Reading, value: object, path: Path_) -> tuple[Pattern, ...]:
+    compiled = []
+    for word in reading.words(value, path, "a path such as /api/**"):
+        try:
+            compiled.append(compile_pattern(word))
+        except ValueError as reason:
+            reading.mistake(path, str(reason))
+    return tuple(compiled)
+
+
+def _method(reading: Reading, value: object, path: Path_) -> Predicate:
+    methods = _methods(reading, value, path)
+    return lambda view: view.method in methods
+
+
+def _path(reading: Reading, value: object, path: Path_) -> Predicate:
+    patterns = _patterns(reading, value, path)
+    return lambda view: any(pattern.regex.fullmatch(tidy(view.path)) for pattern in patterns)
+
+
+def _route(reading: Reading, value: object, path: Path_) -> Predicate:
+    routes = frozenset(reading.words(value, path, "a route template such as /users/{id}"))
+    return lambda view: view.route in routes
+
+
+def _host(reading: Reading, value: object, path: Path_) -> Predicate:
+    globs = reading.words(value, path, "a host such as *.example.com")
+    regex = re.compile("|".join(re.escape(glob.lower()).replace(r"\*", "[^:]*") for glob in globs) or r"(?!)")
+    return lambda view: regex.fullmatch(view.host.lower().rpartition(":")[0] or view.host.lower()) is not None
+
+
+def _ip(reading: Reading, value: object, path: Path_) -> Predicate:
+    try:
+        networks = Networks(reading.words(value, path, "an address or a network such as 10.0.0.0/8"))
+    except InvalidCall as reason:
+        reading.mistake(path, str(reason))
+        networks = Networks(())
+    return lambda view: bool(view.client) and view.client in networks
+
+
+def _plan(reading: Reading, value: object, path: Path_) -> Predicate:
+    plans = frozenset(reading.words(value, path, "a plan"))
+    return lambda view: view.plan in plans
+
+
+def _of(get: Callable[[RequestView, str], str | None], lower: bool = False) -> Callable[..., Predicate]:
+    """A predicate over named values: `{name: value}`, `{name: [values]}`, `{name: true}` for any, `false` for none."""
+
+    def read(reading: Reading, value: object, path: Path_) -> Predicate:
+        if not isinstance(value, Mapping) or not value:
+            reading.mistake(path, f"expected names and values, as in {{x-plan: pro}}; got {shown(value)}")
+            return lambda view: False
+        tests = []
+        for name, wanted in value.items():
+            field = str(name).lower() if lower else str(name)
+            if isinstance(wanted, bool):
+                tests.append(_present(get, field, wanted))
+            else:
+                words = frozenset(reading.words(wanted, (*path, str(name)), "a value, true or false"))
+                tests.append(_equals(get, field, words))
+        return _all(tests)
+
+    return read
+
+
+def _present(get: Callable[[RequestView, str], str | None], field: str, wanted: bool) -> Predicate:
+    return lambda view: (get(view, field) is not None) is wanted
+
+
+def _equals(get: Callable[[RequestView, str], str | None], field: str, words: frozenset[str]) -> Predicate:
+    return lambda view: get(view, field) in words
+
+
+def trusted_header(view: RequestView, name: str) -> str | None:
+    """A header that only a trusted proxy may set: from anybody else it was never sent."""
+    return view.header(name) if view.from_trusted_peer else None
+
+
+def _any(reading: Reading, value: object, path: Path_) -> Predicate:
+    tests = _several(reading, value, path)
+    return lambda view: any(test(view) for test in tests)
+
+
+def _every(reading: Reading, value: object, path: Path_) -> Predicate:
+    return _all(_several(reading, value, path))
+
+
+def _not(reading: Reading, value: object, path: Path_) -> Predicate:
+    test = read_condition(reading, value, path)
+    return lambda view: not test(view)
+
+
+def _several(reading: Reading, value: object, path: Path_) -> list[Predicate]:
+    if not isinstance(value, list | tuple) or not value:
+        reading.mistake(path, f"expected a list of conditions; got {shown(value)}")
+        return []
+    return [read_condition(reading, each, (*path, at)) for at, each in enumerate(value)]
+
+
+def _all(tests: list[Predicate]) -> Predicate:
+    if len(tests) == 1:
+        return tests[0]
+    return lambda view: all(test(view) for test in tests)
+
+
+_READERS: Final[dict[str, Callable[[Reading, Any, Path_], Predicate]]] = {
+    "method": _method,
+    "path": _path,
+    "route": _route,
+    "host": _host,
+    "header": _of(RequestView.header, lower=True),
+    "trusted_header": _of(trusted_header, lower=True),
+    "query": _of(RequestView.query),
+    "cookie": _of(RequestView.cookie),
+    "ip": _ip,
+    "plan": _plan,
+    "any": _any,
+    "all": _every,
+    "not": _not,
+}

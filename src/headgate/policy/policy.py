@@ -1,0 +1,171 @@
+"""`Policy`: rules, compiled and found quickly."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from headgate.policy.key import Params
+from headgate.policy.match import Predicate, read_condition
+from headgate.policy.path import tidy
+from headgate.policy.reading import Reading, shown
+from headgate.policy.rule import Rule, read_rule
+from headgate.policy.source import Source, read_source
+from headgate.policy.view import RequestView
+
+FIELDS: Final = ("version", "rules", "allow", "deny", "plan", "headers", "namespace", "stores")
+HEADER_STYLES: Final = ("draft-11", "draft-6", "x-ratelimit", "x-ratelimit-epoch", "none")
+VERSION: Final = 1
+REMEMBERED: Final = 4096
+"""Methods and paths whose rules are not looked for again."""
+LONGEST_REMEMBERED: Final = 256
+NOTHING: Final[Params] = {}
+
+
+class Found:
+    """The rules whose methods and paths fit a request, in order, each with what its path names."""
+
+    __slots__ = ("pairs", "plain", "rules")
+
+    def __init__(self, pairs: tuple[tuple[Rule, Params], ...]) -> None:
+        self.pairs = pairs
+        self.rules = tuple(rule for rule, _ in pairs)
+        self.plain = not any(rule.match.conditions or rule.exempt for rule in self.rules)
+        """Nothing else has to be looked at."""
+
+
+class Policy:
+    """Who is limited, by what, and what a no looks like.
+
+    From a file, a mapping, or another policy's source: `Policy.load("policy.yaml")`, `Policy({"rules": [...]})`.
+    """
+
+    def __init__(self, value: Mapping[str, Any] | Source) -> None:
+        source = value if isinstance(value, Source) else read_source(value)
+        reading = Reading(source)
+        given = reading.fields(source.value, (), FIELDS)
+        if given.get("version", VERSION) != VERSION:
+            reading.mistake(("version",), f"this is version {VERSION}; got {shown(given['version'])}")
+        self.stores: Mapping[str, str] = _stores(reading, given.get("stores", {}))
+        self.namespace = _namespace(reading, given.get("namespace", "policy"))
+        self.headers = _headers(reading, given.get("headers", "draft-11"))
+        self.plan_header, self.plan_claim = _plan(reading, given.get("plan"))
+        self.allow = read_condition(reading, given["allow"], ("allow",)) if "allow" in given else None
+        self.deny: Predicate | None = read_condition(reading, given["deny"], ("deny",)) if "deny" in given else None
+        self.rules = _rules(reading, given.get("rules"), frozenset(self.stores))
+        reading.finish()
+        self._by_segment: dict[str, list[Rule]] = {}
+        self._anywhere: list[Rule] = []
+        for rule in self.rules:
+            self._file(rule)
+        self._found: dict[tuple[str, str], Found] = {}
+
+    @classmethod
+    def load(cls, given: Policy | str | Path | Mapping[str, Any]) -> Policy:
+        """A policy as users give it: one that is ready, the path of a file, or a mapping."""
+        return given if isinstance(given, Policy) else cls(read_source(given))
+
+    def rules_for(self, method: str, path: str) -> Found:
+        """The rules whose methods and paths fit, in order, each with what its path names."""
+        found = self._found.get((method, path))
+        if found is None:
+            found = self._find(method, tidy(path))
+            if len(path) <= LONGEST_REMEMBERED:
+                if len(self._found) >= REMEMBERED:
+                    self._found.clear()
+                self._found[method, path] = found
+        return found
+
+    def matching(self, view: RequestView) -> Sequence[tuple[Rule, Params]]:
+        """The rules that apply to a request."""
+        found = self.rules_for(view.method, view.path)
+        if found.plain:
+            return found.pairs
+        return [
+            (rule, params)
+            for rule, params in found.pairs
+            if all(condition(view) for condition in rule.match.conditions)
+            and not (rule.exempt is not None and rule.exempt(view))
+        ]
+
+    def plan_of(self, view: RequestView) -> str | None:
+        """The plan of a request, where the policy says how to find it: from trusted peers and verified claims only."""
+        if self.plan_header is not None and view.from_trusted_peer:
+            return view.header(self.plan_header)
+        if self.plan_claim is not None and view.claims is not None:
+            claim = view.claims.get(self.plan_claim)
+            return claim if isinstance(claim, str) else None
+        return None
+
+    def _file(self, rule: Rule) -> None:
+        firsts = {pattern.first for pattern in rule.match.patterns}
+        if not firsts or None in firsts:
+            self._anywhere.append(rule)
+        else:
+            for first in firsts:
+                self._by_segment.setdefault(first or "", []).append(rule)
+
+    def _find(self, method: str, path: str) -> Found:
+        segment = path[1:].partition("/")[0]
+        near = self._by_segment.get(segment, ())
+        candidates = sorted({rule.index: rule for rule in (*near, *self._anywhere)}.items())
+        fitting = []
+        for _, rule in candidates:
+            methods, patterns = rule.match.methods, rule.match.patterns
+            if methods is not None and method not in methods:
+                continue
+            if not patterns:
+                fitting.append((rule, NOTHING))
+                continue
+            for pattern in patterns:
+                matched = pattern.regex.fullmatch(path)
+                if matched is not None:
+                    fitting.append((rule, matched.groupdict()))
+                    break
+        return Found(tuple(fitting))
+
+
+def _rules(reading: Reading, value: object, stores: frozenset[str]) -> tuple[Rule, ...]:
+    if not isinstance(value, list | tuple) or not value:
+        reading.mistake(("rules",) if value is not None else (), f"a policy needs rules, a list; got {shown(value)}")
+        return ()
+    rules = [read_rule(reading, each, ("rules", at), at, stores) for at, each in enumerate(value)]
+    seen: set[str] = set()
+    for at, rule in enumerate(rules):
+        if rule is not None and rule.name in seen:
+            reading.mistake(("rules", at, "name"), f"two rules are called {rule.name!r}; their counts would be one")
+        elif rule is not None:
+            seen.add(rule.name)
+    return tuple(rule for rule in rules if rule is not None)
+
+
+def _stores(reading: Reading, value: object) -> dict[str, str]:
+    if not isinstance(value, Mapping) or not all(isinstance(url, str) for url in value.values()):
+        reading.mistake(("stores",), f"expected names and URLs, as in {{fleet: redis://cache}}; got {shown(value)}")
+        return {}
+    return {str(name): url for name, url in value.items()}
+
+
+def _namespace(reading: Reading, value: object) -> str:
+    if isinstance(value, str) and re.fullmatch(r"[^\0]{1,128}", value):
+        return value
+    reading.mistake(("namespace",), f"expected a word; got {shown(value)}")
+    return "policy"
+
+
+def _headers(reading: Reading, value: object) -> tuple[str, ...]:
+    styles = reading.words(value, ("headers",), "a style of headers")
+    return tuple(style for style in styles if reading.one_of(style, ("headers",), HEADER_STYLES))
+
+
+def _plan(reading: Reading, value: object) -> tuple[str | None, str | None]:
+    if value is None:
+        return None, None
+    given = reading.fields(value, ("plan",), ("trusted_header", "claim"))
+    if len(given) != 1 or not all(isinstance(name, str) for name in given.values()):
+        reading.mistake(("plan",), f"expected {{trusted_header: name}} or {{claim: name}}; got {shown(value)}")
+        return None, None
+    header = given.get("trusted_header")
+    return (header.lower() if header else None), given.get("claim")

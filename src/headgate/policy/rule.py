@@ -1,0 +1,310 @@
+"""A rule: to whom it applies, what it counts by, how much is allowed, and what happens when that is over."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal, cast, get_args
+
+from headgate.clock import SECOND
+from headgate.errors import HeadgateError
+from headgate.limit import Limit, as_limits
+from headgate.limit.grammar import parse_name, parse_period
+from headgate.policy.key import Part, read_key
+from headgate.policy.match import METHODS, Match, Predicate, read_condition, read_match
+from headgate.policy.reading import Reading, shown
+from headgate.policy.source import Path_
+from headgate.policy.view import RequestView
+from headgate.stores.contract import OnError
+
+Act = Literal["deny", "delay", "shadow", "observe"]
+Missing = Literal["skip", "ip", "deny"]
+Disclose = Literal["full", "retry", "none"]
+FIELDS: Final = (
+    "name", "match", "key", "limits", "cost", "count", "act", "for", "missing", "on_error", "disclose", "priority",
+    "exempt", "store",
+)  # fmt: skip
+DEFAULT_PLAN: Final = "default"
+MOST_HELD: Final = 100
+_CLASS: Final = re.compile(r"([1-5])xx")
+
+Statuses = frozenset[int]
+Plans = Mapping[str, tuple[Limit, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """What a no looks like."""
+
+    kind: Act = "deny"
+    hold: int = 0
+    """How many requests a delay holds at once."""
+    status: int = 200
+    body: bytes = b""
+    content_type: str = "text/plain; charset=utf-8"
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """How much a request spends: before the app is called, and what it turned out to be after."""
+
+    fixed: int = 1
+    by_method: Mapping[str, int] | None = None
+    of: Callable[[RequestView], int] | None = None
+    after_header: str | None = None
+    after_status: tuple[tuple[Statuses, int], ...] = ()
+
+    def before(self, view: RequestView) -> int:
+        """What is charged before the app is called."""
+        if self.of is not None:
+            return self.of(view)
+        return self.fixed if self.by_method is None else self.by_method.get(view.method, self.fixed)
+
+    @property
+    def settles(self) -> bool:
+        """Whether the response has a say."""
+        return self.after_header is not None or bool(self.after_status)
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule, compiled."""
+
+    index: int
+    name: str
+    match: Match
+    key: tuple[Part, ...]
+    plans: Plans | None
+    limits_of: Callable[[RequestView], Any] | None
+    """Limits that the app chooses for each request."""
+    cost: Cost
+    counts: Statuses | None
+    """Statuses of responses that count; None for every one."""
+    counts_refused: bool
+    act: Action
+    missing: Missing
+    on_error: OnError
+    disclose: Disclose
+    priority: int
+    exempt: Predicate | None
+    store: str
+
+    @property
+    def follows_response(self) -> bool:
+        """Whether what was charged depends on the response."""
+        return self.counts is not None or self.cost.settles
+
+    def limits_for(self, view: RequestView) -> tuple[Limit, ...]:
+        """The limits of this request's plan."""
+        if self.limits_of is not None:
+            return tuple(_named(self.name, at, limit) for at, limit in enumerate(as_limits(self.limits_of(view))))
+        assert self.plans is not None  # noqa: S101 - one of the two is there
+        plan = view.plan
+        found = self.plans.get(plan) if plan is not None else None
+        return found if found is not None else self.plans[DEFAULT_PLAN]
+
+
+def read_rule(reading: Reading, value: object, path: Path_, index: int, stores: frozenset[str]) -> Rule | None:
+    """A rule from plain values; None where mistakes leave nothing to compile."""
+    given = reading.fields(value, path, FIELDS)
+    if not given:
+        return None
+    name = _name(reading, given.get("name", f"rule-{index + 1}"), (*path, "name"))
+    match = read_match(reading, given.get("match", {}), (*path, "match"))
+    names = frozenset(name for pattern in match.patterns for name in pattern.names)
+    for field in ("key", "limits"):
+        if field not in given:
+            reading.mistake(path, f"a rule needs {field!r}, as in key: ip, limits: 100/minute")
+    act = _act(reading, given.get("act", "deny"), (*path, "act"))
+    block = _time(reading, given["for"], (*path, "for")) if "for" in given else 0.0
+    if block and act.kind == "delay":
+        reading.mistake((*path, "for"), "a delay does not block: use one of the two")
+    limits = given.get("limits")
+    choose = limits if callable(limits) else None
+    counts, refused = _count(reading, given.get("count", {}), (*path, "count"))
+    store = given.get("store", "")
+    if store and store not in stores:
+        reading.one_of(store, (*path, "store"), sorted(stores))
+    return Rule(
+        index=index,
+        name=name,
+        match=match,
+        key=read_key(reading, given.get("key", "ip"), (*path, "key"), names),
+        plans=None if choose else _plans(reading, limits, (*path, "limits"), name, act, block),
+        limits_of=choose,
+        cost=_cost(reading, given.get("cost", 1), (*path, "cost")),
+        counts=counts,
+        counts_refused=refused,
+        act=act,
+        missing=cast("Missing", _word(reading, given, path, "missing", Missing, "ip")),
+        on_error=cast("OnError", _word(reading, given, path, "on_error", OnError, "local")),
+        disclose=cast("Disclose", _word(reading, given, path, "disclose", Disclose, "full")),
+        priority=_whole(reading, given.get("priority", 0), (*path, "priority"), -1000),
+        exempt=read_condition(reading, given["exempt"], (*path, "exempt")) if "exempt" in given else None,
+        store=store if isinstance(store, str) else "",
+    )
+
+
+def _word(reading: Reading, given: Mapping[str, Any], path: Path_, field: str, known: Any, default: str) -> str:  # noqa: ANN401
+    if field not in given:
+        return default
+    return reading.one_of(given[field], (*path, field), get_args(known)) or default
+
+
+def _name(reading: Reading, value: object, path: Path_) -> str:
+    try:
+        return parse_name(value)  # type: ignore[arg-type]
+    except HeadgateError as reason:
+        reading.mistake(path, str(reason).replace("a limit", "a rule"))
+        return "unnamed"
+
+
+def _whole(reading: Reading, value: object, path: Path_, least: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        reading.mistake(path, f"expected a whole number from {least}; got {shown(value)}")
+        return max(least, 0)
+    return value
+
+
+def _time(reading: Reading, value: object, path: Path_) -> float:
+    """`10m`, or seconds."""
+    if isinstance(value, int | float) and not isinstance(value, bool) and value > 0:
+        return float(value)
+    try:
+        return parse_period(value) / SECOND if isinstance(value, str) else _no_time(reading, value, path)
+    except HeadgateError as reason:
+        reading.mistake(path, str(reason))
+        return 0.0
+
+
+def _no_time(reading: Reading, value: object, path: Path_) -> float:
+    reading.mistake(path, f"expected a time such as 10m; got {shown(value)}")
+    return 0.0
+
+
+def _plans(reading: Reading, value: object, path: Path_, name: str, act: Action, block: float) -> Plans:
+    """Limits by plan; limits that are the same for everybody are the default plan's."""
+    by_plan = value if isinstance(value, Mapping) else {DEFAULT_PLAN: value}
+    plans: dict[str, tuple[Limit, ...]] = {}
+    for plan, words in by_plan.items():
+        at = (*path, str(plan)) if isinstance(value, Mapping) else path
+        plans[str(plan)] = _limits(reading, words, at, name, act, block)
+    if DEFAULT_PLAN not in plans:  # whoever has no plan, or one that is not listed
+        plans[DEFAULT_PLAN] = next(iter(plans.values()), ())
+    return plans
+
+
+def _limits(reading: Reading, value: object, path: Path_, name: str, act: Action, block: float) -> tuple[Limit, ...]:
+    if value is None or value in ("", [], ()):
+        return ()
+    try:
+        words = re.sub(r"\bqueue\b", "burst", value) if isinstance(value, str) else value
+        limits = as_limits(words)  # type: ignore[arg-type]
+        made = []
+        for at, limit in enumerate(limits):
+            if act.kind == "delay" and not limit.step.LENDS:
+                reading.mistake(path, f"a delay needs a limit of the bucket family; {limit} is not")
+            hold = act.hold if act.kind == "delay" and act.hold else None
+            made.append(_named(name, at, limit, several=len(limits) > 1, burst=hold, block=block))
+        return tuple(made)
+    except HeadgateError as reason:
+        reading.mistake(path, str(reason))
+        return ()
+
+
+def _named(
+    rule: str, at: int, limit: Limit, several: bool = False, burst: int | None = None, block: float = 0.0
+) -> Limit:
+    """The limit under its rule's name: rules never share a state, and a refusal says whose it was."""
+    own = f"{rule}.{limit.name}" if limit.name else f"{rule}.{at + 1}" if several else rule
+    return Limit(
+        limit.amount,
+        limit.period,
+        burst=burst or (None if limit.burst == limit.amount else limit.burst),
+        algorithm=limit.algorithm,
+        block=block or limit.block,
+        name=own[:64],
+    )
+
+
+def _act(reading: Reading, value: object, path: Path_) -> Action:
+    kinds = get_args(Act)
+    if isinstance(value, str):
+        kind = reading.one_of(value, path, kinds) or "deny"
+        return Action(cast("Act", kind), hold=MOST_HELD if kind == "delay" else 0)
+    given = reading.fields(value, path, kinds)
+    if len(given) != 1:
+        reading.mistake(path, f"expected one of {', '.join(kinds)}; got {shown(value)}")
+        return Action()
+    kind, details = next(iter(given.items()))
+    if kind == "delay":
+        found = reading.fields(details, (*path, kind), ("hold",))
+        return Action("delay", hold=_whole(reading, found.get("hold", MOST_HELD), (*path, kind, "hold"), 1))
+    if kind == "shadow":
+        found = reading.fields(details, (*path, kind), ("status", "body", "content_type"))
+        body = found.get("body", "")
+        if not isinstance(body, str):
+            reading.mistake((*path, kind, "body"), f"expected text; got {shown(body)}")
+            body = ""
+        kind_of = found.get("content_type", Action().content_type)
+        status = _whole(reading, found.get("status", 200), (*path, kind, "status"), 200)
+        return Action("shadow", status=status, body=body.encode(), content_type=str(kind_of))
+    reading.mistake(path, f"{kind} has no details; write act: {kind}")
+    return Action(cast("Act", kind))
+
+
+def _count(reading: Reading, value: object, path: Path_) -> tuple[Statuses | None, bool]:
+    given = reading.fields(value, path, ("when", "refused"))
+    refused = given.get("refused", False)
+    if not isinstance(refused, bool):
+        reading.mistake((*path, "refused"), f"expected true or false; got {shown(refused)}")
+    if "when" not in given:
+        return None, refused is True
+    when = reading.fields(given["when"], (*path, "when"), ("status",))
+    if "status" not in when:
+        reading.mistake((*path, "when"), "expected status, as in {status: [401, 403]}")
+        return None, refused is True
+    return _statuses(reading, when["status"], (*path, "when", "status")), refused is True
+
+
+def _statuses(reading: Reading, value: object, path: Path_) -> Statuses:
+    """`401`, `[401, 403]`, `5xx`."""
+    found: set[int] = set()
+    for each in value if isinstance(value, list | tuple) else [value]:
+        whole = _CLASS.fullmatch(str(each))
+        if whole:
+            found.update(range(int(whole[1]) * 100, int(whole[1]) * 100 + 100))
+        elif str(each).isdigit() and 100 <= int(str(each)) <= 599:
+            found.add(int(str(each)))
+        else:
+            reading.mistake(path, f"expected a status such as 401 or 5xx; got {shown(each)}")
+    return frozenset(found)
+
+
+def _cost(reading: Reading, value: object, path: Path_) -> Cost:
+    if callable(value):
+        return Cost(of=value)
+    if not isinstance(value, Mapping):
+        return Cost(_whole(reading, value, path, 0))
+    given = reading.fields(value, path, (*METHODS, "default", "after"))
+    by_method = {name: _whole(reading, given[name], (*path, name), 0) for name in given if name in METHODS}
+    fixed = _whole(reading, given.get("default", 1), (*path, "default"), 0)
+    if "after" not in given:
+        return Cost(fixed, by_method or None)
+    after = reading.fields(given["after"], (*path, "after"), ("header", "status"))
+    header = after.get("header")
+    if header is not None and not isinstance(header, str):
+        reading.mistake((*path, "after", "header"), f"expected the name of a response header; got {shown(header)}")
+        header = None
+    table = after.get("status", {})
+    pairs = []
+    if not isinstance(table, Mapping):
+        reading.mistake(
+            (*path, "after", "status"), f"expected statuses and costs, as in {{5xx: 0}}; got {shown(table)}"
+        )
+    else:
+        for status, cost in table.items():
+            at = (*path, "after", "status", str(status))
+            pairs.append((_statuses(reading, status, at), _whole(reading, cost, at, 0)))
+    return Cost(fixed, by_method or None, None, header.lower() if header else None, tuple(pairs))

@@ -1,0 +1,136 @@
+"""Where a policy comes from: a file in YAML, TOML or JSON, or a Python value; with the line of everything in it."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from headgate.errors import InvalidPolicy
+
+try:
+    import yaml
+except ImportError:  # an extra: TOML, JSON and Python values need nothing
+    yaml = None  # type: ignore[assignment]
+
+LARGEST: Final = 1_000_000
+"""Bytes of a policy file."""
+MOST_NODES: Final = 50_000
+"""Values in a policy, aliases expanded: a small file must not become a large one."""
+DEEPEST: Final = 64
+
+Path_ = tuple[str | int, ...]
+"""The way to a value: ("rules", 0, "match", "path")."""
+
+
+class Source(NamedTuple):
+    """A policy as plain values."""
+
+    name: str
+    value: Any
+    lines: Mapping[Path_, int]
+    """The line of each value, where the format tells."""
+
+    def place(self, path: Path_) -> str:
+        """`policy.yaml:12: rules[0].match`, as far as it is known."""
+        line = next((self.lines[path[:end]] for end in range(len(path), -1, -1) if path[:end] in self.lines), None)
+        where = f"{self.name}:{line}: " if line is not None else f"{self.name}: " if self.name else ""
+        words = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).lstrip(".")
+        return where + (f"{words}: " if words else "")
+
+
+def read_source(given: str | Path | Mapping[str, Any]) -> Source:
+    """Read a file by its suffix, or take a Python value as it is."""
+    if isinstance(given, Mapping):
+        return Source("", given, {})
+    path = Path(given)
+    try:
+        if path.stat().st_size > LARGEST:
+            raise InvalidPolicy([f"{path}: a policy has at most {LARGEST} bytes"])
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as reason:
+        raise InvalidPolicy([f"{path}: cannot be read: {reason}"]) from None
+    suffix = path.suffix.lower()
+    if suffix in (".yaml", ".yml"):
+        return _read_yaml(path.name, text)
+    if suffix == ".toml":
+        return _read_toml(path.name, text)
+    if suffix == ".json":
+        return _read_json(path.name, text)
+    raise InvalidPolicy([f"{path}: a policy is a .yaml, .toml or .json file"])
+
+
+def _read_toml(name: str, text: str) -> Source:
+    try:
+        return Source(name, tomllib.loads(text), {})
+    except (tomllib.TOMLDecodeError, RecursionError) as reason:
+        raise InvalidPolicy([f"{name}: not TOML: {reason}"]) from None
+
+
+def _read_json(name: str, text: str) -> Source:
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError as reason:
+        raise InvalidPolicy([f"{name}:{reason.lineno}: not JSON: {reason.msg}"]) from None
+    except RecursionError:
+        raise InvalidPolicy([f"{name}: nested too deeply"]) from None
+    lines: Mapping[Path_, int] = {}
+    if yaml is not None:
+        try:  # JSON is YAML, whose parser tells the lines
+            lines = _read_yaml(name, text).lines
+        except InvalidPolicy:
+            lines = {}
+    return Source(name, value, lines)
+
+
+def _read_yaml(name: str, text: str) -> Source:
+    if yaml is None:
+        raise InvalidPolicy([f"{name}: YAML needs PyYAML: pip install 'headgate[yaml]', or write TOML or JSON"])
+    try:
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        builder = _Builder(name)
+        value = None if root is None else builder.build(root, ())
+    except yaml.YAMLError as reason:
+        mark = getattr(reason, "problem_mark", None)
+        line = f":{mark.line + 1}" if mark is not None else ""
+        problem = getattr(reason, "problem", None) or str(reason)
+        raise InvalidPolicy([f"{name}{line}: not YAML: {problem}"]) from None
+    except RecursionError:
+        raise InvalidPolicy([f"{name}: nested too deeply"]) from None
+    if builder.mistakes:
+        raise InvalidPolicy(builder.mistakes)
+    return Source(name, value, builder.lines)
+
+
+class _Builder:
+    """Values and their lines from YAML's nodes."""
+
+    def __init__(self, name: str) -> None:
+        self.lines: dict[Path_, int] = {}
+        self.mistakes: list[str] = []
+        self._name = name
+        self._count = 0
+        self._scalars = yaml.SafeLoader("")
+
+    def build(self, node: Any, path: Path_) -> Any:  # noqa: ANN401
+        self._count += 1
+        line = node.start_mark.line + 1
+        if self._count > MOST_NODES or len(path) > DEEPEST:
+            raise InvalidPolicy([f"{self._name}:{line}: too large: at most {MOST_NODES} values, {DEEPEST} deep"])
+        self.lines[path] = line
+        if isinstance(node, yaml.SequenceNode):
+            return [self.build(child, (*path, at)) for at, child in enumerate(node.value)]
+        if isinstance(node, yaml.MappingNode):
+            built: dict[Any, Any] = {}
+            for key_node, child in node.value:
+                key = key_node.value if isinstance(key_node, yaml.ScalarNode) else None
+                if key is None:
+                    self.mistakes.append(f"{self._name}:{key_node.start_mark.line + 1}: a field's name is a word")
+                elif key in built:
+                    self.mistakes.append(f"{self._name}:{key_node.start_mark.line + 1}: {key!r} is said twice")
+                else:
+                    built[key] = self.build(child, (*path, key))
+            return built
+        return self._scalars.construct_object(node)

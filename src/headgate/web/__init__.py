@@ -1,0 +1,1 @@
+"""The edges: what an answer looks like in HTTP, and one file for each framework."""

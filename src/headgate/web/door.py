@@ -1,0 +1,155 @@
+"""What every edge shares: stores, the policy of now, who the client is, and how a ruling is said in HTTP.
+
+An edge turns its framework's request into a `RequestView`, and a ruling into its framework's response. Everything else
+is here, once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, AnyStr, Final, Generic
+
+from headgate.clock import SECOND, SystemClock
+from headgate.engine import Decision
+from headgate.policy import Policy, Proxies, RequestView
+from headgate.policy.judge import Group, Judge, Ruling
+from headgate.policy.reload import PolicyFile
+from headgate.stores import Store, open_store
+from headgate.waiting import Alarms
+from headgate.web.headers import Compile, Wire, Write, expose_for, headers_for
+from headgate.web.hints import Hints, warn_of_workers
+from headgate.web.refusal import CAPACITY, FORBIDDEN, QUOTA, CompileRefusal, Refusal
+
+PolicyGiven = Policy | str | Path | Mapping[str, Any]
+Pairs = list[tuple[AnyStr, AnyStr]]
+REASONS: Final = {403: FORBIDDEN, 429: QUOTA, 503: CAPACITY}
+MOST_WRITERS: Final = 4096
+CROWD: Final = 20
+"""Refusals in one second from which on those who are refused are told to come back one after the other."""
+
+
+class Door(Generic[AnyStr]):
+    """A policy in front of an app."""
+
+    def __init__(
+        self,
+        policy: PolicyGiven,
+        wire: Wire[AnyStr],
+        *,
+        awaited: bool,
+        store: Store | str | None = None,
+        trusted_proxies: Sequence[str] = (),
+        proxy_hops: int = 0,
+        forwarded_header: str = "x-forwarded-for",
+        plan: Callable[[RequestView], str | None] | None = None,
+        refusal: Refusal | None = None,
+    ) -> None:
+        self._file = PolicyFile(policy)
+        self._wire: Wire[AnyStr] = wire
+        self._awaited = awaited
+        self._stores = {"": open_store(store, None)}
+        self._opened: list[Store] = [self._stores[""]] if self._stores[""] is not store else []
+        self.proxies = Proxies(trusted_proxies, hops=proxy_hops, header=forwarded_header)
+        self.plan = plan
+        self.clock = SystemClock()
+        self.alarms = Alarms(self.clock)
+        self._refusal = refusal or Refusal()
+        self._hints: Hints | None = Hints(bool(trusted_proxies) or proxy_hops > 0)
+        self._allows_origin: AnyStr = wire.name("Access-Control-Allow-Origin").lower()
+        self._second = self._refused = 0
+        self._use(self._file.policy)
+        warn_of_workers(self._stores.values())
+
+    def _use(self, policy: Policy) -> None:
+        """Rule by this policy from now on; requests that are under way keep the one they came under."""
+        for name, url in policy.stores.items():
+            if name not in self._stores:
+                self._stores[name] = open_store(url, None)
+                self._opened.append(self._stores[name])
+        self._compile: Compile[AnyStr] = headers_for(policy.headers, self._wire, self.clock)
+        self._expose: Callable[[Iterable[tuple[AnyStr, AnyStr]]], Pairs[AnyStr]] = expose_for(
+            policy.headers, self._wire
+        )
+        self._writers: dict[Group, Write[AnyStr]] = {}
+        self._refusals: CompileRefusal[AnyStr] = self._refusal.compile(self._compile, self._wire)
+        self._judge = Judge(policy, self._stores, awaited=self._awaited)
+
+    def judge(self, view: RequestView) -> Judge:
+        """Who rules on this request."""
+        if self._file.changed():
+            self._use(self._file.policy)
+        if self.plan is not None and view.plan is None:
+            view.plan = self.plan(view)
+        if self._hints is not None and not self._hints.look(view):
+            self._hints = None
+        return self._judge
+
+    def reload(self) -> bool:
+        """Read the policy's file again now; whether there was a good one. For a signal handler."""
+        if self._file.reload():
+            self._use(self._file.policy)
+            return True
+        return False
+
+    def counts_messages(self) -> bool:
+        """Whether a rule counts the messages of a websocket."""
+        return any(
+            rule.match.methods is not None and "MESSAGE" in rule.match.methods for rule in self._judge.policy.rules
+        )
+
+    def fields(self, ruling: Ruling) -> Pairs[AnyStr]:
+        """The header fields that say how much is left, as far as each rule discloses it."""
+        group = ruling.group
+        if group is None:
+            return []
+        write = self._writers.get(group)
+        if write is None:
+            if len(self._writers) >= MOST_WRITERS:
+                self._writers.clear()
+            write = self._writers[group] = self._compile(group.limits, "", group.disclose)
+        return write(ruling.decision)
+
+    def with_fields(
+        self, headers: Iterable[tuple[AnyStr, AnyStr]], fields: list[tuple[AnyStr, AnyStr]]
+    ) -> Pairs[AnyStr]:
+        """A response's headers and ours; named for scripts where the app lets browsers of other origins in."""
+        every: list[tuple[Any, Any]] = [*headers, *fields]
+        for name, _ in every:
+            if name.lower() == self._allows_origin:
+                return self._expose(every)
+        return every
+
+    def refuse(self, ruling: Ruling, accept: str | None) -> tuple[int, Pairs[AnyStr], bytes]:
+        """Status, headers and body of a no."""
+        if ruling.kind == "shadow" and ruling.rule is not None:
+            act = ruling.rule.act
+            pairs = (("Content-Type", act.content_type), ("Content-Length", str(len(act.body))))
+            return act.status, [(self._wire.name(name), self._wire.value(value)) for name, value in pairs], act.body
+        limits, disclose = (ruling.group.limits, ruling.group.disclose) if ruling.group else ((), ())
+        refuse = self._refusals(limits, "", disclose or "full", REASONS.get(ruling.status, QUOTA))
+        return refuse(ruling.decision, accept, self._retry_after(ruling.decision))
+
+    def _retry_after(self, decision: Decision | None) -> float | None:
+        """When to come back: exactly, or staggered where many are told to at one time."""
+        if decision is None:
+            return None
+        now = int(self.clock.now_us() // SECOND)
+        if now != self._second:
+            self._second, self._refused = now, 0
+        self._refused += 1
+        return decision.retry_after_spread() if self._refused > CROWD else None
+
+    def close(self) -> None:
+        """Let go of the stores that were opened here."""
+        for store in self._opened:
+            if hasattr(store, "close"):
+                store.close()
+
+    async def aclose(self) -> None:
+        """As `close`, in an event loop."""
+        for store in self._opened:
+            if hasattr(store, "aclose"):
+                await store.aclose()
+            elif hasattr(store, "close"):
+                store.close()

@@ -1,0 +1,330 @@
+"""What a decision says in header fields, for every framework: compiled once for some limits, called once a response.
+
+    write = headers_for(("draft-11",), ASGI)(limits)
+    write(decision)     ->  RateLimit-Policy: "burst";q=100;w=60, "daily";q=1000;w=86400
+                            RateLimit: "burst";r=50;t=30, "daily";r=950;t=4320
+
+| style             | fields                                                                                         |
+|-------------------|------------------------------------------------------------------------------------------------|
+| draft-11          | `RateLimit-Policy`, `RateLimit`: the syntax of draft-ietf-httpapi-ratelimit-headers-11         |
+| draft-6           | `RateLimit-Limit`, `-Remaining`, `-Reset` of the binding limit; the reset in seconds from now  |
+| x-ratelimit       | the same as `X-RateLimit-*`                                                                    |
+| x-ratelimit-epoch | the same with the reset in seconds since the epoch                                             |
+| none              | none of these                                                                                  |
+
+Every number is a whole number, rounded so that nobody comes early. `w` is the shortest whole number of seconds in which
+both the amount and the burst come back, and `q` how much comes back in it. The rate is never overstated, and `r` never
+exceeds `q`:
+
+    100/minute              q=100;w=60          200/500ms               q=400;w=1
+    100/minute burst 20     q=100;w=60          10/minute burst 30      q=30;w=180
+
+`r` is what could pass now and `t` when the whole burst could. `-Limit` is the burst: what `-Remaining` is a part of.
+A refusal has `Cache-Control: no-store`, and `Retry-After` unless no wait helps, whatever the style.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, AnyStr, Final, Generic, NamedTuple, Protocol
+
+from headgate.algorithms.contract import NEVER
+from headgate.clock import SECOND, Clock, SystemClock
+from headgate.errors import HeadgateError
+from headgate.limit import Limit
+from headgate.limit.grammar import write_period
+
+if TYPE_CHECKING:
+    from headgate.engine import Decision
+
+DEFAULT_STYLES: Final = ("draft-11",)
+DISCLOSE: Final = ("full", "retry", "none")
+"""What of a limit is told: everything, only `Retry-After`, or nothing at all."""
+HIDDEN: Final = 0
+"""A wait that is not told."""
+LONGEST_NAME: Final = 64
+LARGEST: Final = 999_999_999_999_999
+"""The largest Integer of a structured field has 15 digits; some limits have 16."""
+
+Names = str | tuple[str, ...]
+"""The name of the rule, or one for each limit; empty where there is none."""
+Disclose = str | tuple[str, ...]
+"""One of `DISCLOSE` for every limit, or one for each."""
+
+
+class Wire(NamedTuple, Generic[AnyStr]):
+    """How an interface to a server spells fields."""
+
+    name: Callable[[str], AnyStr]
+    value: Callable[[str], AnyStr]
+    text: Callable[[AnyStr], str]
+
+
+ASGI: Final[Wire[bytes]] = Wire(
+    lambda name: name.lower().encode("ascii"),
+    lambda value: value.encode("latin-1"),
+    lambda value: value.decode("latin-1"),
+)
+WSGI: Final[Wire[str]] = Wire(str, str, str)
+
+
+class Write(Protocol[AnyStr]):
+    """The fields of one decision. `retry_after` may be later than the decision's own, for a crowd; never earlier."""
+
+    def __call__(
+        self, decision: Decision | None, retry_after: float | None = None, rows: Sequence[Row] | None = None
+    ) -> list[tuple[AnyStr, AnyStr]]:
+        """None in place of a decision is a refusal that no limit is to blame for. `rows`: for who has read them."""
+        ...
+
+
+class Compile(Protocol[AnyStr]):
+    """What to write for these limits, in the order of the decision's calls. The last 1024 answers are kept."""
+
+    def __call__(self, limits: tuple[Limit, ...], names: Names = "", disclose: Disclose = "full") -> Write[AnyStr]:
+        """A limit's own name goes before its rule's; one that has neither is called after its words."""
+        ...
+
+
+class Row(Protocol):
+    """What one limit answered. A decision over one limit is its own row."""
+
+    @property
+    def allowed(self) -> bool: ...  # noqa: D102
+    @property
+    def remaining(self) -> int: ...  # noqa: D102
+    @property
+    def retry_us(self) -> int: ...  # noqa: D102
+    @property
+    def reset_us(self) -> int: ...  # noqa: D102
+
+
+class Plan(NamedTuple):
+    """Which limits of a decision are told, and by which names."""
+
+    limits: tuple[Limit, ...]
+    shown: tuple[int, ...]
+    """The places of those told in full."""
+    names: tuple[str, ...]
+    """Theirs: printable ASCII, no two alike."""
+    waits: tuple[bool, ...]
+    """Of each limit: whether its wait is told."""
+
+    def rows(self, decision: Decision) -> Sequence[Row]:
+        """The answers of the limits told in full."""
+        if len(self.limits) == 1:
+            return itself(decision) if self.shown else ()
+        verdicts = decision.verdicts
+        return verdicts if len(self.shown) == len(verdicts) else [verdicts[place] for place in self.shown]
+
+    def wait(self, decision: Decision | None, retry_after: float | None) -> int:
+        """Whole seconds to wait from 1 on, never too few; `NEVER` when no wait helps; or `HIDDEN`."""
+        exact = 1
+        if decision is None:
+            if retry_after is None:
+                return HIDDEN
+        else:
+            if not (all(self.waits) or (any(self.waits) and self.waits[binding_of(decision.verdicts, self.limits)])):
+                return HIDDEN
+            if decision.retry_us == NEVER:
+                return NEVER
+            exact = whole_seconds(decision.retry_us) or 1
+        if retry_after is None or not exact < retry_after < math.inf:
+            return exact
+        return math.ceil(retry_after)
+
+
+def plan_for(limits: tuple[Limit, ...], names: Names = "", disclose: Disclose = "full") -> Plan:
+    """Resolve what may be told; an error shows what cannot be read."""
+    each_name = (names,) * len(limits) if isinstance(names, str) else names
+    each = (disclose,) * len(limits) if isinstance(disclose, str) else disclose
+    if not len(each_name) == len(each) == len(limits):
+        raise HeadgateError(f"{len(limits)} limits need as many names and disclosures; got {names!r}, {disclose!r}")
+    for word in each:
+        if word not in DISCLOSE:
+            raise HeadgateError(f"disclose is one of {', '.join(DISCLOSE)}; got {word!r}")
+    shown = tuple(place for place, word in enumerate(each) if word == "full")
+    told = unique(policy_name(limits[place], each_name[place]) for place in shown)
+    return Plan(limits, shown, told, tuple(word != "none" for word in each))
+
+
+def policy_name(limit: Limit, rule: str = "") -> str:
+    """The limit's name, else its rule's, else its rate in words; what no field may hold becomes `_`."""
+    given = "".join(char if " " <= char <= "~" else "_" for char in (limit.name or rule)[:LONGEST_NAME]).strip()
+    return given or f"{limit.amount}-per-{write_period(limit.period_us)}".replace(" ", "-")
+
+
+def unique(names: Iterable[str]) -> tuple[str, ...]:
+    """`api`, `api` becomes `api`, `api-2`: a policy is known by its name."""
+    told: dict[str, None] = {}
+    for name in names:
+        spelling, count = name, 1
+        while spelling in told:
+            count += 1
+            spelling = f"{name}-{count}"
+        told[spelling] = None
+    return tuple(told)
+
+
+def quota_and_window(limit: Limit) -> tuple[int, int]:
+    """`q` and `w`: the shortest whole seconds in which amount and burst come back, and how much does."""
+    window = -(-max(limit.amount, limit.burst) * limit.period_us // (limit.amount * SECOND))
+    return min(limit.amount * window * SECOND // limit.period_us, LARGEST), window
+
+
+def itself(decision: Decision) -> Sequence[Row]:
+    """The rows of a decision over one limit."""
+    return (decision,)
+
+
+def whole_seconds(us: int) -> int:
+    """Rounded up: 999,999 us are 1 s, 1,000,001 us are 2 s."""
+    return -(-us // SECOND)
+
+
+def binding_of(rows: Sequence[Row], limits: Sequence[Limit]) -> int:
+    """The place of the one that decides, by the same rule as `Decision.binding`."""
+    if False not in [row.allowed for row in rows]:
+        shares = [row.remaining / limit.burst for row, limit in zip(rows, limits, strict=True)]
+        return shares.index(min(shares))
+    waits = [math.inf if row.retry_us == NEVER else row.retry_us for row in rows]
+    return waits.index(max(waits))
+
+
+Say = Callable[[Sequence[Row]], list[tuple[AnyStr, AnyStr]]]
+"""The fields of one style."""
+
+
+def _draft_11(plan: Plan, wire: Wire[AnyStr]) -> Say[AnyStr]:
+    limits = [plan.limits[place] for place in plan.shown]
+    names = ['"' + name.replace("\\", r"\\").replace('"', r"\"") + '"' for name in plan.names]
+    items = ("{};q={};w={}".format(name, *quota_and_window(limit)) for name, limit in zip(names, limits, strict=True))
+    policy = (wire.name("RateLimit-Policy"), wire.value(", ".join(items)))
+    field = wire.name("RateLimit")
+    template = wire.value(", ".join(name.replace("%", "%%") + ";r=%d;t=%d" for name in names))
+    large = any(limit.burst > LARGEST for limit in limits)
+
+    def say_one(rows: Sequence[Row]) -> list[tuple[AnyStr, AnyStr]]:
+        row = rows[0]
+        return [policy, (field, template % (row.remaining, -(-row.reset_us // SECOND)))]
+
+    def say(rows: Sequence[Row]) -> list[tuple[AnyStr, AnyStr]]:
+        numbers = [number for row in rows for number in (row.remaining, -(-row.reset_us // SECOND))]
+        return [policy, (field, template % tuple([min(number, LARGEST) for number in numbers] if large else numbers))]
+
+    return say_one if len(limits) == 1 and not large else say
+
+
+def _three(fields: Sequence[str], plan: Plan, wire: Wire[AnyStr], clock: Clock | None) -> Say[AnyStr]:
+    """Limit, remaining and reset; the reset is an instant where there is a clock."""
+    limits = [plan.limits[place] for place in plan.shown]
+    limit_field, remaining_field, reset_field = map(wire.name, fields)
+    totals = [(limit_field, wire.value(str(min(limit.burst, LARGEST)))) for limit in limits]
+    number = wire.value("%d")
+
+    def say(rows: Sequence[Row]) -> list[tuple[AnyStr, AnyStr]]:
+        at = 0 if len(rows) == 1 else binding_of(rows, limits)
+        row = rows[at]
+        reset = whole_seconds(row.reset_us if clock is None else row.reset_us + clock.now_us())
+        return [totals[at], (remaining_field, number % min(row.remaining, LARGEST)), (reset_field, number % reset)]
+
+    return say
+
+
+_THREE: Final = ("-Limit", "-Remaining", "-Reset")
+FIELDS: Final[dict[str, tuple[str, ...]]] = {
+    "draft-11": ("RateLimit-Policy", "RateLimit"),
+    "draft-6": tuple(f"RateLimit{end}" for end in _THREE),
+    "x-ratelimit": tuple(f"X-RateLimit{end}" for end in _THREE),
+    "x-ratelimit-epoch": tuple(f"X-RateLimit{end}" for end in _THREE),
+    "none": (),
+}
+"""What each style sends."""
+
+
+def _say(style: str, plan: Plan, wire: Wire[AnyStr], clock: Clock) -> Say[AnyStr]:
+    if style == "draft-11":
+        return _draft_11(plan, wire)
+    return _three(FIELDS[style], plan, wire, clock if style.endswith("-epoch") else None)
+
+
+def checked_styles(styles: Sequence[str]) -> tuple[str, ...]:
+    """The styles that send something; an error shows what does not go together."""
+    given = (styles,) if isinstance(styles, str) else tuple(styles)
+    for style in given:
+        if style not in FIELDS:
+            raise HeadgateError(f"a style of header fields is one of {', '.join(FIELDS)}; got {style!r}")
+    fields = [field for style in given for field in FIELDS[style]]
+    if len(set(fields)) < len(fields) or ("none" in given and len(given) > 1) or not given:
+        raise HeadgateError(f"the styles of header fields must differ in their fields, or be 'none'; got {given!r}")
+    return tuple(style for style in given if style != "none")
+
+
+def headers_for(styles: Sequence[str], wire: Wire[AnyStr], clock: Clock | None = None) -> Compile[AnyStr]:
+    """Compile styles; the clock is read by `x-ratelimit-epoch` only."""
+    sending = checked_styles(styles)
+    time = clock or SystemClock()
+    retry, number = wire.name("Retry-After"), wire.value("%d")
+    no_store = (wire.name("Cache-Control"), wire.value("no-store"))
+
+    @lru_cache(maxsize=1024)
+    def compiled(limits: tuple[Limit, ...], names: Names = "", disclose: Disclose = "full") -> Write[AnyStr]:
+        plan = plan_for(limits, names, disclose)
+        says = [_say(style, plan, wire, time) for style in sending] if plan.shown else []
+        say, more = says[0] if says else None, says[1:]
+        read = itself if len(limits) == 1 else plan.rows
+
+        def write(
+            decision: Decision | None, retry_after: float | None = None, rows: Sequence[Row] | None = None
+        ) -> list[tuple[AnyStr, AnyStr]]:
+            pairs: list[tuple[AnyStr, AnyStr]] = []
+            if say is not None and decision is not None:
+                answers = rows or read(decision)
+                pairs = say(answers)
+                for another in more:
+                    pairs += another(answers)
+            if decision is None or not decision.allowed:
+                seconds = plan.wait(decision, retry_after)
+                if seconds > 0:
+                    pairs.append((retry, number % seconds))
+                pairs.append(no_store)
+            return pairs
+
+        return write
+
+    return compiled
+
+
+def exposed_fields(styles: Sequence[str]) -> str:
+    """The value of `Access-Control-Expose-Headers` that lets a browser's script read what these styles send."""
+    return ", ".join([field for style in checked_styles(styles) for field in FIELDS[style]] + ["Retry-After"])
+
+
+def merge_exposed(existing: str, ours: str) -> str:
+    """Both lists in one, each name once. A `*` stays, and covers nothing where credentials are sent, so ours follow."""
+    names: dict[str, str] = {}
+    for name in f"{existing},{ours}".split(","):
+        if name.strip():
+            names.setdefault(name.strip().lower(), name.strip())
+    return ", ".join(names.values())
+
+
+def expose_for(
+    styles: Sequence[str], wire: Wire[AnyStr]
+) -> Callable[[Iterable[tuple[AnyStr, AnyStr]]], list[tuple[AnyStr, AnyStr]]]:
+    """A function that adds the fields of these styles to what a response exposes already."""
+    ours, spelling = exposed_fields(styles), wire.name("Access-Control-Expose-Headers")
+    field, alone = spelling.lower(), wire.value(ours)
+
+    def expose(headers: Iterable[tuple[AnyStr, AnyStr]]) -> list[tuple[AnyStr, AnyStr]]:
+        kept: list[tuple[AnyStr, AnyStr]] = []
+        found: list[tuple[AnyStr, AnyStr]] = []
+        for pair in headers:
+            (found if pair[0].lower() == field else kept).append(pair)
+        existing = ",".join(wire.text(value) for _, value in found)
+        kept.append((spelling, wire.value(merge_exposed(existing, ours)) if found else alone))
+        return kept
+
+    return expose

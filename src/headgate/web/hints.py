@@ -1,0 +1,66 @@
+"""What is probably set up wrong, said once in the log with the way to set it right."""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import os
+from collections.abc import Iterable
+from typing import Final
+
+from headgate.policy import RequestView
+from headgate.stores import MemoryStore, Store
+
+LOOKED_AT: Final = 1000
+"""Requests that are looked at; after them everything has been said."""
+FORWARDED: Final = ("x-forwarded-for", "forwarded")
+
+log = logging.getLogger("headgate.web")
+
+
+class Hints:
+    """Looks at the first requests of a process."""
+
+    def __init__(self, trusts_proxies: bool) -> None:
+        self._trusts = trusts_proxies
+        self._seen = 0
+        self._clients: set[str | None] = set()
+        self._forwarded = False
+
+    def look(self, view: RequestView) -> bool:
+        """Look at one; whether there is more to look at."""
+        self._seen += 1
+        if len(self._clients) < 2:
+            self._clients.add(view.client)
+        if not self._trusts and not self._forwarded and any(name in view.headers for name in FORWARDED):
+            self._forwarded = True
+            log.warning(
+                "requests come with forwarded headers and no proxy is trusted: all clients behind one count as one. "
+                "Give trusted_proxies=[...] the proxy's addresses, such as 10.0.0.0/8"
+            )
+        if self._seen < LOOKED_AT:
+            return True
+        if len(self._clients) == 1 and not self._forwarded:
+            log.warning(
+                "the first %d requests all came from %s: if there is a proxy in front, give trusted_proxies=[...] its "
+                "addresses, or every client counts as one",
+                LOOKED_AT,
+                next(iter(self._clients)) or "a peer without an address",
+            )
+        return False
+
+
+def warn_of_workers(stores: Iterable[Store]) -> None:
+    """A limit in a process's own memory is as many limits as there are processes."""
+    if any(isinstance(store, MemoryStore) for store in stores) and _workers_around():
+        log.warning(
+            "the limits are in the memory of this process, and there are several: each lets the whole limit pass. "
+            "Give store='shared:///dev/shm/api' to share them on this host, or store='redis://...' in a fleet"
+        )
+
+
+def _workers_around() -> bool:
+    wanted = os.environ.get("WEB_CONCURRENCY", "")
+    several = wanted.isdigit() and int(wanted) > 1
+    gunicorn = "gunicorn" in os.environ.get("SERVER_SOFTWARE", "")
+    return several or gunicorn or multiprocessing.parent_process() is not None
