@@ -93,7 +93,7 @@ def _view(chosen: argparse.Namespace) -> RequestView:
     path, _, query = chosen.path.partition("?")
     if chosen.host:
         headers["host"] = [chosen.host]
-    return RequestView(
-        chosen.method.upper(), path, headers, peer=chosen.ip, proxies=proxies, query_string=chosen.query or query,
-        user=chosen.user, plan=chosen.plan,
-    )  # fmt: skip
+    view = RequestView(chosen.method.upper(), path, headers, chosen.ip, proxies)
+    view.query_string = chosen.query or query
+    view.user, view.plan = chosen.user, chosen.plan
+    return view

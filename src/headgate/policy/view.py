@@ -26,24 +26,20 @@ class RequestView:
         method: str,
         path: str,
         headers: Mapping[str, list[str]],
-        *,
         peer: str | None = None,
         proxies: Proxies | None = None,
-        query_string: str = "",
-        route: str | None = None,
-        user: str | None = None,
-        plan: str | None = None,
-        claims: Mapping[str, Any] | None = None,
     ) -> None:
         self.method = method
         self.path = path
         self.headers = headers
         self.peer = peer
-        self.query_string = query_string
-        self.route = route
-        self.user = user
-        self.plan = plan
-        self.claims = claims
+        self.query_string: str | bytes = ""
+        self.route: str | None = None
+        """The template of the route, where the framework has found it already."""
+        self.user: str | None = None
+        self.plan: str | None = None
+        self.claims: Mapping[str, Any] | None = None
+        """Of a token that was verified."""
         self._proxies = proxies
         self._client: Any = _UNSET
         self._query: Mapping[str, str] | None = None
@@ -83,7 +79,8 @@ class RequestView:
     def query(self, name: str) -> str | None:
         """The first value of a query parameter."""
         if self._query is None:
-            self._query = _first_of(self.query_string)
+            raw = self.query_string
+            self._query = _first_of(raw if isinstance(raw, str) else raw.decode("latin-1"))
         return self._query.get(name)
 
     def cookie(self, name: str) -> str | None:

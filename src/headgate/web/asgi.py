@@ -176,18 +176,17 @@ class RateLimitMiddleware:
 
     def _view(self, scope: Scope, method: str) -> RequestView:
         peer = scope.get("client")
-        user = self._user(scope) if self._user is not None else _user_in(scope)
-        claims = self._claims(scope) if self._claims is not None else None
-        return RequestView(
-            method,
-            scope["path"],
-            _Headers(scope["headers"]),
-            peer=peer[0] if peer else None,
-            proxies=self.door.proxies,
-            query_string=scope.get("query_string", b"").decode("latin-1"),
-            user=user,
-            claims=claims,
+        view = RequestView(
+            method, scope["path"], _Headers(scope["headers"]), peer[0] if peer else None, self.door.proxies
         )
+        view.query_string = scope.get("query_string", b"")
+        if self._user is not None:
+            view.user = self._user(scope)
+        elif "user" in scope:
+            view.user = _user_in(scope)
+        if self._claims is not None:
+            view.claims = self._claims(scope)
+        return view
 
 
 def _user_in(scope: Scope) -> str | None:

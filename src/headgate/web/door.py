@@ -50,12 +50,13 @@ class Door(Generic[AnyStr]):
         self._awaited = awaited
         self._stores = {"": open_store(store, None)}
         self._opened: list[Store] = [self._stores[""]] if self._stores[""] is not store else []
-        self.proxies = Proxies(trusted_proxies, hops=proxy_hops, header=forwarded_header)
+        proxies = Proxies(trusted_proxies, hops=proxy_hops, header=forwarded_header)
+        self.proxies = proxies if trusted_proxies or proxy_hops else None
         self.plan = plan
         self.clock = SystemClock()
         self.alarms = Alarms(self.clock)
         self._refusal = refusal or Refusal()
-        self._hints: Hints | None = Hints(bool(trusted_proxies) or proxy_hops > 0)
+        self._hints: Hints | None = Hints(self.proxies is not None)
         self._allows_origin: AnyStr = wire.name("Access-Control-Allow-Origin").lower()
         self._second = self._refused = 0
         self._use(self._file.policy)

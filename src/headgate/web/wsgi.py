@@ -86,16 +86,13 @@ class RateLimitMiddleware:
             raise
 
     def _view(self, environ: Environ) -> RequestView:
-        return RequestView(
-            environ["REQUEST_METHOD"],
-            _path(environ),
-            _Headers(environ),
-            peer=environ.get("REMOTE_ADDR") or None,
-            proxies=self.door.proxies,
-            query_string=environ.get("QUERY_STRING", ""),
-            user=self._user(environ) if self._user is not None else environ.get("REMOTE_USER"),
-            claims=self._claims(environ) if self._claims is not None else None,
-        )
+        peer = environ.get("REMOTE_ADDR") or None
+        view = RequestView(environ["REQUEST_METHOD"], _path(environ), _Headers(environ), peer, self.door.proxies)
+        view.query_string = environ.get("QUERY_STRING", "")
+        view.user = self._user(environ) if self._user is not None else environ.get("REMOTE_USER")
+        if self._claims is not None:
+            view.claims = self._claims(environ)
+        return view
 
 
 def _path(environ: Environ) -> str:
