@@ -67,7 +67,7 @@ cdef class Core:
     def acquire(self, key, cost=1, timeout=None, *, limit=None):
         """Spend, waiting for it where that is needed."""
         cdef Decision decision
-        if limit is None and not self.places:
+        if timeout is None and limit is None and not self.places:
             decision = self.ask(key, cost, M_TAKE)
             if decision.allowed:
                 return decision

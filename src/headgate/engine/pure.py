@@ -193,7 +193,7 @@ class Core:
         self, key: str, cost: Cost = 1, timeout: float | None = None, *, limit: Given | None = None
     ) -> Decision:
         """Spend, waiting for it where that is needed."""
-        if limit is None and not self._places:
+        if timeout is None and limit is None and not self._places:
             decision = self._ask(key, cost, None, TAKE)
             if decision.allowed:
                 return decision

@@ -59,7 +59,7 @@ class AsyncLimiter(Bound):
         Also refused: a cost that can never fit, and whoever comes when `max_waiting` wait already. Cancelled, it leaves
         nothing charged.
         """
-        if limit is None and not self._places and not self._awaited:
+        if timeout is None and limit is None and not self._places and not self._awaited:
             decision = self._hit(key, cost)
             if decision.allowed:
                 return decision
@@ -69,8 +69,7 @@ class AsyncLimiter(Bound):
         line = self._line
         due = line.due(timeout)
         if key in line.places:
-            refused = await self.peek(key, cost, limit=limit)
-            return await self._wait(key, cost, limit, line.stand(key, cost, due, refused, _Place(cost)))
+            return await self._wait(key, cost, limit, line.stand(key, cost, due, _Place(cost)))
         wait = line.longest if timeout is None else min(line.longest, checked_wait(timeout))
         decision = await self._reserve(key, cost, wait, limit)
         return await self._wait(key, cost, limit, line.finish(key, cost, due, decision, lambda: _Place(cost)))

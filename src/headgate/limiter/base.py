@@ -8,7 +8,7 @@ from headgate.clock import SECOND, Clock
 from headgate.engine.modes import LONGEST_WAIT
 from headgate.errors import InvalidCall, StoreError
 from headgate.limit import Given, as_limits
-from headgate.limiter.line import DEFAULT_MAX_WAITING, Line, checked_wait
+from headgate.limiter.line import DEFAULT_MAX_WAITING, Line, checked_wait, lends
 from headgate.stores import Gate, OnError, Store, open_store
 
 
@@ -43,14 +43,14 @@ class Bound:
         """Decide by the states of this store from now on."""
         self.store = store
         self._gate = store.gate(self.namespace, self.limits, self.on_error)
-        self._line = Line(self.limits, store.clock, self.max_waiting)
+        self._line = Line(self.limits, store, self.max_waiting)
 
     def _promise(self, max_wait: float | None) -> int:
         """How many microseconds a reservation may be made to wait."""
         if max_wait is None:
             return LONGEST_WAIT
         wait = checked_wait(max_wait)
-        cannot = [limit for limit in self.limits if not limit.step.LENDS or limit.block_us]
+        cannot = [limit for limit in self.limits if not lends(limit)]
         if wait and cannot:
             raise InvalidCall(
                 f"{cannot[0]} cannot promise a delay: only the bucket family without a block can. Reserve what fits "

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Generator
 from typing import Final, NamedTuple, Protocol
 
+from headgate.algorithms import bucket
 from headgate.algorithms.contract import NEVER
 from headgate.call import Cost
 from headgate.clock import SECOND, Clock
@@ -21,9 +22,12 @@ from headgate.engine import Decision
 from headgate.engine.modes import LONGEST_WAIT
 from headgate.errors import InvalidCall
 from headgate.limit import Limit
+from headgate.stores.contract import Store
 
 DEFAULT_MAX_WAITING: Final = 10_000
 NO_WAIT: Final = 0
+A_MOMENT: Final = 10_000
+"""When to come back, in microseconds, where only those ahead are in the way."""
 
 
 class Ask(NamedTuple):
@@ -74,17 +78,18 @@ class Place(Protocol):
 class Line:
     """Those who wait for the keys of one limiter in this process."""
 
-    def __init__(self, limits: tuple[Limit, ...], clock: Clock, max_waiting: int) -> None:
+    def __init__(self, limits: tuple[Limit, ...], store: Store, max_waiting: int) -> None:
         if isinstance(max_waiting, bool) or not isinstance(max_waiting, int) or max_waiting < 0:
             raise InvalidCall(f"max_waiting is how many may wait at once, from 0; got {max_waiting!r}")
-        self.clock = clock
+        self.clock = store.clock
         self.waiting = 0
         self.longest = LONGEST_WAIT if max_waiting else NO_WAIT
         """What a caller may be made to wait: nothing, where nobody more may wait."""
         self.places: dict[str, deque[Place]] = {}
         """The lines, by key; only of what cannot lend."""
+        self.lends = all(map(lends, limits))
         self._most = max_waiting
-        self._lends = all(limit.step.LENDS and not limit.block_us for limit in limits)
+        self._by_clock = store.decides_by_clock
         self._burst = min(limit.burst for limit in limits)
         self._lock = threading.Lock()
 
@@ -95,36 +100,39 @@ class Line:
     def finish(self, key: str, cost: Cost, due_us: int | None, first: Decision, place: Callable[[], Place]) -> Steps:
         """What is left to do after the first answer, which was not simply yes."""
         if first.allowed:
-            return self._depart(first)
+            if first.retry_us or key not in self.places:
+                return self._depart(first)
+            # Somebody who asked before was refused while this was on its way: it goes first.
+            return self.stand(key, cost, due_us, place(), first)
         if first.never or self.waiting >= self._most or self._too_late(first, due_us):
             return _refused(first)
-        return self._stand(key, cost, due_us, first, place())
+        return self.stand(key, cost, due_us, place())
 
-    def stand(self, key: str, cost: Cost, due_us: int | None, refused: Decision, place: Place) -> Steps:
-        """Join a line that is there already."""
+    def stand(self, key: str, cost: Cost, due_us: int | None, place: Place, spent: Decision | None = None) -> Steps:
+        """Stand in line, and ask when it is one's turn; what was spent too early is given back."""
         if self.waiting >= self._most:
-            return _refused(refused)
-        return self._stand(key, cost, due_us, refused, place)
-
-    def _stand(self, key: str, cost: Cost, due_us: int | None, refused: Decision, place: Place) -> Steps:
+            if spent is not None:
+                yield GiveBack(spent)
+            return refusal_of(_decision((yield Look(0))))
         ahead = self._join(key, place)
         try:
+            if spent is not None:
+                yield GiveBack(spent)
             if ahead is not None:
-                whole = (ahead + cost) if isinstance(cost, int) else 0
-                seen = yield Look(min(whole, self._burst))
-                if isinstance(seen, Decision) and not seen.allowed:
-                    refused = seen
+                whole = min(ahead + cost, self._burst) if isinstance(cost, int) else 0
+                refused = _decision((yield Look(whole)))
+                if refused.never:  # together they ask for more than a plan's burst: when that will be is not known
+                    refused = _decision((yield Look(0)))
                 if self._too_late(refused, due_us) or not (yield Turn(place, due_us)):
-                    return refused
+                    return refusal_of(refused)
             while True:
-                decision = yield Ask(self._patience(due_us))
-                assert isinstance(decision, Decision)  # noqa: S101 - what Ask is answered with
+                decision = _decision((yield Ask(self._patience(due_us))))
                 if decision.allowed:
                     break
                 if decision.never or self._too_late(decision, due_us):
                     return decision
                 pause = decision.retry_us
-                if self._lends and pause > LONGEST_WAIT:
+                if self.lends and pause > LONGEST_WAIT:
                     pause -= LONGEST_WAIT  # from then on it can be promised
                 yield Sleep(self.clock.now_us() + pause)
         finally:
@@ -133,15 +141,20 @@ class Line:
 
     def _depart(self, decision: Decision) -> Steps:
         """Go when it is time; whoever does not go gives back."""
-        if decision.retry_us:
-            self._count(1)
-            try:
-                yield Sleep(self.clock.now_us() + decision.retry_us)
-            except BaseException:
-                yield GiveBack(decision)
-                raise
-            finally:
-                self._count(-1)
+        if not decision.retry_us:
+            return decision
+        ready = ready_at(decision, self.clock, self._by_clock)
+        if self.waiting >= self._most:  # others came to wait while this was asked
+            yield GiveBack(decision)
+            return refusal_of(decision)
+        self._count(1)
+        try:
+            yield Sleep(ready)
+        except BaseException:
+            yield GiveBack(decision)
+            raise
+        finally:
+            self._count(-1)
         return decision
 
     def _too_late(self, refused: Decision, due_us: int | None) -> bool:
@@ -177,6 +190,42 @@ class Line:
         with self._lock:
             self.waiting += more
             self.longest = LONGEST_WAIT if self.waiting < self._most else NO_WAIT
+
+
+def lends(limit: Limit) -> bool:
+    """Whether a limit can charge now what is to be used later: a block cannot."""
+    return limit.step.LENDS and not limit.block_us
+
+
+def ready_at(decision: Decision, clock: Clock, by_clock: bool) -> int:
+    """The instant from which what was reserved may be used.
+
+    By the store's own clock it is what the decision says, so no pause since then changes the order; a server's instants
+    are counted from when its answer was heard.
+    """
+    if by_clock and decision.allowed and decision.retry_us and not decision.degraded:
+        each = zip(decision.calls, decision.verdicts, strict=True)
+        return max(
+            bucket.usable_at(bucket.Params(*call.limit.params), verdict.mark, call.cost) for call, verdict in each
+        )
+    return clock.now_us() + (decision.retry_us if decision.allowed else 0)
+
+
+def refusal_of(decision: Decision) -> Decision:
+    """A no for somebody who would fit and may not pass those ahead: what it was told, without the yes."""
+    if not decision.allowed:
+        return decision
+    calls = decision.calls
+    answers: list[int] = []
+    for verdict in decision.verdicts:
+        answers += (False, verdict.remaining, max(verdict.retry_us, A_MOMENT), max(verdict.reset_us, A_MOMENT), 0, 0)
+    limits, keys, costs = zip(*((call.limit, call.key, call.cost) for call in calls), strict=True)
+    return Decision(limits, keys, costs, answers, charged=False, degraded=decision.degraded)
+
+
+def _decision(answer: Decision | bool | None) -> Decision:
+    assert isinstance(answer, Decision)  # noqa: S101 - what Ask and Look are answered with
+    return answer
 
 
 def checked_wait(seconds: float) -> int:

@@ -13,6 +13,7 @@ from headgate.clock import SECOND, Clock
 from headgate.engine import Decision
 from headgate.engine.modes import LONGEST_WAIT
 from headgate.errors import InvalidCall, RateLimited
+from headgate.limiter.line import lends, ready_at
 from headgate.waiting import Alarms, sleep_until
 
 if TYPE_CHECKING:
@@ -26,10 +27,10 @@ Doing = Generator[Callable[[], Any], Any, None]
 class _Reserved:
     """What both kinds share."""
 
-    def __init__(self, decision: Decision, clock: Clock) -> None:
+    def __init__(self, decision: Decision, clock: Clock, decides_by_clock: bool) -> None:
         self.decision = decision
         self._clock = clock
-        self._ready_us = clock.now_us() + (decision.retry_us if decision.allowed else 0)
+        self._ready_us = ready_at(decision, clock, decides_by_clock)
         self._open = decision.allowed
 
     def __bool__(self) -> bool:
@@ -77,7 +78,7 @@ class _Reserved:
         more = [(call, extra) for call, extra in zip(calls, differences, strict=True) if extra > 0]
         if not more or self.decision.degraded:
             return
-        if all(extra <= call.limit.burst for call, extra in more):
+        if all(extra <= call.limit.burst and lends(call.limit) for call, extra in more):
             together = [Call(call.limit, call.key, extra) for call, extra in more]
             if (yield partial(gate.decide, *together, wait_us=LONGEST_WAIT)):
                 return
@@ -93,7 +94,7 @@ def _owe(gate: Any, call: Call, extra: int) -> Doing:  # noqa: ANN401
     limit = call.limit
     while extra > 0:
         units = min(extra, limit.burst)
-        if not limit.step.LENDS or limit.block_us:
+        if not lends(limit):  # a refusal would start a block
             look = Call(limit, call.key, 0)
             verdict: Verdict = (yield partial(gate.decide, look, peek=True)).verdicts[0]
             units = min(units, verdict.remaining)
@@ -113,7 +114,7 @@ class Reservation(_Reserved):
     """
 
     def __init__(self, limiter: Limiter, decision: Decision) -> None:
-        super().__init__(decision, limiter.store.clock)
+        super().__init__(decision, limiter.store.clock, limiter.store.decides_by_clock)
         self._limiter = limiter
 
     def wait(self) -> None:
@@ -149,7 +150,7 @@ class AsyncReservation(_Reserved):
     """As `Reservation`, awaited."""
 
     def __init__(self, limiter: AsyncLimiter, decision: Decision, alarms: Alarms) -> None:
-        super().__init__(decision, limiter.store.clock)
+        super().__init__(decision, limiter.store.clock, limiter.store.decides_by_clock)
         self._limiter = limiter
         self._alarms = alarms
 

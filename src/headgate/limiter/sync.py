@@ -67,8 +67,7 @@ class Limiter(Bound):
         line = self._line
         due = line.due(timeout)
         if key in line.places:
-            refused = self._gate.peek(key, cost, limit=limit)
-            return self._wait(key, cost, limit, line.stand(key, cost, due, refused, _Place(cost)))
+            return self._wait(key, cost, limit, line.stand(key, cost, due, _Place(cost)))
         wait = line.longest if timeout is None else min(line.longest, checked_wait(timeout))
         decision = self._reserve(key, cost, wait, limit)
         return self._wait(key, cost, limit, line.finish(key, cost, due, decision, lambda: _Place(cost)))

@@ -39,9 +39,8 @@ class AsyncShaper(Shaping):
         """Return when it is time, never early; refused at once when the queue is full."""
         departure = await self.enter(key, cost)
         if departure.delay_us:
-            clock = self.store.clock
             try:
-                await self.alarm().wait_until(clock.now_us() + departure.delay_us)
+                await self.alarm().wait_until(departure.at_us)
             except BaseException:
                 given = self._door.refund(departure.decision)
                 if self._awaited:
@@ -71,18 +70,28 @@ class AsyncShaper(Shaping):
         in the queue. Leaving early cancels what still runs.
         """
         running: deque[asyncio.Future[R]] = deque()
+        coming: asyncio.Future[T] | None = None
         try:
             async with self.drain(source, key) as pump:
-                async for item in pump:
-                    running.append(asyncio.ensure_future(function(item)))
-                    while running and (running[0].done() or len(running) >= self.limit.burst):
-                        yield await running.popleft()
-            while running:
-                yield await running.popleft()
+                over = False
+                while not over or running:
+                    if coming is None and not over and len(running) < self.limit.burst:
+                        coming = asyncio.ensure_future(anext(pump))
+                    first: list[asyncio.Future[Any]] = [*([coming] if coming is not None else []), *list(running)[:1]]
+                    await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
+                    if coming is not None and coming.done():
+                        try:
+                            running.append(asyncio.ensure_future(function(coming.result())))
+                        except StopAsyncIteration:
+                            over = True
+                        coming = None
+                    while running and running[0].done():
+                        yield running.popleft().result()
         finally:
-            for each in running:
+            left: list[asyncio.Future[Any]] = [*running, *([coming] if coming is not None else [])]
+            for each in left:
                 each.cancel()
-            await asyncio.gather(*running, return_exceptions=True)
+            await asyncio.gather(*left, return_exceptions=True)
 
     async def aclose(self) -> None:
         """Let go of a store that this shaper opened itself."""

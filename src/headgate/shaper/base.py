@@ -24,6 +24,8 @@ class Departure(NamedTuple):
 
     decision: Decision
     delay_us: int
+    at_us: int = 0
+    """When it is time, by the store's clock."""
 
     def __bool__(self) -> bool:
         return self.decision.allowed
@@ -52,8 +54,13 @@ class Shaping(Bound):
     def _departure(self, decision: Decision) -> Departure:
         if not decision.allowed:
             return Departure(decision, 0)
-        params = bucket.Params(*self.limit.params)
-        return Departure(decision, bucket.departs(params, decision.verdicts[0], decision.granted))
+        params, verdict = bucket.Params(*self.limit.params), decision.verdicts[0]
+        delay_us = bucket.departs(params, verdict, decision.granted)
+        clock = self.store.clock
+        at_us = clock.now_us() + delay_us
+        if self.store.decides_by_clock and delay_us:  # the place itself: no pause since can change the order
+            at_us = verdict.mark[0] + (verdict.mark[1] > 0)
+        return Departure(decision, delay_us, at_us)
 
 
 def as_queue(limit: Limit | str) -> Limit:

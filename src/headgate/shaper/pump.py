@@ -112,11 +112,11 @@ class Pump(_Counts[T]):
                 return
         while not (departure := self._shaper.enter(self._key)):
             sleep_until(self._clock, self._clock.now_us() + departure.decision.retry_us)
-        self._accept(self._clock.now_us() + departure.delay_us, self._held[0])
+        self._accept(departure.at_us, self._held[0])
 
     def _wait_for_more(self) -> None:
         with self._more:
-            if self._reader is None:
+            if self._reader is None and not self._over:
                 self._reader = threading.Thread(target=self._read, name="headgate-pump", daemon=True)
                 self._reader.start()
             while not self._queue and not self._over:
@@ -130,7 +130,7 @@ class Pump(_Counts[T]):
                 departure = self._shaper.enter(self._key) if len(self._queue) < self._room else None
                 with self._more:
                     if departure:
-                        self._accept(self._clock.now_us() + departure.delay_us, item)
+                        self._accept(departure.at_us, item)
                         self._more.notify()
                     else:
                         self._drop()
@@ -215,7 +215,7 @@ class AsyncPump(_Counts[T]):
             if len(self._queue) < self._room:
                 departure = await self._shaper.enter(self._key)
             if departure:
-                self._accept(self._clock.now_us() + departure.delay_us, item)
+                self._accept(departure.at_us, item)
                 self._changed.set()
                 return
             if self._when_full == "drop":

@@ -29,9 +29,8 @@ class Shaper(Shaping):
         """Return when it is time, never early; refused at once when the queue is full."""
         departure = self.enter(key, cost)
         if departure.delay_us:
-            clock = self.store.clock
             try:
-                sleep_until(clock, clock.now_us() + departure.delay_us)
+                sleep_until(self.store.clock, departure.at_us)
             except BaseException:
                 self._gate.refund(departure.decision)
                 raise

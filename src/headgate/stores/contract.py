@@ -86,6 +86,11 @@ class Store(Protocol):
         """What waiting goes by."""
         ...
 
+    @property
+    def decides_by_clock(self) -> bool:
+        """Whether decisions go by the same clock: then what they say of instants can be waited for as it is."""
+        ...
+
     def gate(self, namespace: str, limits: tuple[Limit, ...], on_error: OnError = "local") -> Gate:
         """Limits bound to their states under a namespace; the same identity is the same budget.
 

@@ -40,6 +40,8 @@ class MemoryStore:
         """Limits bound to their tables under a namespace. Memory has no errors to have a policy for."""
         return Gate(self._book, limits, lambda limit: self._table(namespace, limit))
 
+    decides_by_clock = True
+
     @property
     def clock(self) -> Clock:
         """The clock of every decision, and of waiting."""

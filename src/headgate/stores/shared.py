@@ -96,6 +96,8 @@ class SharedStore:
         instead = Fallback(on_error, self._clock).decide
         return Gate(self._book, limits, lambda limit: self._table(namespace, limit), instead)
 
+    decides_by_clock = True
+
     @property
     def clock(self) -> Clock:
         """The clock of every decision, and of waiting."""

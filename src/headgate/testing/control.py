@@ -53,6 +53,7 @@ class _OpenStore:
     """Has no states: every key is as new, and stays so."""
 
     clock = SystemClock()
+    decides_by_clock = True
 
     def gate(self, namespace: str, limits: tuple[Limit, ...], on_error: OnError = "local") -> _OpenGate:
         return _OpenGate(limits)

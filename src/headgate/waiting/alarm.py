@@ -9,6 +9,7 @@ from typing import Final
 
 from headgate.clock import SECOND, Clock
 
+LONGEST_TIMER: Final = 86_400.0
 MOST_LEFT_BEHIND: Final = 64
 """Waiters who went early and are kept until their time comes, unless they are also the most of all."""
 
@@ -20,6 +21,7 @@ class Alarm:
         self.loop = loop
         self._clock = clock
         self._heap: list[tuple[int, int, asyncio.Future[bool]]] = []
+        self._inside: set[int] = set()
         self._arrivals = count()
         self._timer: asyncio.TimerHandle | None = None
         self._set_for = 0
@@ -36,19 +38,21 @@ class Alarm:
 
     async def wait_until(self, at_us: int) -> None:
         """Return at the instant or just after it, never before."""
-        if at_us <= self._clock.now_us():
-            return
-        future: asyncio.Future[bool] = self.loop.create_future()
-        await self.wait_for(future, at_us)
+        if at_us > self._clock.now_us():
+            await self.wait_for(self.loop.create_future(), at_us)
 
     async def wait_for(self, future: asyncio.Future[bool], at_us: int) -> bool:
         """The future's own result, or False at the instant."""
-        heapq.heappush(self._heap, (at_us, next(self._arrivals), future))
+        if at_us <= self._clock.now_us():
+            return future.done() and future.result()
+        arrival = next(self._arrivals)
+        heapq.heappush(self._heap, (at_us, arrival, future))
+        self._inside.add(arrival)
         self._set()
         try:
             return await future
         finally:
-            if self._clock.now_us() < at_us:
+            if arrival in self._inside:
                 self._leave()
 
     def _set(self) -> None:
@@ -62,18 +66,19 @@ class Alarm:
         if self._heap:
             self._set_for = first
             left = max(0, first - self._clock.now_us())
-            self._timer = self.loop.call_later(min(left / SECOND, 86_400.0), self._ring)
+            self._timer = self.loop.call_later(min(left / SECOND, LONGEST_TIMER), self._ring)
 
     def _ring(self) -> None:
         """Wake everybody whose instant has come."""
         self._timer = None
         now = self._clock.now_us()
-        while self._heap and (self._heap[0][0] <= now or self._heap[0][2].done()):
-            _, _, future = heapq.heappop(self._heap)
+        while self._heap and self._heap[0][0] <= now:
+            _, arrival, future = heapq.heappop(self._heap)
+            self._inside.discard(arrival)
             if not future.done():
                 future.set_result(False)
             else:
-                self._left -= 1
+                self._left = max(0, self._left - 1)
         self._set()
 
     def _leave(self) -> None:
@@ -81,6 +86,7 @@ class Alarm:
         self._left += 1
         if self._left > max(MOST_LEFT_BEHIND, len(self._heap) // 2):
             self._heap = [entry for entry in self._heap if not entry[2].done()]
+            self._inside = {arrival for _, arrival, _ in self._heap}
             heapq.heapify(self._heap)
             self._left = 0
             self._set()

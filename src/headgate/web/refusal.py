@@ -115,8 +115,7 @@ def _negotiate(accept: str | bytes) -> str:
     ranges: dict[str, float] = {}
     for found in islice(_RANGE.finditer(text), MOST_RANGES):
         ranges.setdefault(found[1].lower(), _quality(found[2] or ""))
-    best = max(OFFERS, key=lambda offer: _worth(offer, ranges))
-    return best if _worth(best, ranges) > 0 else PROBLEM
+    return max(OFFERS, key=lambda offer: _worth(offer, ranges))  # the first of equals, be they worth nothing
 
 
 def _worth(offer: str, ranges: dict[str, float]) -> float:

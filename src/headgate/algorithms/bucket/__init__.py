@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import gcd
 from typing import Final
 
-from headgate.algorithms.bucket.reference import Params, answer, charge, departs, fresh, give, lend
+from headgate.algorithms.bucket.reference import Params, answer, charge, departs, fresh, give, lend, usable_at
 from headgate.algorithms.contract import EXACT
 from headgate.errors import InvalidLimit
 
@@ -23,6 +23,7 @@ __all__ = [
     "is_exact",
     "kernel",
     "lend",
+    "usable_at",
     "words",
 ]
 

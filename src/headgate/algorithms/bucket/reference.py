@@ -105,3 +105,10 @@ def departs(params: Params, verdict: Verdict, cost: int) -> int:
     carry, num = divmod(verdict.mark[1] + inc_num, params.a)
     length = inc_us + carry + (num > 0) - (verdict.mark[1] > 0)
     return max(0, verdict.reset_us - length)
+
+
+def usable_at(params: Params, mark: tuple[int, int], cost: int) -> int:
+    """The instant from which a charge at this mark is within a burst: when what was reserved may be used."""
+    inc_us, inc_num = increment(params, cost)
+    carry, num = divmod(mark[1] + inc_num, params.a)
+    return mark[0] + inc_us + carry - params.depth_us + (num > params.depth_num)

@@ -95,6 +95,11 @@ class RedisStore:
         return gate
 
     @property
+    def decides_by_clock(self) -> bool:
+        """Only in tests: the server has a clock of its own."""
+        return self._clock is not None
+
+    @property
     def clock(self) -> Clock:
         """What waiting goes by; decisions go by the server's."""
         return self._waiting_clock

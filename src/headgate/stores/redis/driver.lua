@@ -93,18 +93,20 @@ local ends_INDEX, open_INDEX = tonumber(redis.call('GET', blocks[INDEX]) or 0), 
 look[INDEX] = function(cost) return block_shut(ends_INDEX, packed[BLOCK], now, cost, open_INDEX) end
 
 --- give
-local packed = {struct.unpack('PACKED', ARGV[1])}
-GIVES
+for group = 1, groups do
+    local at, packed = (group - 1) * WIDTH, {struct.unpack('PACKED', ARGV[group])}
+    GIVES
+end
 return 1
 
 --- back
 do
-    local seen, STATE = KIND_read(KEYS[PLACE])
+    local seen, STATE = KIND_read(KEYS[at + PLACE])
     if seen then
         local mark_us, mark_num = packed[COST + 1], packed[COST + 2]
         if mark_us < 0 then  -- charged now
-            mark_us, mark_num = select(5, KIND_answer(KEYS[PLACE], STATE, GIVEN, now, 0))
+            mark_us, mark_num = select(5, KIND_answer(KEYS[at + PLACE], STATE, GIVEN, now, 0))
         end
-        KIND_give(KEYS[PLACE], STATE, GIVEN, now, slack, mark_us, mark_num, packed[COST])
+        KIND_give(KEYS[at + PLACE], STATE, GIVEN, now, slack, mark_us, mark_num, packed[COST])
     end
 end
