@@ -28,6 +28,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     results = run_all(jobs_of(chosen, scale), scale)
     targets = [target for section in chosen for target in section.targets(results, scale)]
     show(facts, chosen, results, scale, targets)
+    if options.plot:
+        draw(options.plot, chosen, results, scale)
     if options.json:
         options.json.write_text(json.dumps(as_json(facts, scale, results, targets), indent=1) + "\n")
     return complain(results)
@@ -38,6 +40,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="a smoke run: short, noisy, fewer keys")
     parser.add_argument("--only", choices=[section.name for section in SECTIONS], help="one section")
     parser.add_argument("--json", type=Path, metavar="FILE", help="save every figure of every round")
+    parser.add_argument("--plot", type=Path, metavar="DIR", help="write the plots of the sections there, as SVG")
     return parser.parse_args(argv)
 
 
@@ -60,6 +63,14 @@ def show(
     if targets:
         print(heading("targets"))
         print(render(targets_table(targets)))
+
+
+def draw(directory: Path, sections: Sequence[Section], results: Results, scale: Scale) -> None:
+    directory.mkdir(parents=True, exist_ok=True)
+    for section in sections:
+        for name, svg in section.plots(results, scale).items():
+            (directory / name).write_text(svg)
+            print(f"  drawn: {directory / name}")
 
 
 def as_json(facts: dict[str, str], scale: Scale, results: Results, targets: Sequence[Target]) -> dict[str, object]:

@@ -7,7 +7,8 @@ from typing import Any, Literal, NamedTuple
 
 Alone = Literal["time", "grow", "stalls", "spread", "together"]
 AtServer = Literal["one by one", "crowd", "threads", "weigh", "weigh full", "flood"]
-Kind = Alone | AtServer
+InRealTime = Literal["wait", "shape"]
+Kind = Alone | AtServer | InRealTime
 
 
 class Scale(NamedTuple):
@@ -23,9 +24,13 @@ class Scale(NamedTuple):
     rival_keys: int = 100_000
     many_keys: int = 10_000_000
     """0: leave it out."""
+    waiters: int = 1_000
+    """Tasks that wait for one key, at 100 a second."""
+    shaping: float = 10
+    """Seconds for which items leave at a constant rate."""
 
 
-QUICK = Scale(seconds=0.01, repeats=3, rounds=1, keys=100_000, rival_keys=10_000, many_keys=0)
+QUICK = Scale(seconds=0.01, repeats=3, rounds=1, keys=100_000, rival_keys=10_000, many_keys=0, waiters=200, shaping=2)
 
 
 class Job(NamedTuple):
@@ -37,8 +42,8 @@ class Job(NamedTuple):
 
     @property
     def once(self) -> bool:
-        """Memory is the same in every round."""
-        return self.kind in ("grow", "weigh", "weigh full")
+        """Memory is the same in every round, and waiting takes as long as it takes."""
+        return self.kind in ("grow", "weigh", "weigh full", "wait")
 
     def __str__(self) -> str:
         return f"{self.contestant}: {self.kind}{f' {self.keys:,} keys' if self.keys else ''}"

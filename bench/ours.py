@@ -19,6 +19,7 @@ SHORT_LOG = 2_000
 """Logs are compared over the first hits of a key: the cost of some rivals grows with every stamp."""
 LONG_LOG = 200_000
 CALL, YES = "limiter.hit(key)", "answer.allowed"
+ACQUIRE, OR_NOT = "limiter.acquire(key)", "limiter.acquire(key, timeout=0)"
 
 
 class Holder:
@@ -41,6 +42,8 @@ def contestants() -> list[Contestant]:
         Contestant("headgate sliding-log, short", _sync("sliding-log"), CALL, YES, amount=LARGEST_LOG, most=SHORT_LOG),
         *(_path(algorithm, refused) for algorithm in ALGORITHMS for refused in (False, True)),
         *(_awaited(algorithm) for algorithm in ("token-bucket", "leaky-bucket", "fixed-window")),
+        Contestant("headgate acquire", _sync("token-bucket"), ACQUIRE, YES, OR_NOT),
+        Contestant("async headgate acquire", _async("token-bucket"), f"await {ACQUIRE}", YES, f"await {OR_NOT}"),
         Contestant("headgate ten million keys", _roomy, CALL, YES),
     ]
 
@@ -59,12 +62,16 @@ def _path(algorithm: str, refused: bool) -> Contestant:
 
 
 def _awaited(algorithm: str) -> Contestant:
+    return Contestant(f"async headgate {algorithm}", _async(algorithm), f"await {CALL}", YES)
+
+
+def _async(algorithm: str) -> Callable[[int], Names]:
     def make(amount: int) -> Names:
         from headgate import AsyncLimiter
 
         return {"limiter": AsyncLimiter(_words(amount, algorithm)), "key": KEY}
 
-    return Contestant(f"async headgate {algorithm}", make, f"await {CALL}", YES)
+    return make
 
 
 def _sync(algorithm: str) -> Callable[[int], Names]:

@@ -49,6 +49,7 @@ PINNED = (
     "pyrate-limiter",
     "token-bucket",
     "aiolimiter",
+    "asyncio-throttle",
     "pymemcache",
     "filelock",
     "traffik",

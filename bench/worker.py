@@ -6,8 +6,10 @@ import asyncio
 import json
 import sys
 
-from bench import ours, remote_ours, remote_rivals, rivals, sharing, sharing_rivals
+from bench import ours, remote_ours, remote_rivals, rivals, sharing, sharing_rivals, waiters
 from bench.contestant import MissingError, WorkloadError
+from bench.crowd import wait_together
+from bench.flow import shape
 from bench.jobs import Job, Scale
 from bench.measure import Bench, Figures, grow, spread, stalls, time_calls
 from bench.remote_measure import MEASURES, measure_remote
@@ -18,11 +20,20 @@ def run(job: Job, scale: Scale) -> Figures:
     try:
         if job.kind in MEASURES:
             return run_remote(job, scale)
+        if job.kind == "shape":
+            return shape(job.contestant, scale.shaping)
+        if job.kind == "wait":
+            return run_waiting(job, scale)
         return run_together(job, scale) if job.kind == "together" else run_alone(job, scale)
     except (ImportError, MissingError) as reason:
         return {"missing": str(reason)}
     except WorkloadError as reason:
         return {"failed": str(reason)}
+
+
+def run_waiting(job: Job, scale: Scale) -> Figures:
+    waiter = {each.name: each for each in waiters.waiters()}[job.contestant]
+    return {"call": waiter.call, **asyncio.run(wait_together(waiter, scale.waiters))}
 
 
 def run_together(job: Job, scale: Scale) -> Figures:

@@ -14,6 +14,7 @@ from bench.sections import (
     rivals,
     several,
     shared,
+    waiting,
 )
 from bench.sections.section import Section
 
@@ -33,4 +34,5 @@ SECTIONS: list[Section] = [
     redis_threads.SECTION,
     redis_cpu.SECTION,
     redis_memory.SECTION,
+    waiting.SECTION,
 ]

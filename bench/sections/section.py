@@ -1,4 +1,4 @@
-"""What a section is: the jobs it needs, the tables it shows, the targets it checks."""
+"""What a section is: the jobs it needs, the tables it shows, the targets it checks, the plots it can draw."""
 
 from __future__ import annotations
 
@@ -9,6 +9,10 @@ from bench.jobs import Job, Results, Scale
 from bench.report import Table, Target
 
 
+def no_plots(results: Results, scale: Scale) -> dict[str, str]:
+    return {}
+
+
 class Section(NamedTuple):
     name: str
     title: str
@@ -16,6 +20,8 @@ class Section(NamedTuple):
     jobs: Callable[[Scale], list[Job]]
     tables: Callable[[Results, Scale], list[Table]]
     targets: Callable[[Results, Scale], list[Target]]
+    plots: Callable[[Results, Scale], dict[str, str]] = no_plots
+    """SVG by file name."""
 
 
 def timed(*contestants: str) -> list[Job]:

@@ -89,8 +89,8 @@ class Decision:
     def retry_after(self) -> float:
         """Seconds until this very request is allowed: refused one microsecond before it, admitted at it.
 
-        0.0 when allowed, `math.inf` when it can never fit. Of a reservation: seconds until it may be used; of what was
-        acquired: how long that took.
+        0.0 when allowed, `math.inf` when it can never fit. Of a reservation: seconds from when it was made until it may
+        be used.
         """
         return math.inf if self.retry_us == NEVER else self.retry_us / 1e6
 
