@@ -36,6 +36,7 @@ class Awaited:
 
     def __init__(self, store: RedisStore, loop: asyncio.AbstractEventLoop) -> None:
         self._store, self._loop = store, loop
+        self.clock, self.decides_by_clock = store.clock, store.decides_by_clock
 
     def gate(self, *arguments: Any) -> Any:
         gate = self._store.async_gate(*arguments)
@@ -43,7 +44,7 @@ class Awaited:
         def wait_for(name: str) -> Callable[..., Any]:
             return lambda *asked, **options: self._loop.run_until_complete(getattr(gate, name)(*asked, **options))
 
-        verbs = ("hit", "peek", "take_up_to", "decide", "refund", "reset")
+        verbs = ("hit", "peek", "take_up_to", "reserve", "decide", "refund", "reset")
         return type("AwaitedGate", (), {name: staticmethod(wait_for(name)) for name in verbs})()
 
     def clear(self, namespace: str) -> None:

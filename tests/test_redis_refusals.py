@@ -311,7 +311,7 @@ def test_one_process_cannot_tell_memory_from_server(watch, text):
                     limiter.reset(step.key) if step.verb == "reset" else limiter.refund(step.key, min(step.cost, 3))
                 acts += 1
                 continue
-            verb = "hit" if step.verb == "peek" else step.verb
+            verb = "hit" if step.verb in ("peek", "reserve") else step.verb
             for cost in (step.cost, step.cost + 1, step.cost):
                 mine, other = (getattr(limiter, verb)(step.key, cost) for limiter in (ours, theirs))
                 told = [(each.allowed, each.granted, each.never) for each in (mine, other)]

@@ -88,7 +88,8 @@ class Node:
 
     def _connect(self) -> Any:  # noqa: ANN401
         try:
-            return self._wire.connect(self.place, hurried=self.breaker.troubled)
+            # While the breaker is open only a probe connects, and nobody waits for it.
+            return self._wire.connect(self.place, hurried=self.breaker.troubled and not self.breaker.open)
         except ValueError as nonsense:
             raise Away(f"{self.name} answers what no such server does") from nonsense
 
@@ -217,8 +218,8 @@ class Nodes:
         if node.breaker.failed():
             self._tell(Transition(node.name, False, f"{type(error).__name__}: {error}"))
             node.hang_up()
-            if self._closed.is_set():  # and is used again
-                self._closed = threading.Event()
+            if self._closed.is_set():  # and is used again; a thread that was told to end does not count
+                self._closed, self._prober = threading.Event(), None
             if self._prober is None or not self._prober.is_alive():
                 self._prober = threading.Thread(target=self._ask_again, name="headgate-probe", daemon=True)
                 self._prober.start()
@@ -238,6 +239,9 @@ class Nodes:
                 except Exception:
                     log.exception("probing %s failed", node.name)
                     continue
+                if closed.is_set():
+                    node.hang_up()
+                    return
                 node.breaker.close()
                 self._tell(Transition(node.name, True, reason))
 
