@@ -27,12 +27,12 @@ MOST_FLYING: Final = 2 * MOST_GROUPS
 class Load:
     """A command, and who waits for each of its groups."""
 
-    __slots__ = ("command", "due", "futures", "hops")
+    __slots__ = ("command", "due", "futures", "hops", "since")
 
     def __init__(self, command: Command, future: asyncio.Future[Any], since: float) -> None:
         self.command = command
         self.futures = [future]
-        self.due = since
+        self.since = self.due = since
         self.hops = 0
 
     def join(self, other: Load) -> bool:
@@ -122,7 +122,7 @@ class Courier:
             if not self._couriers.nodes.clustered:  # in a cluster each group has a slot of its own
                 while queue and load.join(queue[0]):
                     queue.popleft()
-            load.due = max(load.due, self._connected_at) + self._couriers.nodes.wire.timeouts.answer
+            load.due = max(load.since, self._connected_at) + self._couriers.nodes.wire.timeouts.answer
             self._flying.append(load)
             self._flying_groups += load.command.groups
             data.append(load.command.encode())
@@ -167,7 +167,6 @@ class Courier:
         except FAILURES as final:
             load.fail(final)
             return
-        load.due = self._loop.time()
         if node is not self._node:
             self._couriers.at(node).take(load)
         elif load.command.turned and not hung_up:
