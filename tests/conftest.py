@@ -2,5 +2,14 @@
 
 from hypothesis import settings
 
+from headgate.engine.choice import wants_pure
+
 settings.register_profile("steady", derandomize=True, deadline=None)
 settings.load_profile("steady")
+
+# What does not touch the engine's tables is not run a second time on the pure one.
+ENGINELESS = (
+    "test_address.py", "test_cli_policy.py", "test_gallery.py", "test_headers.py", "test_policy*.py", "test_redis*.py",
+    "test_refusal.py", "test_servers.py", "test_web_servers.py",
+)  # fmt: skip
+collect_ignore_glob = list(ENGINELESS) if wants_pure() else []
