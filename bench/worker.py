@@ -14,6 +14,11 @@ from bench.jobs import Job, Scale
 from bench.measure import Bench, Figures, grow, spread, stalls, time_calls
 from bench.remote_measure import MEASURES, measure_remote
 from bench.together import hit_together
+from bench.web_calls import call_in_process
+from bench.web_rules import decide_by_rules
+from bench.web_serve import serve
+
+BEHIND_HTTP = {"call": call_in_process, "rules": decide_by_rules, "serve": serve}
 
 
 def run(job: Job, scale: Scale) -> Figures:
@@ -22,6 +27,8 @@ def run(job: Job, scale: Scale) -> Figures:
             return run_remote(job, scale)
         if job.kind == "shape":
             return shape(job.contestant, scale.shaping)
+        if job.kind in BEHIND_HTTP:
+            return BEHIND_HTTP[job.kind](job.contestant, scale.seconds, scale.repeats)
         if job.kind == "wait":
             return run_waiting(job, scale)
         return run_together(job, scale) if job.kind == "together" else run_alone(job, scale)

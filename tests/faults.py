@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import socketserver
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from typing import NamedTuple, get_args
 
 import redis
 
-from headgate import Limiter
+from headgate import AsyncLimiter, Limiter
 from headgate.engine import Decision
 from headgate.stores import OnError
 from headgate.stores.redis import RedisStore
@@ -20,6 +21,8 @@ from tests.proxy import Proxy
 from tests.servers import Server, wait_until
 
 DEADLINE = 0.25
+PATIENT = 5.0
+"""For tests that are not about deadlines."""
 SLACK = 0.5
 """For a machine that is busy with something else. What hangs, hangs for seconds."""
 POLICIES: tuple[OnError, ...] = get_args(OnError)
@@ -47,6 +50,26 @@ def at_most(seconds: float) -> Iterator[None]:
     start = time.perf_counter()
     yield
     assert time.perf_counter() - start < seconds
+
+
+def run(url: str, story: Callable[[RedisStore], Coroutine[None, None, None]], **options) -> None:
+    """Tell a story in an event loop of its own, with a store of its own."""
+
+    async def main() -> None:
+        store = RedisStore(url, **{"deadline": DEADLINE, **options})
+        try:
+            await story(store)
+        finally:
+            await store.aclose()
+
+    asyncio.run(main())
+    gc.collect()  # what was left open complains here, and not in another test
+
+
+async def hits(limiter: AsyncLimiter, count: int, key: str = "k") -> list[int]:
+    """What so many hits leave, issued at once."""
+    decisions = await asyncio.gather(*(limiter.hit(key) for _ in range(count)))
+    return [-1 if decision.degraded else decision.remaining for decision in decisions]
 
 
 def spent(server: Server, key: str = "k", limit: str = MANY) -> int:

@@ -131,8 +131,12 @@ class Proxy:
 
     async def _stop_listening(self) -> None:
         if self._listener is not None:
-            self._listener.close()
-            self._listener = None
+            listener, self._listener = self._listener, None
+            for door in listener.sockets:
+                asyncio.get_running_loop().remove_reader(door.fileno())
+            for _ in range(5):  # who is half way in is let in: asyncio would forget them, sockets and all
+                await asyncio.sleep(0)
+            listener.close()
 
     async def _hang_up(self, reset: bool = False) -> None:
         links = dict(self._links)

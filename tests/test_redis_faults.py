@@ -7,8 +7,6 @@ import json
 import logging
 import multiprocessing
 import os
-import statistics
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -18,7 +16,6 @@ import pytest
 
 from headgate import Limiter, StoreError
 from headgate.engine import NATIVE, Decision
-from headgate.stores.redis import Transition
 from tests.faults import (
     DEADLINE,
     FAULTS,
@@ -33,11 +30,8 @@ from tests.faults import (
     calls,
     heal,
     in_trouble,
-    latencies,
     open_store,
-    percentile,
     said,
-    says,
     spent,
     stranger,
 )
@@ -128,42 +122,6 @@ def test_a_server_in_trouble_is_answered_for_by_the_policy(server, trouble, on_e
         follows(on_error, lambda: Limiter("10/week", store=store, on_error=on_error).hit("k"), TROUBLES[trouble].why)
 
 
-@pytest.mark.parametrize("trouble", TROUBLES)
-def test_a_server_whose_trouble_ends_is_back_by_itself_and_both_are_told_once(server, trouble):
-    seen: list[Transition] = []
-    with contextlib.ExitStack() as stack:
-        with in_trouble(server, trouble) as url:
-            limiter = Limiter(MANY, store=stack.enter_context(open_store(url, on_transition=seen.append)))
-            assert all(limiter.hit("k").degraded for _ in range(5))
-        wait_until(lambda: len(seen) > 1, "the server is back")
-        assert not limiter.hit("k").degraded
-    assert [each.available for each in seen] == [False, True]
-
-
-def test_a_server_that_loads_is_away_until_it_has_loaded():
-    slow = ["--key-load-delay", "2000", "--loading-process-events-interval-bytes", "1024"]
-    with Server(*slow) as server, ThreadPoolExecutor(1) as pool, open_store(server.url, deadline=1) as store:
-        server.client().mset({f"k{n}": "x" * 100 for n in range(400)})
-        server.client().save()
-        server.kill()
-        restart = pool.submit(server.start)
-        wait_until(lambda: says(server, "loading"), "the server loads")
-        with pytest.raises(StoreError, match="loading"):
-            Limiter(MANY, store=store, on_error="raise").hit("k")
-        restart.result()
-        assert not Limiter(MANY, store=store).hit("k").degraded
-
-
-def test_a_killed_server_that_keeps_its_data_goes_on_where_it_was():
-    with Server(persist=True) as server, open_store(server.url) as store:
-        limiter = Limiter(MANY, store=store)
-        limiter.hit("k", 7)
-        with in_trouble(server, "killed"):
-            assert all(limiter.hit("k").degraded for _ in range(5))
-        wait_until(lambda: not limiter.peek("k").degraded, "the server is back")
-        assert limiter.hit("k").remaining == 10_000 - 8
-
-
 def test_scripts_flushed_under_load_are_sent_again_and_nothing_is_lost(server):
     stop = threading.Event()
 
@@ -188,90 +146,6 @@ def test_a_server_that_forgot_everything_makes_every_key_as_new(server):
         assert all(limiter.hit("k") for _ in range(3))
         server.client().flushall()
         assert said(limiter.hit("k")) == (False, True, 2, 0.0)
-
-
-def test_nobody_waits_for_a_server_that_is_known_to_be_away(proxy):
-    with open_store(proxy.url) as store:
-        limiter = Limiter(MANY, store=store)
-        limiter.hit("k")
-        proxy.hold()
-        for _ in range(3):
-            limiter.hit("k")
-        times = []
-        for _ in range(200):
-            start = time.perf_counter()
-            assert limiter.hit("k").degraded
-            times.append(time.perf_counter() - start)
-    assert statistics.median(times) < 0.001
-
-
-def test_a_failure_made_good_long_since_keeps_nobody_waiting_when_the_server_goes_away(proxy):
-    seen: list[Transition] = []
-    with open_store(proxy.url, on_transition=seen.append) as store:
-        limiter = Limiter(MANY, store=store)
-        limiter.hit("k")
-        proxy.drop_reply()
-        assert limiter.hit("k").degraded
-        assert not any(limiter.hit("k").degraded for _ in range(200))
-        proxy.hold()
-        for _ in range(6):
-            limiter.hit("k")
-        assert [each.available for each in seen] == [False]
-
-
-@pytest.mark.parametrize("closed", ["before the server went away", "while it was away"])
-def test_a_closed_store_that_is_used_again_finds_its_server_back(server, closed):
-    with open_store(server.url) as store:
-        limiter = Limiter(MANY, store=store)
-        limiter.hit("k")
-        if closed == "before the server went away":
-            store.close()
-        with in_trouble(server, "killed"):
-            assert all(limiter.hit("k").degraded for _ in range(5))
-            if closed == "while it was away":
-                store.close()
-        wait_until(lambda: not limiter.hit("k").degraded, "the server is back", 3)
-
-
-def test_threads_that_fail_together_tell_of_it_once(server):
-    seen: list[Transition] = []
-    before = sys.getswitchinterval()
-    with open_store(server.url, on_transition=seen.append) as store, ThreadPoolExecutor(16) as pool:
-        limiter = Limiter(MANY, store=store)
-        list(pool.map(lambda _: limiter.hit("k"), range(64)))
-        try:
-            sys.setswitchinterval(1e-6)
-            with in_trouble(server, "paused"):
-                assert all(pool.map(lambda _: limiter.hit("k").degraded, range(64)))
-        finally:
-            sys.setswitchinterval(before)
-        wait_until(lambda: len(seen) > 1, "the server is back")
-    assert [(each.server, each.available) for each in seen] == [("server", False), ("server", True)]
-
-
-def test_a_hook_that_fails_breaks_no_decision(server, caplog):
-    def hook(transition: Transition) -> None:
-        raise ValueError("no pager")
-
-    def failed() -> int:
-        return [record.getMessage() for record in caplog.records].count("the on_transition hook failed")
-
-    with open_store(server.url, on_transition=hook) as store:
-        limiter = Limiter("10/week", store=store)
-        with in_trouble(server, "killed"):
-            assert [limiter.hit("k").remaining for _ in range(5)] == [9, 8, 7, 6, 5]
-            assert failed() == 1
-        wait_until(lambda: failed() == 2, "the hook was called for the return too")
-        assert not limiter.hit("k").degraded
-
-
-@pytest.mark.parametrize("password", [None, "secret"])
-def test_a_server_that_stands_still_delays_nobody_beyond_the_deadline(password):
-    with Server(password=password) as server, open_store(server.url, deadline=0.05) as store:
-        limiter = Limiter(MANY, store=store)
-        times = latencies(server, 1.0, limiter.hit)
-    assert percentile(times, 0.99) < 0.05 + 0.1
-    assert max(times) < 0.05 + SLACK
 
 
 @pytest.mark.parametrize("minutes", [-2, 2])

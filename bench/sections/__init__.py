@@ -15,6 +15,7 @@ from bench.sections import (
     several,
     shared,
     waiting,
+    web,
 )
 from bench.sections.section import Section
 
@@ -35,4 +36,5 @@ SECTIONS: list[Section] = [
     redis_cpu.SECTION,
     redis_memory.SECTION,
     waiting.SECTION,
+    web.SECTION,
 ]

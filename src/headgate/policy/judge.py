@@ -44,16 +44,27 @@ class Group:
     def __init__(self, store: str, gate: Any, pairs: Sequence[tuple[Rule, Limit]]) -> None:  # noqa: ANN401
         self.store = store
         self.gate = gate
+        self.ask: Callable[..., Any]
         self.owners = tuple(rule for rule, _ in pairs)
         self.limits = tuple(limit for _, limit in pairs)
         self.disclose = tuple(rule.disclose for rule in self.owners)
-        self.ask = gate.asker(self.limits)
+        try:
+            self.ask = gate.asker(self.limits)
+        except StoreError as reason:  # no room for so many limits: answered as if the store were away
+            self.ask = _failing(reason)
         self.delays = any(rule.act.kind == "delay" for rule in self.owners)
         self.follows = any(rule.follows_response for rule in self.owners)
 
     def owner(self, decision: Decision) -> Rule:
         """The rule whose limit binds."""
         return self.owners[0] if len(self.owners) == 1 else self.owners[self.limits.index(decision.binding)]
+
+
+def _failing(reason: StoreError) -> Callable[..., Any]:
+    def ask(keys: tuple[str, ...], costs: tuple[int, ...]) -> Any:  # noqa: ANN401
+        raise StoreError(str(reason))
+
+    return ask
 
 
 class Charge(NamedTuple):
@@ -101,12 +112,12 @@ class Judge:
     def before(self, view: RequestView) -> Steps[Ruling]:
         """Rule on a request, before the app is called."""
         policy = self.policy
+        if view.plan is None and (policy.plan_header is not None or policy.plan_claim is not None):
+            view.plan = policy.plan_of(view)
         if policy.allow is not None and policy.allow(view):
             return PASS
         if policy.deny is not None and policy.deny(view):
             return Ruling("deny", FORBIDDEN)
-        if view.plan is None and (policy.plan_header is not None or policy.plan_claim is not None):
-            view.plan = policy.plan_of(view)
         found = policy.matching(view)
         if not found:
             return PASS
@@ -150,19 +161,24 @@ class Judge:
             try:
                 decision: Decision = yield group.ask(keys, costs)
             except StoreError as error:
-                ruling = self._without(group, keys, costs, error)
-                if ruling is not None:
+                instead = self._instead(group, keys, costs, error)
+                if isinstance(instead, Ruling):
                     yield from self._give_back(charges)
-                    return ruling
-                continue
+                    return instead
+                if instead is None:
+                    continue
+                group, decision = instead
+                costs = tuple(call.cost for call in decision.calls)
             except BaseException:
                 yield from self._give_back(charges)
                 raise
             if not decision.allowed:
                 yield from self._give_back(charges)
                 rule = group.owner(decision)
-                if rule.counts_refused:
-                    yield from self._charge_more(group, decision, costs)
+                more = tuple(
+                    cost if owner.counts_refused else 0 for owner, cost in zip(group.owners, costs, strict=True)
+                )
+                yield from self._charge_more(group, decision, more)
                 if rule.act.kind == "shadow":
                     return Ruling("shadow", rule.act.status, rule, decision, group)
                 return Ruling("deny", TOO_MANY, rule, decision, group)
@@ -211,8 +227,10 @@ class Judge:
                 by_store.setdefault(rule.store, []).append((rule, limit))
         return tuple(Group(store, self._gates[store], pairs) for store, pairs in by_store.items())
 
-    def _without(self, group: Group, keys: tuple[str, ...], costs: tuple[int, ...], error: StoreError) -> Ruling | None:
-        """The store cannot answer: each rule by its own `on_error`; a refusal, or None to go on."""
+    def _instead(
+        self, group: Group, keys: tuple[str, ...], costs: tuple[int, ...], error: StoreError
+    ) -> Ruling | tuple[Group, Decision] | None:
+        """The store cannot answer: each rule by its own `on_error`. A refusal, memory's answer, or None to go on."""
         log.warning("no answer from the store (%s): each rule follows its on_error", error)
         local = []
         for rule, limit, key, cost in zip(group.owners, group.limits, keys, costs, strict=True):
@@ -220,13 +238,14 @@ class Judge:
                 return Ruling("deny", UNAVAILABLE, rule)
             if rule.on_error == "local":
                 local.append((rule, limit, key, cost))
-        if local:
-            pairs = [(rule, limit) for rule, limit, _, _ in local]
-            instead = Group(group.store, self._local.gate(self.policy.namespace, _SOME), pairs)
-            decision = instead.ask(tuple(key for _, _, key, _ in local), tuple(cost for *_, cost in local))
-            if not decision.allowed:
-                return Ruling("deny", TOO_MANY, instead.owner(decision), decision, instead)
-        return None
+        if not local:
+            return None
+        pairs = [(rule, limit) for rule, limit, _, _ in local]
+        instead = Group(group.store, self._local.gate(self.policy.namespace, _SOME), pairs)
+        try:
+            return instead, instead.ask(tuple(key for _, _, key, _ in local), tuple(cost for *_, cost in local))
+        except StoreError:
+            return None
 
     def release(self, ruling: Ruling) -> Steps[None]:
         """A request that was held has gone away before the app was called."""

@@ -23,6 +23,8 @@ Part = Callable[[RequestView, Params], str | None]
 WORDS: Final = ("ip", "user", "plan", "host", "method", "path", "route", "everyone")
 NAMED: Final = ("header", "trusted_header", "cookie", "query", "claim", "param", "constant")
 LONGEST_PART: Final = 128
+LONGEST_KEY: Final = 1024
+"""Characters, so at most 4,096 bytes."""
 EMPTY: Final = "\\e"
 MISSING: Final = "\\m"
 
@@ -58,8 +60,9 @@ def _read_part(reading: Reading, value: object, path: Path_, names: frozenset[st
 
 
 def join(parts: list[str]) -> str:
-    """One key from several parts: escaped, so that a|b and c are never a and b|c."""
-    return "|".join(part.replace("|", "\\p") for part in parts)
+    """One key from several parts: escaped, so that a|b and c are never a and b|c; hashed where that is long."""
+    joined = "|".join(part.replace("|", "\\p") for part in parts)
+    return joined if len(joined) <= LONGEST_KEY else hashed(joined)
 
 
 def fallback_key(view: RequestView) -> str | None:
@@ -95,6 +98,10 @@ def _written(value: object) -> str | None:
     return text.replace("\\", "\\\\") if "\\" in text else text
 
 
+def _lower(value: str | None) -> str | None:
+    return None if value is None else value.lower()
+
+
 def _secret(value: str | None) -> str | None:
     return None if value is None else hashed(value) if value else EMPTY
 
@@ -108,8 +115,8 @@ _WORDS: Final[dict[str, Part]] = {
     "ip": _ip,
     "user": lambda view, params: _written(view.user),
     "plan": lambda view, params: _written(view.plan),
-    "host": lambda view, params: _written(view.host.lower()),
-    "method": lambda view, params: view.method,
+    "host": lambda view, params: _written(_lower(view.header("host"))),
+    "method": lambda view, params: _written(view.method),
     "path": lambda view, params: _written(view.path),
     "route": lambda view, params: _written(view.route),
     "everyone": lambda view, params: "*",

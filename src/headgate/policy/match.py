@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from headgate.errors import InvalidCall
 from headgate.policy.address import Networks
-from headgate.policy.path import Pattern, compile_pattern, tidy
+from headgate.policy.path import Pattern, compile_pattern
 from headgate.policy.reading import Reading, shown
 from headgate.policy.source import Path_
 from headgate.policy.view import RequestView
@@ -41,6 +41,8 @@ class Match(NamedTuple):
     methods: frozenset[str] | None
     patterns: tuple[Pattern, ...]
     conditions: tuple[Predicate, ...]
+    messages: bool = False
+    """It names the messages of a websocket, which no rule counts by accident."""
 
 
 def read_match(reading: Reading, value: object, path: Path_) -> Match:
@@ -51,7 +53,17 @@ def read_match(reading: Reading, value: object, path: Path_) -> Match:
     methods = _methods(reading, given["method"], (*path, "method")) if "method" in given else None
     patterns = _patterns(reading, given["path"], (*path, "path")) if "path" in given else ()
     rest = {name: given[name] for name in given if name not in ("method", "path")}
-    return Match(methods, patterns, tuple(_conditions(reading, rest, path)))
+    return Match(methods, patterns, tuple(_conditions(reading, rest, path)), _names_messages(given))
+
+
+def _names_messages(value: object) -> bool:
+    if isinstance(value, Mapping):
+        named = value.get("method")
+        words = named if isinstance(named, list | tuple) else [named]
+        return any(isinstance(word, str) and word.upper() == "MESSAGE" for word in words) or any(
+            _names_messages(value.get(mix)) for mix in ("any", "all", "not")
+        )
+    return isinstance(value, list | tuple) and any(map(_names_messages, value))
 
 
 def read_condition(reading: Reading, value: object, path: Path_) -> Predicate:
@@ -91,7 +103,7 @@ def _method(reading: Reading, value: object, path: Path_) -> Predicate:
 
 def _path(reading: Reading, value: object, path: Path_) -> Predicate:
     patterns = _patterns(reading, value, path)
-    return lambda view: any(pattern.regex.fullmatch(tidy(view.path)) for pattern in patterns)
+    return lambda view: any(pattern.match(view.path) is not None for pattern in patterns)
 
 
 def _route(reading: Reading, value: object, path: Path_) -> Predicate:
@@ -102,7 +114,14 @@ def _route(reading: Reading, value: object, path: Path_) -> Predicate:
 def _host(reading: Reading, value: object, path: Path_) -> Predicate:
     globs = reading.words(value, path, "a host such as *.example.com")
     regex = re.compile("|".join(re.escape(glob.lower()).replace(r"\*", "[^:]*") for glob in globs) or r"(?!)")
-    return lambda view: regex.fullmatch(view.host.lower().rpartition(":")[0] or view.host.lower()) is not None
+    return lambda view: regex.fullmatch(_without_port(view.host.lower())) is not None
+
+
+def _without_port(host: str) -> str:
+    """`example.com:8000` and `[::1]:8000` without the port."""
+    if host.startswith("["):
+        return host.partition("]")[0] + "]" if "]" in host else host
+    return host.partition(":")[0]
 
 
 def _ip(reading: Reading, value: object, path: Path_) -> Predicate:

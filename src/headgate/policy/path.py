@@ -2,27 +2,73 @@
 
 `*` is anything within a segment, `**` any number of segments, `{name}` one segment that a key can use, `{name:path}`
 the rest. A path is compared without doubled slashes and without one at its end, so that `//login` and `/login/` do not
-slip past a rule for `/login`. Letters are compared as they are.
+slip past a rule for `/login`. Letters are compared as they are. Comparing takes time in proportion to the path, however
+hostile it is, and the whole path is compared, however long: neither is a way around a rule.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-_TOKEN: Final = re.compile(r"\*\*|\*|\{([A-Za-z_][A-Za-z0-9_]*)(:path)?\}")
-_SLASHES: Final = re.compile(r"/{2,}")
 LONGEST: Final = 1024
+_NAME: Final = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)(:path)?\}")
+_SLASHES: Final = re.compile(r"/{2,}")
+
+Test = Callable[[str], bool]
+
+
+class Segment(NamedTuple):
+    """How one segment is compared, and what it is called."""
+
+    fits: Test
+    name: str | None = None
 
 
 class Pattern(NamedTuple):
-    """A compiled pattern."""
+    """A compiled pattern: what comes before, between and after its `**`."""
 
     text: str
     first: str | None
     """Its first segment, where that is plain text: rules are found by it."""
-    regex: re.Pattern[str]
     names: tuple[str, ...]
+    head: tuple[Segment, ...]
+    middle: tuple[Segment, ...]
+    tail: tuple[Segment, ...]
+    stars: int
+    rest: str | None
+    """What the rest of the path is called, where `{name:path}` stands for it."""
+
+    def match(self, path: str) -> dict[str, str] | None:
+        """What the path names, or None if it does not fit."""
+        given = tidy(path)[1:].split("/")
+        least = len(self.head) + len(self.middle) + len(self.tail)
+        if len(given) < least or (len(given) > least and not self.stars and self.rest is None):
+            return None
+        found: dict[str, str] = {}
+        if not _fits(self.head, given, 0, found):
+            return None
+        end = len(given) - len(self.tail)
+        if not _fits(self.tail, given, end, found):
+            return None
+        if self.rest is not None:
+            rest = "/".join(given[len(self.head) :])
+            return {**found, self.rest: rest} if rest else None
+        if self.middle:
+            last = end - len(self.middle)
+            places = range(len(self.head), last + 1)
+            if not any(_fits(self.middle, given, place, found) for place in places):
+                return None
+        return found
+
+
+def _fits(segments: Sequence[Segment], given: list[str], start: int, found: dict[str, str]) -> bool:
+    for at, segment in enumerate(segments, start):
+        if not segment.fits(given[at]):
+            return False
+    found.update({segment.name: given[start + at] for at, segment in enumerate(segments) if segment.name})
+    return True
 
 
 def compile_pattern(text: str) -> Pattern:
@@ -31,39 +77,60 @@ def compile_pattern(text: str) -> Pattern:
         raise ValueError(f"a path begins with /, as in /api/**; got {text!r}")
     if len(text) > LONGEST:
         raise ValueError(f"a path pattern has at most {LONGEST} characters")
-    if text.count("**") > 2:
+    words = tidy(text if text.startswith("/") else f"/{text}")[1:].split("/")
+    if words.count("**") > 2:
         raise ValueError(f"a path pattern has at most two **; got {text!r}")
-    names: list[str] = []
-    parts: list[str] = []
-    at = 0
-    plain = tidy(text) if "**" not in text else text
-    for token in _TOKEN.finditer(plain):
-        parts.append(_literal(plain[at : token.start()]))
-        at = token.end()
-        if token[0] == "**":
-            before = parts[-1]
-            if before.endswith("/"):  # `/api/**` is also `/api` itself
-                parts[-1] = before[:-1]
-                parts.append("(?:/.*)?")
-            else:
-                parts.append(".*")
-        elif token[0] == "*":
-            parts.append("[^/]*")
+    rest = _NAME.fullmatch(words[-1])
+    called = rest[1] if rest is not None and rest[2] else None
+    parts: list[list[Segment]] = [[]]
+    for word in words[:-1] if called else words:
+        if word == "**":
+            parts.append([])
         else:
-            if token[1] in names:
-                raise ValueError(f"{{{token[1]}}} stands twice in {text!r}")
-            names.append(token[1])
-            parts.append(f"(?P<{token[1]}>{'.+' if token[2] else '[^/]+'})")
-    parts.append(_literal(plain[at:]))
-    first = plain.split("/")[1] if plain.startswith("/") else ""
-    literal = first if first and not _TOKEN.search(first) else None
-    return Pattern(text, literal, re.compile("".join(parts), re.DOTALL), tuple(names))
+            parts[-1].append(_segment(word, text))
+    if called and len(parts) > 1:
+        raise ValueError(f"{{{called}:path}} is the rest of a path, so ** has no place before it; got {text!r}")
+    names = [segment.name for part in parts for segment in part if segment.name] + ([called] if called else [])
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"{{{name}}} stands twice in {text!r}")
+    plain = bool(words[0]) and not any(mark in words[0] for mark in "*{")
+    head, middle, tail = parts[0], parts[1] if len(parts) == 3 else [], parts[-1] if len(parts) > 1 else []
+    stars = len(parts) - 1
+    return Pattern(
+        text, words[0] if plain else None, tuple(names), tuple(head), tuple(middle), tuple(tail), stars, called
+    )
 
 
-def _literal(text: str) -> str:
-    if "{" in text or "}" in text:
-        raise ValueError(f"{text!r} has a brace that is no {{name}}")
-    return re.escape(text).replace(re.escape("/"), "/")
+def _segment(word: str, text: str) -> Segment:
+    named = _NAME.fullmatch(word)
+    if named is not None and not named[2]:
+        return Segment(bool, named[1])
+    if named is not None:
+        raise ValueError(f"{word} is the rest of a path, so it stands at the end; got {text!r}")
+    if "{" in word or "}" in word:
+        raise ValueError(f"a {{name}} is a whole segment, as in /users/{{id}}; got {text!r}")
+    if "**" in word:
+        raise ValueError(f"** stands for whole segments, as in /api/**; got {text!r}")
+    return Segment(_glob(word) if "*" in word else word.__eq__)
+
+
+def _glob(word: str) -> Test:
+    """`*.png`: the first and the last piece at the ends, those between in order; each is looked for once."""
+    start, *between, end = word.split("*")
+
+    def fits(given: str) -> bool:
+        if len(given) < len(start) + len(end) or not given.startswith(start) or not given.endswith(end):
+            return False
+        at, last = len(start), len(given) - len(end)
+        for piece in between:
+            at = given.find(piece, at, last)
+            if at < 0:
+                return False
+            at += len(piece)
+        return True
+
+    return fits
 
 
 def tidy(path: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -114,15 +115,15 @@ class Policy:
         fitting = []
         for _, rule in candidates:
             methods, patterns = rule.match.methods, rule.match.patterns
-            if methods is not None and method not in methods:
+            if (methods is not None and method not in methods) or (method == "MESSAGE" and not rule.match.messages):
                 continue
             if not patterns:
                 fitting.append((rule, NOTHING))
                 continue
             for pattern in patterns:
-                matched = pattern.regex.fullmatch(path)
-                if matched is not None:
-                    fitting.append((rule, matched.groupdict()))
+                named = pattern.match(path)
+                if named is not None:
+                    fitting.append((rule, named))
                     break
         return Found(tuple(fitting))
 
@@ -134,11 +135,14 @@ def _rules(reading: Reading, value: object, stores: frozenset[str]) -> tuple[Rul
     rules = [read_rule(reading, each, ("rules", at), at, stores) for at, each in enumerate(value)]
     seen: set[str] = set()
     for at, rule in enumerate(rules):
-        if rule is not None and rule.name in seen:
+        if rule is None:
+            continue
+        names = {rule.name} | {limit.name for limits in (rule.plans or {}).values() for limit in limits}
+        if names & seen:
             reading.mistake(("rules", at, "name"), f"two rules are called {rule.name!r}; their counts would be one")
-        elif rule is not None:
-            seen.add(rule.name)
-    return tuple(rule for rule in rules if rule is not None)
+        seen |= names
+    ordered = sorted((rule for rule in rules if rule is not None), key=lambda rule: -rule.priority)
+    return tuple(replace(rule, index=index) for index, rule in enumerate(ordered))
 
 
 def _stores(reading: Reading, value: object) -> dict[str, str]:
@@ -157,7 +161,11 @@ def _namespace(reading: Reading, value: object) -> str:
 
 def _headers(reading: Reading, value: object) -> tuple[str, ...]:
     styles = reading.words(value, ("headers",), "a style of headers")
-    return tuple(style for style in styles if reading.one_of(style, ("headers",), HEADER_STYLES))
+    known = tuple(style for style in styles if reading.one_of(style, ("headers",), HEADER_STYLES))
+    families = ["x-ratelimit" if style.startswith("x-ratelimit") else style for style in known]
+    if len(set(families)) < len(families) or ("none" in known and len(known) > 1):
+        reading.mistake(("headers",), f"styles that write the same fields, or one beside none; got {shown(value)}")
+    return known
 
 
 def _plan(reading: Reading, value: object) -> tuple[str | None, str | None]:

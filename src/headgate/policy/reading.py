@@ -43,9 +43,9 @@ class Reading:
         """One of a few words."""
         if isinstance(value, str) and value in known:
             return value
-        close = get_close_matches(str(value), known, n=1, cutoff=0.6)
+        close = get_close_matches(str(value) if isinstance(value, str) else "", known, n=1, cutoff=0.6)
         hint = f"; did you mean {close[0]!r}?" if close else ""
-        self.mistake(path, f"expected one of {', '.join(known)}; got {shown(value)}{hint}")
+        self.mistake(path, f"expected one of {', '.join(known) or 'none that is there'}; got {shown(value)}{hint}")
         return None
 
     def words(self, value: object, path: Path_, what: str) -> list[str]:
@@ -60,5 +60,8 @@ class Reading:
 
 def shown(value: object) -> str:
     """A value as it appears in messages: never long."""
-    text = repr(value)
+    try:
+        text = repr(value)
+    except ValueError:  # a number of more digits than Python writes
+        text = f"a {type(value).__name__}"
     return text if len(text) <= 60 else f"{text[:57]}..."

@@ -26,6 +26,11 @@ class PolicyFile:
         self._next_look = time.monotonic() + EVERY
         self.policy = Policy.load(given)
 
+    @property
+    def name(self) -> str:
+        """The file's."""
+        return str(self._path or "the policy")
+
     def changed(self) -> bool:
         """Whether there is a new policy since the last time; costs a look at the file, at most once a second."""
         if self._path is None:

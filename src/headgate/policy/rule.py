@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, cast, get_args
 
+from headgate.algorithms.contract import EXACT
+from headgate.call import checked_cost
 from headgate.clock import SECOND
-from headgate.errors import HeadgateError
-from headgate.limit import Limit, as_limits
+from headgate.errors import HeadgateError, InvalidLimit
+from headgate.limit import Limit, LimitWarning, as_limits
 from headgate.limit.grammar import parse_name, parse_period
 from headgate.policy.key import Part, read_key
 from headgate.policy.match import METHODS, Match, Predicate, read_condition, read_match
@@ -26,8 +29,11 @@ FIELDS: Final = (
     "exempt", "store",
 )  # fmt: skip
 DEFAULT_PLAN: Final = "default"
-MOST_HELD: Final = 100
+LONGEST_NAME: Final = 64
+LONGEST_TIME: Final = 10**8
+"""Seconds: three years."""
 _CLASS: Final = re.compile(r"([1-5])xx")
+_CONTENT_TYPE: Final = re.compile(r"[!-~]+/[!-~]+[ -~]*", re.ASCII)
 
 Statuses = frozenset[int]
 Plans = Mapping[str, tuple[Limit, ...]]
@@ -39,7 +45,7 @@ class Action:
 
     kind: Act = "deny"
     hold: int = 0
-    """How many requests a delay holds at once."""
+    """How many requests a delay holds at once; 0 for as many as the limit's own burst."""
     status: int = 200
     body: bytes = b""
     content_type: str = "text/plain; charset=utf-8"
@@ -58,7 +64,7 @@ class Cost:
     def before(self, view: RequestView) -> int:
         """What is charged before the app is called."""
         if self.of is not None:
-            return self.of(view)
+            return checked_cost(self.of(view))
         return self.fixed if self.by_method is None else self.by_method.get(view.method, self.fixed)
 
     @property
@@ -83,10 +89,13 @@ class Rule:
     """Statuses of responses that count; None for every one."""
     counts_refused: bool
     act: Action
+    block: float
+    """Seconds for which a refused key stays refused."""
     missing: Missing
     on_error: OnError
     disclose: Disclose
     priority: int
+    """Rules of a higher one are asked first; in their order in the file otherwise."""
     exempt: Predicate | None
     store: str
 
@@ -98,7 +107,7 @@ class Rule:
     def limits_for(self, view: RequestView) -> tuple[Limit, ...]:
         """The limits of this request's plan."""
         if self.limits_of is not None:
-            return tuple(_named(self.name, at, limit) for at, limit in enumerate(as_limits(self.limits_of(view))))
+            return compile_limits(self.name, self.limits_of(view), self.act, self.block)
         assert self.plans is not None  # noqa: S101 - one of the two is there
         plan = view.plan
         found = self.plans.get(plan) if plan is not None else None
@@ -108,7 +117,7 @@ class Rule:
 def read_rule(reading: Reading, value: object, path: Path_, index: int, stores: frozenset[str]) -> Rule | None:
     """A rule from plain values; None where mistakes leave nothing to compile."""
     given = reading.fields(value, path, FIELDS)
-    if not given:
+    if not isinstance(value, Mapping):
         return None
     name = _name(reading, given.get("name", f"rule-{index + 1}"), (*path, "name"))
     match = read_match(reading, given.get("match", {}), (*path, "match"))
@@ -124,7 +133,7 @@ def read_rule(reading: Reading, value: object, path: Path_, index: int, stores: 
     choose = limits if callable(limits) else None
     counts, refused = _count(reading, given.get("count", {}), (*path, "count"))
     store = given.get("store", "")
-    if store and store not in stores:
+    if store != "" and not (isinstance(store, str) and store in stores):
         reading.one_of(store, (*path, "store"), sorted(stores))
     return Rule(
         index=index,
@@ -137,6 +146,7 @@ def read_rule(reading: Reading, value: object, path: Path_, index: int, stores: 
         counts=counts,
         counts_refused=refused,
         act=act,
+        block=block,
         missing=cast("Missing", _word(reading, given, path, "missing", Missing, "ip")),
         on_error=cast("OnError", _word(reading, given, path, "on_error", OnError, "local")),
         disclose=cast("Disclose", _word(reading, given, path, "disclose", Disclose, "full")),
@@ -160,16 +170,18 @@ def _name(reading: Reading, value: object, path: Path_) -> str:
         return "unnamed"
 
 
-def _whole(reading: Reading, value: object, path: Path_, least: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        reading.mistake(path, f"expected a whole number from {least}; got {shown(value)}")
+def _whole(reading: Reading, value: object, path: Path_, least: int, most: int = EXACT) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        reading.mistake(
+            path, f"expected a whole number from {least}{f' to {most}' if most < EXACT else ''}; got {shown(value)}"
+        )
         return max(least, 0)
     return value
 
 
 def _time(reading: Reading, value: object, path: Path_) -> float:
     """`10m`, or seconds."""
-    if isinstance(value, int | float) and not isinstance(value, bool) and value > 0:
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= LONGEST_TIME:
         return float(value)
     try:
         return parse_period(value) / SECOND if isinstance(value, str) else _no_time(reading, value, path)
@@ -196,43 +208,47 @@ def _plans(reading: Reading, value: object, path: Path_, name: str, act: Action,
 
 
 def _limits(reading: Reading, value: object, path: Path_, name: str, act: Action, block: float) -> tuple[Limit, ...]:
-    if value is None or value in ("", [], ()):
-        return ()
     try:
-        words = re.sub(r"\bqueue\b", "burst", value) if isinstance(value, str) else value
-        limits = as_limits(words)  # type: ignore[arg-type]
-        made = []
-        for at, limit in enumerate(limits):
-            if act.kind == "delay" and not limit.step.LENDS:
-                reading.mistake(path, f"a delay needs a limit of the bucket family; {limit} is not")
-            hold = act.hold if act.kind == "delay" and act.hold else None
-            made.append(_named(name, at, limit, several=len(limits) > 1, burst=hold, block=block))
-        return tuple(made)
+        return compile_limits(name, value, act, block)
     except HeadgateError as reason:
         reading.mistake(path, str(reason))
         return ()
 
 
-def _named(
-    rule: str, at: int, limit: Limit, several: bool = False, burst: int | None = None, block: float = 0.0
-) -> Limit:
-    """The limit under its rule's name: rules never share a state, and a refusal says whose it was."""
-    own = f"{rule}.{limit.name}" if limit.name else f"{rule}.{at + 1}" if several else rule
-    return Limit(
-        limit.amount,
-        limit.period,
-        burst=burst or (None if limit.burst == limit.amount else limit.burst),
-        algorithm=limit.algorithm,
-        block=block or limit.block,
-        name=own[:64],
+def compile_limits(name: str, given: object, act: Action, block: float) -> tuple[Limit, ...]:
+    """A rule's limits under the rule's name; none where none are given."""
+    if given is None or given in ("", [], ()):
+        return ()
+    limits = as_limits(re.sub(r"\bqueue\b", "burst", given) if isinstance(given, str) else given)  # type: ignore[arg-type]
+    for limit in limits:
+        if act.kind == "delay" and not limit.step.LENDS:
+            raise InvalidLimit(f"a delay needs a limit of the bucket family; {limit} is not")
+    return tuple(
+        _named(name, at, limit, several=len(limits) > 1, burst=act.hold, block=block) for at, limit in enumerate(limits)
     )
+
+
+def _named(rule: str, at: int, limit: Limit, several: bool, burst: int, block: float) -> Limit:
+    """The limit under its rule's name: rules never share a state, and a refusal says whose it was."""
+    own = limit.name or (str(at + 1) if several else "")
+    name = f"{rule[: LONGEST_NAME - len(own) - 1]}.{own}"[:LONGEST_NAME] if own else rule
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LimitWarning)  # said already, of the limit as it was written
+        return Limit(
+            limit.amount,
+            limit.period,
+            burst=burst or (None if limit.burst == limit.amount else limit.burst),
+            algorithm=limit.algorithm,
+            block=block or limit.block,
+            name=name,
+        )
 
 
 def _act(reading: Reading, value: object, path: Path_) -> Action:
     kinds = get_args(Act)
     if isinstance(value, str):
         kind = reading.one_of(value, path, kinds) or "deny"
-        return Action(cast("Act", kind), hold=MOST_HELD if kind == "delay" else 0)
+        return Action(cast("Act", kind))
     given = reading.fields(value, path, kinds)
     if len(given) != 1:
         reading.mistake(path, f"expected one of {', '.join(kinds)}; got {shown(value)}")
@@ -240,18 +256,29 @@ def _act(reading: Reading, value: object, path: Path_) -> Action:
     kind, details = next(iter(given.items()))
     if kind == "delay":
         found = reading.fields(details, (*path, kind), ("hold",))
-        return Action("delay", hold=_whole(reading, found.get("hold", MOST_HELD), (*path, kind, "hold"), 1))
+        return Action("delay", hold=_whole(reading, found["hold"], (*path, kind, "hold"), 1) if "hold" in found else 0)
     if kind == "shadow":
         found = reading.fields(details, (*path, kind), ("status", "body", "content_type"))
         body = found.get("body", "")
-        if not isinstance(body, str):
+        if not isinstance(body, str) or not _is_text(body):
             reading.mistake((*path, kind, "body"), f"expected text; got {shown(body)}")
             body = ""
         kind_of = found.get("content_type", Action().content_type)
-        status = _whole(reading, found.get("status", 200), (*path, kind, "status"), 200)
-        return Action("shadow", status=status, body=body.encode(), content_type=str(kind_of))
+        if not isinstance(kind_of, str) or not _CONTENT_TYPE.fullmatch(kind_of):
+            reading.mistake((*path, kind, "content_type"), f"expected a type such as text/html; got {shown(kind_of)}")
+            kind_of = Action().content_type
+        status = _whole(reading, found.get("status", 200), (*path, kind, "status"), 200, 599)
+        return Action("shadow", status=status, body=body.encode(), content_type=kind_of)
     reading.mistake(path, f"{kind} has no details; write act: {kind}")
     return Action(cast("Act", kind))
+
+
+def _is_text(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _count(reading: Reading, value: object, path: Path_) -> tuple[Statuses | None, bool]:
@@ -272,10 +299,10 @@ def _statuses(reading: Reading, value: object, path: Path_) -> Statuses:
     """`401`, `[401, 403]`, `5xx`."""
     found: set[int] = set()
     for each in value if isinstance(value, list | tuple) else [value]:
-        whole = _CLASS.fullmatch(str(each))
+        whole = _CLASS.fullmatch(each) if isinstance(each, str) else None
         if whole:
             found.update(range(int(whole[1]) * 100, int(whole[1]) * 100 + 100))
-        elif str(each).isdigit() and 100 <= int(str(each)) <= 599:
+        elif re.fullmatch("[1-5][0-9][0-9]", str(each) if isinstance(each, int | str) else ""):
             found.add(int(str(each)))
         else:
             reading.mistake(path, f"expected a status such as 401 or 5xx; got {shown(each)}")

@@ -44,13 +44,16 @@ class Source(NamedTuple):
 def read_source(given: str | Path | Mapping[str, Any]) -> Source:
     """Read a file by its suffix, or take a Python value as it is."""
     if isinstance(given, Mapping):
+        _check_size(given)
         return Source("", given, {})
     path = Path(given)
     try:
         if path.stat().st_size > LARGEST:
             raise InvalidPolicy([f"{path}: a policy has at most {LARGEST} bytes"])
         text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as reason:
+    except InvalidPolicy:
+        raise
+    except (OSError, ValueError) as reason:  # a name that no file can have, or bytes that are no text
         raise InvalidPolicy([f"{path}: cannot be read: {reason}"]) from None
     suffix = path.suffix.lower()
     if suffix in (".yaml", ".yml"):
@@ -64,25 +67,56 @@ def read_source(given: str | Path | Mapping[str, Any]) -> Source:
 
 def _read_toml(name: str, text: str) -> Source:
     try:
-        return Source(name, tomllib.loads(text), {})
-    except (tomllib.TOMLDecodeError, RecursionError) as reason:
+        value = tomllib.loads(text)
+    except (ValueError, RecursionError) as reason:
         raise InvalidPolicy([f"{name}: not TOML: {reason}"]) from None
+    _check_size(value, name)
+    return Source(name, value, {})
 
 
 def _read_json(name: str, text: str) -> Source:
+    twice: list[str] = []
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        read = dict(pairs)
+        names = [field for field, _ in pairs]
+        twice.extend(sorted(field for field in read if names.count(field) > 1))
+        return read
+
     try:
-        value = json.loads(text)
+        value = json.loads(text, object_pairs_hook=once)
     except json.JSONDecodeError as reason:
         raise InvalidPolicy([f"{name}:{reason.lineno}: not JSON: {reason.msg}"]) from None
     except RecursionError:
         raise InvalidPolicy([f"{name}: nested too deeply"]) from None
+    except ValueError as reason:
+        raise InvalidPolicy([f"{name}: not JSON: {reason}"]) from None
+    _check_size(value, name)
     lines: Mapping[Path_, int] = {}
-    if yaml is not None:
-        try:  # JSON is YAML, whose parser tells the lines
+    if yaml is not None:  # JSON is YAML, whose parser tells the lines
+        try:
             lines = _read_yaml(name, text).lines
-        except InvalidPolicy:
-            lines = {}
+        except InvalidPolicy as mistakes:
+            if twice:
+                raise
+            del mistakes
+    if twice:
+        raise InvalidPolicy([f"{name}: {field!r} is said twice" for field in twice])
     return Source(name, value, lines)
+
+
+def _check_size(value: object, name: str = "") -> None:
+    """Not too large and not too deep, without recursion."""
+    told = f"{name}: " if name else ""
+    waiting: list[tuple[object, int]] = [(value, 0)]
+    count = 0
+    while waiting:
+        each, depth = waiting.pop()
+        count += 1
+        if count > MOST_NODES or depth > DEEPEST:
+            raise InvalidPolicy([f"{told}too large: at most {MOST_NODES} values, {DEEPEST} deep"])
+        inside = each.values() if isinstance(each, Mapping) else each if isinstance(each, list | tuple) else ()
+        waiting += [(child, depth + 1) for child in inside]
 
 
 def _read_yaml(name: str, text: str) -> Source:
@@ -133,4 +167,10 @@ class _Builder:
                 else:
                     built[key] = self.build(child, (*path, key))
             return built
-        return self._scalars.construct_object(node)
+        try:
+            return self._scalars.construct_object(node)
+        except yaml.YAMLError:
+            raise
+        except Exception as reason:  # PyYAML lets through whatever Python raises
+            self.mistakes.append(f"{self._name}:{line}: cannot read this value: {reason}")
+            return None

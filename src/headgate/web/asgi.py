@@ -6,12 +6,13 @@ app = RateLimitMiddleware(app, policy="policy.yaml", store="shared:///dev/shm/ap
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from headgate.policy import RequestView
 from headgate.policy.judge import Judge, Ruling, run, run_awaiting
 from headgate.stores import Store
-from headgate.web.door import Door, PolicyGiven
+from headgate.web.door import Court, Door, PolicyGiven
 from headgate.web.headers import ASGI
 from headgate.web.refusal import Refusal
 
@@ -66,40 +67,29 @@ class RateLimitMiddleware:
             await self.app(scope, receive, self._closing(send) if kind == "lifespan" else send)
             return
         view = self._view(scope, scope["method"])
-        judge = self.door.judge(view)
+        court = self.door.court(view)
+        judge = court.judge
         steps = judge.before(view)
         ruling = await run_awaiting(steps) if judge.awaits else run(steps)
         if ruling.kind != "pass":
-            status, headers, body = self.door.refuse(ruling, view.header("accept"))
+            status, headers, body = court.refuse(ruling, view.header("accept"))
             await send({"type": "http.response.start", "status": status, "headers": headers})
             await send({"type": "http.response.body", "body": body})
         elif ruling.charges:
             await self._hold(judge, ruling)
-            await self._count(scope, receive, send, judge, ruling)
-        elif fields := self.door.fields(ruling):
-            await self.app(scope, receive, self._adding(fields, send))
+            await self._count(scope, receive, _adding(court, ruling, send), judge, ruling)
+        elif ruling.group is not None:
+            await self.app(scope, receive, _adding(court, ruling, send))
         else:
             await self.app(scope, receive, send)
 
-    def _adding(self, fields: list[tuple[bytes, bytes]], send: Send) -> Send:
-        """Say in the response how much is left."""
-        with_fields = self.door.with_fields
-
-        def answer(message: Message) -> Awaitable[None]:
-            if message["type"] == "http.response.start":
-                message["headers"] = with_fields(message.get("headers", ()), fields)
-            return send(message)
-
-        return answer
-
     async def _count(self, scope: Scope, receive: Receive, send: Send, judge: Judge, ruling: Ruling) -> None:
         """Call the app, and count what its response says."""
-        say = self._adding(self.door.fields(ruling), send)
         counted = False
 
         async def answer(message: Message) -> None:
             nonlocal counted
-            await say(message)
+            await send(message)
             if not counted and message["type"] == "http.response.start":
                 counted = True
                 headers = _Headers(message.get("headers", ()))
@@ -122,25 +112,26 @@ class RateLimitMiddleware:
 
     async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
         view = self._view(scope, "WEBSOCKET")
-        judge = self.door.judge(view)
+        court = self.door.court(view)
+        judge = court.judge
         ruling = await run_awaiting(judge.before(view))
         if ruling.kind != "pass":
-            await self._refuse_websocket(scope, receive, send, ruling, view)
+            await self._refuse_websocket(scope, receive, send, court.refuse(ruling, view.header("accept")))
             return
         await self._hold(judge, ruling)
-        limited = self._limit_messages(scope, receive, send) if self.door.counts_messages() else receive
+        limited = self._limit_messages(scope, receive, send) if self.door.counts_messages else receive
         try:
             await self.app(scope, limited, send)
         finally:
             await run_awaiting(judge.after(ruling, 101, lambda name: None))
 
     async def _refuse_websocket(
-        self, scope: Scope, receive: Receive, send: Send, ruling: Ruling, view: RequestView
+        self, scope: Scope, receive: Receive, send: Send, answer: tuple[int, list[tuple[bytes, bytes]], bytes]
     ) -> None:
         """Before the handshake: an HTTP answer where the server can send one, else a close."""
         await receive()  # websocket.connect
-        if "websocket.http.response" in scope.get("extensions", {}):
-            status, headers, body = self.door.refuse(ruling, view.header("accept"))
+        if "websocket.http.response" in (scope.get("extensions") or {}):
+            status, headers, body = answer
             await send({"type": "websocket.http.response.start", "status": status, "headers": headers})
             await send({"type": "websocket.http.response.body", "body": body})
         else:
@@ -154,7 +145,7 @@ class RateLimitMiddleware:
             if message["type"] != "websocket.receive":
                 return message
             view = self._view(scope, "MESSAGE")
-            judge = self.door.judge(view)
+            judge = self.door.court(view).judge
             ruling = await run_awaiting(judge.before(view))
             if ruling.kind == "pass":
                 await self._hold(judge, ruling)
@@ -189,13 +180,31 @@ class RateLimitMiddleware:
         return view
 
 
+def _adding(court: Court[bytes], ruling: Ruling, send: Send) -> Send:
+    """Say in the response how much is left."""
+    fields = court.fields(ruling)
+    if not fields:
+        return send
+
+    def answer(message: Message) -> Awaitable[None]:
+        if message["type"] == "http.response.start":  # an app may send the same message every time
+            message = {**message, "headers": court.with_fields(message.get("headers", ()), fields)}
+        return send(message)
+
+    return answer
+
+
 def _user_in(scope: Scope) -> str | None:
     """What an authentication middleware before this one has put into the scope."""
     user = scope.get("user")
     if user is None or not getattr(user, "is_authenticated", False):
         return None
-    name = getattr(user, "identity", None) or getattr(user, "username", None) or getattr(user, "display_name", None)
-    return str(name) if name else None
+    for attribute in ("identity", "username", "display_name"):
+        with suppress(NotImplementedError):  # Starlette's own user has no identity, and says so
+            name = getattr(user, attribute, None)
+            if name:
+                return str(name)
+    return None
 
 
 class _Headers(Mapping[str, list[str]]):

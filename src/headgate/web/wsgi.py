@@ -13,7 +13,7 @@ from headgate.policy import RequestView
 from headgate.policy.judge import Judge, Ruling, run
 from headgate.stores import Store
 from headgate.waiting import sleep_until
-from headgate.web.door import Door, PolicyGiven
+from headgate.web.door import Court, Door, PolicyGiven
 from headgate.web.headers import WSGI
 from headgate.web.refusal import Refusal
 
@@ -50,39 +50,41 @@ class RateLimitMiddleware:
     def __call__(self, environ: Environ, start_response: Callable[..., Any]) -> Iterable[bytes]:
         """One request."""
         view = self._view(environ)
-        judge = self.door.judge(view)
-        ruling = run(judge.before(view))
+        court = self.door.court(view)
+        ruling = run(court.judge.before(view))
         if ruling.kind != "pass":
-            status, headers, body = self.door.refuse(ruling, view.header("accept"))
+            status, headers, body = court.refuse(ruling, view.header("accept"))
             start_response(_line(status), headers)
-            return [body]
+            return [] if view.method == "HEAD" else [body]
         if ruling.rule is None:
             return self.app(environ, start_response)
         if ruling.delay_us:
-            sleep_until(self.door.clock, self.door.clock.now_us() + ruling.delay_us)
-        return self._pass(environ, start_response, judge, ruling)
+            try:
+                sleep_until(self.door.clock, self.door.clock.now_us() + ruling.delay_us)
+            except BaseException:
+                run(court.judge.release(ruling))
+                raise
+        return self._pass(environ, start_response, court, ruling)
 
     def _pass(
-        self, environ: Environ, start_response: Callable[..., Any], judge: Judge, ruling: Ruling
+        self, environ: Environ, start_response: Callable[..., Any], court: Court[str], ruling: Ruling
     ) -> Iterable[bytes]:
         """Call the app, add what is left to its headers, and count what its response says."""
-        fields = self.door.fields(ruling)
-        counted = not ruling.charges
+        fields = court.fields(ruling)
+        count = _Count(court.judge, ruling) if ruling.charges else None
 
         def start(status: str, headers: list[tuple[str, str]], *exc_info: Any) -> Any:  # noqa: ANN401
-            nonlocal counted
-            given = start_response(status, self.door.with_fields(headers, fields) if fields else headers, *exc_info)
-            if not counted:
-                counted = True
-                told = {name.lower(): value for name, value in headers}
-                run(judge.after(ruling, int(status.split(" ", 1)[0]), told.get))
+            given = start_response(status, court.with_fields(headers, fields) if fields else headers, *exc_info)
+            if count is not None:
+                count.response(status, headers)
             return given
 
-        try:
+        if count is None:
             return self.app(environ, start)
+        try:
+            return _Counted(self.app(environ, start), count)
         except BaseException:
-            if not counted:
-                run(judge.after(ruling, FAILED, lambda name: None))
+            count.no_response()
             raise
 
     def _view(self, environ: Environ) -> RequestView:
@@ -93,6 +95,47 @@ class RateLimitMiddleware:
         if self._claims is not None:
             view.claims = self._claims(environ)
         return view
+
+
+class _Count:
+    """Counts a request once, by its response or by there being none."""
+
+    def __init__(self, judge: Judge, ruling: Ruling) -> None:
+        self._judge, self._ruling, self._done = judge, ruling, False
+
+    def response(self, status: str, headers: list[tuple[str, str]]) -> None:
+        told = {name.lower(): value for name, value in headers}
+        self._count(int(status[:3]), told.get)
+
+    def no_response(self) -> None:
+        self._count(FAILED, lambda name: None)
+
+    def _count(self, status: int, header: Callable[[str], str | None]) -> None:
+        if not self._done:
+            self._done = True
+            run(self._judge.after(self._ruling, status, header))
+
+
+class _Counted:
+    """An app's pieces as they are; one that ends without a response is counted too."""
+
+    def __init__(self, pieces: Iterable[bytes], count: _Count) -> None:
+        self._pieces, self._count = pieces, count
+
+    def __iter__(self) -> Iterator[bytes]:
+        try:
+            yield from self._pieces
+        finally:
+            self._count.no_response()
+
+    def close(self) -> None:
+        """What the app wants closed."""
+        try:
+            close = getattr(self._pieces, "close", None)
+            if close is not None:
+                close()
+        finally:
+            self._count.no_response()
 
 
 def _path(environ: Environ) -> str:

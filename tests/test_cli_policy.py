@@ -1,0 +1,214 @@
+"""`headgate policy check` and `explain`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from headgate.cli import main
+
+POLICY = """\
+plan: {trusted_header: X-Plan}
+allow: {ip: 10.9.9.9}
+deny: {ip: 192.0.2.0/24}
+rules:
+- name: login
+  match: {path: /login, method: POST}
+  key: [ip, {header: Authorization}]
+  limits: 5/minute
+  cost: 2
+- name: api
+  match: {path: "/api/{team}/**"}
+  key: {param: team}
+  limits: {default: 10/minute, pro: 100/minute; 1000/hour}
+- name: members
+  match: {path: /members}
+  key: user
+  missing: deny
+  limits: 3/minute
+- name: perhaps
+  match: {path: /perhaps}
+  key: user
+  missing: skip
+  limits: 3/minute
+- name: dry
+  match: {path: /dry}
+  key: ip
+  act: observe
+  limits: 3/minute
+- name: dear
+  match: {path: /dear}
+  key: ip
+  cost: 9
+  limits: 3/minute
+"""
+
+
+@pytest.fixture
+def file(tmp_path):
+    made = tmp_path / "policy.yaml"
+    made.write_text(POLICY)
+    return str(made)
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    """Exit code, output and errors."""
+    code = main(["policy", *arguments])
+    said = capsys.readouterr()
+    return code, said.out, said.err
+
+
+def test_check_counts_the_rules_of_a_file_without_mistakes(capsys, file, tmp_path):
+    """One line, exit code 0."""
+    assert run(capsys, "check", file) == (0, f"{file}: 6 rules, no mistakes\n", "")
+    one = tmp_path / "one.json"
+    one.write_text('{"rules": [{"key": "ip", "limits": "1/minute"}]}')
+    assert run(capsys, "check", str(one)) == (0, f"{one}: 1 rule, no mistakes\n", "")
+
+
+def test_check_tells_every_mistake_with_its_line(capsys, tmp_path):
+    """On stderr, exit code 1."""
+    bad = tmp_path / "policy.yaml"
+    bad.write_text("rules:\n- key: ipp\n  limits: 1/minute\n  mach: {}\n")
+    words = "ip, user, plan, host, method, path, route, everyone"
+    assert run(capsys, "check", str(bad)) == (1, "", (
+        f"policy.yaml:2: rules[0].key: expected one of {words}; got 'ipp'; did you mean 'ip'?\n"
+        "policy.yaml:4: rules[0].mach: unknown field 'mach'; did you mean 'match'?\n"
+    ))  # fmt: skip
+
+
+def test_check_of_what_is_not_there(capsys, tmp_path):
+    """Also for explain."""
+    for verb in ("check", "explain"):
+        code, out, err = run(capsys, verb, str(tmp_path / "none.yaml"))
+        assert (code, out) == (1, "")
+        assert err.startswith(f"{tmp_path}/none.yaml: cannot be read: ") and err.count("\n") == 1
+
+
+EXPLAINED = [
+    (["--path", "/"], ["GET / from 127.0.0.1", "no rule matches: the app is called"]),
+    (
+        ["--path", "/api/red/x"],
+        [
+            "GET /api/red/x from 127.0.0.1",
+            "rule api: counted by red; 10/minute as api; cost 1; act deny",
+            "binding: rule api, 10/minute as api",
+            "with nothing spent yet: allowed, 9 of 10 left after it",
+        ],
+    ),
+    (
+        ["--path", "/api/red?x=y", "--header", "x-plan: pro", "--trusted-proxy", "127.0.0.0/8"],
+        [
+            "GET /api/red from 127.0.0.1, plan pro",
+            "rule api: counted by red; 100/minute as api.1; 1000/hour as api.2; cost 1; act deny",
+            "binding: rule api, 100/minute as api.1",
+            "with nothing spent yet: allowed, 99 of 100 left after it",
+        ],
+    ),
+    (
+        ["--path", "/api/red", "--header", "x-plan: pro", "--ip", "203.0.113.9"],
+        [
+            "GET /api/red from 203.0.113.9",
+            "rule api: counted by red; 10/minute as api; cost 1; act deny",
+            "binding: rule api, 10/minute as api",
+            "with nothing spent yet: allowed, 9 of 10 left after it",
+        ],
+    ),
+    (
+        ["--path", "/login", "--method", "post", "--ip", "2001:db8::9"],
+        [
+            "POST /login from 2001:db8::9",
+            r"rule login: counted by 2001:db8::/64|\m2001:db8::/64; 5/minute as login; cost 2; act deny",
+            "binding: rule login, 5/minute as login",
+            "with nothing spent yet: allowed, 3 of 5 left after it",
+        ],
+    ),
+    (
+        ["--path", "/members"],
+        [
+            "GET /members from 127.0.0.1",
+            "rule members: counted by missing: refused; 3/minute as members; cost 1; act deny",
+            "refused (403)",
+        ],
+    ),
+    (
+        ["--path", "/members", "--user", "ann"],
+        [
+            "GET /members from 127.0.0.1",
+            "rule members: counted by ann; 3/minute as members; cost 1; act deny",
+            "binding: rule members, 3/minute as members",
+            "with nothing spent yet: allowed, 2 of 3 left after it",
+        ],
+    ),
+    (
+        ["--path", "/dear"],
+        [
+            "GET /dear from 127.0.0.1",
+            "rule dear: counted by 127.0.0.1; 3/minute as dear; cost 9; act deny",
+            "binding: rule dear, 3/minute as dear",
+            "with nothing spent yet: refused, 3 of 3 left after it",
+        ],
+    ),
+    (
+        ["--path", "/dear", "--ip", "10.9.9.9"],
+        ["GET /dear from 10.9.9.9", "allowed: it is on the list of what is always allowed"],
+    ),
+    (
+        ["--path", "/dear", "--ip", "192.0.2.7"],
+        ["GET /dear from 192.0.2.7", "refused (403): it is on the list of what is always refused"],
+    ),
+]
+
+
+@pytest.mark.parametrize(("request_", "lines"), EXPLAINED)
+def test_explain_says_which_rules_match_by_which_key_and_which_limit_binds(capsys, file, request_, lines):
+    """Exactly what would happen with nothing spent yet."""
+    code, out, err = run(capsys, "explain", file, *request_)
+    assert (code, out.splitlines(), err) == (0, lines, "")
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("/perhaps", "rule perhaps: counted by missing: the rule is skipped; 3/minute as perhaps; cost 1; act deny"),
+        ("/dry", "rule dry: counted by 127.0.0.1; 3/minute as dry; cost 1; act observe"),
+    ],
+)
+def test_explain_of_rules_that_refuse_nobody(capsys, file, path, said):
+    """Skipped, or only watched: no limit binds."""
+    code, out, _ = run(capsys, "explain", file, "--path", path)
+    assert (code, out.splitlines()) == (0, [f"GET {path} from 127.0.0.1", said])
+
+
+def test_explain_never_shows_a_secret(capsys, file):
+    """A header that is a part of the key is shown as its hash."""
+    arguments = ["explain", file, "--path", "/login", "--method", "POST", "--header", "Authorization: Bearer sk-123"]
+    code, out, _ = run(capsys, *arguments)
+    assert code == 0 and "rule login: counted by 127.0.0.1|\\h" in out
+    assert "sk-123" not in out
+
+
+@pytest.mark.parametrize(
+    ("extra", "said"),
+    [
+        (["--header", "no colon"], "headgate: --header is NAME:VALUE; got 'no colon'\n"),
+        (["--header", ": x"], "headgate: --header is NAME:VALUE; got ': x'\n"),
+        (
+            ["--trusted-proxy", "10.0.0.1/8"],
+            "headgate: 10.0.0.1/8 has bits set beyond its prefix; write 10.0.0.0/8, or 10.0.0.1 for that one alone\n",
+        ),
+    ],
+)
+def test_what_cannot_be_read_is_told(capsys, file, extra, said):
+    """On stderr, exit code 1."""
+    assert run(capsys, "explain", file, *extra) == (1, "", said)
+
+
+def test_check_from_a_shell(file):
+    """As people run it."""
+    command = [sys.executable, "-m", "headgate", "policy", "check", file]
+    done = subprocess.run(command, capture_output=True, text=True, env=dict(os.environ), check=False)
+    assert (done.returncode, done.stdout) == (0, f"{file}: 6 rules, no mistakes\n")
