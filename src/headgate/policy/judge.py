@@ -7,8 +7,8 @@ threads and event loops run the same steps.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator, Mapping, Sequence
-from typing import Any, Final, Literal, NamedTuple, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Literal, NamedTuple
 
 from headgate.algorithms import bucket
 from headgate.call import Call, checked_cost
@@ -16,14 +16,13 @@ from headgate.engine import Decision
 from headgate.engine.modes import LONGEST_WAIT
 from headgate.errors import HeadgateError, StoreError
 from headgate.limit import Limit
-from headgate.policy.key import EMPTY, MISSING, Params, fallback_key, join
+from headgate.policy.key import Params, fallback_key, join
 from headgate.policy.policy import Policy
 from headgate.policy.rule import Rule
+from headgate.policy.steps import Steps, run, run_awaiting
 from headgate.policy.view import RequestView
 from headgate.stores import AsyncStore, MemoryStore, Store
 
-T = TypeVar("T")
-Steps = Generator[Any, Any, T]
 Kind = Literal["pass", "deny", "shadow"]
 Question = tuple[Rule, str, int]
 """A rule, the key it counts by, and what the request costs."""
@@ -287,34 +286,6 @@ _SOME: Final = (Limit(1, "hour", name="headgate"),)
 """A gate is opened for limits; a judge asks about those of its rules."""
 
 
-def run(steps: Steps[T]) -> T:
-    """Run steps whose gates answer at once."""
-    try:
-        given = next(steps)
-        while True:
-            given = steps.send(given)
-    except StopIteration as done:
-        value: T = done.value
-        return value
-
-
-async def run_awaiting(steps: Steps[T]) -> T:
-    """Run steps whose gates may have to be awaited."""
-    try:
-        given = next(steps)
-        while True:
-            if given is not None and not isinstance(given, Decision):
-                try:
-                    given = await given
-                except BaseException as error:
-                    given = steps.throw(error)
-                    continue
-            given = steps.send(given)
-    except StopIteration as done:
-        value: T = done.value
-        return value
-
-
 def _flat(group: Group, asked: list[Question]) -> tuple[tuple[str, ...], tuple[int, ...]]:
     """A key and a cost for each limit of a group."""
     if len(asked) == 1:
@@ -351,4 +322,4 @@ def _real(rule: Rule, cost: int, status: int, header: Callable[[str], str | None
     return cost
 
 
-__all__ = ["EMPTY", "MISSING", "PASS", "Judge", "Ruling", "run", "run_awaiting"]
+__all__ = ["PASS", "Group", "Judge", "Ruling", "Steps", "run", "run_awaiting"]
