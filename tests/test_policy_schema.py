@@ -32,6 +32,10 @@ def matching(**fields: Any) -> dict[str, Any]:
     return with_rule(match=fields)
 
 
+def values(*each: Any) -> tuple[Any, ...]:
+    return each
+
+
 RIGHT: list[Any] = [
     with_rule(),
     {"version": 1, **with_rule(name="a", store="fleet"), "stores": {"fleet": "redis://cache"}},
@@ -42,10 +46,12 @@ RIGHT: list[Any] = [
         "deny": {"any": [{"ip": "192.0.2.1"}, {"host": "*.bad.org"}]},
         **with_rule(),
     },
-    *(matching(method=word) for word in (*METHODS, "get", ["GET", "Post"])),
+    *(matching(method=word) for word in values(*METHODS, "get", ["GET", "Post"])),
     *(
         matching(path=word)
-        for word in ("/", "/a/**", "**", "/{id}/x/{rest:path}", ["/a", "/b*"], "/**/x/**", "//a/", "/*.png", "**/x")
+        for word in values(
+            "/", "/a/**", "**", "/{id}/x/{rest:path}", ["/a", "/b*"], "/**/x/**", "//a/", "/*.png", "**/x"
+        )
     ),
     matching(route="/users/{id}", host=["a.org", "*.a.org"], plan="pro"),
     matching(header={"X-Plan": "pro"}, query={"q": ["a", "b"]}, cookie={"visit": True}, trusted_header={"x": False}),
@@ -56,7 +62,7 @@ RIGHT: list[Any] = [
     with_rule(match={"path": "/{id}"}, key=["ip", {"param": "id"}, {"header": "x"}]),
     *(
         with_rule(limits=words)
-        for words in (
+        for words in values(
             "5 per 2 hours",
             "200/500ms",
             "1_000/DAY BY gcra",
@@ -64,22 +70,22 @@ RIGHT: list[Any] = [
             "100/hour burst 20 block 10m as api",
             "5/minute by sliding-log",
             "50/minute by sliding-window/60",
-            "",
-            None,
-            [],
             ["10/s", "100/m as b"],
             {"free": "1/second", "pro": ["10/second", "100/hour"], "all": ""},
         )
     ),
     *(with_rule(limits=f"5/{unit}") for unit in UNITS),
-    *(with_rule(cost=cost) for cost in (0, 7, {"GET": 1, "POST": 10, "default": 2}, {"default": 3, "after": {}})),
+    *(with_rule(cost=cost) for cost in values(0, 7, {"GET": 1, "POST": 10, "default": 2}, {"default": 3, "after": {}})),
     with_rule(cost={"after": {"header": "X-Cost", "status": {"5xx": 0, "404": 2}}}),
-    *(with_rule(count={"when": {"status": each}}) for each in (401, "401", "5xx", [401, "403", "5xx"])),
+    *(with_rule(count={"when": {"status": each}}) for each in values(401, "401", "5xx", [401, "403", "5xx"])),
     with_rule(count={"refused": True}),
     with_rule(count={}),
-    *(with_rule(act=act) for act in ("deny", "delay", "shadow", "observe", {"delay": {"hold": 5}}, {"delay": {}})),
+    *(
+        with_rule(act=act)
+        for act in values("deny", "delay", "shadow", "observe", {"delay": {"hold": 5}}, {"delay": {}})
+    ),
     with_rule(act={"shadow": {"status": 404, "body": "no", "content_type": "text/html"}}),
-    *(with_rule(**{"for": time}) for time in ("10m", "2 hours", "500ms", 30, 0.5)),
+    *(with_rule(**{"for": time}) for time in values("10m", "2 hours", "500ms", 30, 0.5)),
     with_rule(**{"for": "1h", "act": "shadow"}),
     with_rule(missing="deny", on_error="raise", disclose="retry", priority=-3, exempt={"ip": "10.0.0.1"}),
 ]
@@ -114,11 +120,11 @@ WRONG: list[Any] = [
     {"stores": {"a": 1}, **with_rule()},
     {"allow": "10.0.0.0/8", **with_rule()},
     {"deny": {"adress": "::1"}, **with_rule()},
-    *(with_rule(name=name) for name in ("", "1st", "a b", "a" * 65, 5, None)),
-    *(matching(method=word) for word in ("FETCH", "", [], 5, ["GET", 5])),
+    *(with_rule(name=name) for name in values("", "1st", "a b", "a" * 65, 5, None)),
+    *(matching(method=word) for word in values("FETCH", "", [], 5, ["GET", 5])),
     *(
         matching(path=word)
-        for word in (
+        for word in values(
             "a",
             "",
             [],
@@ -135,8 +141,8 @@ WRONG: list[Any] = [
             "/" + "a" * 1024,
         )
     ),
-    *(matching(ip=word) for word in ("everywhere", "", [], 10, "10.0.0.0/1234")),
-    *(matching(header=word) for word in ({}, "x", {"x": 1}, {"x": []}, {"x": None}, ["x"])),
+    *(matching(ip=word) for word in values("everywhere", "", [], 10, "10.0.0.0/1234")),
+    *(matching(header=word) for word in values({}, "x", {"x": 1}, {"x": []}, {"x": None}, ["x"])),
     matching(any=[]),
     matching(any={}),
     matching(all=["x"]),
@@ -148,14 +154,18 @@ WRONG: list[Any] = [
     matching(host=True),
     *(
         with_rule(key=key)
-        for key in ("addr", "", [], {}, 5, None, {"header": ""}, {"header": 5}, {"header": "a", "cookie": "b"})
+        for key in values("addr", "", [], {}, 5, None, {"header": ""}, {"header": 5}, {"header": "a", "cookie": "b"})
     ),
     with_rule(key=["ip", []]),
     with_rule(key={"body": "x"}),
     *(
         with_rule(limits=words)
-        for words in (
+        for words in values(
             "5",
+            "",
+            None,
+            [],
+            {},
             "5/",
             "/minute",
             "five/minute",
@@ -181,17 +191,20 @@ WRONG: list[Any] = [
             {"free": 5},
         )
     ),
-    *(with_rule(cost=cost) for cost in (-1, 1.5, "1", True, None, [1], {"get": 1}, {"GET": -1}, {"after": 5})),
+    *(with_rule(cost=cost) for cost in values(-1, 1.5, "1", True, None, [1], {"get": 1}, {"GET": -1}, {"after": 5})),
     with_rule(cost={"after": {"headers": "x"}}),
     with_rule(cost={"after": {"header": 5}}),
     with_rule(cost={"after": {"status": {"6xx": 0}}}),
     with_rule(cost={"after": {"status": {"404": -1}}}),
     with_rule(cost={"after": {"status": [404]}}),
-    *(with_rule(count=count) for count in (5, [], {"when": {}}, {"when": 401}, {"refused": "yes"}, {"whenever": {}})),
-    *(with_rule(count={"when": {"status": each}}) for each in (99, 600, "4x", "ok", None, True, [401, 999])),
+    *(
+        with_rule(count=count)
+        for count in values(5, [], {"when": {}}, {"when": 401}, {"refused": "yes"}, {"whenever": {}})
+    ),
+    *(with_rule(count={"when": {"status": each}}) for each in values(99, 600, "4x", "ok", None, True, [401, 999])),
     *(
         with_rule(act=act)
-        for act in ("refuse", "", 5, None, [], {}, {"deny": {}}, {"observe": {}}, {"delay": None}, {"delay": 5})
+        for act in values("refuse", "", 5, None, [], {}, {"deny": {}}, {"observe": {}}, {"delay": None}, {"delay": 5})
     ),
     with_rule(act={"delay": {"hold": 0}}),
     with_rule(act={"delay": {}, "shadow": {}}),
@@ -205,7 +218,7 @@ WRONG: list[Any] = [
     with_rule(store=None),
     with_rule(act={"shadow": {"body": 5}}),
     with_rule(act={"shadow": {"code": 5}}),
-    *(with_rule(**{"for": time}) for time in ("soon", "", 0, -1, True, None, [], "10", "1 month")),
+    *(with_rule(**{"for": time}) for time in values("soon", "", 0, -1, True, None, [], "10", "1 month")),
     with_rule(**{"for": "10m", "act": "delay"}),
     with_rule(**{"for": "10m", "act": {"delay": {"hold": 5}}}),
     with_rule(missing="ignore"),

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, NamedTuple
 from headgate.algorithms import bucket
 from headgate.call import Call, checked_cost
 from headgate.engine import Decision
-from headgate.engine.modes import LONGEST_WAIT
+from headgate.engine.modes import LONGEST_WAIT, MOST_CALLS
 from headgate.errors import HeadgateError, StoreError
 from headgate.limit import Limit
 from headgate.policy.key import Params, fallback_key, join
@@ -124,14 +124,16 @@ class Judge:
         watched: list[Question] = []
         for rule, params in found:
             key = self._key(rule, view, params)
-            if key is None:
+            if key is None or (isinstance(key, Ruling) and rule.act.kind == "observe"):
                 continue
             if isinstance(key, Ruling):
                 return key
             (watched if rule.act.kind == "observe" else asked).append((rule, key, rule.cost.before(view)))
+        seen: list[Charge] = []
         for question in watched:
-            yield from self._watch(view, question)
-        return (yield from self._take(view, asked)) if asked else PASS
+            yield from self._watch(view, question, seen)
+        ruling = (yield from self._take(view, asked)) if asked else PASS
+        return ruling._replace(charges=(*ruling.charges, *seen)) if seen and ruling.kind == "pass" else ruling
 
     def _key(self, rule: Rule, view: RequestView, params: Params) -> str | Ruling | None:
         """What is counted; None where the rule does not apply, or a refusal."""
@@ -192,7 +194,7 @@ class Judge:
         decision, group = nearest
         return Ruling("pass", 200, group.owner(decision), decision, group, delay, tuple(charges))
 
-    def _watch(self, view: RequestView, question: Question) -> Steps[None]:
+    def _watch(self, view: RequestView, question: Question, seen: list[Charge]) -> Steps[None]:
         """A dry run: counted, said in the log, and admitted."""
         rule = question[0]
         for group in self._grouped(view, [question]):
@@ -203,6 +205,8 @@ class Judge:
             else:
                 if not decision.allowed:
                     log.info("rule %s (observe) would refuse: %r", rule.name, decision)
+                elif group.follows:
+                    seen.append(Charge(group, decision))
 
     def _grouped(self, view: RequestView, asked: list[Question]) -> tuple[Group, ...]:
         """The groups of a request's rules, one for each store."""
@@ -224,7 +228,11 @@ class Judge:
         for rule, _, _ in asked:
             for limit in rule.limits_for(view):
                 by_store.setdefault(rule.store, []).append((rule, limit))
-        return tuple(Group(store, self._gates[store], pairs) for store, pairs in by_store.items())
+        return tuple(
+            Group(store, self._gates[store], pairs[start : start + MOST_CALLS])
+            for store, pairs in by_store.items()
+            for start in range(0, len(pairs), MOST_CALLS)  # a decision has so many; more are as several stores
+        )
 
     def _instead(
         self, group: Group, keys: tuple[str, ...], costs: tuple[int, ...], error: StoreError

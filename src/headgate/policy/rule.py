@@ -123,7 +123,7 @@ def read_rule(reading: Reading, value: object, path: Path_, index: int, stores: 
     match = read_match(reading, given.get("match", {}), (*path, "match"))
     names = frozenset(name for pattern in match.patterns for name in pattern.names)
     for field in ("key", "limits"):
-        if field not in given:
+        if field not in given or (field == "limits" and given[field] in (None, "", [], (), {})):
             reading.mistake(path, f"a rule needs {field!r}, as in key: ip, limits: 100/minute")
     act = _act(reading, given.get("act", "deny"), (*path, "act"))
     block = _time(reading, given["for"], (*path, "for")) if "for" in given else 0.0
@@ -204,6 +204,8 @@ def _plans(reading: Reading, value: object, path: Path_, name: str, act: Action,
         plans[str(plan)] = _limits(reading, words, at, name, act, block)
     if DEFAULT_PLAN not in plans:  # whoever has no plan, or one that is not listed
         plans[DEFAULT_PLAN] = next(iter(plans.values()), ())
+        if isinstance(value, Mapping) and next(iter(value.values()), 1) in (None, "", [], ()):
+            reading.mistake(path, "say what strangers get: the first plan has no limit, and there is no default")
     return plans
 
 
@@ -219,7 +221,10 @@ def compile_limits(name: str, given: object, act: Action, block: float) -> tuple
     """A rule's limits under the rule's name; none where none are given."""
     if given is None or given in ("", [], ()):
         return ()
-    limits = as_limits(re.sub(r"\bqueue\b", "burst", given) if isinstance(given, str) else given)  # type: ignore[arg-type]
+    words: Any = given
+    if isinstance(given, str) and act.kind == "delay":
+        words = re.sub(r"\bqueue(?=\s+\d)", "burst", given)
+    limits = as_limits(words)
     for limit in limits:
         if act.kind == "delay" and not limit.step.LENDS:
             raise InvalidLimit(f"a delay needs a limit of the bucket family; {limit} is not")

@@ -5,7 +5,7 @@ app = RateLimitMiddleware(app, policy="policy.yaml", store="shared:///dev/shm/ap
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -72,7 +72,7 @@ class RateLimitMiddleware:
         steps = judge.before(view)
         ruling = await run_awaiting(steps) if judge.awaits else run(steps)
         if ruling.kind != "pass":
-            status, headers, body = court.refuse(ruling, view.header("accept"))
+            status, headers, body = court.refuse(ruling, _accept(scope["headers"]))
             await send({"type": "http.response.start", "status": status, "headers": headers})
             await send({"type": "http.response.body", "body": body})
         elif ruling.charges:
@@ -178,6 +178,14 @@ class RateLimitMiddleware:
         if self._claims is not None:
             view.claims = self._claims(scope)
         return view
+
+
+def _accept(headers: Iterable[tuple[bytes, bytes]]) -> bytes | None:
+    """What the client accepts, without reading anything else."""
+    for name, value in headers:
+        if name == b"accept":
+            return value
+    return None
 
 
 def _adding(court: Court[bytes], ruling: Ruling, send: Send) -> Send:

@@ -69,7 +69,7 @@ class Court(Generic[AnyStr]):
                 return self._expose(every)
         return every
 
-    def refuse(self, ruling: Ruling, accept: str | None) -> tuple[int, Pairs[AnyStr], bytes]:
+    def refuse(self, ruling: Ruling, accept: str | bytes | None) -> tuple[int, Pairs[AnyStr], bytes]:
         """Status, headers and body of a no."""
         if ruling.kind == "shadow" and ruling.rule is not None:
             act = ruling.rule.act

@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 import multiprocessing
 import os
+import re
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Final
 
 from headgate.policy import RequestView
@@ -62,5 +64,16 @@ def warn_of_workers(stores: Iterable[Store]) -> None:
 def _workers_around() -> bool:
     wanted = os.environ.get("WEB_CONCURRENCY", "")
     several = wanted.isdigit() and int(wanted) > 1
-    gunicorn = "gunicorn" in os.environ.get("SERVER_SOFTWARE", "")
-    return several or gunicorn or multiprocessing.parent_process() is not None
+    return several or _gunicorn_workers() > 1 or multiprocessing.parent_process() is not None
+
+
+def _gunicorn_workers() -> int:
+    """How many workers the parent was told to run, where it is gunicorn and the system tells."""
+    try:
+        words = Path(f"/proc/{os.getppid()}/cmdline").read_text(errors="replace").split("\0")
+    except OSError:
+        return 0
+    if not any("gunicorn" in word for word in words[:3]):
+        return 0
+    told = re.search(r"(?:-w|--workers)[ =]?(\d+)", " ".join(words))
+    return int(told[1]) if told else 1
