@@ -38,7 +38,7 @@ log = logging.getLogger("headgate.policy")
 class Group:
     """Limits of one store that one decision is taken over, and whose rule each of them is."""
 
-    __slots__ = ("ask", "delays", "disclose", "follows", "gate", "limits", "owners", "store")
+    __slots__ = ("ask", "counts_refused", "delays", "disclose", "follows", "gate", "limits", "owners", "store")
 
     def __init__(self, store: str, gate: Any, pairs: Sequence[tuple[Rule, Limit]]) -> None:  # noqa: ANN401
         self.store = store
@@ -51,6 +51,7 @@ class Group:
             self.ask = gate.asker(self.limits)
         except StoreError as reason:  # no room for so many limits: answered as if the store were away
             self.ask = _failing(reason)
+        self.counts_refused = any(rule.counts_refused for rule in self.owners)
         self.delays = any(rule.act.kind == "delay" for rule in self.owners)
         self.follows = any(rule.follows_response for rule in self.owners)
 
@@ -176,10 +177,10 @@ class Judge:
             if not decision.allowed:
                 yield from self._give_back(charges)
                 rule = group.owner(decision)
-                more = tuple(
-                    cost if owner.counts_refused else 0 for owner, cost in zip(group.owners, costs, strict=True)
-                )
-                yield from self._charge_more(group, decision, more)
+                if group.counts_refused:
+                    owners = zip(group.owners, costs, strict=True)
+                    more = tuple(cost if owner.counts_refused else 0 for owner, cost in owners)
+                    yield from self._charge_more(group, decision, more)
                 if rule.act.kind == "shadow":
                     return Ruling("shadow", rule.act.status, rule, decision, group)
                 return Ruling("deny", TOO_MANY, rule, decision, group)

@@ -9,9 +9,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from time import monotonic
 from typing import Any, AnyStr, Final, Generic
 
-from headgate.clock import SECOND, SystemClock
+from headgate.clock import SystemClock
 from headgate.engine import Decision
 from headgate.errors import HeadgateError
 from headgate.policy import Policy, Proxies, RequestView
@@ -83,7 +84,7 @@ class Court(Generic[AnyStr]):
         """When to come back: exactly, or staggered where many are told to at one time."""
         if decision is None:
             return None
-        now = int(self._clock.now_us() // SECOND)
+        now = int(monotonic())
         if now != self._second:
             self._second, self._refused = now, 0
         self._refused += 1
