@@ -199,3 +199,13 @@ def test_a_server_that_stands_still_delays_nobody_beyond_the_deadline(password):
         times = latencies(server, 1.0, limiter.hit)
     assert percentile(times, 0.99) < 0.05 + 0.1
     assert max(times) < 0.05 + SLACK
+
+
+def test_a_connection_that_was_closed_while_idle_costs_nobody_an_answer(server):
+    """A balancer hangs up after a while; the server is well."""
+    with open_store(server.url) as store:
+        limiter = Limiter(MANY, store=store)
+        limiter.hit("k")
+        server.client().execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+        time.sleep(1.1)
+        assert not limiter.hit("k").degraded

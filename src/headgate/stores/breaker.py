@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Final
 
 from headgate.clock import SECOND, SystemClock
@@ -23,6 +24,7 @@ class Breaker:
 
     def __init__(self) -> None:
         self._clock = SystemClock()
+        self._lock = threading.Lock()
         self.open = False
         self.troubled = False
         """Successes matter: tell them."""
@@ -30,7 +32,10 @@ class Breaker:
 
     def failed(self) -> bool:
         """Count a failure; whether it was the one that opened the breaker."""
-        now = self._clock.now_us()
+        with self._lock:
+            return self._count_failure(self._clock.now_us())
+
+    def _count_failure(self, now: int) -> bool:
         if not self.troubled or now - self._since > WINDOW_US:
             self._since, self._failures, self._successes = now, 0, 0
             self.troubled = True

@@ -14,7 +14,7 @@ from collections.abc import Awaitable
 from typing import Any, Final
 
 from headgate.stores.redis.deadline import Deadline
-from headgate.stores.redis.nodes import MOST_HOPS, Away, Node, Nodes
+from headgate.stores.redis.nodes import LONG_IDLE, MOST_HOPS, Away, Node, Nodes
 from headgate.stores.redis.plan import Command
 from headgate.stores.redis.wire import FAILURES, ResponseError
 
@@ -77,7 +77,7 @@ class Courier:
         self._flying: deque[Load] = deque()
         self._flying_groups = 0
         self._connection: Any = None
-        self._connected_at = 0.0
+        self._connected_at = self._used_at = 0.0
         self._round: asyncio.Task[None] | None = None
         self.leaves = False
         """Nobody new is sent along: hang up after this round."""
@@ -91,6 +91,8 @@ class Courier:
     async def _go(self) -> None:
         nodes = self._couriers.nodes
         try:
+            if self._connection is not None and self._loop.time() - self._used_at > LONG_IDLE:
+                await self._look_at_connection()
             if self._connection is None:
                 async with Deadline(self._loop.time() + nodes.wire.patience(self._node.breaker.troubled)):
                     self._connection = await nodes.wire.connect_async(self._node.place)
@@ -107,8 +109,20 @@ class Courier:
             raise
         finally:
             self._round = None
+            self._used_at = self._loop.time()
         if self.leaves:
             await self.close()
+
+    async def _look_at_connection(self) -> None:
+        """A connection that was idle for a while may have been closed by the other side."""
+        connection = self._connection
+        try:
+            dead = await connection.can_read_destructive()
+        except FAILURES:
+            dead = True
+        if dead:
+            self._connection = None
+            await connection.disconnect(nowait=True)
 
     async def _send(self) -> None:
         """Put what waits into as few commands as may be, in order, and send them in one write."""

@@ -28,6 +28,8 @@ from headgate.stores.redis.wire import (
 MOST_HOPS: Final = 5
 """Times a command is sent: each time but the last, a server said that it had not run it."""
 MOST_FREE: Final = 64
+LONG_IDLE: Final = 1.0
+"""Seconds after which a connection may have been closed by the other side."""
 FIRST_PROBE: Final = 0.05
 LONGEST_PROBE: Final = 1.0
 
@@ -55,13 +57,13 @@ class Node:
         self.name = f"{place[0]}:{place[1]}" if place else wire.target.service or "server"
         self.breaker = Breaker()
         self._wire = wire
-        self._free: deque[Any] = deque()
+        self._free: deque[tuple[Any, float]] = deque()
+        """Free connections, and since when each is."""
 
     def ask(self, data: bytes, replies: int = 1, due: float | None = None) -> list[Any]:
         """Send, and read so many replies; an error that the server answers is a reply too."""
-        try:
-            connection = self._free.pop()
-        except IndexError:
+        connection = self._idle()
+        if connection is None:
             connection = self._connect()
             due = None
         connection.due = time.monotonic() + self._wire.timeouts.answer if due is None else due
@@ -81,10 +83,21 @@ class Node:
             connection.disconnect()
             raise
         if len(self._free) < MOST_FREE:
-            self._free.append(connection)
+            self._free.append((connection, time.monotonic()))
         else:
             connection.disconnect()
         return got
+
+    def _idle(self) -> Any:  # noqa: ANN401
+        """A free connection; one that was idle for a while is looked at first, for the server may have closed it."""
+        while True:
+            try:
+                connection, since = self._free.pop()
+            except IndexError:
+                return None
+            if time.monotonic() - since < LONG_IDLE or not connection.hung_up():
+                return connection
+            connection.disconnect()
 
     def _connect(self) -> Any:  # noqa: ANN401
         try:
@@ -105,7 +118,7 @@ class Node:
         """Close what is free: the next question finds the server anew."""
         while self._free:
             try:
-                self._free.pop().disconnect()
+                self._free.pop()[0].disconnect()
             except IndexError:
                 return
 
@@ -127,6 +140,7 @@ class Nodes:
         self._nodes: dict[Place, Node] = {None: self._origin}
         self._prober: threading.Thread | None = None
         self._closed = threading.Event()
+        self._probing = threading.Lock()
 
     def all(self) -> list[Node]:
         """Every server that holds states."""
@@ -218,16 +232,17 @@ class Nodes:
         if node.breaker.failed():
             self._tell(Transition(node.name, False, f"{type(error).__name__}: {error}"))
             node.hang_up()
-            if self._closed.is_set():  # and is used again; a thread that was told to end does not count
-                self._closed, self._prober = threading.Event(), None
-            if self._prober is None or not self._prober.is_alive():
-                self._prober = threading.Thread(target=self._ask_again, name="headgate-probe", daemon=True)
-                self._prober.start()
+            with self._probing:
+                if self._closed.is_set():  # and is used again; a thread that was told to end does not count
+                    self._closed, self._prober = threading.Event(), None
+                if self._prober is None:
+                    self._prober = threading.Thread(target=self._ask_again, name="headgate-probe", daemon=True)
+                    self._prober.start()
 
     def _ask_again(self) -> None:
         """Probe until every server is back: soon at first, then once a second, never all processes at one instant."""
         pause, closed = FIRST_PROBE, self._closed
-        while away := [node for node in list(self._nodes.values()) if node.breaker.open]:
+        while away := self._away():
             if closed.wait(pause * random.uniform(0.5, 1.0)):  # noqa: S311 - chance, not secrecy
                 return
             pause = min(pause * 1.5, LONGEST_PROBE)
@@ -244,6 +259,14 @@ class Nodes:
                     return
                 node.breaker.close()
                 self._tell(Transition(node.name, True, reason))
+
+    def _away(self) -> list[Node]:
+        """The servers that are away; when there are none, whoever probes has nothing more to do."""
+        with self._probing:
+            away = [node for node in list(self._nodes.values()) if node.breaker.open]
+            if not away and self._prober is threading.current_thread():
+                self._prober = None
+            return away
 
     def _try(self, node: Node) -> str:
         """Why nobody has to wait for this server any more; or a failure."""
@@ -268,6 +291,7 @@ class Nodes:
         self.wire.forget()
         self._prober = None
         self._closed = threading.Event()
+        self._probing = threading.Lock()
         for node in self._nodes.values():
             node.forget()
 

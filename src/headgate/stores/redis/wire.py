@@ -9,6 +9,7 @@ from __future__ import annotations
 import binascii
 import inspect
 import logging
+import select
 import socket
 import time
 from collections.abc import Callable
@@ -102,6 +103,14 @@ def _timely(base: Any) -> Any:  # noqa: ANN401
             left = max(0.001, self.due - time.monotonic())
             self.socket_connect_timeout = min(self.socket_connect_timeout or left, left)
             return _Timely(super()._connect(), self)
+
+        def hung_up(self) -> bool:
+            """Whether the server said something unasked, which is a good-bye."""
+            if self._sock is None:
+                return True
+            looking = select.poll()
+            looking.register(self._sock.fileno(), select.POLLIN)
+            return bool(looking.poll(0))
 
     return Timely
 
