@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from itertools import chain
 from multiprocessing import get_context
+from typing import Any
 
 import pytest
 
-from headgate import InvalidCall, Limiter, RateLimited
+from headgate import Decision, InvalidCall, Limiter, RateLimited
 from headgate.testing import ManualClock
 from headgate.testing.suite import EVERY_ALGORITHM
 from tests.homes import EVERY_HOME, LATER, HandMoved, Home, Interrupting, eventually, home_of
@@ -31,12 +32,22 @@ class Crowd:
 
     def __init__(self, limiter: Limiter) -> None:
         self.limiter = limiter
+        self.admitted: list[str] = []
+        """In the order of the limiter's yes; those who wait in line are told it one at a time."""
         self.done: list[str] = []
         self._threads: list[threading.Thread] = []
+        self._reserve = limiter._reserve
+        limiter._reserve = self._seen  # type: ignore[assignment]
+
+    def _seen(self, *question: Any) -> Decision:
+        decision = self._reserve(*question)
+        if decision:
+            self.admitted.append(threading.current_thread().name)
+        return decision
 
     def add(self, name: str, cost: int = 1) -> None:
         ahead = self.limiter._line.waiting
-        self._threads.append(threading.Thread(target=self._wait, args=(name, cost), daemon=True))
+        self._threads.append(threading.Thread(target=self._wait, args=(name, cost), name=name, daemon=True))
         self._threads[-1].start()
         eventually(lambda: self.limiter._line.waiting == ahead + 1)
 
@@ -238,22 +249,12 @@ def test_threads_leave_a_line_in_the_order_they_came(home, text):
     crowd.limiter.hit("k", 10)
     for name, cost in (("a", 10), ("b", 1), ("c", 9), ("d", 1), ("e", 10)):
         crowd.add(name, cost)
-    while not crowd.done:
-        step(crowd, clock)
-    assert crowd.done == ["a"]
     while len(crowd.done) < 5:
-        step(crowd, clock)
-    assert crowd.done == ["a", "b", "c", "d", "e"]
+        eventually(lambda: clock.asleep == 1 or crowd.limiter._line.waiting == 0)
+        clock.advance(0.1)
+    assert crowd.admitted == ["a", "b", "c", "d", "e"]
     assert crowd.all_home()
     assert (crowd.limiter._line.waiting, crowd.limiter._line.places) == (0, {})
-
-
-def step(crowd: Crowd, clock: HandMoved) -> None:
-    """To the next instant at which somebody wakes up; the others stand in line."""
-    eventually(lambda: clock.asleep == 1 or crowd.limiter._line.waiting == 0)
-    before = crowd.limiter._line.waiting
-    if before:
-        clock.advance(0.1)
 
 
 def test_a_thread_whose_turn_does_not_come_in_time_leaves_the_line():
@@ -271,6 +272,27 @@ def test_a_thread_whose_turn_does_not_come_in_time_leaves_the_line():
     clock.advance(0.1)
     assert crowd.all_home()
     assert crowd.limiter.peek("k", 0).remaining == 6
+
+
+def test_threads_never_go_early_by_the_real_clock(home):
+    """Eight threads, ten turns each: the n-th to go goes n milliseconds after the first at the earliest."""
+    limiter = home.limiter("1000/second burst 1")
+    limiter.peek("k")
+    clock, gone = limiter.store.clock, []
+    start = clock.now_us()
+
+    def take_turns() -> None:
+        for _ in range(10):
+            assert limiter.acquire("k")
+            gone.append(clock.now_us() - start)
+
+    threads = [threading.Thread(target=take_turns) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(gone) == 80
+    assert all(at >= 1_000 * place for place, at in enumerate(sorted(gone)))
 
 
 def acquire_there(url: str, count: int) -> list[int]:

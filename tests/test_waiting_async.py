@@ -91,6 +91,29 @@ def test_a_wait_longer_than_the_timeout_is_refused_at_once(home):
     home.tell(story, clock)
 
 
+def test_what_takes_more_than_an_hour_is_charged_when_an_hour_is_left(home):
+    """From then on it is promised, and nobody can take it."""
+    clock = ManualClock(LATER)
+
+    async def story(store: Store) -> None:
+        limiter = AsyncLimiter("2/3 hours burst 2", store=store, on_error="raise")
+        await limiter.hit("k", 2)
+        waiter = asyncio.create_task(limiter.acquire("k", 2))
+        await waiting(limiter, 1)
+        clock.advance(2 * 3600 - 1)
+        await let_run()
+        assert (await limiter.peek("k", 0)).reset_after == 3601
+        clock.advance(1)
+        await waiting(limiter, 1)
+        await let_run()
+        assert (await limiter.peek("k", 0)).reset_after == 4 * 3600
+        await waiting(limiter, 1)
+        clock.advance(3600)
+        assert await waiter
+
+    home.tell(story, clock)
+
+
 def test_a_slot_is_awaited(home):
     """`async with`: waits, hands over the decision, raises a no."""
     clock = ManualClock(LATER)
@@ -133,8 +156,9 @@ def test_no_more_wait_than_may(home):
             await inside[0]
             await until(lambda limiter=limiter: limiter._line.waiting < 3)
             inside[0] = asyncio.create_task(limiter.acquire("k"))
-            await let_run()
-            clock.advance(10)
+            while not all(each.done() for each in inside):
+                await let_run()
+                clock.advance(0.5)
             assert all(await asyncio.gather(*inside))
 
     home.tell(story, clock)
@@ -193,7 +217,7 @@ def test_any_number_of_tasks_have_one_timer():
 
 
 def test_nobody_goes_early_by_the_real_clock(home):
-    """Thirty tasks in 60 ms, each at its instant or after it; nobody is told an instant twice."""
+    """Thirty tasks in 60 ms: each at its instant or after it, and no two in the time of one."""
 
     async def story(store: Store) -> None:
         limiter = AsyncLimiter("500/second burst 1", store=store, on_error="raise")
@@ -206,7 +230,6 @@ def test_nobody_goes_early_by_the_real_clock(home):
 
         await asyncio.gather(*(one() for _ in range(30)))
         assert all(at >= delay for at, delay in gone)
-        assert len({delay for _, delay in gone}) == 30
         assert all(at >= 2_000 * place for place, (at, _) in enumerate(gone))
         assert limiter._alarms.here().timers == 0
 

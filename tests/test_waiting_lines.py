@@ -171,7 +171,7 @@ def test_a_plan_with_a_smaller_burst_waits_behind_others(home):
         await limiter.hit("k", 2, limit=plan)
         first = asyncio.create_task(limiter.acquire("k", 2, limit=plan))
         await waiting(limiter, 1)
-        second = asyncio.create_task(limiter.acquire("k", 1, timeout=5, limit=plan))
+        second = asyncio.create_task(limiter.acquire("k", 1, timeout=1e6, limit=plan))
         await until(lambda: limiter._line.waiting == 2 or second.done())
         assert not second.done()
         clock.advance(1)

@@ -88,6 +88,8 @@ class Line:
         self.places: dict[str, deque[Place]] = {}
         """The lines, by key; only of what cannot lend."""
         self.lends = all(map(lends, limits))
+        self._asked: dict[str, int] = {}
+        """How much each line asks for, as far as that is one number."""
         self._most = max_waiting
         self._by_clock = store.decides_by_clock
         self._burst = min(limit.burst for limit in limits)
@@ -170,8 +172,9 @@ class Line:
         self._count(1)
         with self._lock:
             line = self.places.setdefault(key, deque())
-            ahead = sum(other.cost for other in line if isinstance(other.cost, int)) if line else None
+            ahead = self._asked.get(key, 0) if line else None
             line.append(place)
+            self._asked[key] = self._asked.get(key, 0) + _units(place)
             return ahead
 
     def _leave(self, key: str, place: Place) -> None:
@@ -181,8 +184,9 @@ class Line:
             line = self.places[key]
             was_head = line[0] is place
             line.remove(place)
+            self._asked[key] -= _units(place)
             if not line:
-                del self.places[key]
+                del self.places[key], self._asked[key]
             elif was_head:
                 line[0].call()
 
@@ -190,6 +194,10 @@ class Line:
         with self._lock:
             self.waiting += more
             self.longest = LONGEST_WAIT if self.waiting < self._most else NO_WAIT
+
+
+def _units(place: Place) -> int:
+    return place.cost if isinstance(place.cost, int) else 0
 
 
 def lends(limit: Limit) -> bool:
