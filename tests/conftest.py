@@ -1,5 +1,6 @@
 """The same examples every time: chance belongs to `make soak`."""
 
+import pytest
 from hypothesis import settings
 
 from headgate.engine.choice import wants_pure
@@ -13,3 +14,28 @@ ENGINELESS = (
     "test_refusal.py", "test_servers.py", "test_web_servers.py",
 )  # fmt: skip
 collect_ignore_glob = list(ENGINELESS) if wants_pure() else []
+
+
+@pytest.fixture(scope="module")
+def one_server():
+    """A real server for the tests of one file."""
+    from tests.servers import Server
+
+    with Server() as server:
+        yield server
+
+
+@pytest.fixture
+def server(one_server):
+    """The file's server, empty."""
+    one_server.client().flushall()
+    return one_server
+
+
+@pytest.fixture
+def proxy(server):
+    """A wire to it that can be made faulty."""
+    from tests.proxy import Proxy
+
+    with Proxy(server) as proxy:
+        yield proxy

@@ -15,26 +15,7 @@ from headgate.stores.redis import RedisStore
 from headgate.testing import ManualClock
 from headgate.testing.suite import EVERY_ALGORITHM
 from tests.faults import MANY, PATIENT, calls, hits, run, spent
-from tests.proxy import Proxy
 from tests.servers import Server, wait_until
-
-
-@pytest.fixture(scope="module")
-def one_server():
-    with Server() as server:
-        yield server
-
-
-@pytest.fixture
-def server(one_server):
-    one_server.client().flushall()
-    return one_server
-
-
-@pytest.fixture
-def proxy(server):
-    with Proxy(server) as proxy:
-        yield proxy
 
 
 def test_hits_issued_at_once_travel_in_few_commands(server):

@@ -17,24 +17,6 @@ from tests.proxy import Proxy
 from tests.servers import Server, wait_until
 
 
-@pytest.fixture(scope="module")
-def one_server():
-    with Server() as server:
-        yield server
-
-
-@pytest.fixture
-def server(one_server):
-    one_server.client().flushall()
-    return one_server
-
-
-@pytest.fixture
-def proxy(server):
-    with Proxy(server) as proxy:
-        yield proxy
-
-
 @pytest.mark.parametrize("trouble", TROUBLES)
 def test_a_server_whose_trouble_ends_is_back_by_itself_and_both_are_told_once(server, trouble):
     seen: list[Transition] = []

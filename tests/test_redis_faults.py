@@ -35,26 +35,7 @@ from tests.faults import (
     spent,
     stranger,
 )
-from tests.proxy import Proxy
-from tests.servers import Server, wait_until
-
-
-@pytest.fixture(scope="module")
-def one_server():
-    with Server() as server:
-        yield server
-
-
-@pytest.fixture
-def server(one_server):
-    one_server.client().flushall()
-    return one_server
-
-
-@pytest.fixture
-def proxy(server):
-    with Proxy(server) as proxy:
-        yield proxy
+from tests.servers import wait_until
 
 
 def follows(on_error: str, ask: Callable[[], Decision], why: str | None = None) -> None:

@@ -141,8 +141,19 @@ class Courier:
             self._flying_groups += load.command.groups
             data.append(load.command.encode())
         if data:
+            if self._connection_is_lost():
+                raise ConnectionResetError("the server has hung up")
             async with Deadline(self._flying[0].due):
                 await self._connection.send_packed_command(data, check_health=False)
+
+    def _connection_is_lost(self) -> bool:
+        """Whether the event loop knows that nobody is there any more.
+
+        Not to be written to: `writelines` of a lost transport (CPython 3.12, 3.13) leaves a writer behind for a socket
+        that is being closed, and the next connection, which gets its number, is then never told that it is connected.
+        """
+        writer = getattr(self._connection, "_writer", None)
+        return writer is not None and writer.transport.is_closing()
 
     async def _receive(self) -> None:
         """Replies, for the loads that left first, until there is room for more."""
