@@ -62,7 +62,7 @@ def judge_of(count: int, look: str, amount: int) -> Any:
 
 def ask(judge: Any, path: str) -> Any:
     from headgate.policy import RequestView
-    from headgate.policy.judge import run
+    from headgate.policy.steps import run
 
     return run(judge.before(RequestView("GET", path, HEADERS, "203.0.113.9")))
 
@@ -72,7 +72,7 @@ _NUMBER = numbers()
 
 def spend(judge: Any, look: str, count: int) -> int:
     from headgate.policy import RequestView
-    from headgate.policy.judge import run
+    from headgate.policy.steps import run
 
     before: Callable[[Any], Any] = judge.before
     if look == NEW_PATHS:

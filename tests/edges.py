@@ -8,7 +8,9 @@ from typing import Any, NamedTuple
 
 from headgate import MemoryStore
 from headgate.policy import Policy, Proxies, RequestView
-from headgate.policy.judge import Judge, Ruling, run
+from headgate.policy.judge import Judge
+from headgate.policy.ruling import Ruling
+from headgate.policy.steps import run
 from headgate.testing import ManualClock
 
 LATER = 1_000_000_000.0
@@ -47,7 +49,7 @@ class Court:
 
     def answer(self, ruling: Ruling, status: int = 200, **headers: str) -> None:
         """After the app."""
-        run(self.judge.after(ruling, status, lambda name: headers.get(name.replace("-", "_"))))
+        run(self.judge.after(ruling.charges, status, lambda name: headers.get(name.replace("-", "_"))))
 
     def kinds(self, times: int, *request: Any, **known: Any) -> list[str]:
         """The same request again and again."""

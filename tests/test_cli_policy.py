@@ -89,7 +89,7 @@ def test_check_of_what_is_not_there(capsys, tmp_path):
 
 
 EXPLAINED = [
-    (["--path", "/"], ["GET / from 127.0.0.1", "no rule matches: the app is called"]),
+    (["--path", "/"], ["GET / from 127.0.0.1", "allowed: no rule matches"]),
     (
         ["--path", "/api/red/x"],
         [
@@ -130,8 +130,8 @@ EXPLAINED = [
         ["--path", "/members"],
         [
             "GET /members from 127.0.0.1",
-            "rule members: counted by missing: refused; 3/minute as members; cost 1; act deny",
-            "refused (403)",
+            "rule members: refused because user is missing; 3/minute as members; cost 1; act deny",
+            "refused (403) by rule members",
         ],
     ),
     (
@@ -170,17 +170,98 @@ def test_explain_says_which_rules_match_by_which_key_and_which_limit_binds(capsy
     assert (code, out.splitlines(), err) == (0, lines, "")
 
 
+IDLE = """\
+plan: {trusted_header: x-plan}
+rules:
+- {name: perhaps, match: {path: [/perhaps, /both]}, key: [user, {header: X-Key}], missing: skip, limits: 3/minute}
+- {name: dry, match: {path: [/dry, /both]}, key: ip, act: observe, limits: 3/minute}
+- {name: strict, match: {path: /strict}, key: user, missing: deny, act: observe, limits: 3/minute}
+- {name: free, match: {path: /free}, key: ip, limits: {default: 3/minute, internal: ""}}
+- {name: known, match: {path: /known}, key: ip, limits: 3/minute}
+"""
+PERHAPS = "rule perhaps: skipped because user and header X-Key are missing; 3/minute as perhaps; cost 1; act deny"
+DRY = "rule dry: counted by 127.0.0.1; 3/minute as dry; cost 1; act observe"
+
+
 @pytest.mark.parametrize(
-    ("path", "said"),
+    ("request_", "said"),
     [
-        ("/perhaps", "rule perhaps: counted by missing: the rule is skipped; 3/minute as perhaps; cost 1; act deny"),
-        ("/dry", "rule dry: counted by 127.0.0.1; 3/minute as dry; cost 1; act observe"),
+        (["/perhaps"], [PERHAPS, "allowed: rule perhaps is skipped"]),
+        (
+            ["/perhaps", "--user", "ann"],
+            [
+                "rule perhaps: skipped because header X-Key is missing; 3/minute as perhaps; cost 1; act deny",
+                "allowed: rule perhaps is skipped",
+            ],
+        ),
+        (["/dry"], [DRY, "allowed: rule dry only observes"]),
+        (["/both"], [PERHAPS, DRY, "allowed: rule perhaps is skipped; rule dry only observes"]),
+        (
+            ["/strict"],
+            [
+                "rule strict: skipped because user is missing; 3/minute as strict; cost 1; act observe",
+                "allowed: rule strict is skipped",
+            ],
+        ),
+        (
+            ["/free", "--plan", "internal"],
+            [
+                "rule free: counted by 127.0.0.1; no limit for this plan; cost 1; act deny",
+                "allowed: rule free has no limit for this plan",
+            ],
+        ),
+        (
+            ["/known", "--ip", ""],
+            [
+                "rule known: skipped because ip is missing; 3/minute as known; cost 1; act deny",
+                "allowed: rule known is skipped",
+            ],
+        ),
     ],
 )
-def test_explain_of_rules_that_refuse_nobody(capsys, file, path, said):
-    """Skipped, or only watched: no limit binds."""
-    code, out, _ = run(capsys, "explain", file, "--path", path)
-    assert (code, out.splitlines()) == (0, [f"GET {path} from 127.0.0.1", said])
+def test_explain_ends_with_a_verdict_also_where_nothing_was_asked(capsys, tmp_path, request_, said):
+    """Skipped, only watched or without a limit: the request passes, and the last line says why."""
+    made = tmp_path / "policy.yaml"
+    made.write_text(IDLE)
+    code, out, err = run(capsys, "explain", str(made), "--path", *request_)
+    assert (code, out.splitlines()[1:], err) == (0, said, "")
+
+
+def test_explain_of_a_token(capsys, tmp_path, monkeypatch):
+    """A genuine one is counted by what it claims; an invented one is a part that is missing."""
+    jwt = pytest.importorskip("jwt")
+    monkeypatch.setenv("TOKEN_SECRET", "s" * 32)
+    made = tmp_path / "policy.yaml"
+    made.write_text(
+        "tokens: {key: {env: TOKEN_SECRET}, algorithms: HS256}\n"
+        "rules: [{name: api, key: {claim: sub}, missing: skip, limits: 3/minute}]\n"
+    )
+    told = []
+    for secret in ("s" * 32, "x" * 32):
+        token = jwt.encode({"sub": "ann"}, secret, "HS256")
+        told.append(run(capsys, "explain", str(made), "--header", f"Authorization: Bearer {token}")[1].splitlines()[1])
+    assert told == [
+        "rule api: counted by ann; 3/minute as api; cost 1; act deny",
+        "rule api: skipped because claim sub is missing; 3/minute as api; cost 1; act deny",
+    ]
+
+
+def test_check_warns_of_what_works_and_is_probably_not_wanted(capsys, tmp_path):
+    """With its line where that is known; still no mistake, and exit code 0. Explaining says nothing of it."""
+    made = tmp_path / "policy.yaml"
+    made.write_text(
+        "rules:\n- name: tokens\n  key: ip\n  limits: 90/minute by sliding-log\n  cost: {after: {header: X-Cost}}\n"
+        "- {name: few, key: ip, limits: 5/minute by sliding-window}\n"
+    )
+    assert run(capsys, "check", str(made)) == (0, (
+        f"{made}: 2 rules, no mistakes\n"
+        "warning: 5/minute by sliding-window: below 10 the two-counter estimate is coarse; token-bucket, "
+        "sliding-window/60 or sliding-log serve small limits better\n"
+        "warning: policy.yaml:4: rule tokens: what costs more after the response is charged to "
+        "90/minute by sliding-log as tokens only as far as there is room; use a token bucket\n"
+    ), "")  # fmt: skip
+    code, out, err = run(capsys, "explain", str(made))
+    assert (code, err) == (0, "") and "warning" not in out
 
 
 def test_explain_never_shows_a_secret(capsys, file):

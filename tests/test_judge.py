@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from headgate import LimitWarning
 from tests.edges import court
 
 
@@ -55,7 +56,7 @@ def test_a_request_that_goes_away_while_it_is_held_leaves_its_place():
     judged = court({"limits": "60/minute", "act": {"delay": {"hold": 3}}})
     judged.ask()
     held = judged.ask()
-    for _ in judged.judge.release(held):
+    for _ in judged.judge.release(held.charges):
         pass
     assert judged.ask().delay_us == held.delay_us == 1_000_000
 
@@ -278,3 +279,14 @@ def test_nobody_is_not_a_budget_that_strangers_share():
     """A peer without an address follows the failure policy: let through, or refused."""
     assert court({"on_error": "allow"}).kinds(5, peer=None) == ["pass"] * 5
     assert court({"on_error": "deny"}).ask(peer=None).status == 403
+
+
+@pytest.mark.parametrize(
+    "limits", ["10/minute by fixed-window", "10/minute by sliding-log", "10/minute by sliding-window"]
+)
+def test_what_cost_more_than_a_window_has_room_for_takes_what_there_is(limits):
+    """Windows and logs cannot owe: the excess takes all that is left, and no more."""
+    with pytest.warns(LimitWarning):
+        judged = court({"limits": limits, "cost": {"after": {"header": "x-cost"}}})
+    judged.answer(judged.ask(), x_cost="30")
+    assert judged.left() == 0 and judged.ask().kind == "deny"

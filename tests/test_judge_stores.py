@@ -9,7 +9,8 @@ import pytest
 
 from headgate import MemoryStore, StoreError
 from headgate.policy import Policy
-from headgate.policy.judge import Judge, run_awaiting
+from headgate.policy.judge import Judge
+from headgate.policy.steps import run_awaiting
 from headgate.testing import ManualClock
 from tests.edges import LATER, court, view
 
@@ -142,7 +143,7 @@ def test_attempts_at_once_in_an_event_loop_and_by_a_slow_store():
             ruling = await run_awaiting(judge.before(view("POST", "/login")))
             if ruling.kind == "pass":
                 await asyncio.sleep(0)
-                await run_awaiting(judge.after(ruling, 401, lambda name: None))
+                await run_awaiting(judge.after(ruling.charges, 401, lambda name: None))
             return ruling.kind
 
         return sorted(await asyncio.gather(*(attempt() for _ in range(10))))

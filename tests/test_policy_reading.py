@@ -79,15 +79,6 @@ def test_json_has_lines_too(tmp_path):
     assert mistakes(tmp_path, text, "policy.json") == [said]
 
 
-def test_toml_has_the_path_at_least(tmp_path):
-    """Its parser does not tell lines, so the file and the path have to do."""
-    text = '[[rules]]\nkey = "ip"\nlimits = "2/minute"\nact = "shadwo"\n'
-    said = (
-        "policy.toml: rules[0].act: expected one of deny, delay, shadow, observe; got 'shadwo'; did you mean 'shadow'?"
-    )
-    assert mistakes(tmp_path, text, "policy.toml") == [said]
-
-
 def test_a_mapping_has_the_path_alone():
     """There is no file to name."""
     assert of_mapping(rule(misssing="ip")) == ["rules[0].misssing: unknown field 'misssing'; did you mean 'missing'?"]
@@ -97,8 +88,8 @@ def test_a_mapping_has_the_path_alone():
     ("name", "data", "said"),
     [
         ("policy.json", '{"rules":\n [}', "policy.json:2: not JSON: Expecting value"),
-        ("policy.toml", "rules = [\n", "policy.toml: not TOML: Invalid value (at end of document)"),
-        ("policy.toml", "a = 1\na = 2\n", "policy.toml: not TOML: Cannot overwrite a value (at line 2, column 6)"),
+        ("policy.toml", "rules = [\n", "policy.toml:1: not TOML: Invalid value"),
+        ("policy.toml", "a = 1\na = 2\n", "policy.toml:2: not TOML: Cannot overwrite a value"),
         ("policy.ini", "", "policy.ini: a policy is a .yaml, .toml or .json file"),
         ("policy", "", "policy: a policy is a .yaml, .toml or .json file"),
         ("policy.yaml", "#" * 1_000_001, "policy.yaml: a policy has at most 1000000 bytes"),
@@ -240,7 +231,8 @@ def test_a_warning_about_a_limit_is_given_once_and_in_its_own_words():
 
 WORDS = (
     "ip user path method host header query any all not name match key limits cost count when status refused act delay "
-    "hold shadow body content_type for missing on_error after default GET param constant rules store plan claim"
+    "hold shadow body content_type for missing on_error after default GET param constant rules store plan claim "
+    "env file algorithms audience"
 )
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8)
@@ -256,7 +248,7 @@ VALUES = st.recursive(
 )  # fmt: skip
 RULES = "name match key limits cost count act for missing on_error disclose priority exempt store"
 FIELDS = st.sampled_from(RULES.split())
-POLICIES = "version rules allow deny plan headers namespace stores"
+POLICIES = "version rules allow deny plan tokens pepper headers namespace stores"
 HEADS = st.sampled_from(POLICIES.split())
 
 

@@ -16,9 +16,13 @@ from headgate.limit.grammar import UNITS
 from headgate.policy import Policy, policy, rule
 from headgate.policy.key import NAMED, WORDS
 from headgate.policy.match import FIELDS, METHODS
+from headgate.policy.secret import PLACES
 from headgate.policy.source import read_source
+from headgate.policy.token import FIELDS as TOKEN_FIELDS
+from headgate.policy.token import PUBLIC, SHARED
 
 jsonschema = pytest.importorskip("jsonschema")
+pytest.importorskip("jwt")
 SCHEMA = json.loads((Path(policy.__file__).parent / "schema.json").read_text(encoding="utf-8"))
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
 GALLERY = sorted((Path(__file__).resolve().parents[1] / "docs" / "gallery").glob("*.yaml"))
@@ -36,8 +40,29 @@ def values(*each: Any) -> tuple[Any, ...]:
     return each
 
 
+def with_tokens(**fields: Any) -> dict[str, Any]:
+    return {"tokens": {"key": {"env": "SCHEMA_SECRET"}, "algorithms": "HS256", **fields}, **with_rule()}
+
+
+@pytest.fixture(autouse=True)
+def _secrets(monkeypatch):
+    monkeypatch.setenv("SCHEMA_SECRET", "s" * 64)
+    monkeypatch.setenv("SCHEMA_KEY", PUBLIC_KEY)
+
+
+PUBLIC_KEY = """\
+-----BEGIN PUBLIC KEY-----
+MCowBQYDK2VwAyEA+W5ymkm3u/9UG3PYAq6X8pT1+BxeugA/ffVJH4AGPII=
+-----END PUBLIC KEY-----
+"""
 RIGHT: list[Any] = [
     with_rule(),
+    with_tokens(),
+    *(with_tokens(algorithms=each) for each in values(*SHARED, list(SHARED))),
+    *(with_tokens(algorithms=each, key={"env": "SCHEMA_KEY"}) for each in values("EdDSA", ["EdDSA"])),
+    with_tokens(header="X-Token", audience="api", issuer="https://id.example.com"),
+    {"pepper": {"env": "SCHEMA_SECRET"}, **with_rule()},
+    {"pepper": {"file": __file__}, **with_rule()},
     {"version": 1, **with_rule(name="a", store="fleet"), "stores": {"fleet": "redis://cache"}},
     {"namespace": "api", "headers": "none", "plan": {"claim": "plan"}, **with_rule()},
     {"headers": ["draft-11", "x-ratelimit-epoch"], "plan": {"trusted_header": "x-plan"}, **with_rule()},
@@ -102,6 +127,7 @@ WRONG: list[Any] = [
     {"rules": [{"limits": "5/minute"}]},
     {"version": 2, **with_rule()},
     {"version": "1", **with_rule()},
+    {"version": True, **with_rule()},
     {"rulez": [], **with_rule()},
     {"namespace": "", **with_rule()},
     {"namespace": 5, **with_rule()},
@@ -116,6 +142,23 @@ WRONG: list[Any] = [
     {"plan": {}, **with_rule()},
     {"plan": {"header": "x"}, **with_rule()},
     {"plan": {"claim": "a", "trusted_header": "b"}, **with_rule()},
+    {"plan": {"claim": ""}, **with_rule()},
+    {"plan": {"trusted_header": ""}, **with_rule()},
+    *({"pepper": each, **with_rule()} for each in values("s", None, [], {}, {"env": ""}, {"env": 5}, {"value": "s"})),
+    {"pepper": {"env": "SCHEMA_SECRET", "file": __file__}, **with_rule()},
+    *({"tokens": each, **with_rule()} for each in values(None, "s", [], {}, {"algorithms": "HS256"})),
+    {"tokens": {"key": {"env": "SCHEMA_SECRET"}}, **with_rule()},
+    *(
+        with_tokens(algorithms=each)
+        for each in values("none", ["none"], ["HS256", "none"], ["HS256", "RS256"], [], None, 5, "hs256", "HS1")
+    ),
+    *(with_tokens(key=each) for each in values("s" * 64, None, {}, {"env": ""})),
+    *(
+        with_tokens(**{field: each})
+        for field in ("header", "audience", "issuer")
+        for each in values("", 5, None, ["a"])
+    ),
+    with_tokens(leeway=5),
     {"stores": ["redis://x"], **with_rule()},
     {"stores": {"a": 1}, **with_rule()},
     {"allow": "10.0.0.0/8", **with_rule()},
@@ -201,7 +244,7 @@ WRONG: list[Any] = [
         with_rule(count=count)
         for count in values(5, [], {"when": {}}, {"when": 401}, {"refused": "yes"}, {"whenever": {}})
     ),
-    *(with_rule(count={"when": {"status": each}}) for each in values(99, 600, "4x", "ok", None, True, [401, 999])),
+    *(with_rule(count={"when": {"status": each}}) for each in values(99, 600, "4x", "ok", None, True, [], [401, 999])),
     *(
         with_rule(act=act)
         for act in values("refuse", "", 5, None, [], {}, {"deny": {}}, {"observe": {}}, {"delay": None}, {"delay": 5})
@@ -238,6 +281,8 @@ BEYOND = {
     "a delay of a window": with_rule(limits="50/minute by fixed-window", act="delay"),
     "a clause said twice": with_rule(limits="5/minute burst 2 burst 3"),
     "a burst of a window": with_rule(limits="5/minute burst 2 by fixed-window"),
+    "a secret that is not there": {"pepper": {"env": "SCHEMA_NOTHING"}, **with_rule()},
+    "a key that is none": with_tokens(algorithms="RS256"),
     "a burst that does not fit": with_rule(limits="10/minute burst 100_000_000"),
 }
 """What only the parser finds: it relates places to each other, and counts."""
@@ -298,6 +343,10 @@ def test_the_schema_knows_the_fields_of_the_parser():
     """A field or a word that is added to one is missed in the other."""
     defined = SCHEMA["$defs"]
     assert tuple(SCHEMA["properties"]) == policy.FIELDS
+    assert tuple(SCHEMA["properties"]["tokens"]["properties"]) == TOKEN_FIELDS
+    assert tuple(defined["secret"]["properties"]) == PLACES
+    assert tuple(defined["shared_algorithm"]["enum"]) == tuple(SHARED)
+    assert tuple(defined["public_algorithm"]["enum"]) == PUBLIC
     assert tuple(defined["rule"]["properties"]) == rule.FIELDS
     assert tuple(defined["condition"]["properties"]) == FIELDS
     assert tuple(defined["style"]["enum"]) == policy.HEADER_STYLES

@@ -33,7 +33,7 @@ def test_public_words_of_a_limiter_and_a_decision():
         "take_up_to",
     ]  # fmt: skip
     assert public(headgate.Decision) == [
-        "allowed", "binding", "calls", "claim_refund", "degraded", "granted", "limit", "never", "remaining",
+        "allowed", "answers", "binding", "calls", "claim_refund", "degraded", "granted", "limit", "never", "remaining",
         "reset_after", "reset_us", "retry_after", "retry_after_spread", "retry_us", "verdicts",
     ]  # fmt: skip
 

@@ -129,16 +129,22 @@ class Decision:
         return tuple(map(Call, self._limits, keys, self._costs()))
 
     @property
+    def answers(self) -> list[int]:
+        """The answers in a row, `ANSWER_FIELDS` integers for each call: for who reads many decisions a second."""
+        if self._more is None:
+            return [int(self.allowed), self.remaining, self.retry_us, self.reset_us, self._mark_us, self._mark_num]
+        answers = self._more[1]
+        return memoryview(answers).cast("q").tolist() if isinstance(answers, bytes) else list(answers)
+
+    @property
     def verdicts(self) -> tuple[Verdict, ...]:
         """The answers, one per call."""
-        if self._more is None:
-            mark = (self._mark_us, self._mark_num)
-            return (Verdict(self.allowed, self.remaining, self.retry_us, self.reset_us, mark),)
-        answers = self._more[1]
-        flat = memoryview(answers).cast("q") if isinstance(answers, bytes) else answers
+        flat = self.answers
         return tuple(
-            Verdict(bool(flat[row]), flat[row + 1], flat[row + 2], flat[row + 3], (flat[row + 4], flat[row + 5]))
-            for row in range(0, len(flat), ANSWER_FIELDS)
+            [
+                Verdict(bool(flat[row]), flat[row + 1], flat[row + 2], flat[row + 3], (flat[row + 4], flat[row + 5]))
+                for row in range(0, len(flat), ANSWER_FIELDS)
+            ]
         )
 
     def claim_refund(self, wanted: tuple[int, ...]) -> tuple[int, ...]:

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import warnings
 from typing import Any
 
 from headgate.errors import InvalidCall, StoreError
+from headgate.limit import LimitWarning
 from headgate.policy import Policy, Proxies, RequestView
-from headgate.policy.judge import Judge, run
+from headgate.policy.judge import Judge
+from headgate.policy.key import Params
+from headgate.policy.rule import Rule
+from headgate.policy.ruling import Ruling
+from headgate.policy.steps import run
 from headgate.stores import MemoryStore
 
 
@@ -40,43 +46,75 @@ def add_verbs(verbs: Any) -> None:  # noqa: ANN401 - argparse has no public name
 
 
 def check(chosen: argparse.Namespace) -> str:
-    """The file is right, or an error with every mistake."""
-    policy = Policy.load(chosen.file)
+    """The file is right, and what its writer may want to know; or an error with every mistake."""
+    policy, warned = _load(chosen.file)
     rules = "1 rule" if len(policy.rules) == 1 else f"{len(policy.rules)} rules"
-    return f"{chosen.file}: {rules}, no mistakes"
+    return "\n".join([f"{chosen.file}: {rules}, no mistakes", *(f"warning: {each}" for each in warned)])
 
 
 def explain(chosen: argparse.Namespace) -> str:
-    """What would happen to a request, with nothing spent yet."""
-    policy = Policy.load(chosen.file)
+    """What would happen to a request, with nothing spent yet. The last line is the verdict."""
+    policy, _ = _load(chosen.file)
     view = _view(chosen)
     if view.plan is None:
         view.plan = policy.plan_of(view)
-    lines = [
-        f"{view.method} {view.path} from {view.client or 'nobody known'}" + (f", plan {view.plan}" if view.plan else "")
-    ]
+    head = f"{view.method} {view.path} from {view.client or 'nobody known'}"
+    return "\n".join([head + (f", plan {view.plan}" if view.plan else ""), *_explained(policy, view)])
+
+
+def _load(file: str) -> tuple[Policy, list[str]]:
+    """The policy, and what was warned of."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", LimitWarning)
+        policy = Policy.load(file)
+    return policy, [str(each.message) for each in caught if each.category is LimitWarning]
+
+
+def _explained(policy: Policy, view: RequestView) -> list[str]:
     if policy.allow is not None and policy.allow(view):
-        return "\n".join([*lines, "allowed: it is on the list of what is always allowed"])
+        return ["allowed: it is on the list of what is always allowed"]
     if policy.deny is not None and policy.deny(view):
-        return "\n".join([*lines, "refused (403): it is on the list of what is always refused"])
+        return ["refused (403): it is on the list of what is always refused"]
+    found = policy.matching(view)
+    if not found:
+        return ["allowed: no rule matches"]
     judge = Judge(policy, {name: MemoryStore() for name in ("", *policy.stores)}, awaited=False)
-    for rule, params in policy.matching(view):
-        key = judge._key(rule, view, params)
-        limits = "; ".join(map(str, rule.limits_for(view))) or "no limit for this plan"
-        told = key if isinstance(key, str) else "missing: the rule is skipped" if key is None else "missing: refused"
-        lines.append(
-            f"rule {rule.name}: counted by {told}; {limits}; cost {rule.cost.before(view)}; act {rule.act.kind}"
-        )
-    if len(lines) == 1:
-        return "\n".join([*lines, "no rule matches: the app is called"])
-    ruling = run(judge.before(view))
+    told = [_told(judge, rule, view, params) for rule, params in found]
+    return [*(line for line, _ in told), *_verdict(run(judge.before(view)), [idle for _, idle in told if idle])]
+
+
+def _told(judge: Judge, rule: Rule, view: RequestView, params: Params) -> tuple[str, str]:
+    """What a rule makes of the request; and why it has no say, where it has none."""
+    key, limits = judge._key(rule, view, params), rule.limits_for(view)
+    told, idle = f"counted by {key}", ""
+    if not isinstance(key, str):
+        refused = key is not None and rule.act.kind != "observe"
+        told = f"{'refused' if refused else 'skipped'} because {_missing(rule, view, params)}"
+        idle = f"rule {rule.name} is skipped"
+    elif rule.act.kind == "observe":
+        idle = f"rule {rule.name} only observes"
+    elif not limits:
+        idle = f"rule {rule.name} has no limit for this plan"
+    words = "; ".join(map(str, limits)) or "no limit for this plan"
+    return f"rule {rule.name}: {told}; {words}; cost {rule.cost.before(view)}; act {rule.act.kind}", idle
+
+
+def _verdict(ruling: Ruling, idle: list[str]) -> list[str]:
+    """What happens to the request, and by whom."""
     if ruling.decision is not None and ruling.rule is not None:
-        lines.append(f"binding: rule {ruling.rule.name}, {ruling.decision.binding}")
-        lines.append(f"with nothing spent yet: {'allowed' if ruling.kind == 'pass' else 'refused'}, "
-                     f"{ruling.decision.remaining} of {ruling.decision.limit} left after it")  # fmt: skip
-    elif ruling.kind != "pass":
-        lines.append(f"refused ({ruling.status})")
-    return "\n".join(lines)
+        said = "allowed" if ruling.kind == "pass" else "refused"
+        left = f"{ruling.decision.remaining} of {ruling.decision.limit} left after it"
+        binding = f"binding: rule {ruling.rule.name}, {ruling.decision.binding}"
+        return [binding, f"with nothing spent yet: {said}, {left}"]
+    if ruling.kind == "pass":
+        return [f"allowed: {'; '.join(idle)}"]
+    return [f"refused ({ruling.status}) by rule {ruling.rule.name}" if ruling.rule else f"refused ({ruling.status})"]
+
+
+def _missing(rule: Rule, view: RequestView, params: Params) -> str:
+    """Which parts of the key were not sent."""
+    missing = [name for name, part in zip(rule.parts, rule.key, strict=True) if part(view, params) is None]
+    return f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing"
 
 
 def _view(chosen: argparse.Namespace) -> RequestView:

@@ -97,7 +97,7 @@ cdef class Core:
             return self.ask_one(key, units, mode, 0)
         return self.ask_many(key, None, units, mode, 0)
 
-    def run(self, keys, tuple costs, int mode, int64_t wait=0):
+    def run(self, keys, tuple costs, int mode=M_TAKE, int64_t wait=0):
         """One decision, a cost for each lane: every lane is asked, then all are charged or none is."""
         if len(costs) != len(self.lanes) or (type(keys) is tuple and len(keys) != len(self.lanes)):
             raise ValueError("a decision needs a cost, and one key or a key, for each lane")

@@ -53,10 +53,9 @@ class Gate:
         self._core.wait_by(places, waiter)
         return self._core.acquire
 
-    def asker(self, limits: tuple[Limit, ...]) -> Callable[[tuple[str, ...], tuple[int, ...]], Decision]:
-        """`decide` over these limits again and again: keys and costs, checked already, give a decision."""
-        run = self._core_of(checked_limits(limits)).run
-        return lambda keys, costs: run(keys, costs, TAKE)
+    def asker(self, limits: tuple[Limit, ...]) -> Callable[[str | tuple[str, ...], tuple[int, ...]], Decision]:
+        """`decide` over these limits again and again: keys (or one for all) and costs, checked already."""
+        return self._core_of(checked_limits(limits)).run
 
     def decide(self, *calls: Call, peek: bool = False, wait_us: int = 0) -> Decision:
         """Several subjects, one decision: all are charged or none is; with a wait also for later."""

@@ -207,7 +207,7 @@ class Core:
         core = self if limit is None or self._plan is None else self._plan(limit)
         return core.run(checked_key(key), checked_costs(core.limits, cost), mode, wait)
 
-    def run(self, keys: str | tuple[str, ...], costs: tuple[int, ...], mode: int, wait: int = 0) -> Decision:
+    def run(self, keys: str | tuple[str, ...], costs: tuple[int, ...], mode: int = TAKE, wait: int = 0) -> Decision:
         """One decision, a cost for each lane: every lane is asked, then all are charged or none is."""
         wait = wait if all(lane.lends for lane in self.lanes) else 0
         if len(self.lanes) == 1:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final
 
 from headgate.algorithms import bucket
 from headgate.call import Call, checked_cost
@@ -16,81 +16,23 @@ from headgate.engine import Decision
 from headgate.engine.modes import LONGEST_WAIT, MOST_CALLS
 from headgate.errors import HeadgateError, StoreError
 from headgate.limit import Limit
-from headgate.policy.key import Params, fallback_key, join
+from headgate.policy.key import Params, fallback_key, key_of
+from headgate.policy.lane import Lane, cost_in_lane
 from headgate.policy.policy import Policy
 from headgate.policy.rule import Rule
-from headgate.policy.steps import Steps, run, run_awaiting
+from headgate.policy.ruling import PASS, Charge, Group, Ruling, refused
+from headgate.policy.steps import Steps
 from headgate.policy.view import RequestView
 from headgate.stores import AsyncStore, MemoryStore, Store
 
-Kind = Literal["pass", "deny", "shadow"]
 Question = tuple[Rule, str, int]
 """A rule, the key it counts by, and what the request costs."""
 FORBIDDEN: Final = 403
-TOO_MANY: Final = 429
 UNAVAILABLE: Final = 503
 MOST_GROUPS: Final = 4096
 """Combinations of rules and plans whose limits are not put together again."""
 
 log = logging.getLogger("headgate.policy")
-
-
-class Group:
-    """Limits of one store that one decision is taken over, and whose rule each of them is."""
-
-    __slots__ = ("ask", "counts_refused", "delays", "disclose", "follows", "gate", "limits", "owners", "store")
-
-    def __init__(self, store: str, gate: Any, pairs: Sequence[tuple[Rule, Limit]]) -> None:  # noqa: ANN401
-        self.store = store
-        self.gate = gate
-        self.ask: Callable[..., Any]
-        self.owners = tuple(rule for rule, _ in pairs)
-        self.limits = tuple(limit for _, limit in pairs)
-        self.disclose = tuple(rule.disclose for rule in self.owners)
-        try:
-            self.ask = gate.asker(self.limits)
-        except StoreError as reason:  # no room for so many limits: answered as if the store were away
-            self.ask = _failing(reason)
-        self.counts_refused = any(rule.counts_refused for rule in self.owners)
-        self.delays = any(rule.act.kind == "delay" for rule in self.owners)
-        self.follows = any(rule.follows_response for rule in self.owners)
-
-    def owner(self, decision: Decision) -> Rule:
-        """The rule whose limit binds."""
-        return self.owners[0] if len(self.owners) == 1 else self.owners[self.limits.index(decision.binding)]
-
-
-def _failing(reason: StoreError) -> Callable[..., Any]:
-    def ask(keys: tuple[str, ...], costs: tuple[int, ...]) -> Any:  # noqa: ANN401
-        raise StoreError(str(reason))
-
-    return ask
-
-
-class Charge(NamedTuple):
-    """What was charged for a request, until its response says whether that was right."""
-
-    group: Group
-    decision: Decision
-
-
-class Ruling(NamedTuple):
-    """What happens to a request."""
-
-    kind: Kind
-    status: int = 200
-    rule: Rule | None = None
-    """Whose no it is; of a yes, whose limit is nearest."""
-    decision: Decision | None = None
-    group: Group | None = None
-    """What the decision was over."""
-    delay_us: int = 0
-    """How long to hold the request before the app is called."""
-    charges: tuple[Charge, ...] = ()
-    """What the response may still change."""
-
-
-PASS: Final = Ruling("pass")
 
 
 class Judge:
@@ -108,6 +50,17 @@ class Judge:
         self.awaits = awaited and any(isinstance(store, AsyncStore) for store in stores.values())
         """Some of the gates have to be awaited."""
         self._groups: dict[tuple[Any, ...], tuple[Group, ...]] = {}
+        self._looks_first = any((policy.allow, policy.deny, policy.plan_header, policy.plan_claim))
+
+    def lane(self, method: str, path: str) -> Lane | None:
+        """The lane of these requests, made anew; None where each has to be looked at."""
+        found = self.policy.rules_for(method, path)
+        costs = [cost_in_lane(rule, method) for rule in found.rules]
+        if self.awaits or self._looks_first or not found.plain or not costs or None in costs:
+            return None
+        asked = [(rule, "", cost or 0) for rule, cost in zip(found.rules, costs, strict=True)]
+        groups = self._put_together(_NOBODY, asked)
+        return Lane(groups[0], found.pairs, _flat(groups[0], asked)[1]) if len(groups) == 1 else None
 
     def before(self, view: RequestView) -> Steps[Ruling]:
         """Rule on a request, before the app is called."""
@@ -138,19 +91,15 @@ class Judge:
 
     def _key(self, rule: Rule, view: RequestView, params: Params) -> str | Ruling | None:
         """What is counted; None where the rule does not apply, or a refusal."""
-        parts = []
-        for part in rule.key:
-            value = part(view, params)
-            if value is None:
-                if rule.missing == "skip":
-                    return None
-                if rule.missing == "deny":
-                    return Ruling("deny", FORBIDDEN, rule)
-                value = fallback_key(view)
-                if value is None:  # nobody knows who this is: a failure, not a budget that strangers share
-                    return Ruling("deny", FORBIDDEN, rule) if rule.on_error in ("deny", "raise") else None
-            parts.append(value)
-        return parts[0] if len(parts) == 1 else join(parts)
+        key = key_of(rule.key, view, params)
+        if key is not None or rule.missing == "skip":
+            return key
+        instead = fallback_key(view) if rule.missing == "ip" else None
+        if instead is not None:
+            return key_of(rule.key, view, params, instead)
+        if rule.missing == "deny" or rule.on_error in ("deny", "raise"):
+            return Ruling("deny", FORBIDDEN, rule)
+        return None  # nobody knows who this is: a failure, not a budget that strangers share
 
     def _take(self, view: RequestView, asked: list[Question]) -> Steps[Ruling]:
         """One decision for each store, in order; what earlier ones charged is given back when a later one refuses."""
@@ -165,25 +114,22 @@ class Judge:
             except StoreError as error:
                 instead = self._instead(group, keys, costs, error)
                 if isinstance(instead, Ruling):
-                    yield from self._give_back(charges)
+                    yield from self.release(charges)
                     return instead
                 if instead is None:
                     continue
                 group, decision = instead
                 costs = tuple(call.cost for call in decision.calls)
             except BaseException:
-                yield from self._give_back(charges)
+                yield from self.release(charges)
                 raise
             if not decision.allowed:
-                yield from self._give_back(charges)
-                rule = group.owner(decision)
+                yield from self.release(charges)
                 if group.counts_refused:
                     owners = zip(group.owners, costs, strict=True)
                     more = tuple(cost if owner.counts_refused else 0 for owner, cost in owners)
                     yield from self._charge_more(group, decision, more)
-                if rule.act.kind == "shadow":
-                    return Ruling("shadow", rule.act.status, rule, decision, group)
-                return Ruling("deny", TOO_MANY, rule, decision, group)
+                return refused(group, decision)
             if group.delays:
                 delay = max(delay, _delay(group, decision, costs))
             if group.follows or group.delays or len(groups) > 1:
@@ -255,13 +201,17 @@ class Judge:
         except StoreError:
             return None
 
-    def release(self, ruling: Ruling) -> Steps[None]:
-        """A request that was held has gone away before the app was called."""
-        return self._give_back(list(ruling.charges))
+    def release(self, charges: Sequence[Charge]) -> Steps[None]:
+        """Give back what was charged for a request that goes no further."""
+        for group, decision in charges:
+            try:
+                yield group.gate.refund(decision)
+            except StoreError as error:
+                log.warning("a charge could not be given back and stays: %s", error)
 
-    def after(self, ruling: Ruling, status: int, header: Callable[[str], str | None]) -> Steps[None]:
+    def after(self, charges: Sequence[Charge], status: int, header: Callable[[str], str | None]) -> Steps[None]:
         """Count what the response says: give back what does not count, charge what cost more."""
-        for group, decision in ruling.charges:
+        for group, decision in charges:
             costs = [call.cost for call in decision.calls]
             real = [_real(rule, cost, status, header) for rule, cost in zip(group.owners, costs, strict=True)]
             unused = tuple(max(0, cost - actual) for cost, actual in zip(costs, real, strict=True))
@@ -279,18 +229,16 @@ class Judge:
             while extra > 0:
                 units = min(extra, call.limit.burst)
                 charged: Decision = yield group.gate.decide(Call(call.limit, call.key, units), wait_us=LONGEST_WAIT)
-                if not charged.allowed:
+                if charged.allowed:
+                    extra -= units
+                elif 0 < charged.remaining < units:  # windows and logs cannot owe: what there is room for
+                    extra = charged.remaining
+                else:
                     break
-                extra -= units
-
-    def _give_back(self, charges: list[Charge]) -> Steps[None]:
-        for group, decision in charges:
-            try:
-                yield group.gate.refund(decision)
-            except StoreError as error:
-                log.warning("a charge could not be given back and stays: %s", error)
 
 
+_NOBODY: Final = RequestView("GET", "/", {})
+"""For limits that are the same for everybody."""
 _SOME: Final = (Limit(1, "hour", name="headgate"),)
 """A gate is opened for limits; a judge asks about those of its rules."""
 
@@ -329,6 +277,3 @@ def _real(rule: Rule, cost: int, status: int, header: Callable[[str], str | None
         except (ValueError, HeadgateError):
             log.warning("rule %s: the header %s is no cost: %r", rule.name, rule.cost.after_header, text)
     return cost
-
-
-__all__ = ["PASS", "Group", "Judge", "Ruling", "Steps", "run", "run_awaiting"]

@@ -1,25 +1,27 @@
 """Keys: what a rule counts by. Parts are joined so that no two requests share a key by accident, or on purpose.
 
-A part that was not sent is not the same as one that is empty. Values that may be secret (headers, cookies) are hashed
-before anything else sees them, and so is whatever is long.
+A part that was not sent is not the same as one that is empty. Values that may be secret (headers, cookies, query
+parameters) are hashed before anything else sees them, and so is whatever is long.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from hashlib import blake2b
 from typing import Any, Final
 
 from headgate.errors import InvalidCall
 from headgate.policy.address import counted
+from headgate.policy.hashing import Hash, hashed
 from headgate.policy.match import trusted_header
 from headgate.policy.reading import Reading, shown
 from headgate.policy.source import Path_
-from headgate.policy.view import RequestView
+from headgate.policy.view import RequestView, informed
 
 Params = Mapping[str, str]
 Part = Callable[[RequestView, Params], str | None]
+Write = Callable[[object], str | None]
+"""A value as a part of a key; None for what was not sent."""
 WORDS: Final = ("ip", "user", "plan", "host", "method", "path", "route", "everyone")
 NAMED: Final = ("header", "trusted_header", "cookie", "query", "claim", "param", "constant")
 LONGEST_PART: Final = 128
@@ -40,23 +42,46 @@ def read_key(reading: Reading, value: object, path: Path_, names: frozenset[str]
 
 def _read_part(reading: Reading, value: object, path: Path_, names: frozenset[str]) -> Part:
     if callable(value):
-        function = value
-        return lambda view, params: _written(function(view))
+        function, written = informed(value, reading.claims_of), writer(reading.hashed)
+        return lambda view, params: written(function(view))
     if isinstance(value, str):
         word = reading.one_of(value, path, WORDS)
-        return _WORDS.get(word or "ip", _ip)
+        return _words(writer(reading.hashed))[word or "ip"]
     found = reading.fields(value, path, NAMED)
     if len(found) != 1:
         reading.mistake(path, f"a part of a key is one of {', '.join(WORDS)} or {{header: name}}; got {shown(value)}")
-        return _ip
+        return address_part
     kind, name = next(iter(found.items()))
     if not isinstance(name, str) or not name:
         reading.mistake((*path, kind), f"expected a name; got {shown(name)}")
-        return _ip
+        return address_part
     if kind == "param" and name not in names:
         known = f"the path has {', '.join(sorted(names))}" if names else "the rule's path has none"
         reading.mistake((*path, kind), f"no {{{name}}} in the path; {known}")
-    return _NAMED[kind](name)
+    return _NAMED[kind](name, reading)
+
+
+def part_names(value: object) -> tuple[str, ...]:
+    """What the parts of a `key` are called where people read of them: `user`, `header x-api-key`."""
+    given = value if isinstance(value, list | tuple) else [value]
+    return tuple(each if isinstance(each, str) else _part_name(each) for each in given)
+
+
+def _part_name(value: object) -> str:
+    return " ".join(map(str, next(iter(value.items()), ()))) if isinstance(value, Mapping) else "what a function gives"
+
+
+def key_of(parts: Sequence[Part], view: RequestView, params: Params, instead: str | None = None) -> str | None:
+    """What a request is counted by; None where a part is missing and nothing is to stand for it."""
+    values = []
+    for part in parts:
+        value = part(view, params)
+        if value is None:
+            if instead is None:
+                return None
+            value = instead
+        values.append(value)
+    return values[0] if len(values) == 1 else join(values)
 
 
 def join(parts: list[str]) -> str:
@@ -80,78 +105,104 @@ def client_key(client: str) -> str:
         return _written(client) or EMPTY
 
 
-@lru_cache(maxsize=16_384)
-def hashed(value: str) -> str:
-    """128 bits of BLAKE2b: what a store, a log or a label may see of a secret."""
-    return "\\h" + blake2b(value.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+def writer(digest: Hash) -> Write:
+    """How a value becomes a part: escaped, hashed where it is long."""
+
+    def written(value: object) -> str | None:
+        if value is None:
+            return None
+        text = value if isinstance(value, str) else str(value)
+        if not text:
+            return EMPTY
+        if len(text) > LONGEST_PART:
+            return digest(text)
+        return text.replace("\\", "\\\\") if "\\" in text else text
+
+    return written
 
 
-def _written(value: object) -> str | None:
-    """A value as a part: escaped, hashed where it is long."""
-    if value is None:
-        return None
-    text = value if isinstance(value, str) else str(value)
-    if not text:
-        return EMPTY
-    if len(text) > LONGEST_PART:
-        return hashed(text)
-    return text.replace("\\", "\\\\") if "\\" in text else text
+_written: Final = writer(hashed)
+
+
+def keeper(digest: Hash) -> Callable[[str | None], str | None]:
+    """How a value that may be secret becomes a part: hashed."""
+    return lambda value: None if value is None else digest(value) if value else EMPTY
 
 
 def _lower(value: str | None) -> str | None:
     return None if value is None else value.lower()
 
 
-def _secret(value: str | None) -> str | None:
-    return None if value is None else hashed(value) if value else EMPTY
-
-
-def _ip(view: RequestView, params: Params) -> str | None:
+def address_part(view: RequestView, params: Params) -> str | None:
+    """The client's address."""
     address = view.client
     return client_key(address) if address else None
 
 
-_WORDS: Final[dict[str, Part]] = {
-    "ip": _ip,
-    "user": lambda view, params: _written(view.user),
-    "plan": lambda view, params: _written(view.plan),
-    "host": lambda view, params: _written(_lower(view.header("host"))),
-    "method": lambda view, params: _written(view.method),
-    "path": lambda view, params: _written(view.path),
-    "route": lambda view, params: _written(view.route),
-    "everyone": lambda view, params: "*",
-}
+def _words(written: Write) -> dict[str, Part]:
+    return {
+        "ip": address_part,
+        "user": lambda view, params: written(view.user),
+        "plan": lambda view, params: written(view.plan),
+        "host": lambda view, params: written(_lower(view.header("host"))),
+        "method": lambda view, params: written(view.method),
+        "path": lambda view, params: written(view.path),
+        "route": lambda view, params: written(view.route),
+        "everyone": lambda view, params: "*",
+    }
 
 
-def _claim(name: str) -> Part:
+def _header(name: str, reading: Reading) -> Part:
+    field, secret = name.lower(), keeper(reading.hashed)
+    return lambda view, params: secret(view.header(field))
+
+
+def _trusted_header(name: str, reading: Reading) -> Part:
+    field, written = name.lower(), writer(reading.hashed)
+    return lambda view, params: written(trusted_header(view, field))
+
+
+def _cookie(name: str, reading: Reading) -> Part:
+    secret = keeper(reading.hashed)
+    return lambda view, params: secret(view.cookie(name))
+
+
+def _query(name: str, reading: Reading) -> Part:
+    secret = keeper(reading.hashed)
+    return lambda view, params: secret(view.query(name))
+
+
+def _claim(name: str, reading: Reading) -> Part:
+    claims_of, written = informed(_claims, reading.claims_of), writer(reading.hashed)
+
     def claim(view: RequestView, params: Params) -> str | None:
-        value: Any = view.claims.get(name) if view.claims is not None else None
-        return _written(value) if isinstance(value, str | int) else None
+        claims = claims_of(view)
+        value = claims.get(name) if claims is not None else None
+        return written(value) if isinstance(value, str | int) else None
 
     return claim
 
 
-def _constant(text: str) -> Part:
-    written = _written(text)
+def _claims(view: RequestView) -> Mapping[str, Any] | None:
+    return view.claims
+
+
+def _param(name: str, reading: Reading) -> Part:
+    written = writer(reading.hashed)
+    return lambda view, params: written(params.get(name))
+
+
+def _constant(text: str, reading: Reading) -> Part:
+    written = writer(reading.hashed)(text)
     return lambda view, params: written
 
 
-def _header(name: str) -> Part:
-    field = name.lower()
-    return lambda view, params: _secret(view.header(field))
-
-
-def _trusted_header(name: str) -> Part:
-    field = name.lower()
-    return lambda view, params: _written(trusted_header(view, field))
-
-
-_NAMED: Final[dict[str, Callable[[str], Part]]] = {
+_NAMED: Final[dict[str, Callable[[str, Reading], Part]]] = {
     "header": _header,
     "trusted_header": _trusted_header,
-    "cookie": lambda name: lambda view, params: _secret(view.cookie(name)),
-    "query": lambda name: lambda view, params: _written(view.query(name)),
+    "cookie": _cookie,
+    "query": _query,
     "claim": _claim,
-    "param": lambda name: lambda view, params: _written(params.get(name)),
+    "param": _param,
     "constant": _constant,
 }

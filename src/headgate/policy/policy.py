@@ -8,15 +8,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+from headgate.policy.hashing import hasher
 from headgate.policy.key import Params
 from headgate.policy.match import Predicate, read_condition
 from headgate.policy.path import tidy
 from headgate.policy.reading import Reading, shown
 from headgate.policy.rule import Rule, read_rule
+from headgate.policy.secret import read_secret
 from headgate.policy.source import Source, read_source
+from headgate.policy.token import Tokens, read_tokens
 from headgate.policy.view import RequestView
 
-FIELDS: Final = ("version", "rules", "allow", "deny", "plan", "headers", "namespace", "stores")
+FIELDS: Final = (
+    "version", "rules", "allow", "deny", "plan", "tokens", "pepper", "headers", "namespace", "stores",
+)  # fmt: skip
 HEADER_STYLES: Final = ("draft-11", "draft-6", "x-ratelimit", "x-ratelimit-epoch", "none")
 VERSION: Final = 1
 REMEMBERED: Final = 4096
@@ -47,16 +52,24 @@ class Policy:
         source = value if isinstance(value, Source) else read_source(value)
         reading = Reading(source)
         given = reading.fields(source.value, (), FIELDS)
-        if given.get("version", VERSION) != VERSION:
-            reading.mistake(("version",), f"this is version {VERSION}; got {shown(given['version'])}")
+        version = given.get("version", VERSION)
+        if version != VERSION or isinstance(version, bool):
+            reading.mistake(("version",), f"this is version {VERSION}; got {shown(version)}")
         self.stores: Mapping[str, str] = _stores(reading, given.get("stores", {}))
         self.namespace = _namespace(reading, given.get("namespace", "policy"))
         self.headers = _headers(reading, given.get("headers", "draft-11"))
         self.plan_header, self.plan_claim = _plan(reading, given.get("plan"))
+        self.tokens: Tokens | None = read_tokens(reading, given["tokens"]) if "tokens" in given else None
+        """What verifies the tokens of requests, where the policy has a key for that."""
+        if self.tokens is not None:
+            reading.claims_of = self.tokens.claims
+        if "pepper" in given:
+            reading.hashed = hasher(read_secret(reading, given["pepper"], ("pepper",)) or b"")
         self.allow = read_condition(reading, given["allow"], ("allow",)) if "allow" in given else None
         self.deny: Predicate | None = read_condition(reading, given["deny"], ("deny",)) if "deny" in given else None
         self.rules = _rules(reading, given.get("rules"), frozenset(self.stores))
         reading.finish()
+        self._settings = {field: given[field] for field in given if field not in ("rules", "allow", "deny")}
         self._by_segment: dict[str, list[Rule]] = {}
         self._anywhere: list[Rule] = []
         for rule in self.rules:
@@ -67,6 +80,10 @@ class Policy:
     def load(cls, given: Policy | str | Path | Mapping[str, Any]) -> Policy:
         """A policy as users give it: one that is ready, the path of a file, or a mapping."""
         return given if isinstance(given, Policy) else cls(read_source(given))
+
+    def with_rules(self, rules: Sequence[Mapping[str, Any]]) -> Policy:
+        """Other rules in the same house: its stores, its namespace, its keys for tokens and hashes, its headers."""
+        return Policy({**self._settings, "rules": rules})
 
     def rules_for(self, method: str, path: str) -> Found:
         """The rules whose methods and paths fit, in order, each with what its path names."""
@@ -93,6 +110,8 @@ class Policy:
 
     def plan_of(self, view: RequestView) -> str | None:
         """The plan of a request, where the policy says how to find it: from trusted peers and verified claims only."""
+        if self.tokens is not None:
+            view.claims_of = self.tokens.claims
         if self.plan_header is not None and view.from_trusted_peer:
             return view.header(self.plan_header)
         if self.plan_claim is not None and view.claims is not None:
@@ -129,6 +148,8 @@ class Policy:
 
 
 def _rules(reading: Reading, value: object, stores: frozenset[str]) -> tuple[Rule, ...]:
+    if value == ():  # an app whose limits are all at its endpoints; what is empty in a file is a list
+        return ()
     if not isinstance(value, list | tuple) or not value:
         reading.mistake(("rules",) if value is not None else (), f"a policy needs rules, a list; got {shown(value)}")
         return ()
@@ -172,7 +193,7 @@ def _plan(reading: Reading, value: object) -> tuple[str | None, str | None]:
     if value is None:
         return None, None
     given = reading.fields(value, ("plan",), ("trusted_header", "claim"))
-    if len(given) != 1 or not all(isinstance(name, str) for name in given.values()):
+    if len(given) != 1 or not all(isinstance(name, str) and name for name in given.values()):
         reading.mistake(("plan",), f"expected {{trusted_header: name}} or {{claim: name}}; got {shown(value)}")
         return None, None
     header = given.get("trusted_header")

@@ -2,30 +2,46 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
+from headgate.algorithms.contract import EXACT
 from headgate.errors import InvalidPolicy
+from headgate.limit import LimitWarning
+from headgate.policy.hashing import Hash, hashed
 from headgate.policy.source import Path_, Source
+from headgate.policy.view import ClaimsOf
 
 
 class Reading:
-    """A policy being read."""
+    """A policy being read, and what all of its rules have in common."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
         self._mistakes: list[tuple[Path_, str]] = []
+        self._notes: list[tuple[Path_, str]] = []
+        self.hashed: Hash = hashed
+        """How secrets are hashed."""
+        self.claims_of: ClaimsOf | None = None
+        """Who finds the claims of a request, where the app gives none."""
 
     def mistake(self, path: Path_, message: str) -> None:
         """Note a mistake."""
         self._mistakes.append((path, message))
 
+    def note(self, path: Path_, message: str) -> None:
+        """Note what works, and is probably not what its writer wants."""
+        self._notes.append((path, message))
+
     def finish(self) -> None:
-        """Raise everything that was noted, in the order of the file."""
+        """Raise every mistake, in the order of the file; where there is none, warn of the rest."""
         if self._mistakes:
             noted = sorted(self._mistakes, key=lambda each: self._source.lines.get(each[0], 0))
             raise InvalidPolicy([self._source.place(path) + message for path, message in noted])
+        for path, message in self._notes:
+            warnings.warn(self._source.where(path) + message, LimitWarning, stacklevel=3)
 
     def fields(self, value: object, path: Path_, known: Sequence[str]) -> Mapping[str, Any]:
         """A mapping with no field but the known ones; what is not is noted, with what was probably meant."""
@@ -47,6 +63,14 @@ class Reading:
         hint = f"; did you mean {close[0]!r}?" if close else ""
         self.mistake(path, f"expected one of {', '.join(known) or 'none that is there'}; got {shown(value)}{hint}")
         return None
+
+    def whole(self, value: object, path: Path_, least: int, most: int = EXACT) -> int:
+        """A whole number."""
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+            upto = f" to {most}" if most < EXACT else ""
+            self.mistake(path, f"expected a whole number from {least}{upto}; got {shown(value)}")
+            return max(least, 0)
+        return value
 
     def words(self, value: object, path: Path_, what: str) -> list[str]:
         """A word, or a list of words."""

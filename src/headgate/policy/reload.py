@@ -31,6 +31,11 @@ class PolicyFile:
         """The file's."""
         return str(self._path or "the policy")
 
+    @property
+    def can_change(self) -> bool:
+        """Whether there is a file to follow."""
+        return self._path is not None
+
     def changed(self) -> bool:
         """Whether there is a new policy since the last time; costs a look at the file, at most once a second."""
         if self._path is None:

@@ -8,17 +8,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, cast, get_args
 
-from headgate.algorithms.contract import EXACT
-from headgate.call import checked_cost
 from headgate.clock import SECOND
-from headgate.errors import HeadgateError, InvalidLimit
+from headgate.errors import HeadgateError, InvalidLimit, InvalidPolicy
 from headgate.limit import Limit, LimitWarning, as_limits
 from headgate.limit.grammar import parse_name, parse_period
-from headgate.policy.key import Part, read_key
-from headgate.policy.match import METHODS, Match, Predicate, read_condition, read_match
+from headgate.policy.cost import Cost, Statuses, read_cost, read_count
+from headgate.policy.key import Part, part_names, read_key
+from headgate.policy.match import Match, Predicate, read_condition, read_match
 from headgate.policy.reading import Reading, shown
 from headgate.policy.source import Path_
-from headgate.policy.view import RequestView
+from headgate.policy.view import RequestView, informed
 from headgate.stores.contract import OnError
 
 Act = Literal["deny", "delay", "shadow", "observe"]
@@ -32,10 +31,8 @@ DEFAULT_PLAN: Final = "default"
 LONGEST_NAME: Final = 64
 LONGEST_TIME: Final = 10**8
 """Seconds: three years."""
-_CLASS: Final = re.compile(r"([1-5])xx")
 _CONTENT_TYPE: Final = re.compile(r"[!-~]+/[!-~]+[ -~]*", re.ASCII)
 
-Statuses = frozenset[int]
 Plans = Mapping[str, tuple[Limit, ...]]
 
 
@@ -52,28 +49,6 @@ class Action:
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
-    """How much a request spends: before the app is called, and what it turned out to be after."""
-
-    fixed: int = 1
-    by_method: Mapping[str, int] | None = None
-    of: Callable[[RequestView], int] | None = None
-    after_header: str | None = None
-    after_status: tuple[tuple[Statuses, int], ...] = ()
-
-    def before(self, view: RequestView) -> int:
-        """What is charged before the app is called."""
-        if self.of is not None:
-            return checked_cost(self.of(view))
-        return self.fixed if self.by_method is None else self.by_method.get(view.method, self.fixed)
-
-    @property
-    def settles(self) -> bool:
-        """Whether the response has a say."""
-        return self.after_header is not None or bool(self.after_status)
-
-
-@dataclass(frozen=True, slots=True)
 class Rule:
     """One rule, compiled."""
 
@@ -81,6 +56,8 @@ class Rule:
     name: str
     match: Match
     key: tuple[Part, ...]
+    parts: tuple[str, ...]
+    """What the parts of the key are called."""
     plans: Plans | None
     limits_of: Callable[[RequestView], Any] | None
     """Limits that the app chooses for each request."""
@@ -107,7 +84,10 @@ class Rule:
     def limits_for(self, view: RequestView) -> tuple[Limit, ...]:
         """The limits of this request's plan."""
         if self.limits_of is not None:
-            return compile_limits(self.name, self.limits_of(view), self.act, self.block)
+            try:
+                return compile_limits(self.name, self.limits_of(view), self.act, self.block)
+            except HeadgateError as reason:
+                raise InvalidPolicy([f"rule {self.name}: its function for limits: {reason}"]) from None
         assert self.plans is not None  # noqa: S101 - one of the two is there
         plan = view.plan
         found = self.plans.get(plan) if plan is not None else None
@@ -130,19 +110,24 @@ def read_rule(reading: Reading, value: object, path: Path_, index: int, stores: 
     if block and act.kind == "delay":
         reading.mistake((*path, "for"), "a delay does not block: use one of the two")
     limits = given.get("limits")
-    choose = limits if callable(limits) else None
-    counts, refused = _count(reading, given.get("count", {}), (*path, "count"))
+    choose = informed(limits, reading.claims_of) if callable(limits) else None
+    plans = None if choose else _plans(reading, limits, (*path, "limits"), name, act, block)
+    cost = read_cost(reading, given.get("cost", 1), (*path, "cost"), name)
+    counts, refused = read_count(reading, given.get("count", {}), (*path, "count"))
     store = given.get("store", "")
     if store != "" and not (isinstance(store, str) and store in stores):
         reading.one_of(store, (*path, "store"), sorted(stores))
+    if cost.rises:
+        _note_what_cannot_owe(reading, plans or {}, (*path, "limits"), name)
     return Rule(
         index=index,
         name=name,
         match=match,
         key=read_key(reading, given.get("key", "ip"), (*path, "key"), names),
-        plans=None if choose else _plans(reading, limits, (*path, "limits"), name, act, block),
+        parts=part_names(given.get("key", "ip")),
+        plans=plans,
         limits_of=choose,
-        cost=_cost(reading, given.get("cost", 1), (*path, "cost")),
+        cost=cost,
         counts=counts,
         counts_refused=refused,
         act=act,
@@ -150,10 +135,22 @@ def read_rule(reading: Reading, value: object, path: Path_, index: int, stores: 
         missing=cast("Missing", _word(reading, given, path, "missing", Missing, "ip")),
         on_error=cast("OnError", _word(reading, given, path, "on_error", OnError, "local")),
         disclose=cast("Disclose", _word(reading, given, path, "disclose", Disclose, "full")),
-        priority=_whole(reading, given.get("priority", 0), (*path, "priority"), -1000),
+        priority=reading.whole(given.get("priority", 0), (*path, "priority"), -1000),
         exempt=read_condition(reading, given["exempt"], (*path, "exempt")) if "exempt" in given else None,
         store=store if isinstance(store, str) else "",
     )
+
+
+def _note_what_cannot_owe(reading: Reading, plans: Plans, path: Path_, name: str) -> None:
+    """A window or a log has no debts: what a response costs beyond its room is lost, unless it is blocked for it."""
+    every = (limit for limits in plans.values() for limit in limits)
+    limits = dict.fromkeys(str(limit) for limit in every if not limit.step.LENDS and not limit.block_us)
+    if limits:
+        reading.note(
+            path,
+            f"rule {name}: what costs more after the response is charged to {', '.join(limits)} only as far as "
+            "there is room; use a token bucket",
+        )
 
 
 def _word(reading: Reading, given: Mapping[str, Any], path: Path_, field: str, known: Any, default: str) -> str:  # noqa: ANN401
@@ -168,15 +165,6 @@ def _name(reading: Reading, value: object, path: Path_) -> str:
     except HeadgateError as reason:
         reading.mistake(path, str(reason).replace("a limit", "a rule"))
         return "unnamed"
-
-
-def _whole(reading: Reading, value: object, path: Path_, least: int, most: int = EXACT) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        reading.mistake(
-            path, f"expected a whole number from {least}{f' to {most}' if most < EXACT else ''}; got {shown(value)}"
-        )
-        return max(least, 0)
-    return value
 
 
 def _time(reading: Reading, value: object, path: Path_) -> float:
@@ -261,7 +249,7 @@ def _act(reading: Reading, value: object, path: Path_) -> Action:
     kind, details = next(iter(given.items()))
     if kind == "delay":
         found = reading.fields(details, (*path, kind), ("hold",))
-        return Action("delay", hold=_whole(reading, found["hold"], (*path, kind, "hold"), 1) if "hold" in found else 0)
+        return Action("delay", hold=reading.whole(found["hold"], (*path, kind, "hold"), 1) if "hold" in found else 0)
     if kind == "shadow":
         found = reading.fields(details, (*path, kind), ("status", "body", "content_type"))
         body = found.get("body", "")
@@ -272,7 +260,7 @@ def _act(reading: Reading, value: object, path: Path_) -> Action:
         if not isinstance(kind_of, str) or not _CONTENT_TYPE.fullmatch(kind_of):
             reading.mistake((*path, kind, "content_type"), f"expected a type such as text/html; got {shown(kind_of)}")
             kind_of = Action().content_type
-        status = _whole(reading, found.get("status", 200), (*path, kind, "status"), 200, 599)
+        status = reading.whole(found.get("status", 200), (*path, kind, "status"), 200, 599)
         return Action("shadow", status=status, body=body.encode(), content_type=kind_of)
     reading.mistake(path, f"{kind} has no details; write act: {kind}")
     return Action(cast("Act", kind))
@@ -284,59 +272,3 @@ def _is_text(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def _count(reading: Reading, value: object, path: Path_) -> tuple[Statuses | None, bool]:
-    given = reading.fields(value, path, ("when", "refused"))
-    refused = given.get("refused", False)
-    if not isinstance(refused, bool):
-        reading.mistake((*path, "refused"), f"expected true or false; got {shown(refused)}")
-    if "when" not in given:
-        return None, refused is True
-    when = reading.fields(given["when"], (*path, "when"), ("status",))
-    if "status" not in when:
-        reading.mistake((*path, "when"), "expected status, as in {status: [401, 403]}")
-        return None, refused is True
-    return _statuses(reading, when["status"], (*path, "when", "status")), refused is True
-
-
-def _statuses(reading: Reading, value: object, path: Path_) -> Statuses:
-    """`401`, `[401, 403]`, `5xx`."""
-    found: set[int] = set()
-    for each in value if isinstance(value, list | tuple) else [value]:
-        whole = _CLASS.fullmatch(each) if isinstance(each, str) else None
-        if whole:
-            found.update(range(int(whole[1]) * 100, int(whole[1]) * 100 + 100))
-        elif re.fullmatch("[1-5][0-9][0-9]", str(each) if isinstance(each, int | str) else ""):
-            found.add(int(str(each)))
-        else:
-            reading.mistake(path, f"expected a status such as 401 or 5xx; got {shown(each)}")
-    return frozenset(found)
-
-
-def _cost(reading: Reading, value: object, path: Path_) -> Cost:
-    if callable(value):
-        return Cost(of=value)
-    if not isinstance(value, Mapping):
-        return Cost(_whole(reading, value, path, 0))
-    given = reading.fields(value, path, (*METHODS, "default", "after"))
-    by_method = {name: _whole(reading, given[name], (*path, name), 0) for name in given if name in METHODS}
-    fixed = _whole(reading, given.get("default", 1), (*path, "default"), 0)
-    if "after" not in given:
-        return Cost(fixed, by_method or None)
-    after = reading.fields(given["after"], (*path, "after"), ("header", "status"))
-    header = after.get("header")
-    if header is not None and not isinstance(header, str):
-        reading.mistake((*path, "after", "header"), f"expected the name of a response header; got {shown(header)}")
-        header = None
-    table = after.get("status", {})
-    pairs = []
-    if not isinstance(table, Mapping):
-        reading.mistake(
-            (*path, "after", "status"), f"expected statuses and costs, as in {{5xx: 0}}; got {shown(table)}"
-        )
-    else:
-        for status, cost in table.items():
-            at = (*path, "after", "status", str(status))
-            pairs.append((_statuses(reading, status, at), _whole(reading, cost, at, 0)))
-    return Cost(fixed, by_method or None, None, header.lower() if header else None, tuple(pairs))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from headgate.errors import InvalidPolicy
+from headgate.policy.lines import Path_, lines_of
 
 try:
     import yaml
@@ -21,9 +23,6 @@ MOST_NODES: Final = 50_000
 """Values in a policy, aliases expanded: a small file must not become a large one."""
 DEEPEST: Final = 64
 
-Path_ = tuple[str | int, ...]
-"""The way to a value: ("rules", 0, "match", "path")."""
-
 
 class Source(NamedTuple):
     """A policy as plain values."""
@@ -33,12 +32,15 @@ class Source(NamedTuple):
     lines: Mapping[Path_, int]
     """The line of each value, where the format tells."""
 
-    def place(self, path: Path_) -> str:
-        """`policy.yaml:12: rules[0].match`, as far as it is known."""
+    def where(self, path: Path_) -> str:
+        """`policy.yaml:12: `, as far as it is known."""
         line = next((self.lines[path[:end]] for end in range(len(path), -1, -1) if path[:end] in self.lines), None)
-        where = f"{self.name}:{line}: " if line is not None else f"{self.name}: " if self.name else ""
+        return f"{self.name}:{line}: " if line is not None else f"{self.name}: " if self.name else ""
+
+    def place(self, path: Path_) -> str:
+        """`policy.yaml:12: rules[0].match: `, as far as it is known."""
         words = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).lstrip(".")
-        return where + (f"{words}: " if words else "")
+        return self.where(path) + (f"{words}: " if words else "")
 
 
 def read_source(given: str | Path | Mapping[str, Any]) -> Source:
@@ -68,10 +70,15 @@ def read_source(given: str | Path | Mapping[str, Any]) -> Source:
 def _read_toml(name: str, text: str) -> Source:
     try:
         value = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as reason:
+        said, _, at = str(reason).rpartition(" (at ")
+        found = re.match(r"line (\d+)", at)
+        line = int(found[1]) if found else len(text.rstrip().splitlines())  # the end of the document
+        raise InvalidPolicy([f"{name}:{line}: not TOML: {said or reason}"]) from None
     except (ValueError, RecursionError) as reason:
         raise InvalidPolicy([f"{name}: not TOML: {reason}"]) from None
     _check_size(value, name)
-    return Source(name, value, {})
+    return Source(name, value, lines_of(text))
 
 
 def _read_json(name: str, text: str) -> Source:
@@ -174,3 +181,6 @@ class _Builder:
         except Exception as reason:  # PyYAML lets through whatever Python raises
             self.mistakes.append(f"{self._name}:{line}: cannot read this value: {reason}")
             return None
+
+
+__all__ = ["Path_", "Source", "read_source"]

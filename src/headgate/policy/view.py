@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeVar
 from urllib.parse import parse_qsl
 
 from headgate.policy.address import Proxies
@@ -11,14 +11,15 @@ from headgate.policy.address import Proxies
 LONGEST_QUERY: Final = 16_384
 MOST_FIELDS: Final = 256
 _UNSET: Final = object()
+T = TypeVar("T")
 
 
 class RequestView:
     """One request. `headers` has lower-case names and every line of each, in order."""
 
     __slots__ = (
-        "_client", "_cookies", "_proxies", "_query", "claims", "headers", "method", "path", "peer", "plan",
-        "query_string", "route", "user",
+        "_claims", "_client", "_cookies", "_proxies", "_query", "claims_of", "headers", "method", "path", "peer",
+        "plan", "query_string", "request", "route", "user",
     )  # fmt: skip
 
     def __init__(
@@ -36,10 +37,13 @@ class RequestView:
         self.query_string: str | bytes = ""
         self.route: str | None = None
         """The template of the route, where the framework has found it already."""
+        self.request: Any = None
+        """The framework's own, for the app's functions."""
         self.user: str | None = None
         self.plan: str | None = None
-        self.claims: Mapping[str, Any] | None = None
-        """Of a token that was verified."""
+        self.claims_of: ClaimsOf | None = None
+        """Who finds the claims where the app gives none; set by the policy."""
+        self._claims: Any = _UNSET
         self._proxies = proxies
         self._client: Any = _UNSET
         self._query: Mapping[str, str] | None = None
@@ -60,6 +64,20 @@ class RequestView:
                 self._client = proxies.client(peer, lines("forwarded", []), lines("x-forwarded-for", [])) or peer
         client: str | None = self._client
         return client
+
+    @property
+    def claims(self) -> Mapping[str, Any] | None:
+        """Of a token that was verified: by the app, or by the policy's key when they are asked for first."""
+        if self._claims is _UNSET:
+            if self.claims_of is None:
+                return None
+            self._claims = self.claims_of(self)
+        claims: Mapping[str, Any] | None = self._claims
+        return claims
+
+    @claims.setter
+    def claims(self, given: Mapping[str, Any] | None) -> None:
+        self._claims = _UNSET if given is None else given
 
     @property
     def host(self) -> str:
@@ -88,6 +106,21 @@ class RequestView:
         if self._cookies is None:
             self._cookies = _cookies(self.headers.get("cookie", []))
         return self._cookies.get(name)
+
+
+ClaimsOf = Callable[[RequestView], Mapping[str, Any] | None]
+
+
+def informed(function: Callable[[RequestView], T], claims_of: ClaimsOf | None) -> Callable[[RequestView], T]:
+    """A function of the request, that finds claims where the app gives none."""
+    if claims_of is None:
+        return function
+
+    def asked(view: RequestView) -> T:
+        view.claims_of = claims_of
+        return function(view)
+
+    return asked
 
 
 def _first_of(query_string: str) -> dict[str, str]:

@@ -7,148 +7,167 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, ClassVar, Final, Unpack
 
-from headgate.policy import RequestView
-from headgate.policy.judge import Judge, Ruling, run, run_awaiting
-from headgate.stores import Store
-from headgate.web.door import Court, Door, PolicyGiven
+from headgate.errors import StoreError
+from headgate.policy import Proxies, RequestView
+from headgate.policy.key import client_key
+from headgate.policy.lane import Keys
+from headgate.policy.steps import run, run_awaiting
+from headgate.web.court import Court
+from headgate.web.docket import Docket, Entry
+from headgate.web.door import Door, Options, PolicyGiven
 from headgate.web.headers import ASGI
-from headgate.web.refusal import Refusal
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
-FAILED: Final = 500
 POLICY_VIOLATION: Final = 1008
 """The code with which a websocket is closed that sent too much."""
+SWITCHED: Final = 101
+"""The status of a websocket."""
+DOCKET: Final = "headgate"
+"""Where endpoints find in their scope what was decided about the request so far."""
 
 
 class RateLimitMiddleware:
     """A policy in front of an ASGI app: HTTP, websockets and, where a rule says so, their messages.
 
-    `policy` is a file, a mapping or a `Policy`; `store` a URL or a store. `trusted_proxies` are networks whose
-    forwarded headers are believed (`proxy_hops` instead, where only their number is known). `user` and `claims` take
-    the scope and say who it is, for keys and plans; without them, what an authentication middleware has put there is
-    used. `plan` takes the request's view. `refusal` says what a no looks like.
+    `policy` is a file, a mapping or a `Policy`. Without a `user` function, whom an authentication middleware has put
+    into the scope is used.
     """
 
-    def __init__(
-        self,
-        app: App,
-        policy: PolicyGiven,
-        *,
-        store: Store | str | None = None,
-        trusted_proxies: Sequence[str] = (),
-        proxy_hops: int = 0,
-        forwarded_header: str = "x-forwarded-for",
-        user: Callable[[Scope], str | None] | None = None,
-        plan: Callable[[RequestView], str | None] | None = None,
-        claims: Callable[[Scope], Mapping[str, Any] | None] | None = None,
-        refusal: Refusal | None = None,
-    ) -> None:
+    endpoints: ClassVar[bool] = False
+    """Whether endpoints may have limits of their own; then each request has a docket."""
+
+    def __init__(self, app: App, policy: PolicyGiven | None, **options: Unpack[Options]) -> None:
         self.app = app
-        self.door = Door(
-            policy, ASGI, awaited=True, store=store, trusted_proxies=trusted_proxies, proxy_hops=proxy_hops,
-            forwarded_header=forwarded_header, plan=plan, refusal=refusal,
-        )  # fmt: skip
-        self._user = user
-        self._claims = claims
+        self.door: Door[bytes] = Door(policy, ASGI, read_scope, awaited=True, **options)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One connection of any kind."""
         kind = scope["type"]
-        if kind == "websocket":
-            await self._websocket(scope, receive, send)
-            return
         if kind != "http":
-            await self.app(scope, receive, self._closing(send) if kind == "lifespan" else send)
+            await self._other(kind, scope, receive, send)
             return
-        view = self._view(scope, scope["method"])
-        court = self.door.court(view)
+        door = self.door
+        if door.looks:
+            door.look(scope)
+        found = door.lanes.get((scope["method"], scope["path"]))
+        if found is not None:
+            court, lane, fields = found
+            keys: Keys | None
+            if lane.by_address and door.proxies is None:
+                peer = scope.get("client")
+                keys = client_key(peer[0]) if peer and peer[0] else None
+            else:
+                keys = lane.keys(door.view(scope))
+            try:
+                decision = lane.ask(keys, lane.costs) if keys is not None else None
+            except StoreError:
+                decision = None
+            if decision is not None:
+                if not decision.allowed:
+                    await _answer(send, court.refuse_in_lane(lane, decision, _accept(scope["headers"])))
+                elif self.endpoints:
+                    await self._pass(scope, receive, send, Docket(door, Entry(court, lane.group, decision, ())))
+                else:
+                    await self.app(scope, receive, _adding(court, fields(decision), send))
+                return
+        await self._judged(scope, receive, send)
+
+    async def _judged(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """A request that has to be looked at."""
+        door = self.door
+        view = door.view(scope)
+        court = door.court(view)
         judge = court.judge
         steps = judge.before(view)
         ruling = await run_awaiting(steps) if judge.awaits else run(steps)
         if ruling.kind != "pass":
-            status, headers, body = court.refuse(ruling, _accept(scope["headers"]))
-            await send({"type": "http.response.start", "status": status, "headers": headers})
-            await send({"type": "http.response.body", "body": body})
-        elif ruling.charges:
-            await self._hold(judge, ruling)
-            await self._count(scope, receive, _adding(court, ruling, send), judge, ruling)
-        elif ruling.group is not None:
-            await self.app(scope, receive, _adding(court, ruling, send))
+            await _answer(send, court.refuse(ruling, _accept(scope["headers"])))
+            return
+        if ruling.charges or self.endpoints:
+            docket = Docket(door, Entry(court, ruling.group, ruling.decision, ruling.charges))
+            if ruling.delay_us:
+                await hold(docket, ruling.delay_us)
+            await self._pass(scope, receive, send, docket)
         else:
-            await self.app(scope, receive, send)
+            await self.app(scope, receive, _adding(court, court.fields(ruling.group, ruling.decision), send))
 
-    async def _count(self, scope: Scope, receive: Receive, send: Send, judge: Judge, ruling: Ruling) -> None:
-        """Call the app, and count what its response says."""
-        counted = False
+    async def _pass(self, scope: Scope, receive: Receive, send: Send, docket: Docket[bytes]) -> None:
+        """Call the app; tell what is left, and count what its response says."""
+        started = False
 
         async def answer(message: Message) -> None:
-            nonlocal counted
-            await send(message)
-            if not counted and message["type"] == "http.response.start":
-                counted = True
-                headers = _Headers(message.get("headers", ()))
-                await run_awaiting(judge.after(ruling, message["status"], headers.first))
+            nonlocal started
+            if message["type"] != "http.response.start" or started:
+                await send(message)
+                return
+            started = True
+            fields = docket.fields
+            if not fields:
+                await send(message)
+            else:  # an app may send the same message every time
+                await send({**message, "headers": docket.court.with_fields(message.get("headers", ()), fields)})
+            if docket.follows:
+                await run_awaiting(docket.after(message["status"], ScopeHeaders(message.get("headers", ())).first))
 
+        if self.endpoints:
+            scope[DOCKET] = docket
         try:
             await self.app(scope, receive, answer)
         finally:
-            if not counted:  # it raised, or went away without an answer
-                await run_awaiting(judge.after(ruling, FAILED, lambda name: None))
+            if docket.follows:  # nothing more to do, unless it raised or went away without an answer
+                await run_awaiting(docket.no_response())
 
-    async def _hold(self, judge: Judge, ruling: Ruling) -> None:
-        """A rule that delays: wait for the request's place in the queue."""
-        if ruling.delay_us:
-            try:
-                await self.door.alarms.here().wait_until(self.door.clock.now_us() + ruling.delay_us)
-            except BaseException:
-                await run_awaiting(judge.release(ruling))
-                raise
+    async def _other(self, kind: str, scope: Scope, receive: Receive, send: Send) -> None:
+        if kind == "websocket":
+            await self._websocket(scope, receive, send)
+        else:
+            await self.app(scope, receive, self._closing(send) if kind == "lifespan" else send)
 
     async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
-        view = self._view(scope, "WEBSOCKET")
+        if self.door.looks:
+            self.door.look(scope)
+        view = self.door.view(scope)
         court = self.door.court(view)
-        judge = court.judge
-        ruling = await run_awaiting(judge.before(view))
+        ruling = await run_awaiting(court.judge.before(view))
         if ruling.kind != "pass":
-            await self._refuse_websocket(scope, receive, send, court.refuse(ruling, view.header("accept")))
+            await refuse_websocket(scope, receive, send, court.refuse(ruling, view.header("accept")))
             return
-        await self._hold(judge, ruling)
-        limited = self._limit_messages(scope, receive, send) if self.door.counts_messages else receive
+        docket = Docket(self.door, Entry(court, ruling.group, ruling.decision, ruling.charges))
+        if ruling.delay_us:
+            await hold(docket, ruling.delay_us)
+        if self.endpoints:
+            scope[DOCKET] = docket
+        limited = self._limit_messages(scope, receive, send, docket)
         try:
-            await self.app(scope, limited, send)
+            await self.app(scope, limited if self.endpoints or court.counts_messages else receive, send)
         finally:
-            await run_awaiting(judge.after(ruling, 101, lambda name: None))
+            await run_awaiting(docket.after(SWITCHED, lambda name: None))
 
-    async def _refuse_websocket(
-        self, scope: Scope, receive: Receive, send: Send, answer: tuple[int, list[tuple[bytes, bytes]], bytes]
-    ) -> None:
-        """Before the handshake: an HTTP answer where the server can send one, else a close."""
-        await receive()  # websocket.connect
-        if "websocket.http.response" in (scope.get("extensions") or {}):
-            status, headers, body = answer
-            await send({"type": "websocket.http.response.start", "status": status, "headers": headers})
-            await send({"type": "websocket.http.response.body", "body": body})
-        else:
-            await send({"type": "websocket.close", "code": POLICY_VIOLATION})
-
-    def _limit_messages(self, scope: Scope, receive: Receive, send: Send) -> Receive:
+    def _limit_messages(self, scope: Scope, receive: Receive, send: Send, docket: Docket[bytes]) -> Receive:
         """Count each message that arrives; the connection of one that sends too many is closed."""
+        door = self.door
 
         async def counted() -> Message:
             message = await receive()
             if message["type"] != "websocket.receive":
                 return message
-            view = self._view(scope, "MESSAGE")
-            judge = self.door.court(view).judge
-            ruling = await run_awaiting(judge.before(view))
+            view = door.view(scope)
+            view.method = "MESSAGE"
+            court = door.court(view)
+            ruling = await run_awaiting(court.judge.before(view))
+            told = Docket(door, Entry(court, ruling.group, ruling.decision, ()))
+            if ruling.kind == "pass" and docket.messages:
+                view.route, view.request = docket.route, docket.request
+                _, ruling = await run_awaiting(told.enter(view, docket.messages))
             if ruling.kind == "pass":
-                await self._hold(judge, ruling)
+                if ruling.delay_us:
+                    await hold(told, ruling.delay_us)
                 return message
             await send({"type": "websocket.close", "code": POLICY_VIOLATION, "reason": "rate limited"})
             return {"type": "websocket.disconnect", "code": POLICY_VIOLATION}
@@ -165,19 +184,39 @@ class RateLimitMiddleware:
 
         return answer
 
-    def _view(self, scope: Scope, method: str) -> RequestView:
-        peer = scope.get("client")
-        view = RequestView(
-            method, scope["path"], _Headers(scope["headers"]), peer[0] if peer else None, self.door.proxies
-        )
-        view.query_string = scope.get("query_string", b"")
-        if self._user is not None:
-            view.user = self._user(scope)
-        elif "user" in scope:
-            view.user = _user_in(scope)
-        if self._claims is not None:
-            view.claims = self._claims(scope)
-        return view
+
+async def hold(docket: Docket[Any], delay_us: int) -> None:
+    """A rule that delays: wait for the request's place in the queue."""
+    door = docket.door
+    try:
+        await door.alarms.here().wait_until(door.clock.now_us() + delay_us)
+    except BaseException:
+        await run_awaiting(docket.release())
+        raise
+
+
+async def refuse_websocket(
+    scope: Scope, receive: Receive, send: Send, answer: tuple[int, list[tuple[bytes, bytes]], bytes]
+) -> None:
+    """Before the handshake: an HTTP answer where the server can send one, else a close."""
+    await receive()  # websocket.connect
+    if "websocket.http.response" in (scope.get("extensions") or {}):
+        status, headers, body = answer
+        await send({"type": "websocket.http.response.start", "status": status, "headers": headers})
+        await send({"type": "websocket.http.response.body", "body": body})
+    else:
+        await send({"type": "websocket.close", "code": POLICY_VIOLATION})
+
+
+def read_scope(scope: Scope, proxies: Proxies | None) -> RequestView:
+    """A scope of HTTP or of a websocket, as policies see it."""
+    peer = scope.get("client")
+    method = scope.get("method", "WEBSOCKET")
+    view = RequestView(method, scope["path"], ScopeHeaders(scope["headers"]), peer[0] if peer else None, proxies)
+    view.query_string = scope.get("query_string", b"")
+    if "user" in scope:
+        view.user = _user_in(scope)
+    return view
 
 
 def _accept(headers: Iterable[tuple[bytes, bytes]]) -> bytes | None:
@@ -188,9 +227,14 @@ def _accept(headers: Iterable[tuple[bytes, bytes]]) -> bytes | None:
     return None
 
 
-def _adding(court: Court[bytes], ruling: Ruling, send: Send) -> Send:
+async def _answer(send: Send, response: tuple[int, list[tuple[bytes, bytes]], bytes]) -> None:
+    status, headers, body = response
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+def _adding(court: Court[bytes], fields: list[tuple[bytes, bytes]], send: Send) -> Send:
     """Say in the response how much is left."""
-    fields = court.fields(ruling)
     if not fields:
         return send
 
@@ -215,7 +259,7 @@ def _user_in(scope: Scope) -> str | None:
     return None
 
 
-class _Headers(Mapping[str, list[str]]):
+class ScopeHeaders(Mapping[str, list[str]]):
     """Header lines by lower-case name, read when the first of them is asked for."""
 
     __slots__ = ("_lines", "_raw")

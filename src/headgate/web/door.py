@@ -1,146 +1,160 @@
-"""What every edge shares: stores, the policy of now, who the client is, and how a ruling is said in HTTP.
+"""What every edge shares: stores, the policy of now, who the client is, and the limits of single endpoints.
 
 An edge turns its framework's request into a `RequestView`, and a ruling into its framework's response. Everything else
-is here, once.
+is here and in `court.py`, once.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from time import monotonic
-from typing import Any, AnyStr, Final, Generic
+from typing import Any, AnyStr, Final, Generic, TypedDict
 
 from headgate.clock import SystemClock
-from headgate.engine import Decision
 from headgate.errors import HeadgateError
 from headgate.policy import Policy, Proxies, RequestView
-from headgate.policy.judge import Group, Judge, Ruling
 from headgate.policy.reload import PolicyFile
 from headgate.stores import Store, open_store
 from headgate.waiting import Alarms
-from headgate.web.headers import Compile, Wire, Write, expose_for, headers_for
+from headgate.web.court import Court, Found
+from headgate.web.headers import Wire
 from headgate.web.hints import Hints, warn_of_workers
-from headgate.web.refusal import CAPACITY, FORBIDDEN, QUOTA, CompileRefusal, Refusal
+from headgate.web.refusal import Refusal
+from headgate.web.route import RouteLimit, rules_at
 
 PolicyGiven = Policy | str | Path | Mapping[str, Any]
-Pairs = list[tuple[AnyStr, AnyStr]]
-REASONS: Final = {403: FORBIDDEN, 429: QUOTA, 503: CAPACITY}
+NO_RULES: Final[Mapping[str, Any]] = {"rules": ()}
+"""The policy of an app whose limits are all at its endpoints."""
 log = logging.getLogger("headgate.web")
-MOST_WRITERS: Final = 4096
-CROWD: Final = 20
-"""Refusals in one second from which on those who are refused are told to come back one after the other."""
 
 
-class Court(Generic[AnyStr]):
-    """One policy, and how its rulings are said: a request is answered wholly by the one it came under."""
+class Options(TypedDict, total=False):
+    """What every edge can be told.
 
-    def __init__(
-        self, policy: Policy, stores: Mapping[str, Store], wire: Wire[AnyStr], refusal: Refusal, awaited: bool
-    ) -> None:
-        self.judge = Judge(policy, stores, awaited=awaited)
-        self.counts_messages = any(rule.match.messages for rule in policy.rules)
-        self._wire: Wire[AnyStr] = wire
-        self._clock = SystemClock()
-        self._compile: Compile[AnyStr] = headers_for(policy.headers, wire, self._clock)
-        self._expose: Callable[[Iterable[tuple[AnyStr, AnyStr]]], Pairs[AnyStr]] = expose_for(policy.headers, wire)
-        self._writers: dict[Group, Write[AnyStr]] = {}
-        self._refusals: CompileRefusal[AnyStr] = refusal.compile(self._compile, wire)
-        self._allows_origin: AnyStr = wire.name("Access-Control-Allow-Origin").lower()
-        self._second = self._refused = 0
+    `store` is a URL or a store. `trusted_proxies` are networks whose forwarded headers are believed (`proxy_hops`
+    instead, where only their number is known). `user` and `claims` take the framework's request and say who it is, for
+    keys and plans. `plan` takes the request's view. `refusal` says what a no looks like.
+    """
 
-    def fields(self, ruling: Ruling) -> Pairs[AnyStr]:
-        """The header fields that say how much is left, as far as each rule discloses it."""
-        group = ruling.group
-        if group is None:
-            return []
-        write = self._writers.get(group)
-        if write is None:
-            if len(self._writers) >= MOST_WRITERS:
-                self._writers.clear()
-            write = self._writers[group] = self._compile(group.limits, "", group.disclose)
-        return write(ruling.decision)
-
-    def with_fields(self, headers: Iterable[tuple[AnyStr, AnyStr]], fields: Pairs[AnyStr]) -> Pairs[AnyStr]:
-        """A response's headers and ours; named for scripts where the app lets browsers of other origins in."""
-        every: list[tuple[Any, Any]] = [*headers, *fields]
-        for name, _ in every:
-            if name.lower() == self._allows_origin:
-                return self._expose(every)
-        return every
-
-    def refuse(self, ruling: Ruling, accept: str | bytes | None) -> tuple[int, Pairs[AnyStr], bytes]:
-        """Status, headers and body of a no."""
-        if ruling.kind == "shadow" and ruling.rule is not None:
-            act = ruling.rule.act
-            pairs = (("Content-Type", act.content_type), ("Content-Length", str(len(act.body))))
-            return act.status, [(self._wire.name(name), self._wire.value(value)) for name, value in pairs], act.body
-        limits, disclose = (ruling.group.limits, ruling.group.disclose) if ruling.group else ((), ())
-        refuse = self._refusals(limits, "", disclose or "full", REASONS.get(ruling.status, QUOTA))
-        return refuse(ruling.decision, accept, self._retry_after(ruling.decision))
-
-    def _retry_after(self, decision: Decision | None) -> float | None:
-        """When to come back: exactly, or staggered where many are told to at one time."""
-        if decision is None:
-            return None
-        now = int(monotonic())
-        if now != self._second:
-            self._second, self._refused = now, 0
-        self._refused += 1
-        return decision.retry_after_spread() if self._refused > CROWD else None
+    store: Store | str | None
+    trusted_proxies: Sequence[str]
+    proxy_hops: int
+    forwarded_header: str
+    user: Callable[[Any], str | None] | None
+    claims: Callable[[Any], Mapping[str, Any] | None] | None
+    plan: Callable[[RequestView], str | None] | None
+    refusal: Refusal | None
 
 
 class Door(Generic[AnyStr]):
-    """A policy in front of an app."""
+    """A policy in front of an app. `read` makes a view of the framework's request."""
 
     def __init__(
         self,
-        policy: PolicyGiven,
+        policy: PolicyGiven | None,
         wire: Wire[AnyStr],
+        read: Callable[[Any, Proxies | None], RequestView],
         *,
         awaited: bool,
         store: Store | str | None = None,
         trusted_proxies: Sequence[str] = (),
         proxy_hops: int = 0,
         forwarded_header: str = "x-forwarded-for",
+        user: Callable[[Any], str | None] | None = None,
+        claims: Callable[[Any], Mapping[str, Any] | None] | None = None,
         plan: Callable[[RequestView], str | None] | None = None,
         refusal: Refusal | None = None,
     ) -> None:
-        self._file = PolicyFile(policy)
+        self._file = PolicyFile(NO_RULES if policy is None else policy)
         self._wire: Wire[AnyStr] = wire
+        self._read = read
         self._awaited = awaited
-        self._store = open_store(store, None)
+        self.store = open_store(store, None)
         self._opened: dict[str, Store] = {}
         """By URL."""
-        self._owned = [self._store] if self._store is not store else []
+        self._owned = [self.store] if self.store is not store else []
         proxies = Proxies(trusted_proxies, hops=proxy_hops, header=forwarded_header)
         self.proxies = proxies if trusted_proxies or proxy_hops else None
-        self.plan = plan
+        self._user = user
+        self._claims = claims
+        self._plan = plan
         self.clock = SystemClock()
         self.alarms = Alarms(self.clock)
         self._refusal = refusal or Refusal()
         self._hints: Hints | None = Hints(self.proxies is not None)
-        self._court: Court[AnyStr] = self._open(self._file.policy)
-        warn_of_workers([self._store, *self._opened.values()])
+        self.looks = True
+        """Something is to be looked at with each request, before its lane."""
+        self._use(self._file.policy)
+        warn_of_workers([self.store, *self._opened.values()])
+
+    @property
+    def namespace(self) -> str:
+        """Of every count made here."""
+        return self.policy.namespace
+
+    @property
+    def policy(self) -> Policy:
+        """The policy of now."""
+        return self._court.judge.policy
+
+    def bind(self, store: Store) -> None:
+        """Count there from now on, as `headgate.testing.frozen` and `disabled` do for a while."""
+        self.store = store
+        self._use(self.policy)
+
+    def _use(self, policy: Policy) -> None:
+        """Rule by this policy from now on; whoever is under way goes on by the old one."""
+        self._court: Court[AnyStr] = self._open(policy)
+        self.lanes: dict[tuple[str, str], Found[AnyStr] | None] = self._court.lanes
+        self._routes: dict[tuple[tuple[RouteLimit, ...], str], Court[AnyStr]] = {}
 
     def _open(self, policy: Policy) -> Court[AnyStr]:
-        stores = {"": self._store}
+        stores = {"": self.store}
         for name, url in policy.stores.items():
             if url not in self._opened:
                 self._opened[url] = open_store(url, None)
             stores[name] = self._opened[url]
         return Court(policy, stores, self._wire, self._refusal, self._awaited)
 
-    def court(self, view: RequestView) -> Court[AnyStr]:
-        """Where this request is ruled on."""
+    def view(self, request: Any) -> RequestView:  # noqa: ANN401
+        """A request as policies see it."""
+        view = self._read(request, self.proxies)
+        if self._user is not None:
+            view.user = self._user(request)
+        if self._claims is not None:
+            view.claims = self._claims(request)
+        if self.policy.tokens is not None:
+            view.claims_of = self.policy.tokens.claims
+        return view
+
+    def look(self, request: Any) -> None:  # noqa: ANN401
+        """Look whether the policy's file has changed, and for what is probably set up wrong; while `looks`."""
         if self._file.changed():
             self._exchange()
-        if self.plan is not None and view.plan is None:
-            view.plan = self.plan(view)
-        if self._hints is not None and not self._hints.look(view):
+        if self._hints is not None and not self._hints.look(self.view(request)):
             self._hints = None
-        return self._court
+            self.looks = self._file.can_change
+
+    def court(self, view: RequestView) -> Court[AnyStr]:
+        """Where this request is ruled on."""
+        court = self._court
+        if self._plan is None:
+            court.learn(view.method, view.path)
+        elif view.plan is None:
+            view.plan = self._plan(view)
+        return court
+
+    def court_at(self, view: RequestView, limits: tuple[RouteLimit, ...]) -> Court[AnyStr]:
+        """Where the limits of the endpoint are ruled on that the request has come to; `view.route` says which."""
+        if self._plan is not None and view.plan is None:
+            view.plan = self._plan(view)
+        route = view.route or "endpoint"
+        court = self._routes.get((limits, route))
+        if court is None:  # once for each endpoint: routes are the app's, not the client's
+            court = self._open(self.policy.with_rules(rules_at(route, limits)))
+            self._routes[limits, route] = court
+        return court
 
     def reload(self) -> bool:
         """Read the policy's file again now; whether there was a good one. For a signal handler."""
@@ -149,16 +163,11 @@ class Door(Generic[AnyStr]):
     def _exchange(self) -> bool:
         """Rule by the new policy from now on, if it can be used."""
         try:
-            self._court = self._open(self._file.policy)
+            self._use(self._file.policy)
         except HeadgateError as reason:
             log.error("the policy stays as it was; %s cannot be used: %s", self._file.name, reason)
             return False
         return True
-
-    @property
-    def counts_messages(self) -> bool:
-        """Whether a rule counts the messages of a websocket."""
-        return self._court.counts_messages
 
     def close(self) -> None:
         """Let go of the stores that were opened here."""

@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, AnyStr, Final, Generic, NamedTuple, Protocol
 
 from headgate.algorithms.contract import NEVER
 from headgate.clock import SECOND, Clock, SystemClock
+from headgate.decision import ANSWER_FIELDS
 from headgate.errors import HeadgateError
 from headgate.limit import Limit
 from headgate.limit.grammar import write_period
@@ -44,6 +45,8 @@ DISCLOSE: Final = ("full", "retry", "none")
 """What of a limit is told: everything, only `Retry-After`, or nothing at all."""
 HIDDEN: Final = 0
 """A wait that is not told."""
+REMAINING, RETRY_US, RESET_US = 1, 2, 3
+"""Where they stand among the fields of an answer."""
 LONGEST_NAME: Final = 64
 LARGEST: Final = 999_999_999_999_999
 """The largest Integer of a structured field has 15 digits; some limits have 16."""
@@ -70,35 +73,12 @@ ASGI: Final[Wire[bytes]] = Wire(
 WSGI: Final[Wire[str]] = Wire(str, str, str)
 
 
-class Write(Protocol[AnyStr]):
-    """The fields of one decision. `retry_after` may be later than the decision's own, for a crowd; never earlier."""
-
-    def __call__(
-        self, decision: Decision | None, retry_after: float | None = None, rows: Sequence[Row] | None = None
-    ) -> list[tuple[AnyStr, AnyStr]]:
-        """None in place of a decision is a refusal that no limit is to blame for. `rows`: for who has read them."""
-        ...
-
-
 class Compile(Protocol[AnyStr]):
     """What to write for these limits, in the order of the decision's calls. The last 1024 answers are kept."""
 
     def __call__(self, limits: tuple[Limit, ...], names: Names = "", disclose: Disclose = "full") -> Write[AnyStr]:
         """A limit's own name goes before its rule's; one that has neither is called after its words."""
         ...
-
-
-class Row(Protocol):
-    """What one limit answered. A decision over one limit is its own row."""
-
-    @property
-    def allowed(self) -> bool: ...  # noqa: D102
-    @property
-    def remaining(self) -> int: ...  # noqa: D102
-    @property
-    def retry_us(self) -> int: ...  # noqa: D102
-    @property
-    def reset_us(self) -> int: ...  # noqa: D102
 
 
 class Plan(NamedTuple):
@@ -111,13 +91,8 @@ class Plan(NamedTuple):
     """Theirs: printable ASCII, no two alike."""
     waits: tuple[bool, ...]
     """Of each limit: whether its wait is told."""
-
-    def rows(self, decision: Decision) -> Sequence[Row]:
-        """The answers of the limits told in full."""
-        if len(self.limits) == 1:
-            return itself(decision) if self.shown else ()
-        verdicts = decision.verdicts
-        return verdicts if len(self.shown) == len(verdicts) else [verdicts[place] for place in self.shown]
+    hides: bool
+    """Some of them are not."""
 
     def wait(self, decision: Decision | None, retry_after: float | None) -> int:
         """Whole seconds to wait from 1 on, never too few; `NEVER` when no wait helps; or `HIDDEN`."""
@@ -126,11 +101,12 @@ class Plan(NamedTuple):
             if retry_after is None:
                 return HIDDEN
         else:
-            if not (all(self.waits) or (any(self.waits) and self.waits[binding_of(decision.verdicts, self.limits)])):
+            retry_us = decision.retry_us
+            if self.hides and not self.waits[binding_of(decision.answers, range(len(self.limits)), self.limits)]:
                 return HIDDEN
-            if decision.retry_us == NEVER:
+            if retry_us == NEVER:
                 return NEVER
-            exact = whole_seconds(decision.retry_us) or 1
+            exact = -(-retry_us // SECOND) or 1
         if retry_after is None or not exact < retry_after < math.inf:
             return exact
         return math.ceil(retry_after)
@@ -147,7 +123,7 @@ def plan_for(limits: tuple[Limit, ...], names: Names = "", disclose: Disclose = 
             raise HeadgateError(f"disclose is one of {', '.join(DISCLOSE)}; got {word!r}")
     shown = tuple(place for place, word in enumerate(each) if word == "full")
     told = unique(policy_name(limits[place], each_name[place]) for place in shown)
-    return Plan(limits, shown, told, tuple(word != "none" for word in each))
+    return Plan(limits, shown, told, tuple(word != "none" for word in each), "none" in each)
 
 
 def policy_name(limit: Limit, rule: str = "") -> str:
@@ -174,27 +150,51 @@ def quota_and_window(limit: Limit) -> tuple[int, int]:
     return min(limit.amount * window * SECOND // limit.period_us, LARGEST), window
 
 
-def itself(decision: Decision) -> Sequence[Row]:
-    """The rows of a decision over one limit."""
-    return (decision,)
-
-
 def whole_seconds(us: int) -> int:
     """Rounded up: 999,999 us are 1 s, 1,000,001 us are 2 s."""
     return -(-us // SECOND)
 
 
-def binding_of(rows: Sequence[Row], limits: Sequence[Limit]) -> int:
-    """The place of the one that decides, by the same rule as `Decision.binding`."""
-    if False not in [row.allowed for row in rows]:
-        shares = [row.remaining / limit.burst for row, limit in zip(rows, limits, strict=True)]
-        return shares.index(min(shares))
-    waits = [math.inf if row.retry_us == NEVER else row.retry_us for row in rows]
-    return waits.index(max(waits))
+def binding_of(answers: Sequence[int], places: Sequence[int], limits: Sequence[Limit]) -> int:
+    """Which of these places decides, by the same rule as `Decision.binding`."""
+    if all(answers[ANSWER_FIELDS * place] for place in places):
+        return min(places, key=lambda place: answers[ANSWER_FIELDS * place + REMAINING] / limits[place].burst)
+    waits = {place: answers[ANSWER_FIELDS * place + RETRY_US] for place in places}
+    return max(places, key=lambda place: math.inf if waits[place] == NEVER else waits[place])
 
 
-Say = Callable[[Sequence[Row]], list[tuple[AnyStr, AnyStr]]]
+Say = Callable[["Decision"], list[tuple[AnyStr, AnyStr]]]
 """The fields of one style."""
+
+
+class Write(Generic[AnyStr]):
+    """The fields of a decision over some limits."""
+
+    def __init__(self, plan: Plan, says: Sequence[Say[AnyStr]], wire: Wire[AnyStr]) -> None:
+        self.plan = plan
+        self.of_yes: Say[AnyStr] = (
+            says[0] if len(says) == 1 else lambda decision: [pair for say in says for pair in say(decision)]
+        )
+        """What is left, without a look at whether it is a no."""
+        self._retry: AnyStr = wire.name("Retry-After")
+        self._number: AnyStr = wire.value("%d")
+        self._no_store: tuple[AnyStr, AnyStr] = (wire.name("Cache-Control"), wire.value("no-store"))
+
+    def __call__(
+        self, decision: Decision | None, retry_after: float | None = None, seconds: int | None = None
+    ) -> list[tuple[AnyStr, AnyStr]]:
+        """None in place of a decision is a refusal that no limit is to blame for.
+
+        `retry_after` may be later than the decision's own, for a crowd; never earlier. `seconds` is what `Plan.wait`
+        said.
+        """
+        pairs = [] if decision is None else self.of_yes(decision)
+        if decision is None or not decision.allowed:
+            wait = self.plan.wait(decision, retry_after) if seconds is None else seconds
+            if wait > 0:
+                pairs.append((self._retry, self._number % wait))
+            pairs.append(self._no_store)
+        return pairs
 
 
 def _draft_11(plan: Plan, wire: Wire[AnyStr]) -> Say[AnyStr]:
@@ -206,29 +206,33 @@ def _draft_11(plan: Plan, wire: Wire[AnyStr]) -> Say[AnyStr]:
     template = wire.value(", ".join(name.replace("%", "%%") + ";r=%d;t=%d" for name in names))
     large = any(limit.burst > LARGEST for limit in limits)
 
-    def say_one(rows: Sequence[Row]) -> list[tuple[AnyStr, AnyStr]]:
-        row = rows[0]
-        return [policy, (field, template % (row.remaining, -(-row.reset_us // SECOND)))]
+    rows = [ANSWER_FIELDS * place for place in plan.shown]
 
-    def say(rows: Sequence[Row]) -> list[tuple[AnyStr, AnyStr]]:
-        numbers = [number for row in rows for number in (row.remaining, -(-row.reset_us // SECOND))]
+    def say_one(decision: Decision) -> list[tuple[AnyStr, AnyStr]]:
+        return [policy, (field, template % (decision.remaining, -(-decision.reset_us // SECOND)))]
+
+    def say(decision: Decision) -> list[tuple[AnyStr, AnyStr]]:
+        answers = decision.answers
+        numbers: list[int] = []
+        for row in rows:
+            numbers += (answers[row + REMAINING], -(-answers[row + RESET_US] // SECOND))
         return [policy, (field, template % tuple([min(number, LARGEST) for number in numbers] if large else numbers))]
 
-    return say_one if len(limits) == 1 and not large else say
+    return say_one if len(plan.limits) == 1 and not large else say
 
 
 def _three(fields: Sequence[str], plan: Plan, wire: Wire[AnyStr], clock: Clock | None) -> Say[AnyStr]:
     """Limit, remaining and reset; the reset is an instant where there is a clock."""
-    limits = [plan.limits[place] for place in plan.shown]
     limit_field, remaining_field, reset_field = map(wire.name, fields)
-    totals = [(limit_field, wire.value(str(min(limit.burst, LARGEST)))) for limit in limits]
+    totals = [(limit_field, wire.value(str(min(limit.burst, LARGEST)))) for limit in plan.limits]
     number = wire.value("%d")
 
-    def say(rows: Sequence[Row]) -> list[tuple[AnyStr, AnyStr]]:
-        at = 0 if len(rows) == 1 else binding_of(rows, limits)
-        row = rows[at]
-        reset = whole_seconds(row.reset_us if clock is None else row.reset_us + clock.now_us())
-        return [totals[at], (remaining_field, number % min(row.remaining, LARGEST)), (reset_field, number % reset)]
+    def say(decision: Decision) -> list[tuple[AnyStr, AnyStr]]:
+        answers = decision.answers
+        at = plan.shown[0] if len(plan.shown) == 1 else binding_of(answers, plan.shown, plan.limits)
+        remaining, reset_us = answers[ANSWER_FIELDS * at + REMAINING], answers[ANSWER_FIELDS * at + RESET_US]
+        reset = whole_seconds(reset_us if clock is None else reset_us + clock.now_us())
+        return [totals[at], (remaining_field, number % min(remaining, LARGEST)), (reset_field, number % reset)]
 
     return say
 
@@ -266,33 +270,11 @@ def headers_for(styles: Sequence[str], wire: Wire[AnyStr], clock: Clock | None =
     """Compile styles; the clock is read by `x-ratelimit-epoch` only."""
     sending = checked_styles(styles)
     time = clock or SystemClock()
-    retry, number = wire.name("Retry-After"), wire.value("%d")
-    no_store = (wire.name("Cache-Control"), wire.value("no-store"))
 
     @lru_cache(maxsize=1024)
     def compiled(limits: tuple[Limit, ...], names: Names = "", disclose: Disclose = "full") -> Write[AnyStr]:
         plan = plan_for(limits, names, disclose)
-        says = [_say(style, plan, wire, time) for style in sending] if plan.shown else []
-        say, more = says[0] if says else None, says[1:]
-        read = itself if len(limits) == 1 else plan.rows
-
-        def write(
-            decision: Decision | None, retry_after: float | None = None, rows: Sequence[Row] | None = None
-        ) -> list[tuple[AnyStr, AnyStr]]:
-            pairs: list[tuple[AnyStr, AnyStr]] = []
-            if say is not None and decision is not None:
-                answers = rows or read(decision)
-                pairs = say(answers)
-                for another in more:
-                    pairs += another(answers)
-            if decision is None or not decision.allowed:
-                seconds = plan.wait(decision, retry_after)
-                if seconds > 0:
-                    pairs.append((retry, number % seconds))
-                pairs.append(no_store)
-            return pairs
-
-        return write
+        return Write(plan, [_say(style, plan, wire, time) for style in sending] if plan.shown else [], wire)
 
     return compiled
 

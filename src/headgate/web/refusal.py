@@ -18,15 +18,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any, AnyStr, Final, NamedTuple, Protocol
 
 from headgate.algorithms.contract import NEVER
 from headgate.call import shown
+from headgate.decision import ANSWER_FIELDS
 from headgate.errors import HeadgateError
-from headgate.web.headers import Compile, Disclose, Names, Plan, Row, Wire, Write, plan_for
+from headgate.web.headers import Compile, Disclose, Names, Plan, Wire, Write, plan_for
 
 if TYPE_CHECKING:
     from headgate.engine import Decision
@@ -182,7 +183,7 @@ def content(given: Content, content_type: str | None = None) -> tuple[bytes, str
 
 
 Sent = tuple[bytes, tuple[AnyStr, AnyStr]]
-Say = Callable[["Decision | None", Sequence[Row], str | bytes | None, int], Sent[AnyStr]]
+Say = Callable[["Decision | None", str | bytes | None, int], Sent[AnyStr]]
 """The body, and the field of its content type."""
 
 
@@ -212,9 +213,9 @@ class Refusal:
             def refuse(
                 decision: Decision | None, accept: str | bytes | None = None, retry_after: float | None = None
             ) -> Response[AnyStr]:
-                rows = () if decision is None else plan.rows(decision)
-                body, kind = say(decision, rows, accept, plan.wait(decision, retry_after))
-                pairs = write(decision, retry_after, rows)
+                seconds = plan.wait(decision, retry_after)
+                body, kind = say(decision, accept, seconds)
+                pairs = write(decision, None, seconds)
                 pairs += (kind, (length, number % len(body)))
                 return reason.status, pairs, body
 
@@ -230,22 +231,22 @@ class Refusal:
             return sending, (field, wire.value(kind))
 
         if callable(body):
-            return lambda decision, rows, accept, seconds: sent(
-                body(reason, decision, seconds if seconds > 0 else None)
-            )
+            return lambda decision, accept, seconds: sent(body(reason, decision, seconds if seconds > 0 else None))
         always = sent(body)
-        return lambda decision, rows, accept, seconds: always
+        return lambda decision, accept, seconds: always
 
 
 def _negotiated(reason: Reason, plan: Plan, wire: Wire[AnyStr]) -> Say[AnyStr]:
     types = {media: (wire.name("Content-Type"), wire.value(value)) for media, value in OFFERS.items()}
     alone = bodies(reason, plan.names) if len(plan.limits) == 1 else None
 
-    def violated(rows: Sequence[Row]) -> tuple[str, ...]:
-        return tuple([plan.names[place] for place, row in enumerate(rows) if not row.allowed])
+    def violated(decision: Decision | None) -> tuple[str, ...]:
+        answers = decision.answers if decision is not None else []
+        each = zip(plan.shown, plan.names, strict=True) if answers else ()
+        return tuple([name for place, name in each if not answers[ANSWER_FIELDS * place]])
 
-    def say(decision: Decision | None, rows: Sequence[Row], accept: str | bytes | None, seconds: int) -> Sent[AnyStr]:
+    def say(decision: Decision | None, accept: str | bytes | None, seconds: int) -> Sent[AnyStr]:
         media = negotiate(accept)
-        return (alone or bodies(reason, violated(rows)))[media].body(seconds), types[media]
+        return (alone or bodies(reason, violated(decision)))[media].body(seconds), types[media]
 
     return say

@@ -5,128 +5,137 @@ app = RateLimitMiddleware(app, policy="policy.yaml", store="shared:///dev/shm/ap
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any, Unpack
 
-from headgate.policy import RequestView
-from headgate.policy.judge import Judge, Ruling, run
-from headgate.stores import Store
+from headgate.errors import StoreError
+from headgate.policy import Proxies, RequestView
+from headgate.policy.key import client_key
+from headgate.policy.lane import Keys
+from headgate.policy.steps import run
 from headgate.waiting import sleep_until
-from headgate.web.door import Court, Door, PolicyGiven
+from headgate.web.court import Court
+from headgate.web.docket import Docket, Entry
+from headgate.web.door import Door, Options, PolicyGiven
 from headgate.web.headers import WSGI
-from headgate.web.refusal import Refusal
 
 Environ = dict[str, Any]
-App = Callable[[Environ, Callable[..., Any]], Iterable[bytes]]
-FAILED: Final = 500
+StartResponse = Callable[..., Any]
+App = Callable[[Environ, StartResponse], Iterable[bytes]]
 
 
 class RateLimitMiddleware:
-    """A policy in front of a WSGI app. The arguments are the ASGI one's; `user` and `claims` take the environ."""
+    """A policy in front of a WSGI app. `user` and `claims` take the environ; without `user` it is `REMOTE_USER`."""
 
-    def __init__(
-        self,
-        app: App,
-        policy: PolicyGiven,
-        *,
-        store: Store | str | None = None,
-        trusted_proxies: Sequence[str] = (),
-        proxy_hops: int = 0,
-        forwarded_header: str = "x-forwarded-for",
-        user: Callable[[Environ], str | None] | None = None,
-        plan: Callable[[RequestView], str | None] | None = None,
-        claims: Callable[[Environ], Mapping[str, Any] | None] | None = None,
-        refusal: Refusal | None = None,
-    ) -> None:
+    def __init__(self, app: App, policy: PolicyGiven, **options: Unpack[Options]) -> None:
         self.app = app
-        self.door = Door(
-            policy, WSGI, awaited=False, store=store, trusted_proxies=trusted_proxies, proxy_hops=proxy_hops,
-            forwarded_header=forwarded_header, plan=plan, refusal=refusal,
-        )  # fmt: skip
-        self._user = user
-        self._claims = claims
+        self.door: Door[str] = Door(policy, WSGI, read_environ, awaited=False, **options)
 
-    def __call__(self, environ: Environ, start_response: Callable[..., Any]) -> Iterable[bytes]:
+    def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         """One request."""
-        view = self._view(environ)
-        court = self.door.court(view)
+        door = self.door
+        if door.looks:
+            door.look(environ)
+        found = door.lanes.get((environ["REQUEST_METHOD"], _path(environ)))
+        if found is not None:
+            court, lane, fields = found
+            keys: Keys | None
+            if lane.by_address and door.proxies is None:
+                peer = environ.get("REMOTE_ADDR")
+                keys = client_key(peer) if peer else None
+            else:
+                keys = lane.keys(door.view(environ))
+            try:
+                decision = lane.ask(keys, lane.costs) if keys is not None else None
+            except StoreError:
+                decision = None
+            if decision is not None:
+                if decision.allowed:
+                    return self.app(environ, _adding(court, fields(decision), start_response))
+                answer = court.refuse_in_lane(lane, decision, environ.get("HTTP_ACCEPT"))
+                return _answer(answer, environ, start_response)
+        return self._judged(environ, start_response)
+
+    def _judged(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+        """A request that has to be looked at."""
+        door = self.door
+        view = door.view(environ)
+        court = door.court(view)
         ruling = run(court.judge.before(view))
         if ruling.kind != "pass":
-            status, headers, body = court.refuse(ruling, view.header("accept"))
-            start_response(_line(status), headers)
-            return [] if view.method == "HEAD" else [body]
-        if ruling.rule is None:
-            return self.app(environ, start_response)
+            return _answer(court.refuse(ruling, environ.get("HTTP_ACCEPT")), environ, start_response)
+        docket = Docket(door, Entry(court, ruling.group, ruling.decision, ruling.charges))
         if ruling.delay_us:
-            try:
-                sleep_until(self.door.clock, self.door.clock.now_us() + ruling.delay_us)
-            except BaseException:
-                run(court.judge.release(ruling))
-                raise
-        return self._pass(environ, start_response, court, ruling)
+            hold(docket, ruling.delay_us)
+        adding = _adding(court, docket.fields, start_response)
+        return self._count(environ, adding, docket) if docket.follows else self.app(environ, adding)
 
-    def _pass(
-        self, environ: Environ, start_response: Callable[..., Any], court: Court[str], ruling: Ruling
-    ) -> Iterable[bytes]:
-        """Call the app, add what is left to its headers, and count what its response says."""
-        fields = court.fields(ruling)
-        count = _Count(court.judge, ruling) if ruling.charges else None
+    def _count(self, environ: Environ, start_response: StartResponse, docket: Docket[str]) -> Iterable[bytes]:
+        """Call the app, and count what its response says."""
 
         def start(status: str, headers: list[tuple[str, str]], *exc_info: Any) -> Any:  # noqa: ANN401
-            given = start_response(status, court.with_fields(headers, fields) if fields else headers, *exc_info)
-            if count is not None:
-                count.response(status, headers)
+            given = start_response(status, headers, *exc_info)
+            told = {name.lower(): value for name, value in headers}
+            run(docket.after(int(status[:3]), told.get))
             return given
 
-        if count is None:
-            return self.app(environ, start)
         try:
-            return _Counted(self.app(environ, start), count)
+            return _Counted(self.app(environ, start), docket)
         except BaseException:
-            count.no_response()
+            run(docket.no_response())
             raise
 
-    def _view(self, environ: Environ) -> RequestView:
-        peer = environ.get("REMOTE_ADDR") or None
-        view = RequestView(environ["REQUEST_METHOD"], _path(environ), _Headers(environ), peer, self.door.proxies)
-        view.query_string = environ.get("QUERY_STRING", "")
-        view.user = self._user(environ) if self._user is not None else environ.get("REMOTE_USER")
-        if self._claims is not None:
-            view.claims = self._claims(environ)
-        return view
+
+def hold(docket: Docket[str], delay_us: int) -> None:
+    """A rule that delays: wait for the request's place in the queue."""
+    clock = docket.door.clock
+    try:
+        sleep_until(clock, clock.now_us() + delay_us)
+    except BaseException:
+        run(docket.release())
+        raise
 
 
-class _Count:
-    """Counts a request once, by its response or by there being none."""
+def read_environ(environ: Environ, proxies: Proxies | None) -> RequestView:
+    """An environ as policies see it."""
+    peer = environ.get("REMOTE_ADDR") or None
+    view = RequestView(environ["REQUEST_METHOD"], _path(environ), _Headers(environ), peer, proxies)
+    view.query_string = environ.get("QUERY_STRING", "")
+    view.user = environ.get("REMOTE_USER")
+    return view
 
-    def __init__(self, judge: Judge, ruling: Ruling) -> None:
-        self._judge, self._ruling, self._done = judge, ruling, False
 
-    def response(self, status: str, headers: list[tuple[str, str]]) -> None:
-        told = {name.lower(): value for name, value in headers}
-        self._count(int(status[:3]), told.get)
+def _adding(court: Court[str], fields: list[tuple[str, str]], start_response: StartResponse) -> StartResponse:
+    """Say in the response how much is left."""
+    if not fields:
+        return start_response
 
-    def no_response(self) -> None:
-        self._count(FAILED, lambda name: None)
+    def start(status: str, headers: list[tuple[str, str]], *exc_info: Any) -> Any:  # noqa: ANN401
+        return start_response(status, court.with_fields(headers, fields), *exc_info)
 
-    def _count(self, status: int, header: Callable[[str], str | None]) -> None:
-        if not self._done:
-            self._done = True
-            run(self._judge.after(self._ruling, status, header))
+    return start
+
+
+def _answer(
+    response: tuple[int, list[tuple[str, str]], bytes], environ: Environ, start_response: StartResponse
+) -> Iterable[bytes]:
+    status, headers, body = response
+    start_response(_line(status), headers)
+    return [] if environ["REQUEST_METHOD"] == "HEAD" else [body]
 
 
 class _Counted:
     """An app's pieces as they are; one that ends without a response is counted too."""
 
-    def __init__(self, pieces: Iterable[bytes], count: _Count) -> None:
-        self._pieces, self._count = pieces, count
+    def __init__(self, pieces: Iterable[bytes], docket: Docket[str]) -> None:
+        self._pieces, self._docket = pieces, docket
 
     def __iter__(self) -> Iterator[bytes]:
         try:
             yield from self._pieces
         finally:
-            self._count.no_response()
+            run(self._docket.no_response())
 
     def close(self) -> None:
         """What the app wants closed."""
@@ -135,13 +144,13 @@ class _Counted:
             if close is not None:
                 close()
         finally:
-            self._count.no_response()
+            run(self._docket.no_response())
 
 
 def _path(environ: Environ) -> str:
     """The path, whose bytes WSGI hands over as latin-1."""
-    raw = (environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "")) or "/"
-    return str(raw).encode("latin-1", "replace").decode("utf-8", "replace")
+    raw: str = (environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "")) or "/"
+    return raw if raw.isascii() else raw.encode("latin-1", "replace").decode("utf-8", "replace")
 
 
 def _line(status: int) -> str:

@@ -1,0 +1,119 @@
+"""What a request costs, before the response and after it, and which responses count."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from headgate.call import checked_cost
+from headgate.errors import HeadgateError, InvalidPolicy
+from headgate.policy.match import METHODS
+from headgate.policy.reading import Reading, shown
+from headgate.policy.source import Path_
+from headgate.policy.view import RequestView, informed
+
+Statuses = frozenset[int]
+_CLASS: Final = re.compile(r"([1-5])xx")
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """How much a request spends: before the app is called, and what it turned out to be after."""
+
+    fixed: int = 1
+    by_method: Mapping[str, int] | None = None
+    of: Callable[[RequestView], int] | None = None
+    after_header: str | None = None
+    after_status: tuple[tuple[Statuses, int], ...] = ()
+
+    def before(self, view: RequestView) -> int:
+        """What is charged before the app is called."""
+        if self.of is not None:
+            return self.of(view)
+        return self.fixed if self.by_method is None else self.by_method.get(view.method, self.fixed)
+
+    @property
+    def settles(self) -> bool:
+        """Whether the response has a say."""
+        return self.after_header is not None or bool(self.after_status)
+
+    @property
+    def rises(self) -> bool:
+        """Whether a response can cost more than was charged before it."""
+        least = min((self.fixed, *(self.by_method or {}).values()))
+        return self.after_header is not None or any(cost > least for _, cost in self.after_status)
+
+
+def read_count(reading: Reading, value: object, path: Path_) -> tuple[Statuses | None, bool]:
+    """A rule's `count`: statuses that count, None for all; and whether what is refused does."""
+    given = reading.fields(value, path, ("when", "refused"))
+    refused = given.get("refused", False)
+    if not isinstance(refused, bool):
+        reading.mistake((*path, "refused"), f"expected true or false; got {shown(refused)}")
+    if "when" not in given:
+        return None, refused is True
+    when = reading.fields(given["when"], (*path, "when"), ("status",))
+    if "status" not in when:
+        reading.mistake((*path, "when"), "expected status, as in {status: [401, 403]}")
+        return None, refused is True
+    return _statuses(reading, when["status"], (*path, "when", "status")), refused is True
+
+
+def _statuses(reading: Reading, value: object, path: Path_) -> Statuses:
+    """`401`, `[401, 403]`, `5xx`."""
+    found: set[int] = set()
+    given = value if isinstance(value, list | tuple) else [value]
+    if not given:
+        reading.mistake(path, f"expected a status such as 401 or 5xx; got {shown(value)}")
+    for each in given:
+        whole = _CLASS.fullmatch(each) if isinstance(each, str) else None
+        if whole:
+            found.update(range(int(whole[1]) * 100, int(whole[1]) * 100 + 100))
+        elif re.fullmatch("[1-5][0-9][0-9]", str(each) if isinstance(each, int | str) else ""):
+            found.add(int(str(each)))
+        else:
+            reading.mistake(path, f"expected a status such as 401 or 5xx; got {shown(each)}")
+    return frozenset(found)
+
+
+def read_cost(reading: Reading, value: object, path: Path_, rule: str) -> Cost:
+    """A rule's `cost`."""
+    if callable(value):
+        return Cost(of=_checked(rule, informed(value, reading.claims_of)))
+    if not isinstance(value, Mapping):
+        return Cost(reading.whole(value, path, 0))
+    given = reading.fields(value, path, (*METHODS, "default", "after"))
+    by_method = {name: reading.whole(given[name], (*path, name), 0) for name in given if name in METHODS}
+    fixed = reading.whole(given.get("default", 1), (*path, "default"), 0)
+    if "after" not in given:
+        return Cost(fixed, by_method or None)
+    after = reading.fields(given["after"], (*path, "after"), ("header", "status"))
+    header = after.get("header")
+    if header is not None and not isinstance(header, str):
+        reading.mistake((*path, "after", "header"), f"expected the name of a response header; got {shown(header)}")
+        header = None
+    table = after.get("status", {})
+    pairs = []
+    if not isinstance(table, Mapping):
+        reading.mistake(
+            (*path, "after", "status"), f"expected statuses and costs, as in {{5xx: 0}}; got {shown(table)}"
+        )
+    else:
+        for status, cost in table.items():
+            at = (*path, "after", "status", str(status))
+            pairs.append((_statuses(reading, status, at), reading.whole(cost, at, 0)))
+    return Cost(fixed, by_method or None, None, header.lower() if header else None, tuple(pairs))
+
+
+def _checked(rule: str, function: Callable[[RequestView], Any]) -> Callable[[RequestView], int]:
+    """The function, with an error that says whose it is where what it gives is no cost."""
+
+    def cost(view: RequestView) -> int:
+        try:
+            return checked_cost(function(view))
+        except HeadgateError as reason:
+            raise InvalidPolicy([f"rule {rule}: its function for cost: {reason}"]) from None
+
+    return cost

@@ -1,0 +1,62 @@
+"""Lanes: what happens to most requests, worked out once for a method and a path.
+
+Where the rules of a path look at nothing but the path and their keys, nothing but the keys is left to find out for
+each request: one question to one store, with everything but the keys ready. A request that a lane cannot serve
+(a part of its key is missing, its store gives no answer) goes the long way, through the judge's steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from headgate.engine import Decision
+from headgate.policy.key import Params, address_part, key_of
+from headgate.policy.rule import DEFAULT_PLAN, Rule
+from headgate.policy.ruling import Group
+from headgate.policy.view import RequestView
+
+Keys = str | tuple[str, ...]
+MOST_LANES: Final = 4096
+
+
+class Lane:
+    """Rules without conditions, on one store that answers at once."""
+
+    __slots__ = ("_keyed", "_only", "ask", "by_address", "costs", "group", "shadows")
+
+    def __init__(self, group: Group, keyed: Sequence[tuple[Rule, Params]], costs: tuple[int, ...]) -> None:
+        self.group = group
+        self.ask: Callable[[Keys, tuple[int, ...]], Decision] = group.ask
+        """Given keys and `costs`, a decision; or a `StoreError`, and nothing was charged."""
+        self.costs = costs
+        self._keyed = keyed
+        self._only = keyed[0] if len(keyed) == 1 else None
+        self.by_address = all(rule.key == (address_part,) for rule, _ in keyed)
+        """Every rule counts by the client's address."""
+        self.shadows = any(rule.act.kind == "shadow" for rule in group.owners)
+
+    def keys(self, view: RequestView) -> Keys | None:
+        """What is counted; None where a part is missing."""
+        if self._only is not None:
+            rule, params = self._only
+            return key_of(rule.key, view, params)
+        by_rule = {rule.index: key_of(rule.key, view, params) for rule, params in self._keyed}
+        if None in by_rule.values():
+            return None
+        return tuple([by_rule[rule.index] or "" for rule in self.group.owners])
+
+
+def cost_in_lane(rule: Rule, method: str) -> int | None:
+    """What a request costs under a rule that a lane can serve; None for every other rule."""
+    cost = rule.cost
+    if (
+        rule.act.kind not in ("deny", "shadow")
+        or rule.plans is None
+        or set(rule.plans) != {DEFAULT_PLAN}
+        or rule.follows_response
+        or rule.counts_refused
+        or cost.of is not None
+    ):
+        return None
+    return cost.fixed if cost.by_method is None else cost.by_method.get(method, cost.fixed)

@@ -1,0 +1,80 @@
+"""Rulings: what happens to a request, over which limits that was decided, and what the response may still change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Literal, NamedTuple
+
+from headgate.engine import Decision
+from headgate.errors import StoreError
+from headgate.limit import Limit
+from headgate.policy.rule import Rule
+
+Kind = Literal["pass", "deny", "shadow"]
+TOO_MANY: Final = 429
+
+
+class Group:
+    """Limits of one store that one decision is taken over, and whose rule each of them is."""
+
+    __slots__ = ("ask", "counts_refused", "delays", "disclose", "follows", "gate", "limits", "owners", "store")
+
+    def __init__(self, store: str, gate: Any, pairs: Sequence[tuple[Rule, Limit]]) -> None:  # noqa: ANN401
+        self.store = store
+        self.gate = gate
+        self.ask: Callable[..., Any]
+        self.owners = tuple(rule for rule, _ in pairs)
+        self.limits = tuple(limit for _, limit in pairs)
+        self.disclose = tuple(rule.disclose for rule in self.owners)
+        try:
+            self.ask = gate.asker(self.limits)
+        except StoreError as reason:  # no room for so many limits: answered as if the store were away
+            self.ask = _failing(reason)
+        self.counts_refused = any(rule.counts_refused for rule in self.owners)
+        self.delays = any(rule.act.kind == "delay" for rule in self.owners)
+        self.follows = any(rule.follows_response for rule in self.owners)
+
+    def owner(self, decision: Decision) -> Rule:
+        """The rule whose limit binds."""
+        return self.owners[0] if len(self.owners) == 1 else self.owners[self.limits.index(decision.binding)]
+
+
+def _failing(reason: StoreError) -> Callable[..., Any]:
+    def ask(keys: tuple[str, ...], costs: tuple[int, ...]) -> Any:  # noqa: ANN401
+        raise StoreError(str(reason))
+
+    return ask
+
+
+class Charge(NamedTuple):
+    """What was charged for a request, until its response says whether that was right."""
+
+    group: Group
+    decision: Decision
+
+
+class Ruling(NamedTuple):
+    """What happens to a request."""
+
+    kind: Kind
+    status: int = 200
+    rule: Rule | None = None
+    """Whose no it is; of a yes, whose limit is nearest."""
+    decision: Decision | None = None
+    group: Group | None = None
+    """What the decision was over."""
+    delay_us: int = 0
+    """How long to hold the request before the app is called."""
+    charges: tuple[Charge, ...] = ()
+    """What the response may still change."""
+
+
+PASS: Final = Ruling("pass")
+
+
+def refused(group: Group, decision: Decision) -> Ruling:
+    """What a no comes to."""
+    rule = group.owner(decision)
+    if rule.act.kind == "shadow":
+        return Ruling("shadow", rule.act.status, rule, decision, group)
+    return Ruling("deny", TOO_MANY, rule, decision, group)

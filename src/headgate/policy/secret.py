@@ -1,0 +1,51 @@
+"""Secrets that a policy needs and must not contain: each is in the environment, or in a file of its own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from headgate.policy.reading import Reading, shown
+from headgate.policy.source import Path_
+
+PLACES: Final = ("env", "file")
+LARGEST: Final = 65_536
+"""Bytes of a file."""
+
+
+def read_secret(reading: Reading, value: object, path: Path_) -> bytes | None:
+    """The secret that is at `{env: NAME}` or `{file: PATH}`; no message ever shows what was given instead."""
+    if not isinstance(value, Mapping):
+        reading.mistake(path, "a policy is no place for a secret: write {env: NAME} or {file: PATH}, where it is")
+        return None
+    given = reading.fields(value, path, PLACES)
+    if len(given) != 1:
+        reading.mistake(path, "expected {env: NAME} or {file: PATH}")
+        return None
+    kind, name = next(iter(given.items()))
+    if not isinstance(name, str) or not name:
+        reading.mistake((*path, kind), f"expected the name of {_WHAT[kind]}; got {shown(name)}")
+        return None
+    try:
+        secret = os.fsencode(os.environ.get(name, "")) if kind == "env" else _in_file(name)
+    except (OSError, ValueError) as reason:  # a name that no file can have is a ValueError
+        reading.mistake((*path, kind), f"cannot be read: {reason}")
+        return None
+    if not secret:
+        empty = "is not set, or empty" if kind == "env" else "is empty"
+        reading.mistake((*path, kind), f"{name} {empty}")
+        return None
+    if len(secret) > LARGEST:
+        reading.mistake((*path, kind), f"a secret has at most {LARGEST} bytes")
+        return None
+    return secret
+
+
+_WHAT: Final = {"env": "an environment variable", "file": "a file"}
+
+
+def _in_file(name: str) -> bytes:
+    with Path(name).open("rb") as file:
+        return file.read(LARGEST + 2).rstrip(b"\r\n")  # the end of the line is the editor's, not the secret's

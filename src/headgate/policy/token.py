@@ -1,0 +1,178 @@
+"""Claims of a token that the policy's own key verifies.
+
+A token that cannot be verified, for whatever reason, is as none at all: its claims are missing, and the rule says what
+that means. Only tokens that were verified are remembered, so nobody fills the memory with inventions.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import blake2b
+from math import inf
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+from headgate.policy.reading import Reading, shown
+from headgate.policy.secret import read_secret
+from headgate.policy.source import Path_
+from headgate.policy.view import RequestView
+
+FIELDS: Final = ("key", "algorithms", "header", "audience", "issuer")
+SHARED: Final = {"HS256": 32, "HS384": 48, "HS512": 64}
+"""Algorithms whose key is a secret that both sides know, and how many bytes of it RFC 7518 asks for."""
+PUBLIC: Final = (
+    "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA",
+)  # fmt: skip
+SHORTEST_RSA: Final = 2048
+"""Bits, by RFC 7518."""
+AUTHORIZATION: Final = "authorization"
+LONGEST_TOKEN: Final = 8192
+REMEMBERED: Final = 4096
+"""Tokens that are not verified again."""
+_PATH: Final[Path_] = ("tokens",)
+_NEEDS_JWT: Final = "tokens need PyJWT: pip install 'headgate[jwt]'"
+
+Decode = Callable[[str], Mapping[str, Any]]
+log = logging.getLogger("headgate.policy")
+
+
+class Verified(NamedTuple):
+    """What a verified token says, and from when until when."""
+
+    claims: Mapping[str, Any]
+    since: float
+    until: float
+
+
+class Tokens:
+    """Reads the claims of a request's token. `decode` raises, whatever it likes, where the token is not genuine."""
+
+    def __init__(self, decode: Decode, header: str = AUTHORIZATION, now: Callable[[], float] = time.time) -> None:
+        self._decode = decode
+        self._header = header
+        self.now = now
+        """Seconds since the epoch, as tokens count them."""
+        self._known: dict[bytes, Verified] = {}
+
+    def claims(self, view: RequestView) -> Mapping[str, Any] | None:
+        """What the request's token says; None where it has none that is genuine and valid now."""
+        token = self._token(view.header(self._header))
+        if not token or len(token) > LONGEST_TOKEN:
+            return None
+        name = blake2b(token.encode("utf-8", "surrogatepass"), digest_size=32).digest()
+        found = self._known.get(name)
+        if found is None:
+            try:
+                found = _verified(self._decode(token))
+            except Exception as reason:  # what a hostile token makes a parser raise is nobody's business but the log's
+                log.debug("a token is not believed: %s", reason)
+                return None
+            if len(self._known) >= REMEMBERED:
+                self._known.clear()
+            self._known[name] = found
+        return found.claims if found.since <= self.now() < found.until else None
+
+    def _token(self, value: str | None) -> str | None:
+        if value is None or self._header != AUTHORIZATION:
+            return value
+        scheme, _, token = value.partition(" ")
+        return token.strip() if scheme.lower() == "bearer" else None
+
+
+def _verified(claims: Mapping[str, Any]) -> Verified:
+    return Verified(MappingProxyType(dict(claims)), _instant(claims, "nbf", -inf), _instant(claims, "exp", inf))
+
+
+def _instant(claims: Mapping[str, Any], name: str, otherwise: float) -> float:
+    instant = claims.get(name, otherwise)
+    if isinstance(instant, bool) or not isinstance(instant, int | float):
+        raise ValueError(f"{name} is no time")
+    return instant
+
+
+def read_tokens(reading: Reading, value: object) -> Tokens | None:
+    """A policy's `tokens`; None where mistakes leave nothing to verify with."""
+    given = reading.fields(value, _PATH, FIELDS)
+    if isinstance(value, Mapping):
+        for field in ("key", "algorithms"):
+            if field not in given:
+                reading.mistake(_PATH, f"tokens need {field!r}, as in key: {{env: JWT_KEY}}, algorithms: [RS256]")
+    secret = read_secret(reading, given["key"], (*_PATH, "key")) if "key" in given else None
+    algorithms = _algorithms(reading, given["algorithms"]) if "algorithms" in given else ()
+    header = _text(reading, given, "header") or AUTHORIZATION
+    audience, issuer = _text(reading, given, "audience"), _text(reading, given, "issuer")
+    if secret is None or not algorithms:
+        return None
+    decode = _decoder(reading, secret, algorithms, audience, issuer)
+    return None if decode is None else Tokens(decode, header.lower())
+
+
+def _text(reading: Reading, given: Mapping[str, Any], field: str) -> str | None:
+    value = given.get(field)
+    if field in given and (not isinstance(value, str) or not value):
+        reading.mistake((*_PATH, field), f"expected a text; got {shown(value)}")
+        return None
+    return value
+
+
+def _algorithms(reading: Reading, value: object) -> tuple[str, ...]:
+    path = (*_PATH, "algorithms")
+    words = reading.words(value, path, "an algorithm such as RS256")
+    known = []
+    for word in words:
+        if word.lower() == "none":
+            reading.mistake(path, "'none' is no signature: anybody could claim anything")
+        elif reading.one_of(word, path, (*SHARED, *PUBLIC)):
+            known.append(word)
+    shared, public = ([word for word in known if (word in SHARED) is kind] for kind in (True, False))
+    if shared and public:
+        reading.mistake(
+            path,
+            f"{shared[0]} has a secret and {public[0]} a public key: with both, whoever knows the public key can sign",
+        )
+        return ()
+    return tuple(known) if len(known) == len(words) else ()
+
+
+def _decoder(
+    reading: Reading, secret: bytes, algorithms: Sequence[str], audience: str | None, issuer: str | None
+) -> Decode | None:
+    try:
+        import jwt  # an extra, and needed by no policy without tokens
+    except ImportError:
+        reading.mistake(_PATH, _NEEDS_JWT)
+        return None
+    path = (*_PATH, "key")
+    if b"PRIVATE KEY-----" in secret:
+        reading.mistake(path, "this is a private key: give the public one, which is all that verifying takes")
+        return None
+    key: Any = secret
+    for name in algorithms:
+        try:
+            key = jwt.get_algorithm_by_name(name).prepare_key(secret)
+        except NotImplementedError:  # PyJWT without cryptography
+            reading.mistake(_PATH, _NEEDS_JWT)
+            return None
+        except Exception:  # PyJWT lets through whatever cryptography raises
+            takes = "a secret, not a key in PEM" if name in SHARED else "a public key in PEM"
+            reading.mistake(path, f"this is no key for {name}, which takes {takes}")
+            return None
+        weak = _weakness(name, key)
+        if weak:
+            reading.mistake(path, weak)
+            return None
+    # The times are looked at whenever a token comes, not only when it is verified.
+    options: Any = {"verify_exp": False, "verify_nbf": False, "verify_iat": False}
+    allowed = list(algorithms)
+    return lambda token: jwt.decode(token, key, algorithms=allowed, audience=audience, issuer=issuer, options=options)
+
+
+def _weakness(name: str, key: Any) -> str | None:  # noqa: ANN401 - a secret, or a key of cryptography's
+    """Why a key is too weak: a short secret can be guessed from any token that it signed."""
+    if name in SHARED and len(key) < SHARED[name]:
+        return f"{name} needs a secret of {SHARED[name]} bytes or more; this one has {len(key)}"
+    if name[:2] in ("RS", "PS") and key.key_size < SHORTEST_RSA:
+        return f"{name} needs a key of {SHORTEST_RSA} bits or more; this one has {key.key_size}"
+    return None

@@ -1,0 +1,112 @@
+"""A court: one policy on its stores, and how its rulings are said in HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from time import monotonic
+from typing import Any, AnyStr, Final, Generic
+
+from headgate.clock import SystemClock
+from headgate.engine import Decision
+from headgate.policy import Policy
+from headgate.policy.judge import Judge
+from headgate.policy.lane import MOST_LANES, Lane
+from headgate.policy.policy import LONGEST_REMEMBERED
+from headgate.policy.ruling import Group, Ruling, refused
+from headgate.stores import Store
+from headgate.web.headers import Compile, Wire, Write, expose_for, headers_for
+from headgate.web.refusal import CAPACITY, FORBIDDEN, QUOTA, CompileRefusal, Refusal, Refuse
+
+Pairs = list[tuple[AnyStr, AnyStr]]
+REASONS: Final = {403: FORBIDDEN, 429: QUOTA, 503: CAPACITY}
+MOST_WRITERS: Final = 4096
+ALLOWS_ORIGIN: Final = len("Access-Control-Allow-Origin")
+CROWD: Final = 20
+"""Refusals in one second from which on those who are refused are told to come back one after the other."""
+
+
+Found = tuple["Court[AnyStr]", Lane, Callable[[Decision], Pairs[AnyStr]]]
+"""A lane, under which policy it is, and how to say what is left."""
+
+
+class Court(Generic[AnyStr]):
+    """One policy, and how its rulings are said: a request is answered wholly by the one it came under."""
+
+    def __init__(
+        self, policy: Policy, stores: Mapping[str, Store], wire: Wire[AnyStr], refusal: Refusal, awaited: bool
+    ) -> None:
+        self.judge = Judge(policy, stores, awaited=awaited)
+        self.counts_messages = any(rule.match.messages for rule in policy.rules)
+        self.wire: Wire[AnyStr] = wire
+        self._clock = SystemClock()
+        self._compile: Compile[AnyStr] = headers_for(policy.headers, wire, self._clock)
+        self._expose: Callable[[Iterable[tuple[AnyStr, AnyStr]]], Pairs[AnyStr]] = expose_for(policy.headers, wire)
+        self._writers: dict[Group, Write[AnyStr]] = {}
+        self._refusers: dict[Group, Refuse[AnyStr]] = {}
+        self.lanes: dict[tuple[str, str], Found[AnyStr] | None] = {}
+        """By method and path; None where each request has to be looked at."""
+        self._refusals: CompileRefusal[AnyStr] = refusal.compile(self._compile, wire)
+        self._allows_origin: AnyStr = wire.name("Access-Control-Allow-Origin").lower()
+        self._second = self._refused = 0
+
+    def learn(self, method: str, path: str) -> None:
+        """Find the lane of such requests, for the next one."""
+        if (method, path) not in self.lanes and len(path) <= LONGEST_REMEMBERED:
+            if len(self.lanes) >= MOST_LANES:
+                self.lanes.clear()
+            lane = self.judge.lane(method, path)
+            self.lanes[method, path] = None if lane is None else (self, lane, self._writer(lane.group).of_yes)
+
+    def fields(self, group: Group | None, decision: Decision | None) -> Pairs[AnyStr]:
+        """The header fields that say how much is left, as far as each rule discloses it."""
+        return [] if group is None else self._writer(group)(decision)
+
+    def _writer(self, group: Group) -> Write[AnyStr]:
+        write = self._writers.get(group)
+        if write is None:
+            if len(self._writers) >= MOST_WRITERS:
+                self._writers.clear()
+            write = self._writers[group] = self._compile(group.limits, "", group.disclose)
+        return write
+
+    def with_fields(self, headers: Iterable[tuple[AnyStr, AnyStr]], fields: Pairs[AnyStr]) -> Pairs[AnyStr]:
+        """A response's headers and ours; named for scripts where the app lets browsers of other origins in."""
+        every: list[tuple[Any, Any]] = [*headers, *fields]
+        for name, _ in every:
+            if len(name) == ALLOWS_ORIGIN and name.lower() == self._allows_origin:
+                return self._expose(every)
+        return every
+
+    def refuse(self, ruling: Ruling, accept: str | bytes | None) -> tuple[int, Pairs[AnyStr], bytes]:
+        """Status, headers and body of a no."""
+        if ruling.kind == "shadow" and ruling.rule is not None:
+            act = ruling.rule.act
+            pairs = (("Content-Type", act.content_type), ("Content-Length", str(len(act.body))))
+            return act.status, [(self.wire.name(name), self.wire.value(value)) for name, value in pairs], act.body
+        if ruling.group is not None and ruling.decision is not None:
+            return self._refuse(ruling.group, ruling.decision, accept)
+        return self._refusals((), "", "full", REASONS.get(ruling.status, QUOTA))(None, accept, None)
+
+    def refuse_in_lane(
+        self, lane: Lane, decision: Decision, accept: str | bytes | None
+    ) -> tuple[int, Pairs[AnyStr], bytes]:
+        """As `refuse`, for a no from a lane."""
+        if lane.shadows:
+            return self.refuse(refused(lane.group, decision), accept)
+        return self._refuse(lane.group, decision, accept)
+
+    def _refuse(self, group: Group, decision: Decision, accept: str | bytes | None) -> tuple[int, Pairs[AnyStr], bytes]:
+        refuse = self._refusers.get(group)
+        if refuse is None:
+            if len(self._refusers) >= MOST_WRITERS:
+                self._refusers.clear()
+            refuse = self._refusers[group] = self._refusals(group.limits, "", group.disclose, QUOTA)
+        return refuse(decision, accept, self._retry_after(decision))
+
+    def _retry_after(self, decision: Decision) -> float | None:
+        """When to come back: exactly, or staggered where many are told to at one time."""
+        now = int(monotonic())
+        if now != self._second:
+            self._second, self._refused = now, 0
+        self._refused += 1
+        return decision.retry_after_spread() if self._refused > CROWD else None

@@ -1,0 +1,115 @@
+"""A docket: everything that was decided about one request, by the policy in front of the app and at its endpoint.
+
+A no from one of them gives back what the others charged. The response tells what is left of all of them, and says
+whether what was charged was right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, AnyStr, Final, Generic, NamedTuple
+
+from headgate.engine import Decision
+from headgate.policy.ruling import Charge, Group, Ruling
+from headgate.policy.steps import Steps
+from headgate.policy.view import RequestView
+from headgate.web.court import Court, Pairs
+from headgate.web.door import Door
+from headgate.web.route import RouteLimit
+
+FAILED: Final = 500
+"""The status of a request that has no response."""
+LISTS: Final = frozenset(("ratelimit", "ratelimit-policy"))
+"""Fields in which several decisions are told side by side; of the others, those of the nearest limit are."""
+
+
+class Entry(NamedTuple, Generic[AnyStr]):
+    """One decision that let the request pass."""
+
+    court: Court[AnyStr]
+    group: Group | None
+    decision: Decision | None
+    charges: tuple[Charge, ...]
+    """What the response may still change."""
+
+
+class Docket(Generic[AnyStr]):
+    """One request. Steps are run by the edge: at once, or awaited."""
+
+    __slots__ = ("_counted", "_entries", "door", "messages", "request", "route")
+
+    def __init__(self, door: Door[AnyStr], *entries: Entry[AnyStr]) -> None:
+        self.door: Door[AnyStr] = door
+        self.messages: tuple[RouteLimit, ...] = ()
+        """Limits of the messages of a websocket, from its endpoint; and which that is, for their keys."""
+        self.route: str | None = None
+        self.request: Any = None
+        self._entries: list[Entry[AnyStr]] = list(entries)
+        self._counted = False
+
+    def enter(self, view: RequestView, limits: tuple[RouteLimit, ...]) -> Steps[tuple[Court[AnyStr], Ruling]]:
+        """Rule on a request that has come to an endpoint with limits of its own."""
+        court = self.door.court_at(view, limits)
+        ruling = yield from court.judge.before(view)
+        if ruling.kind == "pass":
+            self._entries.append(Entry(court, ruling.group, ruling.decision, ruling.charges))
+        else:
+            yield from self.release()
+        return court, ruling
+
+    @property
+    def court(self) -> Court[AnyStr]:
+        """Who adds header fields: the first that had a say."""
+        return self._entries[0].court
+
+    @property
+    def fields(self) -> Pairs[AnyStr]:
+        """The header fields that say how much is left."""
+        told = [each for each in self._entries if each.group is not None]
+        if len(told) < 2:
+            return told[0].court.fields(told[0].group, told[0].decision) if told else []
+        nearest = min(told, key=_share)
+        fields: dict[AnyStr, AnyStr] = {}
+        for each in told:
+            wire = each.court.wire
+            for name, value in each.court.fields(each.group, each.decision):
+                if wire.text(name).lower() not in LISTS:
+                    if each is nearest:
+                        fields[name] = value
+                elif name in fields:
+                    fields[name] = wire.value(f"{wire.text(fields[name])}, {wire.text(value)}")
+                else:
+                    fields[name] = value
+        return list(fields.items())
+
+    @property
+    def follows(self) -> bool:
+        """Whether the response has a say in what was charged."""
+        return any(each.charges for each in self._entries)
+
+    def after(self, status: int, header: Callable[[str], str | None]) -> Steps[None]:
+        """Count what the response says, once; later calls change nothing."""
+        if not self._counted:
+            self._counted = True
+            for each in self._entries:
+                if each.charges:
+                    yield from each.court.judge.after(each.charges, status, header)
+
+    def no_response(self) -> Steps[None]:
+        """The app raised, or went away, before it answered."""
+        return self.after(FAILED, lambda name: None)
+
+    def release(self) -> Steps[None]:
+        """Give everything back: the request goes no further."""
+        entries, self._entries = self._entries, []
+        for court, group, decision, charges in entries:
+            every = [charge for charge in charges if charge.decision is not decision]
+            if group is not None and decision is not None:
+                every.append(Charge(group, decision))
+            yield from court.judge.release(every)
+
+
+def _share(entry: Entry[AnyStr]) -> float:
+    """The part of its burst that is left of the limit that binds."""
+    decision = entry.decision
+    return decision.remaining / decision.limit if decision is not None else 1.0

@@ -1,0 +1,66 @@
+"""The limits of single endpoints, for every framework: a policy's rules, written where the endpoint is.
+
+limit("10/minute", key="user", count={"when": {"status": 401}})     # any field of a rule
+
+Each endpoint has counts of its own, whatever it is called with: its route, not the URL, is part of the key. Limits of
+one `name` share one count.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from headgate.policy import Policy, RequestView
+
+CALLABLE: Final = ("limits", "key", "cost", "exempt")
+"""Fields of a rule that may be the app's own functions."""
+LONGEST_NAME: Final = 48
+
+Call = Callable[[Callable[..., Any], RequestView], Any]
+"""How a framework's users want their functions called: with its request, or with nothing."""
+
+
+def with_request(function: Callable[..., Any], view: RequestView) -> Any:  # noqa: ANN401
+    """Call an app's function with the framework's own request."""
+    return function(view.request)
+
+
+class RouteLimit:
+    """One `limit(...)`. A mistake is told here, where it was made, not at the first request."""
+
+    __slots__ = ("rule",)
+
+    def __init__(self, limits: Any, rule: Mapping[str, Any], call: Call = with_request) -> None:  # noqa: ANN401
+        given = {"key": "ip", **rule, "limits": limits}
+        for field in CALLABLE:
+            if field in given:
+                given[field] = _adapted(given[field], call)
+        Policy({"rules": [given]})
+        self.rule: Mapping[str, Any] = given
+
+
+def _adapted(value: Any, call: Call) -> Any:  # noqa: ANN401
+    if isinstance(value, list | tuple):
+        return [_adapted(each, call) for each in value]
+    return (lambda view: call(value, view)) if callable(value) else value
+
+
+def rules_at(route: str, limits: Sequence[RouteLimit]) -> list[dict[str, Any]]:
+    """The rules of an endpoint: by their own names, or by that of the route."""
+    rules = []
+    for at, limit in enumerate(limits):
+        rule = dict(limit.rule)
+        if "name" not in rule:
+            key = rule["key"]
+            rule["key"] = ["route", *key] if isinstance(key, list | tuple) else ["route", key]
+            rule["name"] = route_name(route) + (f".{at + 1}" if at else "")
+        rules.append(rule)
+    return rules
+
+
+def route_name(route: str) -> str:
+    """A template (up to the first space) as a name: counts are told apart by the key, so that two may have the same."""
+    words = re.sub(r"[^A-Za-z0-9._-]+", "-", route.partition(" ")[0]).strip("-._")[:LONGEST_NAME]
+    return words if words[:1].isalpha() else f"route-{words}".rstrip("-")
