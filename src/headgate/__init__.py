@@ -8,6 +8,7 @@ from headgate.limit import Limit, LimitWarning
 from headgate.limiter import AsyncLimiter, Limiter
 from headgate.shaper import AsyncShaper, Shaper
 from headgate.stores import MemoryStore
+from headgate.stores.lease import Lease
 
 __all__ = [
     "AsyncLimiter",
@@ -17,6 +18,7 @@ __all__ = [
     "HeadgateError",
     "InvalidCall",
     "InvalidLimit",
+    "Lease",
     "Limit",
     "LimitWarning",
     "Limiter",

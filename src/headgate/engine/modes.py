@@ -17,6 +17,8 @@ UP_TO: Final = 2
 RESERVE: Final = 3
 """As TAKE, and where the step lends also what fits within the wait given: the answer's retry is then the delay."""
 
+LEASED: Final = -2
+"""The mark of a charge that was paid from a lease; its number is the lease's."""
 LONGEST_WAIT: Final = HOUR
 """What is lent is paid back within this time: a bucket further ahead is taken for a clock that stepped back."""
 

@@ -16,10 +16,12 @@ import os
 from headgate.algorithms.contract import EXACT as _EXACT
 from headgate.call import checked_cost, checked_costs, checked_key
 from headgate.clock import STEADY_CLOCK_ID, SystemClock
+from headgate.engine.modes import LEASED as _LEASED
 from headgate.engine.modes import read_clock, slots_for
 from headgate.errors import StoreError
 
 cdef int64_t EXACT = _EXACT
+cdef int64_t LEASED = _LEASED
 
 cdef enum:
     ANSWER_WORDS = 6                    # decision.ANSWER_FIELDS
@@ -34,6 +36,7 @@ include "lane.pxi"
 include "shared_core.pxi"
 include "core.pxi"
 include "answers.pxi"
+include "purse.pxi"
 
 SHARES = HEADGATE_SHARES
 

@@ -14,6 +14,7 @@ from headgate.limiter.guard import AsyncGuard, AsyncSlot, Key
 from headgate.limiter.line import Ask, GiveBack, Look, Sleep, Step, Steps, Turn, checked_wait
 from headgate.limiter.reservation import AsyncReservation
 from headgate.stores import AsyncStore, Store
+from headgate.stores.contract import AsyncLeased, LeasingStore
 from headgate.waiting import Alarms
 
 
@@ -32,12 +33,17 @@ class AsyncLimiter(Bound):
         self._door: Any = self._gate
         self._awaited = isinstance(store, AsyncStore)
         if isinstance(store, AsyncStore):  # a store that has to be waited for brings its own coroutines
-            gate = self._door = store.async_gate(self.namespace, self.limits, self.on_error)
+            gate = self._door = self._open_async_gate(store)
             self.hit, self.peek, self.take_up_to = gate.hit, gate.peek, gate.take_up_to  # type: ignore[method-assign]
             self.decide, self.refund, self.reset = gate.decide, gate.refund, gate.reset  # type: ignore[method-assign]
         else:
             for name in ("hit", "peek", "take_up_to", "decide", "refund", "reset"):
                 self.__dict__.pop(name, None)
+
+    def _open_async_gate(self, store: AsyncStore) -> Any:  # noqa: ANN401
+        if self.lease and isinstance(store, LeasingStore):
+            return store.async_leased_gate(self.namespace, self.limits, self.on_error, self.lease)
+        return store.async_gate(self.namespace, self.limits, self.on_error)
 
     async def hit(self, key: str, cost: Cost = 1, *, limit: Given | None = None) -> Decision:
         """Spend `cost` of every limit, or of none if any refuses."""
@@ -150,7 +156,9 @@ class AsyncLimiter(Bound):
         return AsyncGuard(self, key, cost)
 
     async def aclose(self) -> None:
-        """Let go of a store that this limiter opened itself; `async with AsyncLimiter(...) as limiter:` does it too."""
+        """Give back leases, and let go of a store that this limiter opened itself; as `async with` does at its end."""
+        if isinstance(self._door, AsyncLeased):
+            await self._door.aclose()
         if self._owned and isinstance(self._opened, AsyncStore):
             await self._opened.aclose()
 

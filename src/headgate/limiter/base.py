@@ -10,6 +10,7 @@ from headgate.errors import InvalidCall, StoreError
 from headgate.limit import Given, as_limits
 from headgate.limiter.line import DEFAULT_MAX_WAITING, Line, checked_wait, lends
 from headgate.stores import Gate, OnError, Store, open_store
+from headgate.stores.lease import Lease
 
 
 class Bound:
@@ -26,6 +27,7 @@ class Bound:
         clock: Clock | None = None,
         on_error: OnError = "local",
         max_waiting: int = DEFAULT_MAX_WAITING,
+        lease: Lease | bool = False,
     ) -> None:
         if not isinstance(namespace, str) or not namespace or "\0" in namespace:
             raise StoreError(f"a namespace is a str that is not empty and has no NUL; got {namespace!r}")
@@ -35,15 +37,23 @@ class Bound:
         self.on_error = on_error
         self.max_waiting = max_waiting
         self.limits = tuple(limit for given in limits for limit in as_limits(given))
+        self.lease = lease
         self._opened = open_store(store, clock)
+        if lease and not hasattr(self._opened, "leased_gate"):
+            raise InvalidCall(
+                "leases are for stores on a server, as redis://cache is; this one is as fast without them"
+            )
         self._owned = self._opened is not store
         self.bind(self._opened)
 
     def bind(self, store: Store) -> None:
         """Decide by the states of this store from now on."""
         self.store = store
-        self._gate = store.gate(self.namespace, self.limits, self.on_error)
+        self._gate = self._open_gate(store)
         self._line = Line(self.limits, store, self.max_waiting)
+
+    def _open_gate(self, store: Store) -> Gate:
+        return store.gate(self.namespace, self.limits, self.on_error)
 
     def _promise(self, max_wait: float | None) -> int:
         """How many microseconds a reservation may be made to wait."""

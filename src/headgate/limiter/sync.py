@@ -13,7 +13,9 @@ from headgate.limiter.base import Bound
 from headgate.limiter.guard import Guard, Key, Slot
 from headgate.limiter.line import Ask, GiveBack, Look, Sleep, Step, Steps, Turn, checked_wait
 from headgate.limiter.reservation import Reservation
+from headgate.stores import Gate as AnyGate
 from headgate.stores import Store
+from headgate.stores.contract import Leased, LeasingStore
 from headgate.waiting import sleep_until
 
 
@@ -37,6 +39,11 @@ class Limiter(Bound):
             self.acquire = self._gate.acquiring(self._line.places, self._acquire)  # type: ignore[method-assign]
         else:
             self.__dict__.pop("acquire", None)
+
+    def _open_gate(self, store: Store) -> AnyGate:
+        if self.lease and isinstance(store, LeasingStore):
+            return store.leased_gate(self.namespace, self.limits, self.on_error, self.lease)
+        return super()._open_gate(store)
 
     def hit(self, key: str, cost: Cost = 1, *, limit: Given | None = None) -> Decision:
         """Spend `cost` of every limit, or of none if any refuses.
@@ -132,7 +139,9 @@ class Limiter(Bound):
         return Guard(self, key, cost)
 
     def close(self) -> None:
-        """Let go of a store that this limiter opened itself; `with Limiter(...) as limiter:` does it too."""
+        """Give back leases, and let go of a store that this limiter opened itself; as `with` does at its end."""
+        if isinstance(self._gate, Leased):
+            self._gate.close()
         if self._owned and hasattr(self._opened, "close"):
             self._opened.close()
 

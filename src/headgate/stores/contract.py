@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from headgate.call import Call, Cost
 from headgate.clock import Clock
 from headgate.engine import Decision
 from headgate.limit import Given, Limit
+from headgate.stores.lease.terms import Lease
 
 OnError = Literal["local", "allow", "deny", "raise"]
 """`local`: by a limiter of the same limits in this process; `allow` and `deny`: everything; `raise`: a StoreError."""
@@ -149,4 +150,37 @@ class AsyncStore(Protocol):
 
     async def aclose(self) -> None:
         """Let go of everything that is open."""
+        ...
+
+
+@runtime_checkable
+class Leased(Protocol):
+    """A gate that has bought permits in advance."""
+
+    def close(self) -> None:
+        """Give them back."""
+        ...
+
+
+@runtime_checkable
+class AsyncLeased(Protocol):
+    """The same, for event loops."""
+
+    async def aclose(self) -> None:
+        """Give them back."""
+        ...
+
+
+@runtime_checkable
+class LeasingStore(Protocol):
+    """A store that sells permits in advance."""
+
+    def leased_gate(self, namespace: str, limits: tuple[Limit, ...], on_error: OnError, terms: Lease | bool) -> Gate:
+        """As `gate`, with permits bought in advance."""
+        ...
+
+    def async_leased_gate(
+        self, namespace: str, limits: tuple[Limit, ...], on_error: OnError, terms: Lease | bool
+    ) -> Any:  # noqa: ANN401
+        """As `leased_gate`, to be awaited."""
         ...

@@ -36,7 +36,7 @@ class Fallback:
         self._on_error = on_error
         self._local = store or MemoryStore(clock=clock)
         self._namespace = namespace
-        self._nodes = nodes
+        self.nodes = nodes
 
     def decide(
         self,
@@ -74,7 +74,7 @@ class Fallback:
     def _decide_locally(
         self, limits: tuple[Limit, ...], keys: str | tuple[str, ...], costs: tuple[int, ...], mode: int, wait: int
     ) -> Decision:
-        shares = limits if self._nodes == 1 else tuple(share_of(limit, self._nodes) for limit in limits)
+        shares = limits if self.nodes == 1 else tuple(share_of(limit, self.nodes) for limit in limits)
         gate = self._local.gate(self._namespace, shares)
         each = (keys,) * len(limits) if isinstance(keys, str) else keys
         if mode == UP_TO:

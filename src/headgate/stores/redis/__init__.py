@@ -19,10 +19,12 @@ from headgate.errors import StoreError
 from headgate.limit import Limit
 from headgate.stores.contract import OnError, Store
 from headgate.stores.fallback import Fallback
+from headgate.stores.lease.terms import Lease, checked_terms
 from headgate.stores.memory import MemoryStore
 from headgate.stores.redis.courier import Couriers
 from headgate.stores.redis.denials import Denials
 from headgate.stores.redis.gate import AsyncGate, Gate
+from headgate.stores.redis.leased import AsyncLeasedGate, LeasedGate
 from headgate.stores.redis.names import Names
 from headgate.stores.redis.nodes import Node, Nodes, Transition
 from headgate.stores.redis.options import Options, split_url
@@ -81,6 +83,7 @@ class RedisStore:
         self._nodes = Nodes(wire, self._probe, on_transition)
         self._couriers: dict[int, Couriers] = {}
         self._denials: dict[str, Denials] = {}
+        self._leased: weakref.WeakSet[LeasedGate | AsyncLeasedGate] = weakref.WeakSet()
         _stores.add(self)
 
     def gate(self, namespace: str, limits: tuple[Limit, ...], on_error: OnError = "local") -> Gate:
@@ -92,6 +95,26 @@ class RedisStore:
         gate = AsyncGate(limits, *self._parts(namespace, on_error))
         gate.couriers = self._running_couriers
         gate._kept = set()
+        return gate
+
+    def leased_gate(
+        self, namespace: str, limits: tuple[Limit, ...], on_error: OnError, terms: Lease | bool
+    ) -> LeasedGate:
+        """As `gate`, with permits bought in advance."""
+        gate = LeasedGate(limits, *self._parts(namespace, on_error))
+        gate.lease(checked_terms(terms, gate.limits), self._clock)
+        self._leased.add(gate)
+        return gate
+
+    def async_leased_gate(
+        self, namespace: str, limits: tuple[Limit, ...], on_error: OnError, terms: Lease | bool
+    ) -> AsyncLeasedGate:
+        """As `leased_gate`, to be awaited."""
+        gate = AsyncLeasedGate(limits, *self._parts(namespace, on_error))
+        gate.couriers = self._running_couriers
+        gate._kept = set()
+        gate.lease(checked_terms(terms, gate.limits), self._clock)
+        self._leased.add(gate)
         return gate
 
     @property
@@ -107,6 +130,8 @@ class RedisStore:
     def clear(self, namespace: str) -> None:
         """Forget every key of a namespace. Looks at every key of the server: for tests and for repairs."""
         self._denials_of(namespace).gave_all()
+        for gate in self._leased:
+            gate.forget_leases()
         pattern = Names(namespace, self._pepper).pattern
         try:
             if self._nodes.clustered:

@@ -11,7 +11,7 @@ from headgate.engine import Decision
 from headgate.engine.modes import PEEK, RESERVE, TAKE, UP_TO
 from headgate.limit import Limit
 from headgate.stores.redis.names import Names
-from headgate.stores.redis.scripts import GIVE, RESET, Script, script, sent_params, shape_of
+from headgate.stores.redis.scripts import CENSUS, GIVE, RESET, Script, script, sent_params, shape_of
 
 WORD: Final = 8
 REMEMBERED: Final = 64
@@ -142,4 +142,4 @@ class Command:
         )  # fmt: skip
 
 
-__all__ = ["GIVE", "RESET", "Command", "Keys", "Plan", "instant"]
+__all__ = ["CENSUS", "GIVE", "RESET", "Command", "Keys", "Plan", "instant"]

@@ -20,6 +20,8 @@ GIVE: Final = 100
 """A mode only a server needs a name for: giving back."""
 RESET: Final = 101
 """And one for making keys as new."""
+CENSUS: Final = 102
+"""And one for counting who is there."""
 VERDICT: Final = "allowed, remaining, retry, reset, mark_us, mark_num, moved"
 LIBRARY: Final = {
     "floor": "math.floor", "ceil": "math.ceil", "min": "math.min", "max": "math.max",
@@ -110,6 +112,8 @@ def _compose(shapes: tuple[Shape, ...], mode: int) -> str:
     if mode == RESET:
         return "return redis.call('DEL', unpack(KEYS))"
     driver = _sections(resources.files(__package__).joinpath("driver.lua").read_text(encoding="utf-8"))[1]
+    if mode == CENSUS:
+        return driver["census"]
     kernels = [_Kernel.load(shape.kind, shape.kernel) for shape in shapes]
     helpers = [kernel.sections.get("helpers", "") for kernel in dict.fromkeys(kernels)]
     if mode == TAKE and len(shapes) == 1 and not shapes[0].blocks:

@@ -1,0 +1,75 @@
+# Purses: permits bought from a server in advance, spent without asking anybody. engine/purse.py is the definition.
+
+@cython.final
+cdef class Lease:
+    """Permits of one key."""
+
+    cdef public int64_t permits         # left
+    cdef public int64_t low             # with so many left, it is time to buy more
+    cdef public int64_t until_us        # when they are void
+    cdef public int64_t remaining       # what the server had left beside them
+    cdef public int64_t resets_us       # when the server's state is as new
+    cdef public int64_t serial          # of the grant they come from
+
+
+@cython.final
+cdef class Purses:
+    """The leases of one limit, by key."""
+
+    cdef Core core
+    cdef readonly dict leases
+    cdef object slow
+
+    def __init__(self, Core core not None, slow):
+        self.core, self.leases, self.slow = core, {}, slow
+
+    def open(self, key):
+        """The key's lease; empty, if it had none."""
+        return self.leases.setdefault(key, Lease())
+
+    def hit(self, key, cost=1, *, limit=None):
+        """Spend from the lease; what is not simply that goes the slow way."""
+        cdef Lease lease
+        cdef int64_t now
+        if limit is None and cost is ONE:
+            lease = <Lease> self.leases.get(key)
+            if lease is not None and lease.permits > lease.low:
+                now = self.core.book.now()
+                if now < lease.until_us:
+                    decision = self.pay(key, lease, 1, now)
+                    if decision is not None:
+                        return decision
+        return self.slow(key, cost, limit)
+
+    def spend(self, key, int64_t units):
+        """Spend from the lease, down to its last permit; None where that is not enough, or void."""
+        cdef Lease lease = <Lease> self.leases.get(key)
+        cdef int64_t now
+        if lease is None or units <= 0 or lease.permits < units:
+            return None
+        now = self.core.book.now()
+        return self.pay(key, lease, units, now) if now < lease.until_us else None
+
+    def drain(self, Lease lease not None):
+        """Take out what is left."""
+        cdef int64_t left
+        with cython.critical_section(lease):
+            left, lease.permits = lease.permits, 0
+        return left
+
+    def fill(self, Lease lease not None, int64_t units, int64_t most):
+        """Put something in."""
+        with cython.critical_section(lease):
+            lease.permits = min(most, lease.permits + units)
+
+    cdef object pay(self, key, Lease lease, int64_t units, int64_t now):
+        cdef Answer seen
+        with cython.critical_section(lease):
+            if lease.permits < units:
+                return None
+            lease.permits -= units
+            seen.remaining = lease.remaining + lease.permits
+        seen.allowed, seen.retry = True, 0
+        seen.reset = max(0, lease.resets_us - now)
+        seen.mark_us, seen.mark_num = LEASED, lease.serial
+        return answer_one(self.core, key, units, M_TAKE, &seen, 0)

@@ -1,0 +1,93 @@
+"""Purses: permits bought from a server in advance, spent without asking anybody.
+
+The native twin of this file (purse.pxi) serves one limit; this one serves any number, each of which was charged for
+every permit.
+"""
+
+from __future__ import annotations
+
+import importlib
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from headgate.call import Cost
+from headgate.engine.choice import NATIVE, Decision
+from headgate.engine.modes import LEASED, read_clock
+from headgate.limit import Given, Limit
+
+
+class Lease:
+    """Permits of one key."""
+
+    __slots__ = ("low", "permits", "remaining", "resets_us", "serial", "until_us")
+
+    def __init__(self) -> None:
+        self.permits = 0
+        self.low = 0
+        """With so many left, it is time to buy more."""
+        self.until_us = 0
+        """When they are void."""
+        self.remaining = 0
+        """What the server had left beside them."""
+        self.resets_us = 0
+        """When the server's state is as new."""
+        self.serial = 0
+        """Of the grant they come from."""
+
+
+class Purses:
+    """The leases of some limits, by key."""
+
+    def __init__(self, core: Any, slow: Callable[[str, Cost, Given | None], Decision]) -> None:  # noqa: ANN401
+        self.leases: dict[str, Lease] = {}
+        self._clock = core.book.clock
+        self._limits: tuple[Limit, ...] = core.limits
+        self._slow = slow
+        self._lock = threading.Lock()
+
+    def open(self, key: str) -> Lease:
+        """The key's lease; empty, if it had none."""
+        return self.leases.setdefault(key, Lease())
+
+    def hit(self, key: str, cost: Cost = 1, *, limit: Given | None = None) -> Decision:
+        """Spend from the lease; what is not simply that goes the slow way."""
+        lease = self.leases.get(key)
+        if lease is not None and limit is None and cost == 1 and lease.permits > lease.low:
+            decision = self.spend(key, 1)
+            if decision is not None:
+                return decision
+        return self._slow(key, cost, limit)
+
+    def spend(self, key: str, units: int) -> Decision | None:
+        """Spend from the lease, down to its last permit; None where that is not enough, or void."""
+        lease = self.leases.get(key)
+        if lease is None or units <= 0:
+            return None
+        now = read_clock(self._clock)
+        with self._lock:
+            if lease.permits < units or now >= lease.until_us:
+                return None
+            lease.permits -= units
+            left = lease.permits
+        answer = (1, lease.remaining + left, 0, max(0, lease.resets_us - now), LEASED, lease.serial)
+        return Decision(self._limits, key, (units,) * len(self._limits), list(answer * len(self._limits)))
+
+    def drain(self, lease: Lease) -> int:
+        """Take out what is left."""
+        with self._lock:
+            left, lease.permits = lease.permits, 0
+        return left
+
+    def fill(self, lease: Lease, units: int, most: int) -> None:
+        """Put something in."""
+        with self._lock:
+            lease.permits = min(most, lease.permits + units)
+
+
+def purses_for(core: Any, slow: Callable[[str, Cost, Given | None], Decision]) -> Purses:  # noqa: ANN401
+    """The native ones where they are built, for a limit that is alone."""
+    if NATIVE and len(core.limits) == 1:
+        purses: Purses = importlib.import_module("headgate.engine.native").Purses(core, slow)
+        return purses
+    return Purses(core, slow)

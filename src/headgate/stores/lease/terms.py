@@ -1,0 +1,55 @@
+"""`Lease`: on which terms permits are bought in advance."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from headgate.clock import SECOND
+from headgate.errors import InvalidCall, InvalidLimit
+from headgate.limit import Limit
+
+LONGEST: Final = 3600.0
+
+
+@dataclass(frozen=True)
+class Lease:
+    """`Limiter("10000/second", store="redis://cache", lease=Lease(validity=0.5))`; `lease=True` for these defaults.
+
+    `validity`: seconds within which a permit must be spent, counted from when it was asked for. In any time t the fleet
+    admits at most burst + rate * (t + validity). `share`: the largest part of what is left that one lease may take.
+    `floor`: what would be a smaller lease than this is asked for one by one. `thread`: buy in a thread of its own, not
+    in the caller that finds a lease low (for threads; event loops buy in tasks anyway).
+    """
+
+    validity: float = 1.0
+    share: float = 0.1
+    floor: int = 4
+    thread: bool = False
+
+    def __post_init__(self) -> None:
+        if isinstance(self.validity, bool) or not 0.001 <= self.validity <= LONGEST:
+            raise InvalidCall(f"a lease is valid for 0.001 to {LONGEST:.0f} seconds; got {self.validity!r}")
+        if isinstance(self.share, bool) or not 0 < self.share <= 1:
+            raise InvalidCall(f"the share of a lease is above 0 and at most 1; got {self.share!r}")
+        if isinstance(self.floor, bool) or not isinstance(self.floor, int) or self.floor < 2:
+            raise InvalidCall(f"the floor of a lease is a whole number from 2; got {self.floor!r}")
+
+    @property
+    def validity_us(self) -> int:
+        """Whole microseconds, rounded down."""
+        return int(self.validity * SECOND)
+
+
+def checked_terms(given: Lease | bool, limits: tuple[Limit, ...]) -> Lease:
+    """The terms for these limits; an error says which of them cannot be leased."""
+    if given is True:
+        given = Lease()
+    if not isinstance(given, Lease):
+        raise InvalidCall(f"lease is True or a Lease(validity=...); got {given!r}")
+    for limit in limits:
+        if limit.block_us:
+            raise InvalidLimit(f"{limit} cannot be leased: a block must hold at once, and a permit is spent later")
+        if not (limit.step.LENDS or limit.step.kernel(limit.params) == "fixed"):
+            raise InvalidLimit(f"{limit} cannot be leased: only the bucket family and fixed windows can")
+    return given
