@@ -24,7 +24,7 @@ from headgate.testing import ManualClock
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 NATIVE_ONLY = {"shared.md"}
-NEEDS_SERVER = {"redis.md"}
+NEEDS_SERVER = {"leases.md", "redis.md"}
 TEXTS = [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
