@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
 Alone = Literal["time", "grow", "stalls", "spread", "together"]
-AtServer = Literal["one by one", "crowd", "threads", "weigh", "weigh full", "flood"]
+AtServer = Literal["one by one", "crowd", "threads", "weigh", "weigh full", "flood", "lease"]
 InRealTime = Literal["wait", "shape"]
 BehindHttp = Literal["call", "rules", "serve"]
 Kind = Alone | AtServer | InRealTime | BehindHttp

@@ -11,6 +11,7 @@ from bench.contestant import MissingError, WorkloadError
 from bench.crowd import wait_together
 from bench.flow import shape
 from bench.jobs import Job, Scale
+from bench.leasing import lease
 from bench.measure import Bench, Figures, grow, spread, stalls, time_calls
 from bench.remote_measure import MEASURES, measure_remote
 from bench.together import hit_together
@@ -25,6 +26,8 @@ def run(job: Job, scale: Scale) -> Figures:
     try:
         if job.kind in MEASURES:
             return run_remote(job, scale)
+        if job.kind == "lease":
+            return lease(job.contestant, scale.seconds, scale.repeats)
         if job.kind == "shape":
             return shape(job.contestant, scale.shaping)
         if job.kind in BEHIND_HTTP:

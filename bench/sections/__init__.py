@@ -4,6 +4,7 @@ from bench.sections import (
     asynchronous,
     flat,
     hit,
+    leases,
     memory,
     paths,
     redis,
@@ -37,4 +38,5 @@ SECTIONS: list[Section] = [
     redis_memory.SECTION,
     waiting.SECTION,
     web.SECTION,
+    leases.SECTION,
 ]
