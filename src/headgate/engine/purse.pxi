@@ -7,14 +7,14 @@ cdef class Lease:
     cdef public int64_t permits         # left
     cdef public int64_t low             # with so many left, it is time to buy more
     cdef public int64_t until_us        # when they are void
-    cdef public int64_t remaining       # what the server had left beside them
-    cdef public int64_t resets_us       # when the server's state is as new
+    cdef public tuple left              # what the server had left beside them, under each limit
+    cdef public tuple resets            # when its state is as new, under each limit
     cdef public int64_t serial          # of the grant they come from
 
 
 @cython.final
 cdef class Purses:
-    """The leases of one limit, by key."""
+    """The leases of some limits, by key."""
 
     cdef Core core
     cdef readonly dict leases
@@ -63,13 +63,24 @@ cdef class Purses:
             lease.permits = min(most, lease.permits + units)
 
     cdef object pay(self, key, Lease lease, int64_t units, int64_t now):
-        cdef Answer seen
+        cdef Answer[CALLS] seen
+        cdef Work work
+        cdef int64_t permits
+        cdef int at, count = len(self.core.lanes)
         with cython.critical_section(lease):
             if lease.permits < units:
                 return None
             lease.permits -= units
-            seen.remaining = lease.remaining + lease.permits
-        seen.allowed, seen.retry = True, 0
-        seen.reset = max(0, lease.resets_us - now)
-        seen.mark_us, seen.mark_num = LEASED, lease.serial
-        return answer_one(self.core, key, units, M_TAKE, &seen, 0)
+            permits = lease.permits
+        for at in range(count):
+            seen[at].allowed, seen[at].retry = True, 0
+            seen[at].remaining = <int64_t> lease.left[at] + permits
+            seen[at].reset = max(0, <int64_t> lease.resets[at] - now)
+            seen[at].mark_us, seen[at].mark_num = LEASED, lease.serial
+        if count == 1:
+            return answer_one(self.core, key, units, M_TAKE, seen, 0)
+        work.count, work.mode = count, M_TAKE
+        for at in range(count):
+            work.cost[at] = units
+            seen[at].mark_us -= (<Lane> self.core.lanes[at]).epoch()
+        return answer_many(self.core, key, None, &work, seen)

@@ -1,7 +1,6 @@
 """Purses: permits bought from a server in advance, spent without asking anybody.
 
-The native twin of this file (purse.pxi) serves one limit; this one serves any number, each of which was charged for
-every permit.
+Every permit was charged under each of the limits. purse.pxi is the native twin of this file.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from headgate.limit import Given, Limit
 class Lease:
     """Permits of one key."""
 
-    __slots__ = ("low", "permits", "remaining", "resets_us", "serial", "until_us")
+    __slots__ = ("left", "low", "permits", "resets", "serial", "until_us")
 
     def __init__(self) -> None:
         self.permits = 0
@@ -28,10 +27,10 @@ class Lease:
         """With so many left, it is time to buy more."""
         self.until_us = 0
         """When they are void."""
-        self.remaining = 0
-        """What the server had left beside them."""
-        self.resets_us = 0
-        """When the server's state is as new."""
+        self.left: tuple[int, ...] = ()
+        """What the server had left beside them, under each limit."""
+        self.resets: tuple[int, ...] = ()
+        """When its state is as new, under each limit."""
         self.serial = 0
         """Of the grant they come from."""
 
@@ -70,8 +69,10 @@ class Purses:
                 return None
             lease.permits -= units
             left = lease.permits
-        answer = (1, lease.remaining + left, 0, max(0, lease.resets_us - now), LEASED, lease.serial)
-        return Decision(self._limits, key, (units,) * len(self._limits), list(answer * len(self._limits)))
+        answers: list[int] = []
+        for beside, reset in zip(lease.left, lease.resets, strict=True):
+            answers += (1, beside + left, 0, max(0, reset - now), LEASED, lease.serial)
+        return Decision(self._limits, key, (units,) * len(self._limits), answers)
 
     def drain(self, lease: Lease) -> int:
         """Take out what is left."""
@@ -86,8 +87,8 @@ class Purses:
 
 
 def purses_for(core: Any, slow: Callable[[str, Cost, Given | None], Decision]) -> Purses:  # noqa: ANN401
-    """The native ones where they are built, for a limit that is alone."""
-    if NATIVE and len(core.limits) == 1:
+    """Those of the twin that runs."""
+    if NATIVE:
         purses: Purses = importlib.import_module("headgate.engine.native").Purses(core, slow)
         return purses
     return Purses(core, slow)

@@ -39,8 +39,9 @@ class Grant(NamedTuple):
     """Where the charge landed under each limit, counted from the time of the grant."""
     sent_us: int
     until_us: int
-    remaining: int
-    resets_us: int
+    left: tuple[int, ...]
+    """What the server had left beside them, under each limit; and when its states are as new."""
+    resets: tuple[int, ...]
 
 
 class Unused(NamedTuple):
@@ -159,8 +160,9 @@ class LeaseBook:
                 limit.step.at_grant(verdict.mark, granted_us)
                 for limit, verdict in zip(self._limits, verdicts, strict=True)
             )
-            resets = sent_us + decision.reset_us
-            grant = Grant(key, decision.granted, marks, sent_us, until, decision.remaining, resets)
+            left = tuple(verdict.remaining for verdict in verdicts)
+            resets = tuple(sent_us + verdict.reset_us for verdict in verdicts)
+            grant = Grant(key, decision.granted, marks, sent_us, until, left, resets)
             held.size = grant.units
             if now >= until:
                 self._give_back(grant, grant.units, now)
@@ -262,7 +264,7 @@ class LeaseBook:
         held.current, held.following = grant, None
         lease = held.lease
         lease.until_us, lease.low = grant.until_us, grant.units // AHEAD
-        lease.remaining, lease.resets_us, lease.serial = grant.remaining, grant.resets_us, self._serial
+        lease.left, lease.resets, lease.serial = grant.left, grant.resets, self._serial
         self._purses.fill(lease, grant.units, grant.units)
         self._ending.append((grant.until_us, grant.key, self._serial))
 
