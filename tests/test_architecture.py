@@ -22,7 +22,7 @@ FLOORS = [
     {"waiting"},
     {"policy", "shed"},
     {"limiter", "shaper", "observe"},
-    {"web", "client", "edge", "lab"},
+    {"web", "tasks", "client", "edge", "lab"},
     {"cli", "playground"},
     {"__main__"},
 ]

@@ -10,8 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate import MemoryStore
+from headgate.errors import InvalidPolicy
+from headgate.policy import Policy
 from headgate.testing import ManualClock
 from headgate.web.asgi import RateLimitMiddleware as Asgi
+from headgate.web.route import RouteLimit, rules_at
 from headgate.web.wsgi import RateLimitMiddleware as Wsgi
 from tests.edges import LATER, Answer, asgi, get, wsgi
 from tests.test_judge_stores import Broken
@@ -137,3 +140,16 @@ def test_a_new_policy_has_new_lanes(tmp_path):
     file.write_text('{"rules": [{"key": "ip", "limits": "3/hour"}]}')
     assert app.door.reload()
     assert [served(app).status for _ in range(4)] == [200, 200, 200, 429]
+
+
+def test_a_limit_at_an_endpoint_may_name_a_store_of_the_policy():
+    """Which is looked for when there is a policy, not where the limit is written."""
+    limit = RouteLimit("1/minute", {"store": "fleet"})
+    assert rules_at("/search app.search", [limit])[0]["store"] == "fleet"
+    with pytest.raises(InvalidPolicy, match="store"):
+        Policy({"rules": rules_at("/search app.search", [limit])})
+
+
+def test_unnamed_limits_of_an_endpoint_keep_off_the_names_that_were_given():
+    limits = [RouteLimit("1/minute", {"name": "search"}), RouteLimit("2/minute", {}), RouteLimit("3/minute", {})]
+    assert [rule["name"] for rule in rules_at("/search app.search", limits)] == ["search", "search.2", "search.3"]

@@ -52,15 +52,19 @@ class Judge:
         self._groups: dict[tuple[Any, ...], tuple[Group, ...]] = {}
         self._looks_first = any((policy.allow, policy.deny, policy.plan_header, policy.plan_claim))
 
-    def lane(self, method: str, path: str) -> Lane | None:
-        """The lane of these requests, made anew; None where each has to be looked at."""
+    def passes(self, method: str, path: str) -> bool:
+        """Whether no rule can apply to such requests, whatever else they are."""
+        return not self._looks_first and not self.policy.rules_for(method, path).pairs
+
+    def lane(self, method: str, path: str, route: str | None = None) -> Lane | None:
+        """The lane of these requests, made anew; None where each has to be looked at. `route`: of an endpoint."""
         found = self.policy.rules_for(method, path)
         costs = [cost_in_lane(rule, method) for rule in found.rules]
         if self.awaits or self._looks_first or not found.plain or not costs or None in costs:
             return None
         asked = [(rule, "", cost or 0) for rule, cost in zip(found.rules, costs, strict=True)]
         groups = self._put_together(_NOBODY, asked)
-        return Lane(groups[0], found.pairs, _flat(groups[0], asked)[1]) if len(groups) == 1 else None
+        return Lane(groups[0], found.pairs, _flat(groups[0], asked)[1], route) if len(groups) == 1 else None
 
     def before(self, view: RequestView) -> Steps[Ruling]:
         """Rule on a request, before the app is called."""

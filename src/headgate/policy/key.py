@@ -133,6 +133,12 @@ def _lower(value: str | None) -> str | None:
     return None if value is None else value.lower()
 
 
+def route_part(view: RequestView, params: Params) -> str | None:
+    """The template of the route, where the framework has found it; it is the app's own, and never a secret."""
+    route = view.route
+    return route.replace("\\", "\\\\") if route else None
+
+
 def address_part(view: RequestView, params: Params) -> str | None:
     """The client's address."""
     address = view.client
@@ -147,7 +153,7 @@ def _words(written: Write) -> dict[str, Part]:
         "host": lambda view, params: written(_lower(view.header("host"))),
         "method": lambda view, params: written(view.method),
         "path": lambda view, params: written(view.path),
-        "route": lambda view, params: written(view.route),
+        "route": route_part,
         "everyone": lambda view, params: "*",
     }
 

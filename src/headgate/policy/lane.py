@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from headgate.engine import Decision
-from headgate.policy.key import Params, address_part, key_of
+from headgate.policy.key import LONGEST_KEY, Params, address_part, client_key, join, key_of, route_part
 from headgate.policy.rule import DEFAULT_PLAN, Rule
 from headgate.policy.ruling import Group
 from headgate.policy.view import RequestView
@@ -23,18 +23,27 @@ MOST_LANES: Final = 4096
 class Lane:
     """Rules without conditions, on one store that answers at once."""
 
-    __slots__ = ("_keyed", "_only", "ask", "by_address", "costs", "group", "shadows")
+    __slots__ = ("_keyed", "_only", "_prefix", "ask", "by_address", "costs", "group", "shadows")
 
-    def __init__(self, group: Group, keyed: Sequence[tuple[Rule, Params]], costs: tuple[int, ...]) -> None:
+    def __init__(
+        self, group: Group, keyed: Sequence[tuple[Rule, Params]], costs: tuple[int, ...], route: str | None = None
+    ) -> None:
         self.group = group
         self.ask: Callable[[Keys, tuple[int, ...]], Decision] = group.ask
         """Given keys and `costs`, a decision; or a `StoreError`, and nothing was charged."""
         self.costs = costs
         self._keyed = keyed
         self._only = keyed[0] if len(keyed) == 1 else None
-        self.by_address = all(rule.key == (address_part,) for rule, _ in keyed)
-        """Every rule counts by the client's address."""
+        parts = (address_part,) if route is None else (route_part, address_part)
+        self.by_address = all(rule.key == parts for rule, _ in keyed) and len(route or "") < LONGEST_KEY // 2
+        """Every rule counts by the client's address, and at an endpoint by its route."""
+        self._prefix = "" if route is None else join([route.replace("\\", "\\\\"), ""])
         self.shadows = any(rule.act.kind == "shadow" for rule in group.owners)
+
+    def key_by(self, address: str) -> Keys | None:
+        """The key where it is `by_address`; None for what no address looks like."""
+        key = client_key(address)
+        return None if "|" in key else self._prefix + key
 
     def keys(self, view: RequestView) -> Keys | None:
         """What is counted; None where a part is missing."""

@@ -58,6 +58,12 @@ class RateLimitMiddleware:
         found = door.lanes.get((scope["method"], scope["path"]))
         if found is not None:
             court, lane, fields = found
+            if lane is None:
+                if self.endpoints:
+                    await self._pass(scope, receive, send, Docket(door, Entry(court, None, None, ())))
+                else:
+                    await self.app(scope, receive, send)
+                return
             keys: Keys | None
             if lane.by_address and door.proxies is None:
                 peer = scope.get("client")
@@ -101,19 +107,19 @@ class RateLimitMiddleware:
         """Call the app; tell what is left, and count what its response says."""
         started = False
 
-        async def answer(message: Message) -> None:
+        def answer(message: Message) -> Awaitable[None]:
             nonlocal started
-            if message["type"] != "http.response.start" or started:
-                await send(message)
-                return
+            if started or message["type"] != "http.response.start":
+                return send(message)
             started = True
-            fields = docket.fields
-            if not fields:
-                await send(message)
-            else:  # an app may send the same message every time
-                await send({**message, "headers": docket.court.with_fields(message.get("headers", ()), fields)})
-            if docket.follows:
-                await run_awaiting(docket.after(message["status"], ScopeHeaders(message.get("headers", ())).first))
+            fields, told = docket.fields, message
+            if fields:  # an app may send the same message every time
+                told = {**message, "headers": docket.court.with_fields(message.get("headers", ()), fields)}
+            return counting(message, told) if docket.follows else send(told)
+
+        async def counting(message: Message, told: Message) -> None:
+            await send(told)
+            await run_awaiting(docket.after(message["status"], ScopeHeaders(message.get("headers", ())).first))
 
         if self.endpoints:
             scope[DOCKET] = docket

@@ -25,8 +25,8 @@ CROWD: Final = 20
 """Refusals in one second from which on those who are refused are told to come back one after the other."""
 
 
-Found = tuple["Court[AnyStr]", Lane, Callable[[Decision], Pairs[AnyStr]]]
-"""A lane, under which policy it is, and how to say what is left."""
+Found = tuple["Court[AnyStr]", Lane | None, Callable[[Decision], Pairs[AnyStr]]]
+"""Under which policy a lane is, the lane (none where no rule applies), and how to say what is left."""
 
 
 class Court(Generic[AnyStr]):
@@ -36,6 +36,7 @@ class Court(Generic[AnyStr]):
         self, policy: Policy, stores: Mapping[str, Store], wire: Wire[AnyStr], refusal: Refusal, awaited: bool
     ) -> None:
         self.judge = Judge(policy, stores, awaited=awaited)
+        self._looks_at_paths = any(rule.match.patterns for rule in policy.rules)
         self.counts_messages = any(rule.match.messages for rule in policy.rules)
         self.wire: Wire[AnyStr] = wire
         self._clock = SystemClock()
@@ -54,8 +55,16 @@ class Court(Generic[AnyStr]):
         if (method, path) not in self.lanes and len(path) <= LONGEST_REMEMBERED:
             if len(self.lanes) >= MOST_LANES:
                 self.lanes.clear()
-            lane = self.judge.lane(method, path)
-            self.lanes[method, path] = None if lane is None else (self, lane, self._writer(lane.group).of_yes)
+            if self.judge.passes(method, path):
+                self.lanes[method, path] = (self, None, lambda decision: [])
+            else:
+                lane = self.judge.lane(method, path)
+                self.lanes[method, path] = None if lane is None else (self, lane, self._writer(lane.group).of_yes)
+
+    def lane_at(self, method: str, route: str) -> Found[AnyStr] | None:
+        """The lane of an endpoint, for all its paths; None where each request has to be looked at."""
+        lane = None if self._looks_at_paths else self.judge.lane(method, "/", route)
+        return None if lane is None else (self, lane, self._writer(lane.group).of_yes)
 
     def fields(self, group: Group | None, decision: Decision | None) -> Pairs[AnyStr]:
         """The header fields that say how much is left, as far as each rule discloses it."""

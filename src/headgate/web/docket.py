@@ -10,7 +10,8 @@ from collections.abc import Callable
 from typing import Any, AnyStr, Final, Generic, NamedTuple
 
 from headgate.engine import Decision
-from headgate.policy.ruling import Charge, Group, Ruling
+from headgate.errors import StoreError
+from headgate.policy.ruling import PASS, Charge, Group, Ruling, refused
 from headgate.policy.steps import Steps
 from headgate.policy.view import RequestView
 from headgate.web.court import Court, Pairs
@@ -47,6 +48,31 @@ class Docket(Generic[AnyStr]):
         self._entries: list[Entry[AnyStr]] = list(entries)
         self._counted = False
 
+    def at_once(
+        self, limits: tuple[RouteLimit, ...], route: str, method: str, address: str | None
+    ) -> tuple[Court[AnyStr], Ruling] | None:
+        """As `enter`, without a look at the request; None where it needs one, and nothing was charged.
+
+        `address` is the client's, where no proxy has to be asked about it.
+        """
+        found = self.door.lane_at(limits, route, method)
+        if found is None or not address or self.door.proxies is not None:
+            return None
+        court, lane, _ = found
+        keys = lane.key_by(address) if lane is not None and lane.by_address else None
+        if lane is None or keys is None:
+            return None
+        try:
+            decision = lane.ask(keys, lane.costs)
+        except StoreError:
+            return None
+        if decision.allowed:
+            self._entries.append(Entry(court, lane.group, decision, ()))
+            return court, PASS
+        if any(each.decision is not None for each in self._entries):
+            return None  # there is something to give back, which may have to be awaited
+        return court, refused(lane.group, decision)
+
     def enter(self, view: RequestView, limits: tuple[RouteLimit, ...]) -> Steps[tuple[Court[AnyStr], Ruling]]:
         """Rule on a request that has come to an endpoint with limits of its own."""
         court = self.door.court_at(view, limits)
@@ -66,7 +92,7 @@ class Docket(Generic[AnyStr]):
     def fields(self) -> Pairs[AnyStr]:
         """The header fields that say how much is left."""
         told = [each for each in self._entries if each.group is not None]
-        if len(told) < 2:
+        if len(told) <= 1:
             return told[0].court.fields(told[0].group, told[0].decision) if told else []
         nearest = min(told, key=_share)
         fields: dict[AnyStr, AnyStr] = {}
@@ -107,6 +133,31 @@ class Docket(Generic[AnyStr]):
             if group is not None and decision is not None:
                 every.append(Charge(group, decision))
             yield from court.judge.release(every)
+
+
+def begin_at_once(
+    door: Door[AnyStr], method: str, path: str, address: str | None
+) -> tuple[Docket[AnyStr], Court[AnyStr], Ruling] | None:
+    """What the policy in front of the app says, without a look at the request; None where it needs one.
+
+    `address` is the client's, where no proxy has to be asked about it.
+    """
+    found = door.lanes.get((method, path))
+    if found is None:
+        return None
+    court, lane, _ = found
+    if lane is None:
+        return Docket(door, Entry(court, None, None, ())), court, PASS
+    keys = lane.key_by(address) if address and lane.by_address and door.proxies is None else None
+    if keys is None:
+        return None
+    try:
+        decision = lane.ask(keys, lane.costs)
+    except StoreError:
+        return None
+    if decision.allowed:
+        return Docket(door, Entry(court, lane.group, decision, ())), court, PASS
+    return Docket(door), court, refused(lane.group, decision)
 
 
 def _share(entry: Entry[AnyStr]) -> float:

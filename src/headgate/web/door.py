@@ -14,6 +14,7 @@ from typing import Any, AnyStr, Final, Generic, TypedDict
 from headgate.clock import SystemClock
 from headgate.errors import HeadgateError
 from headgate.policy import Policy, Proxies, RequestView
+from headgate.policy.lane import MOST_LANES
 from headgate.policy.reload import PolicyFile
 from headgate.stores import Store, open_store
 from headgate.waiting import Alarms
@@ -106,8 +107,9 @@ class Door(Generic[AnyStr]):
     def _use(self, policy: Policy) -> None:
         """Rule by this policy from now on; whoever is under way goes on by the old one."""
         self._court: Court[AnyStr] = self._open(policy)
-        self.lanes: dict[tuple[str, str], Found[AnyStr] | None] = self._court.lanes
         self._routes: dict[tuple[tuple[RouteLimit, ...], str], Court[AnyStr]] = {}
+        self._lanes_at: dict[tuple[tuple[RouteLimit, ...], str, str], Found[AnyStr] | None] = {}
+        self.lanes: dict[tuple[str, str], Found[AnyStr] | None] = self._court.lanes  # last: who sees it sees the others
 
     def _open(self, policy: Policy) -> Court[AnyStr]:
         stores = {"": self.store}
@@ -149,11 +151,27 @@ class Door(Generic[AnyStr]):
         """Where the limits of the endpoint are ruled on that the request has come to; `view.route` says which."""
         if self._plan is not None and view.plan is None:
             view.plan = self._plan(view)
-        route = view.route or "endpoint"
-        court = self._routes.get((limits, route))
+        return self._court_of(limits, view.route or "endpoint")
+
+    def lane_at(self, limits: tuple[RouteLimit, ...], route: str, method: str) -> Found[AnyStr] | None:
+        """The lane of an endpoint; None where each request has to be looked at."""
+        if self._plan is not None:
+            return None
+        lanes = self._lanes_at  # not of another policy that comes meanwhile
+        try:
+            return lanes[limits, route, method]
+        except KeyError:
+            found = self._court_of(limits, route).lane_at(method, route)
+            if len(lanes) < MOST_LANES:  # methods are the client's
+                lanes[limits, route, method] = found
+            return found
+
+    def _court_of(self, limits: tuple[RouteLimit, ...], route: str) -> Court[AnyStr]:
+        routes = self._routes
+        court = routes.get((limits, route))
         if court is None:  # once for each endpoint: routes are the app's, not the client's
             court = self._open(self.policy.with_rules(rules_at(route, limits)))
-            self._routes[limits, route] = court
+            routes[limits, route] = court
         return court
 
     def reload(self) -> bool:

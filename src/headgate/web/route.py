@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from itertools import count
 from typing import Any, Final
 
 from headgate.policy import Policy, RequestView
@@ -37,7 +38,8 @@ class RouteLimit:
         for field in CALLABLE:
             if field in given:
                 given[field] = _adapted(given[field], call)
-        Policy({"rules": [given]})
+        named = given.get("store", "")  # which of the policy's stores it is can be checked when there is a policy
+        Policy({"rules": [given], "stores": {named: "memory://"} if isinstance(named, str) and named else {}})
         self.rule: Mapping[str, Any] = given
 
 
@@ -49,15 +51,22 @@ def _adapted(value: Any, call: Call) -> Any:  # noqa: ANN401
 
 def rules_at(route: str, limits: Sequence[RouteLimit]) -> list[dict[str, Any]]:
     """The rules of an endpoint: by their own names, or by that of the route."""
+    taken = {limit.rule["name"] for limit in limits if "name" in limit.rule}
     rules = []
-    for at, limit in enumerate(limits):
+    for limit in limits:
         rule = dict(limit.rule)
         if "name" not in rule:
             key = rule["key"]
             rule["key"] = ["route", *key] if isinstance(key, list | tuple) else ["route", key]
-            rule["name"] = route_name(route) + (f".{at + 1}" if at else "")
+            rule["name"] = _free_name(route_name(route), taken)
+            taken.add(rule["name"])
         rules.append(rule)
     return rules
+
+
+def _free_name(name: str, taken: set[str]) -> str:
+    """`search`, else `search.2` and so on."""
+    return next(each for at in count(1) if (each := name if at == 1 else f"{name}.{at}") not in taken)
 
 
 def route_name(route: str) -> str:

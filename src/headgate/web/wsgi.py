@@ -40,6 +40,8 @@ class RateLimitMiddleware:
         found = door.lanes.get((environ["REQUEST_METHOD"], _path(environ)))
         if found is not None:
             court, lane, fields = found
+            if lane is None:
+                return self.app(environ, start_response)
             keys: Keys | None
             if lane.by_address and door.proxies is None:
                 peer = environ.get("REMOTE_ADDR")

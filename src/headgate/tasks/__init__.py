@@ -1,0 +1,8 @@
+"""Limits for the tasks of a queue: `headgate.tasks.celery`, `.dramatiq` and `.rq`, and what they are made of."""
+
+from __future__ import annotations
+
+from headgate.tasks.throttle import Throttle
+from headgate.tasks.turn import Turn, settle
+
+__all__ = ["Throttle", "Turn", "settle"]

@@ -1,0 +1,85 @@
+"""Celery: tasks that wait for their turn.
+
+@app.task(bind=True)
+@throttled(limiter, key=lambda customer, *_: customer, wait=2.0)
+def charge(self, customer, amount): ...
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, Final, ParamSpec, TypeVar, cast
+
+from celery import Task, current_task  # type: ignore[import-untyped]
+from celery.exceptions import Retry  # type: ignore[import-untyped]
+
+from headgate.call import Cost
+from headgate.limiter import Limiter
+from headgate.tasks.throttle import Throttle, arguments_of
+from headgate.tasks.turn import Turn
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+IN_LINE: Final = "headgate_in_line"
+"""The header of a task whose place in line is kept: by which of its tries. An error's retry copies the headers, and
+begins anew."""
+
+
+class HandedBack(Retry):  # type: ignore[misc]
+    """Tells the worker that the task was sent again, as Celery's own `Retry` does."""
+
+
+def throttled(
+    limiter: Limiter,
+    key: str | Callable[..., str],
+    cost: Cost | Callable[..., Cost] = 1,
+    wait: float = 1.0,
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Run the task when the limit allows it: wait up to `wait` seconds in the worker, else hand it back to the queue.
+
+    It stands below `@app.task`, bound or not. `key` and `cost` may be functions of the task's arguments, without
+    `self`. Nothing is charged for a task that is handed back, and none of its retries is used.
+    """
+    throttle = Throttle(limiter, key, cost, wait)
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        @functools.wraps(function)
+        def run(*args: P.args, **kwargs: P.kwargs) -> R:
+            bound = bool(args) and isinstance(args[0], Task)
+            task = args[0] if bound else current_task
+            given, by_name = arguments_of(function, *args, **kwargs)
+            turn = _turn(throttle, task, given[bound:], by_name)
+            if not turn:
+                raise _handed_back(task, turn)
+            with turn:
+                try:
+                    return function(*args, **kwargs)
+                except HandedBack:  # by another throttle, below this one
+                    turn.cancel()
+                    raise
+
+        # Celery checks the arguments of `delay` by the signature, and does not look through wrappers.
+        cast("Any", run).__signature__ = inspect.signature(function)
+        return run
+
+    return decorate
+
+
+def _turn(throttle: Throttle, task: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Turn:  # noqa: ANN401
+    request = task.request if task else None
+    if request is None or request.called_directly or request.is_eager:
+        return throttle.take_or_raise(*args, **kwargs)
+    came_back = (request.headers or {}).get(IN_LINE) == request.retries
+    return throttle.take(*args, came_back=came_back, **kwargs)
+
+
+def _handed_back(task: Any, turn: Turn) -> HandedBack:  # noqa: ANN401
+    """Send the task again as it is; `Task.retry` would count it as one of its retries."""
+    request = task.request
+    headers = {**(request.headers or {}), IN_LINE: request.retries if turn.in_line else None}
+    again = task.signature_from_request(request, countdown=turn.come_back, retries=request.retries, headers=headers)
+    again.apply_async()
+    return HandedBack(f"rate limited, again in {turn.come_back:.3f} s", when=turn.come_back, sig=again)

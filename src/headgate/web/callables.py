@@ -1,0 +1,64 @@
+"""Endpoints as Python has them: functions, methods, partials and objects; their names and what they ask for."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, get_type_hints
+
+
+def without_partials(endpoint: Any) -> Any:  # noqa: ANN401
+    """What is inside of `functools.partial`."""
+    while isinstance(endpoint, functools.partial):
+        endpoint = endpoint.func
+    return endpoint
+
+
+def called(endpoint: Any) -> Any:  # noqa: ANN401
+    """The function that a call runs: of an object, its `__call__`."""
+    plain = inspect.isroutine(endpoint) or isinstance(endpoint, functools.partial)
+    return endpoint if plain else endpoint.__call__
+
+
+def mark_of(endpoint: Any, name: str) -> Any:  # noqa: ANN401
+    """What a decorator has left at an endpoint."""
+    while isinstance(endpoint, functools.partial) and not hasattr(endpoint, name):
+        endpoint = endpoint.func
+    return getattr(endpoint, name, None)
+
+
+def full_name(endpoint: Any) -> str:  # noqa: ANN401
+    """Its name, the same in every process."""
+    named = without_partials(endpoint)
+    return f"{getattr(named, '__module__', '')}.{getattr(named, '__qualname__', type(named).__name__)}"
+
+
+def name_after(endpoint: Any, wrapper: Any) -> None:  # noqa: ANN401
+    """Call a wrapper as what is inside of it."""
+    wrapper.__module__ = endpoint.__module__
+    for name in ("__name__", "__qualname__"):  # partials and objects have none
+        setattr(wrapper, name, getattr(endpoint, name, type(endpoint).__name__))
+
+
+def asking_for(kind: type, name: str, call: Callable[..., Any]) -> inspect.Signature:
+    """The signature with a parameter of this type, under this name where there is none; with types for their names."""
+    signature = inspect.signature(call)
+    names = getattr(inspect.unwrap(without_partials(call)), "__globals__", {})
+    parameters = [each.replace(annotation=_typed(each.annotation, names)) for each in signature.parameters.values()]
+    if not any(inspect.isclass(each.annotation) and issubclass(each.annotation, kind) for each in parameters):
+        ours = inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=kind)
+        takes_any = bool(parameters) and parameters[-1].kind is inspect.Parameter.VAR_KEYWORD
+        parameters.insert(len(parameters) - takes_any, ours)
+    return signature.replace(parameters=parameters, return_annotation=_typed(signature.return_annotation, names))
+
+
+def _typed(annotation: Any, names: dict[str, Any]) -> Any:  # noqa: ANN401
+    """What an annotation names; a name that is not known here is left to the framework."""
+    if not isinstance(annotation, str):
+        return annotation
+    try:
+        return get_type_hints(SimpleNamespace(__annotations__={"it": annotation}), names, include_extras=True)["it"]
+    except (NameError, TypeError):
+        return annotation

@@ -1,0 +1,104 @@
+"""A case: the docket of one request, ruled on at once."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from headgate.engine import Decision
+from headgate.errors import StoreError
+from headgate.policy.ruling import Ruling, refused
+from headgate.policy.steps import run
+from headgate.policy.view import RequestView
+from headgate.web.court import Court, Found, Pairs
+from headgate.web.docket import Docket, Entry
+from headgate.web.door import Door
+from headgate.web.route import RouteLimit
+from headgate.web.wsgi import hold
+
+OF_A_BODY: Final = ("Content-Type", "Content-Length")
+
+
+class No(NamedTuple):
+    """A refusal."""
+
+    status: int
+    fields: Pairs[str]
+    body: bytes
+    decision: Decision | None
+    shadow: bool
+    """It is to look like any other response."""
+
+    @property
+    def told(self) -> Pairs[str]:
+        """The fields that belong to whatever the app answers instead."""
+        return [pair for pair in self.fields if pair[0] not in OF_A_BODY]
+
+
+class Case(Docket[str]):
+    """One request. A no has given back what was charged before it."""
+
+    __slots__ = ("limits", "no", "open")
+
+    def __init__(self, door: Door[str], *entries: Entry[str]) -> None:
+        super().__init__(door, *entries)
+        self.limits: tuple[RouteLimit, ...] = ()
+        """Of those at endpoints, the ones that were asked."""
+        self.no: No | None = None
+        self.open = False
+        """The response has a say in what was charged."""
+
+    def front(self, view: RequestView) -> No | None:
+        """Rule by the policy in front of the app."""
+        court = self.door.court(view)
+        return self._rule(court, court.lanes.get((view.method, view.path)), view)
+
+    def come_to(self, view: RequestView, limits: tuple[RouteLimit, ...]) -> No | None:
+        """Rule by limits at an endpoint, which `view.route` names."""
+        self.limits += limits
+        found = self.door.lane_at(limits, view.route or "", view.method)
+        return self._rule(found[0] if found is not None else self.door.court_at(view, limits), found, view)
+
+    def _rule(self, court: Court[str], found: Found[str] | None, view: RequestView) -> No | None:
+        lane = found[1] if found is not None else None
+        if lane is not None:
+            keys = lane.keys(view)
+            try:
+                decision = lane.ask(keys, lane.costs) if keys is not None else None
+            except StoreError:
+                decision = None
+            if decision is not None:
+                if decision.allowed:
+                    self._entries.append(Entry(court, lane.group, decision, ()))
+                    return None
+                return self.refuse(court, refused(lane.group, decision), view.header("accept"))
+        ruling = run(court.judge.before(view))
+        if ruling.kind != "pass":
+            return self.refuse(court, ruling, view.header("accept"))
+        self._entries.append(Entry(court, ruling.group, ruling.decision, ruling.charges))
+        self.open = self.open or bool(ruling.charges)
+        if ruling.delay_us:
+            hold(self, ruling.delay_us)
+        return None
+
+    def refuse(self, court: Court[str], ruling: Ruling, accept: str | None) -> No:
+        """The request goes no further."""
+        run(self.release())
+        self.open = False
+        self.no = No(*court.refuse(ruling, accept), ruling.decision, ruling.kind == "shadow")
+        return self.no
+
+
+class Passed:
+    """A request that a lane let pass, of which nothing is open."""
+
+    __slots__ = ("decision", "found", "limits")
+
+    def __init__(self, found: Found[str], decision: Decision, limits: tuple[RouteLimit, ...]) -> None:
+        self.found, self.decision, self.limits = found, decision, limits
+
+    def opened(self, door: Door[str]) -> Case:
+        """The same as a case, for more to be asked."""
+        court, lane, _ = self.found
+        case = Case(door, Entry(court, lane.group if lane is not None else None, self.decision, ()))
+        case.limits = self.limits
+        return case

@@ -1,0 +1,204 @@
+"""The extension: what it is told, and what it does with each request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypedDict, Unpack
+
+from flask import Flask, Request, Response, current_app
+from werkzeug.routing import Rule
+
+from headgate.engine import Decision
+from headgate.errors import HeadgateError, InvalidCall, StoreError
+from headgate.policy.lane import Lane
+from headgate.policy.ruling import refused
+from headgate.policy.steps import run
+from headgate.stores import Store
+from headgate.web.court import Found
+from headgate.web.door import Door, PolicyGiven
+from headgate.web.flask.case import Case, Passed
+from headgate.web.flask.cli import commands_for
+from headgate.web.flask.config import ENABLED, settings_from
+from headgate.web.flask.requests import CASE, current_flask, current_request, reader, refuse, tell
+from headgate.web.flask.views import EXTENSION, NOWHERE, Place, call, place_of
+from headgate.web.headers import WSGI
+from headgate.web.refusal import Refusal
+from headgate.web.route import RouteLimit
+
+PROXY_FIXED: Final = "werkzeug.proxy_fix.orig"
+FORWARDED: Final = ("HTTP_X_FORWARDED_FOR", "HTTP_FORWARDED")
+
+
+class Options(TypedDict, total=False):
+    """As every edge's, but that functions take no arguments: they look at `flask.request`, `g` or `current_user`."""
+
+    store: Store | str | None
+    trusted_proxies: Sequence[str]
+    proxy_hops: int
+    forwarded_header: str
+    user: Callable[[], str | None] | None
+    claims: Callable[[], Mapping[str, Any] | None] | None
+    plan: Callable[[], str | None] | None
+    refusal: Refusal | None
+
+
+SETTINGS: Final = ("policy", "default", "key", *Options.__annotations__)
+
+
+class RateLimits:
+    """The extension. `default` are the limits of each endpoint that has none of its own, counted by `key` (`ip`).
+
+    What is not given here is looked for in the app's config: `store` in `HEADGATE_STORE`, and so on.
+    """
+
+    def __init__(
+        self,
+        app: Flask | None = None,
+        policy: PolicyGiven | None = None,
+        *,
+        default: Any = None,  # noqa: ANN401
+        key: Any = None,  # noqa: ANN401
+        **options: Unpack[Options],
+    ) -> None:
+        self._given = {"policy": policy, "default": default, "key": key, **options}
+        self._app = app
+        if app is not None:
+            self.init_app(app)
+
+    def init_app(self, app: Flask) -> None:
+        """Limit this app. Functions of `before_request` that were registered earlier are called earlier."""
+        if EXTENSION in app.extensions:
+            raise InvalidCall("the app has its limits already: one RateLimits for an app, and init_app once")
+        edge = Edge(app, settings_from(app.config, SETTINGS, self._given))
+        app.before_request(edge.before)
+        app.after_request(edge.after)
+        app.teardown_request(edge.teardown)
+        app.cli.add_command(commands_for(app, edge))
+        app.extensions[EXTENSION] = edge
+
+    @property
+    def door(self) -> Door[str]:
+        """Where the current app's counts are: for `headgate.testing`, to close its stores, to reload its policy."""
+        app = current_flask() if current_app else self._app
+        edge: Edge | None = app.extensions.get(EXTENSION) if app is not None else None
+        if edge is None:
+            raise HeadgateError("which app's? Ask within `with app.app_context():`, after limits.init_app(app)")
+        return edge.door
+
+
+class Edge:
+    """The limits of one app."""
+
+    def __init__(self, app: Flask, settings: Mapping[str, Any]) -> None:
+        options = dict(settings)
+        policy, default, key = options.pop("policy", None), options.pop("default", None), options.pop("key", "ip")
+        options.update({name: _asking(options[name]) for name in ("claims", "plan") if name in options})
+        read = reader(options.pop("user", None))
+        self._app = app
+        self._config = app.config
+        self._places: dict[tuple[str, str], Place] = {}
+        self.default = None if default is None else RouteLimit(default, {"key": key}, call)
+        self.fronted = policy is not None
+        """There is a policy in front of every endpoint."""
+        self.door: Door[str] = Door(policy, WSGI, read, awaited=False, **options)
+
+    def before(self) -> Response | None:
+        """Rule on a request whose endpoint is known; a no answers for the view, or is raised."""
+        asked = current_request()
+        if not self._config.get(ENABLED, True):  # looked at each time: tests switch it when the app is made
+            return None
+        door, environ, rule = self.door, asked.environ, asked.url_rule
+        if door.looks:
+            door.look(_unforwarded(environ) if PROXY_FIXED in environ else environ)
+        place = NOWHERE if rule is None else self.place(rule, asked.method)
+        if self.fronted:
+            found = None if place.limits else self._lane_in_front(environ)
+        elif place.limits:
+            found = door.lane_at(place.limits, place.route, place.method)
+        else:
+            return None
+        if found is not None:
+            court, lane, _ = found
+            if lane is None:  # no rule is for such requests
+                return None
+            if lane.by_address:
+                client = environ.get("REMOTE_ADDR") if door.proxies is None else door.view(environ).client
+                decision = _decision(lane, client)
+                if decision is not None and decision.allowed:
+                    asked.__dict__[CASE] = Passed(found, decision, place.limits)
+                    return None
+                if decision is not None:
+                    case = asked.__dict__[CASE] = Case(door)
+                    return refuse(case.refuse(court, refused(lane.group, decision), environ.get("HTTP_ACCEPT")))
+        return self._judge(asked, place)
+
+    def _lane_in_front(self, environ: dict[str, Any]) -> Found[str] | None:
+        path = environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "")
+        return self.door.lanes.get((environ["REQUEST_METHOD"], path)) if path.isascii() else None
+
+    def _judge(self, asked: Request, place: Place) -> Response | None:
+        """A request that has to be looked at."""
+        case = asked.__dict__[CASE] = Case(self.door)
+        view, no = self.door.view(asked.environ), None
+        if self.fronted:
+            view.route = asked.url_rule.rule if asked.url_rule is not None else None
+            no = case.front(view)
+        if place.limits and no is None:
+            view.route, view.method = place.route, place.method
+            no = case.come_to(view, place.limits)
+        return None if no is None else refuse(no)
+
+    def come_to(self, asked: Request, limits: tuple[RouteLimit, ...], name: str) -> Response | None:
+        """Rule on a request that has come to limits which could not be seen from outside."""
+        if not self._config.get(ENABLED, True):
+            return None
+        case: Case | Passed | None = asked.__dict__.get(CASE)
+        if not isinstance(case, Case):
+            case = asked.__dict__[CASE] = Case(self.door) if case is None else case.opened(self.door)
+        view = self.door.view(asked.environ)
+        view.route = name
+        no = case.come_to(view, limits)
+        return None if no is None else refuse(no)
+
+    def after(self, response: Response) -> Response:
+        """Say in the response what is left, and count what it says."""
+        case: Case | Passed | None = current_request().__dict__.get(CASE)
+        if isinstance(case, Passed):
+            tell(response.headers, case.found[2](case.decision), True, self.door)
+        elif case is not None:
+            tell(response.headers, case.fields if case.no is None else case.no.told, case.no is None, self.door)
+            if case.open:
+                case.open = False
+                run(case.after(response.status_code, response.headers.get))
+        return response
+
+    def teardown(self, error: BaseException | None) -> None:
+        """Count a request that ends without a response."""
+        case: Case | Passed | None = current_request().__dict__.get(CASE)
+        if isinstance(case, Case) and case.open:
+            run(case.no_response())
+
+    def place(self, rule: Rule, method: str) -> Place:
+        """What applies to an endpoint; found out when it is first asked, as blueprints and views come after this."""
+        place = self._places.get((rule.endpoint, method))
+        if place is None:
+            place = self._places[rule.endpoint, method] = place_of(self._app, rule, method, self.default)
+        return place
+
+
+def _decision(lane: Lane, client: str | None) -> Decision | None:
+    """None where the request has to be looked at after all."""
+    keys = lane.key_by(client) if client else None
+    try:
+        return lane.ask(keys, lane.costs) if keys is not None else None
+    except StoreError:
+        return None
+
+
+def _asking(function: Callable[[], Any]) -> Callable[[Any], Any]:
+    return lambda _: current_app.ensure_sync(function)()
+
+
+def _unforwarded(environ: Mapping[str, Any]) -> dict[str, Any]:
+    """A request that Werkzeug's ProxyFix has set right, without the headers that hints would warn of."""
+    return {name: value for name, value in environ.items() if name not in FORWARDED}

@@ -1,0 +1,54 @@
+"""Limits in words, for people at a command line: what an endpoint has, and what a request would come under."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from headgate.policy import Policy, RequestView
+from headgate.policy.key import key_of
+from headgate.policy.rule import DEFAULT_PLAN, Rule
+from headgate.web.route import RouteLimit, rules_at
+
+
+def listed(policy: Policy, route: str, limits: Sequence[RouteLimit]) -> list[str]:
+    """The limits of an endpoint, a line for each."""
+    return [_words(rule) for rule in policy.with_rules(rules_at(route, limits)).rules] if limits else []
+
+
+def _words(rule: Rule) -> str:
+    parts = [part for part in rule.parts if part != "route"]  # of its own, as every endpoint has
+    said = [_limits(rule), f"by {' and '.join(parts)}"]
+    if rule.match.methods is not None:
+        said.append(f"for {' and '.join(sorted(rule.match.methods))}")
+    if rule.match.patterns or rule.match.conditions:
+        said.append("where it matches")
+    if rule.exempt is not None:
+        said.append("with exemptions")
+    if rule.counts is not None:
+        said.append("counted by the response")
+    if rule.act.kind != "deny":
+        said.append(rule.act.kind)
+    return ", ".join(said)
+
+
+def _limits(rule: Rule) -> str:
+    if rule.plans is None:
+        return "what a function gives"
+    plans = {name: "; ".join(map(str, limits)) or "no limit" for name, limits in rule.plans.items()}
+    return plans[DEFAULT_PLAN] if len(plans) == 1 else ", ".join(f"{name}: {words}" for name, words in plans.items())
+
+
+def explained(policy: Policy, view: RequestView) -> Iterator[str]:
+    """The rules that a request comes under, and by which key each counts it; nothing is charged."""
+    if view.plan is None:
+        view.plan = policy.plan_of(view)
+    if policy.allow is not None and policy.allow(view):
+        yield "allowed: it is on the list of what is always allowed"
+    elif policy.deny is not None and policy.deny(view):
+        yield "refused (403): it is on the list of what is always refused"
+    else:
+        for rule, params in policy.matching(view):
+            key = key_of(rule.key, view, params)
+            told = f"counted by {key}" if key is not None else f"a part of its key is missing: {rule.missing}"
+            words = "; ".join(map(str, rule.limits_for(view))) or "no limit for this plan"
+            yield f"rule {rule.name}: {told}; {words}; cost {rule.cost.before(view)}; act {rule.act.kind}"

@@ -1,0 +1,181 @@
+"""Limits on views and blueprints: the decorators that leave them there, and what an endpoint comes to."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Any, Final, TypeVar, cast
+
+from flask import Blueprint, Flask, Response, current_app
+from werkzeug.routing import Rule
+
+from headgate.errors import HeadgateError, InvalidCall
+from headgate.policy import RequestView
+from headgate.web.callables import full_name
+from headgate.web.flask.case import Case, Passed
+from headgate.web.flask.requests import CASE, current_request
+from headgate.web.route import RouteLimit
+
+EXTENSION: Final = "headgate"
+"""Where an app keeps its limits: `app.extensions["headgate"]`."""
+LIMITS: Final = "__headgate_limits__"
+"""The limits of a view or a blueprint, on it."""
+EXEMPT: Final = "__headgate_exempt__"
+LIMITED_AS: Final = "__headgate_limited_as__"
+"""What a decorator made of a view, on the view."""
+Marked = TypeVar("Marked", bound=Callable[..., Any] | Blueprint)
+
+
+def call(function: Callable[[], Any], view: RequestView) -> Any:  # noqa: ANN401
+    """Call an app's function, which like its views may be `async def`."""
+    return current_app.ensure_sync(function)()
+
+
+def limited(limits: Any, *, key: Any = "ip", **rule: Any) -> Callable[[Marked], Marked]:  # noqa: ANN401
+    """Limits of a view, as a decorator; or of each view of a blueprint, as `limited("10/minute")(blueprint)`.
+
+    Any field of a policy's rule can be given by name. Functions (`limits`, `key`, `cost`, `exempt`) take no arguments.
+    Several on one view are one decision: all are charged, or none is.
+    """
+    limit = RouteLimit(limits, {"key": key, **rule}, call)
+
+    def decorate(target: Marked) -> Marked:
+        every = (limit, *getattr(target, LIMITS, ()))
+        if isinstance(target, Blueprint):
+            setattr(target, LIMITS, every)
+            return target
+        return cast("Marked", _guarded(_checked(target), every))
+
+    return decorate
+
+
+def exempt(target: Marked) -> Marked:
+    """A view that default limits, and those of its blueprints, leave alone; or a blueprint, for each of its views."""
+    setattr(target if isinstance(target, Blueprint) else _checked(target), EXEMPT, True)
+    return target
+
+
+def _checked(view: Any) -> Any:  # noqa: ANN401
+    if isinstance(view, type | Flask) or not callable(view):
+        raise InvalidCall(
+            f"this is for views and blueprints; got {view!r}. In a class of views, write decorators = [limited(...)]; "
+            "for a whole app, RateLimits(app, default=...) or a policy"
+        )
+    return view
+
+
+def _guarded(view: Callable[..., Any], limits: tuple[RouteLimit, ...]) -> Callable[..., Any]:
+    """The view. Where its limits could not be seen from outside, they are asked when it is come to."""
+    name = full_name(view)
+
+    @functools.wraps(view)
+    def plain(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        answer = _admit(limits, name)
+        return view(*args, **kwargs) if answer is None else answer
+
+    @functools.wraps(view)
+    async def awaited(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        answer = _admit(limits, name)
+        return await view(*args, **kwargs) if answer is None else answer
+
+    made = awaited if inspect.iscoroutinefunction(view) else plain
+    setattr(made, LIMITS, limits)
+    with suppress(AttributeError):  # a bound method takes no notes
+        setattr(view, LIMITED_AS, (*getattr(view, LIMITED_AS, ()), made))
+    return made
+
+
+def _admit(limits: tuple[RouteLimit, ...], name: str) -> Response | None:
+    """None to go on, which is all there is to do where the limits were asked before the view was called."""
+    try:
+        asked = current_request()
+    except RuntimeError:  # no request: a test, or a shell
+        return None
+    case: Case | Passed | None = asked.__dict__.get(CASE)
+    if case is not None and limits[0] in case.limits:
+        return None
+    edge = current_app.extensions.get(EXTENSION)
+    if edge is None:
+        raise HeadgateError(
+            f"{name} has limits, and the app does not: RateLimits(app), or limits.init_app(app) in its factory"
+        )
+    answer: Response | None = edge.come_to(asked, limits, name)
+    return answer
+
+
+class Place:
+    """An endpoint, asked by one method."""
+
+    __slots__ = ("exempt", "limits", "method", "route")
+
+    def __init__(self, route: str, method: str, limits: Iterable[RouteLimit], exempt: bool) -> None:
+        self.route = route
+        """The endpoint, as several URLs may lead to one; and whose it is, as apps may share a store."""
+        self.method = method
+        """By which it answers."""
+        self.limits = tuple(dict.fromkeys(limits))
+        self.exempt = exempt
+
+
+NOWHERE: Final = Place("", "", (), False)
+"""The place of a request that came to no endpoint."""
+
+
+def place_of(app: Flask, rule: Rule, method: str, default: RouteLimit | None) -> Place:
+    """A view's own limits, and its blueprints' from the inside out to an exemption, or else the default."""
+    endpoint, view = rule.endpoint, app.view_functions.get(rule.endpoint)
+    method = _answered(view, method, rule)
+    views = _views(view, method)
+    limits = [limit for each in views for limit in _limits_of(each, app)]
+    exempted = any(getattr(each, EXEMPT, False) for each in views) or _is_static(rule, app)
+    name = endpoint
+    while "." in name and not exempted:
+        name = name.rpartition(".")[0]
+        limits += getattr(app.blueprints.get(name), LIMITS, ())
+        exempted = getattr(app.blueprints.get(name), EXEMPT, False)
+    if not limits and not exempted and default is not None:
+        limits.append(default)
+    if method == "OPTIONS" and getattr(rule, "provide_automatic_options", False):
+        limits.clear()  # Flask answers, to browsers that ask for permission
+    return Place(f"{endpoint} {app.name}", method, limits, exempted)
+
+
+def _answered(view: Any, method: str, rule: Rule) -> str:  # noqa: ANN401
+    """The method that Flask answers by: or who asks for the head only would pass by the limits of GET."""
+    own = hasattr(getattr(view, "view_class", None), "head")
+    return "GET" if method == "HEAD" and "GET" in (rule.methods or ()) and not own else method
+
+
+def _views(view: Any, method: str) -> list[Any]:  # noqa: ANN401
+    """What is called for an endpoint: the view and, where it is of a class, what the class has for the method."""
+    kind = getattr(view, "view_class", None)
+    return [view] if kind is None else [view, kind.dispatch_request, getattr(kind, method.lower(), None)]
+
+
+def _limits_of(view: Any, app: Flask) -> tuple[RouteLimit, ...]:  # noqa: ANN401
+    """A view's own; also by a decorator above the route's, whose result Flask was never given."""
+    for made in getattr(view, LIMITED_AS, ()):
+        if _stands_for(made, view) and made not in app.view_functions.values():
+            return _limits_of(made, app)
+    limits: tuple[RouteLimit, ...] = getattr(view, LIMITS, ())
+    return limits
+
+
+def _stands_for(made: Any, view: Any) -> bool:  # noqa: ANN401
+    """Whether a view's name means by now what a decorator made of it, and not only where that was written."""
+    if made.__wrapped__ is not view or "<locals>" in view.__qualname__:  # what is named in there nobody knows
+        return made.__wrapped__ is view
+    named = getattr(sys.modules.get(view.__module__), view.__qualname__, None)
+    while named is not None and named is not made:
+        named = getattr(named, "__wrapped__", None)
+    return named is made
+
+
+def _is_static(rule: Rule, app: Flask) -> bool:
+    """Whether Flask serves files there: a page needs many of them."""
+    owner, _, name = rule.endpoint.rpartition(".")
+    home = app.blueprints.get(owner) if owner else app
+    return name == "static" and home is not None and home.has_static_folder

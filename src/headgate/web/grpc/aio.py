@@ -1,0 +1,152 @@
+"""Calls that are handled in an event loop; and those of handlers that are not, which it leaves to threads."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing, asynccontextmanager
+from typing import Any, Unpack
+
+import grpc
+import grpc.aio
+
+from headgate.policy.steps import Steps, run_awaiting
+from headgate.web.asgi import hold
+from headgate.web.door import Options, PolicyGiven
+from headgate.web.grpc.context import Context, refuse, trailing_of
+from headgate.web.grpc.interceptor import Admitted, Interceptor, Method
+from headgate.web.grpc.rpc import Raw, Refused, Rpc
+from headgate.web.grpc.threads import Run, in_thread
+
+
+class AsyncRateLimitInterceptor(Interceptor, grpc.aio.ServerInterceptor):
+    """For `grpc.aio.server(interceptors=[...])`. `default` are the limits of each method that has none of its own."""
+
+    def __init__(
+        self,
+        policy: PolicyGiven | None = None,
+        *,
+        default: Any = None,  # noqa: ANN401
+        key: Any = "ip",  # noqa: ANN401
+        **options: Unpack[Options],
+    ) -> None:
+        super().__init__(policy, default, key, options, awaited=True)
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler[Any, Any] | None]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> grpc.RpcMethodHandler[Any, Any] | None:
+        """Put the handler behind its limits; a method that is not there stays unimplemented."""
+        handler = await continuation(handler_call_details)
+        if handler is None:
+            return None
+        method = Method(self, handler_call_details.method, handler)
+        calls = _Calls(method)
+        if inspect.isasyncgenfunction(method.behavior):
+            return method.handled_by(calls.stream)
+        if inspect.iscoroutinefunction(method.behavior):
+            return method.handled_by(calls.write if method.answers_stream else calls.respond)
+        return in_thread(method, _from_thread(asyncio.get_running_loop()))
+
+
+def _from_thread(loop: asyncio.AbstractEventLoop) -> Run:
+    """Run steps in the event loop, and wait for them here."""
+    return lambda steps: asyncio.run_coroutine_threadsafe(run_awaiting(steps), loop).result()
+
+
+class _Calls:
+    """The calls of one method."""
+
+    def __init__(self, method: Method) -> None:
+        self._method = method
+
+    async def respond(self, message: Any, context: Any) -> Any:  # noqa: ANN401
+        """One response."""
+        entered = await self._enter(message, context)
+        if isinstance(entered, Raw):
+            return entered
+        async with _counted(entered):
+            return await self._method.behavior(self._messages(message, entered), entered)
+
+    async def write(self, message: Any, context: Any) -> None:  # noqa: ANN401
+        """Responses that the handler writes itself."""
+        entered = await self.respond(message, context)
+        if isinstance(entered, Raw) and entered.body:
+            await context.write(entered)
+
+    async def stream(self, message: Any, context: Any) -> AsyncIterator[Any]:  # noqa: ANN401
+        """Any number of responses."""
+        entered = await self._enter(message, context)
+        if isinstance(entered, Raw):
+            if entered.body:
+                yield entered
+            return
+        responses = self._method.behavior(self._messages(message, entered), entered)
+        async with _counted(entered), aclosing(responses):
+            async for response in responses:
+                yield response
+
+    async def _enter(self, message: Any, context: Any) -> _AwaitedContext | Raw:  # noqa: ANN401
+        method = self._method
+        ruled = await run_awaiting(method.owner.opening(method.rpc(message, context), method.marks.calls))
+        if isinstance(ruled, Refused):
+            return ruled.raw or await refuse(context, ruled, trailing_of(context))
+        if ruled.delay_us:
+            await hold(ruled.docket, ruled.delay_us)
+        return _AwaitedContext(context, ruled.docket, method)
+
+    def _messages(self, given: Any, context: _AwaitedContext) -> Any:  # noqa: ANN401
+        """The request; of a stream whose messages are counted, those that pass."""
+        return _passing(given, context) if context._counts else given
+
+
+class _AwaitedContext(Context):
+    """Handlers may read messages from it."""
+
+    def __init__(self, context: Any, docket: Any, method: Method) -> None:  # noqa: ANN401
+        super().__init__(context, docket)
+        self._method = method
+        self._counts = method.counts_messages(docket)
+
+    async def read(self) -> Any:  # noqa: ANN401
+        """As the server's own; messages that are counted pass first."""
+        while True:
+            message = await self._context.read()
+            if message is grpc.aio.EOF or not self._counts or await self._passes(message):
+                return message
+
+    async def _passes(self, message: Any) -> bool:  # noqa: ANN401
+        method = self._method
+        steps: Steps[Admitted | Refused] = method.owner.message(
+            Rpc(method.name, self._context, message), method.marks.messages
+        )
+        ruled = await run_awaiting(steps)
+        if isinstance(ruled, Refused):
+            if ruled.raw is None:
+                await self._refuse(ruled)
+            return False
+        if ruled.delay_us:
+            await hold(ruled.docket, ruled.delay_us)
+        return True
+
+
+async def _passing(messages: AsyncIterable[Any], context: _AwaitedContext) -> AsyncIterator[Any]:
+    async for message in messages:
+        if await context._passes(message):
+            yield message
+
+
+@asynccontextmanager
+async def _counted(context: Context) -> AsyncIterator[None]:
+    """Whatever ends the call, count what it says."""
+    error: BaseException | None = None
+    try:
+        yield
+    except BaseException as raised:
+        error = raised
+        raise
+    finally:
+        if context._docket.follows:
+            await run_awaiting(context._end(error))

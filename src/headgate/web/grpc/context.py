@@ -1,0 +1,86 @@
+"""The context that a handler gets: what it sets travels with what is left, and says at the end what counts."""
+
+from __future__ import annotations
+
+from asyncio import CancelledError
+from typing import Any
+
+import grpc
+
+from headgate.policy.steps import Steps
+from headgate.web.docket import Docket
+from headgate.web.grpc.rpc import Metadata, Refused, status_of
+
+
+class Context:
+    """Stands for the server's own context: whatever is not here is that one's."""
+
+    def __init__(self, context: Any, docket: Docket[str]) -> None:  # noqa: ANN401
+        self._context = context
+        self._docket = docket
+        self._fields: Metadata = tuple(docket.fields)
+        self._given: Metadata = ()
+        self._code: Any = None
+        self.set_trailing_metadata(trailing_of(context))
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+        return getattr(self._context, name)
+
+    def set_trailing_metadata(self, trailing_metadata: Any) -> None:  # noqa: ANN401
+        """As the server's own; what is left is added."""
+        self._given = tuple(trailing_metadata)
+        self._context.set_trailing_metadata((*self._given, *self._fields))
+
+    def trailing_metadata(self) -> Metadata:
+        """What the handler has set."""
+        return self._given
+
+    def set_code(self, code: Any) -> None:  # noqa: ANN401
+        """As the server's own."""
+        self._code = code
+        self._context.set_code(code)
+
+    def code(self) -> Any:  # noqa: ANN401
+        """What the handler has set."""
+        return self._code
+
+    def abort(self, code: Any, details: str = "", trailing_metadata: Any = ()) -> Any:  # noqa: ANN401
+        """As the server's own; in an event loop it is awaited."""
+        self._code = code
+        if trailing_metadata:
+            self.set_trailing_metadata(trailing_metadata)
+        return self._context.abort(code, details)
+
+    def abort_with_status(self, status: Any) -> Any:  # noqa: ANN401
+        """As the server's own."""
+        return self.abort(status.code, status.details, status.trailing_metadata)
+
+    def _refuse(self, no: Refused) -> Any:  # noqa: ANN401
+        """End a call that has begun."""
+        self._code = no.code
+        return refuse(self._context, no, self._given)
+
+    def _end(self, error: BaseException | None) -> Steps[None]:
+        """Count what the end of the call says."""
+        code = self._code
+        if code is None:
+            code = grpc.StatusCode.OK if error is None else _code_of(error)
+        told = {name.lower(): value for name, value in self._given if isinstance(value, str)}
+        return self._docket.after(status_of(code), told.get)
+
+
+def _code_of(error: BaseException) -> grpc.StatusCode:
+    gone = isinstance(error, GeneratorExit | CancelledError)
+    return grpc.StatusCode.CANCELLED if gone else grpc.StatusCode.UNKNOWN
+
+
+def refuse(context: Any, no: Refused, given: Metadata) -> Any:  # noqa: ANN401
+    """End a call; in an event loop this is awaited."""
+    context.set_trailing_metadata((*given, *no.metadata))
+    return context.abort(no.code, no.details)
+
+
+def trailing_of(context: Any) -> Metadata:  # noqa: ANN401
+    """What interceptors before this one have set, where the context tells."""
+    told = getattr(context, "trailing_metadata", tuple)
+    return tuple(told() or ())

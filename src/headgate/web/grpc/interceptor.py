@@ -1,0 +1,108 @@
+"""What both interceptors share: how a call and a message are ruled on, in steps that threads and event loops run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import grpc
+
+from headgate.errors import InvalidCall
+from headgate.policy.steps import Steps
+from headgate.web.docket import Docket, Entry
+from headgate.web.door import Door, Options, PolicyGiven
+from headgate.web.grpc.marks import Marks, marks_of
+from headgate.web.grpc.rpc import GRPC, METHOD, Raw, Refused, Rpc, read_rpc, refusal
+from headgate.web.route import RouteLimit
+
+
+class Admitted(NamedTuple):
+    """A yes, and how long to wait before it holds."""
+
+    docket: Docket[str]
+    delay_us: int
+
+
+class Interceptor:
+    """A policy in front of methods, and the limits of single ones. `door` is where the counts are."""
+
+    def __init__(
+        self,
+        policy: PolicyGiven | None,
+        default: Any,  # noqa: ANN401
+        key: Any,  # noqa: ANN401
+        options: Options,
+        *,
+        awaited: bool,
+    ) -> None:
+        self.door: Door[str] = Door(policy, GRPC, read_rpc, awaited=awaited, **options)
+        self.default = Marks(() if default is None else (RouteLimit(default, {"key": key}),))
+
+    def opening(self, rpc: Rpc, limits: tuple[RouteLimit, ...]) -> Steps[Admitted | Refused]:
+        """Rule on a call, by the policy and by the limits of its method."""
+        if self.door.looks:
+            self.door.look(rpc)
+        return (yield from self._rule(rpc, limits, None))
+
+    def message(self, rpc: Rpc, limits: tuple[RouteLimit, ...]) -> Steps[Admitted | Refused]:
+        """Rule on a message that a client has streamed."""
+        return (yield from self._rule(rpc, limits, "MESSAGE"))
+
+    def _rule(self, rpc: Rpc, limits: tuple[RouteLimit, ...], method: str | None) -> Steps[Admitted | Refused]:
+        door = self.door
+        view = door.view(rpc)
+        view.method = method or view.method
+        court = door.court(view)
+        ruling = yield from court.judge.before(view)
+        if ruling.kind != "pass":
+            return refusal(court, ruling)
+        docket = Docket(door, Entry(court, ruling.group, ruling.decision, ruling.charges))
+        delay = ruling.delay_us
+        if limits:
+            view.method = METHOD  # whoever names no method in a limit of messages means them
+            court, ruling = yield from docket.enter(view, limits)
+            if ruling.kind != "pass":
+                return refusal(court, ruling)
+        return Admitted(docket, max(delay, ruling.delay_us))
+
+
+class Method:
+    """One method of a server: its handler, and its limits."""
+
+    def __init__(self, owner: Interceptor, name: str, handler: grpc.RpcMethodHandler[Any, Any]) -> None:
+        self.owner = owner
+        self.name = name
+        self.streams = handler.request_streaming
+        """Requests are."""
+        self.answers_stream = handler.response_streaming
+        self._kind = f"{_word(self.streams)}_{_word(self.answers_stream)}"
+        self._handler = handler
+        self.behavior: Callable[[Any, Any], Any] = getattr(handler, self._kind)
+        marks = marks_of(self.behavior)
+        self.marks = owner.default if marks is None else marks
+        if self.marks.messages and not self.streams:
+            raise InvalidCall(f"{name} receives one message only: a limit of its messages would never be asked")
+
+    def rpc(self, message: Any, context: Any) -> Rpc:  # noqa: ANN401
+        """A call of it, as it opens."""
+        return Rpc(self.name, context, None if self.streams else message)
+
+    def counts_messages(self, docket: Docket[str]) -> bool:
+        """Whether the messages of a stream are counted."""
+        return self.streams and (bool(self.marks.messages) or docket.court.counts_messages)
+
+    def handled_by(self, behavior: Callable[[Any, Any], Any]) -> grpc.RpcMethodHandler[Any, Any]:
+        """The same method with another behavior, whose responses may be raw."""
+        serialize = self._handler.response_serializer
+
+        def serialized(response: Any) -> Any:  # noqa: ANN401
+            if isinstance(response, Raw):
+                return response.body
+            return response if serialize is None else serialize(response)
+
+        make: Callable[..., grpc.RpcMethodHandler[Any, Any]] = getattr(grpc, f"{self._kind}_rpc_method_handler")
+        return make(behavior, self._handler.request_deserializer, serialized)
+
+
+def _word(streaming: bool) -> str:
+    return "stream" if streaming else "unary"

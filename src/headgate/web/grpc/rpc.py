@@ -1,0 +1,121 @@
+"""A call as policies see it, what its status is in HTTP, and what a no is in gRPC."""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+from urllib.parse import unquote
+
+import grpc
+
+from headgate.algorithms.contract import NEVER
+from headgate.policy import Proxies, RequestView
+from headgate.policy.address import read_node
+from headgate.policy.ruling import Ruling
+from headgate.web.court import Court
+from headgate.web.headers import HIDDEN, Wire, plan_for
+
+Metadata = tuple[tuple[str, Any], ...]
+GRPC: Final[Wire[str]] = Wire(str.lower, str, str)
+METHOD: Final = "POST"
+"""What every call is in HTTP/2."""
+PUSHBACK: Final = "grpc-retry-pushback-ms"
+NOT_OURS: Final = ("content-type", "content-length", "cache-control")
+"""Fields of a refusal that mean nothing here."""
+STATUSES: Final = {
+    grpc.StatusCode.OK: 200,
+    grpc.StatusCode.CANCELLED: 499,
+    grpc.StatusCode.UNKNOWN: 500,
+    grpc.StatusCode.INVALID_ARGUMENT: 400,
+    grpc.StatusCode.DEADLINE_EXCEEDED: 504,
+    grpc.StatusCode.NOT_FOUND: 404,
+    grpc.StatusCode.ALREADY_EXISTS: 409,
+    grpc.StatusCode.PERMISSION_DENIED: 403,
+    grpc.StatusCode.UNAUTHENTICATED: 401,
+    grpc.StatusCode.RESOURCE_EXHAUSTED: 429,
+    grpc.StatusCode.FAILED_PRECONDITION: 400,
+    grpc.StatusCode.ABORTED: 409,
+    grpc.StatusCode.OUT_OF_RANGE: 400,
+    grpc.StatusCode.UNIMPLEMENTED: 501,
+    grpc.StatusCode.INTERNAL: 500,
+    grpc.StatusCode.UNAVAILABLE: 503,
+    grpc.StatusCode.DATA_LOSS: 500,
+}
+"""As google.rpc.Code maps them."""
+_BY_NUMBER: Final = {code.value[0]: status for code, status in STATUSES.items()}
+CODES: Final = {status: code for code, status in reversed(STATUSES.items())}
+"""The first of each status."""
+
+
+class Rpc(NamedTuple):
+    """One call, for the app's functions."""
+
+    method: str
+    """`/package.Service/Method`"""
+    context: Any
+    message: Any
+    """The request. None where requests are streamed; of a stream's messages, the one that has arrived."""
+
+
+class Raw(NamedTuple):
+    """A response that is serialized already."""
+
+    body: bytes
+
+
+class Refused(NamedTuple):
+    """A no. Where it is to look like an answer, `raw` is that."""
+
+    code: grpc.StatusCode
+    details: str
+    metadata: Metadata
+    raw: Raw | None
+
+
+def status_of(code: Any) -> int:  # noqa: ANN401
+    """A code, which may be a number, as a status of HTTP."""
+    number = code.value[0] if isinstance(code, grpc.StatusCode) else code
+    return _BY_NUMBER.get(number, STATUSES[grpc.StatusCode.UNKNOWN])
+
+
+def read_rpc(rpc: Rpc, proxies: Proxies | None) -> RequestView:
+    """A call as policies see it. Metadata that is binary is not read."""
+    headers: dict[str, list[str]] = {}
+    for name, value in rpc.context.invocation_metadata() or ():
+        if isinstance(value, str):
+            headers.setdefault(name.lower(), []).append(value)
+    view = RequestView(METHOD, rpc.method, headers, address_of(rpc.context.peer()), proxies)
+    view.route = rpc.method
+    view.request = rpc
+    return view
+
+
+def address_of(peer: str) -> str | None:
+    """The address in `ipv4:203.0.113.9:50000` or `ipv6:%5B::1%5D:50000`; None for a socket without one."""
+    kind, _, node = peer.partition(":")
+    found = read_node(unquote(node)) if kind in ("ipv4", "ipv6") else None
+    return None if found is None else found.text
+
+
+def refusal(court: Court[str], ruling: Ruling) -> Refused:
+    """What a no is in gRPC."""
+    status, fields, body = court.refuse(ruling, "text/plain")
+    if ruling.kind == "shadow":
+        return Refused(CODES.get(status, grpc.StatusCode.UNKNOWN), "", (), Raw(body) if status < 300 else None)
+    told = {name: value for name, value in fields if name not in NOT_OURS}
+    wait = _pushback(ruling, told.get("retry-after"))
+    if wait is not None:
+        told[PUSHBACK] = str(wait)
+    return Refused(CODES[status], body.decode(errors="replace").strip(), tuple(told.items()), None)
+
+
+def _pushback(ruling: Ruling, retry_after: str | None) -> int | None:
+    """Milliseconds, rounded up: exact, or as staggered as the whole seconds are; -1 where no wait helps."""
+    group, decision = ruling.group, ruling.decision
+    if group is None or decision is None:
+        return None
+    seconds = plan_for(group.limits, "", group.disclose).wait(decision, None)
+    if seconds in (HIDDEN, NEVER):
+        return None if seconds == HIDDEN else -1
+    if retry_after is not None and int(retry_after) > seconds:
+        return int(retry_after) * 1000
+    return max(1, -(-decision.retry_us // 1000))

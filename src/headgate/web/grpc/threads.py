@@ -1,0 +1,123 @@
+"""Calls that are handled in threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, Unpack
+
+import grpc
+
+from headgate.policy.steps import run
+from headgate.waiting import sleep_until
+from headgate.web.door import Options, PolicyGiven
+from headgate.web.grpc.context import Context, refuse, trailing_of
+from headgate.web.grpc.interceptor import Admitted, Interceptor, Method
+from headgate.web.grpc.rpc import Raw, Refused, Rpc
+
+Run = Callable[[Any], Any]
+"""Runs steps, and gives what they came to."""
+
+
+class RateLimitInterceptor(Interceptor, grpc.ServerInterceptor):
+    """For `grpc.server(pool, interceptors=[...])`. `default` are the limits of each method that has none of its own."""
+
+    def __init__(
+        self,
+        policy: PolicyGiven | None = None,
+        *,
+        default: Any = None,  # noqa: ANN401
+        key: Any = "ip",  # noqa: ANN401
+        **options: Unpack[Options],
+    ) -> None:
+        super().__init__(policy, default, key, options, awaited=False)
+
+    def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], grpc.RpcMethodHandler[Any, Any] | None],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> grpc.RpcMethodHandler[Any, Any] | None:
+        """Put the handler behind its limits; a method that is not there stays unimplemented."""
+        handler = continuation(handler_call_details)
+        if handler is None:
+            return None
+        return in_thread(Method(self, handler_call_details.method, handler), run)
+
+
+def in_thread(method: Method, run: Run) -> grpc.RpcMethodHandler[Any, Any]:
+    """A handler that blocks nobody but its own thread, behind limits."""
+    calls = _Calls(method, run)
+    return method.handled_by(calls.stream if method.answers_stream else calls.respond)
+
+
+class _Calls:
+    """The calls of one method."""
+
+    def __init__(self, method: Method, run: Run) -> None:
+        self._method = method
+        self._run = run
+
+    def respond(self, message: Any, context: Any) -> Any:  # noqa: ANN401
+        """One response."""
+        entered = self._enter(message, context)
+        if isinstance(entered, Raw):
+            return entered
+        with self._counted(entered):
+            return self._method.behavior(self._messages(message, entered), entered)
+
+    def stream(self, message: Any, context: Any) -> Iterator[Any]:  # noqa: ANN401
+        """Any number of responses."""
+        entered = self._enter(message, context)
+        if isinstance(entered, Raw):
+            if entered.body:
+                yield entered
+            return
+        with self._counted(entered):
+            yield from self._method.behavior(self._messages(message, entered), entered)
+
+    def _enter(self, message: Any, context: Any) -> Context | Raw:  # noqa: ANN401
+        method = self._method
+        ruled = self._run(method.owner.opening(method.rpc(message, context), method.marks.calls))
+        if isinstance(ruled, Refused):
+            return ruled.raw or refuse(context, ruled, trailing_of(context))
+        self._hold(ruled)
+        return Context(context, ruled.docket)
+
+    def _hold(self, admitted: Admitted) -> None:
+        """A rule that delays: wait for the call's place in the queue."""
+        if admitted.delay_us:
+            clock = self._method.owner.door.clock
+            try:
+                sleep_until(clock, clock.now_us() + admitted.delay_us)
+            except BaseException:
+                self._run(admitted.docket.release())
+                raise
+
+    def _messages(self, given: Any, context: Context) -> Any:  # noqa: ANN401
+        """The request; of a stream whose messages are counted, those that pass."""
+        counts = self._method.counts_messages(context._docket)
+        return self._passing(given, context) if counts else given
+
+    def _passing(self, messages: Iterable[Any], context: Context) -> Iterator[Any]:
+        method = self._method
+        for message in messages:
+            rpc = Rpc(method.name, context._context, message)
+            ruled = self._run(method.owner.message(rpc, method.marks.messages))
+            if isinstance(ruled, Admitted):
+                self._hold(ruled)
+                yield message
+            elif ruled.raw is None:
+                context._refuse(ruled)
+
+    @contextmanager
+    def _counted(self, context: Context) -> Iterator[None]:
+        """Whatever ends the call, count what it says."""
+        error: BaseException | None = None
+        try:
+            yield
+        except BaseException as raised:
+            error = raised
+            raise
+        finally:
+            if context._docket.follows:
+                self._run(context._end(error))
