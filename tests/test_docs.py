@@ -10,6 +10,8 @@ import ast
 import doctest
 import io
 import re
+import subprocess
+import sys
 import tokenize
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,8 @@ from headgate.testing import ManualClock
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 NATIVE_ONLY = {"shared.md"}
+OWN_PROCESS = {"django.md"}
+"""Django has one settings for a process."""
 NEEDS_SERVER = {"leases.md", "redis.md"}
 TEXTS = [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -88,7 +92,10 @@ def test_examples_are_true(page, monkeypatch):
     """Every python block runs, and every expression gives what the arrow beside it says."""
     if page.name in NATIVE_ONLY and not NATIVE:
         pytest.skip("about what only the native engine has")
-    if page.name in NEEDS_SERVER:
+    if page.name in OWN_PROCESS:
+        code = "import sys, pathlib, tests.test_docs as docs; docs.run_page(pathlib.Path(sys.argv[1]))"
+        subprocess.run([sys.executable, "-c", code, str(page)], cwd=ROOT, check=True)
+    elif page.name in NEEDS_SERVER:
         from tests.servers import Server
 
         with Server(tcp=True) as server:

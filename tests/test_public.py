@@ -12,8 +12,8 @@ import headgate.testing
 def test_public_names():
     """The names users may rely on."""
     assert sorted(headgate.__all__) == [
-        "AsyncLimiter", "AsyncShaper", "Call", "Decision", "HeadgateError", "InvalidCall", "InvalidLimit", "Lease", "Limit",
-        "LimitWarning", "Limiter", "MemoryStore", "RateLimited", "Shaper", "StoreError", "__version__",
+        "AsyncLimiter", "AsyncShaper", "Call", "Decision", "HeadgateError", "InvalidCall", "InvalidLimit", "Lease",
+        "Limit", "LimitWarning", "Limiter", "MemoryStore", "RateLimited", "Shaper", "StoreError", "__version__",
     ]  # fmt: skip
     assert sorted(headgate.testing.__all__) == [
         "ManualClock", "ReferenceStore", "StoreSuite", "disabled", "frozen", "reset_all",

@@ -1,0 +1,24 @@
+"""Django: a policy in front of the site, and limits at its views; one middleware for WSGI and ASGI.
+
+MIDDLEWARE = [..., "headgate.web.django.RateLimitMiddleware"]
+HEADGATE = {"STORE": "redis://cache", "POLICY": "policy.yaml", "DEFAULT": "100/minute"}
+
+@limited("5/minute", key="user")
+def search(request): ...
+"""
+
+from headgate.web.django.decorators import exempt, limited
+from headgate.web.django.middleware import RateLimitMiddleware
+from headgate.web.django.plans import by_group
+from headgate.web.django.site import RateLimits, rate_limits
+from headgate.web.django.visit import RateLimitExceeded
+
+__all__ = [
+    "RateLimitExceeded",
+    "RateLimitMiddleware",
+    "RateLimits",
+    "by_group",
+    "exempt",
+    "limited",
+    "rate_limits",
+]

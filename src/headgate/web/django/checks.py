@@ -1,0 +1,71 @@
+"""System checks: what is wrong with `HEADGATE`, told by `manage.py check` before the first request."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from django.conf import settings
+from django.core.checks import CheckMessage, Error, Warning  # noqa: A004
+from django.urls import get_resolver
+from django.utils.module_loading import import_string
+
+from headgate.stores import MemoryStore
+from headgate.web.django.decorators import DECORATED
+from headgate.web.django.middleware import RateLimitMiddleware
+from headgate.web.django.request import primary_key
+from headgate.web.django.settings import Setup
+
+AUTHENTICATION: Final = "django.contrib.auth.middleware.AuthenticationMiddleware"
+OURS: Final = f"{RateLimitMiddleware.__module__}.{RateLimitMiddleware.__qualname__}"
+PATH: Final = "headgate.web.django.RateLimitMiddleware"
+
+
+def check_settings(**_: Any) -> list[CheckMessage]:  # noqa: ANN401
+    """Mistakes in the settings, and what they need of `MIDDLEWARE`."""
+    if getattr(settings, "ROOT_URLCONF", None):
+        get_resolver().url_patterns  # noqa: B018 - limits are made where views are
+    if not hasattr(settings, "HEADGATE") and not DECORATED:
+        return []
+    setup = Setup(getattr(settings, "HEADGATE", {}))
+    return [*(Error(each.message, id=each.id) for each in setup.mistakes), *_check_middleware(setup)]
+
+
+def check_deployment(**_: Any) -> list[CheckMessage]:  # noqa: ANN401
+    """What holds in one process only."""
+    store = Setup(getattr(settings, "HEADGATE", {})).store
+    in_memory = store is None or isinstance(store, MemoryStore) or str(store).startswith("memory:")
+    if not hasattr(settings, "HEADGATE") or not in_memory:
+        return []
+    text = "The limits are in the memory of each process: several workers let as many times the limit pass."
+    hint = "Set HEADGATE['STORE'] to 'shared:///dev/shm/api' on one host, or to 'redis://...' in a fleet."
+    return [Warning(text, hint, id="headgate.W001")]
+
+
+def _check_middleware(setup: Setup) -> list[CheckMessage]:
+    places = _places()
+    if OURS not in places:
+        text = "There are limits, and no middleware that asks them."
+        return [Error(text, f"Add '{PATH}' to MIDDLEWARE, after AuthenticationMiddleware.", id="headgate.E003")]
+    if setup.user_of is not primary_key or not (setup.by_user or _views_by_user(setup)):
+        return []
+    if AUTHENTICATION not in places:
+        text = "Limits count by user, and there is no AuthenticationMiddleware: nobody is ever known."
+        return [Error(text, "Add it, or say with HEADGATE['USER'] who a request is.", id="headgate.E004")]
+    if setup.by_user and places[OURS] < places[AUTHENTICATION]:
+        text = "The policy counts by user, and is asked before AuthenticationMiddleware: nobody is known yet."
+        return [Error(text, f"Move '{PATH}' below it in MIDDLEWARE.", id="headgate.E004")]
+    return []
+
+
+def _views_by_user(setup: Setup) -> bool:
+    """Limits of views are asked when every middleware has done its part, wherever this one is."""
+    return any(limit is not None and limit.by_user for limit in (setup.default, *DECORATED))
+
+
+def _places() -> dict[str, int]:
+    """Where each class of `MIDDLEWARE`, or one that it is derived from, comes first."""
+    places: dict[str, int] = {}
+    for at, path in enumerate(settings.MIDDLEWARE):
+        for kind in getattr(import_string(path), "__mro__", ()):
+            places.setdefault(f"{kind.__module__}.{kind.__qualname__}", at)
+    return places

@@ -1,0 +1,120 @@
+"""Limits as decorators of views: functions, classes and their methods, sync and async.
+
+The middleware reads them from the view and asks before the view is called, and before other decorators are. Where one
+of those hides them, they are asked when the view is called.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+from asgiref.sync import iscoroutinefunction, markcoroutinefunction
+
+from headgate.call import shown
+from headgate.errors import HeadgateError, InvalidCall
+from headgate.web.django.limits import LIMITS, ViewLimit
+from headgate.web.django.request import Request, View
+from headgate.web.django.site import rate_limits
+from headgate.web.django.visit import VISIT, Visit
+
+ViewT = TypeVar("ViewT", bound=Callable[..., Any])
+DECORATED: Final[list[ViewLimit]] = []
+"""Every limit that a view was given, for the system checks."""
+
+
+def limited(limits: Any, *, key: Any = "ip", **rule: Any) -> Callable[[ViewT], ViewT]:  # noqa: ANN401
+    """A limit of a view. Any field of a policy's rule can be given by name.
+
+    Several on one view are one decision: all are charged, or none is.
+    """
+    limit = ViewLimit(limits, {"key": key, **rule})
+    DECORATED.append(limit)
+
+    def guarded(view: View) -> Any:  # noqa: ANN401
+        every = (limit, *getattr(view, LIMITS, ()))
+
+        @functools.wraps(view)
+        def wrapper(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+            request = _request_in(args)
+            visit = _visit_of(request)
+            if visit is None or limit in visit.entered:
+                return view(*args, **kwargs)
+            call = functools.partial(view, *args, **kwargs)
+            return (_enter_awaiting if _is_async(view, args) else _enter)(visit, request, every, call)
+
+        return _marked(wrapper, view, every)
+
+    return functools.partial(_decorate, guarded)
+
+
+def exempt(view: ViewT) -> ViewT:
+    """A view that the default limits leave alone."""
+
+    def unguarded(view: View) -> Any:  # noqa: ANN401
+        @functools.wraps(view)
+        def wrapper(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+            return view(*args, **kwargs)
+
+        return _marked(wrapper, view, getattr(view, LIMITS, ()))
+
+    return _decorate(unguarded, view)
+
+
+def _decorate(decorator: Callable[[Any], Any], view: ViewT) -> ViewT:
+    """A function as it is; a class by what it is called with."""
+    decorated: Any = view
+    if not inspect.isclass(view):
+        decorated = decorator(view)
+    elif hasattr(view, "as_view"):
+        decorated.dispatch = decorator(decorated.dispatch)  # `as_view` takes over what stands on it
+    else:
+        raise InvalidCall(f"a limit is for views: functions, and classes with as_view; got {shown(view)}")
+    result: ViewT = decorated
+    return result
+
+
+def _marked(wrapper: Any, view: View, limits: tuple[ViewLimit, ...]) -> Any:  # noqa: ANN401
+    setattr(wrapper, LIMITS, limits)
+    return markcoroutinefunction(wrapper) if iscoroutinefunction(view) else wrapper
+
+
+def _request_in(args: tuple[Any, ...]) -> Any:  # noqa: ANN401
+    """Django's own request, in the arguments of a view or of a method; REST framework has it inside its own."""
+    request = next(each for each in args[:2] if hasattr(each, "META"))
+    return getattr(request, "_request", request)
+
+
+def _visit_of(request: Request) -> Visit | None:
+    visit: Visit | None = getattr(request, VISIT, None)
+    if visit is None and rate_limits.setup.enabled:
+        raise HeadgateError(
+            "limits at views need 'headgate.web.django.RateLimitMiddleware' in MIDDLEWARE; a test that calls a view "
+            "without it needs headgate.web.django.testing.override(enabled=False)"
+        )
+    return visit
+
+
+def _is_async(view: View, args: tuple[Any, ...]) -> bool:
+    """Whether a view has to be awaited; of a class, `dispatch` looks as if it had not."""
+    bound = getattr(getattr(view, "func", None), "__self__", None)  # by Django's `method_decorator`
+    return iscoroutinefunction(view) or any(getattr(each, "view_is_async", False) for each in (bound, *args[:1]))
+
+
+def _enter(visit: Visit, request: Request, limits: tuple[ViewLimit, ...], call: functools.partial[Any]) -> Any:  # noqa: ANN401
+    no = visit.enter(request, limits, _name(call.func))
+    return call() if no is None else visit.respond(request, no)
+
+
+async def _enter_awaiting(
+    visit: Visit, request: Request, limits: tuple[ViewLimit, ...], call: functools.partial[Any]
+) -> Any:  # noqa: ANN401
+    no = await visit.enter_awaiting(request, limits, _name(call.func))
+    return await call() if no is None else await visit.respond_awaiting(request, no)
+
+
+def _name(view: View) -> str:
+    """A view that another one has called counts apart from it, although the route is the same."""
+    return f"{getattr(view, '__qualname__', type(view).__qualname__)} {view.__module__}"

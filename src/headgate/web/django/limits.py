@@ -1,0 +1,62 @@
+"""The limits of a view: where decorators leave them, and where the middleware finds them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from asgiref.sync import iscoroutinefunction
+
+from headgate.call import shown
+from headgate.errors import InvalidCall
+from headgate.web.django.request import View, told
+from headgate.web.route import CALLABLE, RouteLimit
+
+LIMITS: Final = "__headgate_limits__"
+"""The limits of a decorated view, on the view; none at all where it is exempt."""
+
+
+class ViewLimit(RouteLimit):
+    """One limit at a view. Functions (`limits`, `key`, `cost`, `exempt`) take the request."""
+
+    __slots__ = ("by_user", "functions")
+
+    def __init__(self, limits: Any, rule: Mapping[str, Any]) -> None:  # noqa: ANN401
+        super().__init__(limits, rule, told)
+        given = {**rule, "limits": limits}
+        values = [each for field in CALLABLE for each in _listed(given.get(field))]
+        self.functions: tuple[Callable[..., Any], ...] = tuple(each for each in values if callable(each))
+        self.by_user = "user" in _listed(given.get("key"))
+        for function in self.functions:
+            if iscoroutinefunction(function):
+                raise InvalidCall(
+                    f"{shown(function)} is async; write a plain function, which may ask the database under ASGI too"
+                )
+
+
+def _listed(value: Any) -> list[Any]:  # noqa: ANN401
+    return list(value) if isinstance(value, list | tuple) else [value]
+
+
+def limits_at(view: View, method: str) -> list[tuple[tuple[ViewLimit, ...], str]]:
+    """The limits of a view and those of its method, with the method's name; empty ones where it is exempt."""
+    name, handler = _handler(view, method.lower())
+    said = [(getattr(view, LIMITS, None), ""), (getattr(handler, LIMITS, None), name)]
+    return [(limits, at) for limits, at in said if limits is not None]
+
+
+def _handler(view: View, method: str) -> tuple[str, Any]:
+    """The method of a class that answers; a HEAD is answered by `get`, and a viewset has names of its own."""
+    kind = getattr(view, "cls", None) or getattr(view, "view_class", None)
+    actions = getattr(view, "actions", None)
+    for name in (method, "get") if method == "head" else (method,):
+        action = name if actions is None else actions.get(name)
+        if action is not None and hasattr(kind, action):
+            return action, getattr(kind, action)
+    return "", None
+
+
+def has_throttles(view: View) -> bool:
+    """Whether a view of REST framework has limits of its own among its throttles."""
+    kind = getattr(view, "cls", None)
+    return any(hasattr(throttle, LIMITS) for throttle in getattr(kind, "throttle_classes", None) or ())

@@ -1,0 +1,100 @@
+"""The middleware: the policy is asked when a request comes, the limits of its view when that is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from asgiref.sync import iscoroutinefunction, markcoroutinefunction
+from django.http.response import HttpResponseBase
+
+from headgate.policy.steps import run, run_awaiting
+from headgate.web.django.request import Request, View
+from headgate.web.django.site import rate_limits
+from headgate.web.django.visit import VISIT, Visit
+
+
+class RateLimitMiddleware:
+    """One class for WSGI and ASGI: under ASGI a store that has to be waited for is awaited, without a thread."""
+
+    sync_capable: ClassVar[bool] = True
+    async_capable: ClassVar[bool] = True
+
+    def __init__(self, get_response: Callable[[Request], Any]) -> None:
+        self.get_response = get_response
+        self._awaits: bool = iscoroutinefunction(get_response)
+        self.process_view: Callable[..., Any] = self._at_view
+        if self._awaits:
+            markcoroutinefunction(self)
+            self.process_view = self._at_view_awaiting
+        rate_limits.door(self._awaits)  # what is wrong with the settings is told when the site starts
+
+    def __call__(self, request: Request) -> Any:  # noqa: ANN401
+        """One request; something to await under ASGI."""
+        return self._pass_awaiting(request) if self._awaits else self._pass(request)
+
+    def _begin(self, request: Request) -> Visit | None:
+        """None where limits are switched off."""
+        setup = rate_limits.setup
+        if not setup.enabled:
+            return None
+        door = rate_limits.door(self._awaits)
+        if door.looks:
+            door.look(request)
+        visit = Visit(setup, door)
+        setattr(request, VISIT, visit)
+        return visit
+
+    def _pass(self, request: Request) -> Any:  # noqa: ANN401
+        visit = self._begin(request)
+        if visit is None:
+            return self.get_response(request)
+        no = visit.enter(request)
+        if no is not None:
+            return visit.respond(request, no)
+        docket = visit.docket
+        try:
+            response = self.get_response(request)
+            if docket.follows:
+                run(docket.after(response.status_code, response.headers.get))
+            return visit.tell(response)
+        finally:
+            if docket.follows:  # nothing more to do, unless there is no response
+                run(docket.no_response())
+
+    async def _pass_awaiting(self, request: Request) -> Any:  # noqa: ANN401
+        visit = self._begin(request)
+        if visit is None:
+            return await self.get_response(request)
+        no = await visit.enter_awaiting(request)
+        if no is not None:
+            return await visit.respond_awaiting(request, no)
+        docket = visit.docket
+        try:
+            response = await self.get_response(request)
+            if docket.follows:
+                await run_awaiting(docket.after(response.status_code, response.headers.get))
+            return visit.tell(response)
+        finally:
+            if docket.follows:
+                await run_awaiting(docket.no_response())
+
+    def _at_view(self, request: Request, view: View, args: Any, kwargs: Any) -> HttpResponseBase | None:  # noqa: ANN401
+        visit: Visit | None = getattr(request, VISIT, None)
+        if visit is None:
+            return None
+        for limits, at in visit.limits_of(request, view):
+            no = visit.enter(request, limits, at)
+            if no is not None:
+                return visit.respond(request, no)
+        return None
+
+    async def _at_view_awaiting(self, request: Request, view: View, args: Any, kwargs: Any) -> HttpResponseBase | None:  # noqa: ANN401
+        visit: Visit | None = getattr(request, VISIT, None)
+        if visit is None:
+            return None
+        for limits, at in visit.limits_of(request, view):
+            no = await visit.enter_awaiting(request, limits, at)
+            if no is not None:
+                return await visit.respond_awaiting(request, no)
+        return None

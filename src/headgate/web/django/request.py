@@ -1,0 +1,100 @@
+"""Requests of Django as policies see them, and what the app's own functions say of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final
+
+from asgiref.sync import sync_to_async
+from django.conf import settings
+from django.conf.urls.i18n import is_language_prefix_patterns_used
+from django.core.exceptions import SynchronousOnlyOperation
+from django.utils.functional import LazyObject
+from django.utils.translation import get_language
+
+from headgate.policy import Proxies, RequestView
+from headgate.web.asgi import read_scope
+from headgate.web.wsgi import read_environ
+
+Request = Any
+"""Django's, or REST framework's, which looks like one."""
+View = Any
+"""A function, or what `as_view` made of a class."""
+_UNKNOWN: Final = object()
+UserOf = Callable[[Request], str | None]
+
+
+class SiteView(RequestView):
+    """One request. The user is looked up when a rule asks: whoever reads the session makes a response vary by it."""
+
+    __slots__ = ("_user", "known", "user_of")
+
+    _user: Any
+    known: dict[Callable[..., Any], Any]
+    """What the app's functions said."""
+    user_of: UserOf
+
+    @property
+    def user(self) -> str | None:
+        """Who it is."""
+        if self._user is _UNKNOWN:
+            self._user = self.user_of(self.request)
+        user: str | None = self._user
+        return user
+
+    @user.setter
+    def user(self, given: str | None) -> None:
+        self._user = given
+
+    def ask_for_user(self, user_of: UserOf) -> None:
+        """Who it is, once somebody asks."""
+        self.user_of, self._user = user_of, _UNKNOWN
+
+
+def read_request(user_of: UserOf, request: Request, proxies: Proxies | None) -> SiteView:
+    """A request of Django, or of REST framework. Headers come from the server, where Django may have joined them."""
+    scope = getattr(request, "scope", None)
+    raw = read_environ(request.META, proxies) if scope is None else read_scope(scope, proxies)
+    view = SiteView(request.method, request.path, raw.headers, raw.peer, proxies)
+    view.query_string = raw.query_string
+    view.request = request
+    view.known = {}
+    view.ask_for_user(user_of)
+    return view
+
+
+def primary_key(request: Request) -> str | None:
+    """Who it is, unless the settings say otherwise: the user's primary key."""
+    user = getattr(request, "user", None)
+    if user is None or not user.is_authenticated or user.pk is None:
+        return None
+    return str(user.pk)
+
+
+def route_of(request: Request, at: str = "") -> str | None:
+    """The template of the route with its namespaces, never the URL; the same in every language."""
+    found = request.resolver_match
+    if found is None:
+        return None
+    route = found.route
+    if is_language_prefix_patterns_used(getattr(request, "urlconf", None) or settings.ROOT_URLCONF)[0]:
+        route = route.removeprefix(f"{get_language()}/")
+    return f"/{route}:{at} {found.view_name}" if at else f"/{route} {found.view_name}"
+
+
+def told(function: Callable[..., Any], view: RequestView) -> Any:  # noqa: ANN401
+    """What a function of the app's says; asked once for a request, however often a rule needs it."""
+    assert isinstance(view, SiteView)  # noqa: S101 - made by `read_request`
+    if function not in view.known:
+        view.known[function] = function(view.request)
+    return view.known[function]
+
+
+async def told_in_loop(function: Callable[..., Any], request: Request) -> Any:  # noqa: ANN401
+    """The same in an event loop: a function that asks the database is called in Django's thread for that."""
+    with suppress(SynchronousOnlyOperation):
+        lazy = function is primary_key and isinstance(getattr(request, "user", None), LazyObject)
+        if not lazy:  # a session in a cache would hold up the loop without a word
+            return function(request)
+    return await sync_to_async(function)(request)

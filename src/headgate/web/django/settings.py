@@ -1,0 +1,120 @@
+"""`settings.HEADGATE`, read: every mistake is noted, and told by `manage.py check` or when the site starts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from typing import Any, Final, NamedTuple, TypeVar
+
+from django.utils.module_loading import import_string
+
+from headgate.call import shown
+from headgate.errors import HeadgateError, InvalidCall, InvalidPolicy
+from headgate.policy import Policy, Proxies
+from headgate.stores import open_store
+from headgate.web.django.limits import ViewLimit
+from headgate.web.django.request import UserOf, primary_key
+from headgate.web.door import NO_RULES
+from headgate.web.refusal import Refusal
+
+KEYS: Final = (
+    "ENABLED", "STORE", "POLICY", "DEFAULT", "KEY", "TRUSTED_PROXIES", "PROXY_HOPS", "FORWARDED_HEADER", "USER", "PLAN",
+    "CLAIMS", "REFUSAL", "REFUSAL_VIEW", "EXEMPT_ADMIN",
+)  # fmt: skip
+MISTAKE: Final = (HeadgateError, ImportError, TypeError, ValueError)
+UNKNOWN, UNUSABLE = "headgate.E001", "headgate.E002"
+T = TypeVar("T")
+
+
+class Mistake(NamedTuple):
+    """One of `HEADGATE`, as a system check tells it."""
+
+    id: str
+    message: str
+
+
+class Setup:
+    """What `HEADGATE` says. Functions may be given by their dotted paths: settings are read before apps are."""
+
+    def __init__(self, given: Any) -> None:  # noqa: ANN401
+        self.mistakes: list[Mistake] = []
+        if not isinstance(given, Mapping):
+            self._note(UNUSABLE, f"HEADGATE is a dict; got {shown(given)}")
+            given = {}
+        self._given: Mapping[str, Any] = given
+        for name in given:
+            if name not in KEYS:
+                self._note(UNKNOWN, f"HEADGATE[{name!r}] is unknown; {_suggestion(str(name))}")
+        self.enabled = self._flag("ENABLED", True)
+        self.exempt_admin = self._flag("EXEMPT_ADMIN", False)
+        self.user_of: UserOf = self._function("USER") or primary_key
+        self.plan_of = self._function("PLAN")
+        self.refusal_view = self._function("REFUSAL_VIEW")
+        self.store = given.get("STORE")
+        self.policy = given.get("POLICY")
+        self.default = self._default()
+        self.options: dict[str, Any] = {
+            "trusted_proxies": given.get("TRUSTED_PROXIES", ()),
+            "proxy_hops": given.get("PROXY_HOPS", 0),
+            "forwarded_header": given.get("FORWARDED_HEADER", "x-forwarded-for"),
+            "claims": self._function("CLAIMS"),
+            "refusal": self._refusal(),
+        }
+        self.by_user = self._look_at_the_rest()
+        """Whether the policy counts by user."""
+
+    def _note(self, id: str, message: str) -> None:  # noqa: A002
+        self.mistakes.append(Mistake(id, message))
+
+    def _try(self, key: str, make: Callable[[], T], otherwise: T) -> T:
+        """What is made of a key's value; where that does not work, why is noted."""
+        try:
+            return make()
+        except InvalidPolicy as wrong:
+            for each in wrong.mistakes:
+                self._note(UNUSABLE, f"HEADGATE[{key!r}]: {each}")
+        except MISTAKE as wrong:
+            self._note(UNUSABLE, f"HEADGATE[{key!r}]: {wrong}")
+        return otherwise
+
+    def _flag(self, key: str, default: bool) -> bool:
+        value = self._given.get(key, default)
+        if not isinstance(value, bool):  # what comes from the environment is a text, and every text is true
+            self._note(UNUSABLE, f"HEADGATE[{key!r}] is True or False; got {shown(value)}")
+        return value is True
+
+    def _function(self, key: str) -> Callable[..., Any] | None:
+        return self._try(key, lambda: _imported(self._given.get(key)), None)
+
+    def _default(self) -> ViewLimit | None:
+        limits, key = self._given.get("DEFAULT"), self._given.get("KEY", "ip")
+        return None if limits is None else self._try("DEFAULT", lambda: ViewLimit(limits, {"key": key}), None)
+
+    def _refusal(self) -> Refusal | None:
+        refusal = self._given.get("REFUSAL")
+        if refusal is None or isinstance(refusal, Refusal):
+            return refusal
+        self._note(UNUSABLE, f"HEADGATE['REFUSAL'] is a Refusal(...) of headgate.web.refusal; got {shown(refusal)}")
+        return None
+
+    def _look_at_the_rest(self) -> bool:
+        """Try what is made when the site starts; a shared store is not opened, as its files would be the checker's."""
+        networks, hops, header = (self.options[name] for name in ("trusted_proxies", "proxy_hops", "forwarded_header"))
+        self._try("TRUSTED_PROXIES", lambda: Proxies(networks, hops=hops, header=header), None)
+        if not (isinstance(self.store, str) and self.store.startswith("shared:")):
+            self._try("STORE", lambda: open_store(self.store, None), None)
+        given = NO_RULES if self.policy is None else self.policy
+        policy = self._try("POLICY", lambda: Policy.load(given), None)
+        return policy is not None and any("user" in rule.parts for rule in policy.rules)
+
+
+def _imported(value: Any) -> Callable[..., Any] | None:  # noqa: ANN401
+    function: Callable[..., Any] | None = import_string(value) if isinstance(value, str) else value
+    if function is not None and not callable(function):
+        raise InvalidCall(f"expected a function, or the dotted path of one; got {shown(value)}")
+    return function
+
+
+def _suggestion(name: str) -> str:
+    close = get_close_matches(name.upper(), KEYS, n=1, cutoff=0.6)
+    return f"did you mean {close[0]!r}?" if close else f"there are {', '.join(KEYS)}"

@@ -1,0 +1,115 @@
+"""The limits of this process: what `settings.HEADGATE` says, opened."""
+
+from __future__ import annotations
+
+from functools import cached_property, partial
+from threading import RLock
+from typing import Any
+
+from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
+from django.core.signals import setting_changed
+
+from headgate.stores import Store, open_store
+from headgate.web.django.request import read_request
+from headgate.web.django.settings import Setup
+from headgate.web.door import Door
+from headgate.web.headers import WSGI
+
+
+class _Opened:
+    """Settings, and the stores and doors by them: one door for threads, one for event loops, as they are needed."""
+
+    def __init__(self, bound: Store | None = None) -> None:
+        self._bound = bound
+        self._doors: dict[bool, Door[str]] = {}
+        self._lock = RLock()
+
+    @cached_property
+    def setup(self) -> Setup:
+        return Setup(getattr(settings, "HEADGATE", {}))
+
+    @cached_property
+    def _own(self) -> Store:
+        return open_store(self.setup.store, None)
+
+    @property
+    def store(self) -> Store:
+        return self._own if self._bound is None else self._bound
+
+    def bind(self, store: Store) -> None:
+        with self._lock:
+            self._bound = None if store is self.__dict__.get("_own") else store
+            for door in self._doors.values():
+                door.bind(store)
+
+    def inherit(self) -> _Opened:
+        """Other settings on the store that a test has chosen, where one has."""
+        return _Opened(self._bound)
+
+    def door(self, awaited: bool) -> Door[str]:
+        door = self._doors.get(awaited)
+        if door is None:
+            with self._lock:
+                door = self._doors.get(awaited) or self._open(awaited)
+        return door
+
+    def _open(self, awaited: bool) -> Door[str]:
+        setup = self.setup
+        if setup.mistakes:
+            raise ImproperlyConfigured("\n".join(each.message for each in setup.mistakes))
+        read = partial(read_request, setup.user_of)
+        door = self._doors[awaited] = Door(setup.policy, WSGI, read, awaited=awaited, store=self.store, **setup.options)
+        return door
+
+    def close(self) -> None:
+        """Let go of what was opened here; a store that came ready is its maker's."""
+        for door in self._doors.values():
+            door.close()
+        if "_own" in self.__dict__ and self._own is not self.setup.store and hasattr(self._own, "close"):
+            self._own.close()
+
+
+class RateLimits:
+    """The limits of this process. `headgate.testing` freezes them, forgets them and switches them off."""
+
+    def __init__(self) -> None:
+        self._opened = [_Opened()]
+        """The last one is that of now; tests change settings, and change them back."""
+
+    @property
+    def setup(self) -> Setup:
+        """What the settings say."""
+        return self._opened[-1].setup
+
+    def door(self, awaited: bool) -> Door[str]:
+        """For an event loop, or for threads; raises `ImproperlyConfigured` where the settings are wrong."""
+        return self._opened[-1].door(awaited)
+
+    @property
+    def store(self) -> Store:
+        """Where is counted, unless a rule says otherwise."""
+        return self._opened[-1].store
+
+    @property
+    def namespace(self) -> str:
+        """Of every count made here."""
+        return self.door(False).namespace
+
+    def bind(self, store: Store) -> None:
+        """Count there from now on, as `headgate.testing.frozen` and `disabled` do for a while."""
+        self._opened[-1].bind(store)
+
+    def follow_settings(self, setting: str, enter: bool, **_: Any) -> None:  # noqa: ANN401
+        """Other settings have other counts. When a test is over, those from before are back."""
+        if setting != "HEADGATE":
+            return
+        if enter:
+            self._opened.append(self._opened[-1].inherit())
+        else:
+            self._opened.pop().close()
+            self._opened = self._opened or [_Opened()]
+
+
+rate_limits = RateLimits()
+setting_changed.connect(rate_limits.follow_settings)

@@ -1,0 +1,214 @@
+"""A visit: one request on its way through the site, and what was decided about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
+
+from asgiref.sync import async_to_sync, iscoroutinefunction, sync_to_async
+from django.http import HttpResponse
+from django.http.response import HttpResponseBase
+
+from headgate.engine import Decision
+from headgate.errors import HeadgateError
+from headgate.policy.policy import Policy
+from headgate.policy.rule import Rule
+from headgate.policy.ruling import Ruling
+from headgate.policy.steps import Steps, run, run_awaiting
+from headgate.web import asgi, wsgi
+from headgate.web.court import Court
+from headgate.web.django.limits import ViewLimit, has_throttles, limits_at
+from headgate.web.django.request import Request, SiteView, View, route_of, told_in_loop
+from headgate.web.django.settings import Setup
+from headgate.web.docket import Docket, Entry, begin_at_once
+from headgate.web.door import Door
+
+VISIT: Final = "_headgate"
+"""Where the middleware, decorators and throttles find it on the request."""
+OF_THE_BODY: Final = ("content-type", "content-length")
+Limits = tuple[ViewLimit, ...]
+
+
+class RateLimitExceeded(HeadgateError):
+    """A no, for `REFUSAL_VIEW`: `response` is what would be sent, `retry_after` the whole seconds to wait if told."""
+
+    def __init__(self, response: HttpResponse, decision: Decision | None, hides: bool) -> None:
+        super().__init__("rate limited")
+        self.response = response
+        self.decision = decision
+        self.retry_after = int(response["Retry-After"]) if "Retry-After" in response else None
+        self.hides = hides
+        """It looks like any other answer: the app is not to be asked."""
+
+    def give_fields(self, response: HttpResponseBase) -> None:
+        """Say the same in the header fields of another response."""
+        for name, value in self.response.items():
+            if name.lower() not in OF_THE_BODY:
+                response.setdefault(name, value)
+
+
+class Visit:
+    """One request. `enter` is for threads, `enter_awaiting` for event loops; both give a refusal, or None."""
+
+    __slots__ = ("_door", "_setup", "awaits", "docket", "entered", "no", "settles")
+
+    def __init__(self, setup: Setup, door: Door[str], *, settles: bool = True) -> None:
+        self._setup = setup
+        self._door = door
+        self.docket: Docket[str] = Docket(door)
+        self.awaits = False
+        """The store has to be awaited."""
+        self.entered: set[ViewLimit] = set()
+        """Limits that need not be asked again."""
+        self.no: RateLimitExceeded | None = None
+        self.settles = settles
+        """There is somebody who counts what the response says."""
+
+    def limits_of(self, request: Request, view: View) -> Iterable[tuple[Limits, str]]:
+        """The limits of a view and those of its method, or the default ones where it has none of its own."""
+        if self.entered:  # asked already: threads that share a test client load its middleware twice
+            return ()
+        own = limits_at(view, request.method)
+        default = self._setup.default
+        if own or default is None or has_throttles(view):
+            return [each for each in own if each[0]]
+        if self._setup.exempt_admin and "admin" in request.resolver_match.app_names:
+            return ()
+        return [((default,), "")]
+
+    def enter(self, request: Request, limits: Limits | None = None, at: str = "") -> RateLimitExceeded | None:
+        """Rule by the policy; or, at a view, by its limits; `at` says where in it, if not in front."""
+        if self.awaits:  # in a thread of Django's, for a view that is not async
+            return async_to_sync(self.enter_awaiting)(request, limits, at)
+        found = self._at_once(request, limits, at)
+        if found is None:
+            view, court = self._read(request, limits, at)
+            plan_of = self._plan_of(view, court)
+            if plan_of is not None:
+                view.plan = plan_of(request)
+            found = court, run(self._steps(view, court, limits))
+        if found[1].delay_us:
+            wsgi.hold(self.docket, found[1].delay_us)
+        return self._refused(request, *found)
+
+    async def enter_awaiting(
+        self, request: Request, limits: Limits | None = None, at: str = ""
+    ) -> RateLimitExceeded | None:
+        """The same; what asks the database is asked before, in Django's thread."""
+        found = self._at_once(request, limits, at)
+        if found is None:
+            view, court = self._read(request, limits, at)
+            await self._know(view, court, limits or ())
+            found = court, await run_awaiting(self._steps(view, court, limits))
+        if found[1].delay_us:
+            await asgi.hold(self.docket, found[1].delay_us)
+        return self._refused(request, *found)
+
+    def _at_once(self, request: Request, limits: Limits | None, at: str) -> tuple[Court[str], Ruling] | None:
+        """What needs no look at the request: limits by address on a store that answers at once. None otherwise."""
+        address = request.META.get("REMOTE_ADDR")
+        if limits is not None:
+            route = route_of(request, at)
+            told = self.docket.at_once(limits, route, request.method, address) if route else None
+            self.entered.update(limits)
+            return told
+        found = begin_at_once(self._door, request.method, request.path, address)
+        if found is None:
+            return None
+        self.docket, court, ruling = found
+        self.awaits = court.judge.awaits
+        return court, ruling
+
+    def _read(self, request: Request, limits: Limits | None, at: str) -> tuple[SiteView, Court[str]]:
+        view = self._door.view(request)
+        assert isinstance(view, SiteView)  # noqa: S101 - the door reads by `read_request`
+        if limits is None:
+            court = self._door.court(view)
+            self.awaits = court.judge.awaits
+        else:
+            view.route = route_of(request, at)
+            court = self._door.court_at(view, limits)
+        return view, court
+
+    async def _know(self, view: SiteView, court: Court[str], limits: Limits) -> None:
+        """Find out what the rules will ask for: they cannot wait for it."""
+        if any("user" in rule.parts for rule in _rules(view, court)):
+            view.user = await told_in_loop(self._setup.user_of, view.request)
+        plan_of = self._plan_of(view, court)
+        if plan_of is not None:
+            view.plan = await told_in_loop(plan_of, view.request)
+        for limit in limits:
+            for function in limit.functions:
+                view.known[function] = await told_in_loop(function, view.request)
+
+    def _plan_of(self, view: SiteView, court: Court[str]) -> Callable[[Request], str | None] | None:
+        """Who says which plan a request has, where that makes a difference."""
+        plan_of = self._setup.plan_of
+        return plan_of if plan_of is not None and _by_plan(court.judge.policy, _rules(view, court)) else None
+
+    def _steps(self, view: SiteView, court: Court[str], limits: Limits | None) -> Steps[Ruling]:
+        if limits is None:
+            ruling = yield from court.judge.before(view)
+            if ruling.kind == "pass":
+                self.docket = Docket(self._door, Entry(court, ruling.group, ruling.decision, ruling.charges))
+        else:
+            _, ruling = yield from self.docket.enter(view, limits)
+        return ruling
+
+    def _refused(self, request: Request, court: Court[str], ruling: Ruling) -> RateLimitExceeded | None:
+        if ruling.kind == "pass":
+            return None
+        status, fields, body = court.refuse(ruling, request.META.get("HTTP_ACCEPT"))
+        response = HttpResponse(body, status=status, headers=dict(fields))
+        self.no = RateLimitExceeded(response, ruling.decision, ruling.kind == "shadow")
+        return self.no
+
+    def respond(self, request: Request, no: RateLimitExceeded) -> HttpResponseBase:
+        """The refusal, as the app wants it to look."""
+        view = self._setup.refusal_view
+        if view is None or no.hides:
+            return no.response
+        response = (async_to_sync(view) if iscoroutinefunction(view) else view)(request, no)
+        return _completed(response, no)
+
+    async def respond_awaiting(self, request: Request, no: RateLimitExceeded) -> HttpResponseBase:
+        """The same in an event loop."""
+        view = self._setup.refusal_view
+        if view is None or no.hides:
+            return no.response
+        if not iscoroutinefunction(view):
+            return await sync_to_async(self.respond)(request, no)
+        return _completed(await view(request, no), no)
+
+    def tell(self, response: HttpResponseBase) -> HttpResponseBase:
+        """Say in a response how much is left."""
+        if self.no is not None and response.status_code == self.no.response.status_code:
+            self.no.give_fields(response)
+        fields = self.docket.fields
+        if fields:
+            lets_in = response.has_header("Access-Control-Allow-Origin")
+            for name, value in self.docket.court.with_fields(response.items() if lets_in else (), fields):
+                response[name] = value
+        return response
+
+
+def _rules(view: SiteView, court: Court[str]) -> Sequence[Rule]:
+    return court.judge.policy.rules_for(view.method, view.path).rules
+
+
+def _by_plan(policy: Policy, rules: Sequence[Rule]) -> bool:
+    """Whether the plan makes a difference; conditions may ask for it."""
+    if policy.allow is not None or policy.deny is not None:
+        return True
+    return any(
+        len(rule.plans or ()) > 1 or "plan" in rule.parts or rule.match.conditions or rule.exempt is not None
+        for rule in rules
+    )
+
+
+def _completed(response: Any, no: RateLimitExceeded) -> HttpResponseBase:  # noqa: ANN401
+    if callable(getattr(response, "render", None)):  # nobody else does it where no view was called
+        response = response.render()
+    no.give_fields(response)
+    completed: HttpResponseBase = response
+    return completed

@@ -1,0 +1,120 @@
+"""Django REST framework: limits as throttles, which know whom the framework has authenticated.
+
+class Uploads(RateLimitThrottle):
+    limits = "10/minute; 100/day"
+
+REST_FRAMEWORK = {"DEFAULT_THROTTLE_CLASSES": ["api.throttles.Uploads"]}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar, Final
+
+from django.core.exceptions import ImproperlyConfigured
+from rest_framework.exceptions import APIException
+from rest_framework.settings import api_settings
+from rest_framework.throttling import BaseThrottle
+
+from headgate.errors import HeadgateError, InvalidCall
+from headgate.web.django.limits import ViewLimit
+from headgate.web.django.request import Request, View
+from headgate.web.django.site import rate_limits
+from headgate.web.django.visit import VISIT, RateLimitExceeded, Visit
+
+TOO_MANY: Final = 429
+
+
+class RateLimitThrottle(BaseThrottle):
+    """A limit as a throttle: one budget for each user, or address of a stranger, over all views that have it.
+
+    `limits` and `key` are as everywhere; `rule` has other fields of a policy's rule. A `scope`, the throttle's or else
+    the view's `throttle_scope`, names the budget, and finds `limits` in `DEFAULT_THROTTLE_RATES` where there are none.
+    All such throttles of a view are one decision: all are charged, or none is.
+    """
+
+    limits: ClassVar[Any] = None
+    key: ClassVar[Any] = "user"
+    rule: ClassVar[Mapping[str, Any]] = {}
+    scope: ClassVar[str | None] = None
+    __headgate_limits__: ClassVar[bool] = True
+    """The default limits leave views alone that have such a throttle."""
+    _made: ClassVar[dict[tuple[str | None, Any], ViewLimit]] = {}
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls._made = {}
+        if cls.limits is not None:
+            cls._limit(cls.scope, cls.limits)  # a mistake is told here, where it was made
+
+    def __init__(self) -> None:
+        self._no: RateLimitExceeded | None = None
+
+    def allow_request(self, request: Request, view: View) -> bool:
+        """Whether the request may pass; asked at the first of a view's throttles for all of them."""
+        visit = _visit_of(request)
+        limit = self.limit_at(view)
+        if visit is None or limit is None or limit in visit.entered or visit.no is not None:
+            return True
+        others = dict.fromkeys(each for each in _others(view) if each not in visit.entered)
+        self._no = visit.enter(request, tuple({limit: None, **others}))
+        if visit.docket.follows and not visit.settles:
+            raise HeadgateError(f"{type(self).__name__} counts by the response: that needs RateLimitMiddleware")
+        if self._no is None:
+            return True
+        if self._no.response.status_code != TOO_MANY:
+            error = APIException(self._no.response.reason_phrase)
+            error.status_code = self._no.response.status_code
+            raise error
+        return False
+
+    def wait(self) -> float | None:
+        """Seconds until a request may pass; None where no wait helps or none is told."""
+        return None if self._no is None else self._no.retry_after
+
+    @classmethod
+    def limit_at(cls, view: View) -> ViewLimit | None:
+        """The limit at a view; None where the scope has no rate, or nothing has a scope."""
+        if cls.limits is not None:
+            return cls._limit(cls.scope, cls.limits)
+        scope = cls.scope or getattr(view, "throttle_scope", None)
+        if scope is None:
+            return None
+        rates = api_settings.DEFAULT_THROTTLE_RATES
+        if scope not in rates:
+            raise ImproperlyConfigured(f"{cls.__name__} has no limits, and DEFAULT_THROTTLE_RATES no {scope!r}")
+        return None if rates[scope] is None else cls._limit(scope, rates[scope])
+
+    @classmethod
+    def _limit(cls, scope: str | None, limits: Any) -> ViewLimit:  # noqa: ANN401
+        words = limits if callable(limits) else str(limits)
+        limit = cls._made.get((scope, words))
+        if limit is None:
+            if "shadow" in cls.rule.get("act", ()):
+                raise InvalidCall(f"{cls.__name__}: a throttle cannot answer for the view; use limited(...) for that")
+            parts = list(cls.key) if isinstance(cls.key, list | tuple) else [cls.key]
+            whose = [] if scope else [{"constant": f"{cls.__module__}.{cls.__qualname__}"}]
+            given = {"name": scope or cls.__name__, **cls.rule, "key": [*whose, *parts]}
+            limit = cls._made[scope, words] = ViewLimit(limits, given)
+        return limit
+
+
+def _others(view: View) -> Iterator[ViewLimit]:
+    """The limits of a view's throttles; one that decides for itself when to ask is asked in its turn."""
+    for throttle in view.get_throttles() if hasattr(view, "get_throttles") else ():
+        if isinstance(throttle, RateLimitThrottle):
+            asks = type(throttle).allow_request is RateLimitThrottle.allow_request
+            limit = throttle.limit_at(view) if asks else None
+            if limit is not None:
+                yield limit
+
+
+def _visit_of(request: Request) -> Visit | None:
+    """What was decided about the request so far; None where limits are switched off."""
+    if not rate_limits.setup.enabled:
+        return None
+    visit: Visit | None = getattr(request._request, VISIT, None)
+    if visit is None:
+        visit = Visit(rate_limits.setup, rate_limits.door(False), settles=False)
+        setattr(request._request, VISIT, visit)
+    return visit
