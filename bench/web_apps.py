@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 from bench.contestant import LARGE, PERIOD_WEEKS, SMALL
 
-Wire = Literal["asgi", "wsgi"]
+Wire = Literal["asgi", "wsgi", "aiohttp"]
 OPEN, USED_UP = "/api/users", "/small"
 VARIABLE, DIRECTORY = "BENCH_APP", "BENCH_DIRECTORY"
 AMOUNTS = {OPEN: LARGE, USED_UP: SMALL}
@@ -57,7 +57,9 @@ def apps() -> dict[str, App]:
         App("WSGI", "wsgi", lambda: plain_wsgi),
         App("Flask", "wsgi", flask),
     ]
-    return {each.name: each for each in (*bare, *limited)}
+    from bench.framework_apps import framework_apps
+
+    return {each.name: each for each in (*bare, *limited, *framework_apps())}
 
 
 def policy() -> dict[str, Any]:

@@ -26,6 +26,7 @@ LONGER = 10
 """A run under load lasts so many times as long as one of calls in process, and at least a second."""
 SERVERS: dict[Wire, tuple[str, list[str]]] = {
     "asgi": ("uvicorn", ["--log-level", "error", "--no-access-log", "--no-proxy-headers"]),
+    "aiohttp": ("aiohttp", []),
     # Threads, because gunicorn's plain worker closes every connection.
     "wsgi": ("gunicorn", ["--log-level", "error", "--worker-class", "gthread", "--threads", "2", "--keep-alive", "60"]),
 }
@@ -109,22 +110,28 @@ def cores() -> tuple[set[int], set[int]]:
     return ({found[0]}, set(found[1:])) if len(found) > 1 else (set(found), set(found))
 
 
+def words(server: str, options: list[str], port: int, fast: bool) -> list[str]:
+    """What each server is called with."""
+    if server == "aiohttp":
+        return ["bench.framework_apps", str(port)]
+    if server == "uvicorn":
+        place = ["--host", HOST, "--port", str(port), *(FAST if fast else PLAIN)]
+    else:
+        place = ["--bind", f"{HOST}:{port}"]
+    return [server, "bench.web_apps:app", *place, *options]
+
+
 @contextmanager
 def running_server(app: App, directory: str, core: set[int], fast: bool) -> Iterator[Served]:
     server, options = SERVERS[app.wire]
     for package in (server, *(("httptools", "uvloop") if fast else ())):
         if find_spec(package) is None:
             raise MissingError(f"{package} is not installed")
-    if server == "uvicorn":
-        options = [*options, *(FAST if fast else PLAIN)]
-    if not app.name.endswith("shared"):
+    if not app.name.endswith("shared") and "Django" not in app.name:
         app.make()  # what is missing is missing here, not in the server
     port = _free_port()
-    place = ["--host", HOST, "--port", str(port)] if server == "uvicorn" else ["--bind", f"{HOST}:{port}"]
     environment = {**os.environ, VARIABLE: app.name, DIRECTORY: directory}
-    process = subprocess.Popen(
-        [sys.executable, "-m", server, "bench.web_apps:app", *place, *options], cwd=ROOT, env=environment
-    )
+    process = subprocess.Popen([sys.executable, "-m", *words(server, options, port, fast)], cwd=ROOT, env=environment)
     try:
         if core:
             os.sched_setaffinity(process.pid, core)

@@ -3,6 +3,7 @@
 from bench.sections import (
     asynchronous,
     flat,
+    frameworks,
     hit,
     leases,
     memory,
@@ -39,4 +40,5 @@ SECTIONS: list[Section] = [
     waiting.SECTION,
     web.SECTION,
     leases.SECTION,
+    frameworks.SECTION,
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from statistics import median
 
+from bench.framework_apps import framework_apps
 from bench.jobs import Job, Results, Scale, divided, largest
 from bench.report import Table, Target, number, ratio
 from bench.sections.section import Section
@@ -31,7 +32,8 @@ REFUSALS = (
     "Flask, headgate",
     "Flask, throttled-py",
 )
-SERVED = tuple(name for name, app in apps().items() if app.bare and name != OURS)
+AT_ENDPOINTS = {each.name for each in framework_apps()}
+SERVED = tuple(name for name, app in apps().items() if app.bare and name != OURS and name not in AT_ENDPOINTS)
 TARGETED = (
     "Starlette, headgate",
     "Starlette, headgate shared",

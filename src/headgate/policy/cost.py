@@ -12,7 +12,7 @@ from headgate.errors import HeadgateError, InvalidPolicy
 from headgate.policy.match import METHODS
 from headgate.policy.reading import Reading, shown
 from headgate.policy.source import Path_
-from headgate.policy.view import RequestView, informed
+from headgate.policy.view import RequestView
 
 Statuses = frozenset[int]
 _CLASS: Final = re.compile(r"([1-5])xx")
@@ -81,7 +81,7 @@ def _statuses(reading: Reading, value: object, path: Path_) -> Statuses:
 def read_cost(reading: Reading, value: object, path: Path_, rule: str) -> Cost:
     """A rule's `cost`."""
     if callable(value):
-        return Cost(of=_checked(rule, informed(value, reading.claims_of)))
+        return Cost(of=_checked(rule, reading.function(value, path)))
     if not isinstance(value, Mapping):
         return Cost(reading.whole(value, path, 0))
     given = reading.fields(value, path, (*METHODS, "default", "after"))

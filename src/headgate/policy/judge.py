@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from time import monotonic
 from typing import Any, Final
 
 from headgate.algorithms import bucket
@@ -32,6 +33,9 @@ UNAVAILABLE: Final = 503
 MOST_GROUPS: Final = 4096
 """Combinations of rules and plans whose limits are not put together again."""
 
+COMPLAIN_EVERY: Final = 10.0
+"""Seconds between two lines in the log about a store that does not answer."""
+
 log = logging.getLogger("headgate.policy")
 
 
@@ -50,6 +54,7 @@ class Judge:
         self.awaits = awaited and any(isinstance(store, AsyncStore) for store in stores.values())
         """Some of the gates have to be awaited."""
         self._groups: dict[tuple[Any, ...], tuple[Group, ...]] = {}
+        self._next_complaint = 0.0
         self._looks_first = any((policy.allow, policy.deny, policy.plan_header, policy.plan_claim))
 
     def passes(self, method: str, path: str) -> bool:
@@ -189,7 +194,10 @@ class Judge:
         self, group: Group, keys: tuple[str, ...], costs: tuple[int, ...], error: StoreError
     ) -> Ruling | tuple[Group, Decision] | None:
         """The store cannot answer: each rule by its own `on_error`. A refusal, memory's answer, or None to go on."""
-        log.warning("no answer from the store (%s): each rule follows its on_error", error)
+        now = monotonic()
+        if now >= self._next_complaint:  # an outage is one event, not as many as there are requests
+            self._next_complaint = now + COMPLAIN_EVERY
+            log.warning("no answer from the store (%s): each rule follows its on_error", error)
         local = []
         for rule, limit, key, cost in zip(group.owners, group.limits, keys, costs, strict=True):
             if rule.on_error in ("deny", "raise"):

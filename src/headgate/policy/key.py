@@ -42,7 +42,7 @@ def read_key(reading: Reading, value: object, path: Path_, names: frozenset[str]
 
 def _read_part(reading: Reading, value: object, path: Path_, names: frozenset[str]) -> Part:
     if callable(value):
-        function, written = informed(value, reading.claims_of), writer(reading.hashed)
+        function, written = reading.function(value, path), writer(reading.hashed)
         return lambda view, params: written(function(view))
     if isinstance(value, str):
         word = reading.one_of(value, path, WORDS)

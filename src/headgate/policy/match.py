@@ -14,7 +14,7 @@ from headgate.policy.address import Networks
 from headgate.policy.path import Pattern, compile_pattern
 from headgate.policy.reading import Reading, shown
 from headgate.policy.source import Path_
-from headgate.policy.view import RequestView, informed
+from headgate.policy.view import RequestView
 
 Predicate = Callable[[RequestView], bool]
 METHODS: Final = (
@@ -48,7 +48,7 @@ class Match(NamedTuple):
 def read_match(reading: Reading, value: object, path: Path_) -> Match:
     """A rule's `match`."""
     if callable(value):
-        return Match(None, (), (informed(value, reading.claims_of),))
+        return Match(None, (), (reading.function(value, path),))
     given = reading.fields(value, path, FIELDS)
     methods = _methods(reading, given["method"], (*path, "method")) if "method" in given else None
     patterns = _patterns(reading, given["path"], (*path, "path")) if "path" in given else ()
@@ -69,7 +69,7 @@ def _names_messages(value: object) -> bool:
 def read_condition(reading: Reading, value: object, path: Path_) -> Predicate:
     """The same as one predicate."""
     if callable(value):
-        return informed(value, reading.claims_of)
+        return reading.function(value, path)
     given = reading.fields(value, path, FIELDS)
     return _all(_conditions(reading, given, path))
 

@@ -69,7 +69,8 @@ class Policy:
         self.deny: Predicate | None = read_condition(reading, given["deny"], ("deny",)) if "deny" in given else None
         self.rules = _rules(reading, given.get("rules"), frozenset(self.stores))
         reading.finish()
-        self._settings = {field: given[field] for field in given if field not in ("rules", "allow", "deny")}
+        self._settings = {field: given[field] for field in given if field != "rules"}
+        self._pathless = not any(rule.match.patterns for rule in self.rules)
         self._by_segment: dict[str, list[Rule]] = {}
         self._anywhere: list[Rule] = []
         for rule in self.rules:
@@ -82,11 +83,13 @@ class Policy:
         return given if isinstance(given, Policy) else cls(read_source(given))
 
     def with_rules(self, rules: Sequence[Mapping[str, Any]]) -> Policy:
-        """Other rules in the same house: its stores, its namespace, its keys for tokens and hashes, its headers."""
+        """Other rules in the same house: its lists, stores, namespace, headers, and keys for tokens and hashes."""
         return Policy({**self._settings, "rules": rules})
 
     def rules_for(self, method: str, path: str) -> Found:
         """The rules whose methods and paths fit, in order, each with what its path names."""
+        if self._pathless:
+            path = "/"
         found = self._found.get((method, path))
         if found is None:
             found = self._find(method, tidy(path))

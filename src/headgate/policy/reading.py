@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
@@ -12,7 +13,7 @@ from headgate.errors import InvalidPolicy
 from headgate.limit import LimitWarning
 from headgate.policy.hashing import Hash, hashed
 from headgate.policy.source import Path_, Source
-from headgate.policy.view import ClaimsOf
+from headgate.policy.view import ClaimsOf, informed
 
 
 class Reading:
@@ -63,6 +64,12 @@ class Reading:
         hint = f"; did you mean {close[0]!r}?" if close else ""
         self.mistake(path, f"expected one of {', '.join(known) or 'none that is there'}; got {shown(value)}{hint}")
         return None
+
+    def function(self, value: Callable[..., Any], path: Path_) -> Callable[..., Any]:
+        """An app's own function of the request. What has to be awaited cannot be asked here."""
+        if inspect.iscoroutinefunction(value) or inspect.iscoroutinefunction(getattr(value, "__call__", None)):  # noqa: B004
+            self.mistake(path, f"expected a plain function; {shown(value)} has to be awaited")
+        return informed(value, self.claims_of)
 
     def whole(self, value: object, path: Path_, least: int, most: int = EXACT) -> int:
         """A whole number."""

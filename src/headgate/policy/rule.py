@@ -17,7 +17,7 @@ from headgate.policy.key import Part, part_names, read_key
 from headgate.policy.match import Match, Predicate, read_condition, read_match
 from headgate.policy.reading import Reading, shown
 from headgate.policy.source import Path_
-from headgate.policy.view import RequestView, informed
+from headgate.policy.view import RequestView
 from headgate.stores.contract import OnError
 
 Act = Literal["deny", "delay", "shadow", "observe"]
@@ -110,7 +110,7 @@ def read_rule(reading: Reading, value: object, path: Path_, index: int, stores: 
     if block and act.kind == "delay":
         reading.mistake((*path, "for"), "a delay does not block: use one of the two")
     limits = given.get("limits")
-    choose = informed(limits, reading.claims_of) if callable(limits) else None
+    choose = reading.function(limits, (*path, "limits")) if callable(limits) else None
     plans = None if choose else _plans(reading, limits, (*path, "limits"), name, act, block)
     cost = read_cost(reading, given.get("cost", 1), (*path, "cost"), name)
     counts, refused = read_count(reading, given.get("count", {}), (*path, "count"))

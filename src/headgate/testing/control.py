@@ -4,16 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
 from headgate.call import Call, Cost, checked_cost, checked_costs, checked_key
 from headgate.clock import SystemClock
 from headgate.engine import Decision
 from headgate.limit import Given, Limit, as_limits
-from headgate.limiter import AsyncLimiter, Limiter
 from headgate.stores import MemoryStore, OnError, Store
 from headgate.testing.clock import ManualClock
 
-AnyLimiter = Limiter | AsyncLimiter
+
+class AnyLimiter(Protocol):
+    """A limiter, or the door of an app."""
+
+    store: Store
+
+    @property
+    def namespace(self) -> str:
+        """Under which it counts."""
+        ...
+
+    def bind(self, store: Store) -> None:
+        """Decide by the states of this store from now on."""
+        ...
 
 
 @contextmanager

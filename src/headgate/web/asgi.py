@@ -115,6 +115,8 @@ class RateLimitMiddleware:
             fields, told = docket.fields, message
             if fields:  # an app may send the same message every time
                 told = {**message, "headers": docket.court.with_fields(message.get("headers", ()), fields)}
+            elif docket.denial is not None:
+                told = {**message, "headers": docket.denial.completed(message.get("headers", ()))}
             return counting(message, told) if docket.follows else send(told)
 
         async def counting(message: Message, told: Message) -> None:
@@ -217,7 +219,7 @@ async def refuse_websocket(
 def read_scope(scope: Scope, proxies: Proxies | None) -> RequestView:
     """A scope of HTTP or of a websocket, as policies see it."""
     peer = scope.get("client")
-    method = scope.get("method", "WEBSOCKET")
+    method = scope["method"] if scope["type"] == "http" else "WEBSOCKET"
     view = RequestView(method, scope["path"], ScopeHeaders(scope["headers"]), peer[0] if peer else None, proxies)
     view.query_string = scope.get("query_string", b"")
     if "user" in scope:

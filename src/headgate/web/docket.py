@@ -6,7 +6,7 @@ whether what was charged was right.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, AnyStr, Final, Generic, NamedTuple
 
 from headgate.engine import Decision
@@ -34,10 +34,23 @@ class Entry(NamedTuple, Generic[AnyStr]):
     """What the response may still change."""
 
 
+class Denial(NamedTuple, Generic[AnyStr]):
+    """A refusal at an endpoint, of which an app may make an answer of its own."""
+
+    court: Court[AnyStr]
+    fields: Pairs[AnyStr]
+
+    def completed(self, headers: Iterable[tuple[AnyStr, AnyStr]]) -> Pairs[AnyStr]:
+        """What the app answers, with the fields that it has left out."""
+        given = list(headers)
+        there = {name.lower() for name, _ in given}
+        return self.court.with_fields(given, [pair for pair in self.fields if pair[0].lower() not in there])
+
+
 class Docket(Generic[AnyStr]):
     """One request. Steps are run by the edge: at once, or awaited."""
 
-    __slots__ = ("_counted", "_entries", "door", "messages", "request", "route")
+    __slots__ = ("_counted", "_entries", "denial", "door", "messages", "request", "route")
 
     def __init__(self, door: Door[AnyStr], *entries: Entry[AnyStr]) -> None:
         self.door: Door[AnyStr] = door
@@ -47,6 +60,8 @@ class Docket(Generic[AnyStr]):
         self.request: Any = None
         self._entries: list[Entry[AnyStr]] = list(entries)
         self._counted = False
+        self.denial: Denial[AnyStr] | None = None
+        """The refusal, once there is one at an endpoint; set by an edge that leaves the answer to the app."""
 
     def at_once(
         self, limits: tuple[RouteLimit, ...], route: str, method: str, address: str | None

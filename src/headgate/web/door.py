@@ -72,6 +72,7 @@ class Door(Generic[AnyStr]):
         self._read = read
         self._awaited = awaited
         self.store = open_store(store, None)
+        self._home = self.store
         self._opened: dict[str, Store] = {}
         """By URL."""
         self._owned = [self.store] if self.store is not store else []
@@ -100,7 +101,7 @@ class Door(Generic[AnyStr]):
         return self._court.judge.policy
 
     def bind(self, store: Store) -> None:
-        """Count there from now on, as `headgate.testing.frozen` and `disabled` do for a while."""
+        """Count there from now on, whatever the rules say: `headgate.testing.frozen` and `disabled` do so for a while."""
         self.store = store
         self._use(self.policy)
 
@@ -116,7 +117,7 @@ class Door(Generic[AnyStr]):
         for name, url in policy.stores.items():
             if url not in self._opened:
                 self._opened[url] = open_store(url, None)
-            stores[name] = self._opened[url]
+            stores[name] = self._opened[url] if self.store is self._home else self.store
         return Court(policy, stores, self._wire, self._refusal, self._awaited)
 
     def view(self, request: Any) -> RequestView:  # noqa: ANN401

@@ -8,6 +8,7 @@ one `name` share one count.
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
@@ -46,7 +47,9 @@ class RouteLimit:
 def _adapted(value: Any, call: Call) -> Any:  # noqa: ANN401
     if isinstance(value, list | tuple):
         return [_adapted(each, call) for each in value]
-    return (lambda view: call(value, view)) if callable(value) else value
+    if not callable(value) or (call is with_request and inspect.iscoroutinefunction(value)):
+        return value  # that it cannot be awaited here, the policy says
+    return lambda view: call(value, view)
 
 
 def rules_at(route: str, limits: Sequence[RouteLimit]) -> list[dict[str, Any]]:

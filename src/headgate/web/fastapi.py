@@ -1,0 +1,105 @@
+"""FastAPI: limits as dependencies and as decorators, a policy in front of the app, and 429 in the OpenAPI document.
+
+limits = RateLimits(app, default="100/minute", store="redis://cache")
+
+@app.get("/items/{id}", dependencies=[Depends(limit("10/minute"))])
+def item(id: int): ...
+
+@app.get("/search")
+@limited("5/minute", key=lambda request: request.headers.get("x-api-key"))
+async def search(q: str): ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, Unpack
+
+from fastapi import FastAPI
+
+from headgate.web.callables import mark_of
+from headgate.web.door import Options, PolicyGiven
+from headgate.web.headers import FIELDS
+from headgate.web.starlette import (
+    EXEMPT,
+    Limit,
+    RateLimitExceeded,
+    RateLimitMiddleware,
+    exempt,
+    flat,
+    limited,
+)
+from headgate.web.starlette import RateLimits as StarletteRateLimits
+
+__all__ = ["RateLimitExceeded", "RateLimitMiddleware", "RateLimits", "exempt", "limit", "limited"]
+
+limit = Limit
+"""`Depends(limit("10/minute"))`"""
+TOO_MANY: Final = "429"
+
+
+class RateLimits(StarletteRateLimits):
+    """As Starlette's; and the OpenAPI document tells of a 429 wherever there is a limit."""
+
+    def __init__(
+        self,
+        app: FastAPI,
+        policy: PolicyGiven | None = None,
+        *,
+        default: Any = None,  # noqa: ANN401
+        key: Any = "ip",  # noqa: ANN401
+        **options: Unpack[Options],
+    ) -> None:
+        super().__init__(app, policy, default=default, key=key, **options)
+        self._document = app.openapi
+        app.openapi = self._openapi  # type: ignore[method-assign]
+
+    def limits_at(self, route: Any) -> tuple[Limit, ...]:  # noqa: ANN401
+        """The limits of an endpoint's own: its decorators, and what is among its dependencies."""
+        limits = super().limits_at(route)
+        return limits if mark_of(route.endpoint, EXEMPT) else (*limits, *limits_of(getattr(route, "dependant", None)))
+
+    def _openapi(self) -> dict[str, Any]:
+        """The document, with a 429 wherever a limit may refuse."""
+        known = self._app.openapi_schema
+        document: dict[str, Any] = self._document()
+        if document is not known:
+            for path, method in self._limited_operations():
+                operation = document.get("paths", {}).get(path, {}).get(method)
+                if operation is not None:
+                    told = operation.setdefault("responses", {}).setdefault(TOO_MANY, _too_many())
+                    told.setdefault("headers", self._fields())
+        return document
+
+    def _limited_operations(self) -> Iterator[tuple[str, str]]:
+        for route in flat(self._app.routes):
+            if hasattr(route, "dependant") and hasattr(route, "methods"):
+                yield from ((route.path_format, each.lower()) for each in route.methods if self._limits(route, each))
+
+    def _limits(self, route: Any, method: str) -> bool:  # noqa: ANN401
+        """Whether a limit may refuse: the endpoint's own, a default one, or the policy's as far as templates tell."""
+        return (
+            any(not each.messages for each in self.limits_at(route))
+            or (self._default is not None and not mark_of(route.endpoint, EXEMPT))
+            or bool(self.door.policy.rules_for(method, route.path_format).rules)
+        )
+
+    def _fields(self) -> dict[str, Any]:
+        fields = {field: "string" for style in self.door.policy.headers for field in FIELDS[style]}
+        return {field: {"schema": {"type": kind}} for field, kind in {**fields, "Retry-After": "integer"}.items()}
+
+
+def limits_of(dependant: Any) -> Iterator[Limit]:  # noqa: ANN401
+    """The limits among the dependencies of an endpoint, at any depth."""
+    if dependant is not None:
+        if isinstance(dependant.call, Limit):
+            yield dependant.call
+        for each in dependant.dependencies:
+            yield from limits_of(each)
+
+
+def _too_many() -> dict[str, Any]:
+    return {
+        "description": "Too Many Requests",
+        "content": {"application/problem+json": {"schema": {"type": "object"}}},
+    }

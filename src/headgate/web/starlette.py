@@ -1,0 +1,349 @@
+"""Starlette: a policy in front of the app, and limits at its endpoints.
+
+limits = RateLimits(app, default="100/minute", store="redis://cache")
+
+@limited("5/minute", key=lambda request: request.headers.get("x-api-key"))
+async def search(request): ...
+"""
+# Annotations are real here, not strings: FastAPI reads those of `Limit.__call__`, which it cannot look up by name.
+
+import functools
+import inspect
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from typing import Any, Final, TypeVar, Unpack
+
+from starlette.concurrency import run_in_threadpool
+from starlette.endpoints import HTTPEndpoint, WebSocketEndpoint
+from starlette.exceptions import HTTPException, WebSocketException
+from starlette.requests import HTTPConnection, Request
+from starlette.responses import Response
+from starlette.routing import Host, Mount
+from starlette.websockets import WebSocket, WebSocketState
+
+from headgate.errors import HeadgateError, InvalidCall
+from headgate.policy.steps import run_awaiting
+from headgate.web import asgi
+from headgate.web.asgi import DOCKET, POLICY_VIOLATION, hold
+from headgate.web.callables import asking_for, called, full_name, mark_of, name_after
+from headgate.web.docket import Denial, Docket
+from headgate.web.door import Options, PolicyGiven
+from headgate.web.route import RouteLimit
+
+LIMITS: Final = "__headgate_limits__"
+"""On an endpoint that `limited` gave: itself, what is inside, and its limits. Decorators around it copy this, and
+subclasses inherit it: only by itself can it be told whether it is the one."""
+EXEMPT: Final = "__headgate_exempt__"
+CONNECTION: Final = "headgate_connection"
+"""The parameter by which FastAPI hands over the request where the endpoint does not ask for it."""
+ENTERED: Final = "headgate_entered"
+"""In the scope: how many decisions the endpoint has asked for so far."""
+HANDLERS: Final = "starlette.exception_handlers"
+"""In the scope: what the nearest app does about exceptions."""
+OF_A_BODY: Final = (b"content-type", b"content-length")
+"""Fields of a body that a handler of the app's may not send."""
+Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
+
+
+class RateLimitExceeded(HTTPException):
+    """A no at an endpoint. `response` is the whole refusal; `headers` are its fields, for the app's own handler."""
+
+    def __init__(self, response: Response, fields: dict[str, str], title: str) -> None:
+        super().__init__(response.status_code, title, fields)
+        self.response = response
+
+
+class WebSocketRateLimited(WebSocketException):
+    """The same at the endpoint of a websocket."""
+
+    def __init__(self, response: Response) -> None:
+        super().__init__(POLICY_VIOLATION, "rate limited")
+        self.response = response
+
+
+async def send_refusal(connection: HTTPConnection, error: Exception) -> Response | None:
+    """What is done about both where the app has no handler of its own: the refusal as every other edge sends it."""
+    assert isinstance(error, RateLimitExceeded | WebSocketRateLimited)  # noqa: S101 - it is there for these
+    if not isinstance(connection, WebSocket):
+        return error.response
+    opening = connection.application_state is WebSocketState.CONNECTING
+    if opening and "websocket.http.response" in (connection.scope.get("extensions") or {}):
+        await connection.send_denial_response(error.response)
+    else:
+        await connection.close(POLICY_VIOLATION, "rate limited")
+    return None
+
+
+class RateLimitMiddleware(asgi.RateLimitMiddleware):
+    """The ASGI one, for apps whose endpoints have limits of their own; the policy may be left out."""
+
+    endpoints = True
+
+    def __init__(self, app: asgi.App, policy: PolicyGiven | None = None, **options: Unpack[Options]) -> None:
+        super().__init__(app, policy, **options)
+
+
+class RateLimits:
+    """Everything in one line, around the whole app: errors that it does not handle get header fields too.
+
+    `default` are the limits of each endpoint that has none of its own. The policy is asked before any other middleware:
+    where its rules need what one of them finds out (a user, a session), add `RateLimitMiddleware` after that one.
+    """
+
+    def __init__(
+        self,
+        app: Any,  # noqa: ANN401
+        policy: PolicyGiven | None = None,
+        *,
+        default: Any = None,  # noqa: ANN401
+        key: Any = "ip",  # noqa: ANN401
+        **options: Unpack[Options],
+    ) -> None:
+        if getattr(app, "middleware_stack", None) is not None:
+            raise InvalidCall("the app runs already; RateLimits(app) goes where the app is made")
+        self._outside = RateLimitMiddleware(_nothing, policy, **options)
+        self.door = self._outside.door
+        self._app = app
+        self._build = app.build_middleware_stack
+        self._default = None if default is None else Limit(default, key=key)
+        app.build_middleware_stack = self._surround
+
+    def _surround(self) -> asgi.App:
+        inside: asgi.App = self._build()
+
+        async def cover_first(scope: asgi.Scope, receive: asgi.Receive, send: asgi.Send) -> None:
+            if scope["type"] != "lifespan":  # while it starts up an app may still add routes
+                self._cover()
+                self._outside.app = inside
+            await inside(scope, receive, send)
+
+        self._outside.app = inside if self._default is None else cover_first
+        return self._outside
+
+    def _cover(self) -> None:
+        """Put the default limits in front of every endpoint; a route that is in two places is one."""
+        for route in {id(each): each for each in endpoints_of(self._app.routes)}.values():
+            route.handle = functools.partial(self._handle, route, route.handle)
+
+    async def _handle(self, route: Any, handle: asgi.App, scope: asgi.Scope, *way: Any) -> None:  # noqa: ANN401
+        """An endpoint, behind the default limits where it has none; a mounted app may have other default limits."""
+        connection = _connection(scope, *way)
+        methods = getattr(route, "methods", None) or (scope.get("method"),)  # others get a 405
+        if scope.get("method") in methods and docket_of(connection).door is self.door:
+            route = _as_included(route, scope)
+            if self._default and not self.limits_at(route) and not mark_of(route.endpoint, EXEMPT):
+                await enter(connection, (self._default,))
+        await handle(scope, *way)
+
+    def limits_at(self, route: Any) -> "tuple[Limit, ...]":  # noqa: ANN401
+        """The limits of an endpoint's own."""
+        _, _, limits = mark_of(route.endpoint, LIMITS) or (None, None, ())
+        return limits
+
+
+async def _nothing(scope: asgi.Scope, receive: asgi.Receive, send: asgi.Send) -> None:
+    """Stands for the app until it is built."""
+
+
+def _connection(scope: asgi.Scope, receive: asgi.Receive, send: asgi.Send) -> HTTPConnection:
+    return (Request if scope["type"] == "http" else WebSocket)(scope, receive, send)
+
+
+class Limit:
+    """A limit as a dependency: `Depends(Limit("10/minute"))`. Any field of a policy's rule can be given by name.
+
+    Functions (`limits`, `key`, `cost`, `exempt`) take the request. `messages` counts what a websocket receives.
+    """
+
+    def __init__(self, limits: Any, *, key: Any = "ip", messages: bool = False, **rule: Any) -> None:  # noqa: ANN401
+        if messages:
+            rule["match"] = {"method": "MESSAGE", **rule.get("match", {})}
+        self.limit = RouteLimit(limits, {"key": key, **rule})
+        self.messages = messages
+
+    async def __call__(self, connection: HTTPConnection) -> None:
+        """Let the request pass, or raise `RateLimitExceeded`."""
+        if not mark_of(connection.scope.get("endpoint"), EXEMPT):
+            await enter(connection, (self,))
+
+
+def docket_of(connection: HTTPConnection) -> Docket[bytes]:
+    """What was decided about this request so far."""
+    docket: Docket[bytes] | None = connection.scope.get(DOCKET)
+    if docket is None:
+        raise HeadgateError(
+            "limits at endpoints need RateLimits(app), or app.add_middleware(RateLimitMiddleware) of "
+            "headgate.web.starlette: there the store is chosen, and the response is told what is left"
+        )
+    return docket
+
+
+async def enter(connection: HTTPConnection, limits: tuple[Limit, ...], endpoint: Any = None) -> None:  # noqa: ANN401
+    """Rule on a request that has come to its endpoint; hold it where a rule says so."""
+    docket, scope = docket_of(connection), connection.scope
+    template, name = template_of(scope), full_name(scope.get("endpoint") if endpoint is None else endpoint)
+    messages = tuple(each.limit for each in limits if each.messages)
+    if messages:
+        docket.messages += messages
+        docket.route, docket.request = f"{template}/messages {name} messages", connection
+    asked = tuple(each.limit for each in limits if not each.messages)
+    if not asked:
+        return None
+    times = scope[ENTERED] = scope.get(ENTERED, 0) + 1
+    route = f"{template} {name}" if times == 1 else f"{template}/{times} {name} {times}"  # other counts each time
+    peer = scope.get("client")
+    at_once = docket.at_once(asked, route, scope.get("method", "WEBSOCKET"), peer[0] if peer else None)
+    if at_once is not None and at_once[1].kind == "pass":
+        return None
+    view = docket.door.view(scope)
+    view.route, view.request = route, connection
+    court, ruling = await run_awaiting(docket.enter(view, asked))
+    if ruling.kind == "pass":
+        return await hold(docket, ruling.delay_us) if ruling.delay_us else None
+    status, fields, body = court.refuse(ruling, view.header("accept"))
+    if ruling.kind == "deny":
+        docket.denial = Denial(court, [pair for pair in fields if pair[0] not in OF_A_BODY])
+    response = Response(body, status)
+    response.raw_headers = fields
+    raise _refusal(connection, response)
+
+
+def _refusal(connection: HTTPConnection, response: Response) -> HTTPException | WebSocketException:
+    kind = WebSocketRateLimited if connection.scope["type"] == "websocket" else RateLimitExceeded
+    if HANDLERS in connection.scope:  # of a mounted app, where there is one: RateLimits does not know them all
+        connection.scope[HANDLERS][0].setdefault(kind, send_refusal)
+    if kind is WebSocketRateLimited:
+        return WebSocketRateLimited(response)
+    told = [pair for pair in response.raw_headers if pair[0] not in OF_A_BODY]
+    fields = {name.decode("latin-1"): value.decode("latin-1") for name, value in told}
+    return RateLimitExceeded(response, fields, "Too Many Requests" if response.status_code == 429 else "Refused")
+
+
+def template_of(scope: asgi.Scope) -> str:
+    """The template of the endpoint's path, with those of the mounts around it; never the URL."""
+    route = _as_included(scope.get("route"), scope)
+    if "app_root_path" in scope or getattr(route, "endpoint", None) is None:  # below a mount, or a Starlette before 1.6
+        path, root = scope["path"], scope.get("app_root_path", scope.get("root_path", ""))
+        path = path.removeprefix(root) if path.startswith(f"{root}/") else path
+        found = _template_below(getattr(scope.get("router"), "routes", ()), path, scope.get("endpoint"))
+        if found is not None:
+            return found
+    return getattr(route, "path", None) or "/"
+
+
+def _as_included(route: Any, scope: asgi.Scope) -> Any:  # noqa: ANN401
+    """A route with what the routers around it add: FastAPI has another for each place that it is included in."""
+    included = scope.get("fastapi", {}).get("effective_route_context")
+    return included if included is not None and included.original_route is route else route
+
+
+def _template_below(routes: Iterable[Any], path: str, endpoint: Any) -> str | None:  # noqa: ANN401
+    for route in flat(routes):
+        below = path if isinstance(route, Host) else None
+        if isinstance(route, Mount):
+            found = route.path_regex.match(path)
+            below = found and "/" + found["path"]
+        if below is not None:
+            template = _template_below(route.routes or (), below, endpoint)
+            if template is not None:
+                return str(getattr(route, "path", "")) + template
+        elif getattr(route, "endpoint", None) is endpoint and route.path_regex.match(path):
+            return str(route.path)
+    return None
+
+
+def flat(routes: Iterable[Any]) -> Iterator[Any]:
+    """Routes, where FastAPI has included routers too: with those of the routers, at their whole paths."""
+    for route in routes:
+        if hasattr(route, "effective_route_contexts"):
+            yield from (each.starlette_route or each for each in route.effective_route_contexts())
+        else:
+            yield route
+
+
+def endpoints_of(routes: Iterable[Any]) -> Iterator[Any]:
+    """The routes of every endpoint, also below mounts."""
+    for route in flat(routes):
+        if isinstance(route, Mount | Host):
+            yield from endpoints_of(route.routes or ())
+        elif hasattr(route, "endpoint"):
+            yield getattr(route, "original_route", route)
+
+
+def limited(limits: Any, *, key: Any = "ip", **rule: Any) -> Callable[[Endpoint], Endpoint]:  # noqa: ANN401
+    """A limit as a decorator of an endpoint, below the route's; takes what `Limit` takes.
+
+    The endpoint needs no parameter for it. Several on one endpoint are one decision: all are charged, or none is.
+    """
+    limit = Limit(limits, key=key, **rule)
+
+    def decorate(endpoint: Endpoint) -> Endpoint:
+        decorated, original, inside = getattr(endpoint, LIMITS, (None, None, ()))
+        if decorated is not endpoint:
+            original, inside = endpoint, ()
+        every = (limit, *inside)
+        wrapped: Endpoint = _wrap(original, every)
+        setattr(wrapped, LIMITS, (wrapped, original, every))
+        return wrapped
+
+    return decorate
+
+
+def exempt(endpoint: Endpoint) -> Endpoint:
+    """An endpoint that default limits, and those of its router, leave alone."""
+    setattr(getattr(endpoint, "__func__", endpoint), EXEMPT, True)
+    return endpoint
+
+
+def _wrap(endpoint: Any, limits: tuple[Limit, ...]) -> Any:  # noqa: ANN401
+    if inspect.isclass(endpoint):
+        return _limited_class(endpoint, limits)
+    call = called(endpoint)
+    if inspect.isgeneratorfunction(call) or inspect.isasyncgenfunction(call):
+        raise InvalidCall("an endpoint that yields has begun its response when it runs; use Depends(limit(...))")
+    if call is not endpoint and tuple(inspect.signature(call).parameters) == ("scope", "receive", "send"):
+        return _LimitedApp(endpoint, limits)
+    return _limited(endpoint, call, limits)
+
+
+def _limited(
+    endpoint: Callable[..., Any], call: Callable[..., Any], limits: tuple[Limit, ...]
+) -> Callable[..., Awaitable[Any]]:
+    awaited = inspect.iscoroutinefunction(call)
+
+    async def wrapper(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        connection = kwargs.pop(CONNECTION, None)
+        if connection is None:
+            connection = next((each for each in (*args, *kwargs.values()) if isinstance(each, HTTPConnection)), None)
+        if connection is None:
+            raise HeadgateError("a limited endpoint was called without a request; its __wrapped__ has no limits")
+        await enter(connection, limits, endpoint)
+        return await (endpoint(*args, **kwargs) if awaited else run_in_threadpool(endpoint, *args, **kwargs))
+
+    functools.update_wrapper(wrapper, endpoint)
+    name_after(endpoint, wrapper)
+    wrapper.__signature__ = asking_for(HTTPConnection, CONNECTION, call)  # type: ignore[attr-defined]
+    return wrapper
+
+
+class _LimitedApp:
+    """An ASGI app behind limits, which Starlette takes as an endpoint too."""
+
+    def __init__(self, app: asgi.App, limits: tuple[Limit, ...]) -> None:
+        name_after(app, self)
+        self._app, self._limits = app, limits
+
+    async def __call__(self, scope: asgi.Scope, receive: asgi.Receive, send: asgi.Send) -> None:
+        await enter(_connection(scope, receive, send), self._limits)
+        await self._app(scope, receive, send)
+
+
+def _limited_class(endpoint: Any, limits: tuple[Limit, ...]) -> type:  # noqa: ANN401
+    if not issubclass(endpoint, HTTPEndpoint | WebSocketEndpoint):
+        raise InvalidCall(f"a limit is for functions and for Starlette's endpoint classes; got {endpoint!r}")
+
+    async def dispatch(self: Any) -> None:  # noqa: ANN401
+        await enter(_connection(self.scope, self.receive, self.send), limits, endpoint)
+        await endpoint.dispatch(self)
+
+    names = {"dispatch": dispatch, "__doc__": endpoint.__doc__, "__module__": endpoint.__module__}
+    return type(endpoint.__name__, (endpoint,), {**names, "__qualname__": endpoint.__qualname__})
