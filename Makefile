@@ -4,9 +4,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 MATRIX ?= python3.11 python3.12 python3.13 python3.14
+EDGES := $(foreach edge,starlette fastapi endpoints flask django django_async drf aiohttp grpc tasks,tests/test_$(edge).py)
 SOURCES := pyproject.toml setup.py $(shell find src -name '*.py' -path '*decision*' -o -name '*.pyx' -o -name '*.px[id]')
 
-.PHONY: run test check format bench soak wheel matrix clean
+.PHONY: run test check format bench soak wheel matrix oldest clean
 
 run: $(VENV)/.core  ## the same burst through every algorithm, side by side
 	@$(BIN)/headgate demo
@@ -37,10 +38,15 @@ wheel: $(VENV)/.dev  ## a wheel, tested without the source tree
 	.wheel/bin/python -m pip install --quiet dist/*.whl && .wheel/bin/python -m pip install --quiet --group test
 	cp -r tests docs *.md LICENSE pyproject.toml .wheel/ && cd .wheel && HEADGATE_PURE=0 bin/python -P -m pytest
 
-matrix:  ## the suite on every Python of MATRIX that runs here
+matrix: oldest  ## the suite on every Python of MATRIX that runs here, and the oldest frameworks
 	for python in $(MATRIX); do if $$python -c "" 2>/dev/null; then \
 	  version=$$($$python -c "import sys; print('%d.%d' % sys.version_info[:2])"); \
 	  $(MAKE) test PYTHON=$$python VENV=.venv-$$version || exit 1; fi; done
+
+oldest:  ## the edges' tests on the oldest frameworks and task queues that are supported; those warn of what is newer
+	$(PYTHON) -m venv .venv-oldest && .venv-oldest/bin/python -m pip install --quiet --upgrade pip
+	.venv-oldest/bin/python -m pip install --quiet --editable . && .venv-oldest/bin/python -m pip install --quiet --group oldest
+	.venv-oldest/bin/python -m pytest -n 2 -W default $(EDGES)
 
 clean:
 	rm -rf $(VENV) .venv-* .wheel build dist src/*.egg-info src/headgate/engine/*.so

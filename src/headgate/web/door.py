@@ -101,7 +101,7 @@ class Door(Generic[AnyStr]):
         return self._court.judge.policy
 
     def bind(self, store: Store) -> None:
-        """Count there from now on, whatever the rules say: `headgate.testing.frozen` and `disabled` do so for a while."""
+        """Count there from now on, whatever the rules say; `headgate.testing` does so for a while."""
         self.store = store
         self._use(self.policy)
 
