@@ -29,6 +29,7 @@ def mark_of(endpoint: Any, name: str) -> Any:  # noqa: ANN401
     return getattr(endpoint, name, None)
 
 
+@functools.lru_cache(maxsize=4096)
 def full_name(endpoint: Any) -> str:  # noqa: ANN401
     """Its name, the same in every process."""
     named = without_partials(endpoint)

@@ -50,15 +50,17 @@ class Denial(NamedTuple, Generic[AnyStr]):
 class Docket(Generic[AnyStr]):
     """One request. Steps are run by the edge: at once, or awaited."""
 
-    __slots__ = ("_counted", "_entries", "denial", "door", "messages", "request", "route")
+    __slots__ = ("_counted", "_entries", "denial", "door", "follows", "messages", "request", "route")
 
-    def __init__(self, door: Door[AnyStr], *entries: Entry[AnyStr]) -> None:
+    def __init__(self, door: Door[AnyStr], first: Entry[AnyStr] | None = None) -> None:
         self.door: Door[AnyStr] = door
         self.messages: tuple[RouteLimit, ...] = ()
         """Limits of the messages of a websocket, from its endpoint; and which that is, for their keys."""
         self.route: str | None = None
         self.request: Any = None
-        self._entries: list[Entry[AnyStr]] = list(entries)
+        self._entries: list[Entry[AnyStr]] = [] if first is None else [first]
+        self.follows = first is not None and bool(first.charges)
+        """Whether the response has a say in what was charged."""
         self._counted = False
         self.denial: Denial[AnyStr] | None = None
         """The refusal, once there is one at an endpoint; set by an edge that leaves the answer to the app."""
@@ -94,6 +96,7 @@ class Docket(Generic[AnyStr]):
         ruling = yield from court.judge.before(view)
         if ruling.kind == "pass":
             self._entries.append(Entry(court, ruling.group, ruling.decision, ruling.charges))
+            self.follows = self.follows or bool(ruling.charges)
         else:
             yield from self.release()
         return court, ruling
@@ -123,15 +126,10 @@ class Docket(Generic[AnyStr]):
                     fields[name] = value
         return list(fields.items())
 
-    @property
-    def follows(self) -> bool:
-        """Whether the response has a say in what was charged."""
-        return any(each.charges for each in self._entries)
-
     def after(self, status: int, header: Callable[[str], str | None]) -> Steps[None]:
         """Count what the response says, once; later calls change nothing."""
         if not self._counted:
-            self._counted = True
+            self._counted, self.follows = True, False
             for each in self._entries:
                 if each.charges:
                     yield from each.court.judge.after(each.charges, status, header)
@@ -142,7 +140,7 @@ class Docket(Generic[AnyStr]):
 
     def release(self) -> Steps[None]:
         """Give everything back: the request goes no further."""
-        entries, self._entries = self._entries, []
+        entries, self._entries, self.follows = self._entries, [], False
         for court, group, decision, charges in entries:
             every = [charge for charge in charges if charge.decision is not decision]
             if group is not None and decision is not None:

@@ -26,10 +26,10 @@ from headgate.web.starlette import (
     RateLimitExceeded,
     RateLimitMiddleware,
     exempt,
-    flat,
     limited,
 )
 from headgate.web.starlette import RateLimits as StarletteRateLimits
+from headgate.web.starlette_routes import flat
 
 __all__ = ["RateLimitExceeded", "RateLimitMiddleware", "RateLimits", "exempt", "limit", "limited"]
 

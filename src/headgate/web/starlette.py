@@ -9,7 +9,7 @@ async def search(request): ...
 
 import functools
 import inspect
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeVar, Unpack
 
 from starlette.concurrency import run_in_threadpool
@@ -17,7 +17,6 @@ from starlette.endpoints import HTTPEndpoint, WebSocketEndpoint
 from starlette.exceptions import HTTPException, WebSocketException
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
-from starlette.routing import Host, Mount
 from starlette.websockets import WebSocket, WebSocketState
 
 from headgate.errors import HeadgateError, InvalidCall
@@ -28,6 +27,7 @@ from headgate.web.callables import asking_for, called, full_name, mark_of, name_
 from headgate.web.docket import Denial, Docket
 from headgate.web.door import Options, PolicyGiven
 from headgate.web.route import RouteLimit
+from headgate.web.starlette_routes import as_included, endpoints_of, template_of
 
 LIMITS: Final = "__headgate_limits__"
 """On an endpoint that `limited` gave: itself, what is inside, and its limits. Decorators around it copy this, and
@@ -129,7 +129,7 @@ class RateLimits:
         connection = _connection(scope, *way)
         methods = getattr(route, "methods", None) or (scope.get("method"),)  # others get a 405
         if scope.get("method") in methods and docket_of(connection).door is self.door:
-            route = _as_included(route, scope)
+            route = as_included(route, scope)
             if self._default and not self.limits_at(route) and not mark_of(route.endpoint, EXEMPT):
                 await enter(connection, (self._default,))
         await handle(scope, *way)
@@ -181,11 +181,10 @@ async def enter(connection: HTTPConnection, limits: tuple[Limit, ...], endpoint:
     """Rule on a request that has come to its endpoint; hold it where a rule says so."""
     docket, scope = docket_of(connection), connection.scope
     template, name = template_of(scope), full_name(scope.get("endpoint") if endpoint is None else endpoint)
-    messages = tuple(each.limit for each in limits if each.messages)
+    asked, messages = _split(limits)
     if messages:
         docket.messages += messages
         docket.route, docket.request = f"{template}/messages {name} messages", connection
-    asked = tuple(each.limit for each in limits if not each.messages)
     if not asked:
         return None
     times = scope[ENTERED] = scope.get(ENTERED, 0) + 1
@@ -207,6 +206,15 @@ async def enter(connection: HTTPConnection, limits: tuple[Limit, ...], endpoint:
     raise _refusal(connection, response)
 
 
+@functools.lru_cache(maxsize=4096)
+def _split(limits: tuple[Limit, ...]) -> tuple[tuple[RouteLimit, ...], tuple[RouteLimit, ...]]:
+    """Those of requests, and those of messages."""
+    return (
+        tuple(each.limit for each in limits if not each.messages),
+        tuple(each.limit for each in limits if each.messages),
+    )
+
+
 def _refusal(connection: HTTPConnection, response: Response) -> HTTPException | WebSocketException:
     kind = WebSocketRateLimited if connection.scope["type"] == "websocket" else RateLimitExceeded
     if HANDLERS in connection.scope:  # of a mounted app, where there is one: RateLimits does not know them all
@@ -216,57 +224,6 @@ def _refusal(connection: HTTPConnection, response: Response) -> HTTPException | 
     told = [pair for pair in response.raw_headers if pair[0] not in OF_A_BODY]
     fields = {name.decode("latin-1"): value.decode("latin-1") for name, value in told}
     return RateLimitExceeded(response, fields, "Too Many Requests" if response.status_code == 429 else "Refused")
-
-
-def template_of(scope: asgi.Scope) -> str:
-    """The template of the endpoint's path, with those of the mounts around it; never the URL."""
-    route = _as_included(scope.get("route"), scope)
-    if "app_root_path" in scope or getattr(route, "endpoint", None) is None:  # below a mount, or a Starlette before 1.6
-        path, root = scope["path"], scope.get("app_root_path", scope.get("root_path", ""))
-        path = path.removeprefix(root) if path.startswith(f"{root}/") else path
-        found = _template_below(getattr(scope.get("router"), "routes", ()), path, scope.get("endpoint"))
-        if found is not None:
-            return found
-    return getattr(route, "path", None) or "/"
-
-
-def _as_included(route: Any, scope: asgi.Scope) -> Any:  # noqa: ANN401
-    """A route with what the routers around it add: FastAPI has another for each place that it is included in."""
-    included = scope.get("fastapi", {}).get("effective_route_context")
-    return included if included is not None and included.original_route is route else route
-
-
-def _template_below(routes: Iterable[Any], path: str, endpoint: Any) -> str | None:  # noqa: ANN401
-    for route in flat(routes):
-        below = path if isinstance(route, Host) else None
-        if isinstance(route, Mount):
-            found = route.path_regex.match(path)
-            below = found and "/" + found["path"]
-        if below is not None:
-            template = _template_below(route.routes or (), below, endpoint)
-            if template is not None:
-                return str(getattr(route, "path", "")) + template
-        elif getattr(route, "endpoint", None) is endpoint and route.path_regex.match(path):
-            return str(route.path)
-    return None
-
-
-def flat(routes: Iterable[Any]) -> Iterator[Any]:
-    """Routes, where FastAPI has included routers too: with those of the routers, at their whole paths."""
-    for route in routes:
-        if hasattr(route, "effective_route_contexts"):
-            yield from (each.starlette_route or each for each in route.effective_route_contexts())
-        else:
-            yield route
-
-
-def endpoints_of(routes: Iterable[Any]) -> Iterator[Any]:
-    """The routes of every endpoint, also below mounts."""
-    for route in flat(routes):
-        if isinstance(route, Mount | Host):
-            yield from endpoints_of(route.routes or ())
-        elif hasattr(route, "endpoint"):
-            yield getattr(route, "original_route", route)
 
 
 def limited(limits: Any, *, key: Any = "ip", **rule: Any) -> Callable[[Endpoint], Endpoint]:  # noqa: ANN401

@@ -185,10 +185,10 @@ class Visit:
         if self.no is not None and response.status_code == self.no.response.status_code:
             self.no.give_fields(response)
         fields = self.docket.fields
-        if fields:
-            lets_in = response.has_header("Access-Control-Allow-Origin")
-            for name, value in self.docket.court.with_fields(response.items() if lets_in else (), fields):
-                response[name] = value
+        if fields and response.has_header("Access-Control-Allow-Origin"):
+            fields = self.docket.court.with_fields(response.items(), fields)
+        for name, value in fields:
+            response[name] = value
         return response
 
 

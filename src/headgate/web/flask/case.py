@@ -39,8 +39,8 @@ class Case(Docket[str]):
 
     __slots__ = ("limits", "no", "open")
 
-    def __init__(self, door: Door[str], *entries: Entry[str]) -> None:
-        super().__init__(door, *entries)
+    def __init__(self, door: Door[str], first: Entry[str] | None = None) -> None:
+        super().__init__(door, first)
         self.limits: tuple[RouteLimit, ...] = ()
         """Of those at endpoints, the ones that were asked."""
         self.no: No | None = None
