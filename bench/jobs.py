@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
-Alone = Literal["time", "grow", "stalls", "spread", "together"]
+Alone = Literal["time", "grow", "stalls", "spread", "together", "simulate"]
 AtServer = Literal["one by one", "crowd", "threads", "weigh", "weigh full", "flood", "lease"]
 InRealTime = Literal["wait", "shape"]
 BehindHttp = Literal["call", "rules", "serve"]
@@ -29,9 +29,13 @@ class Scale(NamedTuple):
     """Tasks that wait for one key, at 100 a second."""
     shaping: float = 10
     """Seconds for which items leave at a constant rate."""
+    worlds: int = 1_000
+    """Simulated fleets in trouble."""
 
 
-QUICK = Scale(seconds=0.01, repeats=3, rounds=1, keys=100_000, rival_keys=10_000, many_keys=0, waiters=200, shaping=2)
+QUICK = Scale(
+    seconds=0.01, repeats=3, rounds=1, keys=100_000, rival_keys=10_000, many_keys=0, waiters=200, shaping=2, worlds=50
+)
 
 
 class Job(NamedTuple):
@@ -43,8 +47,8 @@ class Job(NamedTuple):
 
     @property
     def once(self) -> bool:
-        """Memory is the same in every round, and waiting takes as long as it takes."""
-        return self.kind in ("grow", "weigh", "weigh full", "wait")
+        """Memory is the same in every round, as is virtual time, and waiting takes as long as it takes."""
+        return self.kind in ("grow", "weigh", "weigh full", "wait", "simulate")
 
     def __str__(self) -> str:
         return f"{self.contestant}: {self.kind}{f' {self.keys:,} keys' if self.keys else ''}"

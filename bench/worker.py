@@ -28,6 +28,8 @@ def run(job: Job, scale: Scale) -> Figures:
             return run_remote(job, scale)
         if job.kind == "lease":
             return lease(job.contestant, scale.seconds, scale.repeats)
+        if job.kind == "simulate":
+            return run_simulated(job, scale)
         if job.kind == "shape":
             return shape(job.contestant, scale.shaping)
         if job.kind in BEHIND_HTTP:
@@ -39,6 +41,12 @@ def run(job: Job, scale: Scale) -> Figures:
         return {"missing": str(reason)}
     except WorkloadError as reason:
         return {"failed": str(reason)}
+
+
+def run_simulated(job: Job, scale: Scale) -> Figures:
+    from bench.lease_world import simulate  # which needs a client for Redis
+
+    return simulate(job.contestant, scale.worlds)
 
 
 def run_waiting(job: Job, scale: Scale) -> Figures:

@@ -6,6 +6,7 @@ from bench.sections import (
     frameworks,
     hit,
     leases,
+    leases_sim,
     memory,
     paths,
     redis,
@@ -41,4 +42,5 @@ SECTIONS: list[Section] = [
     web.SECTION,
     leases.SECTION,
     frameworks.SECTION,
+    leases_sim.SECTION,
 ]

@@ -31,7 +31,7 @@ cdef class Purses:
         """Spend from the lease; what is not simply that goes the slow way."""
         cdef Lease lease
         cdef int64_t now
-        if limit is None and cost is ONE:
+        if limit is None and cost is ONE and isinstance(key, str):
             lease = <Lease> self.leases.get(key)
             if lease is not None and lease.permits > lease.low:
                 now = self.core.book.now()

@@ -6,7 +6,9 @@ Every permit was charged under each of the limits. purse.pxi is the native twin 
 from __future__ import annotations
 
 import importlib
+import os
 import threading
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +16,8 @@ from headgate.call import Cost
 from headgate.engine.choice import NATIVE, Decision
 from headgate.engine.modes import LEASED, read_clock
 from headgate.limit import Given, Limit
+
+_purses: weakref.WeakSet[Purses] = weakref.WeakSet()
 
 
 class Lease:
@@ -44,6 +48,7 @@ class Purses:
         self._limits: tuple[Limit, ...] = core.limits
         self._slow = slow
         self._lock = threading.Lock()
+        _purses.add(self)
 
     def open(self, key: str) -> Lease:
         """The key's lease; empty, if it had none."""
@@ -51,11 +56,12 @@ class Purses:
 
     def hit(self, key: str, cost: Cost = 1, *, limit: Given | None = None) -> Decision:
         """Spend from the lease; what is not simply that goes the slow way."""
-        lease = self.leases.get(key)
-        if lease is not None and limit is None and cost == 1 and lease.permits > lease.low:
-            decision = self.spend(key, 1)
-            if decision is not None:
-                return decision
+        if limit is None and type(cost) is int and cost == 1 and isinstance(key, str):
+            lease = self.leases.get(key)
+            if lease is not None and lease.permits > lease.low:
+                decision = self.spend(key, 1)
+                if decision is not None:
+                    return decision
         return self._slow(key, cost, limit)
 
     def spend(self, key: str, units: int) -> Decision | None:
@@ -92,3 +98,13 @@ def purses_for(core: Any, slow: Callable[[str, Cost, Given | None], Decision]) -
         purses: Purses = importlib.import_module("headgate.engine.native").Purses(core, slow)
         return purses
     return Purses(core, slow)
+
+
+def _renew_locks() -> None:
+    """A fork may have copied a lock that another thread held."""
+    for purses in _purses:
+        purses._lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_locks)

@@ -19,7 +19,9 @@ from headgate.limit import Limit
 from headgate.stores.lease.terms import Lease as Terms
 
 HOT: Final = 3
-"""Requests for one key within a validity, from which on its permits are bought in advance."""
+"""Units asked for, lately, from which on permits of a key are bought in advance."""
+COUNTED: Final = 2
+"""Validities for which what was asked for is counted: a lease that has just run out says how large the next one is."""
 AHEAD: Final = 4
 """A lease of which only one part in so many is left is low: the next one is bought."""
 GROWTH: Final = 4
@@ -62,8 +64,8 @@ class _Held:
         self.current: Grant | None = None
         self.following: Grant | None = None
         """Bought ahead; its turn comes when the current one is spent or void."""
-        self.asking = False
-        """Permits are on their way."""
+        self.asking: int | None = None
+        """Permits are on their way, asked for at this instant."""
         self.size = 1
         """Of the last grant."""
         self.rate = 0.0
@@ -85,18 +87,18 @@ class LeaseBook:
         self._purses = purses
         self._now_us = now_us
         self._held: dict[str, _Held] = {}
-        self._ending: deque[tuple[int, str, int]] = deque()
-        """Grants by when they are void: instant, key, serial."""
+        self._ending: deque[Grant] = deque()
+        """By when they are void, or nearly so."""
         self._unused: list[Unused] = []
+        self._ended: dict[int, Grant] = {}
+        """By serial, for refunds that come late; as many as there may be keys."""
         self._serial = 0
         self._lock = threading.Lock()
 
     def spend(self, key: str, units: int) -> Decision | None:
-        """From the current lease or from the one bought ahead; None where neither is enough."""
+        """From the current lease, or from what is left of it and the one bought ahead; None if that is not enough."""
         decision = self._purses.spend(key, units)
-        if decision is None and self._turn_over(key):
-            decision = self._purses.spend(key, units)
-        return decision
+        return self._turn_over(key, units) if decision is None else decision
 
     def wanted(self, key: str, units: int, waiting: int = 0) -> int:
         """How many permits to ask the server for; `units` itself where it is to be asked for just these.
@@ -106,53 +108,56 @@ class LeaseBook:
         now = self._now_us()
         with self._lock:
             held = self._held.get(key) or self._open(key, now)
-            if held.asking:
+            if held.asking is not None:
                 return units
+            if held.current is not None and (now >= held.current.until_us or not held.lease.permits):
+                self._retire(held, now)
             self._note(held, units + waiting, now)
-            if held.left is None or held.asked < HOT:
-                return units
-            lasting = held.rate * self.terms.validity_us * LASTS
-            most = min(held.size * GROWTH, int(held.left * self.terms.share))
-            extra = min(int(lasting), most)
-            return units if extra < self.terms.floor else max(units, waiting) + extra
+            extra = self._extra(held) if held.asked >= HOT else 0
+            wanted = max(units, waiting) + extra
+            # What does not fit is not to take what is left from those whom it would serve.
+            return wanted if extra and wanted <= (held.left or 0) else units
 
     def low(self, key: str) -> int:
         """How many to buy ahead, where it is time for that; else 0."""
         now = self._now_us()
         with self._lock:
             held = self._held.get(key)
-            if held is None or held.asking or held.following or held.current is None:
+            if held is None or held.asking is not None or held.following or held.current is None:
                 return 0
             lease, current = held.lease, held.current
             if lease.permits > lease.low or now >= current.until_us:
                 return 0
             held.rate = (current.units - lease.permits) / max(1, now - current.sent_us)
             lease.low = 0  # this lease is looked after: nobody else need stop here
-            most = min(held.size * GROWTH, int((held.left or 0) * self.terms.share))
-            extra = min(int(held.rate * self.terms.validity_us * LASTS), most)
-            return 0 if extra < self.terms.floor else extra
+            return self._extra(held)
 
     def asking(self, key: str) -> int | None:
-        """Begin to buy: the instant, for `granted`; None if somebody does so already."""
+        """Begin to buy: the instant, for `granted`; None if somebody does so already, or has just done it."""
         now = self._now_us()
         with self._lock:
             held = self._held.get(key) or self._open(key, now)
-            if held.asking:
+            if held.asking is not None or held.following is not None:
                 return None
-            held.asking = True
+            held.asking = now
             return now
 
     def granted(self, key: str, sent_us: int, granted_us: int, decision: Decision) -> None:
         """What the server answered: permits, or none."""
         now = self._now_us()
         with self._lock:
-            held = self._held.get(key) or self._open(key, now)
-            held.asking = False
-            held.left = decision.remaining
+            held = self._held.pop(key, None)
+            if held is None:  # forgotten meanwhile: the server may know nothing of these any more
+                return
+            self._held[key] = held  # as the last of those to be given up
+            if held.asking != sent_us:
+                return
+            held.asking = None
+            verdicts = decision.verdicts
+            held.left = min(verdict.remaining for verdict in verdicts)
             if not decision.allowed:
                 held.size = 1
                 return
-            verdicts = decision.verdicts
             until = sent_us + self.terms.validity_us
             for at in self._windows:  # permits die with their window; it ends so long after the grant, or later
                 until = min(until, sent_us + verdicts[at].reset_us)
@@ -166,7 +171,9 @@ class LeaseBook:
             held.size = grant.units
             if now >= until:
                 self._give_back(grant, grant.units, now)
-            elif held.current is not None and held.lease.permits and now < held.current.until_us:
+                return
+            self._ending.append(grant)
+            if held.current is not None and held.lease.permits and now < held.current.until_us:
                 held.following = grant
             else:
                 self._retire(held, now)
@@ -177,7 +184,7 @@ class LeaseBook:
         with self._lock:
             held = self._held.get(key)
             if held is not None:
-                held.asking = False
+                held.asking = None
                 held.left, held.size, held.asked = None, 1, 0
 
     def saw(self, key: str, decision: Decision) -> None:
@@ -185,17 +192,20 @@ class LeaseBook:
         with self._lock:
             held = self._held.get(key)
             if held is not None:
-                held.left = decision.remaining
+                held.left = min(verdict.remaining for verdict in decision.verdicts)
 
     def refund(self, key: str, units: int, serial: int) -> None:
-        """Units paid from a lease are in it again, if it is still the one."""
+        """Units paid from a lease are in it again; if it has ended, they are to be given back as the rest of it was."""
+        now = self._now_us()
         with self._lock:
             held = self._held.get(key)
             if held is not None and held.current is not None and held.lease.serial == serial:
                 self._purses.fill(held.lease, units, held.current.units)
+            elif (ended := self._ended.get(serial)) is not None and ended.key == key:
+                self._give_back(ended, units, now)
 
     def forget(self, key: str | None = None) -> None:
-        """Without giving anything back: the server's state is as new, or this process is another's child."""
+        """Without giving anything back: the server's state is as new."""
         with self._lock:
             for each in list(self._held) if key is None else [key]:
                 self._purses.leases.pop(each, None)
@@ -203,20 +213,26 @@ class LeaseBook:
             if key is None:
                 self._unused.clear()
                 self._ending.clear()
+                self._ended.clear()
+
+    def disown(self) -> None:
+        """In a process that was forked: what is held is the parent's, and so may the lock be."""
+        self._lock = threading.Lock()
+        self.forget()
 
     def unused(self, most: int | None = None) -> list[Unused]:
         """What is to be given back now, so many at most; everything for -1, when the process is about to end."""
         now = self._now_us()
         everything = most == -1
         with self._lock:
-            while self._ending and (everything or self._ending[0][0] <= now):
-                _, key, serial = self._ending.popleft()
-                held = self._held.get(key)
-                if held is not None and held.lease.serial == serial:
+            while self._ending and (everything or self._ending[0].until_us <= now):
+                grant = self._ending.popleft()
+                held = self._held.get(grant.key)
+                if held is not None and held.current is grant:
                     self._retire(held, now)
-                    if everything and held.following is not None:
-                        self._give_back(held.following, held.following.units, now)
-                        held.following = None
+                elif held is not None and held.following is grant:
+                    held.following = None
+                    self._give_back(grant, grant.units, now)
             count = len(self._unused) if most is None or everything else most
             given, self._unused = self._unused[:count], self._unused[count:]
             return given
@@ -226,38 +242,57 @@ class LeaseBook:
         """Whether there is anything to look after."""
         return bool(self._ending or self._unused)
 
-    def _turn_over(self, key: str) -> bool:
-        """Let the lease that was bought ahead follow one that is spent or void."""
+    def _turn_over(self, key: str, units: int) -> Decision | None:
+        """Let the lease that was bought ahead follow one that is void, or not enough, and pay from both."""
         now = self._now_us()
         with self._lock:
             held = self._held.get(key)
             if held is None or held.following is None:
-                return False
-            self._retire(held, now)
-            self._begin(held, held.following)
-            return True
+                return self._purses.spend(key, units)  # somebody else may have turned over
+            ended, grant = held.current, held.following
+            left = self._close(held, now)
+            self._begin(held, grant)
+            decision = self._purses.spend(key, units)
+            if ended is not None and left:
+                old = min(left, units) if decision is not None and now < ended.until_us else 0
+                self._purses.fill(held.lease, old, grant.units)
+                if left > old:
+                    self._give_back(ended, left - old, now)
+            return decision
 
     def _open(self, key: str, now: int) -> _Held:
         if len(self._held) >= MOST:
-            for oldest in list(self._held)[: MOST // 4]:
-                held = self._held[oldest]
-                if not held.asking:
-                    self._retire(held, now)
-                    if held.following is not None:
-                        self._give_back(held.following, held.following.units, now)
-                    self._purses.leases.pop(oldest, None)
-                    del self._held[oldest]
+            self._make_room(now)
         held = self._held[key] = _Held(self._purses.open(key), now)
         return held
+
+    def _make_room(self, now: int) -> None:
+        """Give up the quarter that has bought nothing for the longest time."""
+        for oldest in list(self._held)[: MOST // 4]:
+            held = self._held[oldest]
+            if held.asking is None:
+                self._retire(held, now)
+                if held.following is not None:
+                    self._give_back(held.following, held.following.units, now)
+                self._purses.leases.pop(oldest, None)
+                del self._held[oldest]
+        self._ending = deque(grant for grant in self._ending if grant.key in self._held)
 
     def _note(self, held: _Held, units: int, now: int) -> None:
         """How often a key without a lease is asked for."""
         if held.current is not None:
             return
-        if now - held.seen_us > self.terms.validity_us:
+        if now - held.seen_us > COUNTED * self.terms.validity_us:
             held.asked, held.seen_us = 0, now
         held.asked += units
         held.rate = held.asked / max(1000, now - held.seen_us)
+
+    def _extra(self, held: _Held) -> int:
+        """How many to buy in advance; 0 where that would be too few."""
+        floor = self.terms.floor
+        most = min(max(held.size * GROWTH, floor), int((held.left or 0) * self.terms.share))
+        extra = min(int(held.rate * self.terms.validity_us * LASTS), most)
+        return 0 if extra < floor else extra
 
     def _begin(self, held: _Held, grant: Grant) -> None:
         self._serial += 1
@@ -266,22 +301,32 @@ class LeaseBook:
         lease.until_us, lease.low = grant.until_us, grant.units // AHEAD
         lease.left, lease.resets, lease.serial = grant.left, grant.resets, self._serial
         self._purses.fill(lease, grant.units, grant.units)
-        self._ending.append((grant.until_us, grant.key, self._serial))
 
-    def _retire(self, held: _Held, now: int) -> None:
-        """The current lease has ended: what was spent of it says how large the next one should be."""
+    def _close(self, held: _Held, now: int) -> int:
+        """The current lease ends with so much left: what was spent of it says how large the next one should be."""
         grant = held.current
         if grant is None:
-            return
+            return 0
         left = self._purses.drain(held.lease)
         held.current = None
+        self._ended[held.lease.serial] = grant
+        if len(self._ended) > MOST:
+            del self._ended[next(iter(self._ended))]
         held.rate = (grant.units - left) / max(1, min(now, grant.until_us) - grant.sent_us)
-        held.asked, held.seen_us = max(HOT, grant.units - left) if left < grant.units else 0, now
-        if left:
+        held.asked, held.seen_us = grant.units - left, grant.sent_us
+        return left
+
+    def _retire(self, held: _Held, now: int) -> None:
+        """End the current lease, and give back what is left."""
+        grant = held.current
+        left = self._close(held, now)
+        if grant is not None and left:
             self._give_back(grant, left, now)
 
     def _give_back(self, grant: Grant, units: int, now: int) -> None:
-        """Unless so much time has passed that there is nothing to give: a bucket has filled up by itself."""
+        """Unless nothing would come of it: a bucket has filled up by itself, a window has ended."""
         elapsed = now - grant.sent_us
-        if self._windows or any(units * limit.period_us > elapsed * limit.amount for limit in self._limits):
-            self._unused.append(Unused(grant.key, units, grant.marks))
+        for limit, resets_us in zip(self._limits, grant.resets, strict=True):
+            if units * limit.period_us > elapsed * limit.amount if limit.step.LENDS else now < resets_us:
+                self._unused.append(Unused(grant.key, units, grant.marks))
+                return

@@ -8,8 +8,6 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-from headgate.errors import HeadgateError
-
 log: Final = logging.getLogger("headgate")
 
 
@@ -23,12 +21,17 @@ class Buyer:
         self._lock = threading.Lock()
 
     def buy(self, key: str, units: int) -> None:
-        """Order permits; the thread starts with the first order, and again in a process that was forked."""
-        with self._lock:
-            if self._thread is None or not self._thread.is_alive():
-                self._thread = threading.Thread(target=self._work, name="headgate-leases", daemon=True)
-                self._thread.start()
+        """Order permits."""
         self._orders.put((key, units))
+        self.start()
+
+    def start(self, needed: bool = True) -> None:
+        """See to it that somebody works, if there is anything to look after."""
+        if needed and (self._thread is None or not self._thread.is_alive()):
+            with self._lock:
+                if self._thread is None or not self._thread.is_alive():
+                    self._thread = threading.Thread(target=self._work, name="headgate-leases", daemon=True)
+                    self._thread.start()
 
     def close(self) -> None:
         """End, after what was ordered."""
@@ -46,6 +49,6 @@ class Buyer:
                 self._buy(*order)
             except queue.Empty:
                 pass
-            except HeadgateError as reason:
-                log.warning("a lease could not be bought: %s", reason)
+            except Exception:
+                log.exception("a lease could not be bought")
             self._give_back()

@@ -28,9 +28,9 @@ class Lease:
     thread: bool = False
 
     def __post_init__(self) -> None:
-        if isinstance(self.validity, bool) or not 0.001 <= self.validity <= LONGEST:
+        if not (_is_number(self.validity) and 0.001 <= self.validity <= LONGEST):
             raise InvalidCall(f"a lease is valid for 0.001 to {LONGEST:.0f} seconds; got {self.validity!r}")
-        if isinstance(self.share, bool) or not 0 < self.share <= 1:
+        if not (_is_number(self.share) and 0 < self.share <= 1):
             raise InvalidCall(f"the share of a lease is above 0 and at most 1; got {self.share!r}")
         if isinstance(self.floor, bool) or not isinstance(self.floor, int) or self.floor < 2:
             raise InvalidCall(f"the floor of a lease is a whole number from 2; got {self.floor!r}")
@@ -39,6 +39,10 @@ class Lease:
     def validity_us(self) -> int:
         """Whole microseconds, rounded down."""
         return int(self.validity * SECOND)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def checked_terms(given: Lease | bool, limits: tuple[Limit, ...]) -> Lease:

@@ -1,0 +1,144 @@
+"""The steps of buying, spending and giving back: what a gate that leases asks of the server, and what it notes."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Callable
+from hashlib import blake2b
+from typing import Any, Final
+
+from headgate.call import Cost, checked_cost, checked_key
+from headgate.clock import SECOND, Clock
+from headgate.engine import Decision
+from headgate.engine.asking import checked_refund
+from headgate.engine.modes import LEASED, TAKE, UP_TO, read_clock
+from headgate.engine.purse import purses_for
+from headgate.limit import Given, Limit
+from headgate.stores.lease.book import LeaseBook
+from headgate.stores.lease.terms import Lease
+from headgate.stores.memory import MemoryStore
+from headgate.stores.redis.gate import Steps, _Asker, log
+from headgate.stores.redis.plan import CENSUS, GIVE, Plan, instant
+from headgate.stores.redis.wire import FAILURES
+
+CENSUS_EVERY: Final = 5 * SECOND
+"""Between two times at which a process says that it is there, and learns how many others are."""
+_gates: weakref.WeakSet[Leasing] = weakref.WeakSet()
+_process = os.urandom(16)
+"""What this process is called; not its number, which other hosts use too."""
+
+
+class Leasing(_Asker):
+    """What both kinds of gate do."""
+
+    def lease_by(self, terms: Lease, clock: Clock | None, slow: Any) -> None:  # noqa: ANN401
+        """Lease on these terms from now on; `slow` answers what a lease cannot."""
+        local = MemoryStore(clock=clock)
+        self._purses = purses_for(local.gate("leases", self.limits)._core, slow)
+        self._now: Callable[[], int] = lambda: read_clock(local.clock)
+        self._book = LeaseBook(self.limits, terms, self._purses, self._now)
+        self._census = Plan((Limit.parse("1/hour as nodes"),), self._names)
+        self._least = self._fallback.nodes
+        self._counted_us = -CENSUS_EVERY
+        _gates.add(self)
+
+    def forget_leases(self) -> None:
+        """Spend nothing that was bought before."""
+        self._book.forget()
+
+    def _after_fork(self) -> None:
+        self._book.disown()
+
+    def _exactly(self, key: str, units: int) -> Steps[Decision]:
+        decision = yield from self._decide(self._own, key, (units,) * len(self.limits), TAKE)
+        if not decision.degraded:
+            self._book.saw(key, decision)
+        return decision
+
+    def _buy(self, key: str, units: int) -> Steps[Decision | None]:
+        """Ask for permits. What came is in the books; None if somebody else is asking."""
+        sent = self._book.asking(key)
+        if sent is None:
+            return None
+        plan = self._own
+        costs = (units,) * len(self.limits)
+        try:
+            refused_since = self._denials.sent()
+            reply, place = yield self._command(plan, UP_TO, key, plan.argument(costs))
+            decision = plan.read(reply, place, key, costs, UP_TO)
+        except BaseException:
+            self._book.failed(key)
+            raise
+        self._book.granted(key, sent, instant(reply), decision)
+        if not decision.allowed:
+            self._denials.keep(self.limits, key, (1,) * len(costs), refused_since, decision)
+        yield from self._count_nodes()
+        return decision
+
+    def _return(self, most: int | None = None) -> Steps[None]:
+        """Give back what was not spent, once: a failure loses it."""
+        due = self._book.unused(most)
+        try:
+            for key, units, marks in due:
+                back = self._own.back((units,) * len(self.limits), marks)
+                yield self._command(self._own, GIVE, (key,) * len(self.limits), back)
+                self._denials.gave((key,))
+        except FAILURES as error:  # whoever asks here asks for something else
+            log.warning("unused permits were lost: %s: %s", type(error).__name__, error)
+
+    def _degraded(self, key: str, units: int, error: BaseException) -> Decision:
+        reason = f"{type(error).__name__}: {error}"
+        return self._fallback.decide(self.limits, key, (units,) * len(self.limits), TAKE, 0, reason)
+
+    def _count_nodes(self) -> Steps[None]:
+        """Say that this process is there, and learn how many are: who is cut off answers for that part of the limit."""
+        now = self._now()
+        if now - self._counted_us < CENSUS_EVERY:
+            return
+        self._counted_us = now
+        # All limiters on a store answer from one budget while they are cut off, so the store counts, once. No user's
+        # key is empty.
+        name = blake2b(b"%d" % id(self._nodes), key=_process, digest_size=16).digest()
+        try:
+            reply, _ = yield self._command(self._census, CENSUS, "", b"$16\r\n%b\r\n" % name)
+        except FAILURES:
+            return
+        self._fallback.nodes = max(self._least, int(reply))
+
+    def _paid_by_lease(self, charged: Decision | str, n: Cost | tuple[int, ...] | None) -> bool:
+        """Whether a refund is of a leased decision; then it is done."""
+        if isinstance(charged, str) or not hasattr(charged, "claim_refund") or charged.answers[4] != LEASED:
+            return False
+        _, keys, units, marks = checked_refund(self.limits, charged, n)
+        mark = marks[0]
+        if mark is not None and any(units):
+            self._book.refund(keys[0], min(units), mark[1])
+        return True
+
+    def _peeked(self, key: str, cost: Cost, limit: Given | None) -> Decision | None:
+        """What a hit on the lease would answer."""
+        if limit is not None or type(cost) is not int:
+            return None
+        decision = self._purses.spend(checked_key(key), checked_cost(cost))
+        if decision is not None:
+            decision.claim_refund((cost,) * len(self.limits))
+            self._book.refund(key, cost, decision.answers[5])
+        return decision
+
+    def _spent(self, key: str, cost: Cost, limit: Given | None) -> Decision | None:
+        """What a reservation gets from the lease."""
+        if limit is not None or type(cost) is not int:
+            return None
+        return self._book.spend(checked_key(key), checked_cost(cost))
+
+
+def _forget_parents() -> None:
+    global _process
+    _process = os.urandom(16)
+    for gate in _gates:
+        gate._after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_parents)

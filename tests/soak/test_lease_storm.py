@@ -1,0 +1,60 @@
+"""A thousand worlds of nodes that lease, then others, for as long as SOAK_SECONDS says (default 120)."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Iterator
+from itertools import chain, count
+
+import pytest
+
+from tests.lease_laws import equal, fairness, try_out, unequal, violations
+from tests.lease_world import Setup, World
+
+pytestmark = pytest.mark.soak
+
+SECONDS = float(os.environ.get("SOAK_SECONDS", "120"))
+
+
+def until_time_is_up() -> Iterator[int]:
+    """The thousand, then fresh seeds; a failure names its seed."""
+    end = time.monotonic() + SECONDS
+    for seed in chain(range(1000), count(random.randrange(2**32))):
+        yield seed
+        if time.monotonic() >= end:
+            return
+
+
+def test_a_thousand_worlds():
+    """Storms and ambushes: no bound is exceeded, and every unit is accounted for."""
+    tried = 0
+    for tried, seed in enumerate(until_time_is_up(), 1):  # noqa: B007
+        assert (seed, try_out(seed)) == (seed, [])
+    print(tried, "worlds")
+
+
+@pytest.mark.parametrize(
+    ("limits", "awaited"),
+    [("10000/second", "yes"), ("10000/second burst 1000", "no"), ("20000/2s by fixed-window", "half")],
+)
+@pytest.mark.parametrize("shape", [equal, unequal])
+def test_a_thousand_nodes(limits, shape, awaited):
+    """In trouble, below their limit and beyond it."""
+    for each in (7_000, 20_000):
+        setup = Setup(
+            seed=each,
+            limits=limits,
+            phases=shape(1000, each),
+            seconds=1.5,
+            awaited=awaited,
+            loss=0.001,
+            crashes=0.02,
+            partitions=0.02,
+            skewed_clocks=True,
+            drift_ppm=100,
+        )
+        world = World(setup).run(close=True)
+        assert violations(world) == []
+        assert shape is unequal or fairness(world) > 0.8
