@@ -217,6 +217,7 @@ class Node:
         """The books, with somebody who looks over their shoulder."""
         book: Any = self.world.books(self.world.limits, terms, self.gate._purses, self.gate._now)
         spend, unused, give_back, low = book.spend, book.unused, book._give_back, book.low
+        keep = book.keep
 
         def spend_seen(key: str, units: int) -> Decision | None:
             decision: Decision | None = spend(key, units)
@@ -235,6 +236,11 @@ class Node:
             if len(book._unused) == waiting:
                 self.ledger.worn += units
 
+        def keep_seen(kept: list[Unused]) -> None:
+            self.ledger.handed -= sum(each.units for each in kept)
+            keep(kept)
+
+        book.keep = keep_seen
         book.spend, book.unused, book._give_back = spend_seen, unused_seen, give_back_seen
         if self.world.setup.greedy:
             most, chance = min(limit.burst for limit in self.world.limits), self.world.chance

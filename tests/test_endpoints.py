@@ -79,7 +79,7 @@ def test_urls_do_not_fill_the_memory_of_every_endpoint():
 
 
 def test_a_websocket_is_one_whatever_else_is_in_its_scope():
-    scope = {"type": "websocket", "method": "GET", "path": "/", "headers": [], "client": None}
+    scope: dict[str, object] = {"type": "websocket", "method": "GET", "path": "/", "headers": [], "client": None}
     assert read_scope(scope, None).method == "WEBSOCKET"
 
 

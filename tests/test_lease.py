@@ -90,6 +90,9 @@ def test_every_hit_is_counted_once_and_what_was_not_spent_comes_back(bank, limit
     with bank.asked(1):  # the peek itself
         limiter.close()
         assert bank.charged(limit) == 1000
+    assert limiter.hit("k").remaining < MOST - 1000  # not of what was given back
+    limiter.close()
+    assert bank.charged(limit) == 1001
 
 
 @pytest.mark.parametrize("most", [1, 3, 10, 39, 40, 100, 2000])
@@ -169,15 +172,15 @@ def test_a_key_that_was_hot_is_exact_again_after_one_lease_too_many(bank):
 
 
 def test_a_key_that_was_hot_is_leased_no_more_than_it_uses(bank):
-    """Five times a second is too rare for a lease, however hot it was before."""
+    """Three times a second is too rare for a lease, however hot it was before."""
     limiter = bank.limiter(WINDOW)
     admitted = warm(limiter)
     for _ in range(20):
-        bank.clock.advance(0.2)
+        bank.clock.advance(0.33)
         admitted += limiter.hit("k").allowed
     limiter.close()
     for _ in range(20):
-        bank.clock.advance(0.2)
+        bank.clock.advance(0.33)
         with bank.asked(1):
             admitted += limiter.hit("k").allowed
     assert bank.charged(WINDOW) == admitted == 90
@@ -220,8 +223,8 @@ def test_what_has_run_out_is_given_back_once_counted_from_the_grant(bank):
     assert bank.charged(limit) == admitted - 1
 
 
-def test_what_a_bucket_regained_by_itself_is_not_worth_a_message(bank):
-    limit = "1000/second burst 10000"
+@pytest.mark.parametrize("limit", ["1000/second burst 10000", "10000/10 seconds by fixed-window"])
+def test_what_a_limit_regained_by_itself_is_not_worth_a_message(bank, limit):
     limiter = bank.limiter(limit)
     warm(limiter, hits=200)
     bank.clock.advance(10)

@@ -118,9 +118,6 @@ def test_who_loses_or_doubles_is_found_out(books):
     assert any(uncounted(world) for world in islice(ambushes(books), 5))
 
 
-SHORT = pytest.mark.xfail(strict=True, reason="a lease outlasts a window that is shorter than the validity")
-
-
 @BOTH
 @pytest.mark.parametrize(
     ("limits", "nodes", "times"),
@@ -130,7 +127,7 @@ SHORT = pytest.mark.xfail(strict=True, reason="a lease outlasts a window that is
         ("50/second", 10, 1.5),
         ("1000/second by fixed-window", 10, 1.5),
         ("2000/2s by fixed-window", 40, 1.5),
-        pytest.param("300/500ms by fixed-window", 40, 1.2, marks=SHORT),
+        ("300/500ms by fixed-window", 40, 1.2),
     ],
 )
 def test_a_saturated_fleet_admits_what_the_limit_allows(limits, nodes, times, awaited):

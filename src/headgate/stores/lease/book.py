@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from headgate.algorithms.contract import Verdict
 from headgate.engine import Decision
 from headgate.engine.purse import Lease, Purses
 from headgate.limit import Limit
@@ -28,6 +29,8 @@ GROWTH: Final = 4
 """A lease is at most so many times as large as the one before it."""
 LASTS: Final = 0.5
 """The part of its validity that a lease is meant to last."""
+OF_A_WINDOW: Final = 1 / 3
+"""The part of what is left of a window that a lease is meant to last: its permits die with the window."""
 MOST: Final = 10_000
 """Keys that are looked after. One that is forgotten is asked about at the server."""
 
@@ -57,7 +60,7 @@ class Unused(NamedTuple):
 class _Held:
     """One key."""
 
-    __slots__ = ("asked", "asking", "current", "following", "lease", "left", "rate", "seen_us", "size")
+    __slots__ = ("asked", "asking", "current", "ends_us", "following", "lease", "left", "rate", "seen_us", "size")
 
     def __init__(self, lease: Lease, now: int) -> None:
         self.lease = lease
@@ -72,6 +75,8 @@ class _Held:
         """Units a microsecond that were spent here lately."""
         self.left: int | None = None
         """What the server had left when it was last asked."""
+        self.ends_us = 0
+        """When the window ends that was open then, or about when."""
         self.asked = 0
         self.seen_us = now
         """Of a key that has no lease: units asked for, and since when."""
@@ -113,7 +118,7 @@ class LeaseBook:
             if held.current is not None and (now >= held.current.until_us or not held.lease.permits):
                 self._retire(held, now)
             self._note(held, units + waiting, now)
-            extra = self._extra(held) if held.asked >= HOT else 0
+            extra = self._extra(held, now) if held.asked >= HOT else 0
             wanted = max(units, waiting) + extra
             # What does not fit is not to take what is left from those whom it would serve.
             return wanted if extra and wanted <= (held.left or 0) else units
@@ -130,7 +135,7 @@ class LeaseBook:
                 return 0
             held.rate = (current.units - lease.permits) / max(1, now - current.sent_us)
             lease.low = 0  # this lease is looked after: nobody else need stop here
-            return self._extra(held)
+            return self._extra(held, now)
 
     def asking(self, key: str) -> int | None:
         """Begin to buy: the instant, for `granted`; None if somebody does so already, or has just done it."""
@@ -154,7 +159,7 @@ class LeaseBook:
                 return
             held.asking = None
             verdicts = decision.verdicts
-            held.left = min(verdict.remaining for verdict in verdicts)
+            self._see(held, verdicts, now)
             if not decision.allowed:
                 held.size = 1
                 return
@@ -192,7 +197,7 @@ class LeaseBook:
         with self._lock:
             held = self._held.get(key)
             if held is not None:
-                held.left = min(verdict.remaining for verdict in decision.verdicts)
+                self._see(held, decision.verdicts, self._now_us())
 
     def refund(self, key: str, units: int, serial: int) -> None:
         """Units paid from a lease are in it again; if it has ended, they are to be given back as the rest of it was."""
@@ -234,8 +239,13 @@ class LeaseBook:
                     held.following = None
                     self._give_back(grant, grant.units, now)
             count = len(self._unused) if most is None or everything else most
-            given, self._unused = self._unused[:count], self._unused[count:]
+            given, self._unused[:count] = self._unused[:count], []
             return given
+
+    def keep(self, unused: list[Unused]) -> None:
+        """These could not be sent yet."""
+        with self._lock:
+            self._unused = unused + self._unused
 
     @property
     def leases(self) -> bool:
@@ -287,11 +297,19 @@ class LeaseBook:
         held.asked += units
         held.rate = held.asked / max(1000, now - held.seen_us)
 
-    def _extra(self, held: _Held) -> int:
+    def _see(self, held: _Held, verdicts: tuple[Verdict, ...], now: int) -> None:
+        """How the server's state is."""
+        held.left = min(verdict.remaining for verdict in verdicts)
+        held.ends_us = min((now + verdicts[at].reset_us for at in self._windows), default=0)
+
+    def _extra(self, held: _Held, now: int) -> int:
         """How many to buy in advance; 0 where that would be too few."""
-        floor = self.terms.floor
+        floor, lasts = self.terms.floor, self.terms.validity_us * LASTS
+        if self._windows:
+            period = min(self._limits[at].period_us for at in self._windows)
+            lasts = min(lasts, (held.ends_us - now) % period * OF_A_WINDOW)
         most = min(max(held.size * GROWTH, floor), int((held.left or 0) * self.terms.share))
-        extra = min(int(held.rate * self.terms.validity_us * LASTS), most)
+        extra = min(int(held.rate * lasts), most)
         return 0 if extra < floor else extra
 
     def _begin(self, held: _Held, grant: Grant) -> None:

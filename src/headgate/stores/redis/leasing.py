@@ -77,15 +77,19 @@ class Leasing(_Asker):
         return decision
 
     def _return(self, most: int | None = None) -> Steps[None]:
-        """Give back what was not spent, once: a failure loses it."""
+        """Give back what was not spent, once: a failure loses what was under way, and the rest waits."""
         due = self._book.unused(most)
         try:
-            for key, units, marks in due:
+            while due:
+                key, units, marks = due.pop(0)
                 back = self._own.back((units,) * len(self.limits), marks)
                 yield self._command(self._own, GIVE, (key,) * len(self.limits), back)
                 self._denials.gave((key,))
         except FAILURES as error:  # whoever asks here asks for something else
             log.warning("unused permits were lost: %s: %s", type(error).__name__, error)
+        finally:
+            if due:
+                self._book.keep(due)
 
     def _degraded(self, key: str, units: int, error: BaseException) -> Decision:
         reason = f"{type(error).__name__}: {error}"
