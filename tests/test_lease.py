@@ -196,6 +196,16 @@ def test_a_refused_key_is_refused_here_until_its_retry(bank):
     assert limiter.hit("k").remaining == 999
 
 
+def test_a_purchase_that_is_refused_answers_for_all_that_follow(bank):
+    limiter = bank.limiter(WINDOW)
+    warm(limiter)
+    limiter.close()
+    drain(bank.plain(WINDOW))
+    bank.clock.advance(0.001)
+    with bank.asked(1):
+        assert [limiter.hit("k", cost).allowed for cost in [1] * 50 + [2]] == [False] * 51
+
+
 @BOTH
 def test_permits_are_spent_to_the_last_microsecond_of_their_validity_and_not_at_it(bank, limit):
     limiter = bank.limiter(limit, lease=Lease(validity=2))
@@ -226,7 +236,8 @@ def test_what_has_run_out_is_given_back_once_counted_from_the_grant(bank):
 @pytest.mark.parametrize("limit", ["1000/second burst 10000", "10000/10 seconds by fixed-window"])
 def test_what_a_limit_regained_by_itself_is_not_worth_a_message(bank, limit):
     limiter = bank.limiter(limit)
-    warm(limiter, hits=200)
+    bank.clock.advance(1)
+    assert bank.charged(limit) < warm(limiter, hits=200) < bank.charged(limit)
     bank.clock.advance(10)
     with bank.asked(0):
         limiter.close()

@@ -140,6 +140,7 @@ def test_what_has_run_out_comes_back_though_nobody_asks_any_more(server):
     async def story(bank: Bank, limiter: AsyncLimiter) -> None:
         for count in (30, 60):  # and again, after the loop had nothing to look after
             await hits(limiter, 30)
+            await asyncio.sleep(0.15)  # whoever looks finds nothing yet, and comes again
             bank.clock.advance(1)
             await until(lambda: bank.charged(WINDOW) == count, "the rest is given back")  # noqa: B023
             await asyncio.sleep(0.15)

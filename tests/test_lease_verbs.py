@@ -328,7 +328,8 @@ def test_leases_begin_whatever_the_floor(bank, floor):
 
 
 def test_a_user_may_call_limits_and_keys_what_the_census_is_called(bank):
-    limits = "3000/hour as nodes"  # the same state as a census that is kept as `1/hour as nodes`
+    warm(bank.limiter(BUCKET))
+    limits = "3000/hour as nodes"
     limiter = bank.limiter(limits)
     assert warm(limiter, "nodes", hits=500) == 500
     limiter.close()
