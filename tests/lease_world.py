@@ -236,8 +236,11 @@ class Node:
             if len(book._unused) == waiting:
                 self.ledger.worn += units
 
+        life = self.life
+
         def keep_seen(kept: list[Unused]) -> None:
-            self.ledger.handed -= sum(each.units for each in kept)
+            if self.alive and self.life == life:  # what a crash interrupts is in nobody's books any more
+                self.ledger.handed -= sum(each.units for each in kept)
             keep(kept)
 
         book.keep = keep_seen

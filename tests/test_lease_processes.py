@@ -254,6 +254,8 @@ def test_an_event_loop_that_forks_while_it_buys_keeps_what_it_bought(server, pro
     async def child() -> int:
         charged = bank.charged(WINDOW)
         admitted = await hits(100)
+        while limiter._door._buying:
+            await asyncio.sleep(0.01)
         bank.clock.advance(1)
         await asyncio.to_thread(wait_until, lambda: bank.charged(WINDOW) == charged + 100, "the rest is given back")
         await bank.store.aclose()
