@@ -52,22 +52,17 @@ def test_only_a_server_sells_leases(tmp_path, kind, store):
         kind("10/second", store=store and store.format(tmp_path / "s"), lease=True)
 
 
-@pytest.mark.parametrize("validity", [0, 0.0009, 3600.1, -1, math.inf, math.nan, True, "1", None])
-def test_a_validity_is_a_time_that_permits_can_be_held(validity):
-    with pytest.raises(InvalidCall, match="valid for 0.001 to 3600 seconds"):
-        Lease(validity=validity)
+WRONG = {
+    ("validity", "valid for 0.001 to 3600 seconds"): [0, 0.0009, 3600.1, -1, math.inf, math.nan, True, "1", None],
+    ("share", "above 0 and at most 1"): [0, -0.1, 1.01, math.nan, True, "0.1", None],
+    ("floor", "whole number from 2"): [1, 0, -4, 4.0, True, "4", None],
+}
 
 
-@pytest.mark.parametrize("share", [0, -0.1, 1.01, math.nan, True, "0.1", None])
-def test_a_share_is_a_part_of_what_is_left(share):
-    with pytest.raises(InvalidCall, match="above 0 and at most 1"):
-        Lease(share=share)
-
-
-@pytest.mark.parametrize("floor", [1, 0, -4, 4.0, True, "4", None])
-def test_a_floor_is_a_number_of_permits(floor):
-    with pytest.raises(InvalidCall, match="whole number from 2"):
-        Lease(floor=floor)
+@pytest.mark.parametrize(("name", "why", "value"), [(*what, value) for what, each in WRONG.items() for value in each])
+def test_terms_that_make_no_sense_are_refused(name, why, value):
+    with pytest.raises(InvalidCall, match=why):
+        Lease(**{name: value})
 
 
 @pytest.mark.parametrize("lease", ["yes", 1, 0.5, {"validity": 1}])
@@ -318,11 +313,10 @@ def test_a_cost_that_does_not_fit_takes_nothing(bank):
 
 def test_a_cost_of_nothing_is_always_allowed_and_spends_nothing(bank):
     limiter = bank.limiter(WINDOW)
-    warm(limiter)
+    admitted = warm(limiter)
     assert all(limiter.hit("k", 0).allowed for _ in range(10))
-    drain(limiter)
+    assert admitted + drain(limiter) == MOST
     assert limiter.hit("k", 0).allowed
-    assert bank.charged(WINDOW) == MOST
 
 
 def test_what_is_not_one_number_of_one_key_is_asked_for_exactly(bank):
@@ -353,6 +347,5 @@ def test_what_is_no_question_is_refused_as_without_leases(bank, verb):
             getattr(limiter, verb)(key, cost)
     limiter.close()
     assert bank.charged() == 50
-    for nothing in (42, None, object()):
-        with pytest.raises(InvalidCall):
-            limiter.refund(nothing)
+    with pytest.raises(InvalidCall):
+        limiter.refund(42)
