@@ -230,8 +230,7 @@ def test_what_has_run_out_is_given_back_once_counted_from_the_grant(bank):
 
 @pytest.mark.parametrize("limit", ["1000/second burst 10000", "10000/10 seconds by fixed-window"])
 def test_what_a_limit_regained_by_itself_is_not_worth_a_message(bank, limit):
-    limiter = bank.limiter(limit)
-    bank.clock.advance(1)
+    limiter = bank.limiter(limit)  # in the first microsecond of the window
     assert warm(limiter, hits=200) < bank.charged(limit)
     bank.clock.advance(10)
     with bank.asked(0):

@@ -307,7 +307,7 @@ class LeaseBook:
         floor, lasts = self.terms.floor, self.terms.validity_us * LASTS
         if self._windows:
             period = min(self._limits[at].period_us for at in self._windows)
-            lasts = min(lasts, (held.ends_us - now) % period * OF_A_WINDOW)
+            lasts = min(lasts, ((held.ends_us - now - 1) % period + 1) * OF_A_WINDOW)
         most = min(max(held.size * GROWTH, floor), int((held.left or 0) * self.terms.share))
         extra = min(int(held.rate * lasts), most)
         return 0 if extra < floor else extra
