@@ -214,6 +214,17 @@ def test_a_store_that_is_cleared_makes_every_key_as_new(bank):
     assert (bank.charged(WINDOW, "a"), bank.charged(WINDOW, "b")) == (1, 1)
 
 
+def test_a_namespace_that_is_cleared_leaves_the_leases_of_others(bank):
+    one, two = bank.limiter(namespace="one"), bank.limiter(namespace="two")
+    warm(one)
+    warm(two)
+    bank.store.clear("one")
+    with bank.asked(0):
+        assert two.hit("k")
+    with bank.asked(1):
+        assert one.hit("k").remaining == MOST - 1
+
+
 def test_namespaces_do_not_share_leases(bank):
     one, two = bank.limiter(namespace="one"), bank.limiter(namespace="two")
     warm(one, hits=300)

@@ -11,6 +11,7 @@ import pytest
 
 from headgate import AsyncLimiter, StoreError
 from headgate.stores.redis import RedisStore, Transition
+from headgate.stores.redis.nodes import LONG_IDLE
 from tests.faults import (
     DEADLINE,
     FAULTS,
@@ -78,6 +79,36 @@ def test_nobody_waits_for_ever_for_a_server_that_talks_nonsense(reply):
 
     with stranger(reply) as url:
         run(url, story)
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_connection_that_was_idle_is_looked_at_without_a_warning(server):
+    async def story(store: RedisStore) -> None:
+        limiter = AsyncLimiter(MANY, store=store)
+        await limiter.hit("k")
+        await asyncio.sleep(LONG_IDLE + 0.1)
+        async with asyncio.timeout(DEADLINE + SLACK):
+            assert not (await limiter.hit("k")).degraded
+
+    run(server.url, story)
+
+
+def test_nobody_waits_for_ever_where_the_client_library_fails(server, monkeypatch):
+    """Not a fault of the network: a warning made an error, a bug, a name that is gone."""
+
+    async def broken(*_: object, **__: object) -> None:
+        raise RuntimeError("not what anybody expects")
+
+    async def story(store: RedisStore) -> None:
+        limiter = AsyncLimiter(MANY, store=store)
+        await limiter.hit("k")
+        with monkeypatch.context() as patch:
+            patch.setattr("headgate.stores.redis.courier.Courier._receive", broken)
+            async with asyncio.timeout(DEADLINE + SLACK):
+                assert (await limiter.hit("k")).degraded
+        assert not (await limiter.hit("k")).degraded
+
+    run(server.url, story)
 
 
 def test_a_reply_that_trickles_in_is_not_waited_for_beyond_the_deadline(server):

@@ -216,9 +216,9 @@ def test_a_bound_that_is_none_is_refused(wrong):
         Limiter("1/second", max_waiting=wrong)
 
 
-def test_bad_keys_and_costs_wait_for_nothing():
-    limiter = Limiter("1/second", clock=ManualClock(LATER))
-    for key, cost in (("", 1), (5, 1), ("k", -1), ("k", 1.5), ("k", {"no": 1})):
+def test_bad_keys_and_costs_wait_for_nothing(home):
+    limiter = home.limiter("1/second", clock=ManualClock(LATER))
+    for key, cost in (("", 1), (5, 1), (["k"], 1), ("k", -1), ("k", 1.5), ("k", {"no": 1})):
         with pytest.raises(InvalidCall):
             limiter.acquire(key, cost)
         with pytest.raises(InvalidCall):

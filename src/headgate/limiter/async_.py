@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, Self
 
-from headgate.call import Call, Cost
+from headgate.call import Call, Cost, checked_key
 from headgate.engine import Decision
 from headgate.limit import Given
 from headgate.limiter.base import Bound
@@ -74,7 +74,7 @@ class AsyncLimiter(Bound):
     async def _acquire(self, key: str, cost: Cost, timeout: float | None, limit: Given | None) -> Decision:
         line = self._line
         due = line.due(timeout)
-        if key in line.places:
+        if checked_key(key) in line.places:
             return await self._wait(key, cost, limit, line.stand(key, cost, due, _Place(cost)))
         wait = line.longest if timeout is None else min(line.longest, checked_wait(timeout))
         decision = await self._reserve(key, cost, wait, limit)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Self
 
-from headgate.call import Call, Cost
+from headgate.call import Call, Cost, checked_key
 from headgate.clock import SECOND
 from headgate.engine import Decision, Gate
 from headgate.limit import Given
@@ -73,7 +73,7 @@ class Limiter(Bound):
     def _acquire(self, key: str, cost: Cost, timeout: float | None, limit: Given | None) -> Decision:
         line = self._line
         due = line.due(timeout)
-        if key in line.places:
+        if checked_key(key) in line.places:
             return self._wait(key, cost, limit, line.stand(key, cost, due, _Place(cost)))
         wait = line.longest if timeout is None else min(line.longest, checked_wait(timeout))
         decision = self._reserve(key, cost, wait, limit)

@@ -105,11 +105,8 @@ class LeaseBook:
         decision = self._purses.spend(key, units)
         return self._turn_over(key, units) if decision is None else decision
 
-    def wanted(self, key: str, units: int, waiting: int = 0) -> int:
-        """How many permits to ask the server for; `units` itself where it is to be asked for just these.
-
-        `waiting`: units that others in this process wait for.
-        """
+    def wanted(self, key: str, units: int) -> int:
+        """How many permits to ask the server for; `units` itself where it is to be asked for just these."""
         now = self._now_us()
         with self._lock:
             held = self._held.get(key) or self._open(key, now)
@@ -117,9 +114,9 @@ class LeaseBook:
                 return units
             if held.current is not None and (now >= held.current.until_us or not held.lease.permits):
                 self._retire(held, now)
-            self._note(held, units + waiting, now)
+            self._note(held, units, now)
             extra = self._extra(held, now) if held.asked >= HOT else 0
-            wanted = max(units, waiting) + extra
+            wanted = units + extra
             # What does not fit is not to take what is left from those whom it would serve.
             return wanted if extra and wanted <= (held.left or 0) else units
 

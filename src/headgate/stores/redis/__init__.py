@@ -83,7 +83,7 @@ class RedisStore:
         self._nodes = Nodes(wire, self._probe, on_transition)
         self._couriers: dict[int, Couriers] = {}
         self._denials: dict[str, Denials] = {}
-        self._leased: weakref.WeakSet[LeasedGate | AsyncLeasedGate] = weakref.WeakSet()
+        self._leased: weakref.WeakKeyDictionary[LeasedGate | AsyncLeasedGate, str] = weakref.WeakKeyDictionary()
         _stores.add(self)
 
     def gate(self, namespace: str, limits: tuple[Limit, ...], on_error: OnError = "local") -> Gate:
@@ -103,7 +103,7 @@ class RedisStore:
         """As `gate`, with permits bought in advance."""
         gate = LeasedGate(limits, *self._parts(namespace, on_error))
         gate.lease(checked_terms(terms, gate.limits), self._clock)
-        self._leased.add(gate)
+        self._leased[gate] = namespace
         return gate
 
     def async_leased_gate(
@@ -114,7 +114,7 @@ class RedisStore:
         gate.couriers = self._running_couriers
         gate._kept = set()
         gate.lease(checked_terms(terms, gate.limits), self._clock)
-        self._leased.add(gate)
+        self._leased[gate] = namespace
         return gate
 
     @property
@@ -130,7 +130,7 @@ class RedisStore:
     def clear(self, namespace: str) -> None:
         """Forget every key of a namespace. Looks at every key of the server: for tests and for repairs."""
         self._denials_of(namespace).gave_all()
-        for gate in self._leased:
+        for gate in [gate for gate, its in self._leased.items() if its == namespace]:
             gate.forget_leases()
         pattern = Names(namespace, self._pepper).pattern
         try:

@@ -101,7 +101,7 @@ class Courier:
                 await self._send()
                 if self._flying:
                     await self._receive()
-        except (*FAILURES, ValueError) as error:
+        except Exception as error:  # whatever it is, nobody is left waiting for ever
             nodes.failed(self._node, error)
             await self._give_up(error)
         except asyncio.CancelledError as error:
@@ -116,8 +116,10 @@ class Courier:
     async def _look_at_connection(self) -> None:
         """A connection that was idle for a while may have been closed by the other side."""
         connection = self._connection
+        # redis-py 8 renamed the question and warns of the old name; redis-py 5 knows only that one.
+        can_read = getattr(connection, "can_read", None) or connection.can_read_destructive
         try:
-            dead = await connection.can_read_destructive()
+            dead = await can_read()
         except FAILURES:
             dead = True
         if dead:
