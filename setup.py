@@ -22,12 +22,14 @@ class OptionalBuild(build_ext):
             raise CompileError(str(error)) from error
 
 
-def write_decision():
-    """Decision is written once: the native engine includes the text of decision.py as a C class."""
-    text = (PACKAGE / "decision.py").read_text(encoding="utf-8")
-    as_c_class = "@cython.final\n@cython.no_gc\n@cython.freelist(64)\ncdef class Decision:"
+def write_shared_classes():
+    """Decision and Permit are written once: the native engine includes their text as C classes."""
     BUILD.mkdir(parents=True, exist_ok=True)
-    (BUILD / "decision.pxi").write_text(text.replace("class Decision:", as_c_class, 1), encoding="utf-8")
+    for name, marks in (("Decision", "@cython.final\n@cython.no_gc\n"), ("Permit", "@cython.final\n")):
+        text = (PACKAGE / f"{name.lower()}.py").read_text(encoding="utf-8")
+        text = text.replace(f"class {name}:", f"{marks}@cython.freelist(64)\ncdef class {name}:", 1)
+        text = text.replace("from headgate.decision import Decision\n", "")  # the C class stands there already
+        (BUILD / f"{name.lower()}.pxi").write_text(text, encoding="utf-8")
 
 
 def native():
@@ -36,12 +38,15 @@ def native():
         return []
     from Cython.Build import cythonize
 
-    write_decision()
+    write_shared_classes()
     extension = Extension(
         "headgate.engine.native",
         [str(PACKAGE / "engine/native.pyx")],
         extra_compile_args=["-O3", "-fno-strict-aliasing", "-fno-builtin-memset"],
-        depends=[str(path) for path in sorted(PACKAGE.rglob("*.px[id]"))] + [str(PACKAGE / "decision.py")],
+        depends=[
+            *(str(path) for path in sorted(PACKAGE.rglob("*.px[id]"))),
+            *(str(PACKAGE / f"{name}.py") for name in ("decision", "permit")),
+        ],
     )
     built = cythonize([extension], build_dir=str(BUILD), include_path=[str(BUILD)])
     for extension in built:

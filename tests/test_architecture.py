@@ -16,7 +16,7 @@ FLOORS = [
     {"errors", "clock", "_version"},
     {"algorithms"},
     {"limit"},
-    {"call", "decision"},
+    {"call", "decision", "permit"},
     {"engine"},
     {"stores"},
     {"waiting"},
@@ -27,8 +27,9 @@ FLOORS = [
     {"__main__"},
 ]
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
-ONE_FLOOR = {("decision", "call"), ("errors", "clock"), ("shaper", "limiter")}
-"""Neighbours that may meet: a decision answers calls, an error says how long, a shaper is bound like a limiter."""
+ONE_FLOOR = {("decision", "call"), ("permit", "decision"), ("errors", "clock"), ("shaper", "limiter")}
+"""Neighbours that may meet: a decision answers calls, a permit holds a decision, an error says how long, a shaper is
+bound like a limiter."""
 
 
 def room_of(path: Path) -> str:

@@ -12,8 +12,9 @@ import headgate.testing
 def test_public_names():
     """The names users may rely on."""
     assert sorted(headgate.__all__) == [
-        "AsyncLimiter", "AsyncShaper", "Call", "Decision", "HeadgateError", "InvalidCall", "InvalidLimit", "Lease",
-        "Limit", "LimitWarning", "Limiter", "MemoryStore", "RateLimited", "Shaper", "StoreError", "__version__",
+        "AsyncLimiter", "AsyncShaper", "Call", "Concurrency", "Decision", "HeadgateError", "InvalidCall",
+        "InvalidLimit", "Lease", "Limit", "LimitWarning", "Limiter", "MemoryStore", "Permit", "RateLimited", "Shaper",
+        "StoreError", "__version__",
     ]  # fmt: skip
     assert sorted(headgate.testing.__all__) == [
         "ManualClock", "ReferenceStore", "StoreSuite", "disabled", "frozen", "reset_all",
@@ -29,12 +30,12 @@ def test_public_words_of_a_limiter_and_a_decision():
         return [name for name in dir(thing) if not name.startswith("_")]
 
     assert public(headgate.Limiter) == [
-        "acquire", "bind", "close", "decide", "guard", "hit", "peek", "refund", "reserve", "reset", "slot",
-        "take_up_to",
+        "acquire", "bind", "close", "decide", "guard", "hit", "holders", "peek", "permit", "refund", "release",
+        "reserve", "reset", "slot", "take_up_to",
     ]  # fmt: skip
     assert public(headgate.Decision) == [
         "allowed", "answers", "binding", "calls", "claim_refund", "degraded", "granted", "limit", "never", "remaining",
-        "reset_after", "reset_us", "retry_after", "retry_after_spread", "retry_us", "verdicts",
+        "reset_after", "reset_us", "retry_after", "retry_after_spread", "retry_us", "unknown", "verdicts",
     ]  # fmt: skip
 
 

@@ -2,9 +2,9 @@
 
 from headgate._version import __version__
 from headgate.call import Call
-from headgate.engine import Decision
+from headgate.engine import Decision, Permit
 from headgate.errors import HeadgateError, InvalidCall, InvalidLimit, RateLimited, StoreError
-from headgate.limit import Limit, LimitWarning
+from headgate.limit import Concurrency, Limit, LimitWarning
 from headgate.limiter import AsyncLimiter, Limiter
 from headgate.shaper import AsyncShaper, Shaper
 from headgate.stores import MemoryStore
@@ -14,6 +14,7 @@ __all__ = [
     "AsyncLimiter",
     "AsyncShaper",
     "Call",
+    "Concurrency",
     "Decision",
     "HeadgateError",
     "InvalidCall",
@@ -23,6 +24,7 @@ __all__ = [
     "LimitWarning",
     "Limiter",
     "MemoryStore",
+    "Permit",
     "RateLimited",
     "Shaper",
     "StoreError",

@@ -9,7 +9,7 @@ import random
 import threading
 from collections.abc import Callable
 
-from headgate.algorithms.contract import NEVER, Verdict
+from headgate.algorithms.contract import NEVER, UNKNOWN, Verdict
 from headgate.call import Call
 from headgate.clock import write_seconds
 from headgate.limit import Limit
@@ -20,6 +20,9 @@ ANSWER_FIELDS = 6
 More = tuple[tuple[int, ...] | int, list[int] | bytes, tuple[int, ...] | None]
 """Of each call: the cost (one number where all have the same), the answer (flat; bytes are words of 64 bits), and the
 units given back, where any were."""
+
+_TOLD_LAST = {NEVER: math.inf, UNKNOWN: 2.0**62}
+"""Where in the order of retries those stand that are no times."""
 
 _refunding = threading.Lock()
 
@@ -57,10 +60,11 @@ class Decision:
         elif self.allowed:
             row = min(rows, key=lambda row: answers[row + 1] / limits[row // ANSWER_FIELDS].burst)
         else:
-            row = max(rows, key=lambda row: math.inf if answers[row + 2] == NEVER else answers[row + 2])
+            row = max(rows, key=lambda row: _TOLD_LAST.get(answers[row + 2], answers[row + 2]))
         self.remaining = answers[row + 1]
         self.retry_us = max(answers[2::ANSWER_FIELDS]) if self.allowed else answers[row + 2]
-        self.reset_us = max(answers[3::ANSWER_FIELDS])
+        resets = answers[3::ANSWER_FIELDS]
+        self.reset_us = UNKNOWN if UNKNOWN in resets else max(resets)
         self.degraded = degraded
         self._limits = limits
         self._keys = keys
@@ -89,10 +93,10 @@ class Decision:
     def retry_after(self) -> float:
         """Seconds until this very request is allowed: refused one microsecond before it, admitted at it.
 
-        0.0 when allowed, `math.inf` when it can never fit. Of a reservation: seconds from when it was made until it may
-        be used.
+        0.0 when allowed, `math.inf` when it can never fit, `math.nan` when nobody knows. Of a reservation: seconds from
+        when it was made until it may be used.
         """
-        return math.inf if self.retry_us == NEVER else self.retry_us / 1e6
+        return self.retry_us / 1e6 if self.retry_us >= 0 else math.inf if self.retry_us == NEVER else math.nan
 
     def retry_after_spread(self, chance: Callable[[], float] = random.random) -> float:
         """A `retry_after` for a crowd: later by a random part of the time that a whole burst takes to come back.
@@ -108,13 +112,18 @@ class Decision:
 
     @property
     def reset_after(self) -> float:
-        """Seconds until every limit is as new."""
-        return self.reset_us / 1e6
+        """Seconds until every limit is as new; `math.nan` while something is in flight."""
+        return math.nan if self.reset_us == UNKNOWN else self.reset_us / 1e6
 
     @property
     def never(self) -> bool:
         """The cost is above the burst: no waiting helps."""
         return self.retry_us == NEVER
+
+    @property
+    def unknown(self) -> bool:
+        """Refused until others give back what they have in flight: nobody knows when that will be."""
+        return self.retry_us == UNKNOWN
 
     @property
     def granted(self) -> int:
@@ -172,6 +181,8 @@ class Decision:
             answer = f"allowed, {self.remaining} of {self.limit} left"
         elif self.never:
             answer = f"refused for ever: the cost is above {self.limit}"
+        elif self.unknown:
+            answer = "refused until others have ended"
         else:
             answer = f"refused, retry after {write_seconds(self.retry_us)} s"
         return f"<Decision {answer}, by {self.binding}{', degraded' if self.degraded else ''}>"

@@ -54,7 +54,11 @@ class RateLimited(HeadgateError):
     def __init__(self, decision: Decision) -> None:
         self.decision = decision
         self.retry_after = decision.retry_after
-        when = "it can never fit" if decision.never else f"retry after {write_seconds(decision.retry_us)} s"
+        when = f"retry after {write_seconds(decision.retry_us)} s"
+        if decision.never:
+            when = "it can never fit"
+        elif decision.unknown:
+            when = "others have to end first"
         super().__init__(f"rate limited by {decision.binding}: {when}")
 
     def __reduce__(self) -> tuple[type[RateLimited], tuple[Decision]]:

@@ -8,11 +8,11 @@ from __future__ import annotations
 from difflib import get_close_matches
 from typing import Final, NamedTuple
 
-from headgate.algorithms import bucket, log, window
+from headgate.algorithms import bucket, flight, log, window
 from headgate.algorithms.contract import Step
 from headgate.errors import InvalidLimit
 
-__all__ = ["ALGORITHMS", "DEFAULT", "Algorithm", "algorithm_named"]
+__all__ = ["ALGORITHMS", "DEFAULT", "IN_FLIGHT", "Algorithm", "algorithm_named"]
 
 
 class Algorithm(NamedTuple):
@@ -36,11 +36,16 @@ ALGORITHMS: Final = {
         Algorithm("sliding-log", log),
     )
 }
+"""Of rates."""
+IN_FLIGHT: Final = Algorithm("in-flight", flight)
+"""Not so many per period, but so many at once."""
 DEFAULT: Final = "token-bucket"
 
 
 def algorithm_named(name: str) -> Algorithm:
     """Look a name up; `sliding-window/60` is `sliding-window` in 60 slots."""
+    if name == IN_FLIGHT.name:
+        return IN_FLIGHT
     base, slash, divisions = name.partition("/")
     found = ALGORITHMS.get(base)
     if found is None:

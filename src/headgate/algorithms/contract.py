@@ -25,6 +25,9 @@ EXACT: Final = 2**53
 NEVER: Final = -1
 """A `retry_us` that means: this cost can never fit."""
 
+UNKNOWN: Final = -2
+"""A `retry_us` or `reset_us` that means: it depends on when others give back what they hold."""
+
 
 class Verdict(NamedTuple):
     """One answer: what one limit says of one call.
@@ -37,12 +40,13 @@ class Verdict(NamedTuple):
     remaining: int
     """Whole units that could pass now. `10/minute` after 3 hits: 7."""
     retry_us: int
-    """Microseconds until this very call is allowed if nothing else is charged; 0 when allowed, `NEVER` if never.
+    """Microseconds until this very call is allowed if nothing else is charged; 0 when allowed, `NEVER` if never,
+    `UNKNOWN` where that is for others to say.
 
     Of a call that is allowed for later, which only a reservation is: until it may be used.
     """
     reset_us: int
-    """Microseconds until the whole burst could pass at once, that is, until the key is as new."""
+    """Microseconds until the whole burst could pass at once, that is, until the key is as new; or `UNKNOWN`."""
     mark: tuple[int, int] = (0, 0)
     """Where the charge lands, in the step's own terms; hand it back to `charge` and `give`."""
     moved: bool = False

@@ -19,6 +19,7 @@ ctypedef void (*charge_fn)(int64_t* state, const int64_t* params, int64_t mark_u
 ctypedef void (*give_fn)(int64_t* state, const int64_t* params, int64_t now, int64_t mark_us, int64_t mark_num, int64_t cost) noexcept nogil
 
 cdef int64_t NEVER_FITS = -1
+cdef int64_t NOBODY_KNOWS = -2
 
 cdef enum:
     MOST_WORDS = 10_003                 # of a state that is read whole: a window of 10,000 slots
@@ -28,6 +29,7 @@ cdef int64_t[MOST_WORDS + 1] NOTHING    # the state of a key never seen
 include "bucket/kernel.pxi"
 include "window/kernel.pxi"
 include "log/kernel.pxi"
+include "flight/kernel.pxi"
 include "block/kernel.pxi"
 
 cdef struct Kernel:
@@ -44,6 +46,8 @@ cdef int find_kernel(str kind, Kernel* kernel) except -1:
         kernel[0] = Kernel(window_answer, NULL, window_charge, window_give, False)
     elif kind == "log":
         kernel[0] = Kernel(log_answer, NULL, log_charge, log_give, False)
+    elif kind == "flight":
+        kernel[0] = Kernel(flight_answer, NULL, flight_charge, flight_give, False)
     else:
         raise LookupError(f"no native kernel for {kind!r}")
     return 0

@@ -39,6 +39,11 @@ cdef object answer_one(Core core, key, int64_t cost, Mode mode, const Answer* se
     return decision
 
 
+cdef inline int64_t told_last(int64_t retry) noexcept nogil:
+    """Where in the order of retries it stands: those that are no times come last."""
+    return INT64_MAX if retry == NEVER_FITS else INT64_MAX - 1 if retry == NOBODY_KNOWS else retry
+
+
 cdef object answer_many(Core core, keys, costs, const Work* work, const Answer* seen):
     """The Decision over several answers: the same rules as Decision.__init__, which the twins' test compares."""
     cdef int64_t[CALLS * ANSWER_WORDS] flat
@@ -54,7 +59,7 @@ cdef object answer_many(Core core, keys, costs, const Work* work, const Answer* 
         row[0], row[1], row[2], row[3] = seen[at].allowed, seen[at].remaining, seen[at].retry, seen[at].reset
         row[4], row[5] = seen[at].mark_us + lane.epoch(), seen[at].mark_num
         row += ANSWER_WORDS
-        reset = max(reset, seen[at].reset)
+        reset = NOBODY_KNOWS if NOBODY_KNOWS in (reset, seen[at].reset) else max(reset, seen[at].reset)
         delay = max(delay, seen[at].retry)
         allowed = allowed and seen[at].allowed
     for at in range(work.count):
@@ -62,9 +67,8 @@ cdef object answer_many(Core core, keys, costs, const Work* work, const Answer* 
             share = <double> seen[at].remaining / <double> (<Lane> core.lanes[at]).burst
             if share < least:
                 least, bound = share, at
-        elif longest != INT64_MAX and (seen[at].retry == NEVER_FITS or seen[at].retry > longest):
-            longest = INT64_MAX if seen[at].retry == NEVER_FITS else seen[at].retry
-            bound = at
+        elif told_last(seen[at].retry) > longest:
+            longest, bound = told_last(seen[at].retry), at
     if costs is None or work.mode == M_UP_TO:
         costs = work.cost[0]
     decision.allowed = allowed

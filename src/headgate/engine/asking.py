@@ -61,6 +61,11 @@ def checked_refund(
     return limits, tuple(call.key for call in calls), charged.claim_refund(wanted), marks
 
 
+def in_flight_of(decision: Decision) -> tuple[int, ...]:
+    """Of each call, the units that are to be given back when it ends."""
+    return tuple(call.cost if call.limit.in_flight else 0 for call in decision.calls)
+
+
 class Plans(Generic[Plan]):
     """Other numbers for a gate's own states, chosen per call and compiled once."""
 

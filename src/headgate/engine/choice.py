@@ -33,7 +33,8 @@ NATIVE: Final = not wants_pure() and _native_available()
 if TYPE_CHECKING or not NATIVE:
     from headgate.decision import Decision
     from headgate.engine.pure import Book, Core, Table
+    from headgate.permit import Permit
 else:
-    from headgate.engine.native import Book, Core, Decision, Table
+    from headgate.engine.native import Book, Core, Decision, Permit, Table
 
-__all__ = ["NATIVE", "Book", "Core", "Decision", "Table", "wants_pure"]
+__all__ = ["NATIVE", "Book", "Core", "Decision", "Permit", "Table", "wants_pure"]

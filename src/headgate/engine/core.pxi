@@ -19,6 +19,8 @@ cdef class Core:
     cdef object instead
     cdef object places                  # where callers stand in line, by key
     cdef object waiter                  # acquires where that is not simply a yes
+    cdef object ring                    # tells those in line that a permit of their key has come back
+    cdef object back                    # gives back what a decision has in flight where that is not simple
     cdef Decision spare, other          # the last two decisions over the one lane
 
     def __cinit__(self, Book book not None, tuple lanes not None, plan, instead):
@@ -60,9 +62,12 @@ cdef class Core:
             return self.ask(key, checked_cost(n), M_UP_TO)
         return self.with_plan(limit).ask(key, checked_cost(n), M_UP_TO)
 
-    def wait_by(self, dict places not None, waiter not None):
-        """Let `acquire` turn to the waiter when somebody stands in line, or the answer is no."""
-        self.places, self.waiter = places, waiter
+    def wait_by(self, dict places not None, waiter not None, ring not None, back not None):
+        """Let `acquire` turn to the waiter when somebody stands in line, or the answer is no.
+
+        Permits that end ring for them; `back` ends what is not simply one permit of one lane.
+        """
+        self.places, self.waiter, self.ring, self.back = places, waiter, ring, back
 
     def acquire(self, key, cost=1, timeout=None, *, limit=None):
         """Spend, waiting for it where that is needed."""
@@ -72,6 +77,33 @@ cdef class Core:
             if decision.allowed:
                 return decision
         return self.waiter(key, cost, timeout, limit)
+
+    def permit(self, key, cost=1, timeout=0):
+        """Spend, waiting for it where that is needed and wanted, until the permit ends."""
+        cdef Permit permit = Permit.__new__(Permit)
+        if not self.places:
+            permit.decision = self.ask(key, cost, M_TAKE)
+        if permit.decision is None or not (permit.decision.allowed or timeout == 0):
+            permit.decision = self.waiter(key, cost, timeout, None)
+        permit._give_back = self.release
+        return permit
+
+    def release(self, Decision decision not None):
+        """Give back what the decision has in flight, if that was not done before."""
+        cdef Work work
+        key = decision._keys
+        if (self.only is None or not self.only.flies or type(key) is not str or decision.degraded
+                or decision._limits is not self.limits):
+            self.back(decision)
+        elif decision.allowed:
+            work.count, work.mode, work.cost[0] = 1, M_TAKE, decision._cost - decision._given
+            decision._given = decision._cost
+            if work.cost[0]:
+                work.tags[0] = tag_of(key, self.book.k0, self.book.k1)
+                work.mark_us[0], work.mark_num[0] = decision._mark_us, decision._mark_num
+                self.give_work(key, &work)
+        if self.places:
+            self.ring(decision)
 
     def reserve(self, key, cost, int64_t wait, limit=None):
         """Spend now what fits now, or where every limit lends, within so many microseconds."""
@@ -162,9 +194,9 @@ cdef class Core:
                 lane.look_ahead(states[at] or NOTHING, work.nows[at], work.cost[at], work.wait, &seen[at])
                 allowed = allowed and seen[at].allowed
             if allowed and mode != M_PEEK:
-                self.charge_many(work.tags, states, work.nows, work.cost, seen)
+                charge_private(self.lanes, &work, states, seen)
             if not allowed:
-                self.refuse_many(states, work.nows, seen, mode)
+                refuse_private(self.lanes, &work, states, seen)
         return answer_many(self, keys, costs, &work, seen)
 
     cdef int write_work(self, keys, tuple costs, int64_t same, Mode mode, Work* work) except -1:
@@ -186,6 +218,8 @@ cdef class Core:
         cdef int64_t now = self.book.now()
         if not self.book.files_are_there(now):
             return self.ask_instead(key, (cost,), mode, wait)
+        if self.book.late:
+            self.book.give_late()
         work.count, work.mode, work.wait, work.cost[0] = 1, mode, wait, cost
         work.tags[0] = tag_of(key, self.book.k0, self.book.k1)
         work.nows[0] = lane.common.instant(now)
@@ -202,6 +236,8 @@ cdef class Core:
         asked = costs if costs is not None else (work.cost[0],) * work.count
         if not self.book.files_are_there(now):
             return self.ask_instead(keys, asked, work.mode, work.wait)
+        if self.book.late:
+            self.book.give_late()
         self.write_work(keys, asked, 0, work.mode, work)        # again: the secret may have changed with the files
         for at in range(work.count):
             work.nows[at] = (<Lane> self.lanes[at]).common.instant(now)
@@ -215,65 +251,57 @@ cdef class Core:
             raise StoreError("the shared table cannot answer now: a process that holds it is stopped, or its files are gone")
         return self.instead(self.limits, keys, costs, mode, wait)
 
-    cdef int charge_many(self, uint64_t* tags, int64_t** states, int64_t* nows, int64_t* cost, Answer* seen) except -1:
-        cdef Lane lane
+    def give(self, tuple keys, tuple amounts, tuple marks):
+        """Give back what was charged at the marks; no mark means charged now.
+
+        What a stuck table does not take back stays charged; permits are kept, and given back with the next question.
+        """
+        cdef Work work
         cdef Py_ssize_t at
-        cdef bint placed = False
-        for at in range(len(self.lanes)):       # what can fail, fails before the first charge
-            if states[at] == NULL:
-                (<Lane> self.lanes[at]).table.prepare(tags[at])
-        for at in range(len(self.lanes)):
-            lane = <Lane> self.lanes[at]
-            if placed:                          # which may have moved the others
-                states[at] = lane.table.find(tags[at])
-            if states[at] == NULL:
-                states[at] = lane.table.place(tags[at], lane, nows[at])
-                placed = True
-            lane.charge(states[at], lane.params, seen[at].mark_us, seen[at].mark_num, cost[at])
+        for at, mark in enumerate(marks):
+            work.mark_us[at], work.mark_num[at] = (-1, 0) if mark is None else mark
+        self.write_work(keys, amounts, 0, M_TAKE, &work)
+        self.give_work(keys, &work)
+
+    cdef int give_work(self, keys, Work* work) except -1:
+        cdef Py_ssize_t at
+        cdef int64_t now = 0
+        if not self.common:
+            if self.only is None or not self.only.flies:    # a permit is found without knowing the time
+                now = self.book.now()
+            with cython.critical_section(self.book):
+                return give_private(self.lanes, work, now)
+        now = self.book.now()
+        if not self.book.files_are_there(now):
+            return 0
+        for at in range(work.count):
+            work.nows[at] = (<Lane> self.lanes[at]).common.instant(now)
+        if not give_holding(self.lanes, work):
+            flying = [at for at in range(work.count) if (<Lane> self.lanes[at]).flies and work.cost[at]]
+            if flying:
+                each = (keys,) * work.count if type(keys) is str else keys
+                amounts = tuple([work.cost[at] if at in flying else 0 for at in range(work.count)])
+                marks = tuple([(work.mark_us[at], work.mark_num[at]) for at in range(work.count)])
+                self.book.late.append((self, each, amounts, marks))
         return 0
 
-    cdef void refuse_many(self, int64_t** states, int64_t* nows, Answer* seen, Mode mode) noexcept:
-        cdef Lane lane
-        cdef Py_ssize_t at
-        for at in range(len(self.lanes)):
-            lane = <Lane> self.lanes[at]
-            if mode != M_PEEK and states[at] != NULL:
-                refuse(lane, states[at], &seen[at])
-            if seen[at].allowed:        # nothing was charged: say what it holds without the charge
-                lane.look(states[at] or NOTHING, nows[at], 0, &seen[at])
-
-    def give(self, tuple keys, tuple amounts, tuple marks):
-        """Give back what was charged at the marks; no mark means charged now."""
-        cdef Lane lane
-        cdef Answer seen
+    def holders(self, key):
+        """What each lane has in flight: its place, since when, units, and whether this process holds it."""
         cdef Work work
-        cdef int64_t* state
-        cdef Py_ssize_t at
         cdef int64_t now = self.book.now()
+        found = []
         if self.common and not self.book.files_are_there(now):
-            return
-        self.write_work(keys, amounts, 0, M_TAKE, &work)
+            raise StoreError("the files of the shared store are gone")
+        self.write_work(checked_key(key), None, 0, M_PEEK, &work)
         if self.common:
-            for at in range(work.count):
-                work.nows[at] = (<Lane> self.lanes[at]).common.instant(now)
-            give_holding(self.lanes, &work, marks)      # what a stuck table does not take back stays charged
-            return
+            list_holding(self.lanes, &work, found)
+            return found
         with cython.critical_section(self.book):
-            for at in range(work.count):
-                lane = <Lane> self.lanes[at]
-                work.nows[at] = lane.table.instant(now)
-                state = lane.table.find(work.tags[at])
-                if state != NULL:
-                    if marks[at] is None:
-                        lane.answer(state, lane.params, work.nows[at], 0, &seen)
-                    else:
-                        seen.mark_us, seen.mark_num = marks[at][0] - lane.table.epoch, marks[at][1]
-                    lane.give(state, lane.params, work.nows[at], seen.mark_us, seen.mark_num, work.cost[at])
+            list_private(self.lanes, &work, found)
+        return found
 
     def clear(self, key):
         """Make a key as new."""
-        cdef Lane lane
-        cdef int64_t* state
         cdef Work work
         if self.common and not self.book.files_are_there(self.book.now()):
             raise StoreError("the files of the shared store are gone")
@@ -283,20 +311,9 @@ cdef class Core:
                 raise StoreError("a process that holds this part of the shared table is stopped")
             return
         with cython.critical_section(self.book):
-            for a_lane in self.lanes:
-                lane = a_lane
-                state = lane.table.find(work.tags[0])
-                if state != NULL:
-                    memset(state, 0, lane.table.stride * 8)
+            clear_private(self.lanes, &work)
 
 
 cdef inline bint is_plain(key):
     """A key that needs no closer look; anything else is judged by `checked_key`, which raises."""
     return isinstance(key, str) and 0 < PyUnicode_GET_LENGTH(key) <= LONGEST_KEY_CHARS
-
-cdef inline void refuse(Lane lane, int64_t* state, const Answer* seen) noexcept:
-    """A no charges nothing; it starts blocks, and keeps a state that had to follow the clock back."""
-    if seen.moved:
-        lane.charge(state, lane.params, seen.mark_us, seen.mark_num, 0)
-    if lane.block and not seen.allowed:
-        state[lane.words] = seen.until

@@ -6,14 +6,28 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from headgate.call import Call, Cost, checked_key
-from headgate.engine.asking import Plans, checked_calls, checked_limits, checked_refund
-from headgate.engine.choice import Book, Core, Decision, Table
+from headgate.engine.asking import Mark, Plans, checked_calls, checked_limits, checked_refund, in_flight_of
+from headgate.engine.choice import Book, Core, Decision, Permit, Table
+from headgate.engine.holding import Holding, listed
 from headgate.engine.modes import PEEK, RESERVE, TAKE
 from headgate.errors import InvalidLimit
 from headgate.limit import Given, Limit
 
-Instead = Callable[[tuple[Limit, ...], str | tuple[str, ...], tuple[int, ...], int, int], Decision]
-"""Answers limits, keys, costs, mode and wait where the tables cannot."""
+
+class Instead(Protocol):
+    """Answers where the tables cannot."""
+
+    def decide(
+        self, limits: tuple[Limit, ...], keys: str | tuple[str, ...], costs: tuple[int, ...], mode: int, wait: int = 0
+    ) -> Decision:
+        """The answer."""
+        ...
+
+    def give(
+        self, limits: tuple[Limit, ...], keys: tuple[str, ...], units: tuple[int, ...], marks: tuple[Mark | None, ...]
+    ) -> None:
+        """Give back what such an answer has in flight."""
+        ...
 
 
 class Acquire(Protocol):
@@ -22,6 +36,14 @@ class Acquire(Protocol):
     def __call__(
         self, key: str, cost: Cost = 1, timeout: float | None = None, *, limit: Given | None = None
     ) -> Decision:
+        """The answer."""
+        ...
+
+
+class TakePermit(Protocol):
+    """A question whose answer ends."""
+
+    def __call__(self, key: str, cost: Cost = 1, timeout: float | None = 0) -> Permit:
         """The answer."""
         ...
 
@@ -40,18 +62,25 @@ class Gate:
         self._book = book
         self._table_for = table_for
         self._instead = instead
-        self._core = book.core(self._tables(limits), limits, Plans(limits, self._core_of).find, instead)
+        self._decide_instead = None if instead is None else instead.decide
+        self._core = book.core(self._tables(limits), limits, Plans(limits, self._core_of).find, self._decide_instead)
         self.hit = self._core.hit
         self.peek = self._core.peek
         self.take_up_to = self._core.take_up_to
         self.reserve = self._core.reserve
 
-    def acquiring(
-        self, places: dict[str, Any], waiter: Callable[[str, Cost, float | None, Given | None], Decision]
-    ) -> Acquire:
-        """The core's own `acquire`, which turns to the waiter when somebody stands in line or the answer is no."""
-        self._core.wait_by(places, waiter)
-        return self._core.acquire
+    def wait_by(
+        self,
+        places: dict[str, Any],
+        waiter: Callable[[str, Cost, float | None, Given | None], Decision],
+        ring: Callable[[Decision], None],
+    ) -> tuple[Acquire, TakePermit, Callable[[Decision], None]]:
+        """The core's own `acquire`, `permit` and `release`.
+
+        The first two turn to the waiter when somebody stands in line or the answer is no; the last rings for who waits.
+        """
+        self._core.wait_by(places, waiter, ring, self.release)
+        return self._core.acquire, self._core.permit, self._core.release
 
     def asker(self, limits: tuple[Limit, ...]) -> Callable[[str | tuple[str, ...], tuple[int, ...]], Decision]:
         """`decide` over these limits again and again: keys (or one for all) and costs, checked already."""
@@ -65,15 +94,26 @@ class Gate:
     def refund(self, charged: Decision | str, n: Cost | tuple[int, ...] | None = None) -> None:
         """Give back a decision (or part of it), or units of a key as if charged now."""
         limits, keys, units, marks = checked_refund(self.limits, charged, n)
+        if self._instead is not None and not isinstance(charged, str) and charged.degraded:
+            self._instead.give(limits, keys, units, marks)
+            return
         core = self._core if limits is self.limits else self._core_of(limits)
         core.give(keys, units, marks)
+
+    def release(self, decision: Decision) -> None:
+        """Give back what a decision has in flight; rates stay charged."""
+        self.refund(decision, in_flight_of(decision))
+
+    def holders(self, key: str) -> list[Holding]:
+        """What is in flight of a key, the oldest first."""
+        return listed(self.limits, self._book.clock.now_us(), self._core.holders(key))
 
     def reset(self, key: str) -> None:
         """Make the key as new under every limit of this gate."""
         self._core.clear(checked_key(key))
 
     def _core_of(self, limits: Sequence[Limit]) -> Core:
-        return self._book.core(self._tables(limits), limits, None, self._instead)
+        return self._book.core(self._tables(limits), limits, None, self._decide_instead)
 
     def _tables(self, limits: Sequence[Limit]) -> list[Table]:
         tables = [self._table_for(limit) for limit in limits]

@@ -23,8 +23,10 @@ cdef class Book:
     cdef object look_after              # called once a second: are the files still there?
     cdef int64_t looked
     cdef int64_t napping                # threads of this process that wait for a stripe without the GIL
+    cdef list late                      # permits that a stuck table did not take back
 
     def __cinit__(self, clock):
+        self.late = []
         self.use_clock(clock)
         self.use_secret(os.urandom(16))
 
@@ -46,6 +48,7 @@ cdef class Book:
         self.me = 0
         self.looked = -(<int64_t> 1 << 62)
         self.napping = 0                # of a forked child: the threads that napped stayed with its parent
+        self.late = []                  # and so did its permits
 
     def join(self, int roll, int64_t[::1] generations, look_after):
         """Take part: hold a byte of the roll for as long as the file description lives. False if all are held."""
@@ -61,6 +64,12 @@ cdef class Book:
                 self.me = (number + 1) << 32 | <int64_t> <uint32_t> headgate_add(&generations[number], 1)
                 return True
         return False
+
+    def give_late(self):
+        """Try again to give back what a stuck table did not take."""
+        late, self.late = self.late, []
+        for core, keys, amounts, marks in late:
+            core.give(keys, amounts, marks)
 
     def table(self, limit, max_keys):
         """A table for the states of a limit's keys."""
@@ -127,6 +136,7 @@ cdef class Lane:
     cdef int64_t block
     cdef int64_t burst
     cdef int64_t[MOST_PARAMS] params
+    cdef bint flies                     # what it charges is held by a process, and is free when that dies
 
     def __cinit__(self, table not None, limit):
         cdef Kernel kernel
@@ -138,6 +148,7 @@ cdef class Lane:
         self.limit = limit
         self.answer, self.charge, self.give = kernel.answer, kernel.charge, kernel.give
         self.lend = NULL if limit.block_us else kernel.lend
+        self.flies = limit.in_flight
         self.words = table.words
         self.block = limit.block_us
         self.burst = limit.burst
@@ -158,6 +169,10 @@ cdef class Lane:
         self.look(state, now, cost, out)
         if wait and not out.allowed and self.lend != NULL and 0 < out.retry <= wait:
             self.lend(self.params, now, cost, out)
+
+    cdef inline void sign(self) noexcept nogil:
+        """What is charged from now on is held by this process."""
+        (<FlightParams*> self.params).holder = self.common.book.me
 
     cdef inline int64_t epoch(self) noexcept nogil:
         return self.table.epoch if self.common is None else self.common.head.epoch

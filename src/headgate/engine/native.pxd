@@ -1,4 +1,4 @@
-# C types for the attributes of the one class whose text is shared with Python (decision.py).
+# C types for the attributes of the classes whose text is shared with Python (decision.py, permit.py).
 
 from libc.stdint cimport int64_t
 
@@ -16,3 +16,8 @@ cdef class Decision:
     cdef int64_t _mark_us
     cdef int64_t _mark_num
     cdef tuple _more
+
+cdef class Permit:
+    cdef readonly Decision decision
+    cdef readonly object outcome
+    cdef object _give_back

@@ -29,11 +29,13 @@ cdef enum:
 include "siphash.pxi"
 include "../algorithms/roster.pxi"
 include "decision.pxi"            # decision.py, as a C class: setup.py
+include "permit.pxi"              # permit.py, likewise
 include "table.pxi"
 include "atomics.pxi"
 include "shared_table.pxi"
 include "lane.pxi"
 include "shared_core.pxi"
+include "private_core.pxi"
 include "core.pxi"
 include "answers.pxi"
 include "purse.pxi"

@@ -15,6 +15,7 @@ from headgate.clock import Clock
 from headgate.decision import Decision
 from headgate.engine.modes import PEEK, RESERVE, TAKE, UP_TO, WAYS, read_clock, slots_for
 from headgate.limit import Given, Limit
+from headgate.permit import Permit
 
 CANDIDATES: Final = 2 * WAYS
 """How many keys are looked at for one to give up: as many as a native key has places to live in."""
@@ -172,6 +173,8 @@ class Core:
         self._plan = plan
         self._places: Mapping[str, object] = {}
         self._waiter: Waiter
+        self._ring: Callable[[Decision], None]
+        self._back: Callable[[Decision], None]
 
     def hit(self, key: str, cost: Cost = 1, *, limit: Given | None = None) -> Decision:
         """Spend, if every limit allows."""
@@ -185,9 +188,18 @@ class Core:
         """Spend as much of `n` as fits now."""
         return self._ask(key, checked_cost(n), limit, UP_TO)
 
-    def wait_by(self, places: Mapping[str, object], waiter: Waiter) -> None:
-        """Let `acquire` turn to the waiter when somebody stands in line, or the answer is no."""
-        self._places, self._waiter = places, waiter
+    def wait_by(
+        self,
+        places: Mapping[str, object],
+        waiter: Waiter,
+        ring: Callable[[Decision], None],
+        back: Callable[[Decision], None],
+    ) -> None:
+        """Let `acquire` turn to the waiter when somebody stands in line, or the answer is no.
+
+        Permits that end ring for them; `back` gives back what a decision has in flight.
+        """
+        self._places, self._waiter, self._ring, self._back = places, waiter, ring, back
 
     def acquire(
         self, key: str, cost: Cost = 1, timeout: float | None = None, *, limit: Given | None = None
@@ -198,6 +210,29 @@ class Core:
             if decision.allowed:
                 return decision
         return self._waiter(key, cost, timeout, limit)
+
+    def permit(self, key: str, cost: Cost = 1, timeout: float | None = 0) -> Permit:
+        """Spend, waiting for it where that is needed and wanted, until the permit ends."""
+        decision = None if self._places else self._ask(key, cost, None, TAKE)
+        if decision is None or not (decision.allowed or timeout == 0):
+            decision = self._waiter(key, cost, timeout, None)
+        return Permit(decision, self.release)
+
+    def release(self, decision: Decision) -> None:
+        """Give back what the decision has in flight, if that was not done before."""
+        self._back(decision)
+        if self._places:
+            self._ring(decision)
+
+    def holders(self, key: str) -> list[tuple[int, int, int, bool]]:
+        """What each lane has in flight: its place, since when, units, and whether this process holds it."""
+        found: list[tuple[int, int, int, bool]] = []
+        with self.book.lock:
+            for place, lane in enumerate(self.lanes):
+                cell = lane.table.find(checked_key(key)) if lane.limit.in_flight else None
+                state = sorted(zip(*(cell.state[at::3] for at in range(3)), strict=True)) if cell else []
+                found += [(place, since, units, True) for since, _, units in state]
+        return found
 
     def reserve(self, key: str, cost: Cost, wait: int, limit: Given | None = None) -> Decision:
         """Spend now what fits now, or where every limit lends, within so many microseconds."""

@@ -17,6 +17,9 @@ cdef struct Work:
     int64_t[CALLS] cost
     int64_t[CALLS] slots
     int64_t[CALLS] words
+    # Of what is given back: where it was charged; a negative instant means now.
+    int64_t[CALLS] mark_us
+    int64_t[CALLS] mark_num
 
 
 cdef bint charge_lock_free(Lane lane, uint64_t tag, int64_t now, int64_t* cost, Mode mode, int64_t wait, Answer* seen) noexcept:
@@ -97,6 +100,8 @@ cdef bint settle_holding(tuple lanes, Work* work, Answer* seen):
         work.slots[at] = lane.common.find(work.tags[at])
         work.words[at] = lane.common.hold_word(work.slots[at]) if lane.common.one_word and work.slots[at] >= 0 else 0
         if work.mode == M_UP_TO and work.cost[at]:
+            if lane.flies:
+                bury(lane, work.slots[at], work.tags[at])
             lane.look(state_of(lane, work, at), work.nows[at], 0, &seen[at])
             room = min(room, seen[at].remaining)
     for at in range(work.count):
@@ -104,6 +109,8 @@ cdef bint settle_holding(tuple lanes, Work* work, Answer* seen):
         if work.mode == M_UP_TO and work.cost[at]:
             work.cost[at] = max(1, min(work.cost[at], room))
         lane.look_ahead(state_of(lane, work, at), work.nows[at], work.cost[at], work.wait, &seen[at])
+        if lane.flies and (not seen[at].allowed or work.mode == M_PEEK) and bury(lane, work.slots[at], work.tags[at]):
+            lane.look_ahead(state_of(lane, work, at), work.nows[at], work.cost[at], work.wait, &seen[at])
         allowed = allowed and seen[at].allowed
     if allowed and work.mode != M_PEEK:
         for at in range(work.count):        # places first: a charge is only begun when all can be made
@@ -119,6 +126,34 @@ cdef bint settle_holding(tuple lanes, Work* work, Answer* seen):
             lane.look(state_of(lane, work, at), work.nows[at], 0, &seen[at])
     release_stripes(lanes, work, &holding)
     return placed
+
+
+cdef bint bury(Lane lane, int64_t slot, uint64_t tag) noexcept:
+    """Take back what processes hold that have died; whether there was anything. The key's stripe is held.
+
+    Only asked where it matters, before a no: a live holder is looked up in a file's locks, which takes a system call.
+    """
+    cdef SharedTable table = lane.common
+    cdef int64_t at, holder, alive = 0, stripe = table.stripe_of(tag)
+    cdef int64_t* state
+    cdef bint found = False
+    if slot < 0 or not flight_is_whole(table.state(slot), <const FlightParams*> lane.params):
+        return False
+    state = table.state(slot)
+    at = 0
+    while at < state[0]:
+        holder = flying(state)[at].held >> UNIT_BITS
+        if holder == alive or table.book.is_alive(holder):
+            alive = holder
+            at += 1
+            continue
+        if not found:
+            table.begin(stripe, slot)
+            found = True
+        flight_take_back(state, at, UNIT_MASK)
+    if found:
+        table.finish(stripe)
+    return found
 
 
 cdef inline const int64_t* state_of(Lane lane, Work* work, int at) noexcept nogil:
@@ -139,6 +174,8 @@ cdef void write_down(Lane lane, Work* work, int at, const Answer* seen, bint all
         headgate_store(table.state(slot), work.words[at])
         return
     if changes:
+        if lane.flies:
+            lane.sign()
         if table.head.journal < table.words and cost:
             # A log's ring is not journalled: its expired stamps are dropped first, so that the new ones fall on none.
             table.begin(stripe, slot)
@@ -151,7 +188,7 @@ cdef void write_down(Lane lane, Work* work, int at, const Answer* seen, bint all
         headgate_store(table.state(slot) + table.words, seen.until)
 
 
-cdef bint give_holding(tuple lanes, Work* work, tuple marks):
+cdef bint give_holding(tuple lanes, Work* work):
     """Give back under the stripes of the keys. False if one is stuck."""
     cdef Holding holding
     cdef Lane lane
@@ -170,10 +207,12 @@ cdef bint give_holding(tuple lanes, Work* work, tuple marks):
             continue
         word = table.hold_word(slot) if table.one_word else 0
         state = &word if table.one_word else table.state(slot)
-        if marks[at] is None:
+        if work.mark_us[at] < 0:
             lane.answer(state, lane.params, work.nows[at], 0, &seen)
         else:
-            seen.mark_us, seen.mark_num = marks[at][0] - lane.epoch(), marks[at][1]
+            seen.mark_us, seen.mark_num = work.mark_us[at] - lane.epoch(), work.mark_num[at]
+        if lane.flies:
+            lane.sign()
         if not table.one_word:
             table.begin(stripe, slot)
         lane.give(state, lane.params, work.nows[at], seen.mark_us, seen.mark_num, work.cost[at])
@@ -183,6 +222,34 @@ cdef bint give_holding(tuple lanes, Work* work, tuple marks):
             table.finish(stripe)
     release_stripes(lanes, work, &holding)
     return True
+
+
+cdef int list_holding(tuple lanes, Work* work, list found) except -1:
+    """The permits of keys, under their stripes, without those of the dead."""
+    cdef Holding holding
+    cdef Lane lane
+    cdef int64_t slot
+    cdef int at
+    if not take_stripes(lanes, work, &holding):
+        raise StoreError("a process that holds this part of the shared table is stopped")
+    for at in range(work.count):
+        lane = <Lane> lanes[at]
+        slot = lane.common.find(work.tags[at]) if lane.flies else -1
+        if slot >= 0:
+            bury(lane, slot, work.tags[at])
+            lane.sign()
+            list_permits(at, lane.common.state(slot), lane, found)
+    release_stripes(lanes, work, &holding)
+    return 0
+
+
+cdef void list_permits(int place, const int64_t* state, Lane lane, list found):
+    cdef const FlightParams* p = <const FlightParams*> lane.params
+    cdef Flying* permits = flying(state)
+    cdef int64_t at
+    if flight_is_whole(state, p):
+        for at in range(state[0]):
+            found.append((place, permits[at].since, permits[at].held & UNIT_MASK, permits[at].held >> UNIT_BITS == p.holder))
 
 
 cdef bint clear_holding(tuple lanes, Work* work):

@@ -1,9 +1,10 @@
 """The words of a limit: `100/minute burst 20 by gcra block 10m as api`, read and written.
 
 limits    = limit *( ";" limit )
-limit     = amount ( "/" | "per" ) period *clause
+limit     = amount ( "/" | "per" ) period *clause | amount "in flight" *holding
 period    = [ count ] unit
 clause    = "burst" amount | "by" algorithm | "block" period | "as" name        each at most once, in any order
+holding   = "ttl" period | ( "per" | "as" ) name
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ _CALENDAR: Final = re.compile(r"(mo|mon|month|months|y|yr|yrs|year|years|quarter
 _NUMBER: Final = r"\d[\d_]*"
 _PERIOD: Final = rf"(?:{_NUMBER})?\s*[^\W\d_]+"
 _HEAD: Final = re.compile(rf"\s*({_NUMBER})\s*(?:/|per\b)\s*({_PERIOD})\s*", re.IGNORECASE | re.ASCII)
+_IN_FLIGHT: Final = re.compile(rf"\s*({_NUMBER})\s*in[\s-]flight\b\s*", re.IGNORECASE | re.ASCII)
+_HOLDING: Final = re.compile(rf"(?:(ttl)\s+({_PERIOD})|(per|as)\s+(\S+))\s*", re.IGNORECASE | re.ASCII)
 _CLAUSE: Final = re.compile(
     rf"(?:(burst)\s+({_NUMBER})|(by)\s+([a-z-]+(?:/\w+)?)|(block)\s+({_PERIOD})|(as)\s+(\S+))\s*",
     re.IGNORECASE | re.ASCII,
@@ -40,7 +43,9 @@ _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}", re.ASCII)
 _DIGITS: Final = 16
 """No number in a limit needs more digits than 2**53 has."""
 
-EXAMPLES: Final = "10/minute, 5 per 2 hours, 200/500ms, 100/hour burst 20, 5/minute by sliding-log block 10m as login"
+EXAMPLES: Final = (
+    "10/minute, 5 per 2 hours, 200/500ms, 100/hour burst 20, 5/minute by sliding-log block 10m as login, 20 in flight"
+)
 
 
 def parse_fields(text: str) -> list[dict[str, Any]]:
@@ -54,18 +59,23 @@ def parse_fields(text: str) -> list[dict[str, Any]]:
 
 
 def _parse_one(text: str) -> dict[str, Any]:
-    head = _HEAD.match(text)
-    if head is None:
+    head, clauses, kind = _HEAD.match(text), _CLAUSES, _CLAUSE
+    in_flight = None if head else _IN_FLIGHT.match(text)
+    if head is not None:
+        fields: dict[str, Any] = {"amount": _number(head[1]), "per": head[2]}
+    elif in_flight is not None:
+        fields = {"amount": _number(in_flight[1]), "algorithm": "in-flight"}
+        head, clauses, kind = in_flight, _HOLDINGS, _HOLDING
+    else:
         raise InvalidLimit(f"cannot read the limit {_shown(text)}; write for instance {EXAMPLES}")
-    fields: dict[str, Any] = {"amount": _number(head[1]), "per": head[2]}
     at = head.end()
     while at < len(text):
-        clause = _CLAUSE.match(text, at)
+        clause = kind.match(text, at)
         if clause is None:
             rest = _shown(text[at:])
-            raise InvalidLimit(f"cannot read {rest} in the limit {_shown(text)}; {_clause_hint(text[at:])}")
+            raise InvalidLimit(f"cannot read {rest} in the limit {_shown(text)}; {_clause_hint(text[at:], clauses)}")
         word, value = (found for found in clause.groups() if found)
-        field, read = _CLAUSES[word.lower()]
+        field, read = clauses[word.lower()]
         if field in fields:
             raise InvalidLimit(f"{word!r} is said twice in the limit {_shown(text)}")
         fields[field] = read(value)
@@ -117,12 +127,14 @@ def _number(text: str) -> int:
     return int(digits)
 
 
-def _clause_hint(rest: str) -> str:
+def _clause_hint(rest: str, clauses: dict[str, tuple[str, Any]]) -> str:
     word = rest.split()[0].lower()
-    if word not in _CLAUSES:
-        close = get_close_matches(word, _CLAUSES, n=1)
+    if word not in clauses:
+        close = get_close_matches(word, clauses, n=1)
         if close:
             return f"did you mean {close[0]}?"
+    if clauses is _HOLDINGS:
+        return "after `in flight` there may be: ttl TIME, per NAME; limits are separated by ;"
     return "after the rate there may be: burst N, by ALGORITHM, block TIME, as NAME; limits are separated by ;"
 
 
@@ -136,5 +148,10 @@ _CLAUSES: Final[dict[str, tuple[str, Any]]] = {
     "burst": ("burst", _number),
     "by": ("algorithm", str.lower),
     "block": ("block", str),
+    "as": ("name", parse_name),
+}
+_HOLDINGS: Final[dict[str, tuple[str, Any]]] = {
+    "ttl": ("per", str),
+    "per": ("name", parse_name),
     "as": ("name", parse_name),
 }

@@ -9,7 +9,7 @@ from datetime import timedelta
 from functools import lru_cache
 from typing import Any, Final
 
-from headgate.algorithms import DEFAULT, algorithm_named, bucket
+from headgate.algorithms import DEFAULT, IN_FLIGHT, algorithm_named, bucket
 from headgate.algorithms.contract import EXACT, Step
 from headgate.clock import MILLISECOND, SECOND
 from headgate.errors import InvalidLimit
@@ -19,6 +19,9 @@ LONGEST_PERIOD: Final = 2**48
 COARSE: Final = 10
 """Below this a two-counter estimate is too coarse to be fair."""
 
+LEASE: Final = 30 * SECOND
+"""How long a permit lasts on a server that does not hear of it again."""
+
 Period = str | int | float | timedelta
 
 
@@ -27,7 +30,7 @@ class LimitWarning(UserWarning):
 
 
 class Limit:
-    """So many units per period. Immutable, hashable, comparable; `str` gives back words that read as the same limit.
+    """So many units per period, or in flight. Immutable, hashable; `str` gives words that read as the same limit.
 
     >>> Limit(100, per="minute", burst=20, name="api")
     Limit('100/minute burst 20 as api')
@@ -42,6 +45,7 @@ class Limit:
     amount: int
     """How many units per period."""
     period_us: int
+    """Of a limit of what is in flight: the lease of a permit, on stores that cannot see whether its holder lives."""
     burst: int
     """The most that can pass at once; the amount unless said otherwise."""
     algorithm: str
@@ -61,7 +65,7 @@ class Limit:
     def __init__(
         self,
         amount: int,
-        per: Period = "second",
+        per: Period | None = None,
         *,
         burst: int | None = None,
         algorithm: str = DEFAULT,
@@ -69,12 +73,16 @@ class Limit:
         name: str = "",
     ) -> None:
         resolved = algorithm_named(algorithm)
+        if per is None:
+            per = LEASE / SECOND if resolved is IN_FLIGHT else 1
         put = object.__setattr__
         put(self, "amount", _whole(amount, "the amount"))
         put(self, "period_us", _microseconds(per, "the period"))
         put(self, "burst", self.amount if burst is None else _whole(burst, "the burst"))
         put(self, "algorithm", resolved.name)
         put(self, "block_us", _microseconds(block, "the block") if block else 0)
+        if self.block_us and resolved is IN_FLIGHT:
+            raise InvalidLimit("block: a limit of what is in flight has no rate whose abuse it could answer")
         put(self, "name", parse_name(name) if name else "")
         put(self, "step", resolved.step)
         put(self, "params", resolved.step.fit(self.amount, self.period_us, self.burst, resolved.slots))
@@ -112,11 +120,16 @@ class Limit:
         """The block in seconds; 0.0 when there is none."""
         return self.block_us / SECOND
 
+    @property
+    def in_flight(self) -> bool:
+        """Whether it limits how many at once: what it charges is to be given back."""
+        return self.algorithm == IN_FLIGHT.name
+
     def _fields(self) -> tuple[Any, ...]:
         return self.amount, self.period_us, self.burst, self.algorithm, self.block_us, self.name
 
     def _identify(self) -> str:
-        words = [self.algorithm, write_period(self.period_us)]
+        words = [self.algorithm] if self.in_flight else [self.algorithm, write_period(self.period_us)]
         return " ".join([*words, *(["block"] if self.block_us else []), *(["as", self.name] if self.name else [])])
 
     def __eq__(self, other: object) -> bool:
@@ -135,10 +148,12 @@ class Limit:
         return Limit.parse, (str(self),)
 
     def __str__(self) -> str:
-        words = [f"{self.amount}/{write_period(self.period_us)}"]
+        words = [f"{self.amount} in flight" if self.in_flight else f"{self.amount}/{write_period(self.period_us)}"]
+        if self.in_flight and self.period_us != LEASE:
+            words.append(f"ttl {write_period(self.period_us)}")
         if self.burst != self.amount:
             words.append(f"burst {self.burst}")
-        if self.algorithm != DEFAULT:
+        if self.algorithm != DEFAULT and not self.in_flight:
             words.append(f"by {self.algorithm}")
         if self.block_us:
             words.append(f"block {write_period(self.block_us)}")

@@ -8,10 +8,12 @@ from typing import Any, Self
 
 from headgate.call import Call, Cost, checked_key
 from headgate.engine import Decision
+from headgate.engine.holding import Holding
 from headgate.limit import Given
 from headgate.limiter.base import Bound
 from headgate.limiter.guard import AsyncGuard, AsyncSlot, Key
 from headgate.limiter.line import Ask, GiveBack, Look, Sleep, Step, Steps, Turn, checked_wait
+from headgate.limiter.permit import AsyncPermit
 from headgate.limiter.reservation import AsyncReservation
 from headgate.stores import AsyncStore, Store
 from headgate.stores.contract import AsyncLeased, LeasingStore
@@ -35,9 +37,9 @@ class AsyncLimiter(Bound):
         if isinstance(store, AsyncStore):  # a store that has to be waited for brings its own coroutines
             gate = self._door = self._open_async_gate(store)
             self.hit, self.peek, self.take_up_to = gate.hit, gate.peek, gate.take_up_to  # type: ignore[method-assign]
-            self.decide, self.refund, self.reset = gate.decide, gate.refund, gate.reset  # type: ignore[method-assign]
+            self.decide, self.reset, self.holders = gate.decide, gate.reset, gate.holders  # type: ignore[method-assign]
         else:
-            for name in ("hit", "peek", "take_up_to", "decide", "refund", "reset"):
+            for name in ("hit", "peek", "take_up_to", "decide", "reset", "holders"):
                 self.__dict__.pop(name, None)
 
     def _open_async_gate(self, store: AsyncStore) -> Any:  # noqa: ANN401
@@ -109,9 +111,10 @@ class AsyncLimiter(Bound):
             case Sleep(at_us):
                 await self._alarms.here().wait_until(at_us)
             case Turn(_Place() as place, due_us):
-                if due_us is None:
-                    return await place.turn
-                return await self._alarms.here().wait_for(place.turn, due_us)
+                called = await (place.turn if due_us is None else self._alarms.here().wait_for(place.turn, due_us))
+                if called:
+                    place.turn = asyncio.get_running_loop().create_future()  # it may be called again
+                return called
             case GiveBack(decision):
                 await self._finish(self.refund(decision))
         return None
@@ -145,7 +148,37 @@ class AsyncLimiter(Bound):
 
     async def refund(self, charged: Decision | str, n: Cost | None = None) -> None:
         """Give back a decision, or part of it, at most once; or `n` units of a key, as if charged now."""
-        self._gate.refund(charged, n)
+        if self._awaited:
+            await self._door.refund(charged, n)
+        else:
+            self._gate.refund(charged, n)
+        if self._places and not isinstance(charged, str):
+            self._line.ring(charged)
+
+    def permit(self, key: str, cost: Cost = 1, timeout: float | None = 0) -> AsyncPermit:
+        """Spend, and hold what is in flight until the permit ends: `async with limiter.permit("k"):`, or awaited.
+
+        With a `timeout` it waits for that, first come, first served; None waits as long as it takes.
+        """
+        return AsyncPermit(lambda: self._permitted(key, cost, timeout), self.release)
+
+    async def _permitted(self, key: str, cost: Cost, timeout: float | None) -> Decision:
+        if timeout == 0 and not self._places and not self._awaited:
+            return self._hit(key, cost)
+        return await self._acquire(key, cost, timeout, None)
+
+    async def release(self, decision: Decision) -> None:
+        """Give back what a decision has in flight, at most once; its rates stay charged. A permit does this itself."""
+        if self._awaited:
+            await self._finish(self._door.release(decision))
+        else:
+            self._gate.release(decision)
+        if self._places:
+            self._line.ring(decision)
+
+    async def holders(self, key: str) -> list[Holding]:
+        """What is in flight of a key, the oldest first."""
+        return self._gate.holders(key)
 
     async def reset(self, key: str) -> None:
         """Make the key as new."""

@@ -2,7 +2,9 @@
 
 Where every limit lends (the bucket family), a caller is charged at once and told when it may go: whoever is charged
 first goes first, in all processes of the store. Windows and logs cannot promise a time; there the callers of a key
-stand in a line of this process, and only its head asks, once, at the instant it was told to.
+stand in a line of this process, and only its head asks, once, at the instant it was told to. For what is in flight
+there is no such instant: its head asks when a permit of the key has come back in this process, and now and then, since
+others may have given one back.
 
 The steps are written once, as a generator of what to do next; the limiters do it by thread or by event loop.
 """
@@ -15,7 +17,7 @@ from collections.abc import Callable, Generator
 from typing import Final, NamedTuple, Protocol
 
 from headgate.algorithms import bucket
-from headgate.algorithms.contract import NEVER
+from headgate.algorithms.contract import NEVER, UNKNOWN
 from headgate.call import Cost
 from headgate.clock import SECOND, Clock
 from headgate.engine import Decision
@@ -28,6 +30,9 @@ DEFAULT_MAX_WAITING: Final = 10_000
 NO_WAIT: Final = 0
 A_MOMENT: Final = 10_000
 """When to come back, in microseconds, where only those ahead are in the way."""
+FIRST_LOOK: Final = 5_000
+LAST_LOOK: Final = 100_000
+"""How long, in microseconds, the head of a line lets pass before it asks by itself: less at first."""
 
 
 class Ask(NamedTuple):
@@ -127,6 +132,7 @@ class Line:
                     refused = _decision((yield Look(0)))
                 if self._too_late(refused, due_us) or not (yield Turn(place, due_us)):
                     return refusal_of(refused)
+            look = FIRST_LOOK
             while True:
                 decision = _decision((yield Ask(self._patience(due_us))))
                 if decision.allowed:
@@ -134,6 +140,11 @@ class Line:
                 if decision.never or self._too_late(decision, due_us):
                     return decision
                 pause = decision.retry_us
+                if pause == UNKNOWN:
+                    at = self.clock.now_us() + look
+                    yield Turn(place, at if due_us is None else min(at, due_us))
+                    look = min(2 * look, LAST_LOOK)
+                    continue
                 if self.lends and pause > LONGEST_WAIT:
                     pause -= LONGEST_WAIT  # from then on it can be promised
                 yield Sleep(self.clock.now_us() + pause)
@@ -162,6 +173,8 @@ class Line:
     def _too_late(self, refused: Decision, due_us: int | None) -> bool:
         if refused.allowed or due_us is None:
             return False
+        if refused.unknown:
+            return self.clock.now_us() >= due_us
         return refused.retry_us == NEVER or self.clock.now_us() + refused.retry_us > due_us
 
     def _patience(self, due_us: int | None) -> int:
@@ -189,6 +202,14 @@ class Line:
                 del self.places[key], self._asked[key]
             elif was_head:
                 line[0].call()
+
+    def ring(self, decision: Decision) -> None:
+        """Permits have come back: who is first in line may ask again."""
+        for call in decision.calls:
+            with self._lock:
+                line = self.places.get(call.key)
+                if line:
+                    line[0].call()
 
     def _count(self, more: int) -> None:
         with self._lock:
@@ -225,8 +246,9 @@ def refusal_of(decision: Decision) -> Decision:
         return decision
     calls = decision.calls
     answers: list[int] = []
-    for verdict in decision.verdicts:
-        answers += (False, verdict.remaining, max(verdict.retry_us, A_MOMENT), max(verdict.reset_us, A_MOMENT), 0, 0)
+    for call, verdict in zip(calls, decision.verdicts, strict=True):
+        wait = UNKNOWN if call.limit.in_flight else max(verdict.retry_us, A_MOMENT)
+        answers += (False, verdict.remaining, wait, wait if wait == UNKNOWN else max(verdict.reset_us, A_MOMENT), 0, 0)
     limits, keys, costs = zip(*((call.limit, call.key, call.cost) for call in calls), strict=True)
     return Decision(limits, keys, costs, answers, charged=False, degraded=decision.degraded)
 

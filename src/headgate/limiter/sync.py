@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from typing import Self
 
 from headgate.call import Call, Cost, checked_key
 from headgate.clock import SECOND
-from headgate.engine import Decision, Gate
+from headgate.engine import Decision, Gate, Permit
+from headgate.engine.holding import Holding
 from headgate.limit import Given
 from headgate.limiter.base import Bound
 from headgate.limiter.guard import Guard, Key, Slot
@@ -36,9 +38,11 @@ class Limiter(Bound):
         self.take_up_to = self._gate.take_up_to  # type: ignore[method-assign]
         self._reserve = self._gate.reserve
         if isinstance(self._gate, Gate):
-            self.acquire = self._gate.acquiring(self._line.places, self._acquire)  # type: ignore[method-assign]
+            hot = self._gate.wait_by(self._line.places, self._acquire, self._line.ring)
+            self.acquire, self.permit, self.release = hot  # type: ignore[method-assign,assignment]
         else:
-            self.__dict__.pop("acquire", None)
+            for name in ("acquire", "permit", "release"):
+                self.__dict__.pop(name, None)
 
     def _open_gate(self, store: Store) -> AnyGate:
         if self.lease and isinstance(store, LeasingStore):
@@ -109,6 +113,25 @@ class Limiter(Bound):
                 self._gate.refund(decision)
         return None
 
+    def permit(self, key: str, cost: Cost = 1, timeout: float | None = 0) -> Permit:
+        """Spend, and hold what is in flight until the permit ends: `with limiter.permit("k"):` raises where refused.
+
+        With a `timeout` it waits for that, first come, first served; None waits as long as it takes.
+        """
+        if timeout == 0 and checked_key(key) not in self._line.places:
+            return Permit(self._gate.hit(key, cost), self.release)
+        return Permit(self._acquire(key, cost, timeout, None), self.release)
+
+    def release(self, decision: Decision) -> None:
+        """Give back what a decision has in flight, at most once; rates stay charged. A `Permit` does this itself."""
+        self._gate.release(decision)
+        if self._line.places:
+            self._line.ring(decision)
+
+    def holders(self, key: str) -> list[Holding]:
+        """What is in flight of a key, the oldest first."""
+        return self._gate.holders(key)
+
     def slot(self, key: str, cost: Cost = 1, timeout: float | None = None) -> Slot:
         """A context manager that acquires; raises `RateLimited` where that is refused."""
         return Slot(self, key, cost, timeout)
@@ -129,6 +152,8 @@ class Limiter(Bound):
     def refund(self, charged: Decision | str, n: Cost | None = None) -> None:
         """Give back a decision, or part of it, at most once; or `n` units of a key, as if charged now."""
         self._gate.refund(charged, n)
+        if self._line.places and not isinstance(charged, str):
+            self._line.ring(charged)
 
     def reset(self, key: str) -> None:
         """Make the key as new."""
@@ -163,4 +188,5 @@ class _Place:
         self.turn.acquire()
 
     def call(self) -> None:
-        self.turn.release()
+        with suppress(RuntimeError):  # called already
+            self.turn.release()

@@ -8,6 +8,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 from headgate.call import Call, Cost
 from headgate.clock import Clock
 from headgate.engine import Decision
+from headgate.engine.holding import Holding
 from headgate.limit import Given, Limit
 from headgate.stores.lease.terms import Lease
 
@@ -74,6 +75,14 @@ class Gate(Protocol):
         """Give back."""
         ...
 
+    def release(self, decision: Decision) -> None:
+        """Give back what a decision has in flight; rates stay charged."""
+        ...
+
+    def holders(self, key: str) -> list[Holding]:
+        """What is in flight of a key, the oldest first."""
+        ...
+
     def reset(self, key: str) -> None:
         """Make a key as new."""
         ...
@@ -133,6 +142,14 @@ class AsyncGate(Protocol):
 
     async def refund(self, charged: Decision | str, n: Cost | tuple[int, ...] | None = None) -> None:
         """Give back."""
+        ...
+
+    async def release(self, decision: Decision) -> None:
+        """Give back what a decision has in flight; rates stay charged."""
+        ...
+
+    async def holders(self, key: str) -> list[Holding]:
+        """What is in flight of a key, the oldest first."""
         ...
 
     async def reset(self, key: str) -> None:

@@ -71,10 +71,13 @@ class Fallback:
             raise StoreError(f"the store could not be told what to give back: {reason}")
         logging.getLogger("headgate").warning("a refund was lost: %s", reason)
 
+    def _shares(self, limits: tuple[Limit, ...]) -> tuple[Limit, ...]:
+        return limits if self.nodes == 1 else tuple(share_of(limit, self.nodes) for limit in limits)
+
     def _decide_locally(
         self, limits: tuple[Limit, ...], keys: str | tuple[str, ...], costs: tuple[int, ...], mode: int, wait: int
     ) -> Decision:
-        shares = limits if self.nodes == 1 else tuple(share_of(limit, self.nodes) for limit in limits)
+        shares = self._shares(limits)
         gate = self._local.gate(self._namespace, shares)
         each = (keys,) * len(limits) if isinstance(keys, str) else keys
         if mode == UP_TO:
@@ -85,7 +88,22 @@ class Fallback:
         for verdict in decision.verdicts:
             answers += (verdict.allowed, verdict.remaining, verdict.retry_us, verdict.reset_us, *verdict.mark)
         granted = tuple(call.cost for call in decision.calls)
-        return Decision(limits, keys, granted, answers, charged=False, degraded=True)
+        degraded = Decision(limits, keys, granted, answers, charged=mode != PEEK, degraded=True)
+        # What a rate let pass stays so; what is in flight comes back.
+        degraded.claim_refund(tuple(0 if call.limit.in_flight else call.cost for call in decision.calls))
+        return degraded
+
+    def give(
+        self,
+        limits: tuple[Limit, ...],
+        keys: tuple[str, ...],
+        units: tuple[int, ...],
+        marks: tuple[tuple[int, int] | None, ...],
+    ) -> None:
+        """Give back what was decided here."""
+        shares = self._shares(limits)
+        answers = [number for mark in marks for number in (1, 0, 0, 0, *(mark or (0, 0)))]
+        self._local.gate(self._namespace, shares).refund(Decision(shares, keys, units, answers), units)
 
 
 @lru_cache(maxsize=1024)

@@ -39,6 +39,8 @@ from headgate.stores.shared_file import (
 DEFAULT_MAX_KEYS: Final = 100_000
 MOST_TABLES: Final = 256
 EPOCH_LEAD: Final = 2**48
+MOST_FLYING: Final = 64 * 2**20
+"""Bytes of a table of permits, about: no more keys have something in flight at one time than fit."""
 PATIENCE: Final = 5.0
 """Seconds to wait for another process to finish opening the store."""
 _META: Final = struct.Struct("<qqq16sq")
@@ -93,8 +95,8 @@ class SharedStore:
 
     def gate(self, namespace: str, limits: tuple[Limit, ...], on_error: OnError = "local") -> Gate:
         """Limits bound to their tables under a namespace."""
-        instead = Fallback(on_error, self._clock).decide
-        return Gate(self._book, limits, lambda limit: self._table(namespace, limit), instead)
+        fallback = Fallback(on_error, self._clock)
+        return Gate(self._book, limits, lambda limit: self._table(namespace, limit), fallback)
 
     decides_by_clock = True
 
@@ -245,8 +247,9 @@ class SharedStore:
         is_bucket = limit.step is bucket
         epoch = self._book.clock.now_us() - EPOCH_LEAD if is_bucket else 0
         journal = 2 if limit.step is log else words
+        max_keys = min(self.max_keys, max(WAYS, MOST_FLYING // (words * WORD))) if limit.in_flight else self.max_keys
         head = Head(
-            MAGIC, VERSION, 0, boot_mark(), KINDS.index(limit.step.KIND), slots_for(self.max_keys) // WAYS, words,
+            MAGIC, VERSION, 0, boot_mark(), KINDS.index(limit.step.KIND), slots_for(max_keys) // WAYS, words,
             words + (limit.block_us > 0), journal, epoch, order,
         )  # fmt: skip
         if head.expected_size >= 2**40:

@@ -34,7 +34,7 @@ PARTICIPANTS: Final = 4096
 TEXT_AT: Final = 256
 """Bytes into the header where the words of the table stand: namespace, identity and limit, for people."""
 
-KINDS: Final = ("bucket", "window", "log")
+KINDS: Final = ("bucket", "window", "log", "flight")
 BUILDING: Final = "building-"
 _OWN: Final = re.compile(rf"meta|roll|[0-9a-f]{{14}}\.table|{BUILDING}.*", re.DOTALL)
 LONGEST_BUILD: Final = 60.0

@@ -9,6 +9,7 @@ from typing import Protocol
 from headgate.call import Call, Cost, checked_cost, checked_costs, checked_key
 from headgate.clock import SystemClock
 from headgate.engine import Decision
+from headgate.engine.holding import Holding
 from headgate.limit import Given, Limit, as_limits
 from headgate.stores import MemoryStore, OnError, Store
 from headgate.testing.clock import ManualClock
@@ -100,6 +101,12 @@ class _OpenGate:
 
     def refund(self, charged: Decision | str, n: Cost | tuple[int, ...] | None = None) -> None:
         """Nothing was charged."""
+
+    def release(self, decision: Decision) -> None:
+        """Nothing is held."""
+
+    def holders(self, key: str) -> list[Holding]:
+        return []
 
     def reset(self, key: str) -> None:
         """Every key is as new."""

@@ -44,11 +44,13 @@ SINGLE = (
     "6/minute by fixed-window block 10s",
     "12/second by sliding-window/6 block 2s",
     "4/second by sliding-log block 3s",
+    "5 in flight ttl 100 weeks",
 )
 SEVERAL = (
     "5/second; 20/minute by sliding-log",
     "10/minute as rpm; 60/minute by sliding-window/6 as tpm; 100/hour by fixed-window",
     "4/second block 5s; 20/minute",
+    "20/minute; 3 in flight ttl 100 weeks; 10/minute by sliding-log",
 )
 
 

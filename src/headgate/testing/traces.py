@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from headgate.clock import MINUTE
 from headgate.engine import Decision
 from headgate.engine.modes import LONGEST_WAIT
 from headgate.limit import Limit
@@ -35,6 +36,8 @@ class Trace:
         self._random = random.Random(seed)  # noqa: S311 - chance, not secrecy
         self._limits = limits
         self._steps = steps
+        self._spans = [MINUTE if limit.in_flight else limit.period_us for limit in limits]
+        """Times that matter: a lease must not end in a trace, for in memory there is none."""
         self.start = self._random.choice((0, 1, 59_999_999, 1_700_000_000_000_000))
         self.decision: Decision | None = None
 
@@ -48,10 +51,10 @@ class Trace:
 
     def _next_instant(self, now: int) -> int:
         pick = self._random
-        limit = pick.choice(self._limits)
+        span = pick.choice(self._spans)
         roll = pick.random()
         if roll < 0.3 or self.decision is None:
-            return now + pick.choice((0, 0, 1, pick.randrange(limit.period_us // 8 + 1)))
+            return now + pick.choice((0, 0, 1, pick.randrange(span // 8 + 1)))
         if roll < 0.75:
             verdict = pick.choice(self.decision.verdicts)
             return (
@@ -59,15 +62,15 @@ class Trace:
             )
         if roll < 0.9:
             slots = pick.choice((1, 2, 3, 6, 60))
-            return now + limit.period_us // slots - now % max(1, limit.period_us // slots) + pick.randint(-1, 1)
+            return now + span // slots - now % max(1, span // slots) + pick.randint(-1, 1)
         if roll < 0.95:
-            return now + pick.randrange(3 * limit.period_us)
-        return now - pick.choice((1, limit.period_us // 2, limit.period_us, limit.period_us + 1, 5 * limit.period_us))
+            return now + pick.randrange(3 * span)
+        return now - pick.choice((1, span // 2, span, span + 1, 5 * span))
 
     def _next_wait(self) -> int:
         pick = self._random
         promised = self.decision.verdicts[0].retry_us if self.decision else 0
-        chosen = pick.choice((promised + pick.randint(-1, 1), pick.choice(self._limits).period_us, LONGEST_WAIT))
+        chosen = pick.choice((promised + pick.randint(-1, 1), pick.choice(self._spans), LONGEST_WAIT))
         return max(0, min(chosen, LONGEST_WAIT))
 
     def _next_cost(self) -> int:

@@ -24,6 +24,7 @@ from headgate.stores.memory import MemoryStore
 from headgate.stores.redis.courier import Couriers
 from headgate.stores.redis.denials import Denials
 from headgate.stores.redis.gate import AsyncGate, Gate
+from headgate.stores.redis.keeper import Keeper
 from headgate.stores.redis.leased import AsyncLeasedGate, LeasedGate
 from headgate.stores.redis.names import Names
 from headgate.stores.redis.nodes import Node, Nodes, Transition
@@ -81,6 +82,7 @@ class RedisStore:
         wire = Wire(described, Timeouts(options.deadline, options.connect_timeout))
         self._probing = Plan((Limit.parse("1000/second"),), Names("headgate probe", pepper))
         self._nodes = Nodes(wire, self._probe, on_transition)
+        self._keeper = Keeper(self._nodes, None if clock is None else self._now_us)
         self._couriers: dict[int, Couriers] = {}
         self._denials: dict[str, Denials] = {}
         self._leased: weakref.WeakKeyDictionary[LeasedGate | AsyncLeasedGate, str] = weakref.WeakKeyDictionary()
@@ -158,10 +160,10 @@ class RedisStore:
             await couriers.close()
         self._nodes.close()
 
-    def _parts(self, namespace: str, on_error: OnError) -> tuple[Names, Nodes, Denials, Fallback, Any]:
+    def _parts(self, namespace: str, on_error: OnError) -> tuple[Names, Nodes, Denials, Fallback, Any, Keeper]:
         fallback = Fallback(on_error, self._clock, store=self._local, namespace=namespace, nodes=self._share)
         now_us = None if self._clock is None else self._now_us
-        return Names(namespace, self._pepper), self._nodes, self._denials_of(namespace), fallback, now_us
+        return Names(namespace, self._pepper), self._nodes, self._denials_of(namespace), fallback, now_us, self._keeper
 
     def _denials_of(self, namespace: str) -> Denials:
         now_us = _monotonic_us if self._clock is None else self._now_us
@@ -193,6 +195,7 @@ class RedisStore:
         self._abandoned = self._couriers  # kept, since closing them would reach into the parent's event loop
         self._couriers = {}
         self._nodes.forget()
+        self._keeper.forget()
 
 
 def _monotonic_us() -> int:

@@ -62,8 +62,8 @@ class Denials:
             answers += (
                 allowed,
                 remaining,
-                retry if retry == NEVER else max(0, retry - age),
-                max(0, reset - age),
+                retry if retry < 0 else max(0, retry - age),
+                reset if reset < 0 else max(0, reset - age),
                 *mark,
             )
         return Decision(limits, keys, asked, answers)
@@ -71,8 +71,8 @@ class Denials:
     def keep(
         self, limits: tuple[Limit, ...], keys: Keys, costs: tuple[int, ...], sent_us: int, decision: Decision
     ) -> None:
-        """Remember a refusal."""
-        if self._longest_us:
+        """Remember a refusal, unless it may end at any time."""
+        if self._longest_us and not decision.unknown:
             wait = self._longest_us if decision.retry_us == NEVER else min(decision.retry_us, self._longest_us)
             _make_room(self._kept)
             self._kept[limits, keys] = Denial(sent_us, sent_us + wait, costs, decision.verdicts)

@@ -73,7 +73,7 @@ end
 return table.concat(reply)
 
 --- limit
-states[INDEX] = {KIND_read(KEYS[at + PLACE])}
+states[INDEX] = {KIND_read(KEYS[at + PLACE], now)}
 costs[INDEX] = packed[COST]
 look[INDEX] = function(cost)
     return KIND_answer(KEYS[at + PLACE], HELD, GIVEN, now, cost)
@@ -101,7 +101,7 @@ return 1
 
 --- back
 do
-    local seen, STATE = KIND_read(KEYS[at + PLACE])
+    local seen, STATE = KIND_read(KEYS[at + PLACE], now)
     if seen then
         local mark_us, mark_num = packed[COST + 1], packed[COST + 2]
         if mark_us < 0 then  -- charged now
@@ -110,6 +110,24 @@ do
         KIND_give(KEYS[at + PLACE], STATE, GIVEN, now, slack, mark_us, mark_num, packed[COST])
     end
 end
+
+--- renew
+-- Permits that are still out get a new lease. One whose lease has ended does not come back: others may have been given
+-- its place since. The reply says how many units of each permit are still out.
+for group = 1, groups do
+    local key, left = KEYS[group], 0
+    local ttl, mark_us, mark_num = struct.unpack('<i8i8i8', ARGV[group])
+    for unit = 1, mark_num % 131072 do
+        local ends = redis.call('ZSCORE', key, flight_unit(mark_us, mark_num, unit))
+        if ends and tonumber(ends) > now then
+            redis.call('ZADD', key, now + ttl, flight_unit(mark_us, mark_num, unit))
+            left = left + 1
+        end
+    end
+    if left > 0 then redis.call('PEXPIRE', key, math.ceil(ttl / 1000) + slack) end
+    reply[group + 1] = struct.pack('<i8', left)
+end
+return table.concat(reply)
 
 --- census
 -- Who was there within the last 15 seconds: every process that leases says so about every five.

@@ -7,30 +7,29 @@ async gate differ in how they carry them.
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import Awaitable, Callable, Generator
+from collections import Counter
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from headgate.call import Call, Cost, checked_cost, checked_costs, checked_key
 from headgate.engine import Decision
-from headgate.engine.asking import Mark, Plans, checked_calls, checked_limits, checked_refund
+from headgate.engine.asking import Mark, Plans, checked_calls, checked_limits, checked_refund, in_flight_of
+from headgate.engine.holding import Holding, listed
 from headgate.engine.modes import PEEK, RESERVE, TAKE, UP_TO
 from headgate.errors import StoreError
 from headgate.limit import Given, Limit
 from headgate.stores.fallback import Fallback
+from headgate.stores.redis.across import Steps, decide_across
 from headgate.stores.redis.courier import Couriers
 from headgate.stores.redis.denials import Denials
+from headgate.stores.redis.keeper import Keeper
 from headgate.stores.redis.names import Names
-from headgate.stores.redis.nodes import Nodes
-from headgate.stores.redis.plan import GIVE, RESET, Command, Keys, Plan, instant
+from headgate.stores.redis.nodes import Nodes, server_time
+from headgate.stores.redis.plan import GIVE, RESET, Command, Keys, Plan
 from headgate.stores.redis.wire import FAILURES, slot_of
 
 T = TypeVar("T")
-Steps = Generator[Command, tuple[Any, int], T]
-"""Yields what to send, is sent the reply and the place in it, or thrown the failure; returns what it came to."""
-
-log = logging.getLogger("headgate")
 
 
 class _Asker:
@@ -44,6 +43,7 @@ class _Asker:
         denials: Denials,
         fallback: Fallback,
         now_us: Callable[[], int] | None,
+        keeper: Keeper,
     ) -> None:
         self.limits = checked_limits(limits)
         self._names = names
@@ -51,6 +51,7 @@ class _Asker:
         self._denials = denials
         self._fallback = fallback
         self._now_us = now_us
+        self._keeper = keeper
         self._own = self._plan_of(limits)
         self._plans = Plans(limits, self._plan_of)
         self._deciding: dict[tuple[Limit, ...], Plan] = {}
@@ -58,7 +59,7 @@ class _Asker:
     def _plan_of(self, limits: tuple[Limit, ...]) -> Plan:
         return Plan(limits, self._names)
 
-    def _remembered(self, limits: tuple[Limit, ...]) -> Plan:
+    def remembered(self, limits: tuple[Limit, ...]) -> Plan:
         """The plan of calls given to `decide`: the same few, again and again."""
         plan = self._deciding.get(limits)
         if plan is None:
@@ -67,7 +68,7 @@ class _Asker:
             plan = self._deciding[limits] = self._plan_of(limits)
         return plan
 
-    def _command(self, plan: Plan, mode: int, keys: Keys, argument: bytes) -> Command:
+    def command(self, plan: Plan, mode: int, keys: Keys, argument: bytes) -> Command:
         subjects = plan.subjects(keys)
         first = subjects if isinstance(subjects, bytes) else subjects[0]
         now = None if self._now_us is None else self._now_us()
@@ -87,16 +88,25 @@ class _Asker:
         try:
             slots = self._by_slot(keys)
             if len(slots) > 1:
-                decision = yield from self._decide_across(plan, slots, keys, costs, mode)
+                decision = yield from decide_across(self, plan, slots, keys, costs, mode)
             else:
                 argument = plan.argument(costs) if mode != RESERVE else plan.promise(costs, wait)
-                reply, place = yield self._command(plan, mode, keys, argument)
+                reply, place = yield self.command(plan, mode, keys, argument)
                 decision = plan.read(reply, place, keys, costs, mode)
         except FAILURES as error:
             return self._fallback.decide(plan.limits, keys, costs, mode, wait, f"{type(error).__name__}: {error}")
-        if not decision.allowed and mode in (TAKE, UP_TO):
+        if plan.flying and decision.allowed and mode != PEEK:
+            self._hold(plan, decision)
+        elif not decision.allowed and mode in (TAKE, UP_TO):
             denials.keep(plan.limits, keys, (1,) * len(costs) if mode == UP_TO else costs, sent, decision)
         return decision
+
+    def _hold(self, plan: Plan, decision: Decision) -> None:
+        """Keep what a decision has in flight, until it is given back."""
+        calls, verdicts = decision.calls, decision.verdicts
+        for at in plan.flying:
+            if calls[at].cost:
+                self._keeper.hold(self._names, calls[at].limit, calls[at].key, verdicts[at].mark, calls[at].cost)
 
     def _by_slot(self, keys: Keys) -> list[list[int]]:
         """The numbers of the calls, by cluster slot, in the order asked."""
@@ -107,102 +117,55 @@ class _Asker:
             slots.setdefault(slot_of(self._names.subject(key)), []).append(index)
         return list(slots.values())
 
-    def _decide_across(
-        self, plan: Plan, slots: list[list[int]], keys: Keys, costs: tuple[int, ...], mode: int
-    ) -> Steps[Decision]:
-        """No server sees all of it: taken slot by slot, and given back when a later one refuses."""
-        parts = [_Part(self, plan, keys, costs, indices) for indices in slots]
-        taken: list[_Part] = []
-        refused = False
-        try:
-            for part in parts:
-                yield from part.ask(PEEK if refused or mode == PEEK else TAKE)
-                if refused and not part.allowed and part.blocks and mode != PEEK:
-                    yield from part.ask(TAKE)  # a refusal starts a block
-                refused = refused or not part.allowed
-                if part.charged:
-                    taken.append(part)
-        except BaseException:
-            for part in taken:
-                yield from part.undo()
-            raise
-        if not all(part.allowed for part in parts):
-            for part in taken:
-                yield from part.undo()
-            for part in parts:
-                if part.allowed:  # what it holds without the charge
-                    yield from part.ask(PEEK, free=True)
-        answers = [0] * (6 * len(costs))
-        for part in parts:
-            for index, row in zip(part.indices, part.answers, strict=True):
-                answers[index * 6 : index * 6 + 6] = row
-        return Decision(plan.limits, keys, costs, answers, charged=mode != PEEK)
-
     def _refund(self, charged: Decision | str, n: Cost | tuple[int, ...] | None) -> Steps[None]:
         limits, keys, units, marks = checked_refund(self.limits, charged, n)
+        if isinstance(charged, Decision) and charged.degraded:
+            self._fallback.give(limits, keys, units, marks)
+            return
+        each = zip(limits, keys, marks, units, strict=True)
+        units = tuple(self._keeper.drop(self._names, *one) if one[0].in_flight else one[3] for one in each)
         if any(units):
             self._denials.gave(keys)
             try:
-                yield from self._give(self._remembered(limits), keys, units, marks)
+                yield from self.give(self.remembered(limits), keys, units, marks)
             except FAILURES as error:
                 # Never sent twice: whether it was applied is not known.
                 self._fallback.regret(f"{type(error).__name__}: {error}")
             finally:
                 self._denials.gave(keys)  # again: a refusal may have been decided while this was on its way
 
-    def _give(
+    def give(
         self, plan: Plan, keys: tuple[str, ...], units: tuple[int, ...], marks: tuple[Mark | None, ...]
     ) -> Steps[None]:
         for indices in self._by_slot(keys):
             some = indices or list(range(len(keys)))
-            part = plan if len(some) == len(keys) else self._remembered(tuple(plan.limits[at] for at in some))
+            part = plan if len(some) == len(keys) else self.remembered(tuple(plan.limits[at] for at in some))
             back = part.back(tuple(units[at] for at in some), tuple(marks[at] for at in some))
-            yield self._command(part, GIVE, tuple(keys[at] for at in some), back)
+            yield self.command(part, GIVE, tuple(keys[at] for at in some), back)
+
+    def _holders(self, key: str) -> list[Holding]:
+        try:
+            node = self._nodes.ready_for(subject := self._names.subject(key))
+            now = server_time(node) if self._now_us is None else self._now_us()
+            found = []
+            for place in self._own.flying:
+                limit = self.limits[place]
+                units = node.command(b"ZRANGEBYSCORE", subject + self._names.suffix(limit), b"(%d" % now, b"+inf")
+                for since, count in Counter(unit[:12] for unit in units).items():
+                    since_us = int.from_bytes(since[:8], "little")
+                    found.append((place, since_us, count, self._keeper.holds(self._names, limit, key, since_us)))
+        except FAILURES as error:
+            raise StoreError(f"the holders cannot be listed: {type(error).__name__}: {error}") from error
+        return listed(self.limits, now, found)
 
     def _reset(self, key: str) -> Steps[None]:
         self._denials.gave((checked_key(key),))
         try:
-            yield self._command(self._own, RESET, key, b"$0\r\n\r\n")
+            yield self.command(self._own, RESET, key, b"$0\r\n\r\n")
         except FAILURES as error:
             raise StoreError(f"the key was not reset: {type(error).__name__}: {error}") from error
         finally:
             self._denials.gave((key,))
-
-
-class _Part:
-    """The calls of a decision that live in one slot."""
-
-    def __init__(self, asker: _Asker, plan: Plan, keys: Keys, costs: tuple[int, ...], indices: list[int]) -> None:
-        self._asker = asker
-        self.indices = indices
-        self._plan = asker._remembered(tuple(plan.limits[at] for at in indices))
-        self._keys = tuple(keys[at] for at in indices)
-        self._costs = tuple(costs[at] for at in indices)
-        self._granted_us = 0
-        self.allowed = self.charged = False
-        self.blocks = any(limit.block_us for limit in self._plan.limits)
-        self.answers: list[tuple[int, ...]] = []
-
-    def ask(self, mode: int, free: bool = False) -> Steps[None]:
-        costs = (0,) * len(self._costs) if free else self._costs
-        reply, place = yield self._asker._command(self._plan, mode, self._keys, self._plan.argument(costs))
-        decision = self._plan.read(reply, place, self._keys, costs, mode)
-        self.allowed = decision.allowed
-        self.charged = decision.allowed and mode == TAKE
-        self._granted_us = instant(reply)
-        self._marks = tuple(verdict.mark for verdict in decision.verdicts)
-        self.answers = [(*verdict[:4], *verdict.mark) for verdict in decision.verdicts]
-
-    def undo(self) -> Steps[None]:
-        """Give back from the time of the grant, so that no overlap can admit more than the limits."""
-        marks = [
-            limit.step.at_grant(mark, self._granted_us)
-            for limit, mark in zip(self._plan.limits, self._marks, strict=True)
-        ]
-        try:
-            yield from self._asker._give(self._plan, self._keys, self._costs, tuple(marks))
-        except FAILURES as error:
-            log.warning("a charge could not be given back and stays: %s", error)
 
 
 class Gate(_Asker):
@@ -226,18 +189,26 @@ class Gate(_Asker):
 
     def asker(self, limits: tuple[Limit, ...]) -> Callable[[tuple[str, ...], tuple[int, ...]], Decision]:
         """`decide` over these limits again and again."""
-        plan = self._remembered(checked_limits(limits))
+        plan = self.remembered(checked_limits(limits))
         return lambda keys, costs: self._run(self._decide(plan, keys, costs, TAKE))
 
     def decide(self, *calls: Call, peek: bool = False, wait_us: int = 0) -> Decision:
         """Several subjects, one decision: all are charged or none is; with a wait also for later."""
         limits, keys, costs = checked_calls(calls)
         mode = PEEK if peek else RESERVE if wait_us else TAKE
-        return self._run(self._decide(self._remembered(limits), keys, costs, mode, wait_us))
+        return self._run(self._decide(self.remembered(limits), keys, costs, mode, wait_us))
 
     def refund(self, charged: Decision | str, n: Cost | tuple[int, ...] | None = None) -> None:
         """Give back."""
         self._run(self._refund(charged, n))
+
+    def release(self, decision: Decision) -> None:
+        """Give back what a decision has in flight; rates stay charged."""
+        self._run(self._refund(decision, in_flight_of(decision)))
+
+    def holders(self, key: str) -> list[Holding]:
+        """What is in flight of a key, the oldest first."""
+        return self._holders(checked_key(key))
 
     def reset(self, key: str) -> None:
         """Make a key as new."""
@@ -288,18 +259,26 @@ class AsyncGate(_Asker):
 
     def asker(self, limits: tuple[Limit, ...]) -> Callable[[tuple[str, ...], tuple[int, ...]], Awaitable[Decision]]:
         """`decide` over these limits again and again."""
-        plan = self._remembered(checked_limits(limits))
+        plan = self.remembered(checked_limits(limits))
         return lambda keys, costs: self._run(self._decide(plan, keys, costs, TAKE))
 
     async def decide(self, *calls: Call, peek: bool = False, wait_us: int = 0) -> Decision:
         """Several subjects, one decision: all are charged or none is; with a wait also for later."""
         limits, keys, costs = checked_calls(calls)
         mode = PEEK if peek else RESERVE if wait_us else TAKE
-        return await self._run(self._decide(self._remembered(limits), keys, costs, mode, wait_us))
+        return await self._run(self._decide(self.remembered(limits), keys, costs, mode, wait_us))
 
     async def refund(self, charged: Decision | str, n: Cost | tuple[int, ...] | None = None) -> None:
         """Give back."""
         await self._run(self._refund(charged, n))
+
+    async def release(self, decision: Decision) -> None:
+        """Give back what a decision has in flight; rates stay charged."""
+        await self._run(self._refund(decision, in_flight_of(decision)))
+
+    async def holders(self, key: str) -> list[Holding]:
+        """What is in flight of a key, the oldest first."""
+        return await asyncio.to_thread(self._holders, checked_key(key))  # for operators: nobody waits for it often
 
     async def reset(self, key: str) -> None:
         """Make a key as new."""

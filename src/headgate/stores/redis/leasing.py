@@ -18,7 +18,8 @@ from headgate.limit import Given, Limit
 from headgate.stores.lease.book import LeaseBook
 from headgate.stores.lease.terms import Lease
 from headgate.stores.memory import MemoryStore
-from headgate.stores.redis.gate import Steps, _Asker, log
+from headgate.stores.redis.across import Steps, log
+from headgate.stores.redis.gate import _Asker
 from headgate.stores.redis.plan import CENSUS, GIVE, Plan, instant
 from headgate.stores.redis.wire import FAILURES
 
@@ -65,7 +66,7 @@ class Leasing(_Asker):
         costs = (units,) * len(self.limits)
         try:
             refused_since = self._denials.sent()
-            reply, place = yield self._command(plan, UP_TO, key, plan.argument(costs))
+            reply, place = yield self.command(plan, UP_TO, key, plan.argument(costs))
             decision = plan.read(reply, place, key, costs, UP_TO)
         except BaseException:
             self._book.failed(key)
@@ -83,7 +84,7 @@ class Leasing(_Asker):
             while due:
                 key, units, marks = due.pop(0)
                 back = self._own.back((units,) * len(self.limits), marks)
-                yield self._command(self._own, GIVE, (key,) * len(self.limits), back)
+                yield self.command(self._own, GIVE, (key,) * len(self.limits), back)
                 self._denials.gave((key,))
         except FAILURES as error:  # whoever asks here asks for something else
             log.warning("unused permits were lost: %s: %s", type(error).__name__, error)
@@ -105,7 +106,7 @@ class Leasing(_Asker):
         # key is empty.
         name = blake2b(b"%d" % id(self._nodes), key=_process, digest_size=16).digest()
         try:
-            reply, _ = yield self._command(self._census, CENSUS, "", b"$16\r\n%b\r\n" % name)
+            reply, _ = yield self.command(self._census, CENSUS, "", b"$16\r\n%b\r\n" % name)
         except FAILURES:
             return
         self._fallback.nodes = max(self._least, int(reply))

@@ -23,6 +23,7 @@ class Names:
     """The names of one namespace."""
 
     def __init__(self, namespace: str, pepper: bytes) -> None:
+        self.namespace = namespace
         seed = blake2b(namespace.encode("utf-8", "surrogatepass") + b"\0", digest_size=16, key=pepper)
         self._seed = seed
         self._space = _short(seed.digest())[:3]

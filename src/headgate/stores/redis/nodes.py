@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
+from headgate.clock import SECOND
 from headgate.stores.breaker import Breaker
 from headgate.stores.redis.plan import Command
 from headgate.stores.redis.wire import (
@@ -302,3 +303,9 @@ class Nodes:
             node.hang_up()
             node.breaker.close()  # nobody is left to close it
         self.wire.close()
+
+
+def server_time(node: Node) -> int:
+    """Microseconds since the epoch, as the server tells them."""
+    seconds, micros = node.command(b"TIME")
+    return int(seconds) * SECOND + int(micros)

@@ -11,7 +11,7 @@ from headgate.engine import Decision
 from headgate.engine.modes import PEEK, RESERVE, TAKE, UP_TO
 from headgate.limit import Limit
 from headgate.stores.redis.names import Names
-from headgate.stores.redis.scripts import CENSUS, GIVE, RESET, Script, script, sent_params, shape_of
+from headgate.stores.redis.scripts import CENSUS, GIVE, RENEW, RESET, Script, script, sent_params, shape_of
 
 WORD: Final = 8
 REMEMBERED: Final = 64
@@ -38,6 +38,8 @@ class Plan:
         self._reads = {
             mode: struct.Struct(f"<{self._words + (mode == UP_TO)}q") for mode in (TAKE, PEEK, UP_TO, RESERVE)
         }
+        self.flying = tuple(at for at, limit in enumerate(limits) if limit.in_flight)
+        """The places of those whose charges are to be given back."""
         self._packed: dict[tuple[int, ...], bytes] = {}
 
     def script(self, mode: int) -> Script:
@@ -74,8 +76,14 @@ class Plan:
         each = zip(self._numbers, amounts, marks, strict=True)
         return _bulk(*chain.from_iterable((*own, amount, *(mark or (-1, 0))) for own, amount, mark in each))
 
+    def renewal(self, mark: tuple[int, int]) -> bytes:
+        """As `argument`, for a permit's new lease."""
+        return _bulk(self.limits[0].period_us, *mark)
+
     def size(self, mode: int) -> int:
         """Bytes of one group in a reply; 0 where a number is replied."""
+        if mode == RENEW:
+            return WORD
         reads = self._reads.get(mode)
         return 0 if reads is None else reads.size
 
@@ -92,6 +100,11 @@ def instant(reply: bytes) -> int:
     """The server's time at which a reply was decided."""
     now: int = struct.unpack_from("<q", reply)[0]
     return now
+
+
+def read_left(reply: bytes) -> list[int]:
+    """How many units of each permit are still out, after a renewal."""
+    return memoryview(reply)[WORD:].cast("q").tolist()
 
 
 def _bulk(*numbers: int) -> bytes:
@@ -142,4 +155,4 @@ class Command:
         )  # fmt: skip
 
 
-__all__ = ["CENSUS", "GIVE", "RESET", "Command", "Keys", "Plan", "instant"]
+__all__ = ["CENSUS", "GIVE", "RENEW", "RESET", "Command", "Keys", "Plan", "instant", "read_left"]

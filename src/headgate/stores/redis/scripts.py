@@ -22,6 +22,8 @@ RESET: Final = 101
 """And one for making keys as new."""
 CENSUS: Final = 102
 """And one for counting who is there."""
+RENEW: Final = 103
+"""And one for renewing the leases of permits."""
 VERDICT: Final = "allowed, remaining, retry, reset, mark_us, mark_num, moved"
 LIBRARY: Final = {
     "floor": "math.floor", "ceil": "math.ceil", "min": "math.min", "max": "math.max",
@@ -85,7 +87,7 @@ class _Kernel:
         lend = self.sections.get("lend", "")
         return "\n".join(
             (
-                f"local function {self.name}_read(key)\nlocal seen, {self.state} = false, {self.fresh}",
+                f"local function {self.name}_read(key, now)\nlocal seen, {self.state} = false, {self.fresh}",
                 f"{self.sections['read']}\nreturn seen, {self.state}\nend",
                 f"local function {self.name}_answer({given}, cost)\nlocal {VERDICT}",
                 f"{self.sections['answer']}\nreturn {VERDICT}\nend",
@@ -114,6 +116,9 @@ def _compose(shapes: tuple[Shape, ...], mode: int) -> str:
     driver = _sections(resources.files(__package__).joinpath("driver.lua").read_text(encoding="utf-8"))[1]
     if mode == CENSUS:
         return driver["census"]
+    if mode == RENEW:
+        names = _Kernel.load("flight", "kernel").sections["helpers"]
+        return "\n".join((names, _fill(driver["time"], WIDTH="1"), driver["renew"]))
     kernels = [_Kernel.load(shape.kind, shape.kernel) for shape in shapes]
     helpers = [kernel.sections.get("helpers", "") for kernel in dict.fromkeys(kernels)]
     if mode == TAKE and len(shapes) == 1 and not shapes[0].blocks:

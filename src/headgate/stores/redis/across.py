@@ -1,0 +1,106 @@
+"""A decision whose keys live in several slots of a cluster: no server sees all of it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Generator
+from typing import Any, Protocol, TypeVar
+
+from headgate.engine import Decision
+from headgate.engine.asking import Mark
+from headgate.engine.modes import PEEK, TAKE
+from headgate.limit import Limit
+from headgate.stores.redis.plan import Command, Keys, Plan, instant
+from headgate.stores.redis.wire import FAILURES
+
+T = TypeVar("T")
+Steps = Generator[Command, tuple[Any, int], T]
+"""Yields what to send, is sent the reply and the place in it, or thrown the failure; returns what it came to."""
+
+log = logging.getLogger("headgate")
+
+
+class Asker(Protocol):
+    """What a gate can do for it."""
+
+    def remembered(self, limits: tuple[Limit, ...]) -> Plan:
+        """The plan of some limits."""
+        ...
+
+    def command(self, plan: Plan, mode: int, keys: Keys, argument: bytes) -> Command:
+        """What to send."""
+        ...
+
+    def give(
+        self, plan: Plan, keys: tuple[str, ...], units: tuple[int, ...], marks: tuple[Mark | None, ...]
+    ) -> Steps[None]:
+        """Give back."""
+        ...
+
+
+def decide_across(
+    asker: Asker, plan: Plan, slots: list[list[int]], keys: Keys, costs: tuple[int, ...], mode: int
+) -> Steps[Decision]:
+    """Taken slot by slot, and given back when a later one refuses."""
+    parts = [_Part(asker, plan, keys, costs, indices) for indices in slots]
+    taken: list[_Part] = []
+    refused = False
+    try:
+        for part in parts:
+            yield from part.ask(PEEK if refused or mode == PEEK else TAKE)
+            if refused and not part.allowed and part.blocks and mode != PEEK:
+                yield from part.ask(TAKE)  # a refusal starts a block
+            refused = refused or not part.allowed
+            if part.charged:
+                taken.append(part)
+    except BaseException:
+        for part in taken:
+            yield from part.undo()
+        raise
+    if not all(part.allowed for part in parts):
+        for part in taken:
+            yield from part.undo()
+        for part in parts:
+            if part.allowed:  # what it holds without the charge
+                yield from part.ask(PEEK, free=True)
+    answers = [0] * (6 * len(costs))
+    for part in parts:
+        for index, row in zip(part.indices, part.answers, strict=True):
+            answers[index * 6 : index * 6 + 6] = row
+    return Decision(plan.limits, keys, costs, answers, charged=mode != PEEK)
+
+
+class _Part:
+    """The calls of a decision that live in one slot."""
+
+    def __init__(self, asker: Asker, plan: Plan, keys: Keys, costs: tuple[int, ...], indices: list[int]) -> None:
+        self._asker = asker
+        self.indices = indices
+        self._plan = asker.remembered(tuple(plan.limits[at] for at in indices))
+        self._keys = tuple(keys[at] for at in indices)
+        self._costs = tuple(costs[at] for at in indices)
+        self._granted_us = 0
+        self.allowed = self.charged = False
+        self.blocks = any(limit.block_us for limit in self._plan.limits)
+        self.answers: list[tuple[int, ...]] = []
+
+    def ask(self, mode: int, free: bool = False) -> Steps[None]:
+        costs = (0,) * len(self._costs) if free else self._costs
+        reply, place = yield self._asker.command(self._plan, mode, self._keys, self._plan.argument(costs))
+        decision = self._plan.read(reply, place, self._keys, costs, mode)
+        self.allowed = decision.allowed
+        self.charged = decision.allowed and mode == TAKE
+        self._granted_us = instant(reply)
+        self._marks = tuple(verdict.mark for verdict in decision.verdicts)
+        self.answers = [(*verdict[:4], *verdict.mark) for verdict in decision.verdicts]
+
+    def undo(self) -> Steps[None]:
+        """Give back from the time of the grant, so that no overlap can admit more than the limits."""
+        marks = [
+            limit.step.at_grant(mark, self._granted_us)
+            for limit, mark in zip(self._plan.limits, self._marks, strict=True)
+        ]
+        try:
+            yield from self._asker.give(self._plan, self._keys, self._costs, tuple(marks))
+        except FAILURES as error:
+            log.warning("a charge could not be given back and stays: %s", error)

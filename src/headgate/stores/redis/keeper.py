@@ -1,0 +1,170 @@
+"""Permits of this process on a server: renewed before half their lease is over, all in one call.
+
+A process that dies renews nothing, and what it held is free when its leases end. The lease is counted by the server's
+clock and each permit is known by its mark, so whatever comes late is for nobody else: a permit whose lease has ended is
+not brought back, and giving it back frees nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable
+from itertools import groupby
+from typing import Final, NamedTuple
+
+from headgate.clock import SECOND
+from headgate.engine.asking import Mark
+from headgate.limit import Limit
+from headgate.stores.redis.names import Names
+from headgate.stores.redis.nodes import Nodes
+from headgate.stores.redis.plan import RENEW, Command, Plan, read_left
+from headgate.stores.redis.wire import FAILURES, slot_of
+
+MOST_AT_ONCE: Final = 1000
+"""Permits in one command: the server does nothing else meanwhile."""
+RENEWALS: Final = 4
+"""In the life of a lease."""
+
+log = logging.getLogger("headgate")
+
+
+class Name(NamedTuple):
+    """Which permit it is."""
+
+    namespace: str
+    limit: str
+    key: str
+    mark: Mark
+
+
+class Held:
+    """A permit that is out."""
+
+    __slots__ = ("key", "limit", "mark", "names", "renewed", "units")
+
+    def __init__(self, names: Names, limit: Limit, key: str, mark: Mark, units: int) -> None:
+        self.names, self.limit, self.key, self.mark, self.units = names, limit, key, mark, units
+        self.renewed = time.monotonic()
+
+    @property
+    def pause(self) -> float:
+        """Seconds between renewals."""
+        return self.limit.period_us / SECOND / RENEWALS
+
+
+class Keeper:
+    """What the gates of one store hold in this process."""
+
+    def __init__(self, nodes: Nodes, now_us: Callable[[], int] | None) -> None:
+        self._nodes = nodes
+        self._now_us = now_us
+        self.forget()
+
+    def forget(self) -> None:
+        """After a fork, or when the store is closed: what is held is not this process's, or is given up."""
+        self._held: dict[Name, Held] = {}
+        self._plans: dict[tuple[Names, Limit], Plan] = {}
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
+        self._thread: threading.Thread | None = None
+
+    def hold(self, names: Names, limit: Limit, key: str, mark: Mark, units: int) -> None:
+        """Renew this permit from now on."""
+        held = Held(names, limit, key, mark, units)
+        with self._lock:
+            self._held[Name(names.namespace, limit.identity, key, mark)] = held
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._renew_all, name="headgate-renew", daemon=True)
+                self._thread.start()
+            elif held.pause < self._pause:
+                self._changed.notify()
+
+    def drop(self, names: Names, limit: Limit, key: str, mark: Mark | None, units: int) -> int:
+        """Renew so many units of a permit no more; how many were held: none of what is lost, or another process's."""
+        if mark is None:
+            return 0
+        name = Name(names.namespace, limit.identity, key, mark)
+        with self._lock:
+            held = self._held.get(name)
+            if held is None:
+                return 0
+            units = min(units, held.units)
+            held.units -= units
+            if not held.units:
+                del self._held[name]
+            return units
+
+    def holds(self, names: Names, limit: Limit, key: str, since_us: int) -> bool:
+        """Whether this process holds a permit of that instant."""
+        with self._lock:
+            wanted = (names.namespace, limit.identity, key, since_us)
+            return any((*name[:3], name.mark[0]) == wanted for name in self._held)
+
+    @property
+    def _pause(self) -> float:
+        return min((held.pause for held in self._held.values()), default=1.0)
+
+    def _renew_all(self) -> None:
+        me, idle = threading.current_thread(), False
+        while True:
+            with self._lock:
+                pause = self._pause
+                self._changed.wait(pause)
+                if self._thread is not me:
+                    return
+                if not self._held:
+                    if idle:
+                        self._thread = None
+                        return
+                    idle = True
+                    continue
+                idle = False
+                # Those that were taken a moment ago wait for the next time, which still comes before half their lease.
+                now = time.monotonic()
+                due = [held for held in self._held.values() if now - held.renewed >= held.pause / 2]
+            self._renew(due)
+
+    def _renew(self, due: Iterable[Held]) -> None:
+        clustered = self._nodes.clustered
+        by_slot = (lambda held: slot_of(held.names.subject(held.key))) if clustered else (lambda held: 0)
+        for _, some in groupby(sorted(due, key=by_slot), key=by_slot):
+            together = list(some)
+            for start in range(0, len(together), MOST_AT_ONCE):
+                batch = together[start : start + MOST_AT_ONCE]
+                sent = time.monotonic()
+                try:
+                    left = self._send(batch)
+                except FAILURES as error:
+                    log.warning("%d permits were not renewed, which is tried again: %s", len(batch), error)
+                    continue
+                self._note(batch, left, sent)
+
+    def _send(self, batch: list[Held]) -> list[int]:
+        """Of each permit: how many of its units are still out."""
+        command: Command | None = None
+        for held in batch:
+            plan = self._plans.setdefault((held.names, held.limit), Plan((held.limit,), held.names))
+            subject = held.names.subject(held.key)
+            keys, argument = plan.keys(subject), plan.renewal(held.mark)
+            if command is None:
+                now = None if self._now_us is None else self._now_us()
+                command = Command(plan, RENEW, subject, keys, argument, now)
+            else:
+                command.groups += 1
+                command.keys.append(keys)
+                command.arguments.append(argument)
+        return [] if command is None else read_left(self._nodes.exchange(command))
+
+    def _note(self, batch: list[Held], left: list[int], sent: float) -> None:
+        lost = 0
+        with self._lock:
+            for held, units in zip(batch, left, strict=True):
+                held.renewed = sent
+                name = Name(held.names.namespace, held.limit.identity, held.key, held.mark)
+                if not units and self._held.get(name) is held:
+                    del self._held[name]
+                    lost += 1
+        if lost:
+            log.warning("%d permits were lost: their leases had ended, or the server has forgotten them", lost)
