@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 MATRIX ?= python3.11 python3.12 python3.13 python3.14
-EDGES := $(foreach edge,starlette fastapi endpoints flask django django_async drf aiohttp grpc tasks,tests/test_$(edge).py)
+EDGES := $(foreach edge,starlette fastapi endpoints flask django drf aiohttp grpc tasks,$(wildcard tests/test_$(edge)*.py))
 SOURCES := pyproject.toml setup.py $(shell find src -name '*.py' -path '*decision*' -o -name '*.pyx' -o -name '*.px[id]')
 
 .PHONY: run test check format bench soak wheel matrix oldest clean

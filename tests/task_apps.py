@@ -12,7 +12,7 @@ import redis
 from celery import Celery  # type: ignore[import-untyped]
 from celery.signals import task_retry  # type: ignore[import-untyped]
 
-from headgate import Limiter
+from headgate import Limiter, RateLimited
 from headgate.tasks import celery, rq, settle
 
 URL = os.environ.get("HEADGATE_URL", "")
@@ -117,3 +117,25 @@ def rq_again(name: str) -> object:
     assert job is not None
     note("rq_again", name, job.number_of_retries or 0)
     return name if job.number_of_retries else Retry(max=1)
+
+
+@rq.throttled(tokens, key=lambda name: name, cost={"rpm": 60, "tpm": 1}, wait=0)
+def rq_weekly(name: str) -> str:
+    return name
+
+
+def rq_batch(*names: str) -> list[str]:
+    """Calls a function that is a job elsewhere."""
+    told = []
+    for name in names:
+        try:
+            told.append(rq_weekly(name))
+        except RateLimited:
+            told.append("refused")
+    return told
+
+
+@rq.throttled(many, key="async", cost=50)
+async def rq_ask() -> int:
+    settle(7)
+    return 7

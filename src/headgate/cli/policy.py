@@ -9,9 +9,8 @@ from typing import Any
 from headgate.errors import InvalidCall, StoreError
 from headgate.limit import LimitWarning
 from headgate.policy import Policy, Proxies, RequestView
+from headgate.policy.explain import by_lists, by_rules
 from headgate.policy.judge import Judge
-from headgate.policy.key import Params
-from headgate.policy.rule import Rule
 from headgate.policy.ruling import Ruling
 from headgate.policy.steps import run
 from headgate.stores import MemoryStore
@@ -71,32 +70,15 @@ def _load(file: str) -> tuple[Policy, list[str]]:
 
 
 def _explained(policy: Policy, view: RequestView) -> list[str]:
-    if policy.allow is not None and policy.allow(view):
-        return ["allowed: it is on the list of what is always allowed"]
-    if policy.deny is not None and policy.deny(view):
-        return ["refused (403): it is on the list of what is always refused"]
-    found = policy.matching(view)
-    if not found:
-        return ["allowed: no rule matches"]
+    listed = by_lists(policy, view)
+    if listed is not None:
+        return [listed]
     judge = Judge(policy, {name: MemoryStore() for name in ("", *policy.stores)}, awaited=False)
-    told = [_told(judge, rule, view, params) for rule, params in found]
-    return [*(line for line, _ in told), *_verdict(run(judge.before(view)), [idle for _, idle in told if idle])]
-
-
-def _told(judge: Judge, rule: Rule, view: RequestView, params: Params) -> tuple[str, str]:
-    """What a rule makes of the request; and why it has no say, where it has none."""
-    key, limits = judge._key(rule, view, params), rule.limits_for(view)
-    told, idle = f"counted by {key}", ""
-    if not isinstance(key, str):
-        refused = key is not None and rule.act.kind != "observe"
-        told = f"{'refused' if refused else 'skipped'} because {_missing(rule, view, params)}"
-        idle = f"rule {rule.name} is skipped"
-    elif rule.act.kind == "observe":
-        idle = f"rule {rule.name} only observes"
-    elif not limits:
-        idle = f"rule {rule.name} has no limit for this plan"
-    words = "; ".join(map(str, limits)) or "no limit for this plan"
-    return f"rule {rule.name}: {told}; {words}; cost {rule.cost.before(view)}; act {rule.act.kind}", idle
+    told = by_rules(judge, view)
+    if not told:
+        return ["allowed: no rule matches"]
+    idle = [each.idle for each in told if each.idle]
+    return [*(each.words for each in told), *_verdict(run(judge.before(view)), idle)]
 
 
 def _verdict(ruling: Ruling, idle: list[str]) -> list[str]:
@@ -109,12 +91,6 @@ def _verdict(ruling: Ruling, idle: list[str]) -> list[str]:
     if ruling.kind == "pass":
         return [f"allowed: {'; '.join(idle)}"]
     return [f"refused ({ruling.status}) by rule {ruling.rule.name}" if ruling.rule else f"refused ({ruling.status})"]
-
-
-def _missing(rule: Rule, view: RequestView, params: Params) -> str:
-    """Which parts of the key were not sent."""
-    missing = [name for name, part in zip(rule.parts, rule.key, strict=True) if part(view, params) is None]
-    return f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing"
 
 
 def _view(chosen: argparse.Namespace) -> RequestView:

@@ -15,8 +15,6 @@ from typing import Any, Final, ParamSpec, TypeVar, cast
 from celery import Task, current_task  # type: ignore[import-untyped]
 from celery.exceptions import Retry  # type: ignore[import-untyped]
 
-from headgate.call import Cost
-from headgate.limiter import Limiter
 from headgate.tasks.throttle import Throttle, arguments_of
 from headgate.tasks.turn import Turn
 
@@ -32,26 +30,22 @@ class HandedBack(Retry):  # type: ignore[misc]
     """Tells the worker that the task was sent again, as Celery's own `Retry` does."""
 
 
-def throttled(
-    limiter: Limiter,
-    key: str | Callable[..., str],
-    cost: Cost | Callable[..., Cost] = 1,
-    wait: float = 1.0,
-) -> Callable[[Callable[P, R]], Callable[P, R]]:
+class throttled(Throttle):  # noqa: N801 - a decorator
     """Run the task when the limit allows it: wait up to `wait` seconds in the worker, else hand it back to the queue.
 
     It stands below `@app.task`, bound or not. `key` and `cost` may be functions of the task's arguments, without
     `self`. Nothing is charged for a task that is handed back, and none of its retries is used.
     """
-    throttle = Throttle(limiter, key, cost, wait)
 
-    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+    def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
+        """The function, as a task that waits for its turn."""
+
         @functools.wraps(function)
         def run(*args: P.args, **kwargs: P.kwargs) -> R:
             bound = bool(args) and isinstance(args[0], Task)
             task = args[0] if bound else current_task
             given, by_name = arguments_of(function, *args, **kwargs)
-            turn = _turn(throttle, task, given[bound:], by_name)
+            turn = _turn(self, task, given[bound:], by_name)
             if not turn:
                 raise _handed_back(task, turn)
             with turn:
@@ -64,8 +58,6 @@ def throttled(
         # Celery checks the arguments of `delay` by the signature, and does not look through wrappers.
         cast("Any", run).__signature__ = inspect.signature(function)
         return run
-
-    return decorate
 
 
 def _turn(throttle: Throttle, task: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Turn:  # noqa: ANN401

@@ -49,7 +49,7 @@ class Throttling(Middleware):
             return
         if not isinstance(throttle, Throttle):  # of all errors here, Dramatiq passes on only its own
             raise MiddlewareError(f"{actor.actor_name}: throttle is a headgate.tasks.Throttle; got {throttle!r}")
-        actor.fn = self._throttled(actor.fn, throttle, broker)
+        actor.fn = self._throttled(actor, throttle, broker)
 
     def before_process_message(self, broker: Broker, message: MessageProxy) -> None:
         """Remember what this thread works on."""
@@ -70,11 +70,13 @@ class Throttling(Middleware):
         """Forget it."""
         self._here.message = None
 
-    def _throttled(self, function: Callable[..., Any], throttle: Throttle, broker: Broker) -> Callable[..., Any]:
+    def _throttled(self, actor: Actor[..., Any], throttle: Throttle, broker: Broker) -> Callable[..., Any]:
+        function = actor.fn
+
         @functools.wraps(function)
         def run(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
             given, by_name = arguments_of(function, *args, **kwargs)
-            message: MessageProxy | None = getattr(self._here, "message", None)
+            message = self._message_of(actor)
             if message is None:
                 turn = throttle.take_or_raise(*given, **by_name)
             else:
@@ -86,6 +88,14 @@ class Throttling(Middleware):
                 return function(*args, **kwargs)
 
         return run
+
+    def _message_of(self, actor: Actor[..., Any]) -> MessageProxy | None:
+        """What the worker calls an actor for; None where another actor calls it as a function, or it does itself."""
+        message: MessageProxy | None = getattr(self._here, "message", None)
+        if message is None or message.actor_name != actor.actor_name:
+            return None
+        self._here.message = None
+        return message
 
 
 def _hand_back(broker: Broker, message: MessageProxy, turn: Turn) -> None:

@@ -11,21 +11,21 @@ RQ brings back jobs that were scheduled only where a worker runs with its schedu
 from __future__ import annotations
 
 import functools
+import inspect
 import math
 import sys
-from collections.abc import Callable
-from typing import Final, ParamSpec, TypeVar, cast
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, ParamSpec, TypeVar, cast
 
 from rq import Retry, get_current_job
 from rq.job import Job
 
-from headgate.call import Cost
-from headgate.limiter import Limiter
 from headgate.tasks.throttle import Throttle, arguments_of
 from headgate.tasks.turn import Turn
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 
 HANDED_BACK: Final = "headgate_handed_back"
 """In the meta data of a job that was handed back: RQ's two counts of retries then, and whether its place is kept."""
@@ -35,28 +35,24 @@ class HandedBack(Retry):
     """What a job returns to be scheduled again."""
 
 
-def throttled(
-    limiter: Limiter,
-    key: str | Callable[..., str],
-    cost: Cost | Callable[..., Cost] = 1,
-    wait: float = 1.0,
-) -> Callable[[Callable[P, R]], Callable[P, R]]:
+class throttled(Throttle):  # noqa: N801 - a decorator
     """Run the job when the limit allows it: wait up to `wait` seconds in the worker, else have it scheduled again.
 
     `key` and `cost` may be functions of the job's arguments. Nothing is charged for a job that is handed back, and none
     of its retries is used. RQ schedules in whole seconds.
     """
-    throttle = Throttle(limiter, key, cost, wait)
 
-    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+    def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
+        """The function, as a job that waits for its turn."""
+
         @functools.wraps(function)
         def run(*args: P.args, **kwargs: P.kwargs) -> R:
             given, by_name = arguments_of(function, *args, **kwargs)
-            job = get_current_job()
-            if job is None or job.worker_name == "sync":  # of a queue with is_async=False
-                turn = throttle.take_or_raise(*given, **by_name)
+            job = _job_of(run)
+            if job is None:
+                turn = self.take_or_raise(*given, **by_name)
             else:
-                turn = throttle.take(*given, came_back=_came_back(job), **by_name)
+                turn = self.take(*given, came_back=_came_back(job), **by_name)
                 if not turn:
                     return cast("R", _handed_back(job, turn))
             with turn:
@@ -65,11 +61,24 @@ def throttled(
                 turn.cancel()
             elif job is not None and HANDED_BACK in job.meta:
                 job.meta[HANDED_BACK] = None  # meta data that is empty is not saved
-            return result
+            return cast("R", _within(turn, result)) if inspect.iscoroutine(result) else result
 
         return run
 
-    return decorate
+
+def _job_of(function: Callable[..., Any]) -> Job | None:
+    """The job that a worker runs a function for; None where something else calls it, another job perhaps."""
+    job = get_current_job()
+    if job is None or job.worker_name == "sync":  # of a queue with is_async=False
+        return None
+    called = getattr(job.func, "__func__", job.func)  # of a method
+    return job if inspect.unwrap(called, stop=lambda each: each is function) is function else None
+
+
+async def _within(turn: Turn, work: Coroutine[Any, Any, T]) -> T:
+    """RQ awaits what an async function gives, after that has returned."""
+    with turn:
+        return await work
 
 
 def _came_back(job: Job) -> bool:

@@ -74,8 +74,8 @@ def _lines(edge: Edge, asked: Request) -> Iterator[str]:
     told: list[str] = []
     if edge.fronted:
         view.route = rule.rule if rule is not None else None
-        told += explained(edge.door.court(view).judge.policy, view)
+        told += explained(edge.door.court(view).judge, view)
     if place is not None and place.limits:
         view.route, view.method = place.route, place.method
-        told += explained(edge.door.court_at(view, place.limits).judge.policy, view)
+        told += explained(edge.door.court_at(view, place.limits).judge, view)
     yield from told or ["no limits"]

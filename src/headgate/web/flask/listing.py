@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from headgate.policy import Policy, RequestView
-from headgate.policy.key import key_of
+from headgate.policy.explain import by_lists, by_rules
+from headgate.policy.judge import Judge
 from headgate.policy.rule import DEFAULT_PLAN, Rule
 from headgate.web.route import RouteLimit, rules_at
 
@@ -38,17 +39,9 @@ def _limits(rule: Rule) -> str:
     return plans[DEFAULT_PLAN] if len(plans) == 1 else ", ".join(f"{name}: {words}" for name, words in plans.items())
 
 
-def explained(policy: Policy, view: RequestView) -> Iterator[str]:
-    """The rules that a request comes under, and by which key each counts it; nothing is charged."""
+def explained(judge: Judge, view: RequestView) -> list[str]:
+    """The rules that a request comes under, and by which key each counts it."""
     if view.plan is None:
-        view.plan = policy.plan_of(view)
-    if policy.allow is not None and policy.allow(view):
-        yield "allowed: it is on the list of what is always allowed"
-    elif policy.deny is not None and policy.deny(view):
-        yield "refused (403): it is on the list of what is always refused"
-    else:
-        for rule, params in policy.matching(view):
-            key = key_of(rule.key, view, params)
-            told = f"counted by {key}" if key is not None else f"a part of its key is missing: {rule.missing}"
-            words = "; ".join(map(str, rule.limits_for(view))) or "no limit for this plan"
-            yield f"rule {rule.name}: {told}; {words}; cost {rule.cost.before(view)}; act {rule.act.kind}"
+        view.plan = judge.policy.plan_of(view)
+    listed = by_lists(judge.policy, view)
+    return [each.words for each in by_rules(judge, view)] if listed is None else [listed]

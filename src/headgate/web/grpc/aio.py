@@ -6,14 +6,13 @@ import asyncio
 import inspect
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
-from typing import Any, Unpack
+from typing import Any
 
 import grpc
 import grpc.aio
 
 from headgate.policy.steps import Steps, run_awaiting
 from headgate.web.asgi import hold
-from headgate.web.door import Options, PolicyGiven
 from headgate.web.grpc.context import Context, refuse, trailing_of
 from headgate.web.grpc.interceptor import Admitted, Interceptor, Method
 from headgate.web.grpc.rpc import Raw, Refused, Rpc
@@ -23,15 +22,7 @@ from headgate.web.grpc.threads import Run, in_thread
 class AsyncRateLimitInterceptor(Interceptor, grpc.aio.ServerInterceptor):
     """For `grpc.aio.server(interceptors=[...])`. `default` are the limits of each method that has none of its own."""
 
-    def __init__(
-        self,
-        policy: PolicyGiven | None = None,
-        *,
-        default: Any = None,  # noqa: ANN401
-        key: Any = "ip",  # noqa: ANN401
-        **options: Unpack[Options],
-    ) -> None:
-        super().__init__(policy, default, key, options, awaited=True)
+    awaited = True
 
     async def intercept_service(
         self,
@@ -141,12 +132,21 @@ async def _passing(messages: AsyncIterable[Any], context: _AwaitedContext) -> As
 @asynccontextmanager
 async def _counted(context: Context) -> AsyncIterator[None]:
     """Whatever ends the call, count what it says."""
-    error: BaseException | None = None
     try:
         yield
-    except BaseException as raised:
-        error = raised
+    except BaseException as error:
+        context._end_by(error)
         raise
     finally:
         if context._docket.follows:
-            await run_awaiting(context._end(error))
+            await _to_the_end(context._end())
+
+
+async def _to_the_end(steps: Steps[None]) -> None:
+    """Run steps also when the call is cancelled meanwhile: what it has come to is known already."""
+    running = asyncio.ensure_future(run_awaiting(steps))
+    try:
+        await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await running
+        raise

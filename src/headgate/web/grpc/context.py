@@ -28,7 +28,7 @@ class Context:
 
     def set_trailing_metadata(self, trailing_metadata: Any) -> None:  # noqa: ANN401
         """As the server's own; what is left is added."""
-        self._given = tuple(trailing_metadata)
+        self._given = tuple(trailing_metadata or ())
         self._context.set_trailing_metadata((*self._given, *self._fields))
 
     def trailing_metadata(self) -> Metadata:
@@ -60,18 +60,27 @@ class Context:
         self._code = no.code
         return refuse(self._context, no, self._given)
 
-    def _end(self, error: BaseException | None) -> Steps[None]:
+    def _end_by(self, error: BaseException) -> None:
+        """What an error comes to, where the handler has set no code."""
+        if self._code is None:
+            self._code = grpc.StatusCode.CANCELLED if is_gone(self._context) else code_of(error)
+
+    def _end(self) -> Steps[None]:
         """Count what the end of the call says."""
-        code = self._code
-        if code is None:
-            code = grpc.StatusCode.OK if error is None else _code_of(error)
+        code = grpc.StatusCode.OK if self._code is None else self._code
         told = {name.lower(): value for name, value in self._given if isinstance(value, str)}
         return self._docket.after(status_of(code), told.get)
 
 
-def _code_of(error: BaseException) -> grpc.StatusCode:
+def code_of(error: BaseException) -> grpc.StatusCode:
+    """The code of a call that an error ends."""
     gone = isinstance(error, GeneratorExit | CancelledError)
     return grpc.StatusCode.CANCELLED if gone else grpc.StatusCode.UNKNOWN
+
+
+def is_gone(context: Any) -> bool:  # noqa: ANN401
+    """Whether nobody waits for the answer any more, where the context tells: threads are not told otherwise."""
+    return hasattr(context, "is_active") and not context.is_active()
 
 
 def refuse(context: Any, no: Refused, given: Metadata) -> Any:  # noqa: ANN401

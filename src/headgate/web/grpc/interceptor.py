@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Unpack
 
 import grpc
 
@@ -11,8 +11,9 @@ from headgate.errors import InvalidCall
 from headgate.policy.steps import Steps
 from headgate.web.docket import Docket, Entry
 from headgate.web.door import Door, Options, PolicyGiven
+from headgate.web.grpc.context import code_of
 from headgate.web.grpc.marks import Marks, marks_of
-from headgate.web.grpc.rpc import GRPC, METHOD, Raw, Refused, Rpc, read_rpc, refusal
+from headgate.web.grpc.rpc import GRPC, METHOD, Raw, Refused, Rpc, read_rpc, refusal, status_of
 from headgate.web.route import RouteLimit
 
 
@@ -26,16 +27,18 @@ class Admitted(NamedTuple):
 class Interceptor:
     """A policy in front of methods, and the limits of single ones. `door` is where the counts are."""
 
+    awaited: ClassVar[bool]
+    """Whether stores are."""
+
     def __init__(
         self,
-        policy: PolicyGiven | None,
-        default: Any,  # noqa: ANN401
-        key: Any,  # noqa: ANN401
-        options: Options,
+        policy: PolicyGiven | None = None,
         *,
-        awaited: bool,
+        default: Any = None,  # noqa: ANN401
+        key: Any = "ip",  # noqa: ANN401
+        **options: Unpack[Options],
     ) -> None:
-        self.door: Door[str] = Door(policy, GRPC, read_rpc, awaited=awaited, **options)
+        self.door: Door[str] = Door(policy, GRPC, read_rpc, awaited=self.awaited, **options)
         self.default = Marks(() if default is None else (RouteLimit(default, {"key": key}),))
 
     def opening(self, rpc: Rpc, limits: tuple[RouteLimit, ...]) -> Steps[Admitted | Refused]:
@@ -60,7 +63,11 @@ class Interceptor:
         delay = ruling.delay_us
         if limits:
             view.method = METHOD  # whoever names no method in a limit of messages means them
-            court, ruling = yield from docket.enter(view, limits)
+            try:
+                court, ruling = yield from docket.enter(view, limits)
+            except BaseException as error:
+                yield from docket.after(status_of(code_of(error)), lambda name: None)
+                raise
             if ruling.kind != "pass":
                 return refusal(court, ruling)
         return Admitted(docket, max(delay, ruling.delay_us))

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, Unpack
+from typing import Any
 
 import grpc
 
 from headgate.policy.steps import run
 from headgate.waiting import sleep_until
-from headgate.web.door import Options, PolicyGiven
-from headgate.web.grpc.context import Context, refuse, trailing_of
+from headgate.web.grpc.context import Context, is_gone, refuse, trailing_of
 from headgate.web.grpc.interceptor import Admitted, Interceptor, Method
 from headgate.web.grpc.rpc import Raw, Refused, Rpc
 
@@ -22,15 +21,7 @@ Run = Callable[[Any], Any]
 class RateLimitInterceptor(Interceptor, grpc.ServerInterceptor):
     """For `grpc.server(pool, interceptors=[...])`. `default` are the limits of each method that has none of its own."""
 
-    def __init__(
-        self,
-        policy: PolicyGiven | None = None,
-        *,
-        default: Any = None,  # noqa: ANN401
-        key: Any = "ip",  # noqa: ANN401
-        **options: Unpack[Options],
-    ) -> None:
-        super().__init__(policy, default, key, options, awaited=False)
+    awaited = False
 
     def intercept_service(
         self,
@@ -80,15 +71,17 @@ class _Calls:
         ruled = self._run(method.owner.opening(method.rpc(message, context), method.marks.calls))
         if isinstance(ruled, Refused):
             return ruled.raw or refuse(context, ruled, trailing_of(context))
-        self._hold(ruled)
+        self._hold(ruled, context)
         return Context(context, ruled.docket)
 
-    def _hold(self, admitted: Admitted) -> None:
-        """A rule that delays: wait for the call's place in the queue."""
+    def _hold(self, admitted: Admitted, context: Any) -> None:  # noqa: ANN401
+        """A rule that delays: wait for the call's place in the queue; whoever has gone meanwhile does not take it."""
         if admitted.delay_us:
             clock = self._method.owner.door.clock
             try:
                 sleep_until(clock, clock.now_us() + admitted.delay_us)
+                if is_gone(context):
+                    context.abort(grpc.StatusCode.CANCELLED, "")
             except BaseException:
                 self._run(admitted.docket.release())
                 raise
@@ -104,7 +97,7 @@ class _Calls:
             rpc = Rpc(method.name, context._context, message)
             ruled = self._run(method.owner.message(rpc, method.marks.messages))
             if isinstance(ruled, Admitted):
-                self._hold(ruled)
+                self._hold(ruled, context._context)
                 yield message
             elif ruled.raw is None:
                 context._refuse(ruled)
@@ -112,12 +105,11 @@ class _Calls:
     @contextmanager
     def _counted(self, context: Context) -> Iterator[None]:
         """Whatever ends the call, count what it says."""
-        error: BaseException | None = None
         try:
             yield
-        except BaseException as raised:
-            error = raised
+        except BaseException as error:
+            context._end_by(error)
             raise
         finally:
             if context._docket.follows:
-                self._run(context._end(error))
+                self._run(context._end())
