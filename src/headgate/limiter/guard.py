@@ -1,4 +1,7 @@
-"""Guards: limits around functions and blocks, for those who want a no to raise."""
+"""Guards: limits around functions and blocks, for those who want a no to raise.
+
+What was spent of a rate stays spent; what is in flight ends with the function or the block.
+"""
 
 from __future__ import annotations
 
@@ -31,100 +34,138 @@ def _passed(decision: Decision) -> Decision:
     return decision
 
 
-def _checked(function: Callable[P, R]) -> Callable[P, R]:
+def _checked(function: Callable[P, R], flies: bool) -> Callable[P, R]:
     if not callable(function):
         raise InvalidCall(
             f"a guard decorates functions and needs a key first, as in @limiter.guard('k'); got {function!r}"
         )
     if inspect.isasyncgenfunction(function):
         raise InvalidCall(f"{function!r} is an async generator: guard what iterates over it instead")
+    if flies and inspect.isgeneratorfunction(function):
+        raise InvalidCall(f"{function!r} is a generator, in flight while somebody iterates over it: guard who does")
     return function
 
 
-class Guard:
+class _Block:
+    """`with` around what a limit lets pass."""
+
+    _limiter: Limiter
+    _held: list[Decision]
+
+    def _ask(self) -> Decision:
+        raise NotImplementedError
+
+    def __enter__(self) -> Decision:
+        decision = _passed(self._ask())
+        if self._limiter.flies:
+            self._held.append(decision)
+        return decision
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._held:  # of several blocks at one time, whichever: they are of one key and one cost
+            self._limiter.release(self._held.pop())
+
+
+class Guard(_Block):
     """`@limiter.guard(key)` or `with limiter.guard("u1") as decision:`; raises RateLimited."""
 
     def __init__(self, limiter: Limiter, key: Key, cost: Cost) -> None:
         self._limiter, self._key, self._cost = limiter, key, cost
+        self._held = []
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         """The function, asking first."""
-        if inspect.iscoroutinefunction(_checked(function)):
+        if inspect.iscoroutinefunction(_checked(function, self._limiter.flies)):
             raise InvalidCall(
                 f"{function!r} is async: guard it with an AsyncLimiter, or its calls would not be awaited"
             )
 
         @functools.wraps(function)
         def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
-            _passed(self._limiter.hit(_key_of(self._key, args, kwargs), self._cost))
-            return function(*args, **kwargs)
+            decision = _passed(self._limiter.hit(_key_of(self._key, args, kwargs), self._cost))
+            try:
+                return function(*args, **kwargs)
+            finally:
+                if self._limiter.flies:
+                    self._limiter.release(decision)
 
         return guarded
 
-    def __enter__(self) -> Decision:
-        return _passed(self._limiter.hit(_fixed(self._key), self._cost))
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """What was spent stays spent."""
+    def _ask(self) -> Decision:
+        return self._limiter.hit(_fixed(self._key), self._cost)
 
 
-class AsyncGuard:
-    """`@limiter.guard(key)` on `async def`, or `async with limiter.guard("u1") as decision:`; raises RateLimited."""
-
-    def __init__(self, limiter: AsyncLimiter, key: Key, cost: Cost) -> None:
-        self._limiter, self._key, self._cost = limiter, key, cost
-
-    def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
-        """The coroutine function, asking first."""
-        if not inspect.iscoroutinefunction(_checked(function)):
-            raise InvalidCall(f"{function!r} is not an async def: an AsyncLimiter guards those; use a Limiter here")
-
-        @functools.wraps(function)
-        async def guarded(*args: P.args, **kwargs: P.kwargs) -> object:
-            _passed(await self._limiter.hit(_key_of(self._key, args, kwargs), self._cost))
-            return await cast("Awaitable[object]", function(*args, **kwargs))
-
-        return cast("Callable[P, R]", guarded)
-
-    async def __aenter__(self) -> Decision:
-        return _passed(await self._limiter.hit(_fixed(self._key), self._cost))
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """What was spent stays spent."""
-
-
-class Slot:
+class Slot(_Block):
     """`with limiter.slot("u1", timeout=2) as decision:` waits for its turn; raises RateLimited."""
 
     def __init__(self, limiter: Limiter, key: str, cost: Cost, timeout: float | None) -> None:
         self._limiter, self._key, self._cost, self._timeout = limiter, key, cost, timeout
+        self._held = []
 
-    def __enter__(self) -> Decision:
-        return _passed(self._limiter.acquire(self._key, self._cost, self._timeout))
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """What was spent stays spent."""
+    def _ask(self) -> Decision:
+        return self._limiter.acquire(self._key, self._cost, self._timeout)
 
 
-class AsyncSlot:
-    """`async with limiter.slot("u1", timeout=2) as decision:` waits for its turn; raises RateLimited."""
+class _AsyncBlock:
+    """`async with` around what a limit lets pass."""
 
-    def __init__(self, limiter: AsyncLimiter, key: str, cost: Cost, timeout: float | None) -> None:
-        self._limiter, self._key, self._cost, self._timeout = limiter, key, cost, timeout
+    _limiter: AsyncLimiter
+    _held: list[Decision]
+
+    async def _ask(self) -> Decision:
+        raise NotImplementedError
 
     async def __aenter__(self) -> Decision:
-        return _passed(await self._limiter.acquire(self._key, self._cost, self._timeout))
+        decision = _passed(await self._ask())
+        if self._limiter.flies:
+            self._held.append(decision)
+        return decision
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """What was spent stays spent."""
+        if self._held:
+            await self._limiter.release(self._held.pop())
+
+
+class AsyncGuard(_AsyncBlock):
+    """`@limiter.guard(key)` on `async def`, or `async with limiter.guard("u1") as decision:`; raises RateLimited."""
+
+    def __init__(self, limiter: AsyncLimiter, key: Key, cost: Cost) -> None:
+        self._limiter, self._key, self._cost = limiter, key, cost
+        self._held = []
+
+    def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
+        """The coroutine function, asking first."""
+        if not inspect.iscoroutinefunction(_checked(function, self._limiter.flies)):
+            raise InvalidCall(f"{function!r} is not an async def: an AsyncLimiter guards those; use a Limiter here")
+
+        @functools.wraps(function)
+        async def guarded(*args: P.args, **kwargs: P.kwargs) -> object:
+            decision = _passed(await self._limiter.hit(_key_of(self._key, args, kwargs), self._cost))
+            try:
+                return await cast("Awaitable[object]", function(*args, **kwargs))
+            finally:
+                if self._limiter.flies:
+                    await self._limiter.release(decision)
+
+        return cast("Callable[P, R]", guarded)
+
+    async def _ask(self) -> Decision:
+        return await self._limiter.hit(_fixed(self._key), self._cost)
+
+
+class AsyncSlot(_AsyncBlock):
+    """`async with limiter.slot("u1", timeout=2) as decision:` waits for its turn; raises RateLimited."""
+
+    def __init__(self, limiter: AsyncLimiter, key: str, cost: Cost, timeout: float | None) -> None:
+        self._limiter, self._key, self._cost, self._timeout = limiter, key, cost, timeout
+        self._held = []
+
+    async def _ask(self) -> Decision:
+        return await self._limiter.acquire(self._key, self._cost, self._timeout)
 
 
 def _fixed(key: Key) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import weakref
 from typing import Final
 
 from headgate.clock import Clock, SystemClock
@@ -14,6 +16,9 @@ DEFAULT_MAX_KEYS: Final = 1_000_000
 DEFAULT_MAX_BYTES: Final = 256 * 2**20
 MOST_TABLES: Final = 256
 WORD: Final = 8
+
+
+_stores: weakref.WeakSet[MemoryStore] = weakref.WeakSet()
 
 
 class MemoryStore:
@@ -35,6 +40,9 @@ class MemoryStore:
         self.max_bytes = max_bytes
         self._book = self._book_type(clock or SystemClock())
         self._tables: dict[tuple[str, str], Table] = {}
+        self._flying: list[Table] = []
+        """Those of what is in flight."""
+        _stores.add(self)
 
     def gate(self, namespace: str, limits: tuple[Limit, ...], on_error: OnError = "local") -> Gate:
         """Limits bound to their tables under a namespace. Memory has no errors to have a policy for."""
@@ -76,7 +84,14 @@ class MemoryStore:
                 )
             # No lock, which a fork could catch held: of two threads that come at once, one throws its table away.
             table = self._tables.setdefault(name, self._book.table(limit, self._capacity(limit)))
+            if limit.in_flight:
+                self._flying.append(table)
         return table
+
+    def after_fork(self) -> None:
+        """What was in flight is its parent's, and ends there."""
+        for table in self._flying:
+            table.clear()
 
     def _capacity(self, limit: Limit) -> int:
         """How many keys the limit's table is made for: 3 in 4 of its slots."""
@@ -89,3 +104,12 @@ class MemoryStore:
                 f"max_bytes is {self.max_bytes}; lower max_keys to {fitting} or raise max_bytes"
             )
         return self.max_keys or min(fitting, DEFAULT_MAX_KEYS)
+
+
+def _forget_parents() -> None:
+    for store in list(_stores):
+        store.after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_parents)

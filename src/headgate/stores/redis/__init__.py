@@ -132,6 +132,7 @@ class RedisStore:
     def clear(self, namespace: str) -> None:
         """Forget every key of a namespace. Looks at every key of the server: for tests and for repairs."""
         self._denials_of(namespace).gave_all()
+        self._keeper.drop_key(namespace)
         for gate in [gate for gate, its in self._leased.items() if its == namespace]:
             gate.forget_leases()
         pattern = Names(namespace, self._pepper).pattern
@@ -150,7 +151,8 @@ class RedisStore:
             raise StoreError(f"the namespace was not cleared: {type(error).__name__}: {error}") from error
 
     def close(self) -> None:
-        """Close what threads use. A store that is used again opens it anew."""
+        """Close what threads use. A store that is used again opens it anew; permits are not renewed meanwhile."""
+        self._keeper.close()
         self._nodes.close()
 
     async def aclose(self) -> None:
@@ -158,7 +160,7 @@ class RedisStore:
         couriers = self._couriers.pop(id(asyncio.get_running_loop()), None)
         if couriers is not None:
             await couriers.close()
-        self._nodes.close()
+        self.close()
 
     def _parts(self, namespace: str, on_error: OnError) -> tuple[Names, Nodes, Denials, Fallback, Any, Keeper]:
         fallback = Fallback(on_error, self._clock, store=self._local, namespace=namespace, nodes=self._share)

@@ -160,6 +160,8 @@ class _Asker:
 
     def _reset(self, key: str) -> Steps[None]:
         self._denials.gave((checked_key(key),))
+        if self._own.flying:
+            self._keeper.drop_key(self._names.namespace, key)
         try:
             yield self.command(self._own, RESET, key, b"$0\r\n\r\n")
         except FAILURES as error:

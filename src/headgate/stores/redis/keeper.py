@@ -96,6 +96,18 @@ class Keeper:
                 del self._held[name]
             return units
 
+    def drop_key(self, namespace: str, key: str | None = None) -> None:
+        """Renew nothing of a key, or of a whole namespace, any more: it was made as new."""
+        with self._lock:
+            for name in [each for each in self._held if each.namespace == namespace and key in (None, each.key)]:
+                del self._held[name]
+
+    def close(self) -> None:
+        """Renew no more, until another permit is taken; what is held can still be given back."""
+        with self._lock:
+            self._thread = None
+            self._changed.notify_all()
+
     def holds(self, names: Names, limit: Limit, key: str, since_us: int) -> bool:
         """Whether this process holds a permit of that instant."""
         with self._lock:
