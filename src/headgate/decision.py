@@ -21,10 +21,12 @@ More = tuple[tuple[int, ...] | int, list[int] | bytes, tuple[int, ...] | None]
 """Of each call: the cost (one number where all have the same), the answer (flat; bytes are words of 64 bits), and the
 units given back, where any were."""
 
-_TOLD_LAST = {NEVER: math.inf, UNKNOWN: 2.0**62}
-"""Where in the order of retries those stand that are no times."""
-
 _refunding = threading.Lock()
+
+
+def order_of(retry_us: int) -> float:
+    """Where a retry stands among others: those that are no times come last."""
+    return retry_us if retry_us >= 0 else math.inf if retry_us == NEVER else 2.0**62
 
 
 class Decision:
@@ -60,7 +62,7 @@ class Decision:
         elif self.allowed:
             row = min(rows, key=lambda row: answers[row + 1] / limits[row // ANSWER_FIELDS].burst)
         else:
-            row = max(rows, key=lambda row: _TOLD_LAST.get(answers[row + 2], answers[row + 2]))
+            row = max(rows, key=lambda row: order_of(answers[row + 2]))
         self.remaining = answers[row + 1]
         self.retry_us = max(answers[2::ANSWER_FIELDS]) if self.allowed else answers[row + 2]
         resets = answers[3::ANSWER_FIELDS]

@@ -135,13 +135,14 @@ class Judge:
             if not decision.allowed:
                 yield from self.release(charges)
                 if group.counts_refused:
-                    owners = zip(group.owners, costs, strict=True)
-                    more = tuple(cost if owner.counts_refused else 0 for owner, cost in owners)
+                    owned = zip(group.owners, group.limits, costs, strict=True)
+                    counts = (owner.counts_refused and not limit.in_flight for owner, limit, _ in owned)
+                    more = tuple(cost if count else 0 for count, cost in zip(counts, costs, strict=True))
                     yield from self._charge_more(group, decision, more)
                 return refused(group, decision)
             if group.delays:
                 delay = max(delay, _delay(group, decision, costs))
-            if group.follows or group.delays or len(groups) > 1:
+            if group.follows or group.delays or group.flies or len(groups) > 1:
                 charges.append(Charge(group, decision))
             if nearest is None or decision.remaining * nearest[0].limit < nearest[0].remaining * decision.limit:
                 nearest = decision, group
@@ -161,7 +162,7 @@ class Judge:
             else:
                 if not decision.allowed:
                     log.info("rule %s (observe) would refuse: %r", rule.name, decision)
-                elif group.follows:
+                elif group.follows or group.flies:
                     seen.append(Charge(group, decision))
 
     def _grouped(self, view: RequestView, asked: list[Question]) -> tuple[Group, ...]:
@@ -224,8 +225,11 @@ class Judge:
     def after(self, charges: Sequence[Charge], status: int, header: Callable[[str], str | None]) -> Steps[None]:
         """Count what the response says: give back what does not count, charge what cost more."""
         for group, decision in charges:
+            if not group.follows:
+                continue
             costs = [call.cost for call in decision.calls]
-            real = [_real(rule, cost, status, header) for rule, cost in zip(group.owners, costs, strict=True)]
+            owned = zip(group.owners, group.limits, costs, strict=True)
+            real = [cost if limit.in_flight else _real(rule, cost, status, header) for rule, limit, cost in owned]
             unused = tuple(max(0, cost - actual) for cost, actual in zip(costs, real, strict=True))
             try:
                 if any(unused):
@@ -234,6 +238,15 @@ class Judge:
                 yield from self._charge_more(group, decision, more)
             except StoreError as error:
                 log.warning("the response could not be counted: %s", error)
+
+    def end(self, charges: Sequence[Charge]) -> Steps[None]:
+        """The request is not in flight any more."""
+        for group, decision in charges:
+            if group.flies:
+                try:
+                    yield group.gate.release(decision)
+                except StoreError as error:
+                    log.warning("a permit could not be given back before its time: %s", error)
 
     def _charge_more(self, group: Group, decision: Decision, more: tuple[int, ...]) -> Steps[None]:
         """Charge on top, as far as each limit can owe."""

@@ -81,6 +81,11 @@ class Rule:
         """Whether what was charged depends on the response."""
         return self.counts is not None or self.cost.settles
 
+    @property
+    def flies(self) -> bool:
+        """Whether what it charges is given back when the request ends."""
+        return any(limit.in_flight for limits in (self.plans or {}).values() for limit in limits)
+
     def limits_for(self, view: RequestView) -> tuple[Limit, ...]:
         """The limits of this request's plan."""
         if self.limits_of is not None:

@@ -17,7 +17,7 @@ TOO_MANY: Final = 429
 class Group:
     """Limits of one store that one decision is taken over, and whose rule each of them is."""
 
-    __slots__ = ("ask", "counts_refused", "delays", "disclose", "follows", "gate", "limits", "owners", "store")
+    __slots__ = ("ask", "counts_refused", "delays", "disclose", "flies", "follows", "gate", "limits", "owners", "store")
 
     def __init__(self, store: str, gate: Any, pairs: Sequence[tuple[Rule, Limit]]) -> None:  # noqa: ANN401
         self.store = store
@@ -33,6 +33,7 @@ class Group:
         self.counts_refused = any(rule.counts_refused for rule in self.owners)
         self.delays = any(rule.act.kind == "delay" for rule in self.owners)
         self.follows = any(rule.follows_response for rule in self.owners)
+        self.flies = any(limit.in_flight for limit in self.limits)
 
     def owner(self, decision: Decision) -> Rule:
         """The rule whose limit binds."""

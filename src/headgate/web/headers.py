@@ -30,9 +30,9 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, AnyStr, Final, Generic, NamedTuple, Protocol
 
-from headgate.algorithms.contract import NEVER
+from headgate.algorithms.contract import NEVER, UNKNOWN
 from headgate.clock import SECOND, Clock, SystemClock
-from headgate.decision import ANSWER_FIELDS
+from headgate.decision import ANSWER_FIELDS, order_of
 from headgate.errors import HeadgateError
 from headgate.limit import Limit
 from headgate.limit.grammar import write_period
@@ -106,6 +106,8 @@ class Plan(NamedTuple):
                 return HIDDEN
             if retry_us == NEVER:
                 return NEVER
+            if retry_us == UNKNOWN:  # and so is not told
+                return HIDDEN
             exact = -(-retry_us // SECOND) or 1
         if retry_after is None or not exact < retry_after < math.inf:
             return exact
@@ -129,6 +131,8 @@ def plan_for(limits: tuple[Limit, ...], names: Names = "", disclose: Disclose = 
 def policy_name(limit: Limit, rule: str = "") -> str:
     """The limit's name, else its rule's, else its rate in words; what no field may hold becomes `_`."""
     given = "".join(char if " " <= char <= "~" else "_" for char in (limit.name or rule)[:LONGEST_NAME]).strip()
+    if limit.in_flight:
+        return given or f"{limit.amount}-in-flight"
     return given or f"{limit.amount}-per-{write_period(limit.period_us)}".replace(" ", "-")
 
 
@@ -160,7 +164,7 @@ def binding_of(answers: Sequence[int], places: Sequence[int], limits: Sequence[L
     if all(answers[ANSWER_FIELDS * place] for place in places):
         return min(places, key=lambda place: answers[ANSWER_FIELDS * place + REMAINING] / limits[place].burst)
     waits = {place: answers[ANSWER_FIELDS * place + RETRY_US] for place in places}
-    return max(places, key=lambda place: math.inf if waits[place] == NEVER else waits[place])
+    return max(places, key=lambda place: order_of(waits[place]))
 
 
 Say = Callable[["Decision"], list[tuple[AnyStr, AnyStr]]]
@@ -200,13 +204,13 @@ class Write(Generic[AnyStr]):
 def _draft_11(plan: Plan, wire: Wire[AnyStr]) -> Say[AnyStr]:
     limits = [plan.limits[place] for place in plan.shown]
     names = ['"' + name.replace("\\", r"\\").replace('"', r"\"") + '"' for name in plan.names]
-    items = ("{};q={};w={}".format(name, *quota_and_window(limit)) for name, limit in zip(names, limits, strict=True))
-    policy = (wire.name("RateLimit-Policy"), wire.value(", ".join(items)))
+    policy = (wire.name("RateLimit-Policy"), wire.value(", ".join(map(_policy_item, names, limits))))
     field = wire.name("RateLimit")
-    template = wire.value(", ".join(name.replace("%", "%%") + ";r=%d;t=%d" for name in names))
+    told = zip([name.replace("%", "%%") for name in names], limits, strict=True)
+    template = wire.value(", ".join(name + (";r=%d" if limit.in_flight else ";r=%d;t=%d") for name, limit in told))
     large = any(limit.burst > LARGEST for limit in limits)
 
-    rows = [ANSWER_FIELDS * place for place in plan.shown]
+    rows = [(ANSWER_FIELDS * place, plan.limits[place].in_flight) for place in plan.shown]
 
     def say_one(decision: Decision) -> list[tuple[AnyStr, AnyStr]]:
         return [policy, (field, template % (decision.remaining, -(-decision.reset_us // SECOND)))]
@@ -214,11 +218,19 @@ def _draft_11(plan: Plan, wire: Wire[AnyStr]) -> Say[AnyStr]:
     def say(decision: Decision) -> list[tuple[AnyStr, AnyStr]]:
         answers = decision.answers
         numbers: list[int] = []
-        for row in rows:
-            numbers += (answers[row + REMAINING], -(-answers[row + RESET_US] // SECOND))
+        for row, in_flight in rows:
+            numbers.append(answers[row + REMAINING])
+            if not in_flight:  # of those nobody knows
+                numbers.append(-(-answers[row + RESET_US] // SECOND))
         return [policy, (field, template % tuple([min(number, LARGEST) for number in numbers] if large else numbers))]
 
-    return say_one if len(plan.limits) == 1 and not large else say
+    return say_one if len(plan.limits) == 1 and not large and not plan.limits[0].in_flight else say
+
+
+def _policy_item(name: str, limit: Limit) -> str:
+    if limit.in_flight:
+        return f'{name};q={limit.amount};qu="concurrent-requests"'
+    return "{};q={};w={}".format(name, *quota_and_window(limit))
 
 
 def _three(fields: Sequence[str], plan: Plan, wire: Wire[AnyStr], clock: Clock | None) -> Say[AnyStr]:
@@ -231,8 +243,11 @@ def _three(fields: Sequence[str], plan: Plan, wire: Wire[AnyStr], clock: Clock |
         answers = decision.answers
         at = plan.shown[0] if len(plan.shown) == 1 else binding_of(answers, plan.shown, plan.limits)
         remaining, reset_us = answers[ANSWER_FIELDS * at + REMAINING], answers[ANSWER_FIELDS * at + RESET_US]
-        reset = whole_seconds(reset_us if clock is None else reset_us + clock.now_us())
-        return [totals[at], (remaining_field, number % min(remaining, LARGEST)), (reset_field, number % reset)]
+        told = [totals[at], (remaining_field, number % min(remaining, LARGEST))]
+        if reset_us != UNKNOWN:
+            reset = whole_seconds(reset_us if clock is None else reset_us + clock.now_us())
+            told.append((reset_field, number % reset))
+        return told
 
     return say
 
