@@ -14,6 +14,7 @@ from headgate.cli import main
 from headgate.engine import NATIVE
 from headgate.stores.shared import SharedStore
 from headgate.stores.shared_file import HEADER_WORDS, MAGIC, PARTICIPANTS, TEXT_AT, WORD
+from headgate.stores.shared_holders import holders
 from headgate.stores.shared_survey import remove, survey
 from headgate.testing import ManualClock
 
@@ -90,6 +91,25 @@ def test_ls_shows_a_row_for_each_table(run, path, store):
         "default    100/minute                        20   1336  1.5%          0  30080\n",
         "",
     )
+
+
+def test_holders_shows_who_is_in_flight_the_oldest_first(run, path):
+    limiter = Limiter("5 in flight per user", store=SharedStore(path))
+    limiter.permit("a", 3)
+    limiter.permit("b")
+    limiter.permit("c").release()
+    code, page, _ = run("holders", path)
+    head, oldest, newest = (line.split() for line in page.splitlines())
+    assert (code, head) == (0, ["namespace", "limit", "age", "units", "key", "process"])
+    assert oldest[:6] == ["default", "5", "in", "flight", "as", "user"]
+    assert (oldest[8], oldest[-1], newest[8], newest[-1]) == ("3", "0", "1", "0")
+    assert [each.units for each in holders(path)] == [3, 1]
+
+
+def test_holders_says_whose_process_is_gone(run, path):
+    code = "import sys; from headgate import Limiter; Limiter('5 in flight', store=sys.argv[1]).permit('a')"
+    subprocess.run([sys.executable, "-c", code, f"shared://{path}"], check=True)
+    assert run("holders", path)[1].splitlines()[1].split()[-1] == "gone"
 
 
 def test_ls_counts_evictions(run, path):

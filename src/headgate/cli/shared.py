@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
+from headgate.stores.shared_holders import holders
 from headgate.stores.shared_survey import remove, survey
 
 COLUMNS: Final = ("namespace", "limit", "keys", "slots", "fill", "evictions", "bytes")
+HOLDERS: Final = ("namespace", "limit", "age", "units", "key", "process")
+MOST_ROWS: Final = 100
 WORDS: Final = 2
 """So many columns hold words and keep to the left; numbers keep to the right."""
 
 
 def add_verbs(verbs: Any) -> None:  # noqa: ANN401 - argparse has no public name for it
-    """`ls`, `stat` and `rm`, each with a path."""
+    """`ls`, `holders`, `stat` and `rm`, each with a path."""
     about = "look at a store that processes share, or remove it"
     parser = verbs.add_parser("shared", help=about, description=f"{about.capitalize()}.")
     actions = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
     each: tuple[tuple[str, Callable[[str], str], str], ...] = (
         ("ls", ls, "the tables of a store: limits, keys, fill, evictions"),
+        ("holders", list_holders, "what is in flight, the oldest first: age, units, and whose it is"),
         ("stat", stat, "the store as a whole: owner, participants, totals"),
         ("rm", rm, "remove a store; processes that use it begin a new one within a second"),
     )
@@ -52,6 +56,18 @@ def ls(path: str) -> str:
     return "\n".join([*_columns(rows), *map(_shown, (*seen.unread, *seen.foreign))])
 
 
+def list_holders(path: str) -> str:
+    """A row for each of the permits that are out longest."""
+    seen = holders(path)
+    rows = [HOLDERS] + [
+        (_shown(each.namespace), _shown(each.limit), f"{each.age:.1f} s", str(each.units), each.key,
+         str(each.process) if each.alive else "gone")
+        for each in seen[:MOST_ROWS]
+    ]  # fmt: skip
+    more = len(seen) - MOST_ROWS
+    return "\n".join([*_columns(rows), *([f"and {more} younger ones"] if more > 0 else [])])
+
+
 def stat(path: str) -> str:
     """A line for each thing there is to know about the whole."""
     seen = survey(path)
@@ -76,7 +92,7 @@ def rm(path: str) -> str:
     return f"removed {_shown(seen.path)} (tables: {len(seen.tables)}, bytes: {seen.size})"
 
 
-def _columns(rows: list[tuple[str, ...]]) -> list[str]:
+def _columns(rows: Sequence[tuple[str, ...]]) -> list[str]:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join(_cell(at, *pair) for at, pair in enumerate(zip(row, widths, strict=True))) for row in rows]
 

@@ -6,7 +6,6 @@ import contextlib
 import fcntl
 import importlib
 import os
-import struct
 import threading
 import time
 import weakref
@@ -24,6 +23,7 @@ from headgate.stores.fallback import Fallback
 from headgate.stores.shared_file import (
     KINDS,
     MAGIC,
+    META,
     PARTICIPANTS,
     VERSION,
     WORD,
@@ -43,7 +43,6 @@ MOST_FLYING: Final = 64 * 2**20
 """Bytes of a table of permits, about: no more keys have something in flight at one time than fit."""
 PATIENCE: Final = 5.0
 """Seconds to wait for another process to finish opening the store."""
-_META: Final = struct.Struct("<qqq16sq")
 
 _stores: weakref.WeakSet[SharedStore] = weakref.WeakSet()
 
@@ -290,9 +289,9 @@ def _lock(folder: Folder, patience: float) -> None:
 
 def _read_meta(folder: Folder, boot: int) -> tuple[int, bytes, int, int]:
     """The file, open; the store's secret, what to add to the steady clock, and the boot it was made in."""
-    meta = folder.open_or_make("meta", _META.size, lambda: _new_meta(boot))
-    raw, size = os.pread(meta, _META.size, 0), os.fstat(meta).st_size
-    magic, version, made_in, secret, anchor_ns = _META.unpack(raw) if size == _META.size else (0, 0, 0, b"", 0)
+    meta = folder.open_or_make("meta", META.size, lambda: _new_meta(boot))
+    raw, size = os.pread(meta, META.size, 0), os.fstat(meta).st_size
+    magic, version, made_in, secret, anchor_ns = META.unpack(raw) if size == META.size else (0, 0, 0, b"", 0)
     if magic != MAGIC or version != VERSION:
         os.close(meta)
         raise StoreError(f"{folder.name('meta')!r} is not headgate's, or of another layout; remove it")
@@ -300,4 +299,4 @@ def _read_meta(folder: Folder, boot: int) -> tuple[int, bytes, int, int]:
 
 
 def _new_meta(boot: int) -> bytes:
-    return _META.pack(MAGIC, VERSION, boot, os.urandom(16), time.time_ns() - steady_ns())
+    return META.pack(MAGIC, VERSION, boot, os.urandom(16), time.time_ns() - steady_ns())

@@ -34,6 +34,8 @@ PARTICIPANTS: Final = 4096
 TEXT_AT: Final = 256
 """Bytes into the header where the words of the table stand: namespace, identity and limit, for people."""
 
+META: Final = struct.Struct("<qqq16sq")
+"""Of a store: magic, layout, the mark of the boot it was made in, its secret, and its clock's anchor."""
 KINDS: Final = ("bucket", "window", "log", "flight")
 BUILDING: Final = "building-"
 _OWN: Final = re.compile(rf"meta|roll|[0-9a-f]{{14}}\.table|{BUILDING}.*", re.DOTALL)

@@ -54,7 +54,7 @@ def survey(path: str) -> Survey:
     """What a store holds now."""
     if os.name != "posix":
         raise StoreError(f"there are no shared stores on this system ({sys.platform}), only on Linux and macOS")
-    folder = _open_folder(path)
+    folder = open_folder(path)
     try:
         return _survey(path, folder)
     except OSError as error:
@@ -79,9 +79,10 @@ def remove(path: str) -> Survey:
     return held
 
 
-def _open_folder(path: str) -> int:
+def open_folder(path: str) -> int:
+    """The directory of a store, for looking at it."""
     try:
-        folder = _open(path, os.O_DIRECTORY)
+        folder = open_to_read(path, os.O_DIRECTORY)
     except OSError as error:
         why = "it is a symbolic link" if os.path.islink(path) else error.strerror
         raise StoreError(f"cannot open the directory {path!r}: {why}") from None
@@ -118,14 +119,14 @@ def _see(name: str, folder: int, file: str) -> list[TableSeen]:
     if file.startswith("building-"):
         raise StoreError(f"{name!r} is being made, or was left by a process that was killed")
     try:
-        fd = _open(file, dir_fd=folder)
+        fd = open_to_read(file, dir_fd=folder)
     except FileNotFoundError:
         raise
     except OSError as error:
         why = "it is a symbolic link" if error.errno == errno.ELOOP else error.strerror
         raise StoreError(f"{name!r} cannot be opened: {why}") from None
     try:
-        if not _is_plain(fd):
+        if not is_plain(fd):
             raise StoreError(f"{name!r} is not a plain file")
         return [_see_table(fd, name)] if file.endswith(".table") else []
     finally:
@@ -135,13 +136,13 @@ def _see(name: str, folder: int, file: str) -> list[TableSeen]:
 def _made_in(path: str, folder: int) -> int:
     """The boot a store was made in; whether it is a store is told by its `meta`."""
     try:
-        meta = _open("meta", dir_fd=folder)
+        meta = open_to_read("meta", dir_fd=folder)
     except OSError as error:
         if error.errno in (errno.ENOENT, errno.ELOOP):
             raise StoreError(f"{path!r} is not a shared store: it has no file 'meta' of headgate's") from None
         raise
     try:
-        raw = os.pread(meta, _META_START.size, 0) if _is_plain(meta) else b""
+        raw = os.pread(meta, _META_START.size, 0) if is_plain(meta) else b""
     finally:
         os.close(meta)
     magic, _, made_in = _META_START.unpack(raw) if len(raw) == _META_START.size else (0, 0, 0)
@@ -159,16 +160,17 @@ def _see_table(fd: int, name: str) -> TableSeen:
 def _count_participants(folder: int) -> int:
     """How many bytes of the roll are held. The kernel is asked who would be in the way; no byte is taken."""
     try:
-        roll = _open("roll", dir_fd=folder)
+        roll = open_to_read("roll", dir_fd=folder)
     except OSError:  # nobody has joined yet; or it is no roll, which is told apart
         return 0
     try:
-        return sum(_is_held(roll, byte) for byte in range(PARTICIPANTS)) if _is_plain(roll) else 0
+        return sum(is_held(roll, byte) for byte in range(PARTICIPANTS)) if is_plain(roll) else 0
     finally:
         os.close(roll)
 
 
-def _is_held(fd: int, byte: int) -> bool:
+def is_held(fd: int, byte: int) -> bool:
+    """Whether a process that lives holds this byte of the roll."""
     import fcntl  # only where there are shared stores
 
     ask = {"kind": fcntl.F_WRLCK, "whence": os.SEEK_SET, "start": byte, "length": 1, "pid": 0}
@@ -179,7 +181,7 @@ def _is_held(fd: int, byte: int) -> bool:
 
 def _delete(aside: str) -> None:
     """Delete a store that is out of the way. Whoever had it open may still put a file in, once."""
-    folder = _open_folder(aside)
+    folder = open_folder(aside)
     try:
         for _ in range(100):
             for file in filter(is_own, os.listdir(folder)):
@@ -194,10 +196,11 @@ def _delete(aside: str) -> None:
     raise StoreError(f"{aside!r} is filled as often as it is emptied")
 
 
-def _open(path: str, more: int = 0, dir_fd: int | None = None) -> int:
+def open_to_read(path: str, more: int = 0, dir_fd: int | None = None) -> int:
     """For reading only. No link is followed, nothing is inherited, and a pipe of that name is not waited for."""
     return os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | more, dir_fd=dir_fd)
 
 
-def _is_plain(fd: int) -> bool:
+def is_plain(fd: int) -> bool:
+    """Neither a pipe nor a device."""
     return stat.S_ISREG(os.fstat(fd).st_mode)

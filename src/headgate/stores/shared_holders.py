@@ -1,0 +1,108 @@
+"""Permits in a shared store, seen from outside: what has been in flight for how long, and whether its holder lives.
+
+Nothing is locked and nothing is changed: a permit that is taken or given back at this moment may be missing.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from headgate.algorithms.flight.reference import UNIT_BITS
+from headgate.clock import SECOND, steady_ns
+from headgate.engine.modes import WAYS
+from headgate.stores.shared_file import (
+    HEADER_WORDS,
+    KINDS,
+    META,
+    STRIPE_WORDS,
+    STRIPES,
+    WORD,
+    Head,
+    head_words,
+    read_head,
+)
+from headgate.stores.shared_survey import is_held, is_plain, open_folder, open_to_read, survey
+
+
+class PermitSeen(NamedTuple):
+    """One permit. Keys are not kept in a store: `key` is what stands there for one."""
+
+    age: float
+    units: int
+    process: int
+    """The number under which its holder takes part."""
+    alive: bool
+    """Whether the holder is still there; what the dead hold is taken back when somebody needs it."""
+    namespace: str
+    limit: str
+    key: str
+
+
+def holders(path: str) -> list[PermitSeen]:
+    """Every permit that is out, the oldest first."""
+    survey(path)  # an error says what is no store
+    folder = open_folder(path)
+    try:
+        found = [
+            permit
+            for file in sorted(os.listdir(folder))
+            if file.endswith(".table")
+            for permit in _permits(folder, file, os.path.join(path, file))
+        ]
+    finally:
+        os.close(folder)
+    return sorted(found, key=lambda permit: -permit.age)
+
+
+def _permits(folder: int, file: str, name: str) -> Iterator[PermitSeen]:
+    table, roll = open_to_read(file, dir_fd=folder), open_to_read("roll", dir_fd=folder)
+    try:
+        head = read_head(table, name)
+        if not is_plain(table) or head.kind != KINDS.index("flight"):
+            return
+        namespace, _, limit = (*head_words(table), "", "")[:3]
+        now = (steady_ns() + _anchor(folder)) // 1000
+        for tag, since, signature, units in _entries(table, head):
+            number = (signature >> 32) - 1
+            alive = is_held(roll, number) and _generation(roll, number) == signature & 0xFFFFFFFF
+            yield PermitSeen(max(0, now - since) / SECOND, units, number, alive, namespace, limit, f"{tag:016x}")
+    finally:
+        os.close(table)
+        os.close(roll)
+
+
+def _entries(table: int, head: Head) -> Iterator[tuple[int, int, int, int]]:
+    """Of each permit: the tag of its key, since when, who, and units. What is not whole is left out."""
+    tags_at = HEADER_WORDS + STRIPES * (STRIPE_WORDS + head.journal)
+    slots, most = head.sets * WAYS, (head.words - 2) // 3
+    with mmap.mmap(table, head.size, access=mmap.ACCESS_READ) as memory:
+        for slot in range(slots):
+            (tag,) = struct.unpack_from("<Q", memory, (tags_at + slot) * WORD)
+            start = (tags_at + slots + slot * head.stride) * WORD
+            if not tag or not 0 < (count := struct.unpack_from("<q", memory, start)[0]) <= most:
+                continue
+            for permit in range(count):
+                since, _, held = struct.unpack_from("<qqq", memory, start + (2 + 3 * permit) * WORD)
+                units = held & ((1 << UNIT_BITS) - 1)
+                if held > 0 and 0 < units <= most:
+                    yield tag, since, held >> UNIT_BITS, units
+
+
+def _generation(roll: int, number: int) -> int:
+    """How often the number was given out: whoever has it now is another than who had it before."""
+    raw = os.pread(roll, WORD, number * WORD)
+    return int.from_bytes(raw, "little") & 0xFFFFFFFF
+
+
+def _anchor(folder: int) -> int:
+    """What the store adds to the steady clock, in nanoseconds."""
+    meta = open_to_read("meta", dir_fd=folder)
+    try:
+        raw = os.pread(meta, META.size, 0)
+    finally:
+        os.close(meta)
+    return int(META.unpack(raw)[-1]) if len(raw) == META.size else 0
