@@ -260,6 +260,7 @@ def test_tools_for_testing_reach_the_lines():
     ("arguments", "said"),
     [
         ((AsyncLimiter("5/minute"), "k"), "throttled by a Limiter"),
+        ((Limiter("5/minute; 2 in flight"), "k"), "throttled by rates"),
         ((Limiter("5/minute"), 7), "a key is a str, or a function"),
         ((Limiter("5/minute"), "k", 1, -1), "a time to wait is a number of seconds"),
     ],
