@@ -20,6 +20,7 @@ cdef class Core:
     cdef object places                  # where callers stand in line, by key
     cdef object waiter                  # acquires where that is not simply a yes
     cdef object ring                    # tells those in line that a permit of their key has come back
+    cdef object ends                    # its own `release`, bound once
     cdef object back                    # gives back what a decision has in flight where that is not simple
     cdef Decision spare, other          # the last two decisions over the one lane
 
@@ -62,12 +63,13 @@ cdef class Core:
             return self.ask(key, checked_cost(n), M_UP_TO)
         return self.with_plan(limit).ask(key, checked_cost(n), M_UP_TO)
 
-    def wait_by(self, dict places not None, waiter not None, ring not None, back not None):
-        """Let `acquire` turn to the waiter when somebody stands in line, or the answer is no.
+    def back_by(self, back not None):
+        """Let `release` turn to this where it is not simply for one permit of one lane."""
+        self.back, self.ends = back, self.release
 
-        Permits that end ring for them; `back` ends what is not simply one permit of one lane.
-        """
-        self.places, self.waiter, self.ring, self.back = places, waiter, ring, back
+    def wait_by(self, dict places not None, waiter not None, ring not None):
+        """Let `acquire` turn to the waiter when somebody is in line, or the answer is no; releases ring for them."""
+        self.places, self.waiter, self.ring = places, waiter, ring
 
     def acquire(self, key, cost=1, timeout=None, *, limit=None):
         """Spend, waiting for it where that is needed."""
@@ -85,7 +87,7 @@ cdef class Core:
             permit.decision = self.ask(key, cost, M_TAKE)
         if permit.decision is None or not (permit.decision.allowed or timeout == 0):
             permit.decision = self.waiter(key, cost, timeout, None)
-        permit._give_back = self.release
+        permit._give_back = self.ends
         return permit
 
     def release(self, Decision decision not None):

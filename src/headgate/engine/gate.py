@@ -68,19 +68,21 @@ class Gate:
         self.peek = self._core.peek
         self.take_up_to = self._core.take_up_to
         self.reserve = self._core.reserve
+        self.release = self._core.release
+        self._core.back_by(lambda decision: self.refund(decision, in_flight_of(decision)))
 
     def wait_by(
         self,
         places: dict[str, Any],
         waiter: Callable[[str, Cost, float | None, Given | None], Decision],
         ring: Callable[[Decision], None],
-    ) -> tuple[Acquire, TakePermit, Callable[[Decision], None]]:
-        """The core's own `acquire`, `permit` and `release`.
+    ) -> tuple[Acquire, TakePermit]:
+        """The core's own `acquire` and `permit`: they turn to the waiter where the answer is not simply yes.
 
-        The first two turn to the waiter when somebody stands in line or the answer is no; the last rings for who waits.
+        What is released from now on rings for those who wait.
         """
-        self._core.wait_by(places, waiter, ring, self.release)
-        return self._core.acquire, self._core.permit, self._core.release
+        self._core.wait_by(places, waiter, ring)
+        return self._core.acquire, self._core.permit
 
     def asker(self, limits: tuple[Limit, ...]) -> Callable[[str | tuple[str, ...], tuple[int, ...]], Decision]:
         """`decide` over these limits again and again: keys (or one for all) and costs, checked already."""
@@ -97,12 +99,8 @@ class Gate:
         if self._instead is not None and not isinstance(charged, str) and charged.degraded:
             self._instead.give(limits, keys, units, marks)
             return
-        core = self._core if limits is self.limits else self._core_of(limits)
+        core = self._core if limits == self.limits else self._core_of(limits)
         core.give(keys, units, marks)
-
-    def release(self, decision: Decision) -> None:
-        """Give back what a decision has in flight; rates stay charged."""
-        self.refund(decision, in_flight_of(decision))
 
     def holders(self, key: str) -> list[Holding]:
         """What is in flight of a key, the oldest first."""

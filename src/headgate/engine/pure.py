@@ -188,18 +188,13 @@ class Core:
         """Spend as much of `n` as fits now."""
         return self._ask(key, checked_cost(n), limit, UP_TO)
 
-    def wait_by(
-        self,
-        places: Mapping[str, object],
-        waiter: Waiter,
-        ring: Callable[[Decision], None],
-        back: Callable[[Decision], None],
-    ) -> None:
-        """Let `acquire` turn to the waiter when somebody stands in line, or the answer is no.
+    def back_by(self, back: Callable[[Decision], None]) -> None:
+        """Let `release` give back by this."""
+        self._back = back
 
-        Permits that end ring for them; `back` gives back what a decision has in flight.
-        """
-        self._places, self._waiter, self._ring, self._back = places, waiter, ring, back
+    def wait_by(self, places: Mapping[str, object], waiter: Waiter, ring: Callable[[Decision], None]) -> None:
+        """Let `acquire` turn to the waiter when somebody is in line, or the answer is no; releases ring for them."""
+        self._places, self._waiter, self._ring = places, waiter, ring
 
     def acquire(
         self, key: str, cost: Cost = 1, timeout: float | None = None, *, limit: Given | None = None

@@ -39,7 +39,8 @@ class Limiter(Bound):
         self._reserve = self._gate.reserve
         if isinstance(self._gate, Gate):
             hot = self._gate.wait_by(self._line.places, self._acquire, self._line.ring)
-            self.acquire, self.permit, self.release = hot  # type: ignore[method-assign,assignment]
+            self.acquire, self.permit = hot  # type: ignore[method-assign]
+            self.release = self._gate.release  # type: ignore[method-assign]
         else:
             for name in ("acquire", "permit", "release"):
                 self.__dict__.pop(name, None)

@@ -75,7 +75,8 @@ class Gate(Protocol):
         """Give back."""
         ...
 
-    def release(self, decision: Decision) -> None:
+    @property
+    def release(self) -> Callable[[Decision], None]:
         """Give back what a decision has in flight; rates stay charged."""
         ...
 
