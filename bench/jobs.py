@@ -9,7 +9,8 @@ Alone = Literal["time", "grow", "stalls", "spread", "together", "simulate"]
 AtServer = Literal["one by one", "crowd", "threads", "weigh", "weigh full", "flood", "lease"]
 InRealTime = Literal["wait", "shape"]
 BehindHttp = Literal["call", "rules", "serve"]
-Kind = Alone | AtServer | InRealTime | BehindHttp
+InAndOut = Literal["turn", "turn crowd"]
+Kind = Alone | AtServer | InRealTime | BehindHttp | InAndOut
 
 
 class Scale(NamedTuple):

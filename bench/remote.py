@@ -112,12 +112,13 @@ async def resolved(answer: Any) -> Any:
 async def visiting(remote: Remote, server: Server, amount: int = AMOUNT) -> AsyncIterator[Visit]:
     """One task opens, hits and closes: some clients ask for that."""
     async with AsyncExitStack() as stack:
-        opened = remote.open(server.url, amount)
-        if isinstance(opened, AbstractAsyncContextManager):
-            names = await stack.enter_async_context(opened)
-        else:
-            names = stack.enter_context(opened)
-        yield Visit(remote, server, names)
+        yield Visit(remote, server, await entered(stack, remote.open(server.url, amount)))
+
+
+async def entered(stack: AsyncExitStack, opened: Opened) -> Names:
+    if isinstance(opened, AbstractAsyncContextManager):
+        return await stack.enter_async_context(opened)
+    return stack.enter_context(opened)
 
 
 async def prove(remote: Remote, server: Server) -> None:

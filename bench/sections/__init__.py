@@ -3,6 +3,7 @@
 from bench.sections import (
     asynchronous,
     flat,
+    flight,
     frameworks,
     hit,
     leases,
@@ -43,4 +44,5 @@ SECTIONS: list[Section] = [
     leases.SECTION,
     frameworks.SECTION,
     leases_sim.SECTION,
+    flight.SECTION,
 ]
