@@ -14,6 +14,7 @@ Outcome = Literal["success", "ignored", "dropped"]
 """How it went. `dropped`: too slow, or refused further on; that is what an adaptive limit goes by. `ignored`: it says
 nothing about the load."""
 OUTCOMES = ("success", "ignored", "dropped")
+ENDED = "a permit is for one time, and this one has ended: take another one"
 
 
 def checked_outcome(outcome: str) -> None:
@@ -52,6 +53,8 @@ class Permit:
     def __enter__(self) -> "Permit":
         if not self.decision.allowed:
             raise RateLimited(self.decision)
+        if self.outcome is not None:
+            raise InvalidCall(ENDED)
         return self
 
     def __exit__(

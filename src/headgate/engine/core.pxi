@@ -3,6 +3,7 @@
 cdef enum:
     LONGEST_KEY_CHARS = 1024            # a key of up to so many characters cannot have more than 4,096 bytes
 
+cdef object ZERO = 0
 cdef object ONE = 1
 
 @cython.final
@@ -83,7 +84,7 @@ cdef class Core:
     def permit(self, key, cost=1, timeout=0):
         """Spend, waiting for it where that is needed and wanted, until the permit ends."""
         cdef Permit permit = Permit.__new__(Permit)
-        if not self.places:
+        if not self.places and is_patience(timeout):
             permit.decision = self.ask(key, cost, M_TAKE)
         if permit.decision is None or not (permit.decision.allowed or timeout == 0):
             permit.decision = self.waiter(key, cost, timeout, None)
@@ -314,6 +315,11 @@ cdef class Core:
             return
         with cython.critical_section(self.book):
             clear_private(self.lanes, &work)
+
+
+cdef inline bint is_patience(timeout):
+    """A time to wait that needs no closer look; anything else is judged by the waiter, which raises."""
+    return timeout is ZERO or timeout is None or ((type(timeout) is float or type(timeout) is int) and timeout >= 0)
 
 
 cdef inline bint is_plain(key):

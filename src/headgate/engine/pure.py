@@ -208,7 +208,8 @@ class Core:
 
     def permit(self, key: str, cost: Cost = 1, timeout: float | None = 0) -> Permit:
         """Spend, waiting for it where that is needed and wanted, until the permit ends."""
-        decision = None if self._places else self._ask(key, cost, None, TAKE)
+        plain = timeout is None or (type(timeout) in (int, float) and timeout >= 0)  # or the waiter raises
+        decision = self._ask(key, cost, None, TAKE) if plain and not self._places else None
         if decision is None or not (decision.allowed or timeout == 0):
             decision = self._waiter(key, cost, timeout, None)
         return Permit(decision, self.release)

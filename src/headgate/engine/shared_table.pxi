@@ -257,7 +257,21 @@ cdef class SharedTable:
             lane.look(&word, now, 0, seen)
         else:
             lane.look(self.state(slot), now, 0, seen)
+            if lane.flies and seen.reset:
+                self.leave_out_dead(self.state(slot), lane, seen)
         return True
+
+    cdef void leave_out_dead(self, const int64_t* state, Lane lane, Answer* seen) noexcept nogil:
+        """What the dead hold is not in use: a key that nobody asks for any more would keep its slot for ever."""
+        cdef const FlightParams* p = <const FlightParams*> lane.params
+        cdef int64_t at, holder, alive = self.book.me, held = 0
+        for at in range(min(state[0], (p.words - 2) // 3)):
+            holder = flying(state)[at].held >> UNIT_BITS
+            if holder == alive or self.book.is_alive(holder):
+                alive = holder
+                held += flying(state)[at].held & UNIT_MASK
+        seen.remaining = p.limit - held if held < p.limit else 0
+        seen.reset = NOBODY_KNOWS if held else 0
 
     cdef bint take_over(self, int64_t slot, uint64_t tag, Lane lane, int64_t now, const Holding* holding) noexcept nogil:
         """Give a slot to another key: its present key's stripe is held meanwhile, so nobody works on it."""

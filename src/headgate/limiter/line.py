@@ -11,7 +11,9 @@ The steps are written once, as a generator of what to do next; the limiters do i
 
 from __future__ import annotations
 
+import os
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable, Generator
 from typing import Final, NamedTuple, Protocol
@@ -33,6 +35,9 @@ A_MOMENT: Final = 10_000
 FIRST_LOOK: Final = 5_000
 LAST_LOOK: Final = 100_000
 """How long, in microseconds, the head of a line lets pass before it asks by itself: less at first."""
+
+
+_lines: weakref.WeakSet[Line] = weakref.WeakSet()
 
 
 class Ask(NamedTuple):
@@ -99,6 +104,14 @@ class Line:
         self._by_clock = store.decides_by_clock
         self._burst = min(limit.burst for limit in limits)
         self._lock = threading.Lock()
+        _lines.add(self)
+
+    def forget(self) -> None:
+        """After a fork: whoever waited still waits in the parent."""
+        self._lock = threading.Lock()
+        self.places.clear()
+        self._asked.clear()
+        self._count(-self.waiting)
 
     def due(self, timeout: float | None) -> int | None:
         """The instant by which a caller has to be on its way."""
@@ -126,11 +139,11 @@ class Line:
             if spent is not None:
                 yield GiveBack(spent)
             if ahead is not None:
-                whole = min(ahead + cost, self._burst) if isinstance(cost, int) else 0
+                whole = max(cost, min(ahead + cost, self._burst)) if isinstance(cost, int) else 0
                 refused = _decision((yield Look(whole)))
                 if refused.never:  # together they ask for more than a plan's burst: when that will be is not known
                     refused = _decision((yield Look(0)))
-                if self._too_late(refused, due_us) or not (yield Turn(place, due_us)):
+                if refused.never or self._too_late(refused, due_us) or not (yield Turn(place, due_us)):
                     return refusal_of(refused)
             look = FIRST_LOOK
             while True:
@@ -142,7 +155,9 @@ class Line:
                 pause = decision.retry_us
                 if pause == UNKNOWN:
                     at = self.clock.now_us() + look
-                    yield Turn(place, at if due_us is None else min(at, due_us))
+                    at = at if due_us is None else min(at, due_us)
+                    if not (yield Turn(place, at)) and due_us is not None:
+                        due_us -= max(0, at - self.clock.now_us())  # of a clock that is moved by hand, and was not
                     look = min(2 * look, LAST_LOOK)
                     continue
                 if self.lends and pause > LONGEST_WAIT:
@@ -268,3 +283,12 @@ def checked_wait(seconds: float) -> int:
 def _refused(decision: Decision) -> Steps:
     yield from ()
     return decision
+
+
+def _forget_parents() -> None:
+    for line in list(_lines):
+        line.forget()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_parents)

@@ -39,7 +39,7 @@ from headgate.stores.shared_file import (
 DEFAULT_MAX_KEYS: Final = 100_000
 MOST_TABLES: Final = 256
 EPOCH_LEAD: Final = 2**48
-MOST_FLYING: Final = 64 * 2**20
+MOST_FLYING: Final = 16 * 2**20
 """Bytes of a table of permits, about: no more keys have something in flight at one time than fit."""
 PATIENCE: Final = 5.0
 """Seconds to wait for another process to finish opening the store."""

@@ -10,6 +10,11 @@ local function flight_unit(mark_us, mark_num, unit)
     return struct.pack('<i8I4I4', mark_us, math.floor(mark_num / 131072), unit)
 end
 
+local function flight_keep(key, ttl, slack)  -- at least for so long: another's lease may be longer
+    local ms = math.ceil(ttl / 1000) + slack
+    if redis.call('PTTL', key) < ms then redis.call('PEXPIRE', key, ms) end
+end
+
 --- read
 held = redis.call('ZCOUNT', key, format('(%.0f', now), '+inf')
 seen = held > 0
@@ -30,7 +35,7 @@ remaining, reset = max(0, limit - out), out > 0 and -2 or 0
 if cost > 0 then
     redis.call('ZREMRANGEBYSCORE', key, '-inf', now)
     for unit = 1, cost do redis.call('ZADD', key, now + ttl, flight_unit(mark_us, mark_num, unit)) end
-    redis.call('PEXPIRE', key, ceil(ttl / 1000) + slack)
+    flight_keep(key, ttl, slack)
 end
 
 --- give

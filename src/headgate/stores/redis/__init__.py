@@ -132,7 +132,7 @@ class RedisStore:
     def clear(self, namespace: str) -> None:
         """Forget every key of a namespace. Looks at every key of the server: for tests and for repairs."""
         self._denials_of(namespace).gave_all()
-        self._keeper.drop_key(namespace)
+        self._keeper.drop_all(namespace)
         for gate in [gate for gate, its in self._leased.items() if its == namespace]:
             gate.forget_leases()
         pattern = Names(namespace, self._pepper).pattern

@@ -124,7 +124,7 @@ for group = 1, groups do
             left = left + 1
         end
     end
-    if left > 0 then redis.call('PEXPIRE', key, math.ceil(ttl / 1000) + slack) end
+    if left > 0 then flight_keep(key, ttl, slack) end
     reply[group + 1] = struct.pack('<i8', left)
 end
 return table.concat(reply)

@@ -7,11 +7,13 @@ async gate differ in how they carry them.
 from __future__ import annotations
 
 import asyncio
+import struct
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import TypeVar
+from typing import Final, TypeVar
 
+from headgate.algorithms.flight.reference import UNIT_BITS
 from headgate.call import Call, Cost, checked_cost, checked_costs, checked_key
 from headgate.engine import Decision
 from headgate.engine.asking import Mark, Plans, checked_calls, checked_limits, checked_refund, in_flight_of
@@ -30,6 +32,9 @@ from headgate.stores.redis.plan import GIVE, RESET, Command, Keys, Plan
 from headgate.stores.redis.wire import FAILURES, slot_of
 
 T = TypeVar("T")
+
+PERMIT: Final = struct.Struct("<qI")
+"""What the members of a permit begin with: its instant, and its place among those of that instant."""
 
 
 class _Asker:
@@ -151,9 +156,10 @@ class _Asker:
             for place in self._own.flying:
                 limit = self.limits[place]
                 units = node.command(b"ZRANGEBYSCORE", subject + self._names.suffix(limit), b"(%d" % now, b"+inf")
-                for since, count in Counter(unit[:12] for unit in units).items():
-                    since_us = int.from_bytes(since[:8], "little")
-                    found.append((place, since_us, count, self._keeper.holds(self._names, limit, key, since_us)))
+                marks = self._keeper.marks(self._names, limit, key)
+                own = {PERMIT.pack(since, number >> UNIT_BITS) for since, number in marks}
+                for permit, count in Counter(unit[: PERMIT.size] for unit in units).items():
+                    found.append((place, PERMIT.unpack(permit)[0], count, permit in own))
         except FAILURES as error:
             raise StoreError(f"the holders cannot be listed: {type(error).__name__}: {error}") from error
         return listed(self.limits, now, found)
@@ -161,7 +167,7 @@ class _Asker:
     def _reset(self, key: str) -> Steps[None]:
         self._denials.gave((checked_key(key),))
         if self._own.flying:
-            self._keeper.drop_key(self._names.namespace, key)
+            self._keeper.drop_key(self._names, self.limits, key)
         try:
             yield self.command(self._own, RESET, key, b"$0\r\n\r\n")
         except FAILURES as error:
@@ -239,7 +245,7 @@ class AsyncGate(_Asker):
 
     async def hit(self, key: str, cost: Cost = 1, *, limit: Given | None = None) -> Decision:
         """Spend, if every limit allows."""
-        return await self._run(self._ask(key, cost, limit, TAKE))
+        return await self._decided(self._own, self._ask(key, cost, limit, TAKE))
 
     async def peek(self, key: str, cost: Cost = 1, *, limit: Given | None = None) -> Decision:
         """What `hit` would answer; writes nothing."""
@@ -247,28 +253,23 @@ class AsyncGate(_Asker):
 
     async def take_up_to(self, key: str, n: int, *, limit: Given | None = None) -> Decision:
         """Spend as much as fits now."""
-        return await self._run(self._ask(key, checked_cost(n), limit, UP_TO))
+        return await self._decided(self._own, self._ask(key, checked_cost(n), limit, UP_TO))
 
     async def reserve(self, key: str, cost: Cost, wait: int, limit: Given | None = None) -> Decision:
         """Spend now what fits now or, where every limit lends, within so many microseconds."""
-        # Nobody would know of a charge whose caller was cancelled meanwhile: it is seen through, and given back.
-        task = asyncio.get_running_loop().create_task(self._run(self._ask(key, cost, limit, RESERVE, wait)))
-        try:
-            return await asyncio.shield(task)
-        except asyncio.CancelledError:
-            self._keep(asyncio.get_running_loop().create_task(self._give_back_after(task)))
-            raise
+        return await self._seen_through(self._ask(key, cost, limit, RESERVE, wait))
 
     def asker(self, limits: tuple[Limit, ...]) -> Callable[[tuple[str, ...], tuple[int, ...]], Awaitable[Decision]]:
         """`decide` over these limits again and again."""
         plan = self.remembered(checked_limits(limits))
-        return lambda keys, costs: self._run(self._decide(plan, keys, costs, TAKE))
+        return lambda keys, costs: self._decided(plan, self._decide(plan, keys, costs, TAKE))
 
     async def decide(self, *calls: Call, peek: bool = False, wait_us: int = 0) -> Decision:
         """Several subjects, one decision: all are charged or none is; with a wait also for later."""
         limits, keys, costs = checked_calls(calls)
         mode = PEEK if peek else RESERVE if wait_us else TAKE
-        return await self._run(self._decide(self.remembered(limits), keys, costs, mode, wait_us))
+        plan = self.remembered(limits)
+        return await self._decided(plan, self._decide(plan, keys, costs, mode, wait_us))
 
     async def refund(self, charged: Decision | str, n: Cost | tuple[int, ...] | None = None) -> None:
         """Give back."""
@@ -304,6 +305,19 @@ class AsyncGate(_Asker):
         except StopIteration as done:
             value: T = done.value
             return value
+
+    async def _decided(self, plan: Plan, steps: Steps[Decision]) -> Decision:
+        """Of a caller that is cancelled meanwhile a rate stays charged; what is in flight nobody else would end."""
+        return await (self._seen_through(steps) if plan.flying else self._run(steps))
+
+    async def _seen_through(self, steps: Steps[Decision]) -> Decision:
+        """Nobody would know of a charge whose caller was cancelled meanwhile: it is given back."""
+        task = asyncio.get_running_loop().create_task(self._run(steps))
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            self._keep(asyncio.get_running_loop().create_task(self._give_back_after(task)))
+            raise
 
     async def _give_back_after(self, reserving: asyncio.Task[Decision]) -> None:
         with suppress(StoreError):

@@ -15,12 +15,12 @@ from itertools import groupby
 from typing import Final, NamedTuple
 
 from headgate.clock import SECOND
-from headgate.engine.asking import Mark
+from headgate.engine.asking import MOST_PLANS, Mark
 from headgate.limit import Limit
 from headgate.stores.redis.names import Names
 from headgate.stores.redis.nodes import Nodes
 from headgate.stores.redis.plan import RENEW, Command, Plan, read_left
-from headgate.stores.redis.wire import FAILURES, slot_of
+from headgate.stores.redis.wire import slot_of
 
 MOST_AT_ONCE: Final = 1000
 """Permits in one command: the server does nothing else meanwhile."""
@@ -65,7 +65,9 @@ class Keeper:
     def forget(self) -> None:
         """After a fork, or when the store is closed: what is held is not this process's, or is given up."""
         self._held: dict[Name, Held] = {}
-        self._plans: dict[tuple[Names, Limit], Plan] = {}
+        self._plans: dict[tuple[str, Limit], Plan] = {}
+        self._pause = 0.0
+        """Seconds after which the thread looks again."""
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         self._thread: threading.Thread | None = None
@@ -74,12 +76,13 @@ class Keeper:
         """Renew this permit from now on."""
         held = Held(names, limit, key, mark, units)
         with self._lock:
-            self._held[Name(names.namespace, limit.identity, key, mark)] = held
             if self._thread is None:
-                self._thread = threading.Thread(target=self._renew_all, name="headgate-renew", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._renew_all, name="headgate-renew", daemon=True)
+                thread.start()  # which may fail: then nobody is told to hold what would not be renewed
+                self._thread = thread
             elif held.pause < self._pause:
                 self._changed.notify()
+            self._held[Name(names.namespace, limit.identity, key, mark)] = held
 
     def drop(self, names: Names, limit: Limit, key: str, mark: Mark | None, units: int) -> int:
         """Renew so many units of a permit no more; how many were held: none of what is lost, or another process's."""
@@ -96,11 +99,16 @@ class Keeper:
                 del self._held[name]
             return units
 
-    def drop_key(self, namespace: str, key: str | None = None) -> None:
-        """Renew nothing of a key, or of a whole namespace, any more: it was made as new."""
+    def drop_key(self, names: Names, limits: Iterable[Limit], key: str) -> None:
+        """Renew nothing of a key under these limits any more: it was made as new."""
+        reset = {(names.namespace, limit.identity, key) for limit in limits}
         with self._lock:
-            for name in [each for each in self._held if each.namespace == namespace and key in (None, each.key)]:
-                del self._held[name]
+            self._held = {name: held for name, held in self._held.items() if name[:3] not in reset}
+
+    def drop_all(self, namespace: str) -> None:
+        """Renew nothing of a whole namespace any more."""
+        with self._lock:
+            self._held = {name: held for name, held in self._held.items() if name.namespace != namespace}
 
     def close(self) -> None:
         """Renew no more, until another permit is taken; what is held can still be given back."""
@@ -108,22 +116,18 @@ class Keeper:
             self._thread = None
             self._changed.notify_all()
 
-    def holds(self, names: Names, limit: Limit, key: str, since_us: int) -> bool:
-        """Whether this process holds a permit of that instant."""
+    def marks(self, names: Names, limit: Limit, key: str) -> list[Mark]:
+        """Of the permits of a key that this process holds."""
+        wanted = (names.namespace, limit.identity, key)
         with self._lock:
-            wanted = (names.namespace, limit.identity, key, since_us)
-            return any((*name[:3], name.mark[0]) == wanted for name in self._held)
-
-    @property
-    def _pause(self) -> float:
-        return min((held.pause for held in self._held.values()), default=1.0)
+            return [name.mark for name in self._held if name[:3] == wanted]
 
     def _renew_all(self) -> None:
         me, idle = threading.current_thread(), False
         while True:
             with self._lock:
-                pause = self._pause
-                self._changed.wait(pause)
+                self._pause = min((held.pause for held in self._held.values()), default=1.0)
+                self._changed.wait(self._pause)
                 if self._thread is not me:
                     return
                 if not self._held:
@@ -148,8 +152,8 @@ class Keeper:
                 sent = time.monotonic()
                 try:
                     left = self._send(batch)
-                except FAILURES as error:
-                    log.warning("%d permits were not renewed, which is tried again: %s", len(batch), error)
+                except Exception as error:  # whatever it is, the others are renewed, and these the next time
+                    log.warning("%d permits were not renewed, which is tried again: %r", len(batch), error)
                     continue
                 self._note(batch, left, sent)
 
@@ -157,7 +161,7 @@ class Keeper:
         """Of each permit: how many of its units are still out."""
         command: Command | None = None
         for held in batch:
-            plan = self._plans.setdefault((held.names, held.limit), Plan((held.limit,), held.names))
+            plan = self._plan_of(held)
             subject = held.names.subject(held.key)
             keys, argument = plan.keys(subject), plan.renewal(held.mark)
             if command is None:
@@ -168,6 +172,15 @@ class Keeper:
                 command.keys.append(keys)
                 command.arguments.append(argument)
         return [] if command is None else read_left(self._nodes.exchange(command))
+
+    def _plan_of(self, held: Held) -> Plan:
+        name = (held.names.namespace, held.limit)
+        plan = self._plans.get(name)
+        if plan is None:
+            if len(self._plans) >= MOST_PLANS:
+                self._plans.clear()
+            plan = self._plans[name] = Plan((held.limit,), held.names)
+        return plan
 
     def _note(self, batch: list[Held], left: list[int], sent: float) -> None:
         lost = 0
