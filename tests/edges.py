@@ -57,7 +57,11 @@ class Court:
 
     def left(self, rule: int = 0, store: str = "", key: str = PEER) -> int:
         """What is left of a rule's first limit."""
-        (limit, *_) = self.judge.policy.rules[rule].limits_for(view())
+        return self.left_of(rule, 0, store, key)
+
+    def left_of(self, rule: int, at: int, store: str = "", key: str = PEER) -> int:
+        """What is left of one of a rule's limits."""
+        limit = self.judge.policy.rules[rule].limits_for(view())[at]
         return int(self.stores[store].gate("policy", (limit,)).peek(key, 0).remaining)
 
     def wait(self, *request: Any, **known: Any) -> float:

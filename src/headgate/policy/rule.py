@@ -148,7 +148,7 @@ def read_rule(reading: Reading, value: object, path: Path_, index: int, stores: 
 
 def _note_what_cannot_owe(reading: Reading, plans: Plans, path: Path_, name: str) -> None:
     """A window or a log has no debts: what a response costs beyond its room is lost, unless it is blocked for it."""
-    every = (limit for limits in plans.values() for limit in limits)
+    every = (limit for limits in plans.values() for limit in limits if not limit.in_flight)
     limits = dict.fromkeys(str(limit) for limit in every if not limit.step.LENDS and not limit.block_us)
     if limits:
         reading.note(
