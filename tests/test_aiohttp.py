@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import logging
 import os
@@ -14,7 +15,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import aiohttp
 import pytest
@@ -545,7 +546,7 @@ def test_middlewares_that_are_there_already_come_before_the_limits_of_handlers()
 
 
 def test_what_a_middleware_sees():
-    """Nothing that the policy refuses; of what a handler's limits refuse, only what was there before them."""
+    """Nothing that the policy refuses; everything that a handler's limits refuse, whenever it was added."""
     seen: list[str] = []
 
     def noting(name: str) -> Any:
@@ -564,9 +565,115 @@ def test_what_a_middleware_sees():
 
     async def story(client: Client) -> None:
         assert await statuses(client, 2, "/") == [200, 429] and seen == ["early", "late"]
-        assert await statuses(client, 2, "/b") == [200, 429] and seen == ["early", "late"] * 2 + ["early"]
+        assert await statuses(client, 2, "/b") == [200, 429] and seen == ["early", "late"] * 3
 
     play(app, story)
+
+
+@web.middleware
+async def clones(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """As middlewares do that set right who asks."""
+    return await handler(request.clone(remote="203.0.113.7"))
+
+
+@web.middleware
+async def bounds_time(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """In a task of its own."""
+    return await asyncio.ensure_future(handler(request))
+
+
+@web.middleware
+async def tries_again(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Whatever came of the first time."""
+    with contextlib.suppress(web.HTTPException):
+        await handler(request)
+    return await handler(request)
+
+
+@pytest.mark.parametrize("how", ["return=200", "return=401", "raise=401", "raise=500"])
+@pytest.mark.parametrize("around", [clones, bounds_time])
+@pytest.mark.parametrize(
+    "policy", [None, {"rules": [{"match": {"path": "/other"}, "key": "ip", "limits": "1/minute"}]}]
+)
+def test_a_middleware_may_clone_the_request_or_answer_it_in_another_task(policy, around, how, caplog):
+    """The answer says what is left all the same, and counts by its status."""
+    caplog.set_level(logging.CRITICAL)
+    status = int(how[-3:])
+    handler = limited("1/minute", count=WRONG)(functools.partial(login))
+
+    async def story(client: Client) -> None:
+        async with client.get(f"/?{how}") as answer:
+            assert answer.status == status and answer.headers.getall("RateLimit") == ['"route";r=0;t=60']
+        again = await statuses(client, 1, "/?return=200")
+        assert again == ([429] if status == 401 else [200])
+
+    play(site(web.get("/", handler), policy=policy, middlewares=[around]), story)
+
+
+def test_a_handler_that_is_called_twice_is_asked_twice():
+    """By a middleware that tries again: both count, and nothing stays reserved."""
+    handler = limited("3/minute", count=WRONG)(functools.partial(login))
+
+    async def story(client: Client) -> None:
+        assert await statuses(client, 3, "/?return=200") == [200] * 3
+        assert await statuses(client, 2, "/?return=401") == [401, 429]
+
+    play(site(web.get("/", handler), middlewares=[tries_again]), story)
+
+
+class Registered(web.View):
+    """A class that keeps a list of its subclasses, each under a name."""
+
+    known: ClassVar[list[type]] = []
+
+    def __init_subclass__(cls, name: str) -> None:
+        cls.known.append(cls)
+
+
+class Reports(Registered, name="reports"):
+    """Stays what it is, for whoever looks."""
+
+    @limited("1/minute")
+    async def get(self) -> web.Response:
+        handler = self.request.match_info.handler
+        assert isinstance(handler, type) and issubclass(handler, Reports) and handler.__name__ == "Reports"
+        return web.Response(text=type(self).__name__)
+
+
+def test_what_is_in_front_of_a_handler_looks_like_it():
+    """Other code may ask a route for its handler: a view stays a class, and has no subclass that anybody sees."""
+
+    async def story(client: Client) -> None:
+        assert await statuses(client, 2, "/reports") == [200, 429]
+        assert Registered.known == [Reports]
+        names = {str(route.resource): route.handler for route in app.router.routes()}
+        assert [getattr(each, "__name__", "") for each in names.values()] == ["Reports", "hello"]
+
+    app = site(web.view("/reports", Reports), web.get("/", hello), default="1/minute")
+    play(app, story)
+
+
+def test_files_have_the_default_limit_and_an_app_that_is_started_twice_asks_once():
+    """All files below a path share it."""
+    app = site(web.static("/files", Path(__file__).parent), default="2/minute")
+
+    async def story(client: Client) -> None:
+        async with TestClient(TestServer(app)) as second:
+            assert await statuses(client, 1, "/files/test_aiohttp.py") == [200]
+            assert await statuses(second, 1, "/files/__init__.py", "HEAD") == [200]
+            assert await statuses(client, 1, "/files/__init__.py") == [429]
+
+    play(app, story)
+
+
+def test_methods_that_few_know_are_limited_too():
+    """A handler of every method gets it."""
+    handler = limited("1/minute")(functools.partial(hello))
+
+    async def story(client: Client) -> None:
+        assert await statuses(client, 2, "/", "PROPFIND") == [200, 429]
+
+    play(site(web.route("*", "/", handler)), story)
 
 
 def test_a_refusal_of_the_apps_own():

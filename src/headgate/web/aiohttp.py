@@ -6,7 +6,7 @@ limits = RateLimits(app, default="100/minute", store="redis://cache")
 @limited("5/minute", key=lambda request: request.headers.get("x-api-key"))
 async def search(request): ...
 
-A handler is only marked by its limits; they are asked in a middleware, once aiohttp has found the route.
+A handler is only marked by its limits; they are put in front of it when the app starts.
 """
 
 from __future__ import annotations
@@ -14,22 +14,23 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
 from typing import Any, Final, TypeVar, Unpack
 
-from aiohttp import WSMsgType, web
+from aiohttp import WSMsgType, hdrs, web
 from aiohttp.typedefs import Handler
+from multidict import istr
 
 from headgate.errors import InvalidCall
-from headgate.policy import Proxies, RequestView
-from headgate.policy.address import read_address
-from headgate.policy.lane import MOST_LANES
-from headgate.policy.ruling import Ruling
-from headgate.policy.steps import run, run_awaiting
-from headgate.web.asgi import POLICY_VIOLATION, hold
+from headgate.policy.ruling import PASS, Ruling
+from headgate.policy.steps import run_awaiting
+from headgate.web.aiohttp_requests import address_of, read_request, request_key
+from headgate.web.aiohttp_routes import Guard, put_in_front, routes_of
+from headgate.web.asgi import POLICY_VIOLATION, SWITCHED, hold
 from headgate.web.callables import full_name, mark_of
 from headgate.web.court import Court, Pairs
-from headgate.web.docket import Docket, Entry, begin_at_once
+from headgate.web.docket import Denial, Docket, Ruled
 from headgate.web.door import Door, Options, PolicyGiven
 from headgate.web.headers import WSGI
 from headgate.web.route import RouteLimit
@@ -38,8 +39,10 @@ LIMITS: Final = "__headgate_limits__"
 """The limits of a handler, on the handler; none at all where it is exempt."""
 OF_A_BODY: Final = ("Content-Type", "Content-Length")
 Marked = TypeVar("Marked", bound=Callable[..., Any])
-Places = list[tuple[str, tuple[RouteLimit, ...]]]
+ORIGIN: Final = istr("Access-Control-Allow-Origin")
+Place = tuple[str, tuple[RouteLimit, ...]]
 """Limits, and the place that they are counted at."""
+Places = list[Place]
 
 
 class RateLimitExceeded(web.HTTPException):
@@ -80,21 +83,26 @@ class _Shadow(web.HTTPException):
 REFUSALS: Final[dict[int, type[RateLimitExceeded]]] = {429: _TooManyRequests, 403: _Forbidden, 503: _ServiceUnavailable}
 
 
-class _Visit:
-    """One request: what was decided about it, and what the answer has to say of a no."""
+_LAST: Final[ContextVar[tuple[Docket[str], Any] | None]] = ContextVar("headgate", default=None)
+"""What was decided last in this task, and about whom: of a request that a middleware has cloned, the one that aiohttp
+answers has nothing on it."""
 
-    __slots__ = ("docket", "no")
 
-    def __init__(self, docket: Docket[str]) -> None:
-        self.docket = docket
-        self.no: Pairs[str] = []
+class _Told:
+    """Awaited, it has happened already."""
+
+    def __await__(self) -> Any:  # noqa: ANN401
+        return iter(())
+
+
+_TOLD: Final = _Told()
 
 
 class RateLimits:
     """Everything in one line. `default` are the limits of each handler that has none of its own, counted by `key`.
 
-    The policy is asked before any other middleware. The limits of handlers are asked after the middlewares that the app
-    has already, which may find out who it is, and see a `RateLimitExceeded`.
+    The policy is asked before any middleware. The limits of handlers are asked after them: they may find out who it is,
+    and see a `RateLimitExceeded`.
     """
 
     def __init__(
@@ -112,11 +120,13 @@ class RateLimits:
             raise InvalidCall("the app has its limits already: one RateLimits for each app")
         self.door: Door[str] = Door(policy, WSGI, read_request, awaited=True, **options)
         self._default = None if default is None else (RouteLimit(default, {"key": key}),)
-        self._visit: Any = _request_key("headgate")
-        self._known: dict[tuple[Any, str], Places] = {}
+        self._docket: Any = request_key("headgate", Docket)
+        self._limited: dict[web.AbstractRoute, tuple[Any, str]] = {}
+        """Handlers that have limits, and their place."""
         app[OWNER] = self
-        app.middlewares.insert(0, self._in_front)
-        app.middlewares.append(self._at_handler)
+        if policy is not None:
+            app.middlewares.insert(0, self._in_front)
+        app.on_startup.append(self._cover)
         app.on_response_prepare.append(self._prepare)
         app.on_cleanup.append(self._close)
 
@@ -126,117 +136,129 @@ class RateLimits:
         door = self.door
         if door.looks:
             door.look(request)
-        begun = begin_at_once(door, request.method, request.path, _address(request.remote))
-        if begun is None or begun[2].kind != "pass":
-            visit = request[self._visit] = _Visit(Docket(door))
-            await self._rule(request, visit, request.method)
-        else:
-            visit = request[self._visit] = _Visit(begun[0])
-        try:
-            return await handler(request)
-        except asyncio.CancelledError:  # whatever else is raised becomes an answer
-            await run_awaiting(visit.docket.no_response())
-            raise
+        docket = request[self._docket] = Docket(door)
+        begun = docket.ask(door.lanes.get((request.method, request.path)), address_of(request.remote))
+        if begun is None or begun[1].kind != "pass":
+            await self._rule(request, docket, request.method, None, begun)
+        return await _answer(request, docket, handler)
 
-    @web.middleware
-    async def _at_handler(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Rule by the limits of the handler."""
-        await self._enter(request, request[self._visit], request.method)
-        return await handler(request)
+    async def _cover(self, app: web.Application) -> None:
+        """Put limits in front of handlers: a middleware would cost more than the limits do."""
+        for route in routes_of(app, lambda within: OWNER in within):  # an app within may rule for itself
+            handler = route.handler
+            place = f"{route.resource.canonical if route.resource else ''} {full_name(handler)}"
+            known = {method: self._places(handler, place, method) for method in hdrs.METH_ALL}
+            if any(known.values()) and route not in self._limited:  # who runs an app twice starts it twice
+                self._limited[route] = handler, place
+                put_in_front(route, self._guard(handler, place, known))
 
-    async def _rule(self, request: web.Request, visit: _Visit, method: str) -> None:
-        """Ask the policy, and hold the request where a rule says so."""
-        door = self.door
-        view = door.view(request)
-        view.method = method
-        court = door.court(view)
-        ruling = await _ask(court, view)
-        if ruling.kind != "pass":
-            raise self._refusal(visit, court, ruling, view)
-        visit.docket = Docket(door, Entry(court, ruling.group, ruling.decision, ruling.charges))
-        if ruling.delay_us:
-            await hold(visit.docket, ruling.delay_us)
+    def _guard(self, handler: Any, place: str, known: dict[str, Places]) -> Guard:  # noqa: ANN401
+        """The limits of a handler, and then the handler."""
+        door, key = self.door, self._docket
+        plain: bool | None = None  # no middleware is around it
 
-    async def _enter(self, request: web.Request, visit: _Visit, method: str) -> None:
-        """Ask the limits of the handler."""
-        for place, limits in self._places(request):
-            at_once = visit.docket.at_once(limits, place, method, _address(request.remote))
-            if at_once is not None and at_once[1].kind == "pass":
-                continue
+        def guarded(request: web.Request) -> Awaitable[web.StreamResponse]:
+            nonlocal plain
+            docket = None if plain else self._docket_of(request)
+            if docket is None:
+                docket = request[key] = Docket(door)
+                if door.looks:
+                    door.look(request)
+                if plain is None:
+                    plain = not any(app.middlewares for app in request.match_info.apps)
+                if not plain:
+                    _LAST.set((docket, request.match_info))
+            method, address = request.method, address_of(request.remote)
+            places = known[method] if method in known else self._places(handler, place, method)
+            for each in places:
+                found = docket.ask(door.lane_at(each[1], each[0], method), address)
+                if found is None or found[1] is not PASS:
+                    return self._ask(request, docket, places[places.index(each) :], found, handler)
+            answer: Awaitable[web.StreamResponse] = handler(request)
+            return answer
+
+        return guarded
+
+    def _docket_of(self, request: web.Request) -> Docket[str] | None:
+        last = _LAST.get()
+        if last is not None and last[1] is request.match_info and last[0].door is self.door:
+            return last[0]
+        return request.get(self._docket)
+
+    async def _ask(
+        self, request: web.Request, docket: Docket[str], places: Places, found: Ruled[str] | None, handler: Handler
+    ) -> web.StreamResponse:
+        """Where limits have to look at the request, or one has refused it."""
+        for place in places:
+            await self._rule(request, docket, request.method, place, found)
+            found = None
+        return await _answer(request, docket, handler)
+
+    async def _rule(
+        self, request: web.Request, docket: Docket[str], method: str, place: Place | None, found: Ruled[str] | None
+    ) -> None:
+        """Ask the limits of a place or the policy, unless that has `found` out; hold the request where one says so."""
+        if found is None:
             view = self.door.view(request)
-            view.method, view.route = method, place
-            court, ruling = await run_awaiting(visit.docket.enter(view, limits))
-            if ruling.kind != "pass":
-                raise self._refusal(visit, court, ruling, view)
-            if ruling.delay_us:
-                await hold(visit.docket, ruling.delay_us)
+            view.method = method
+            if place is None:
+                found = await run_awaiting(docket.begin(view))
+            else:
+                view.route, limits = place
+                found = await run_awaiting(docket.enter(view, limits))
+        court, ruling = found
+        if ruling.kind != "pass":
+            await run_awaiting(docket.release())
+            raise _refusal(request, docket, court, ruling)
+        if ruling.delay_us:
+            await hold(docket, ruling.delay_us)
 
-    def _places(self, request: web.Request) -> Places:
+    def _places(self, handler: Any, place: str, method: str) -> Places:  # noqa: ANN401
         """The limits of a handler or of a view's class, and of the view's method; the default where there are none."""
-        route = request.match_info.route
-        known = self._known.get((route, request.method))
-        if known is None:
-            known = self._find_places(request)
-            if route.resource is not None and len(self._known) < MOST_LANES:  # methods are the client's
-                self._known[route, request.method] = known
-        return known
-
-    def _find_places(self, request: web.Request) -> Places:
-        found = request.match_info
-        route = found.route
-        if route.resource is None:  # nothing is there: 404, 405
-            return []
-        if next(app[OWNER] for app in reversed(found.apps) if OWNER in app) is not self:  # an app within rules there
-            return []
-        handler = route.handler
-        place = f"{route.resource.canonical} {full_name(handler)}"
-        own, its, method = mark_of(handler, LIMITS), None, request.method.lower()
+        own, its, name = mark_of(handler, LIMITS), None, method.lower()
         if inspect.isclass(handler):
-            its = getattr(getattr(handler, method, None), LIMITS, None)
+            its = getattr(getattr(handler, name, None), LIMITS, None)
         if own is None and its is None:
             own = self._default
         elif its == ():
             own = None
-        places = ((place, own), (f"{place}.{method}", its))
+        places = ((place, own), (f"{place}.{name}", its))
         return [(each, limits) for each, limits in places if limits]
 
-    def _refusal(
-        self, visit: _Visit, court: Court[str], ruling: Ruling, view: RequestView
-    ) -> RateLimitExceeded | _Shadow:
-        status, fields, body = court.refuse(ruling, view.header("accept"))
-        if ruling.kind == "shadow":
-            return _Shadow(status, fields, body)
-        visit.no = [pair for pair in fields if pair[0] not in OF_A_BODY]
-        return REFUSALS[status](fields, body)
-
-    async def _prepare(self, request: web.Request, response: web.StreamResponse) -> None:
+    def _prepare(self, request: web.Request, response: web.StreamResponse) -> Awaitable[None]:
         """Before the first byte of an answer: say what is left, and count what it says."""
-        visit: _Visit | None = request.get(self._visit)
-        if visit is None:  # answered before any middleware
-            return
-        if isinstance(response, web.WebSocketResponse) and not visit.no:
-            await self._open(request, visit, response)
-        for name, value in visit.no:
-            response.headers.setdefault(name, value)
-        fields = visit.docket.fields
-        if fields and "Access-Control-Allow-Origin" not in response.headers:
-            response.headers.extend(fields)
-        elif fields:
-            headers = visit.docket.court.with_fields(response.headers.items(), fields)
-            response.headers.clear()
-            response.headers.extend(headers)
-        if visit.docket.follows:
-            await run_awaiting(visit.docket.after(response.status, response.headers.get))
+        try:
+            docket = request[self._docket]
+        except KeyError:
+            docket = self._docket_of(request)
+        if docket is None:
+            return _TOLD
+        if docket.follows or docket.denial is not None or response.status == SWITCHED:
+            return self._prepare_slowly(request, response, docket)
+        _tell(response, docket)
+        return _TOLD
 
-    async def _open(self, request: web.Request, visit: _Visit, socket: web.WebSocketResponse) -> None:
+    async def _prepare_slowly(self, request: web.Request, response: web.StreamResponse, docket: Docket[str]) -> None:
+        if isinstance(response, web.WebSocketResponse) and docket.denial is None:
+            await self._open(request, docket, response)
+        for name, value in docket.denial.fields if docket.denial is not None else ():
+            response.headers.setdefault(name, value)
+        _tell(response, docket)
+        if docket.follows:
+            await run_awaiting(docket.after(response.status, response.headers.get))
+
+    async def _open(self, request: web.Request, docket: Docket[str], socket: web.WebSocketResponse) -> None:
         """Rule on a handshake. Until here it was a GET: anybody can ask for an upgrade and get a page."""
         policy = self.door.policy
         if policy.rules or policy.allow or policy.deny:
-            await run_awaiting(visit.docket.release())
-            await self._rule(request, visit, "WEBSOCKET")
-            await self._enter(request, visit, "WEBSOCKET")
-        if visit.docket.court.counts_messages:
-            self._count_messages(request, socket)
+            await run_awaiting(docket.release())
+            await self._rule(request, docket, "WEBSOCKET", None, None)
+            counts = docket.court.counts_messages
+            if request.match_info.route in self._limited:
+                for place in self._places(*self._limited[request.match_info.route], request.method):
+                    await self._rule(request, docket, "WEBSOCKET", place, None)
+            if counts:
+                self._count_messages(request, socket)
 
     def _count_messages(self, request: web.Request, socket: web.WebSocketResponse) -> None:
         """Count each message that arrives; the connection of one that sends too many is closed."""
@@ -249,11 +271,11 @@ class RateLimits:
                 return message
             view = door.view(request)
             view.method = "MESSAGE"
-            court = door.court(view)
-            ruling = await run_awaiting(court.judge.before(view))
+            docket = Docket(door)
+            _, ruling = await run_awaiting(docket.begin(view))
             if ruling.kind == "pass":
                 if ruling.delay_us:
-                    await hold(Docket(door, Entry(court, ruling.group, ruling.decision, ())), ruling.delay_us)
+                    await hold(docket, ruling.delay_us)
                 return message
             await socket.close(code=POLICY_VIOLATION, message=b"rate limited")
             return await receive(timeout)  # that it is closed
@@ -297,47 +319,31 @@ def _marked(handler: Marked, limits: tuple[RouteLimit, ...]) -> Marked:
     return marked
 
 
-@functools.lru_cache(maxsize=4096)
-def _address(peer: str | None) -> str | None:
-    """A peer that has one: on a unix socket nobody does."""
-    return peer if peer and read_address(peer) is not None else None
+async def _answer(request: web.Request, docket: Docket[str], handler: Handler) -> web.StreamResponse:
+    """What the handler answers."""
+    try:
+        return await handler(request)
+    except asyncio.CancelledError:  # whatever else is raised becomes an answer
+        await run_awaiting(docket.no_response())
+        raise
 
 
-def read_request(request: web.Request, proxies: Proxies | None) -> RequestView:
-    """A request as policies see it."""
-    # The peer is known from when the connection was made: a client that went away does not become nobody.
-    view = RequestView(request.method, request.path, _Headers(request), _address(request.remote), proxies)
-    view.query_string = request.rel_url.raw_query_string
-    resource = request.match_info.route.resource
-    view.route = None if resource is None else resource.canonical
-    view.request = request
-    return view
+def _tell(response: web.StreamResponse, docket: Docket[str]) -> None:
+    """Say in an answer how much is left."""
+    fields, headers = docket.fields, response.headers
+    if fields and ORIGIN in headers:
+        every = docket.court.with_fields(headers.items(), fields)
+        headers.clear()
+        headers.extend(every)
+    else:
+        headers.extend(fields)
 
 
-async def _ask(court: Court[str], view: RequestView) -> Ruling:
-    steps = court.judge.before(view)
-    return await run_awaiting(steps) if court.judge.awaits else run(steps)
-
-
-def _request_key(name: str) -> Any:  # noqa: ANN401
-    """aiohttp from 3.14 on warns of keys that are words; before it there are no others."""
-    key = getattr(web, "RequestKey", None)
-    return key(name, _Visit) if key is not None else object()
-
-
-class _Headers(Mapping[str, list[str]]):
-    """Header lines by lower-case name, straight from the request."""
-
-    __slots__ = ("_headers",)
-
-    def __init__(self, request: web.Request) -> None:
-        self._headers = request.headers
-
-    def __getitem__(self, name: str) -> list[str]:
-        return self._headers.getall(name)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter({name.lower() for name in self._headers})
-
-    def __len__(self) -> int:
-        return len({name.lower() for name in self._headers})
+def _refusal(
+    request: web.Request, docket: Docket[str], court: Court[str], ruling: Ruling
+) -> RateLimitExceeded | _Shadow:
+    status, fields, body = court.refuse(ruling, ", ".join(request.headers.getall("Accept", ())) or None)
+    if ruling.kind == "shadow":
+        return _Shadow(status, fields, body)
+    docket.denial = Denial(court, [pair for pair in fields if pair[0] not in OF_A_BODY])
+    return REFUSALS[status](fields, body)

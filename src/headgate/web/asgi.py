@@ -9,12 +9,11 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Mu
 from contextlib import suppress
 from typing import Any, ClassVar, Final, Unpack
 
-from headgate.errors import StoreError
 from headgate.policy import Proxies, RequestView
 from headgate.policy.key import client_key
 from headgate.policy.lane import Keys
 from headgate.policy.steps import run, run_awaiting
-from headgate.web.court import Court
+from headgate.web.court import Court, decide
 from headgate.web.docket import Docket, Entry
 from headgate.web.door import Door, Options, PolicyGiven
 from headgate.web.headers import ASGI
@@ -45,6 +44,7 @@ class RateLimitMiddleware:
     def __init__(self, app: App, policy: PolicyGiven | None, **options: Unpack[Options]) -> None:
         self.app = app
         self.door: Door[bytes] = Door(policy, ASGI, read_scope, awaited=True, **options)
+        self._fronted = policy is not None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One connection of any kind."""
@@ -55,12 +55,15 @@ class RateLimitMiddleware:
         door = self.door
         if door.looks:
             door.look(scope)
+        if not self._fronted:
+            await self._pass(scope, receive, send, Docket(door))
+            return
         found = door.lanes.get((scope["method"], scope["path"]))
         if found is not None:
             court, lane, fields = found
             if lane is None:
                 if self.endpoints:
-                    await self._pass(scope, receive, send, Docket(door, Entry(court, None, None, ())))
+                    await self._pass(scope, receive, send, Docket(door))
                 else:
                     await self.app(scope, receive, send)
                 return
@@ -70,10 +73,7 @@ class RateLimitMiddleware:
                 keys = client_key(peer[0]) if peer and peer[0] else None
             else:
                 keys = lane.keys(door.view(scope))
-            try:
-                decision = lane.ask(keys, lane.costs) if keys is not None else None
-            except StoreError:
-                decision = None
+            decision = decide(lane, keys)
             if decision is not None:
                 if not decision.allowed:
                     await _answer(send, court.refuse_in_lane(lane, decision, _accept(scope["headers"])))
@@ -117,11 +117,7 @@ class RateLimitMiddleware:
                 told = {**message, "headers": docket.court.with_fields(message.get("headers", ()), fields)}
             elif docket.denial is not None:
                 told = {**message, "headers": docket.denial.completed(message.get("headers", ()))}
-            return counting(message, told) if docket.follows else send(told)
-
-        async def counting(message: Message, told: Message) -> None:
-            await send(told)
-            await run_awaiting(docket.after(message["status"], ScopeHeaders(message.get("headers", ())).first))
+            return _counting(docket, message, told, send) if docket.follows else send(told)
 
         if self.endpoints:
             scope[DOCKET] = docket
@@ -233,6 +229,12 @@ def _accept(headers: Iterable[tuple[bytes, bytes]]) -> bytes | None:
         if name == b"accept":
             return value
     return None
+
+
+async def _counting(docket: Docket[bytes], message: Message, told: Message, send: Send) -> None:
+    """Send the beginning of a response, and count what it says."""
+    await send(told)
+    await run_awaiting(docket.after(message["status"], ScopeHeaders(message.get("headers", ())).first))
 
 
 async def _answer(send: Send, response: tuple[int, list[tuple[bytes, bytes]], bytes]) -> None:

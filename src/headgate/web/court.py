@@ -8,18 +8,19 @@ from typing import Any, AnyStr, Final, Generic
 
 from headgate.clock import SystemClock
 from headgate.engine import Decision
+from headgate.errors import StoreError
 from headgate.policy import Policy
 from headgate.policy.judge import Judge
-from headgate.policy.lane import MOST_LANES, Lane
+from headgate.policy.lane import MOST_LANES, Keys, Lane
 from headgate.policy.policy import LONGEST_REMEMBERED
 from headgate.policy.ruling import Group, Ruling, refused
 from headgate.stores import Store
-from headgate.web.headers import Compile, Wire, Write, expose_for, headers_for
+from headgate.web.headers import Compile, Say, Wire, expose_for, headers_for
 from headgate.web.refusal import CAPACITY, FORBIDDEN, QUOTA, CompileRefusal, Refusal, Refuse
 
 Pairs = list[tuple[AnyStr, AnyStr]]
 REASONS: Final = {403: FORBIDDEN, 429: QUOTA, 503: CAPACITY}
-MOST_WRITERS: Final = 4096
+MOST_SAYS: Final = 4096
 ALLOWS_ORIGIN: Final = len("Access-Control-Allow-Origin")
 CROWD: Final = 20
 """Refusals in one second from which on those who are refused are told to come back one after the other."""
@@ -27,6 +28,14 @@ CROWD: Final = 20
 
 Found = tuple["Court[AnyStr]", Lane | None, Callable[[Decision], Pairs[AnyStr]]]
 """Under which policy a lane is, the lane (none where no rule applies), and how to say what is left."""
+
+
+def decide(lane: Lane, keys: Keys | None) -> Decision | None:
+    """What a lane says; None where the request has to be looked at after all, and nothing was charged."""
+    try:
+        return None if keys is None else lane.ask(keys, lane.costs)
+    except StoreError:
+        return None
 
 
 class Court(Generic[AnyStr]):
@@ -42,7 +51,7 @@ class Court(Generic[AnyStr]):
         self._clock = SystemClock()
         self._compile: Compile[AnyStr] = headers_for(policy.headers, wire, self._clock)
         self._expose: Callable[[Iterable[tuple[AnyStr, AnyStr]]], Pairs[AnyStr]] = expose_for(policy.headers, wire)
-        self._writers: dict[Group, Write[AnyStr]] = {}
+        self._says: dict[Group, Say[AnyStr]] = {}
         self._refusers: dict[Group, Refuse[AnyStr]] = {}
         self.lanes: dict[tuple[str, str], Found[AnyStr] | None] = {}
         """By method and path; None where each request has to be looked at."""
@@ -59,24 +68,25 @@ class Court(Generic[AnyStr]):
                 self.lanes[method, path] = (self, None, lambda decision: [])
             else:
                 lane = self.judge.lane(method, path)
-                self.lanes[method, path] = None if lane is None else (self, lane, self._writer(lane.group).of_yes)
+                self.lanes[method, path] = None if lane is None else (self, lane, self._say(lane.group))
 
     def lane_at(self, method: str, route: str) -> Found[AnyStr] | None:
         """The lane of an endpoint, for all its paths; None where each request has to be looked at."""
         lane = None if self._looks_at_paths else self.judge.lane(method, "/", route)
-        return None if lane is None else (self, lane, self._writer(lane.group).of_yes)
+        return None if lane is None else (self, lane, self._say(lane.group))
 
     def fields(self, group: Group | None, decision: Decision | None) -> Pairs[AnyStr]:
         """The header fields that say how much is left, as far as each rule discloses it."""
-        return [] if group is None else self._writer(group)(decision)
+        if group is None or decision is None:
+            return []
+        say = self._says.get(group)
+        return self._say(group)(decision) if say is None else say(decision)
 
-    def _writer(self, group: Group) -> Write[AnyStr]:
-        write = self._writers.get(group)
-        if write is None:
-            if len(self._writers) >= MOST_WRITERS:
-                self._writers.clear()
-            write = self._writers[group] = self._compile(group.limits, "", group.disclose)
-        return write
+    def _say(self, group: Group) -> Say[AnyStr]:
+        if len(self._says) >= MOST_SAYS:
+            self._says.clear()
+        say = self._says[group] = self._compile(group.limits, "", group.disclose).of_yes
+        return say
 
     def with_fields(self, headers: Iterable[tuple[AnyStr, AnyStr]], fields: Pairs[AnyStr]) -> Pairs[AnyStr]:
         """A response's headers and ours; named for scripts where the app lets browsers of other origins in."""
@@ -107,7 +117,7 @@ class Court(Generic[AnyStr]):
     def _refuse(self, group: Group, decision: Decision, accept: str | bytes | None) -> tuple[int, Pairs[AnyStr], bytes]:
         refuse = self._refusers.get(group)
         if refuse is None:
-            if len(self._refusers) >= MOST_WRITERS:
+            if len(self._refusers) >= MOST_SAYS:
                 self._refusers.clear()
             refuse = self._refusers[group] = self._refusals(group.limits, "", group.disclose, QUOTA)
         return refuse(decision, accept, self._retry_after(decision))

@@ -10,11 +10,10 @@ from collections.abc import Callable, Iterable
 from typing import Any, AnyStr, Final, Generic, NamedTuple
 
 from headgate.engine import Decision
-from headgate.errors import StoreError
 from headgate.policy.ruling import PASS, Charge, Group, Ruling, refused
 from headgate.policy.steps import Steps
 from headgate.policy.view import RequestView
-from headgate.web.court import Court, Pairs
+from headgate.web.court import Court, Found, Pairs, decide
 from headgate.web.door import Door
 from headgate.web.route import RouteLimit
 
@@ -34,6 +33,9 @@ class Entry(NamedTuple, Generic[AnyStr]):
     """What the response may still change."""
 
 
+Ruled = tuple[Court[AnyStr], Ruling]
+
+
 class Denial(NamedTuple, Generic[AnyStr]):
     """A refusal at an endpoint, of which an app may make an answer of its own."""
 
@@ -50,53 +52,73 @@ class Denial(NamedTuple, Generic[AnyStr]):
 class Docket(Generic[AnyStr]):
     """One request. Steps are run by the edge: at once, or awaited."""
 
-    __slots__ = ("_counted", "_entries", "denial", "door", "follows", "messages", "request", "route")
+    # What most requests leave as it is stands here: every request has a docket.
+    messages: tuple[RouteLimit, ...] = ()
+    """Limits of the messages of a websocket, from its endpoint; and which that is, for their keys."""
+    route: str | None = None
+    request: Any = None
+    follows: bool = False
+    """Whether the response has a say in what was charged."""
+    denial: Denial[AnyStr] | None = None
+    """The refusal, once there is one at an endpoint; set by an edge that leaves the answer to the app."""
+    _counted = False
+    _passed: tuple[Found[AnyStr], Decision] | None = None
+    """The only decision so far, where a lane has taken it; else there are entries."""
+    _entries: tuple[Entry[AnyStr], ...] = ()
 
     def __init__(self, door: Door[AnyStr], first: Entry[AnyStr] | None = None) -> None:
         self.door: Door[AnyStr] = door
-        self.messages: tuple[RouteLimit, ...] = ()
-        """Limits of the messages of a websocket, from its endpoint; and which that is, for their keys."""
-        self.route: str | None = None
-        self.request: Any = None
-        self._entries: list[Entry[AnyStr]] = [] if first is None else [first]
-        self.follows = first is not None and bool(first.charges)
-        """Whether the response has a say in what was charged."""
-        self._counted = False
-        self.denial: Denial[AnyStr] | None = None
-        """The refusal, once there is one at an endpoint; set by an edge that leaves the answer to the app."""
+        if first is not None:
+            self._add(first)
 
-    def at_once(
-        self, limits: tuple[RouteLimit, ...], route: str, method: str, address: str | None
-    ) -> tuple[Court[AnyStr], Ruling] | None:
-        """As `enter`, without a look at the request; None where it needs one, and nothing was charged.
+    def _add(self, entry: Entry[AnyStr]) -> None:
+        entries = list(self._every())
+        entries.append(entry)
+        self._entries, self._passed = tuple(entries), None
+        self.follows = self.follows or bool(entry.charges)
 
-        `address` is the client's, where no proxy has to be asked about it.
+    def _every(self) -> tuple[Entry[AnyStr], ...]:
+        if self._passed is None:
+            return self._entries
+        (court, lane, _), decision = self._passed
+        return (Entry(court, lane.group if lane is not None else None, decision, ()),)
+
+    def ask(self, found: Found[AnyStr] | None, address: str | None) -> Ruled[AnyStr] | None:
+        """As `begin` or `enter`, in a lane: without a look at the request.
+
+        None where it needs one, and nothing was charged. `address` is the client's, where no proxy has to be asked
+        about it. After a no the edge has to `release`.
         """
-        found = self.door.lane_at(limits, route, method)
-        if found is None or not address or self.door.proxies is not None:
+        if found is None:
             return None
         court, lane, _ = found
-        keys = lane.key_by(address) if lane is not None and lane.by_address else None
-        if lane is None or keys is None:
-            return None
-        try:
-            decision = lane.ask(keys, lane.costs)
-        except StoreError:
-            return None
-        if decision.allowed:
-            self._entries.append(Entry(court, lane.group, decision, ()))
+        if lane is None:  # no rule is for such requests
             return court, PASS
-        if any(each.decision is not None for each in self._entries):
-            return None  # there is something to give back, which may have to be awaited
-        return court, refused(lane.group, decision)
+        if not address or not lane.by_address or self.door.proxies is not None:
+            return None
+        decision = decide(lane, lane.key_by(address))
+        if decision is None:
+            return None
+        if not decision.allowed:
+            return court, refused(lane.group, decision)
+        if self._passed is None and not self._entries:
+            self._passed = found, decision
+        else:
+            self._add(Entry(court, lane.group, decision, ()))
+        return court, PASS
 
-    def enter(self, view: RequestView, limits: tuple[RouteLimit, ...]) -> Steps[tuple[Court[AnyStr], Ruling]]:
+    def begin(self, view: RequestView) -> Steps[Ruled[AnyStr]]:
+        """Rule by the policy in front of the app."""
+        return self._judge(self.door.court(view), view)
+
+    def enter(self, view: RequestView, limits: tuple[RouteLimit, ...]) -> Steps[Ruled[AnyStr]]:
         """Rule on a request that has come to an endpoint with limits of its own."""
-        court = self.door.court_at(view, limits)
+        return self._judge(self.door.court_at(view, limits), view)
+
+    def _judge(self, court: Court[AnyStr], view: RequestView) -> Steps[Ruled[AnyStr]]:
         ruling = yield from court.judge.before(view)
         if ruling.kind == "pass":
-            self._entries.append(Entry(court, ruling.group, ruling.decision, ruling.charges))
-            self.follows = self.follows or bool(ruling.charges)
+            self._add(Entry(court, ruling.group, ruling.decision, ruling.charges))
         else:
             yield from self.release()
         return court, ruling
@@ -104,11 +126,14 @@ class Docket(Generic[AnyStr]):
     @property
     def court(self) -> Court[AnyStr]:
         """Who adds header fields: the first that had a say."""
-        return self._entries[0].court
+        return self._every()[0].court
 
     @property
     def fields(self) -> Pairs[AnyStr]:
         """The header fields that say how much is left."""
+        if self._passed is not None:
+            (_, _, say), decision = self._passed
+            return say(decision)
         told = [each for each in self._entries if each.group is not None]
         if len(told) <= 1:
             return told[0].court.fields(told[0].group, told[0].decision) if told else []
@@ -140,37 +165,12 @@ class Docket(Generic[AnyStr]):
 
     def release(self) -> Steps[None]:
         """Give everything back: the request goes no further."""
-        entries, self._entries, self.follows = self._entries, [], False
+        entries, self._entries, self._passed, self.follows = self._every(), (), None, False
         for court, group, decision, charges in entries:
             every = [charge for charge in charges if charge.decision is not decision]
             if group is not None and decision is not None:
                 every.append(Charge(group, decision))
             yield from court.judge.release(every)
-
-
-def begin_at_once(
-    door: Door[AnyStr], method: str, path: str, address: str | None
-) -> tuple[Docket[AnyStr], Court[AnyStr], Ruling] | None:
-    """What the policy in front of the app says, without a look at the request; None where it needs one.
-
-    `address` is the client's, where no proxy has to be asked about it.
-    """
-    found = door.lanes.get((method, path))
-    if found is None:
-        return None
-    court, lane, _ = found
-    if lane is None:
-        return Docket(door, Entry(court, None, None, ())), court, PASS
-    keys = lane.key_by(address) if address and lane.by_address and door.proxies is None else None
-    if keys is None:
-        return None
-    try:
-        decision = lane.ask(keys, lane.costs)
-    except StoreError:
-        return None
-    if decision.allowed:
-        return Docket(door, Entry(court, lane.group, decision, ())), court, PASS
-    return Docket(door), court, refused(lane.group, decision)
 
 
 def _share(entry: Entry[AnyStr]) -> float:

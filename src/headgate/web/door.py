@@ -100,6 +100,11 @@ class Door(Generic[AnyStr]):
         """The policy of now."""
         return self._court.judge.policy
 
+    @property
+    def awaits(self) -> bool:
+        """Some of the stores have to be awaited."""
+        return self._court.judge.awaits
+
     def bind(self, store: Store) -> None:
         """Count there from now on, whatever the rules say; `headgate.testing` does so for a while."""
         self.store = store

@@ -115,6 +115,7 @@ def _visit_of(request: Request) -> Visit | None:
         return None
     visit: Visit | None = getattr(request._request, VISIT, None)
     if visit is None:
-        visit = Visit(rate_limits.setup, rate_limits.door(False), settles=False)
+        visit = Visit(rate_limits.setup, rate_limits.door(False))
+        visit.settles = False
         setattr(request._request, VISIT, visit)
     return visit

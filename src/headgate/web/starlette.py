@@ -20,14 +20,15 @@ from starlette.responses import Response
 from starlette.websockets import WebSocket, WebSocketState
 
 from headgate.errors import HeadgateError, InvalidCall
+from headgate.policy.ruling import PASS
 from headgate.policy.steps import run_awaiting
 from headgate.web import asgi
 from headgate.web.asgi import DOCKET, POLICY_VIOLATION, hold
-from headgate.web.callables import asking_for, called, full_name, mark_of, name_after
-from headgate.web.docket import Denial, Docket
+from headgate.web.callables import asking_for, called, mark_of, name_after
+from headgate.web.docket import Denial, Docket, Ruled
 from headgate.web.door import Options, PolicyGiven
 from headgate.web.route import RouteLimit
-from headgate.web.starlette_routes import as_included, endpoints_of, template_of
+from headgate.web.starlette_routes import Known, Place, as_included, endpoints_of, place_of
 
 LIMITS: Final = "__headgate_limits__"
 """On an endpoint that `limited` gave: itself, what is inside, and its limits. Decorators around it copy this, and
@@ -179,26 +180,44 @@ def docket_of(connection: HTTPConnection) -> Docket[bytes]:
 
 async def enter(connection: HTTPConnection, limits: tuple[Limit, ...], endpoint: Any = None) -> None:  # noqa: ANN401
     """Rule on a request that has come to its endpoint; hold it where a rule says so."""
+    more = enter_at_once(connection, limits, place_of(connection.scope, endpoint))
+    if more is not None:
+        await more
+
+
+def enter_at_once(connection: HTTPConnection, limits: tuple[Limit, ...], place: Place) -> Awaitable[None] | None:
+    """The same, in most cases; in the others there is more to await."""
     docket, scope = docket_of(connection), connection.scope
-    template, name = template_of(scope), full_name(scope.get("endpoint") if endpoint is None else endpoint)
     asked, messages = _split(limits)
     if messages:
         docket.messages += messages
-        docket.route, docket.request = f"{template}/messages {name} messages", connection
+        docket.route, docket.request = f"{place.template}/messages {place.name} messages", connection
     if not asked:
         return None
     times = scope[ENTERED] = scope.get(ENTERED, 0) + 1
-    route = f"{template} {name}" if times == 1 else f"{template}/{times} {name} {times}"  # other counts each time
+    route = place.route if times == 1 else f"{place.template}/{times} {place.name} {times}"  # other counts each time
     peer = scope.get("client")
-    at_once = docket.at_once(asked, route, scope.get("method", "WEBSOCKET"), peer[0] if peer else None)
-    if at_once is not None and at_once[1].kind == "pass":
-        return None
-    view = docket.door.view(scope)
-    view.route, view.request = route, connection
-    court, ruling = await run_awaiting(docket.enter(view, asked))
+    lane = docket.door.lane_at(asked, route, scope.get("method", "WEBSOCKET"))
+    found = docket.ask(lane, peer[0] if peer else None)
+    return None if found is not None and found[1] is PASS else _enter(connection, docket, asked, route, found)
+
+
+async def _enter(
+    connection: HTTPConnection,
+    docket: Docket[bytes],
+    limits: tuple[RouteLimit, ...],
+    route: str,
+    found: Ruled[bytes] | None,
+) -> None:
+    if found is None:
+        view = docket.door.view(connection.scope)
+        view.route, view.request = route, connection
+        found = await run_awaiting(docket.enter(view, limits))
+    court, ruling = found
     if ruling.kind == "pass":
         return await hold(docket, ruling.delay_us) if ruling.delay_us else None
-    status, fields, body = court.refuse(ruling, view.header("accept"))
+    await run_awaiting(docket.release())
+    status, fields, body = court.refuse(ruling, ", ".join(connection.headers.getlist("accept")) or None)
     if ruling.kind == "deny":
         docket.denial = Denial(court, [pair for pair in fields if pair[0] not in OF_A_BODY])
     response = Response(body, status)
@@ -266,6 +285,7 @@ def _limited(
     endpoint: Callable[..., Any], call: Callable[..., Any], limits: tuple[Limit, ...]
 ) -> Callable[..., Awaitable[Any]]:
     awaited = inspect.iscoroutinefunction(call)
+    known: Known = {}
 
     async def wrapper(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
         connection = kwargs.pop(CONNECTION, None)
@@ -273,7 +293,9 @@ def _limited(
             connection = next((each for each in (*args, *kwargs.values()) if isinstance(each, HTTPConnection)), None)
         if connection is None:
             raise HeadgateError("a limited endpoint was called without a request; its __wrapped__ has no limits")
-        await enter(connection, limits, endpoint)
+        more = enter_at_once(connection, limits, place_of(connection.scope, endpoint, known))
+        if more is not None:
+            await more
         return await (endpoint(*args, **kwargs) if awaited else run_in_threadpool(endpoint, *args, **kwargs))
 
     functools.update_wrapper(wrapper, endpoint)

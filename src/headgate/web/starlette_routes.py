@@ -1,4 +1,4 @@
-"""Starlette's and FastAPI's routes: the template of an endpoint, and every endpoint of an app."""
+"""Starlette's and FastAPI's routes: where an endpoint is, by its template and never by the URL; and all of an app's."""
 
 from __future__ import annotations
 
@@ -7,19 +7,45 @@ from typing import Any
 
 from starlette.routing import Host, Mount
 
+from headgate.policy.lane import MOST_LANES
 from headgate.web import asgi
+from headgate.web.callables import full_name
 
 
-def template_of(scope: asgi.Scope) -> str:
-    """The template of the endpoint's path, with those of the mounts around it; never the URL."""
+class Place:
+    """Where a limit counts: the template of an endpoint's path, the endpoint's name, and both."""
+
+    __slots__ = ("_of", "name", "route", "template")
+
+    def __init__(self, template: str, name: str, of: Any) -> None:  # noqa: ANN401
+        self.template, self.name, self.route = template, name, f"{template} {name}"
+        self._of = of
+        """The route, which must stay for its `id` to be its own."""
+
+
+Known = dict[int, Place]
+"""The places of one endpoint, by the `id` of its route: routes cannot be hashed."""
+
+
+def place_of(scope: asgi.Scope, endpoint: Any = None, known: Known | None = None) -> Place:  # noqa: ANN401
+    """Where the endpoint of a request is, or the one that is given."""
     route = as_included(scope.get("route"), scope)
-    if "app_root_path" in scope or getattr(route, "endpoint", None) is None:  # below a mount, or a Starlette before 1.6
-        path, root = scope["path"], scope.get("app_root_path", scope.get("root_path", ""))
-        path = path.removeprefix(root) if path.startswith(f"{root}/") else path
-        found = _template_below(getattr(scope.get("router"), "routes", ()), path, scope.get("endpoint"))
-        if found is not None:
-            return found
-    return getattr(route, "path", None) or "/"
+    place = known.get(id(route)) if known is not None and "app_root_path" not in scope else None
+    if place is None:
+        name = full_name(scope.get("endpoint") if endpoint is None else endpoint)
+        alone = "app_root_path" not in scope and getattr(route, "endpoint", None) is not None
+        place = Place((getattr(route, "path", None) or "/") if alone else _template_of(scope, route), name, route)
+        if alone and known is not None and len(known) < MOST_LANES:
+            known[id(route)] = place
+    return place
+
+
+def _template_of(scope: asgi.Scope, route: Any) -> str:  # noqa: ANN401
+    """The template of the endpoint's path, with those of the mounts around it, or in a Starlette before 1.6."""
+    path, root = scope["path"], scope.get("app_root_path", scope.get("root_path", ""))
+    path = path.removeprefix(root) if path.startswith(f"{root}/") else path
+    found = _template_below(getattr(scope.get("router"), "routes", ()), path, scope.get("endpoint"))
+    return found if found is not None else getattr(route, "path", None) or "/"
 
 
 def as_included(route: Any, scope: asgi.Scope) -> Any:  # noqa: ANN401

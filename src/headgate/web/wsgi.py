@@ -9,13 +9,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from http import HTTPStatus
 from typing import Any, Unpack
 
-from headgate.errors import StoreError
 from headgate.policy import Proxies, RequestView
 from headgate.policy.key import client_key
 from headgate.policy.lane import Keys
 from headgate.policy.steps import run
 from headgate.waiting import sleep_until
-from headgate.web.court import Court
+from headgate.web.court import Court, decide
 from headgate.web.docket import Docket, Entry
 from headgate.web.door import Door, Options, PolicyGiven
 from headgate.web.headers import WSGI
@@ -48,10 +47,7 @@ class RateLimitMiddleware:
                 keys = client_key(peer) if peer else None
             else:
                 keys = lane.keys(door.view(environ))
-            try:
-                decision = lane.ask(keys, lane.costs) if keys is not None else None
-            except StoreError:
-                decision = None
+            decision = decide(lane, keys)
             if decision is not None:
                 if decision.allowed:
                     return self.app(environ, _adding(court, fields(decision), start_response))

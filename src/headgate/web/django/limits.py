@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 from asgiref.sync import iscoroutinefunction
@@ -38,11 +39,12 @@ def _listed(value: Any) -> list[Any]:  # noqa: ANN401
     return list(value) if isinstance(value, list | tuple) else [value]
 
 
-def limits_at(view: View, method: str) -> list[tuple[tuple[ViewLimit, ...], str]]:
+@lru_cache(maxsize=4096)
+def limits_at(view: View, method: str) -> tuple[tuple[tuple[ViewLimit, ...], str], ...]:
     """The limits of a view and those of its method, with the method's name; empty ones where it is exempt."""
     name, handler = _handler(view, method.lower())
     said = [(getattr(view, LIMITS, None), ""), (getattr(handler, LIMITS, None), name)]
-    return [(limits, at) for limits, at in said if limits is not None]
+    return tuple((limits, at) for limits, at in said if limits is not None)
 
 
 def _handler(view: View, method: str) -> tuple[str, Any]:

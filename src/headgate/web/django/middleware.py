@@ -35,13 +35,16 @@ class RateLimitMiddleware:
 
     def _begin(self, request: Request) -> Visit | None:
         """None where limits are switched off."""
-        setup = rate_limits.setup
+        opened = rate_limits.opened
+        setup = opened.setup
         if not setup.enabled:
             return None
-        door = rate_limits.door(self._awaits)
+        door = opened.door(self._awaits)
         if door.looks:
             door.look(request)
         visit = Visit(setup, door)
+        if self._awaits:
+            visit.awaits = door.awaits
         setattr(request, VISIT, visit)
         return visit
 
@@ -49,9 +52,10 @@ class RateLimitMiddleware:
         visit = self._begin(request)
         if visit is None:
             return self.get_response(request)
-        no = visit.enter(request)
-        if no is not None:
-            return visit.respond(request, no)
+        if visit.fronted:
+            no = visit.enter(request)
+            if no is not None:
+                return visit.respond(request, no)
         docket = visit.docket
         try:
             response = self.get_response(request)
@@ -66,9 +70,10 @@ class RateLimitMiddleware:
         visit = self._begin(request)
         if visit is None:
             return await self.get_response(request)
-        no = await visit.enter_awaiting(request)
-        if no is not None:
-            return await visit.respond_awaiting(request, no)
+        if visit.fronted:
+            no = await visit.enter_awaiting(request)
+            if no is not None:
+                return await visit.respond_awaiting(request, no)
         docket = visit.docket
         try:
             response = await self.get_response(request)
@@ -84,7 +89,7 @@ class RateLimitMiddleware:
         if visit is None:
             return None
         for limits, at in visit.limits_of(request, view):
-            no = visit.enter(request, limits, at)
+            no = visit.enter(request, limits, at) if limits else None
             if no is not None:
                 return visit.respond(request, no)
         return None
@@ -94,7 +99,7 @@ class RateLimitMiddleware:
         if visit is None:
             return None
         for limits, at in visit.limits_of(request, view):
-            no = await visit.enter_awaiting(request, limits, at)
+            no = await visit.enter_awaiting(request, limits, at) if limits else None
             if no is not None:
                 return await visit.respond_awaiting(request, no)
         return None

@@ -74,22 +74,23 @@ class RateLimits:
     """The limits of this process. `headgate.testing` freezes them, forgets them and switches them off."""
 
     def __init__(self) -> None:
-        self._opened = [_Opened()]
-        """The last one is that of now; tests change settings, and change them back."""
+        self.opened = _Opened()
+        self._before: list[_Opened] = []
+        """Tests change settings, and change them back."""
 
     @property
     def setup(self) -> Setup:
         """What the settings say."""
-        return self._opened[-1].setup
+        return self.opened.setup
 
     def door(self, awaited: bool) -> Door[str]:
         """For an event loop, or for threads; raises `ImproperlyConfigured` where the settings are wrong."""
-        return self._opened[-1].door(awaited)
+        return self.opened.door(awaited)
 
     @property
     def store(self) -> Store:
         """Where is counted, unless a rule says otherwise."""
-        return self._opened[-1].store
+        return self.opened.store
 
     @property
     def namespace(self) -> str:
@@ -98,17 +99,18 @@ class RateLimits:
 
     def bind(self, store: Store) -> None:
         """Count there from now on, as `headgate.testing.frozen` and `disabled` do for a while."""
-        self._opened[-1].bind(store)
+        self.opened.bind(store)
 
     def follow_settings(self, setting: str, enter: bool, **_: Any) -> None:  # noqa: ANN401
         """Other settings have other counts. When a test is over, those from before are back."""
         if setting != "HEADGATE":
             return
         if enter:
-            self._opened.append(self._opened[-1].inherit())
+            self._before.append(self.opened)
+            self.opened = self.opened.inherit()
         else:
-            self._opened.pop().close()
-            self._opened = self._opened or [_Opened()]
+            self.opened.close()
+            self.opened = self._before.pop() if self._before else _Opened()
 
 
 rate_limits = RateLimits()

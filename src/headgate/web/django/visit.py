@@ -13,14 +13,14 @@ from headgate.engine import Decision
 from headgate.errors import HeadgateError
 from headgate.policy.policy import Policy
 from headgate.policy.rule import Rule
-from headgate.policy.ruling import Ruling
+from headgate.policy.ruling import PASS, Ruling
 from headgate.policy.steps import Steps, run, run_awaiting
 from headgate.web import asgi, wsgi
 from headgate.web.court import Court
 from headgate.web.django.limits import ViewLimit, has_throttles, limits_at
 from headgate.web.django.request import Request, SiteView, View, route_of, told_in_loop
 from headgate.web.django.settings import Setup
-from headgate.web.docket import Docket, Entry, begin_at_once
+from headgate.web.docket import Docket
 from headgate.web.door import Door
 
 VISIT: Final = "_headgate"
@@ -50,19 +50,24 @@ class RateLimitExceeded(HeadgateError):
 class Visit:
     """One request. `enter` is for threads, `enter_awaiting` for event loops; both give a refusal, or None."""
 
-    __slots__ = ("_door", "_setup", "awaits", "docket", "entered", "no", "settles")
+    # What most requests leave as it is stands here.
+    awaits = False
+    """The store has to be awaited."""
+    entered: Limits = ()
+    """Limits that need not be asked again."""
+    no: RateLimitExceeded | None = None
+    settles = True
+    """There is somebody who counts what the response says."""
 
-    def __init__(self, setup: Setup, door: Door[str], *, settles: bool = True) -> None:
+    def __init__(self, setup: Setup, door: Door[str]) -> None:
         self._setup = setup
         self._door = door
         self.docket: Docket[str] = Docket(door)
-        self.awaits = False
-        """The store has to be awaited."""
-        self.entered: set[ViewLimit] = set()
-        """Limits that need not be asked again."""
-        self.no: RateLimitExceeded | None = None
-        self.settles = settles
-        """There is somebody who counts what the response says."""
+
+    @property
+    def fronted(self) -> bool:
+        """There is a policy to ask first."""
+        return self._setup.policy is not None
 
     def limits_of(self, request: Request, view: View) -> Iterable[tuple[Limits, str]]:
         """The limits of a view and those of its method, or the default ones where it has none of its own."""
@@ -71,7 +76,7 @@ class Visit:
         own = limits_at(view, request.method)
         default = self._setup.default
         if own or default is None or has_throttles(view):
-            return [each for each in own if each[0]]
+            return own
         if self._setup.exempt_admin and "admin" in request.resolver_match.app_names:
             return ()
         return [((default,), "")]
@@ -81,13 +86,17 @@ class Visit:
         if self.awaits:  # in a thread of Django's, for a view that is not async
             return async_to_sync(self.enter_awaiting)(request, limits, at)
         found = self._at_once(request, limits, at)
+        if found is not None and found[1] is PASS:
+            return None
         if found is None:
             view, court = self._read(request, limits, at)
             plan_of = self._plan_of(view, court)
             if plan_of is not None:
                 view.plan = plan_of(request)
             found = court, run(self._steps(view, court, limits))
-        if found[1].delay_us:
+        if found[1].kind != "pass":
+            run(self.docket.release())
+        elif found[1].delay_us:
             wsgi.hold(self.docket, found[1].delay_us)
         return self._refused(request, *found)
 
@@ -96,35 +105,32 @@ class Visit:
     ) -> RateLimitExceeded | None:
         """The same; what asks the database is asked before, in Django's thread."""
         found = self._at_once(request, limits, at)
+        if found is not None and found[1] is PASS:
+            return None
         if found is None:
             view, court = self._read(request, limits, at)
             await self._know(view, court, limits or ())
             found = court, await run_awaiting(self._steps(view, court, limits))
-        if found[1].delay_us:
+        if found[1].kind != "pass":
+            await run_awaiting(self.docket.release())
+        elif found[1].delay_us:
             await asgi.hold(self.docket, found[1].delay_us)
         return self._refused(request, *found)
 
     def _at_once(self, request: Request, limits: Limits | None, at: str) -> tuple[Court[str], Ruling] | None:
         """What needs no look at the request: limits by address on a store that answers at once. None otherwise."""
         address = request.META.get("REMOTE_ADDR")
-        if limits is not None:
-            route = route_of(request, at)
-            told = self.docket.at_once(limits, route, request.method, address) if route else None
-            self.entered.update(limits)
-            return told
-        found = begin_at_once(self._door, request.method, request.path, address)
-        if found is None:
-            return None
-        self.docket, court, ruling = found
-        self.awaits = court.judge.awaits
-        return court, ruling
+        if limits is None:
+            return self.docket.ask(self._door.lanes.get((request.method, request.path)), address)
+        self.entered += limits
+        route = route_of(request, at)
+        return self.docket.ask(self._door.lane_at(limits, route, request.method), address) if route else None
 
     def _read(self, request: Request, limits: Limits | None, at: str) -> tuple[SiteView, Court[str]]:
         view = self._door.view(request)
         assert isinstance(view, SiteView)  # noqa: S101 - the door reads by `read_request`
         if limits is None:
             court = self._door.court(view)
-            self.awaits = court.judge.awaits
         else:
             view.route = route_of(request, at)
             court = self._door.court_at(view, limits)
@@ -147,12 +153,8 @@ class Visit:
         return plan_of if plan_of is not None and _by_plan(court.judge.policy, _rules(view, court)) else None
 
     def _steps(self, view: SiteView, court: Court[str], limits: Limits | None) -> Steps[Ruling]:
-        if limits is None:
-            ruling = yield from court.judge.before(view)
-            if ruling.kind == "pass":
-                self.docket = Docket(self._door, Entry(court, ruling.group, ruling.decision, ruling.charges))
-        else:
-            _, ruling = yield from self.docket.enter(view, limits)
+        steps = self.docket.begin(view) if limits is None else self.docket.enter(view, limits)
+        _, ruling = yield from steps
         return ruling
 
     def _refused(self, request: Request, court: Court[str], ruling: Ruling) -> RateLimitExceeded | None:
@@ -185,10 +187,12 @@ class Visit:
         if self.no is not None and response.status_code == self.no.response.status_code:
             self.no.give_fields(response)
         fields = self.docket.fields
-        if fields and response.has_header("Access-Control-Allow-Origin"):
-            fields = self.docket.court.with_fields(response.items(), fields)
-        for name, value in fields:
-            response[name] = value
+        if fields:
+            headers = response.headers
+            if "Access-Control-Allow-Origin" in headers:
+                fields = self.docket.court.with_fields(headers.items(), fields)
+            for name, value in fields:
+                headers[name] = value
         return response
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from headgate.engine import Decision
-from headgate.errors import StoreError
 from headgate.policy.ruling import Ruling, refused
 from headgate.policy.steps import run
 from headgate.policy.view import RequestView
-from headgate.web.court import Court, Found, Pairs
+from headgate.web.court import Court, Found, Pairs, decide
 from headgate.web.docket import Docket, Entry
 from headgate.web.door import Door
 from headgate.web.route import RouteLimit
@@ -37,15 +36,11 @@ class No(NamedTuple):
 class Case(Docket[str]):
     """One request. A no has given back what was charged before it."""
 
-    __slots__ = ("limits", "no", "open")
-
     def __init__(self, door: Door[str], first: Entry[str] | None = None) -> None:
         super().__init__(door, first)
         self.limits: tuple[RouteLimit, ...] = ()
         """Of those at endpoints, the ones that were asked."""
         self.no: No | None = None
-        self.open = False
-        """The response has a say in what was charged."""
 
     def front(self, view: RequestView) -> No | None:
         """Rule by the policy in front of the app."""
@@ -61,21 +56,15 @@ class Case(Docket[str]):
     def _rule(self, court: Court[str], found: Found[str] | None, view: RequestView) -> No | None:
         lane = found[1] if found is not None else None
         if lane is not None:
-            keys = lane.keys(view)
-            try:
-                decision = lane.ask(keys, lane.costs) if keys is not None else None
-            except StoreError:
-                decision = None
+            decision = decide(lane, lane.keys(view))
             if decision is not None:
                 if decision.allowed:
-                    self._entries.append(Entry(court, lane.group, decision, ()))
+                    self._add(Entry(court, lane.group, decision, ()))
                     return None
                 return self.refuse(court, refused(lane.group, decision), view.header("accept"))
-        ruling = run(court.judge.before(view))
+        _, ruling = run(self._judge(court, view))
         if ruling.kind != "pass":
             return self.refuse(court, ruling, view.header("accept"))
-        self._entries.append(Entry(court, ruling.group, ruling.decision, ruling.charges))
-        self.open = self.open or bool(ruling.charges)
         if ruling.delay_us:
             hold(self, ruling.delay_us)
         return None
@@ -83,7 +72,6 @@ class Case(Docket[str]):
     def refuse(self, court: Court[str], ruling: Ruling, accept: str | None) -> No:
         """The request goes no further."""
         run(self.release())
-        self.open = False
         self.no = No(*court.refuse(ruling, accept), ruling.decision, ruling.kind == "shadow")
         return self.no
 

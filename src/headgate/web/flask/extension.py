@@ -8,13 +8,11 @@ from typing import Any, Final, TypedDict, Unpack
 from flask import Flask, Request, Response, current_app
 from werkzeug.routing import Rule
 
-from headgate.engine import Decision
-from headgate.errors import HeadgateError, InvalidCall, StoreError
-from headgate.policy.lane import Lane
+from headgate.errors import HeadgateError, InvalidCall
 from headgate.policy.ruling import refused
 from headgate.policy.steps import run
 from headgate.stores import Store
-from headgate.web.court import Found
+from headgate.web.court import Found, decide
 from headgate.web.door import Door, PolicyGiven
 from headgate.web.flask.case import Case, Passed
 from headgate.web.flask.cli import commands_for
@@ -123,7 +121,7 @@ class Edge:
                 return None
             if lane.by_address:
                 client = environ.get("REMOTE_ADDR") if door.proxies is None else door.view(environ).client
-                decision = _decision(lane, client)
+                decision = decide(lane, lane.key_by(client)) if client else None
                 if decision is not None and decision.allowed:
                     asked.__dict__[CASE] = Passed(found, decision, place.limits)
                     return None
@@ -167,15 +165,14 @@ class Edge:
             tell(response.headers, case.found[2](case.decision), True, self.door)
         elif case is not None:
             tell(response.headers, case.fields if case.no is None else case.no.told, case.no is None, self.door)
-            if case.open:
-                case.open = False
+            if case.follows:
                 run(case.after(response.status_code, response.headers.get))
         return response
 
     def teardown(self, error: BaseException | None) -> None:
         """Count a request that ends without a response."""
         case: Case | Passed | None = current_request().__dict__.get(CASE)
-        if isinstance(case, Case) and case.open:
+        if isinstance(case, Case) and case.follows:
             run(case.no_response())
 
     def place(self, rule: Rule, method: str) -> Place:
@@ -184,15 +181,6 @@ class Edge:
         if place is None:
             place = self._places[rule.endpoint, method] = place_of(self._app, rule, method, self.default)
         return place
-
-
-def _decision(lane: Lane, client: str | None) -> Decision | None:
-    """None where the request has to be looked at after all."""
-    keys = lane.key_by(client) if client else None
-    try:
-        return lane.ask(keys, lane.costs) if keys is not None else None
-    except StoreError:
-        return None
 
 
 def _asking(function: Callable[[], Any]) -> Callable[[Any], Any]:

@@ -1,0 +1,53 @@
+"""aiohttp's requests as policies see them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from aiohttp import web
+
+from headgate.policy import Proxies, RequestView
+from headgate.policy.address import read_address
+
+
+@functools.lru_cache(maxsize=4096)
+def address_of(peer: str | None) -> str | None:
+    """A peer that has one: on a unix socket nobody does."""
+    return peer if peer and read_address(peer) is not None else None
+
+
+def read_request(request: web.Request, proxies: Proxies | None) -> RequestView:
+    """A request as policies see it."""
+    # The peer is known from when the connection was made: a client that went away does not become nobody.
+    view = RequestView(request.method, request.path, _Headers(request), address_of(request.remote), proxies)
+    view.query_string = request.rel_url.raw_query_string
+    resource = request.match_info.route.resource
+    view.route = None if resource is None else resource.canonical
+    view.request = request
+    return view
+
+
+def request_key(name: str, kind: type) -> Any:  # noqa: ANN401
+    """aiohttp from 3.14 on warns of keys that are words; before it there are no others."""
+    key = getattr(web, "RequestKey", None)
+    return key(name, kind) if key is not None else object()
+
+
+class _Headers(Mapping[str, list[str]]):
+    """Header lines by lower-case name, straight from the request."""
+
+    __slots__ = ("_headers",)
+
+    def __init__(self, request: web.Request) -> None:
+        self._headers = request.headers
+
+    def __getitem__(self, name: str) -> list[str]:
+        return self._headers.getall(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter({name.lower() for name in self._headers})
+
+    def __len__(self) -> int:
+        return len({name.lower() for name in self._headers})

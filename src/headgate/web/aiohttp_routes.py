@@ -1,0 +1,48 @@
+"""aiohttp's routes: those of an app and of the apps within it, and how something is put in front of a handler."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import types
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
+
+from aiohttp import web
+
+from headgate.errors import HeadgateError
+
+Guard = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+def routes_of(app: web.Application, apart: Callable[[web.Application], bool]) -> Iterator[web.AbstractRoute]:
+    """The routes of an app, and of the apps within it but for those that are apart."""
+    for resource in app.router.resources():
+        within = resource.get_info().get("app")
+        if within is None:
+            yield from resource
+        elif not apart(within):
+            yield from routes_of(within, apart)
+
+
+def put_in_front(route: web.AbstractRoute, guard: Guard) -> None:
+    """Call the guard where the route's handler was called; it looks as the handler does, and a class stays a class."""
+    handler: Any = route.handler
+    shown: Any = _facade(handler, guard) if inspect.isclass(handler) else functools.wraps(handler)(guard)
+    route._handler = shown
+    if route.handler is not shown:
+        raise HeadgateError("this aiohttp is too new: where it keeps handlers is not where it did")
+
+
+class _Facade:
+    """Goes before a view's class, so that nothing which that does about its subclasses is done about this one."""
+
+    def __init_subclass__(cls) -> None:
+        """Nobody is told."""
+
+
+def _facade(view: type, guard: Guard) -> type:
+    """A view as others see it, that is the guard when it is called."""
+    names = {name: getattr(view, name) for name in ("__module__", "__qualname__", "__doc__")}
+    names["__new__"] = lambda cls, request: guard(request)
+    return types.new_class(view.__name__, (_Facade, view), {}, lambda body: body.update(names))
