@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Generator
 from typing import Any, TypeVar
 
@@ -38,3 +39,15 @@ async def run_awaiting(steps: Steps[T]) -> T:
     except StopIteration as done:
         value: T = done.value
         return value
+
+
+_unfinished: set[asyncio.Task[Any]] = set()
+"""The event loop itself holds tasks only weakly."""
+
+
+async def run_to_the_end(steps: Steps[None]) -> None:
+    """As `run_awaiting`, also when who waits for it is cancelled: a request that is over is not asked about again."""
+    task = asyncio.get_running_loop().create_task(run_awaiting(steps))
+    _unfinished.add(task)
+    task.add_done_callback(_unfinished.discard)
+    await asyncio.shield(task)

@@ -42,7 +42,7 @@ class Throttle:
         if not isinstance(limiter, Limiter):
             raise InvalidCall(f"tasks are throttled by a Limiter; got {limiter!r}")
         if limiter.flies:
-            raise InvalidCall("tasks are throttled by rates; for how many at once, take limiter.permit(key) in the task")
+            raise InvalidCall("tasks are throttled by rates; for how many at once, take limiter.permit(key) in a task")
         if not isinstance(key, str) and not callable(key):
             raise InvalidCall(f"a key is a str, or a function of the task's arguments that gives one; got {key!r}")
         checked_wait(wait)

@@ -25,9 +25,9 @@ from multidict import istr
 from headgate.errors import InvalidCall
 from headgate.policy.ruling import PASS, Ruling
 from headgate.policy.steps import run_awaiting
-from headgate.web.aiohttp_requests import address_of, read_request, request_key
+from headgate.web.aiohttp_requests import TOLD, address_of, read_request, request_key
 from headgate.web.aiohttp_routes import Guard, put_in_front, routes_of
-from headgate.web.asgi import POLICY_VIOLATION, SWITCHED, hold
+from headgate.web.asgi import POLICY_VIOLATION, SWITCHED, finish, hold
 from headgate.web.callables import full_name, mark_of
 from headgate.web.court import Court, Pairs
 from headgate.web.docket import Denial, Docket, Ruled
@@ -86,16 +86,6 @@ REFUSALS: Final[dict[int, type[RateLimitExceeded]]] = {429: _TooManyRequests, 40
 _LAST: Final[ContextVar[tuple[Docket[str], Any] | None]] = ContextVar("headgate", default=None)
 """What was decided last in this task, and about whom: of a request that a middleware has cloned, the one that aiohttp
 answers has nothing on it."""
-
-
-class _Told:
-    """Awaited, it has happened already."""
-
-    def __await__(self) -> Any:  # noqa: ANN401
-        return iter(())
-
-
-_TOLD: Final = _Told()
 
 
 class RateLimits:
@@ -232,11 +222,11 @@ class RateLimits:
         except KeyError:
             docket = self._docket_of(request)
         if docket is None:
-            return _TOLD
+            return TOLD
         if docket.follows or docket.denial is not None or response.status == SWITCHED:
             return self._prepare_slowly(request, response, docket)
         _tell(response, docket)
-        return _TOLD
+        return TOLD
 
     async def _prepare_slowly(self, request: web.Request, response: web.StreamResponse, docket: Docket[str]) -> None:
         if isinstance(response, web.WebSocketResponse) and docket.denial is None:
@@ -245,7 +235,7 @@ class RateLimits:
             response.headers.setdefault(name, value)
         _tell(response, docket)
         if docket.follows:
-            await run_awaiting(docket.after(response.status, response.headers.get))
+            await finish(docket, docket.after(response.status, response.headers.get))
 
     async def _open(self, request: web.Request, docket: Docket[str], socket: web.WebSocketResponse) -> None:
         """Rule on a handshake. Until here it was a GET: anybody can ask for an upgrade and get a page."""
@@ -276,6 +266,7 @@ class RateLimits:
             if ruling.kind == "pass":
                 if ruling.delay_us:
                     await hold(docket, ruling.delay_us)
+                await run_awaiting(docket.land())  # a message is in flight until it is handed over
                 return message
             await socket.close(code=POLICY_VIOLATION, message=b"rate limited")
             return await receive(timeout)  # that it is closed
@@ -320,12 +311,15 @@ def _marked(handler: Marked, limits: tuple[RouteLimit, ...]) -> Marked:
 
 
 async def _answer(request: web.Request, docket: Docket[str], handler: Handler) -> web.StreamResponse:
-    """What the handler answers."""
+    """What the handler answers; what is in flight ends with it."""
     try:
         return await handler(request)
     except asyncio.CancelledError:  # whatever else is raised becomes an answer
-        await run_awaiting(docket.no_response())
+        await finish(docket, docket.end())
         raise
+    finally:
+        if docket.flies:
+            await finish(docket, docket.land())
 
 
 def _tell(response: web.StreamResponse, docket: Docket[str]) -> None:

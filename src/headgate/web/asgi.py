@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Final, Unpack
 from headgate.policy import Proxies, RequestView
 from headgate.policy.key import client_key
 from headgate.policy.lane import Keys
-from headgate.policy.steps import run, run_awaiting
+from headgate.policy.steps import Steps, run, run_awaiting, run_to_the_end
 from headgate.web.court import Court, decide
 from headgate.web.docket import Docket, Entry
 from headgate.web.door import Door, Options, PolicyGiven
@@ -124,8 +124,8 @@ class RateLimitMiddleware:
         try:
             await self.app(scope, receive, answer)
         finally:
-            if docket.follows:  # nothing more to do, unless it raised or went away without an answer
-                await run_awaiting(docket.no_response())
+            if docket.follows:  # nothing more to do, unless something flies, or there was no answer
+                await finish(docket, docket.end())
 
     async def _other(self, kind: str, scope: Scope, receive: Receive, send: Send) -> None:
         if kind == "websocket":
@@ -151,7 +151,7 @@ class RateLimitMiddleware:
         try:
             await self.app(scope, limited if self.endpoints or court.counts_messages else receive, send)
         finally:
-            await run_awaiting(docket.after(SWITCHED, lambda name: None))
+            await finish(docket, docket.end(SWITCHED))
 
     def _limit_messages(self, scope: Scope, receive: Receive, send: Send, docket: Docket[bytes]) -> Receive:
         """Count each message that arrives; the connection of one that sends too many is closed."""
@@ -165,13 +165,14 @@ class RateLimitMiddleware:
             view.method = "MESSAGE"
             court = door.court(view)
             ruling = await run_awaiting(court.judge.before(view))
-            told = Docket(door, Entry(court, ruling.group, ruling.decision, ()))
+            told = Docket(door, Entry(court, ruling.group, ruling.decision, ruling.charges))
             if ruling.kind == "pass" and docket.messages:
                 view.route, view.request = docket.route, docket.request
                 _, ruling = await run_awaiting(told.enter(view, docket.messages))
             if ruling.kind == "pass":
                 if ruling.delay_us:
                     await hold(told, ruling.delay_us)
+                await run_awaiting(told.land())  # a message is in flight until it is handed over
                 return message
             await send({"type": "websocket.close", "code": POLICY_VIOLATION, "reason": "rate limited"})
             return {"type": "websocket.disconnect", "code": POLICY_VIOLATION}
@@ -187,6 +188,14 @@ class RateLimitMiddleware:
             await send(message)
 
         return answer
+
+
+async def finish(docket: Docket[Any], steps: Steps[None]) -> None:
+    """Count, or end, a request; also one that is cancelled meanwhile, where its store has to be awaited."""
+    if docket.door.awaits:
+        await run_to_the_end(steps)
+    else:
+        run(steps)
 
 
 async def hold(docket: Docket[Any], delay_us: int) -> None:
@@ -234,7 +243,7 @@ def _accept(headers: Iterable[tuple[bytes, bytes]]) -> bytes | None:
 async def _counting(docket: Docket[bytes], message: Message, told: Message, send: Send) -> None:
     """Send the beginning of a response, and count what it says."""
     await send(told)
-    await run_awaiting(docket.after(message["status"], ScopeHeaders(message.get("headers", ())).first))
+    await finish(docket, docket.after(message["status"], ScopeHeaders(message.get("headers", ())).first))
 
 
 async def _answer(send: Send, response: tuple[int, list[tuple[bytes, bytes]], bytes]) -> None:

@@ -58,7 +58,9 @@ class Docket(Generic[AnyStr]):
     route: str | None = None
     request: Any = None
     follows: bool = False
-    """Whether the response has a say in what was charged."""
+    """Whether the response, or its end, has a say in what was charged."""
+    flies: bool = False
+    """Whether something is in flight until the end."""
     denial: Denial[AnyStr] | None = None
     """The refusal, once there is one at an endpoint; set by an edge that leaves the answer to the app."""
     _counted = False
@@ -76,6 +78,7 @@ class Docket(Generic[AnyStr]):
         entries.append(entry)
         self._entries, self._passed = tuple(entries), None
         self.follows = self.follows or bool(entry.charges)
+        self.flies = self.flies or any(charge.group.flies for charge in entry.charges)
 
     def _every(self) -> tuple[Entry[AnyStr], ...]:
         if self._passed is None:
@@ -154,18 +157,27 @@ class Docket(Generic[AnyStr]):
     def after(self, status: int, header: Callable[[str], str | None]) -> Steps[None]:
         """Count what the response says, once; later calls change nothing."""
         if not self._counted:
-            self._counted, self.follows = True, False
+            self._counted, self.follows = True, self.flies
             for each in self._entries:
                 if each.charges:
                     yield from each.court.judge.after(each.charges, status, header)
 
-    def no_response(self) -> Steps[None]:
-        """The app raised, or went away, before it answered."""
-        return self.after(FAILED, lambda name: None)
+    def end(self, status: int = FAILED, header: Callable[[str], str | None] = lambda name: None) -> Steps[None]:
+        """The request is over. If it was not counted before, it is as this; an app that did not answer has failed."""
+        yield from self.after(status, header)
+        yield from self.land()
+
+    def land(self) -> Steps[None]:
+        """Give back what is in flight."""
+        if self.flies:
+            self.flies = self.follows = False
+            for each in self._entries:
+                yield from each.court.judge.end(each.charges)
 
     def release(self) -> Steps[None]:
         """Give everything back: the request goes no further."""
-        entries, self._entries, self._passed, self.follows = self._every(), (), None, False
+        entries, self._entries, self._passed = self._every(), (), None
+        self.follows = self.flies = False
         for court, group, decision, charges in entries:
             every = [charge for charge in charges if charge.decision is not decision]
             if group is not None and decision is not None:

@@ -81,7 +81,7 @@ class RateLimitMiddleware:
         try:
             return _Counted(self.app(environ, start), docket)
         except BaseException:
-            run(docket.no_response())
+            run(docket.end())
             raise
 
 
@@ -133,7 +133,7 @@ class _Counted:
         try:
             yield from self._pieces
         finally:
-            run(self._docket.no_response())
+            run(self._docket.end())
 
     def close(self) -> None:
         """What the app wants closed."""
@@ -142,7 +142,7 @@ class _Counted:
             if close is not None:
                 close()
         finally:
-            run(self._docket.no_response())
+            run(self._docket.end())
 
 
 def _path(environ: Environ) -> str:

@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 from asgiref.sync import iscoroutinefunction, markcoroutinefunction
 from django.http.response import HttpResponseBase
 
-from headgate.policy.steps import run, run_awaiting
+from headgate.policy.steps import run
+from headgate.web import asgi
 from headgate.web.django.request import Request, View
 from headgate.web.django.site import rate_limits
 from headgate.web.django.visit import VISIT, Visit
@@ -61,10 +62,12 @@ class RateLimitMiddleware:
             response = self.get_response(request)
             if docket.follows:
                 run(docket.after(response.status_code, response.headers.get))
+            if docket.flies and response.streaming:
+                visit.end_with(response)
             return visit.tell(response)
         finally:
-            if docket.follows:  # nothing more to do, unless there is no response
-                run(docket.no_response())
+            if docket.follows and not visit.streams:  # nothing more to do, unless something flies
+                run(docket.end())
 
     async def _pass_awaiting(self, request: Request) -> Any:  # noqa: ANN401
         visit = self._begin(request)
@@ -78,11 +81,13 @@ class RateLimitMiddleware:
         try:
             response = await self.get_response(request)
             if docket.follows:
-                await run_awaiting(docket.after(response.status_code, response.headers.get))
+                await asgi.finish(docket, docket.after(response.status_code, response.headers.get))
+            if docket.flies and response.streaming:
+                visit.end_with(response)
             return visit.tell(response)
         finally:
-            if docket.follows:
-                await run_awaiting(docket.no_response())
+            if docket.follows and not visit.streams:
+                await asgi.finish(docket, docket.end())
 
     def _at_view(self, request: Request, view: View, args: Any, kwargs: Any) -> HttpResponseBase | None:  # noqa: ANN401
         visit: Visit | None = getattr(request, VISIT, None)

@@ -56,6 +56,8 @@ class Visit:
     entered: Limits = ()
     """Limits that need not be asked again."""
     no: RateLimitExceeded | None = None
+    streams = False
+    """It is over when its response has been sent."""
     settles = True
     """There is somebody who counts what the response says."""
 
@@ -181,6 +183,13 @@ class Visit:
         if not iscoroutinefunction(view):
             return await sync_to_async(self.respond)(request, no)
         return _completed(await view(request, no), no)
+
+    def end_with(self, response: HttpResponseBase) -> None:
+        """What is in flight ends when the last of a streamed response was sent: Django closes it then, in a thread."""
+        self.streams, docket = True, self.docket
+        response._resource_closers.append(
+            lambda: async_to_sync(run_awaiting)(docket.end()) if self.awaits else run(docket.end())
+        )
 
     def tell(self, response: HttpResponseBase) -> HttpResponseBase:
         """Say in a response how much is left."""

@@ -41,6 +41,8 @@ class Case(Docket[str]):
         self.limits: tuple[RouteLimit, ...] = ()
         """Of those at endpoints, the ones that were asked."""
         self.no: No | None = None
+        self.streams = False
+        """It is over when its response has been sent."""
 
     def front(self, view: RequestView) -> No | None:
         """Rule by the policy in front of the app."""

@@ -167,13 +167,16 @@ class Edge:
             tell(response.headers, case.fields if case.no is None else case.no.told, case.no is None, self.door)
             if case.follows:
                 run(case.after(response.status_code, response.headers.get))
+            if case.flies and response.is_streamed:  # in flight until the last of it is sent
+                case.streams = True
+                response.call_on_close(lambda: run(case.end()))
         return response
 
     def teardown(self, error: BaseException | None) -> None:
-        """Count a request that ends without a response."""
+        """Count a request that ends without a response, and end what is in flight."""
         case: Case | Passed | None = current_request().__dict__.get(CASE)
-        if isinstance(case, Case) and case.follows:
-            run(case.no_response())
+        if isinstance(case, Case) and case.follows and not case.streams:
+            run(case.end())
 
     def place(self, rule: Rule, method: str) -> Place:
         """What applies to an endpoint; found out when it is first asked, as blueprints and views come after this."""

@@ -11,7 +11,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from headgate.policy.steps import Steps, run_awaiting
+from headgate.policy.steps import Steps, run_awaiting, run_to_the_end
 from headgate.web.asgi import hold
 from headgate.web.grpc.context import Context, refuse, trailing_of
 from headgate.web.grpc.interceptor import Admitted, Interceptor, Method
@@ -139,14 +139,4 @@ async def _counted(context: Context) -> AsyncIterator[None]:
         raise
     finally:
         if context._docket.follows:
-            await _to_the_end(context._end())
-
-
-async def _to_the_end(steps: Steps[None]) -> None:
-    """Run steps also when the call is cancelled meanwhile: what it has come to is known already."""
-    running = asyncio.ensure_future(run_awaiting(steps))
-    try:
-        await asyncio.shield(running)
-    except asyncio.CancelledError:
-        await running
-        raise
+            await run_to_the_end(context._end())

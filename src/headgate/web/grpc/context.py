@@ -69,7 +69,7 @@ class Context:
         """Count what the end of the call says."""
         code = grpc.StatusCode.OK if self._code is None else self._code
         told = {name.lower(): value for name, value in self._given if isinstance(value, str)}
-        return self._docket.after(status_of(code), told.get)
+        return self._docket.end(status_of(code), told.get)
 
 
 def code_of(error: BaseException) -> grpc.StatusCode:

@@ -66,10 +66,12 @@ class Interceptor:
             try:
                 court, ruling = yield from docket.enter(view, limits)
             except BaseException as error:
-                yield from docket.after(status_of(code_of(error)), lambda name: None)
+                yield from docket.end(status_of(code_of(error)))
                 raise
             if ruling.kind != "pass":
                 return refusal(court, ruling)
+        if method == "MESSAGE":
+            yield from docket.land()  # a message is in flight until it is handed over
         return Admitted(docket, max(delay, ruling.delay_us))
 
 
