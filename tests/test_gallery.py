@@ -242,6 +242,30 @@ def test_llm():
     assert site.statuses(60, "POST", path, authorization="Bearer c") == [500] * 60, "nothing of the tokens is spent"
 
 
+def test_llm_streams():
+    """Four answers of one client are under way at once, and the fifth waits for one of them to end."""
+    site = Site("llm.yaml")
+    streaming, ends = site.gate.app, asyncio.Event()
+
+    async def slow(scope: Any, receive: Any, send: Any) -> None:
+        await ends.wait()
+        await streaming(scope, receive, send)
+
+    async def story() -> list[int]:
+        under_way = [asyncio.ensure_future(asked()) for _ in range(4)]
+        await asyncio.sleep(0)
+        refused = await asked()
+        assert (refused.violated, refused.retry_after) == (["streams"], None)
+        ends.set()
+        return [refused.status, *(each.status for each in await asyncio.gather(*under_way)), (await asked()).status]
+
+    async def asked() -> Reply:
+        return await site.request("POST", "/v1/chat/completions", "203.0.113.9", {"authorization": "Bearer a"}, None)
+
+    site.gate.app = slow
+    assert asyncio.run(story()) == [429, 200, 200, 200, 200, 200]
+
+
 def test_llm_strangers():
     """Invented tokens have a budget each, and their address one for all of them."""
     site = Site("llm.yaml")
