@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate import InvalidLimit, Limit, LimitWarning
+from headgate import Concurrency, InvalidLimit, Limit, LimitWarning
 
 SECOND, MINUTE, HOUR, DAY, WEEK = 10**6, 60 * 10**6, 3600 * 10**6, 86_400 * 10**6, 604_800 * 10**6
 
@@ -71,7 +71,16 @@ limits = st.builds(
 )
 
 
-@given(limits, st.none() | st.integers(1, 200))
+flights = st.builds(
+    Limit,
+    st.integers(1, 100_000),
+    st.none() | st.integers(100, 10**9).map(lambda ms: timedelta(milliseconds=ms)),
+    algorithm=st.just("in-flight"),
+    name=st.from_regex(r"[A-Za-z][A-Za-z0-9_.-]{0,63}", fullmatch=True) | st.just(""),
+)
+
+
+@given(limits | flights, st.none() | st.integers(1, 200))
 def test_str_reads_back_as_the_same_limit(limit, burst):
     """`str` and `parse` are inverse, and so are pickling and unpickling."""
     if burst and limit.step.KIND == "bucket":
@@ -217,3 +226,115 @@ def test_a_coarse_estimate_is_warned_of():
 def test_one_slot_is_the_plain_sliding_window():
     """`sliding-window/1` is another spelling."""
     assert Limit(20, "m", algorithm="sliding-window/1") == Limit(20, "m", algorithm="sliding-window")
+
+
+@pytest.mark.parametrize(
+    ("text", "amount", "ttl", "name"),
+    [
+        ("20 in flight", 20, 30, ""),
+        ("20 in-flight", 20, 30, ""),
+        ("1_000 IN FLIGHT", 1000, 30, ""),
+        ("20 in flight per user", 20, 30, "user"),
+        ("20 in flight as api.v1", 20, 30, "api.v1"),
+        ("20 in flight ttl 10s", 20, 10, ""),
+        ("  20 in flight PER user TTL 2 minutes ", 20, 120, "user"),
+        ("20 in flight ttl 100ms per user", 20, 0.1, "user"),
+        ("100000 in flight ttl 100 weeks", 100_000, 60_480_000, ""),
+    ],
+)
+def test_how_many_at_once_reads_as_people_write_it(text, amount, ttl, name):
+    """An amount, `in flight`, and in any order how long a server waits for a sign of life, and a name."""
+    limit = Limit.parse(text)
+    assert (limit.amount, limit.burst, limit.period, limit.name) == (amount, amount, ttl, name)
+    assert (limit.in_flight, limit.algorithm, limit.block_us) == (True, "in-flight", 0)
+    assert not Limit.parse("20/second").in_flight
+
+
+def test_rates_and_flights_stand_in_one_string():
+    assert Limit.parse_all("100/minute; 20 in flight per user; 5/s") == (
+        Limit(100, "minute"), Limit(20, algorithm="in-flight", name="user"), Limit(5, "s"),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("0 in flight", "must be a whole number from 1"),
+        ("100001 in flight", "too many permits for one key; at most 100000"),
+        ("in flight", "cannot read the limit"),
+        ("-1 in flight", "cannot read the limit"),
+        ("20 in flightless", "cannot read the limit"),
+        ("20 inflight", "cannot read the limit.* 20 in flight"),
+        ("20 in flight burst 5", "cannot read 'burst 5'.*there may be: ttl TIME, per NAME"),
+        ("20 in flight by gcra", "cannot read 'by gcra'"),
+        ("20 in flight block 5m", "cannot read 'block 5m'"),
+        ("20 in flight/minute", "cannot read '/minute'"),
+        ("20 in flight tll 5s", "did you mean ttl"),
+        ("20 in flight ttl", "cannot read 'ttl'"),
+        ("20 in flight ttl 99ms", "lasts at least 100 ms"),
+        ("20 in flight ttl 1 month", "months and years have no fixed length"),
+        ("20 in flight ttl 5s ttl 6s", "'ttl' is said twice"),
+        ("20 in flight per a as b", "'as' is said twice"),
+        ("20 in flight per 10s", "'10s' is no name for a limit"),
+    ],
+)
+def test_mistakes_about_flights_are_shown_with_what_is_accepted(text, says):
+    with pytest.raises(InvalidLimit, match=says):
+        Limit.parse_all(text)
+
+
+@pytest.mark.parametrize(
+    ("said", "means"),
+    [
+        (Concurrency(20), "20 in flight"),
+        (Concurrency("20"), "20 in flight"),
+        (Concurrency("20 in flight"), "20 in flight"),
+        (Concurrency("20 per user"), "20 in flight as user"),
+        (Concurrency("20 in-flight per user"), "20 in flight as user"),
+        (Concurrency("20 ttl 10s per user"), "20 in flight ttl 10 seconds as user"),
+        (Concurrency("20 per user", ttl=10), "20 in flight ttl 10 seconds as user"),
+        (Concurrency("20 ttl 10s", name="user"), "20 in flight ttl 10 seconds as user"),
+        (Concurrency(20, ttl=timedelta(minutes=1), name="user"), "20 in flight ttl minute as user"),
+        (Concurrency(20, ttl="30s"), "20 in flight"),
+    ],
+)
+def test_a_concurrency_is_a_limit_of_what_is_in_flight(said, means):
+    """By a number or by the words without `in flight`; equal to the limit of the same words, also after a journey."""
+    assert str(said) == means
+    assert said == Limit.parse(means) == pickle.loads(pickle.dumps(said)) == Limit.parse(str(said))
+    assert hash(said) == hash(Limit.parse(means)) and said.in_flight
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "says"),
+    [
+        ((0,), {}, "must be a whole number from 1"),
+        ((True,), {}, "must be a whole number from 1"),
+        ((2.5,), {}, "must be a whole number from 1"),
+        ((100_001,), {}, "at most 100000"),
+        (("",), {}, "an empty limit"),
+        (("20/minute",), {}, "cannot read '/minute'"),
+        (("20; 30",), {}, "cannot read the limit ' 30'"),
+        (("20 in flight; 5/s",), {}, "is not one limit of what is in flight, such as '20 per user'"),
+        (("20 burst 5",), {}, "cannot read 'burst 5'"),
+        (("20 ttl 5s",), {"ttl": "5s"}, "says already what is said again as '5s'"),
+        (("20 per a",), {"name": "b"}, "says already what is said again as 'b'"),
+        ((20,), {"ttl": 0.05}, "lasts at least 100 ms"),
+        ((20,), {"ttl": 0}, "must be a time"),
+        ((20,), {"name": "1st"}, "is no name for a limit"),
+    ],
+)
+def test_what_is_no_concurrency_is_refused(arguments, options, says):
+    with pytest.raises(InvalidLimit, match=says):
+        Concurrency(*arguments, **options)
+
+
+def test_the_lease_is_not_what_is_counted():
+    """Another number or lease reads the same state; another name does not."""
+    one = Limit.parse("20 in flight")
+    assert one.identity == Limit.parse("5 in flight ttl 5s").identity == "in-flight"
+    assert one.identity != Limit.parse("20 in flight per user").identity
+    assert one != Limit.parse("20 in flight ttl 5s")
+    for wrong, says in (({"burst": 5}, "all permits may be taken at once"), ({"block": "5m"}, "has no rate")):
+        with pytest.raises(InvalidLimit, match=says):
+            Limit(20, algorithm="in-flight", **wrong)

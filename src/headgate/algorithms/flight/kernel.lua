@@ -15,6 +15,8 @@ local function flight_keep(key, ttl, slack)  -- at least for so long: another's 
     if redis.call('PTTL', key) < ms then redis.call('PEXPIRE', key, ms) end
 end
 
+local flight_next = {}  -- of each key, the first place of this instant that may be free: a call may carry many groups
+
 --- read
 held = redis.call('ZCOUNT', key, format('(%.0f', now), '+inf')
 seen = held > 0
@@ -24,7 +26,7 @@ allowed, retry, moved = cost == 0 or held + cost <= limit, 0, false
 mark_us, mark_num = now, 0
 local out = held
 if allowed then
-    out, mark_num = held + cost, cost
+    out, mark_num = held + cost, cost + 131072 * (flight_next[key] or 0)
     while held > 0 and redis.call('ZSCORE', key, flight_unit(now, mark_num, 1)) do mark_num = mark_num + 131072 end
 else
     retry = cost > limit and -1 or -2
@@ -36,6 +38,7 @@ if cost > 0 then
     redis.call('ZREMRANGEBYSCORE', key, '-inf', now)
     for unit = 1, cost do redis.call('ZADD', key, now + ttl, flight_unit(mark_us, mark_num, unit)) end
     flight_keep(key, ttl, slack)
+    flight_next[key] = math.floor(mark_num / 131072) + 1
 end
 
 --- give

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
 from typing import Final, NamedTuple
 
@@ -23,7 +23,7 @@ from headgate.stores.redis.plan import RENEW, Command, Plan, read_left
 from headgate.stores.redis.wire import slot_of
 
 MOST_AT_ONCE: Final = 1000
-"""Permits in one command: the server does nothing else meanwhile."""
+"""Units in one command, unless a permit has more: the server does nothing else meanwhile."""
 RENEWALS: Final = 4
 """In the life of a lease."""
 
@@ -146,9 +146,7 @@ class Keeper:
         clustered = self._nodes.clustered
         by_slot = (lambda held: slot_of(held.names.subject(held.key))) if clustered else (lambda held: 0)
         for _, some in groupby(sorted(due, key=by_slot), key=by_slot):
-            together = list(some)
-            for start in range(0, len(together), MOST_AT_ONCE):
-                batch = together[start : start + MOST_AT_ONCE]
+            for batch in _batches(some):
                 sent = time.monotonic()
                 try:
                     left = self._send(batch)
@@ -193,3 +191,17 @@ class Keeper:
                     lost += 1
         if lost:
             log.warning("%d permits were lost: their leases had ended, or the server has forgotten them", lost)
+
+
+def _batches(permits: Iterable[Held]) -> Iterator[list[Held]]:
+    """As many permits together as one command may renew."""
+    batch: list[Held] = []
+    units = 0
+    for held in permits:
+        if batch and units + held.units > MOST_AT_ONCE:
+            yield batch
+            batch, units = [], 0
+        batch.append(held)
+        units += held.units
+    if batch:
+        yield batch
