@@ -95,9 +95,10 @@ class _Asker:
             if len(slots) > 1:
                 decision = yield from decide_across(self, plan, slots, keys, costs, mode)
             else:
-                argument = plan.argument(costs) if mode != RESERVE else plan.promise(costs, wait)
-                reply, place = yield self.command(plan, mode, keys, argument)
-                decision = plan.read(reply, place, keys, costs, mode)
+                run = TAKE if mode == RESERVE and not plan.lends else mode  # what is not promised is taken or not
+                argument = plan.argument(costs) if run != RESERVE else plan.promise(costs, wait)
+                reply, place = yield self.command(plan, run, keys, argument)
+                decision = plan.read(reply, place, keys, costs, run)
         except FAILURES as error:
             return self._fallback.decide(plan.limits, keys, costs, mode, wait, f"{type(error).__name__}: {error}")
         if plan.flying and decision.allowed and mode != PEEK:

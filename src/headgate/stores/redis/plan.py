@@ -38,6 +38,8 @@ class Plan:
         self._reads = {
             mode: struct.Struct(f"<{self._words + (mode == UP_TO)}q") for mode in (TAKE, PEEK, UP_TO, RESERVE)
         }
+        self.lends = all(limit.step.LENDS and not limit.block_us for limit in limits)
+        """What does not fit now can be promised."""
         self.flying = tuple(at for at, limit in enumerate(limits) if limit.in_flight)
         """The places of those whose charges are to be given back."""
         self._packed: dict[tuple[int, ...], bytes] = {}
@@ -67,9 +69,8 @@ class Plan:
 
     def promise(self, costs: tuple[int, ...], wait: int) -> bytes:
         """As `argument`, for a reservation: how long the caller would wait is the last number."""
-        lends = all(limit.step.LENDS and not limit.block_us for limit in self.limits)
         each = zip(self._numbers, costs, strict=True)
-        return _bulk(*chain.from_iterable((*own, cost) for own, cost in each), wait if lends else 0)
+        return _bulk(*chain.from_iterable((*own, cost) for own, cost in each), wait)
 
     def back(self, amounts: tuple[int, ...], marks: tuple[tuple[int, int] | None, ...]) -> bytes:
         """As `argument`, for giving back; no mark means charged now."""
