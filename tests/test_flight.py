@@ -10,11 +10,13 @@ import pickle
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, nullcontext
+from itertools import groupby
 from typing import Any
 
 import pytest
 
 from headgate import AsyncLimiter, Call, Concurrency, InvalidCall, InvalidLimit, Limit, Limiter, RateLimited, StoreError
+from headgate.algorithms.flight.reference import UNIT_BITS
 from headgate.stores import Store
 from headgate.stores.redis import RedisStore
 from headgate.testing import ManualClock, disabled, frozen, reset_all
@@ -244,6 +246,18 @@ def test_a_permit_is_given_back_in_parts(make):
     assert held(limiter) == 2
     assert permit.release() and held(limiter) == 1
     assert other.release() and held(limiter) == 0
+
+
+def test_permits_of_one_instant_are_told_apart(make):
+    """Also those of the same units: what one gives back is not the other's."""
+    limiter = make("6 in flight")
+    one, two, three = (limiter.permit("k", 2) for _ in range(3))
+    limiter.refund(one.decision, 1)
+    assert two.release() and held(limiter) == 3
+    again = limiter.permit("k", 2)
+    assert three.release() and held(limiter) == 3
+    assert one.release() and held(limiter) == 2
+    assert again.release() and held(limiter) == 0
 
 
 def test_units_of_a_key_are_nobodys_permit(make):
@@ -701,7 +715,9 @@ def test_what_ends_at_one_time_travels_together(server):
             permits = await asyncio.gather(*(one(limiter.permit("k")) for _ in range(50)))
             assert all(permits) and not await limiter.permit("k")
             assert calls(server, "zscore") - searched <= 100  # for a mark of their own: those of one instant are many
-            assert len({permit.decision.verdicts[0].mark for permit in permits}) == 50
+            marks = sorted(permit.decision.verdicts[0].mark for permit in permits)
+            for _, same in groupby(marks, key=lambda mark: mark[0]):
+                assert all(number >> UNIT_BITS == place for place, (_, number) in enumerate(same))
             assert all(await asyncio.gather(*(permit.release() for permit in permits)))
             assert calls(server, "evalsha", "eval") - before <= most
             assert (await limiter.peek("k", 0)).remaining == 50

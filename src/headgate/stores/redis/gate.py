@@ -307,9 +307,9 @@ class AsyncGate(_Asker):
             value: T = done.value
             return value
 
-    async def _decided(self, plan: Plan, steps: Steps[Decision]) -> Decision:
+    def _decided(self, plan: Plan, steps: Steps[Decision]) -> Awaitable[Decision]:
         """Of a caller that is cancelled meanwhile a rate stays charged; what is in flight nobody else would end."""
-        return await (self._seen_through(steps) if plan.flying else self._run(steps))
+        return self._seen_through(steps) if plan.flying else self._run(steps)
 
     async def _seen_through(self, steps: Steps[Decision]) -> Decision:
         """Nobody would know of a charge whose caller was cancelled meanwhile: it is given back."""
