@@ -295,6 +295,8 @@ cdef class Core:
         found = []
         if self.common and not self.book.files_are_there(now):
             raise StoreError("the files of the shared store are gone")
+        if self.book.late:
+            self.book.give_late()
         self.write_work(checked_key(key), None, 0, M_PEEK, &work)
         if self.common:
             list_holding(self.lanes, &work, found)
