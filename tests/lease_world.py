@@ -200,7 +200,7 @@ class Node:
         self.backlog: deque[tuple[str, int]] = deque()
         denials = Denials(round(self.world.setup.remember * SECOND), self.clock.now_us)
         fallback = Fallback("deny", self.clock, store=self.world.spare)
-        parts: Any = (limits, NAMES, NoCluster(), denials, fallback, None)
+        parts: Any = (limits, NAMES, NoCluster(), denials, fallback, None, None)
         self.gate: Any
         if self.awaited:
             self.gate = AsyncLeasedGate(*parts) if lease else AsyncGate(*parts)

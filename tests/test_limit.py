@@ -235,6 +235,7 @@ def test_one_slot_is_the_plain_sliding_window():
         ("20 in-flight", 20, 30, ""),
         ("1_000 IN FLIGHT", 1000, 30, ""),
         ("20 in flight per user", 20, 30, "user"),
+        ("20  in \t flight", 20, 30, ""),
         ("20 in flight as api.v1", 20, 30, "api.v1"),
         ("20 in flight ttl 10s", 20, 10, ""),
         ("  20 in flight PER user TTL 2 minutes ", 20, 120, "user"),
@@ -276,6 +277,8 @@ def test_rates_and_flights_stand_in_one_string():
         ("20 in flight ttl 5s ttl 6s", "'ttl' is said twice"),
         ("20 in flight per a as b", "'as' is said twice"),
         ("20 in flight per 10s", "'10s' is no name for a limit"),
+        ("20 in flight per minute", "what is in flight has no period; for a rate say for instance 20/minute"),
+        ("20/minute by in-flight", "is a rate; how many at once is said as in 20 in flight"),
     ],
 )
 def test_mistakes_about_flights_are_shown_with_what_is_accepted(text, says):

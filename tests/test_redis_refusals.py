@@ -295,7 +295,10 @@ def test_off_with_nothing_to_remember(server):
         assert not limiter.hit("k")
 
 
-@pytest.mark.parametrize("text", [*SINGLE, *SEVERAL])
+REMEMBERED = [text for text in (*SINGLE, *SEVERAL) if "in flight" not in text]  # a no of those may end at any time
+
+
+@pytest.mark.parametrize("text", REMEMBERED)
 def test_one_process_cannot_tell_memory_from_server(watch, text):
     """While time goes on and nobody else is there: what passes is what the reference lets pass, no wait is longer."""
     before, acts = watch.commands(), 0

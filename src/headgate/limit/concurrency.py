@@ -10,7 +10,7 @@ from headgate.errors import InvalidLimit
 from headgate.limit.grammar import parse_fields
 from headgate.limit.value import Limit, Period
 
-_SHORT: Final = re.compile(r"^\s*(\d[\d_]*)(?!\s*in[\s-]flight\b)(?![\d_])", re.IGNORECASE | re.ASCII)
+_SHORT: Final = re.compile(r"^\s*(\d[\d_]*)(?!\s*in(?:\s+|-)flight\b)(?![\d_])", re.IGNORECASE | re.ASCII)
 
 
 class Concurrency(Limit):

@@ -33,7 +33,7 @@ _CALENDAR: Final = re.compile(r"(mo|mon|month|months|y|yr|yrs|year|years|quarter
 _NUMBER: Final = r"\d[\d_]*"
 _PERIOD: Final = rf"(?:{_NUMBER})?\s*[^\W\d_]+"
 _HEAD: Final = re.compile(rf"\s*({_NUMBER})\s*(?:/|per\b)\s*({_PERIOD})\s*", re.IGNORECASE | re.ASCII)
-_IN_FLIGHT: Final = re.compile(rf"\s*({_NUMBER})\s*in[\s-]flight\b\s*", re.IGNORECASE | re.ASCII)
+_IN_FLIGHT: Final = re.compile(rf"\s*({_NUMBER})\s*in(?:\s+|-)flight\b\s*", re.IGNORECASE | re.ASCII)
 _HOLDING: Final = re.compile(rf"(?:(ttl)\s+({_PERIOD})|(per|as)\s+(\S+))\s*", re.IGNORECASE | re.ASCII)
 _CLAUSE: Final = re.compile(
     rf"(?:(burst)\s+({_NUMBER})|(by)\s+([a-z-]+(?:/\w+)?)|(block)\s+({_PERIOD})|(as)\s+(\S+))\s*",
@@ -80,6 +80,8 @@ def _parse_one(text: str) -> dict[str, Any]:
             raise InvalidLimit(f"{word!r} is said twice in the limit {_shown(text)}")
         fields[field] = read(value)
         at = clause.end()
+    if in_flight is None and fields.get("algorithm") == "in-flight":
+        raise InvalidLimit(f"{_shown(text)} is a rate; how many at once is said as in {fields['amount']} in flight")
     return fields
 
 
@@ -109,6 +111,13 @@ def parse_name(name: str) -> str:
             f"{_shown(name)} is no name for a limit; it begins with a letter and has at most 64 letters, digits, . _ -"
         )
     return name
+
+
+def _whose(name: str) -> str:
+    """What `20 in flight per user` names the limit."""
+    if name.lower() in UNITS:
+        raise InvalidLimit(f"per {name}: what is in flight has no period; for a rate say for instance 20/{name}")
+    return parse_name(name)
 
 
 def write_period(us: int) -> str:
@@ -152,6 +161,6 @@ _CLAUSES: Final[dict[str, tuple[str, Any]]] = {
 }
 _HOLDINGS: Final[dict[str, tuple[str, Any]]] = {
     "ttl": ("per", str),
-    "per": ("name", parse_name),
+    "per": ("name", _whose),
     "as": ("name", parse_name),
 }
