@@ -26,7 +26,8 @@ from headgate.stores.fallback import Fallback
 from headgate.stores.lease.book import Grant, LeaseBook, Unused
 from headgate.stores.lease.terms import Lease, checked_terms
 from headgate.stores.redis.denials import Denials
-from headgate.stores.redis.gate import AsyncGate, Gate
+from headgate.stores.redis.gate import Gate
+from headgate.stores.redis.gate_async import AsyncGate
 from headgate.stores.redis.leased import AsyncLeasedGate, LeasedGate
 from headgate.stores.redis.names import Names
 from headgate.stores.redis.plan import CENSUS, GIVE, Command

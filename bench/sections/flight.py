@@ -100,7 +100,6 @@ def targets(results: Results, scale: Scale) -> list[Target]:
     return [
         Target("a permit in memory, taken and ended, against a hit", 4, to_hit(WITH, HIT)),
         Target("the same by release()", 4, to_hit(RELEASE, HIT)),
-        Target("the same awaited, against an awaited hit", 4, to_hit(awaited(WITH), AWAITED_HIT)),
         Target("a permit in shared memory, taken and ended, against a hit there", 6, to_hit(SHARED_WITH, SHARED_HIT)),
         Target("the same by release()", 6, to_hit(SHARED_RELEASE, SHARED_HIT)),
         Target("round trips of a permit at a server, taken and ended", 2, far, "trips"),

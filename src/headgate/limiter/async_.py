@@ -149,7 +149,7 @@ class AsyncLimiter(Bound):
     async def refund(self, charged: Decision | str, n: Cost | None = None) -> None:
         """Give back a decision, or part of it, at most once; or `n` units of a key, as if charged now."""
         if self._awaited:
-            await self._finish(self._door.refund(charged, n))
+            await self._door.refund(charged, n)  # to its end, also where this is cancelled
         else:
             self._gate.refund(charged, n)
         if self._places and not isinstance(charged, str):
@@ -162,29 +162,19 @@ class AsyncLimiter(Bound):
         """
         return AsyncPermit(self, key, cost, timeout)
 
-    def _permitted_at_once(self, key: str, cost: Cost, timeout: float | None) -> Decision | None:
-        """The answer to who does not wait, from a store that need not be waited for; None for everybody else."""
-        return self._hit(key, cost) if timeout == 0 and not self._places and not self._awaited else None
-
     async def _permitted(self, key: str, cost: Cost, timeout: float | None) -> Decision:
-        decision = self._permitted_at_once(key, cost, timeout)
-        return await self._acquire(key, cost, timeout, None) if decision is None else decision
-
-    def _ended_at_once(self, decision: Decision) -> bool:
-        """Release, where nothing has to be waited for."""
-        if self._awaited:
-            return False
-        self._gate.release(decision)
-        if self._places:
-            self._line.ring(decision)
-        return True
+        if timeout == 0 and not self._places and not self._awaited:
+            return self._hit(key, cost)
+        return await self._acquire(key, cost, timeout, None)
 
     async def release(self, decision: Decision) -> None:
         """Give back what a decision has in flight, at most once; its rates stay charged. A permit does this itself."""
-        if not self._ended_at_once(decision):
-            await self._finish(self._door.release(decision))
-            if self._places:
-                self._line.ring(decision)
+        if self._awaited:
+            await self._door.release(decision)
+        else:
+            self._gate.release(decision)
+        if self._places:
+            self._line.ring(decision)
 
     async def holders(self, key: str) -> list[Holding]:
         """What is in flight of a key, the oldest first."""

@@ -26,7 +26,9 @@ class AsyncPermit:
 
     def __init__(self, limiter: AsyncLimiter, key: str, cost: Cost, timeout: float | None) -> None:
         self._limiter = limiter
-        self._key, self._cost, self._timeout = key, cost, timeout
+        self._key = key
+        self._cost = cost
+        self._timeout = timeout
         self._asked = False
         self._decision: Decision | None = None
         self.outcome: Outcome | None = None
@@ -62,16 +64,15 @@ class AsyncPermit:
         if self.outcome is not None or not self.decision.allowed:
             return False
         self.outcome = outcome
-        if not self._limiter._ended_at_once(self.decision):
-            await self._limiter.release(self.decision)
+        await self._limiter.release(self.decision)
         return True
 
     async def __aenter__(self) -> Self:
-        if not self._asked:  # most are answered at once: one coroutine instead of three
-            self._decision = self._limiter._permitted_at_once(self._key, self._cost, self._timeout)
-            self._asked = self._decision is not None
-        decision = self._decision
-        if decision is None:
+        limiter = self._limiter
+        if self._timeout == 0 and not self._asked and not limiter._places and not limiter._awaited:
+            self._asked = True  # as `_ask`, which is two coroutines more
+            decision = self._decision = limiter._hit(self._key, self._cost)
+        else:
             decision = (await self._ask()).decision
         if not decision.allowed:
             raise RateLimited(decision)
@@ -82,7 +83,10 @@ class AsyncPermit:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self.outcome is None and self._decision is not None:  # as `release`, which is a coroutine more
+        if self.outcome is None and self._decision is not None:  # as `release`, which is two coroutines more
             self.outcome = "success" if kind is None else "ignored"
-            if not self._limiter._ended_at_once(self._decision):
-                await self._limiter.release(self._decision)
+            limiter = self._limiter
+            if limiter._awaited or limiter._places:
+                await limiter.release(self._decision)
+            else:
+                limiter._gate.release(self._decision)

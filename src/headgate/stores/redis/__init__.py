@@ -23,7 +23,8 @@ from headgate.stores.lease.terms import Lease, checked_terms
 from headgate.stores.memory import MemoryStore
 from headgate.stores.redis.courier import Couriers
 from headgate.stores.redis.denials import Denials
-from headgate.stores.redis.gate import AsyncGate, Gate
+from headgate.stores.redis.gate import Gate
+from headgate.stores.redis.gate_async import AsyncGate
 from headgate.stores.redis.keeper import Keeper
 from headgate.stores.redis.leased import AsyncLeasedGate, LeasedGate
 from headgate.stores.redis.names import Names

@@ -1,16 +1,14 @@
 """Gates on a server: what is asked, in what order, and what the answers come to.
 
-The steps of a decision are written once, as generators that yield commands and are sent replies; the sync gate and the
-async gate differ in how they carry them.
+The steps of a decision are written once, as generators that yield commands and are sent replies; this gate and the
+awaited one (gate_async.py) differ in how they carry them.
 """
 
 from __future__ import annotations
 
-import asyncio
 import struct
 from collections import Counter
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Callable
 from typing import Final, TypeVar
 
 from headgate.algorithms.flight.reference import UNIT_BITS
@@ -23,7 +21,6 @@ from headgate.errors import StoreError
 from headgate.limit import Given, Limit
 from headgate.stores.fallback import Fallback
 from headgate.stores.redis.across import Steps, decide_across
-from headgate.stores.redis.courier import Couriers
 from headgate.stores.redis.denials import Denials
 from headgate.stores.redis.keeper import Keeper
 from headgate.stores.redis.names import Names
@@ -236,106 +233,3 @@ class Gate(_Asker):
         except StopIteration as done:
             value: T = done.value
             return value
-
-
-class AsyncGate(_Asker):
-    """Asks by the couriers of the event loop that runs."""
-
-    couriers: Callable[[], Couriers]
-    _kept: set[asyncio.Task[None]]
-
-    async def hit(self, key: str, cost: Cost = 1, *, limit: Given | None = None) -> Decision:
-        """Spend, if every limit allows."""
-        return await self._decided(self._own, self._ask(key, cost, limit, TAKE))
-
-    async def peek(self, key: str, cost: Cost = 1, *, limit: Given | None = None) -> Decision:
-        """What `hit` would answer; writes nothing."""
-        return await self._run(self._ask(key, cost, limit, PEEK))
-
-    async def take_up_to(self, key: str, n: int, *, limit: Given | None = None) -> Decision:
-        """Spend as much as fits now."""
-        return await self._decided(self._own, self._ask(key, checked_cost(n), limit, UP_TO))
-
-    async def reserve(self, key: str, cost: Cost, wait: int, limit: Given | None = None) -> Decision:
-        """Spend now what fits now or, where every limit lends, within so many microseconds."""
-        return await self._seen_through(self._ask(key, cost, limit, RESERVE, wait))
-
-    def asker(self, limits: tuple[Limit, ...]) -> Callable[[tuple[str, ...], tuple[int, ...]], Awaitable[Decision]]:
-        """`decide` over these limits again and again."""
-        plan = self.remembered(checked_limits(limits))
-        return lambda keys, costs: self._decided(plan, self._decide(plan, keys, costs, TAKE))
-
-    async def decide(self, *calls: Call, peek: bool = False, wait_us: int = 0) -> Decision:
-        """Several subjects, one decision: all are charged or none is; with a wait also for later."""
-        limits, keys, costs = checked_calls(calls)
-        mode = PEEK if peek else RESERVE if wait_us else TAKE
-        plan = self.remembered(limits)
-        return await self._decided(plan, self._decide(plan, keys, costs, mode, wait_us))
-
-    async def refund(self, charged: Decision | str, n: Cost | tuple[int, ...] | None = None) -> None:
-        """Give back."""
-        await self._run(self._refund(charged, n))
-
-    async def release(self, decision: Decision) -> None:
-        """Give back what a decision has in flight; rates stay charged."""
-        await self._run(self._refund(decision, in_flight_of(decision)))
-
-    async def holders(self, key: str) -> list[Holding]:
-        """What is in flight of a key, the oldest first."""
-        return await asyncio.to_thread(self._holders, checked_key(key))  # for operators: nobody waits for it often
-
-    async def reset(self, key: str) -> None:
-        """Make a key as new."""
-        await self._run(self._reset(key))
-
-    async def _run(self, steps: Steps[T]) -> T:
-        try:
-            command = next(steps)
-            couriers = self.couriers()
-            while True:
-                try:
-                    reply = await couriers.exchange(command)
-                except asyncio.CancelledError:
-                    # A decision over several slots gives back what it holds before it lets go.
-                    await asyncio.shield(self._let_go(steps, couriers))
-                    raise
-                except FAILURES as error:
-                    command = steps.throw(error)
-                else:
-                    command = steps.send(reply)
-        except StopIteration as done:
-            value: T = done.value
-            return value
-
-    def _decided(self, plan: Plan, steps: Steps[Decision]) -> Awaitable[Decision]:
-        """Of a caller that is cancelled meanwhile a rate stays charged; what is in flight nobody else would end."""
-        return self._seen_through(steps) if plan.flying else self._run(steps)
-
-    async def _seen_through(self, steps: Steps[Decision]) -> Decision:
-        """Nobody would know of a charge whose caller was cancelled meanwhile: it is given back."""
-        task = asyncio.get_running_loop().create_task(self._run(steps))
-        try:
-            return await asyncio.shield(task)
-        except asyncio.CancelledError:
-            self._keep(asyncio.get_running_loop().create_task(self._give_back_after(task)))
-            raise
-
-    async def _give_back_after(self, reserving: asyncio.Task[Decision]) -> None:
-        with suppress(StoreError):
-            await self.refund(await reserving)
-
-    def _keep(self, task: asyncio.Task[None]) -> None:
-        """The event loop itself holds tasks only weakly."""
-        self._kept.add(task)
-        task.add_done_callback(self._kept.discard)
-
-    async def _let_go(self, steps: Steps[T], couriers: Couriers) -> None:
-        try:
-            command = steps.throw(asyncio.CancelledError())
-            while True:
-                try:
-                    command = steps.send(await couriers.exchange(command))
-                except FAILURES as error:
-                    command = steps.throw(error)
-        except (StopIteration, asyncio.CancelledError):
-            return

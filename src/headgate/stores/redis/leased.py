@@ -19,7 +19,8 @@ from headgate.limit import Given
 from headgate.stores.lease.buyer import Buyer
 from headgate.stores.lease.terms import Lease
 from headgate.stores.redis.across import Steps
-from headgate.stores.redis.gate import AsyncGate, Gate
+from headgate.stores.redis.gate import Gate
+from headgate.stores.redis.gate_async import AsyncGate
 from headgate.stores.redis.leasing import Leasing
 from headgate.stores.redis.wire import FAILURES
 
