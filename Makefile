@@ -4,8 +4,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 MATRIX ?= python3.11 python3.12 python3.13 python3.14
-EDGES := $(foreach edge,starlette fastapi endpoints flask django drf aiohttp grpc tasks,$(wildcard tests/test_$(edge)*.py))
-SOURCES := pyproject.toml setup.py $(shell find src -name '*.py' -path '*decision*' -o -name '*.pyx' -o -name '*.px[id]')
+EDGES := $(foreach edge,starlette fastapi endpoints flask django drf aiohttp grpc tasks edges,$(wildcard tests/test_$(edge)*.py))
+SOURCES := pyproject.toml setup.py $(shell find src -name 'decision.py' -o -name 'permit.py' -o -name '*.pyx' -o -name '*.px[id]')
 
 .PHONY: run test check format bench soak wheel matrix oldest clean
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, ParamSpec, TypeVar, cast
@@ -46,14 +47,14 @@ def _checked(function: Callable[P, R], flies: bool) -> Callable[P, R]:
     return function
 
 
-class _Block:
+class _Block(ABC):
     """`with` around what a limit lets pass."""
 
     _limiter: Limiter
     _held: list[Decision]
 
-    def _ask(self) -> Decision:
-        raise NotImplementedError
+    @abstractmethod
+    def _ask(self) -> Decision: ...
 
     def __enter__(self) -> Decision:
         decision = _passed(self._ask())
@@ -108,14 +109,14 @@ class Slot(_Block):
         return self._limiter.acquire(self._key, self._cost, self._timeout)
 
 
-class _AsyncBlock:
+class _AsyncBlock(ABC):
     """`async with` around what a limit lets pass."""
 
     _limiter: AsyncLimiter
     _held: list[Decision]
 
-    async def _ask(self) -> Decision:
-        raise NotImplementedError
+    @abstractmethod
+    async def _ask(self) -> Decision: ...
 
     async def __aenter__(self) -> Decision:
         decision = _passed(await self._ask())

@@ -21,6 +21,8 @@ from headgate.stores.redis.plan import Plan
 from headgate.stores.redis.wire import FAILURES
 
 T = TypeVar("T")
+Finish = Callable[[Coroutine[Any, Any, T]], Coroutine[Any, Any, None]]
+"""What becomes of steps whose caller was cancelled."""
 
 
 class AsyncGate(_Asker):
@@ -43,7 +45,7 @@ class AsyncGate(_Asker):
 
     async def reserve(self, key: str, cost: Cost, wait: int, limit: Given | None = None) -> Decision:
         """Spend now what fits now or, where every limit lends, within so many microseconds."""
-        return await self._run_shielded(self._ask(key, cost, limit, RESERVE, wait), self._give_back)
+        return await self._run(self._ask(key, cost, limit, RESERVE, wait), self._give_back)
 
     def asker(self, limits: tuple[Limit, ...]) -> Callable[[tuple[str, ...], tuple[int, ...]], Awaitable[Decision]]:
         """`decide` over these limits again and again."""
@@ -59,11 +61,11 @@ class AsyncGate(_Asker):
 
     async def refund(self, charged: Decision | str, n: Cost | tuple[int, ...] | None = None) -> None:
         """Give back."""
-        await self._run_shielded(self._refund(charged, n), self._see_through)
+        await self._run(self._refund(charged, n), self._see_through)
 
     async def release(self, decision: Decision) -> None:
         """Give back what a decision has in flight; rates stay charged."""
-        await self._run_shielded(self._refund(decision, in_flight_of(decision)), self._see_through)
+        await self._run(self._refund(decision, in_flight_of(decision)), self._see_through)
 
     async def holders(self, key: str) -> list[Holding]:
         """What is in flight of a key, the oldest first."""
@@ -73,39 +75,31 @@ class AsyncGate(_Asker):
         """Make a key as new."""
         await self._run(self._reset(key))
 
-    async def _run(self, steps: Steps[T], asked: Awaitable[tuple[Any, int]] | None = None) -> T:
-        """Run steps; from this answer on, where the first question was asked already."""
-        try:
-            command = None if asked is not None else next(steps)
-            couriers = self.couriers()
-            while True:
-                try:
-                    reply = await (couriers.exchange(command) if command is not None else asked)  # type: ignore[misc]
-                except asyncio.CancelledError:
-                    # A decision over several slots gives back what it holds before it lets go.
-                    await asyncio.shield(self._let_go(steps, couriers))
-                    raise
-                except FAILURES as error:
-                    command = steps.throw(error)
-                else:
-                    command = steps.send(reply)
-        except StopIteration as done:
-            value: T = done.value
-            return value
-
-    async def _run_shielded(
-        self, steps: Steps[T], finish: Callable[[Coroutine[Any, Any, T]], Coroutine[Any, Any, None]]
+    async def _run(
+        self, steps: Steps[T], finish: Finish[T] | None = None, asked: Awaitable[tuple[Any, int]] | None = None
     ) -> T:
-        """Run steps that somebody else finishes if who waits for them is cancelled."""
+        """Run steps, from this answer on where the first question was asked already.
+
+        Who is cancelled meanwhile leaves the rest to `finish`; without it, a decision over several slots gives back
+        what it holds before it lets go.
+        """
         try:
-            command = next(steps)
+            command = next(steps) if asked is None else None
             couriers = self.couriers()
             while True:
                 try:
-                    asked = asyncio.ensure_future(couriers.exchange(command))
-                    reply = await asyncio.shield(asked)
+                    if command is not None:
+                        asked = couriers.exchange(command)
+                    if finish is not None:
+                        asked = asyncio.ensure_future(asked)  # type: ignore[arg-type]
+                        reply = await asyncio.shield(asked)
+                    else:
+                        reply = await asked  # type: ignore[misc]
                 except asyncio.CancelledError:
-                    self._keep(asyncio.get_running_loop().create_task(finish(self._run(steps, asked))))
+                    if finish is None:
+                        await asyncio.shield(self._let_go(steps, couriers))
+                    else:
+                        self._keep(couriers.loop.create_task(finish(self._run(steps, None, asked))))
                     raise
                 except FAILURES as error:
                     command = steps.throw(error)
@@ -117,7 +111,7 @@ class AsyncGate(_Asker):
 
     def _decided(self, plan: Plan, steps: Steps[Decision]) -> Awaitable[Decision]:
         """Of a caller that is cancelled meanwhile a rate stays charged; what is in flight nobody else would end."""
-        return self._run_shielded(steps, self._give_back) if plan.flying else self._run(steps)
+        return self._run(steps, self._give_back) if plan.flying else self._run(steps)
 
     async def _give_back(self, deciding: Awaitable[Decision]) -> None:
         """Nobody knows of a charge whose caller was cancelled meanwhile."""
