@@ -19,7 +19,7 @@ from litestar.testing import TestClient
 from quart import Quart, abort
 from quart import request as quart_request
 from quart import websocket as quart_websocket
-from quart.testing.connections import WebsocketDisconnectError, WebsocketResponseError
+from quart.testing.connections import WebsocketResponseError
 
 from headgate import MemoryStore
 from headgate.testing import ManualClock, disabled, frozen
@@ -262,6 +262,14 @@ def test_quart_counts_what_its_responses_say():
     asyncio.run(story())
 
 
+async def is_closed(socket: Any) -> bool:
+    """Whether a connection of Quart's test client is over: before Quart 0.23 it raises, since then the app just ends."""
+    receiving = asyncio.ensure_future(socket.receive())
+    done, _ = await asyncio.wait({receiving, socket._task}, timeout=5, return_when=asyncio.FIRST_COMPLETED)
+    receiving.cancel()
+    return socket._task in done or (receiving in done and receiving.exception() is not None)
+
+
 def test_quart_websockets_and_their_messages_are_counted():
     """A message too many closes; a connection too many is not opened."""
 
@@ -272,12 +280,10 @@ def test_quart_websockets_and_their_messages_are_counted():
                 await socket.send(text)
                 assert await socket.receive() == text
             await socket.send("d")
-            with pytest.raises(WebsocketDisconnectError):
-                await asyncio.wait_for(socket.receive(), 5)
+            assert await is_closed(socket)
         async with client.websocket("/ws", scope_base=OPENS) as socket:
             await socket.send("e")
-            with pytest.raises(WebsocketDisconnectError):
-                await asyncio.wait_for(socket.receive(), 5)
+            assert await is_closed(socket)
         with pytest.raises(WebsocketResponseError) as refused:
             async with client.websocket("/ws", scope_base=OPENS) as socket:
                 await socket.send("")  # servers send a connect first, Quart's test client does not

@@ -216,7 +216,7 @@ async def refuse_websocket(
     if "websocket.http.response" in (scope.get("extensions") or {}):
         status, headers, body = answer
         await send({"type": "websocket.http.response.start", "status": status, "headers": headers})
-        await send({"type": "websocket.http.response.body", "body": body})
+        await send({"type": "websocket.http.response.body", "body": body, "more_body": False})
     else:
         await send({"type": "websocket.close", "code": POLICY_VIOLATION})
 
@@ -249,7 +249,7 @@ async def _counting(docket: Docket[bytes], message: Message, told: Message, send
 async def _answer(send: Send, response: tuple[int, list[tuple[bytes, bytes]], bytes]) -> None:
     status, headers, body = response
     await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+    await send({"type": "http.response.body", "body": body, "more_body": False})  # some test clients insist on it
 
 
 def _adding(court: Court[bytes], fields: list[tuple[bytes, bytes]], send: Send) -> Send:
