@@ -263,7 +263,7 @@ def test_quart_counts_what_its_responses_say():
 
 
 async def is_closed(socket: Any) -> bool:
-    """Whether a connection of Quart's test client is over: before Quart 0.23 it raises, since then the app just ends."""
+    """Whether a connection of Quart's test client is over: before 0.23 it raises, since then the app just ends."""
     receiving = asyncio.ensure_future(socket.receive())
     done, _ = await asyncio.wait({receiving, socket._task}, timeout=5, return_when=asyncio.FIRST_COMPLETED)
     receiving.cancel()
