@@ -168,3 +168,7 @@ class Asks:
     async def _awaited(self, *question: Any) -> Any:
         self._count()
         return await self._reserve(*question)
+
+
+async def one(permit: Any) -> Any:
+    return await permit
