@@ -4,6 +4,10 @@ import pytest
 from hypothesis import settings
 
 from headgate.engine.choice import wants_pure
+from tests.flight import flying
+from tests.homes import EVERY_HOME, EVERY_WAY, home_of
+from tests.proxy import Proxy
+from tests.servers import Server
 
 settings.register_profile("steady", derandomize=True, deadline=None)
 settings.load_profile("steady")
@@ -22,8 +26,6 @@ collect_ignore_glob = list(ENGINELESS) if wants_pure() else []
 @pytest.fixture(scope="module")
 def one_server():
     """A real server for the tests of one file."""
-    from tests.servers import Server
-
     with Server() as server:
         yield server
 
@@ -38,7 +40,19 @@ def server(one_server):
 @pytest.fixture
 def proxy(server):
     """A wire to it that can be made faulty."""
-    from tests.proxy import Proxy
-
     with Proxy(server) as proxy:
         yield proxy
+
+
+@pytest.fixture(params=EVERY_HOME)
+def home(request):
+    """Where limiters keep their states: each kind in turn, with nothing in it."""
+    with home_of(request.param) as home:
+        yield home
+
+
+@pytest.fixture(params=EVERY_WAY)
+def make(request):
+    """Makes limiters of what is in flight, on each kind of home, called and awaited."""
+    with flying(request.param) as make:
+        yield make

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,23 +12,11 @@ import pytest
 from headgate import AsyncLimiter, Call, InvalidCall, Limiter, RateLimited
 from headgate.stores import Store
 from headgate.testing import ManualClock
-from tests.flight import flying, held, left, renewed
-from tests.homes import EVERY_HOME, EVERY_WAY, Home, home_of, until
+from tests.flight import held, left, renewed
+from tests.homes import until
 
 Make = Callable[..., Any]
 BOTH = "5/hour as rate; 2 in flight as now"
-
-
-@pytest.fixture(params=EVERY_WAY)
-def make(request) -> Iterator[Make]:
-    with flying(request.param) as make:
-        yield make
-
-
-@pytest.fixture(params=EVERY_HOME)
-def home(request) -> Iterator[Home]:
-    with home_of(request.param) as home:
-        yield home
 
 
 def test_the_ledger_of_one_key(make):

@@ -14,23 +14,11 @@ import pytest
 from headgate import AsyncLimiter, Call, Concurrency, InvalidCall, InvalidLimit, Limit, Limiter, RateLimited
 from headgate.stores.redis import RedisStore
 from headgate.testing import ManualClock, disabled, frozen, reset_all
-from tests.flight import LONG, Awaited, beside, flying, held, left, one, renewed
-from tests.homes import EVERY_HOME, EVERY_WAY, LATER, Home, home_of
+from tests.flight import LONG, Awaited, beside, held, left, one, renewed
+from tests.homes import EVERY_WAY, LATER
 
 Make = Callable[..., Any]
 BOTH = "5/hour as rate; 2 in flight as now"
-
-
-@pytest.fixture(params=EVERY_WAY)
-def make(request) -> Iterator[Make]:
-    with flying(request.param) as make:
-        yield make
-
-
-@pytest.fixture(params=EVERY_HOME)
-def home(request) -> Iterator[Home]:
-    with home_of(request.param) as home:
-        yield home
 
 
 def test_both_kinds_are_charged_or_none(make):

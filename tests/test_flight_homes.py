@@ -18,23 +18,11 @@ from headgate.stores import Store
 from headgate.stores.redis import RedisStore
 from headgate.testing import ManualClock
 from tests.faults import PATIENT, calls
-from tests.flight import flying, flying_at, forks, held, in_child, left, one
-from tests.homes import EVERY_HOME, EVERY_WAY, LATER, Home, home_of, until
+from tests.flight import flying_at, forks, held, in_child, left, one
+from tests.homes import EVERY_WAY, LATER, until
 
 Make = Callable[..., Any]
 BOTH = "5/hour as rate; 2 in flight as now"
-
-
-@pytest.fixture(params=EVERY_WAY)
-def make(request) -> Iterator[Make]:
-    with flying(request.param) as make:
-        yield make
-
-
-@pytest.fixture(params=EVERY_HOME)
-def home(request) -> Iterator[Home]:
-    with home_of(request.param) as home:
-        yield home
 
 
 @contextmanager

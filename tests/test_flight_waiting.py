@@ -6,7 +6,7 @@ import asyncio
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -16,16 +16,10 @@ from headgate.limiter import line
 from headgate.stores import Store
 from headgate.testing import ManualClock
 from tests.flight import Asks, forks, held, in_child
-from tests.homes import EVERY_HOME, LATER, PATIENCE, Home, eventually, home_of, let_run, until, waiting
+from tests.homes import LATER, PATIENCE, eventually, home_of, let_run, until, waiting
 
 NEVER_BY_ITSELF = 3_600_000_000
 """A look of so many microseconds is one that does not happen in a test."""
-
-
-@pytest.fixture(params=EVERY_HOME)
-def home(request) -> Iterator[Home]:
-    with home_of(request.param) as home:
-        yield home
 
 
 @pytest.fixture

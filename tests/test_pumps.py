@@ -10,13 +10,7 @@ import pytest
 
 from headgate import InvalidCall, Shaper
 from headgate.testing import ManualClock
-from tests.homes import EVERY_HOME, LATER, Home, eventually, home_of
-
-
-@pytest.fixture(params=EVERY_HOME)
-def home(request) -> Iterator[Home]:
-    with home_of(request.param) as home:
-        yield home
+from tests.homes import LATER, eventually
 
 
 class Source:

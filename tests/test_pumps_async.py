@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from itertools import count
 
 import pytest
@@ -12,15 +12,9 @@ from headgate import AsyncShaper, InvalidCall
 from headgate.shaper import AsyncPump
 from headgate.stores import Store
 from headgate.testing import ManualClock
-from tests.homes import EVERY_HOME, LATER, Home, home_of, let_run, until
+from tests.homes import LATER, let_run, until
 
 ROOM = 3
-
-
-@pytest.fixture(params=EVERY_HOME)
-def home(request) -> Iterator[Home]:
-    with home_of(request.param) as home:
-        yield home
 
 
 class Scene:

@@ -13,7 +13,7 @@ import pytest
 from headgate import AsyncLimiter, InvalidCall, Limiter, RateLimited
 from headgate.stores import Store
 from headgate.testing import ManualClock
-from tests.homes import EVERY_HOME, EVERY_WAY, LATER, Home, Interrupting, home_of, let_run, limiters_of, until
+from tests.homes import EVERY_WAY, LATER, Interrupting, let_run, limiters_of, until
 
 NO_PROMISE = [f"10/second {how}" for how in ("by fixed-window", "by sliding-log", "by sliding-window", "block 5s")]
 
@@ -23,12 +23,6 @@ def make(request) -> Iterator[Callable[..., Any]]:
     """Makes limiters, of every home and both kinds."""
     with limiters_of(request.param) as make:
         yield make
-
-
-@pytest.fixture(params=EVERY_HOME)
-def home(request) -> Iterator[Home]:
-    with home_of(request.param) as home:
-        yield home
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from headgate import AsyncLimiter, InvalidCall, Limiter, StoreError
 from headgate.stores import Store
 from headgate.stores.redis import RedisStore
 from headgate.testing import ManualClock
-from tests.homes import EVERY_HOME, EVERY_WAY, LATER, Home, eventually, home_of, limiters_of
+from tests.homes import EVERY_WAY, LATER, eventually, limiters_of
 from tests.servers import BINARIES, Server
 
 
@@ -22,12 +22,6 @@ def make(request) -> Iterator[Callable[..., Any]]:
     """Makes limiters, of every home and both kinds."""
     with limiters_of(request.param) as make:
         yield make
-
-
-@pytest.fixture(params=EVERY_HOME)
-def home(request) -> Iterator[Home]:
-    with home_of(request.param) as home:
-        yield home
 
 
 def left(limiter: Any, key: str = "k") -> list[int]:

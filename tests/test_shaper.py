@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
@@ -12,16 +11,10 @@ import pytest
 from headgate import AsyncShaper, InvalidCall, InvalidLimit, Limit, Shaper
 from headgate.stores import Store
 from headgate.testing import ManualClock
-from tests.homes import EVERY_HOME, LATER, Home, Interrupting, home_of, let_run, until
+from tests.homes import LATER, Home, Interrupting, let_run, until
 
 LEDGER = ((0, 4_000, 4_000), (1_000, 2_500, 2_500), (500, 3_200, 3_200), (700, 6_000, 4_300))
 """Each second: how many wait already, arrive, and are let in, by 3000/second with room for 5000."""
-
-
-@pytest.fixture(params=EVERY_HOME)
-def home(request) -> Iterator[Home]:
-    with home_of(request.param) as home:
-        yield home
 
 
 def shaper(home: Home, text: str, clock: ManualClock) -> Shaper:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from itertools import chain
 from multiprocessing import get_context
@@ -15,16 +14,10 @@ import pytest
 from headgate import Decision, InvalidCall, Limiter, RateLimited
 from headgate.testing import ManualClock
 from headgate.testing.suite import EVERY_ALGORITHM
-from tests.homes import EVERY_HOME, LATER, HandMoved, Home, Interrupting, eventually, home_of
+from tests.homes import LATER, HandMoved, Interrupting, eventually
 
 LINES = ("10/second by fixed-window", "10/second by sliding-log", "10/second by sliding-window/5", "10/second block 2s")
 """Limits that cannot promise a time: their callers stand in line."""
-
-
-@pytest.fixture(params=EVERY_HOME)
-def home(request) -> Iterator[Home]:
-    with home_of(request.param) as home:
-        yield home
 
 
 class Crowd:

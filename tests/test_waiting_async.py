@@ -4,22 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterator
 
 import pytest
 
 from headgate import AsyncLimiter, RateLimited
 from headgate.stores import Store
 from headgate.testing import ManualClock
-from tests.homes import EVERY_HOME, LATER, Home, cancel_at_random, crowd, home_of, let_run, until, waiting
+from tests.homes import LATER, cancel_at_random, crowd, let_run, until, waiting
 
 BUCKET, WINDOW = "10/second burst 4", "4/second by fixed-window"
-
-
-@pytest.fixture(params=EVERY_HOME)
-def home(request) -> Iterator[Home]:
-    with home_of(request.param) as home:
-        yield home
 
 
 def test_tasks_of_a_bucket_go_at_their_instants(home):

@@ -4,23 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterator
 
 import pytest
 
 from headgate import AsyncLimiter, Limiter
 from headgate.stores import Store
 from headgate.testing import ManualClock
-from tests.homes import EVERY_HOME, LATER, Home, crowd, home_of, let_run, until, waiting
+from tests.homes import LATER, crowd, let_run, until, waiting
 
 WINDOW = "4/second by fixed-window"
 EVERY_KIND = ("10/second burst 4", WINDOW, "4/second by sliding-log", "4/second block 1s")
-
-
-@pytest.fixture(params=EVERY_HOME)
-def home(request) -> Iterator[Home]:
-    with home_of(request.param) as home:
-        yield home
 
 
 @pytest.mark.parametrize("at_once", [False, True])
