@@ -24,7 +24,12 @@ def start(*arguments: str) -> subprocess.Popen[str]:
 
 def hammer(url: str, limits: str, processes: int, hits: int) -> list[dict[str, int]]:
     """So many processes, each hitting one key so often, all at once."""
-    workers = [start("hammer", url, limits, str(hits)) for _ in range(processes)]
+    return hammer_each(url, [limits] * processes, hits)
+
+
+def hammer_each(url: str, limits: list[str], hits: int) -> list[dict[str, int]]:
+    """A process for each of the limits."""
+    workers = [start("hammer", url, each, str(hits)) for each in limits]
     for worker in workers:
         assert worker.stdout is not None
         assert worker.stdout.readline() == "ready\n"
@@ -41,7 +46,7 @@ def storm(folder: Path, limits: str, amount: int, kills: int, seconds: float, se
     Every kill may lose one admission that was charged and not yet written down, and may admit one too many.
     """
     chance = random.Random(seed)
-    url, ledger = f"shared://{folder}/store?max_keys=1000", folder / "ledger"
+    url, ledger = f"shared://{folder}/store?max_keys=8", folder / "ledger"
     ledger.write_bytes(bytes(8 * (kills + 4)))
     workers = [start("storm", url, limits, str(ledger), str(place), str(seconds)) for place in range(4)]
     end = time.monotonic() + seconds

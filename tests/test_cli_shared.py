@@ -81,14 +81,14 @@ def test_words_of_the_size():
 
 
 def test_ls_shows_a_row_for_each_table(run, path, store):
-    """Namespace, limit as its maker wrote it, keys, slots, fill, evictions and bytes; sorted, in columns."""
+    """Namespace, what the limits have in common, keys and how many fit, fill, evictions and bytes; sorted, in columns."""
     log = Limiter("3/hour by sliding-log as login", store=store, namespace="accounts")
     log.hit("ann")
     assert run("ls", path) == (
         0,
-        "namespace  limit                           keys  slots  fill  evictions  bytes\n"
-        "accounts   3/hour by sliding-log as login     1   1336  0.1%          0  73344\n"
-        "default    100/minute                        20   1336  1.5%          0  30080\n",
+        "namespace  limits                     keys  max_keys  fill  evictions  bytes\n"
+        "accounts   sliding-log hour, up to 3     1      1002  0.1%          0  73344\n"
+        "default    token-bucket minute          20      1002  1.5%          0  30080\n",
         "",
     )
 
@@ -119,13 +119,13 @@ def test_ls_counts_evictions(run, path):
     for number in range(50):
         limiter.hit(str(number))
     assert store.evictions() == 42
-    assert run("ls", path)[1].splitlines()[1].split()[2:] == ["8", "8", "100.0%", "42", "8832"]
+    assert run("ls", path)[1].splitlines()[1].split()[2:] == ["minute", "8", "6", "100.0%", "42", "8832"]
 
 
 def test_ls_of_an_empty_store(run, path):
     """A store that no limit has used yet has no rows, only their names."""
     SharedStore(path)
-    assert run("ls", path) == (0, "namespace  limit  keys  slots  fill  evictions  bytes\n", "")
+    assert run("ls", path) == (0, "namespace  limits  keys  max_keys  fill  evictions  bytes\n", "")
 
 
 @pytest.mark.parametrize("verb", ["ls", "stat"])
@@ -219,7 +219,7 @@ def test_looking_needs_no_right_to_write(run, path, store):
         (b"x" * 4096, "is not a table of headgate; remove it, or use another directory"),
         (
             MAGIC.to_bytes(8, "little") + (99).to_bytes(8, "little") + bytes(4080),
-            "has layout 99, this headgate knows 1; remove it",
+            "has layout 99, this headgate knows 2; remove it",
         ),
     ],
     ids=["empty", "foreign", "another layout"],
@@ -288,7 +288,7 @@ def test_words_cannot_steer_a_terminal(run, path, store):
     """What a table says of itself is shown without control characters; missing words are empty."""
     table = table_of(path)
     whole = table.read_bytes()
-    for words, shown in ((b"\x1b[2Jx\0id\0lim\nit", "\\x1b[2Jx   lim\\nit"), (b"\xff", "\ufffd"), (b"", "")):
+    for words, shown in ((b"\x1b[2Jx\0fam\nily\0limit", "\\x1b[2Jx   fam\\nily"), (b"\xff", "\ufffd"), (b"", "")):
         page = whole[:TEXT_AT] + words.ljust(HEADER_WORDS * WORD - TEXT_AT, b"\0")
         table.write_bytes(page + whole[HEADER_WORDS * WORD :])
         assert run("ls", path)[1].splitlines()[1].startswith(shown)
@@ -443,4 +443,4 @@ def test_it_works_as_a_command(path, store):
         environment = os.environ | {"HEADGATE_PURE": pure}
         ended = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
         assert (ended.returncode, ended.stderr) == (0, "")
-        assert ended.stdout.splitlines()[1].split() == ["default", "100/minute", "20", "1336", "1.5%", "0", "30080"]
+        assert ended.stdout.splitlines()[1].split() == ["default", "token-bucket", "minute", "20", "1002", "1.5%", "0", "30080"]

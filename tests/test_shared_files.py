@@ -122,7 +122,7 @@ def test_a_full_file_system_is_an_error_not_a_crash():
     """What cannot be allocated is said when the limit is first used, by name and size."""
     path = Path(f"/dev/shm/headgate-test-{os.getpid()}")
     try:
-        store = SharedStore(str(path), max_keys=1_000_000)
+        store = SharedStore(str(path), max_keys=900_000, max_bytes=2**40 - 1)
         with pytest.raises(StoreError, match=r"cannot make .*\.table.* no space is left"):
             Limiter("100000/4 weeks by sliding-log", store=store)
         assert sorted(file.name for file in path.iterdir()) == ["meta", "roll"]

@@ -141,3 +141,29 @@ def kill_at_instructions(path: Path, text: str, key: str, instants: int) -> None
 def test_a_kill_at_any_instruction_leaves_the_old_state_or_the_new(tmp_path, case):
     """A few instants here; many more in `make soak`."""
     kill_at_instructions(tmp_path / "store", *CASES[case], instants=8)
+
+
+def carried(path: Path) -> tuple[Limiter, list[memoryview]]:
+    """A store in which "small" has used 4 of a log that the limiter's own states are larger than."""
+    fresh(path, "10/4 weeks by sliding-log")
+    store = SharedStore(str(path), max_keys=8)
+    Limiter("10/4 weeks by sliding-log", store=store, on_error="raise").hit("small", 4)
+    limiter = Limiter("40/4 weeks by sliding-log", store=store, on_error="raise")
+    return limiter, [words_of(file) for file in sorted(path.glob("*.table"))]
+
+
+def kill_while_carrying(path: Path, instants: int) -> None:
+    limiter, tables = carried(path)
+    length = trace(limiter, "small", tables, None)
+    for after in sorted({round(n * (length + 1) / instants) for n in range(instants + 1)}):
+        limiter, tables = carried(path)
+        trace(limiter, "small", tables, after)
+        left = remaining(limiter, "small")
+        assert left in ([36], [33]), (after, left)
+        assert limiter.take_up_to("small", 40).granted == left[0]
+        assert not limiter.hit("small")
+
+
+def test_a_kill_while_a_state_is_carried_loses_nothing(tmp_path):
+    """A log on its way to a larger table, and charged there, has the old stamps or the new ones."""
+    kill_while_carrying(tmp_path / "store", instants=24)

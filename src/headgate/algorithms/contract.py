@@ -64,6 +64,8 @@ class Step(Protocol):
     """Names the kernel in every dialect."""
     LENDS: bool
     """Whether what does not fit now can be charged now, for later: there is then a `lend`."""
+    SIZED: bool
+    """Whether a larger limit keeps larger states: there is then a `carry` in C, from a small state to a large one."""
 
     def fit(self, amount: int, period_us: int, burst: int, slots: int) -> Any:  # noqa: ANN401 - each step has its own Params
         """Compile a limit to the step's parameters, a tuple of integers whose first is the burst; or InvalidLimit."""

@@ -16,6 +16,7 @@ cdef struct Answer:
 ctypedef void (*answer_fn)(const int64_t* state, const int64_t* params, int64_t now, int64_t cost, Answer* out) noexcept nogil
 ctypedef void (*lend_fn)(const int64_t* params, int64_t now, int64_t cost, Answer* out) noexcept nogil
 ctypedef void (*charge_fn)(int64_t* state, const int64_t* params, int64_t mark_us, int64_t mark_num, int64_t cost) noexcept nogil
+ctypedef void (*carry_fn)(const int64_t* state, int64_t words, int64_t* larger) noexcept nogil
 ctypedef void (*give_fn)(int64_t* state, const int64_t* params, int64_t now, int64_t mark_us, int64_t mark_num, int64_t cost) noexcept nogil
 
 cdef int64_t NEVER_FITS = -1
@@ -37,17 +38,18 @@ cdef struct Kernel:
     lend_fn lend        # of a step that lends
     charge_fn charge
     give_fn give
+    carry_fn carry      # of a step whose states differ in size: what a small one holds, in zeros of a larger one
     bint relative       # times are packed: the table counts them from an epoch of its own
 
 cdef int find_kernel(str kind, Kernel* kernel) except -1:
     if kind == "bucket":
-        kernel[0] = Kernel(bucket_answer, bucket_lend, bucket_charge, bucket_give, True)
+        kernel[0] = Kernel(bucket_answer, bucket_lend, bucket_charge, bucket_give, NULL, True)
     elif kind == "window":
-        kernel[0] = Kernel(window_answer, NULL, window_charge, window_give, False)
+        kernel[0] = Kernel(window_answer, NULL, window_charge, window_give, NULL, False)
     elif kind == "log":
-        kernel[0] = Kernel(log_answer, NULL, log_charge, log_give, False)
+        kernel[0] = Kernel(log_answer, NULL, log_charge, log_give, log_carry, False)
     elif kind == "flight":
-        kernel[0] = Kernel(flight_answer, NULL, flight_charge, flight_give, False)
+        kernel[0] = Kernel(flight_answer, NULL, flight_charge, flight_give, flight_carry, False)
     else:
         raise LookupError(f"no native kernel for {kind!r}")
     return 0

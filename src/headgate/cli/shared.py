@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 from headgate.stores.shared_holders import holders
 from headgate.stores.shared_survey import remove, survey
 
-COLUMNS: Final = ("namespace", "limit", "keys", "slots", "fill", "evictions", "bytes")
+COLUMNS: Final = ("namespace", "limits", "keys", "max_keys", "fill", "evictions", "bytes")
 HOLDERS: Final = ("namespace", "limit", "age", "units", "key", "process")
 MOST_ROWS: Final = 100
 WORDS: Final = 2
@@ -49,7 +49,7 @@ def ls(path: str) -> str:
     """A row for each table, and one for each file that is none."""
     seen = survey(path)
     rows = [COLUMNS] + [
-        (_shown(table.namespace), _shown(table.limit), *map(str, (table.keys, table.slots)),
+        (_shown(table.namespace), _shown(table.limits), *map(str, (table.keys, table.max_keys)),
          f"{100 * table.keys / table.slots:.1f}%", *map(str, (table.evictions, table.size)))
         for table in seen.tables
     ]  # fmt: skip

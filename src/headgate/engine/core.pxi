@@ -16,6 +16,7 @@ cdef class Core:
     cdef Lane only                      # the one lane, where there is one
     cdef bint common                    # on tables that processes share
     cdef bint lends                     # every lane does
+    cdef bint sized                     # the states of some lane may be in one of several tables
     cdef object plan
     cdef object instead
     cdef object places                  # where callers stand in line, by key
@@ -38,6 +39,7 @@ cdef class Core:
         self.lends = True
         for lane in lanes:
             self.lends = self.lends and (<Lane> lane).lend != NULL
+            self.sized = self.sized or (<Lane> lane).family is not None
         if len(lanes) == 1:
             self.only = lanes[0]
 
@@ -102,7 +104,7 @@ cdef class Core:
             work.count, work.mode, work.cost[0] = 1, M_TAKE, decision._cost - decision._given
             decision._given = decision._cost
             if work.cost[0]:
-                work.tags[0] = tag_of(key, self.book.k0, self.book.k1)
+                work.tags[0] = self.only.tag(key)
                 work.mark_us[0], work.mark_num[0] = decision._mark_us, decision._mark_num
                 self.give_work(key, &work)
         if self.places:
@@ -149,10 +151,12 @@ cdef class Core:
         cdef uint64_t tag
         if self.common:
             return self.ask_common_one(key, cost, mode, wait)
-        table = lane.table
-        tag = tag_of(key, self.book.k0, self.book.k1)
+        tag = tag_from(hash_of(key, self.book.k0, self.book.k1), lane.name)
         with cython.critical_section(self.book):
-            now = table.instant(self.book.now())
+            now = lane.table.instant(self.book.now())
+            if self.sized and lane.family.spread():
+                lane = lane_of(lane, tag, now)
+            table = lane.table
             state = table.find(tag)
             if mode == M_UP_TO and cost:
                 lane.look(state or NOTHING, now, 0, &seen)
@@ -174,6 +178,7 @@ cdef class Core:
         cdef (int64_t*)[CALLS] states
         cdef Work work
         cdef Lane lane
+        cdef tuple lanes = self.lanes
         cdef int64_t now, room = EXACT
         cdef Py_ssize_t at
         cdef bint allowed = True
@@ -183,35 +188,37 @@ cdef class Core:
             return self.ask_common(keys, costs, &work, seen)
         with cython.critical_section(self.book):
             now = self.book.now()
+            if self.sized:
+                lanes = lanes_of(lanes, &work, now)
             for at in range(work.count):
-                lane = <Lane> self.lanes[at]
+                lane = <Lane> lanes[at]
                 work.nows[at] = lane.table.instant(now)
                 states[at] = lane.table.find(work.tags[at])
                 if mode == M_UP_TO and work.cost[at]:
                     lane.look(states[at] or NOTHING, work.nows[at], 0, &seen[at])
                     room = min(room, seen[at].remaining)
             for at in range(work.count):
-                lane = <Lane> self.lanes[at]
+                lane = <Lane> lanes[at]
                 if mode == M_UP_TO and work.cost[at]:
                     work.cost[at] = max(1, min(work.cost[at], room))
                 lane.look_ahead(states[at] or NOTHING, work.nows[at], work.cost[at], work.wait, &seen[at])
                 allowed = allowed and seen[at].allowed
             if allowed and mode != M_PEEK:
-                charge_private(self.lanes, &work, states, seen)
+                charge_private(lanes, &work, states, seen)
             if not allowed:
-                refuse_private(self.lanes, &work, states, seen)
+                refuse_private(lanes, &work, states, seen)
         return answer_many(self, keys, costs, &work, seen)
 
     cdef int write_work(self, keys, tuple costs, int64_t same, Mode mode, Work* work) except -1:
         """What is asked of each lane, but for the instant."""
         cdef Py_ssize_t at
+        cdef uint64_t hashed = 0
         work.count, work.mode = len(self.lanes), mode
         for at in range(work.count):
             work.cost[at] = same if costs is None else costs[at]
-            if at and type(keys) is not tuple:
-                work.tags[at] = work.tags[0]
-            else:
-                work.tags[at] = tag_of(keys[at] if type(keys) is tuple else keys, self.book.k0, self.book.k1)
+            if at == 0 or type(keys) is tuple:
+                hashed = hash_of(keys[at] if type(keys) is tuple else keys, self.book.k0, self.book.k1)
+            work.tags[at] = tag_from(hashed, (<Lane> self.lanes[at]).name)
         return 0
 
     cdef object ask_common_one(self, key, int64_t cost, Mode mode, int64_t wait):
@@ -224,12 +231,12 @@ cdef class Core:
         if self.book.late:
             self.book.give_late()
         work.count, work.mode, work.wait, work.cost[0] = 1, mode, wait, cost
-        work.tags[0] = tag_of(key, self.book.k0, self.book.k1)
+        work.tags[0] = tag_from(hash_of(key, self.book.k0, self.book.k1), lane.name)
         work.nows[0] = lane.common.instant(now)
         if not (lane.common.one_word
                 and charge_lock_free(lane, work.tags[0], work.nows[0], &work.cost[0], mode, wait, &seen)):
             work.cost[0] = cost
-            if not settle_holding(self.lanes, &work, &seen):
+            if where_keys_are(self, &work, settle_holding, &seen) != DONE:
                 return self.ask_instead(key, (cost,), mode, wait)
         return answer_one(self, key, work.cost[0], mode, &seen, lane.common.head.epoch)
 
@@ -244,7 +251,7 @@ cdef class Core:
         self.write_work(keys, asked, 0, work.mode, work)        # again: the secret may have changed with the files
         for at in range(work.count):
             work.nows[at] = (<Lane> self.lanes[at]).common.instant(now)
-        if not settle_holding(self.lanes, work, seen):
+        if where_keys_are(self, work, settle_holding, seen) != DONE:
             return self.ask_instead(keys, asked, work.mode, work.wait)
         return answer_many(self, keys, costs, work, seen)
 
@@ -273,13 +280,14 @@ cdef class Core:
             if self.only is None or not self.only.flies:    # a permit is found without knowing the time
                 now = self.book.now()
             with cython.critical_section(self.book):
-                return give_private(self.lanes, work, now)
+                lanes = lanes_of(self.lanes, work, now) if self.sized else self.lanes
+                return give_private(lanes, work, now)
         now = self.book.now()
         if not self.book.files_are_there(now):
             return 0
         for at in range(work.count):
             work.nows[at] = (<Lane> self.lanes[at]).common.instant(now)
-        if not give_holding(self.lanes, work):
+        if where_keys_are(self, work, give_holding, NULL) != DONE:
             flying = [at for at in range(work.count) if (<Lane> self.lanes[at]).flies and work.cost[at]]
             if flying:
                 each = (keys,) * work.count if type(keys) is str else keys
@@ -299,24 +307,26 @@ cdef class Core:
             self.book.give_late()
         self.write_work(checked_key(key), None, 0, M_PEEK, &work)
         if self.common:
-            list_holding(self.lanes, &work, found)
+            if where_keys_are(self, &work, list_holding, <void*> found) != DONE:
+                raise StoreError("a process that holds this part of the shared table is stopped")
             return found
         with cython.critical_section(self.book):
-            list_private(self.lanes, &work, found)
+            list_private(lanes_of(self.lanes, &work, now) if self.sized else self.lanes, &work, found)
         return found
 
     def clear(self, key):
         """Make a key as new."""
         cdef Work work
-        if self.common and not self.book.files_are_there(self.book.now()):
+        cdef int64_t now = self.book.now()
+        if self.common and not self.book.files_are_there(now):
             raise StoreError("the files of the shared store are gone")
         self.write_work(key, None, 0, M_TAKE, &work)
         if self.common:
-            if not clear_holding(self.lanes, &work):
+            if where_keys_are(self, &work, clear_holding, NULL) != DONE:
                 raise StoreError("a process that holds this part of the shared table is stopped")
             return
         with cython.critical_section(self.book):
-            clear_private(self.lanes, &work)
+            clear_private(lanes_of(self.lanes, &work, now) if self.sized else self.lanes, &work)
 
 
 cdef inline bint is_patience(timeout):

@@ -10,7 +10,6 @@ from headgate.engine.asking import Mark, Plans, checked_calls, checked_limits, c
 from headgate.engine.choice import Book, Core, Decision, Permit, Table
 from headgate.engine.holding import Holding, listed
 from headgate.engine.modes import PEEK, RESERVE, TAKE
-from headgate.errors import InvalidLimit
 from headgate.limit import Given, Limit
 
 
@@ -114,11 +113,4 @@ class Gate:
         return self._book.core(self._tables(limits), limits, None, self._decide_instead)
 
     def _tables(self, limits: Sequence[Limit]) -> list[Table]:
-        tables = [self._table_for(limit) for limit in limits]
-        for table, limit in zip(tables, limits, strict=True):
-            if limit.step.words(limit.params) > table.words:
-                raise InvalidLimit(
-                    f"{limit}: the states of {limit.identity} were made for a smaller limit; give the limiter "
-                    "its largest plan (a shared store has to be removed first) and choose smaller ones per call"
-                )
-        return tables
+        return [self._table_for(limit) for limit in limits]

@@ -24,6 +24,8 @@ cdef class Book:
     cdef int64_t looked
     cdef int64_t napping                # threads of this process that wait for a stripe without the GIL
     cdef list late                      # permits that a stuck table did not take back
+    cdef object find_tables             # called when there are new tables, which another process may have made
+    cdef int64_t known_tables           # how many had been made when it was last called
 
     def __cinit__(self, clock):
         self.late = []
@@ -50,20 +52,41 @@ cdef class Book:
         self.napping = 0                # of a forked child: the threads that napped stayed with its parent
         self.late = []                  # and so did its permits
 
-    def join(self, int roll, int64_t[::1] generations, look_after):
-        """Take part: hold a byte of the roll for as long as the file description lives. False if all are held."""
+    def join(self, int roll, int64_t[::1] generations, look_after, find_tables):
+        """Take part: hold a byte of the roll for as long as the file description lives. False if all are held.
+
+        The word after the participants' is how many tables were ever made.
+        """
         cdef int64_t number
-        if generations.shape[0] != PARTICIPANTS:
+        if generations.shape[0] != PARTICIPANTS + 1:
             raise ValueError("the roll has another length")
         for number in range(PARTICIPANTS):
             if headgate_take_byte(roll, number):
                 self.roll = roll
                 self.generations = generations
                 self.look_after = look_after
+                self.find_tables = find_tables
+                self.known_tables = -1
                 self.looked = -(<int64_t> 1 << 62)
                 self.me = (number + 1) << 32 | <int64_t> <uint32_t> headgate_add(&generations[number], 1)
                 return True
         return False
+
+    def count_table(self):
+        """A table was made: every process that takes part is to look for it before it decides again."""
+        headgate_add(&self.generations[PARTICIPANTS], 1)
+
+    cdef inline bint knows_tables(self) noexcept:
+        return headgate_load(&self.generations[PARTICIPANTS]) == self.known_tables
+
+    cdef bint learn_tables(self) except -1:
+        """Know every table that was made so far. False if one cannot be opened."""
+        cdef int64_t made = headgate_load(&self.generations[PARTICIPANTS])
+        if made != self.known_tables:
+            if not self.find_tables():
+                return False
+            self.known_tables = made
+        return True
 
     def give_late(self):
         """Try again to give back what a stuck table did not take."""
@@ -71,13 +94,17 @@ cdef class Book:
         for core, keys, amounts, marks in late:
             core.give(keys, amounts, marks)
 
-    def table(self, limit, max_keys):
-        """A table for the states of a limit's keys."""
-        return Table(self, limit, max_keys)
+    def family(self):
+        """For tables of one algorithm and period whose states differ in size."""
+        return Family()
 
-    def shared_table(self, limit, view):
+    def table(self, limit, max_keys, family=None):
+        """A table for states such as this limit's."""
+        return Table(self, limit, max_keys, family)
+
+    def shared_table(self, limit, view, family=None):
         """A table in memory that processes share."""
-        return SharedTable(self, limit, view)
+        return SharedTable(self, limit, view, family)
 
     def core(self, tables, limits, plan=None, instead=None):
         """Decisions over limits, each on its table.
@@ -128,6 +155,11 @@ cdef class Lane:
     cdef readonly Table table
     cdef readonly SharedTable common
     cdef readonly object limit
+    cdef Family family
+    cdef int64_t need                   # words that a state of this limit takes
+    cdef uint64_t name                  # what the limit's name adds to a key's tag
+    cdef dict elsewhere                 # the same limit on other tables of the family
+    cdef carry_fn carry
     cdef answer_fn answer
     cdef lend_fn lend                   # NULL where nothing is lent: a block lends nothing
     cdef charge_fn charge
@@ -146,7 +178,11 @@ cdef class Lane:
             self.table = table
         find_kernel(limit.step.KIND, &kernel)
         self.limit = limit
-        self.answer, self.charge, self.give = kernel.answer, kernel.charge, kernel.give
+        self.family = table.family
+        self.need = limit.step.words(limit.params)
+        self.name = int.from_bytes(blake2b(limit.name.encode(), digest_size=8).digest(), "little") if limit.name else 0
+        self.elsewhere = {}
+        self.answer, self.charge, self.give, self.carry = kernel.answer, kernel.charge, kernel.give, kernel.carry
         self.lend = NULL if limit.block_us else kernel.lend
         self.flies = limit.in_flight
         self.words = table.words
@@ -157,6 +193,18 @@ cdef class Lane:
             raise OverflowError("more parameters than a lane has room for")
         for at, value in enumerate(given):
             self.params[at] = value
+
+    cdef Lane on(self, table):
+        """The same limit, on another table of the family."""
+        lane = self.elsewhere.get(table)
+        if lane is None:
+            lane = self.elsewhere[table] = Lane(table, self.limit)
+        return lane
+
+    cdef inline uint64_t tag(self, key) except? 0:
+        """The key, under this limit's name."""
+        cdef Book book = self.table.book if self.common is None else self.common.book
+        return tag_from(hash_of(key, book.k0, book.k1), self.name)
 
     cdef inline void look(self, const int64_t* state, int64_t now, int64_t cost, Answer* out) noexcept nogil:
         if self.block:

@@ -7,6 +7,7 @@ from typing import Final
 from headgate.algorithms.contract import EXACT
 from headgate.clock import HOUR, Clock
 from headgate.errors import HeadgateError
+from headgate.limit import Limit
 
 TAKE: Final = 0
 """Charge if all allow."""
@@ -31,6 +32,17 @@ WAYS: Final = 8
 def slots_for(max_keys: int) -> int:
     """How many keys there is room for, so that `max_keys` of them find a place: a load of 3/4, in whole sets."""
     return -(-max_keys * 4 // (3 * WAYS)) * WAYS
+
+
+def words_for(limit: Limit) -> int:
+    """How many words a state has in the table that this limit's states are kept in.
+
+    Where larger limits keep larger states, sizes are rounded up by at most an eighth: a number that grows a little
+    stays in its table, and there are few tables whatever the numbers are.
+    """
+    words = limit.step.words(limit.params)
+    grain = 1 << max(0, words.bit_length() - 4) if limit.step.SIZED else 1
+    return -(-words // grain) * grain
 
 
 def read_clock(clock: Clock) -> int:

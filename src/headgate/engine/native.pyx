@@ -12,12 +12,13 @@ from posix.mman cimport MAP_ANONYMOUS, MAP_FAILED, MAP_PRIVATE, PROT_READ, PROT_
 from posix.time cimport CLOCK_MONOTONIC, clock_gettime, clockid_t, nanosleep, timespec
 
 import os
+from hashlib import blake2b
 
 from headgate.algorithms.contract import EXACT as _EXACT
 from headgate.call import checked_cost, checked_costs, checked_key
 from headgate.clock import STEADY_CLOCK_ID, SystemClock
 from headgate.engine.modes import LEASED as _LEASED
-from headgate.engine.modes import read_clock, slots_for
+from headgate.engine.modes import read_clock, slots_for, words_for
 from headgate.errors import StoreError
 
 cdef int64_t EXACT = _EXACT
@@ -32,8 +33,10 @@ include "decision.pxi"            # decision.py, as a C class: setup.py
 include "permit.pxi"              # permit.py, likewise
 include "table.pxi"
 include "atomics.pxi"
+include "work.pxi"
 include "shared_table.pxi"
 include "lane.pxi"
+include "shared_places.pxi"
 include "shared_core.pxi"
 include "private_core.pxi"
 include "core.pxi"

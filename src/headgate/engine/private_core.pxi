@@ -1,5 +1,37 @@
 # Decisions over private tables, under the lock of their book. What is the same for shared ones stands in core.pxi.
 
+cdef tuple lanes_of(tuple lanes, const Work* work, int64_t now):
+    """Each limit on the table that has the state of its key."""
+    cdef Py_ssize_t at
+    cdef Lane lane
+    found = []
+    for at in range(work.count):
+        lane = <Lane> lanes[at]
+        found.append(lane_of(lane, work.tags[at], now) if lane.family is not None and lane.family.spread() else lane)
+    return tuple(found)
+
+
+cdef Lane lane_of(Lane lane, uint64_t tag, int64_t now):
+    """The limit on the table that has the state of the key; a state that is too small for it is carried to its own table."""
+    cdef Table table
+    cdef int64_t* state
+    cdef int64_t* larger
+    for table in lane.family.tables:
+        state = table.find(tag)
+        if state == NULL:
+            continue
+        if table.words >= lane.need:
+            return lane if table is lane.table else lane.on(table)
+        lane.table.prepare(tag)
+        larger = lane.table.find(tag) or lane.table.place(tag, lane, now)
+        lane.carry(state, table.words, larger)
+        if lane.block:
+            larger[lane.table.words] = state[table.words]
+        table.forget(tag)
+        return lane
+    return lane
+
+
 cdef int charge_private(tuple lanes, Work* work, int64_t** states, Answer* seen) except -1:
     """Charge every lane; what can fail, fails before the first charge."""
     cdef Lane lane

@@ -6,21 +6,15 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
 
-from headgate.algorithms.block import shut
-from headgate.algorithms.contract import State, Verdict
+from headgate.algorithms.contract import Verdict
 from headgate.call import Cost, checked_cost, checked_costs, checked_key
 from headgate.clock import Clock
 from headgate.decision import Decision
-from headgate.engine.modes import PEEK, RESERVE, TAKE, UP_TO, WAYS, read_clock, slots_for
+from headgate.engine.modes import PEEK, RESERVE, TAKE, UP_TO, read_clock
+from headgate.engine.pure_table import Cell, Family, Lane, Table
 from headgate.limit import Given, Limit
 from headgate.permit import Permit
-
-CANDIDATES: Final = 2 * WAYS
-"""How many keys are looked at for one to give up: as many as a native key has places to live in."""
-
-GOLDEN: Final = 0.6180339887498949
 
 _books: weakref.WeakSet[Book] = weakref.WeakSet()
 
@@ -33,9 +27,13 @@ class Book:
         self.lock = threading.Lock()
         _books.add(self)
 
-    def table(self, limit: Limit, max_keys: int) -> Table:
-        """A table for the states of a limit's keys."""
-        return Table(self, limit, max_keys)
+    def family(self) -> Family:
+        """For tables of one algorithm and period whose states differ in size."""
+        return Family()
+
+    def table(self, limit: Limit, max_keys: int, family: Family | None = None) -> Table:
+        """A table for states such as this limit's."""
+        return Table(self, limit, max_keys, family)
 
     def core(
         self, tables: Sequence[Table], limits: Sequence[Limit], plan: Plan | None = None, instead: object = None
@@ -55,112 +53,6 @@ def _renew_locks() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_renew_locks)
-
-
-class Cell:
-    """One key's state."""
-
-    __slots__ = ("state", "until")
-
-    def __init__(self, state: State) -> None:
-        self.state = state
-        self.until = 0
-
-
-class Table:
-    """The states of one limit's keys, never more of them than there are slots."""
-
-    def __init__(self, book: Book, limit: Limit, max_keys: int) -> None:
-        self.book = book
-        self.words = limit.step.words(limit.params)
-        self.slots = slots_for(max_keys)
-        self.evictions = 0
-        self._cells: dict[str, Cell] = {}
-        self._keys: list[str] = []
-        self._hand = 0
-
-    def __len__(self) -> int:
-        return len(self._cells)
-
-    def clear(self) -> None:
-        """Forget every key."""
-        with self.book.lock:
-            self._cells.clear()
-            self._keys.clear()
-            self._hand = 0
-
-    @property
-    def bytes(self) -> int:
-        """Bytes of states, without what Python objects add."""
-        return len(self._cells) * self.words * 8
-
-    def find(self, key: str) -> Cell | None:
-        """The cell of a key that was charged before."""
-        return self._cells.get(key)
-
-    def place(self, key: str, lane: Lane, now: int) -> Cell:
-        """A cell for the key: its own, a new one, or that of the key with the least to lose."""
-        cell = self._cells.get(key)
-        if cell is not None:
-            return cell
-        cell = Cell(lane.limit.step.fresh(lane.limit.params))
-        index = self._given_up(lane, now)
-        if index is None:
-            self._keys.append(key)
-        else:
-            del self._cells[self._keys[index]]
-            self._keys[index] = key
-        self._cells[key] = cell
-        return cell
-
-    def _given_up(self, lane: Lane, now: int) -> int | None:
-        """Any as-new key; at the bound, the one with the least quota in use, ties to the nearest reset."""
-        count = len(self._keys)
-        if count < min(CANDIDATES, self.slots):
-            return None
-        least: tuple[int, int] | None = None
-        victim = None
-        self._hand += 1
-        leap = int(count * GOLDEN)  # far apart, or heavy users who came together would be looked at together
-        for place in range(min(CANDIDATES, count)):
-            index = (self._hand + place * leap) % count
-            verdict = lane.look(self._cells[self._keys[index]], now, 0)[0]
-            if verdict.reset_us == 0:
-                return index
-            in_use = (-verdict.remaining, verdict.reset_us)
-            if least is None or in_use < least:
-                least, victim = in_use, index
-        if count < self.slots:
-            return None
-        self.evictions += 1
-        return victim
-
-
-class Lane:
-    """A limit on its table."""
-
-    __slots__ = ("limit", "table")
-
-    def __init__(self, table: Table, limit: Limit) -> None:
-        self.table = table
-        self.limit = limit
-
-    @property
-    def lends(self) -> bool:
-        """Whether what does not fit now can be charged for later: a block lends nothing."""
-        return self.limit.step.LENDS and not self.limit.block_us
-
-    def look(self, cell: Cell | None, now: int, cost: int, wait: int = 0) -> tuple[Verdict, int]:
-        """The answer, and the block to keep after a hit; what fits within the wait is lent."""
-        step, params = self.limit.step, self.limit.params
-        state = cell.state if cell else step.fresh(params)
-        if not self.limit.block_us:
-            verdict = step.answer(state, params, now, cost)
-            if not verdict.allowed and 0 < verdict.retry_us <= wait:
-                verdict = step.lend(params, now, cost, verdict)
-            return verdict, 0
-        until = cell.until if cell else 0
-        return shut(until, self.limit.block_us, now, cost, lambda cost: step.answer(state, params, now, cost))
 
 
 class Core:
@@ -224,8 +116,9 @@ class Core:
         """What each lane has in flight: its place, since when, units, and whether this process holds it."""
         found: list[tuple[int, int, int, bool]] = []
         with self.book.lock:
+            now = read_clock(self.book.clock)
             for place, lane in enumerate(self.lanes):
-                cell = lane.table.find(checked_key(key)) if lane.limit.in_flight else None
+                cell = lane.find(checked_key(key), now) if lane.limit.in_flight else None
                 state = sorted(zip(*(cell.state[at::3] for at in range(3)), strict=True)) if cell else []
                 found += [(place, since, units, True) for since, _, units in state]
         return found
@@ -248,12 +141,12 @@ class Core:
     def _run_one(self, lane: Lane, key: str, cost: int, mode: int, wait: int) -> Decision:
         with self.book.lock:
             now = read_clock(self.book.clock)
-            cell = lane.table.find(key)
+            cell = lane.find(key, now)
             if mode == UP_TO and cost:
                 cost = max(1, min(cost, lane.look(cell, now, 0)[0].remaining))
             verdict, until = lane.look(cell, now, cost, wait)
             if verdict.allowed and mode != PEEK:
-                cell = cell or lane.table.place(key, lane, now)
+                cell = cell or lane.place(key, now)
                 lane.limit.step.charge(cell.state, lane.limit.params, verdict.mark, cost)
             elif not verdict.allowed:
                 self._refuse([(lane, cell)], [(verdict, until)], now, mode)
@@ -264,7 +157,7 @@ class Core:
         each = (keys,) * len(self.lanes) if isinstance(keys, str) else keys
         with self.book.lock:
             now = read_clock(self.book.clock)
-            asked = [(lane, lane.table.find(key)) for lane, key in zip(self.lanes, each, strict=True)]
+            asked = [(lane, lane.find(key, now)) for lane, key in zip(self.lanes, each, strict=True)]
             if mode == UP_TO and costs[0]:
                 room = min(lane.look(cell, now, 0)[0].remaining for lane, cell in asked)
                 costs = (max(1, min(costs[0], room)),) * len(costs)
@@ -273,7 +166,7 @@ class Core:
                 looks = self._refuse(asked, looks, now, mode)
             elif mode != PEEK:
                 for lane, key, (verdict, _), cost in zip(self.lanes, each, looks, costs, strict=True):
-                    cell = lane.table.place(key, lane, now)
+                    cell = lane.place(key, now)
                     lane.limit.step.charge(cell.state, lane.limit.params, verdict.mark, cost)
         answers: list[int] = []
         for verdict, _ in looks:
@@ -304,7 +197,7 @@ class Core:
         with self.book.lock:
             now = read_clock(self.book.clock)
             for lane, key, amount, mark in zip(self.lanes, keys, amounts, marks, strict=True):
-                cell = lane.table.find(key)
+                cell = lane.find(key, now)
                 if cell is not None:
                     step, params = lane.limit.step, lane.limit.params
                     at = mark or step.answer(cell.state, params, now, 0).mark
@@ -313,8 +206,9 @@ class Core:
     def clear(self, key: str) -> None:
         """Make a key as new."""
         with self.book.lock:
+            now = read_clock(self.book.clock)
             for lane in self.lanes:
-                cell = lane.table.find(key)
+                cell = lane.find(key, now)
                 if cell is not None:
                     cell.state[:] = lane.limit.step.fresh(lane.limit.params)
                     cell.until = 0

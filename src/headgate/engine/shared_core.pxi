@@ -1,27 +1,5 @@
 # Decisions over shared tables. What is the same for private ones (arguments, answers) stands in core.pxi.
 
-cdef enum:
-    CALLS = 64                          # engine.modes.MOST_CALLS
-
-cdef enum Mode:
-    M_TAKE, M_PEEK, M_UP_TO, M_RESERVE  # engine.modes, in the same order
-
-cdef struct Work:
-    # One decision: of each lane the tag, the instant in its table's terms, the cost, the slot (-1: none) and, of a bucket,
-    # the word that was found there.
-    int count
-    Mode mode
-    int64_t wait
-    uint64_t[CALLS] tags
-    int64_t[CALLS] nows
-    int64_t[CALLS] cost
-    int64_t[CALLS] slots
-    int64_t[CALLS] words
-    # Of what is given back: where it was charged; a negative instant means now.
-    int64_t[CALLS] mark_us
-    int64_t[CALLS] mark_num
-
-
 cdef bint charge_lock_free(Lane lane, uint64_t tag, int64_t now, int64_t* cost, Mode mode, int64_t wait, Answer* seen) noexcept:
     """Settle a plain bucket by compare-and-swap. False if that takes its stripe: a new key, or one being worked on."""
     cdef SharedTable table = lane.common
@@ -47,54 +25,17 @@ cdef bint charge_lock_free(Lane lane, uint64_t tag, int64_t now, int64_t* cost, 
             return True
 
 
-cdef bint take_stripes(tuple lanes, Work* work, Holding* holding):
-    """Hold the stripe of every key, in an order that is the same for everyone. False, and none held, if one is stuck."""
-    cdef SharedTable table
-    cdef int at, to
-    cdef int64_t order, stripe
-    holding.count = 0
-    for at in range(work.count):
-        table = (<Lane> lanes[at]).common
-        order, stripe = table.order, table.stripe_of(work.tags[at])
-        if holds(holding, order, stripe):
-            continue
-        to = holding.count
-        while to > 0 and (holding.orders[to - 1] > order
-                          or (holding.orders[to - 1] == order and holding.stripes[to - 1] > stripe)):
-            holding.orders[to], holding.stripes[to] = holding.orders[to - 1], holding.stripes[to - 1]
-            to -= 1
-        holding.orders[to], holding.stripes[to] = order, stripe
-        holding.count += 1
-    for at in range(holding.count):
-        if not table_of(lanes, work, holding.orders[at]).lock(holding.stripes[at]):
-            holding.count = at
-            release_stripes(lanes, work, holding)
-            return False
-    return True
-
-
-cdef void release_stripes(tuple lanes, Work* work, Holding* holding) noexcept:
-    cdef int at
-    for at in range(holding.count):
-        table_of(lanes, work, holding.orders[at]).unlock(holding.stripes[at])
-
-
-cdef SharedTable table_of(tuple lanes, Work* work, int64_t order):
-    cdef int at
-    for at in range(work.count):
-        if (<Lane> lanes[at]).common.order == order:
-            return (<Lane> lanes[at]).common
-
-
-cdef bint settle_holding(tuple lanes, Work* work, Answer* seen):
-    """One decision over lanes whose stripes are taken for it. False if a stripe is stuck or no slot can be had."""
+cdef Attempt settle_holding(tuple lanes, Work* work, void* out):
+    """One decision over lanes whose stripes are taken for it. STUCK also if no slot can be had."""
+    cdef Answer* seen = <Answer*> out
     cdef Holding holding
     cdef Lane lane
     cdef int at
     cdef bint allowed = True, placed = True
     cdef int64_t room = EXACT
-    if not take_stripes(lanes, work, &holding):
-        return False
+    cdef Attempt taken = take_stripes(lanes, work, &holding)
+    if taken != DONE:
+        return taken
     for at in range(work.count):
         lane = <Lane> lanes[at]
         work.slots[at] = lane.common.find(work.tags[at])
@@ -124,8 +65,8 @@ cdef bint settle_holding(tuple lanes, Work* work, Answer* seen):
             write_down(lane, work, at, &seen[at], allowed and placed)
         if not allowed and seen[at].allowed:
             lane.look(state_of(lane, work, at), work.nows[at], 0, &seen[at])
-    release_stripes(lanes, work, &holding)
-    return placed
+    unlock_all(&holding)
+    return DONE if placed else STUCK
 
 
 cdef bint bury(Lane lane, int64_t slot, uint64_t tag) noexcept:
@@ -188,8 +129,8 @@ cdef void write_down(Lane lane, Work* work, int at, const Answer* seen, bint all
         headgate_store(table.state(slot) + table.words, seen.until)
 
 
-cdef bint give_holding(tuple lanes, Work* work):
-    """Give back under the stripes of the keys. False if one is stuck."""
+cdef Attempt give_holding(tuple lanes, Work* work, void* out):
+    """Give back under the stripes of the keys."""
     cdef Holding holding
     cdef Lane lane
     cdef SharedTable table
@@ -197,8 +138,9 @@ cdef bint give_holding(tuple lanes, Work* work):
     cdef int64_t* state
     cdef int64_t word, slot, stripe
     cdef int at
-    if not take_stripes(lanes, work, &holding):
-        return False
+    cdef Attempt taken = take_stripes(lanes, work, &holding)
+    if taken != DONE:
+        return taken
     for at in range(work.count):
         lane = <Lane> lanes[at]
         table = lane.common
@@ -220,27 +162,28 @@ cdef bint give_holding(tuple lanes, Work* work):
             headgate_store(table.state(slot), word)
         else:
             table.finish(stripe)
-    release_stripes(lanes, work, &holding)
-    return True
+    unlock_all(&holding)
+    return DONE
 
 
-cdef int list_holding(tuple lanes, Work* work, list found) except -1:
+cdef Attempt list_holding(tuple lanes, Work* work, void* out):
     """The permits of keys, under their stripes, without those of the dead."""
     cdef Holding holding
     cdef Lane lane
     cdef int64_t slot
     cdef int at
-    if not take_stripes(lanes, work, &holding):
-        raise StoreError("a process that holds this part of the shared table is stopped")
+    cdef Attempt taken = take_stripes(lanes, work, &holding)
+    if taken != DONE:
+        return taken
     for at in range(work.count):
         lane = <Lane> lanes[at]
         slot = lane.common.find(work.tags[at]) if lane.flies else -1
         if slot >= 0:
             bury(lane, slot, work.tags[at])
             lane.sign()
-            list_permits(at, lane.common.state(slot), lane, found)
-    release_stripes(lanes, work, &holding)
-    return 0
+            list_permits(at, lane.common.state(slot), lane, <list> out)
+    unlock_all(&holding)
+    return DONE
 
 
 cdef void list_permits(int place, const int64_t* state, Lane lane, list found):
@@ -252,18 +195,19 @@ cdef void list_permits(int place, const int64_t* state, Lane lane, list found):
             found.append((place, permits[at].since, permits[at].held & UNIT_MASK, permits[at].held >> UNIT_BITS == p.holder))
 
 
-cdef bint clear_holding(tuple lanes, Work* work):
-    """Make keys as new under their stripes. False if one is stuck."""
+cdef Attempt clear_holding(tuple lanes, Work* work, void* out):
+    """Make keys as new under their stripes."""
     cdef Holding holding
     cdef SharedTable table
     cdef int64_t slot
     cdef int at
-    if not take_stripes(lanes, work, &holding):
-        return False
+    cdef Attempt taken = take_stripes(lanes, work, &holding)
+    if taken != DONE:
+        return taken
     for at in range(work.count):
         table = (<Lane> lanes[at]).common
         slot = table.find(work.tags[at])
         if slot >= 0:
             memset(table.state(slot), 0, table.stride * 8)
-    release_stripes(lanes, work, &holding)
-    return True
+    unlock_all(&holding)
+    return DONE

@@ -31,6 +31,7 @@ cdef struct Stripe:
 @cython.final
 cdef class SharedTable:
     cdef readonly Book book
+    cdef readonly Family family         # None where all states have one size
     cdef readonly int64_t words
     cdef int64_t[::1] view              # keeps the mapping alive
     cdef SharedHead* head
@@ -41,8 +42,9 @@ cdef class SharedTable:
     cdef int64_t order                  # the same in every process: locks are taken in this order
     cdef bint one_word                  # a plain bucket
 
-    def __cinit__(self, Book book not None, limit, view):
+    def __cinit__(self, Book book not None, limit, view, Family family):
         self.book = book
+        self.family = family
         self.one_word = limit.step.KIND == "bucket" and not limit.block_us
         self.attach(view)
 
@@ -172,7 +174,9 @@ cdef class SharedTable:
     cdef void restore(self, int64_t number) noexcept nogil:
         """Undo what a dead holder had begun."""
         cdef int64_t slot = headgate_load(&self.stripes[number].slot) - 1
-        if 0 <= slot < self.head.sets * WAYS:
+        # Not of a slot that the dead holder had emptied: it may be another key's by now, under another stripe.
+        if 0 <= slot < self.head.sets * WAYS and headgate_load(self.tag_at(slot)) and (
+                self.stripe_of(<uint64_t> headgate_load(self.tag_at(slot))) == number):
             memcpy(self.state(slot), self.journals + number * self.head.journal, self.head.journal * 8)
             headgate_fence()
         headgate_store(&self.stripes[number].slot, 0)
@@ -186,6 +190,17 @@ cdef class SharedTable:
 
     cdef inline void finish(self, int64_t number) noexcept nogil:
         headgate_store(&self.stripes[number].slot, 0)
+
+    cdef void empty(self, int64_t slot, int64_t number) noexcept nogil:
+        """Empty the slot of a key whose state was carried elsewhere; its stripe is held. What counts is made zero."""
+        self.begin(number, slot)
+        self.state(slot)[0] = self.state(slot)[1] = 0
+        if self.stride > self.words:
+            headgate_store(self.state(slot) + self.words, 0)
+        headgate_fence()
+        headgate_store(self.tag_at(slot), 0)
+        self.finish(number)
+        headgate_add(&self.head.used, -1)
 
     cdef inline int64_t hold_word(self, int64_t slot) noexcept nogil:
         """Keep the lock-free away from a bucket while its stripe is held; what it holds."""
@@ -297,19 +312,6 @@ cdef class SharedTable:
         self.unlock(number)
         return taken
 
-
-cdef struct Holding:
-    # The stripes a decision holds, in the order they were taken.
-    int count
-    int64_t[64] orders
-    int64_t[64] stripes
-
-cdef inline bint holds(const Holding* holding, int64_t order, int64_t stripe) noexcept nogil:
-    cdef int at
-    for at in range(holding.count):
-        if holding.orders[at] == order and holding.stripes[at] == stripe:
-            return True
-    return False
 
 cdef inline int64_t steady_ns() noexcept nogil:
     cdef timespec ts

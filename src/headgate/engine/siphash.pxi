@@ -64,12 +64,14 @@ cdef inline uint64_t sip_hash(const uint8_t* data, size_t size, uint64_t k0, uin
     sip_round(v)
     return v[0] ^ v[1] ^ v[2] ^ v[3]
 
-cdef inline uint64_t tag_of(object key, uint64_t k0, uint64_t k1) except? 0:
+cdef inline uint64_t hash_of(object key, uint64_t k0, uint64_t k1) except? 0:
     # Equal strings have equal buffers, but unequal strings of different widths may too: the width is hashed as well.
-    # 0 marks an empty slot, so no key hashes to it.
     cdef int width
-    cdef uint64_t tag
     headgate_str_ready(key)
     width = PyUnicode_KIND(key)
-    tag = sip_hash(<const uint8_t*> PyUnicode_DATA(key), <size_t> PyUnicode_GET_LENGTH(key) * width, k0, k1, width)
+    return sip_hash(<const uint8_t*> PyUnicode_DATA(key), <size_t> PyUnicode_GET_LENGTH(key) * width, k0, k1, width)
+
+cdef inline uint64_t tag_from(uint64_t hashed, uint64_t name) noexcept nogil:
+    # Limits of several names share a table, so the name is in the tag. 0 marks an empty slot, so no tag is 0.
+    cdef uint64_t tag = hashed ^ name
     return tag if tag else 1

@@ -1,6 +1,6 @@
-# A Table: the states of one limit's keys, in memory of fixed slots.
+# A Table: the states of keys under limits of one algorithm and period, in memory of fixed slots.
 #
-# A key is its 64-bit tag. The top bits of the tag choose a segment; in it the key may live in either of two sets of 8
+# A key under a limit is its 64-bit tag, whichever the limit's name. The top bits of the tag choose a segment; in it the key may live in either of two sets of 8
 # slots: 16 places, no chains, no tombstones. Slots are overwritten, never emptied. A segment whose two sets are full of
 # live keys grows by half, alone, so that no request pays for moving a whole table; at its bound it gives up the key with
 # the least to lose instead.
@@ -37,8 +37,32 @@ cdef void unmap(void* block, size_t size) noexcept nogil:
 
 
 @cython.final
+cdef class Family:
+    """The tables of one algorithm and period whose states differ in size, the smallest first.
+
+    The smallest table that has a key has its state. A state that became too small for a limit is carried to a larger table
+    when it is next asked for.
+    """
+
+    cdef readonly list tables
+
+    def __cinit__(self):
+        self.tables = []
+
+    def add(self, table):
+        """Take in a table; once."""
+        if table not in self.tables:
+            self.tables.insert(sum([other.words < table.words for other in self.tables]), table)
+
+    cdef inline bint spread(self) noexcept:
+        """Whether a key may be in more than one place."""
+        return len(self.tables) > 1
+
+
+@cython.final
 cdef class Table:
     cdef readonly Book book
+    cdef readonly Family family         # None where all states have one size
     cdef readonly int64_t words         # of the step's state
     cdef readonly int64_t evictions
     cdef int64_t used                   # slots that hold a key
@@ -51,11 +75,12 @@ cdef class Table:
     cdef int64_t epoch
     cdef int64_t span
 
-    def __cinit__(self, Book book not None, limit, int64_t max_keys):
+    def __cinit__(self, Book book not None, limit, int64_t max_keys, Family family):
         cdef int64_t total
         find_kernel(limit.step.KIND, &self.kernel)
         self.book = book
-        self.words = limit.step.words(limit.params)
+        self.family = family
+        self.words = words_for(limit)
         self.stride = self.words + (1 if limit.block_us else 0)
         self.epoch = book.now() - EPOCH_LEAD if self.kernel.relative else 0
         self.span = EPOCH_SPAN if self.kernel.relative else NO_EPOCH_SPAN
@@ -117,6 +142,14 @@ cdef class Table:
             if segment.tags[slot] == tag:
                 return segment.states + slot * self.stride
         return NULL
+
+    cdef void forget(self, uint64_t tag) noexcept:
+        """Empty the slot of a key whose state was carried elsewhere."""
+        cdef Segment* segment = self.segment(tag)
+        cdef int64_t* state = self.find(tag)
+        segment.tags[(state - segment.states) // self.stride] = 0
+        memset(state, 0, self.stride * 8)
+        self.used -= 1
 
     cdef inline int prepare(self, uint64_t tag) except -1:
         """See that the key's segment exists: the one thing about placing a key that can fail."""

@@ -39,7 +39,8 @@ class Limit:
     """
 
     __slots__ = (
-        "algorithm", "amount", "block_us", "burst", "exact", "identity", "name", "params", "period_us", "step", "_hash",
+        "algorithm", "amount", "block_us", "burst", "exact", "family", "identity", "name", "params", "period_us",
+        "step", "_hash",
     )  # fmt: skip
 
     amount: int
@@ -56,6 +57,8 @@ class Limit:
     """Given with `as`; empty when there is none."""
     exact: bool
     """False when the bucket's interval had to be rounded up (by less than 1/8192 us), as for 999,999,999/day."""
+    family: str
+    """Algorithm, period and whether there is a block: limits that agree in these keep their states side by side."""
     identity: str
     """What the state is filed under: another name, algorithm or period starts anew, other numbers do not."""
     step: Step
@@ -87,7 +90,8 @@ class Limit:
         put(self, "step", resolved.step)
         put(self, "params", resolved.step.fit(self.amount, self.period_us, self.burst, resolved.slots))
         put(self, "exact", resolved.step is not bucket or bucket.is_exact(self.amount, self.period_us))
-        put(self, "identity", self._identify())
+        put(self, "family", self._family())
+        put(self, "identity", f"{self.family} as {self.name}" if self.name else self.family)
         put(self, "_hash", hash(self._fields()))
         if resolved.slots == 1 and self.amount < COARSE:
             warnings.warn(
@@ -128,9 +132,9 @@ class Limit:
     def _fields(self) -> tuple[Any, ...]:
         return self.amount, self.period_us, self.burst, self.algorithm, self.block_us, self.name
 
-    def _identify(self) -> str:
+    def _family(self) -> str:
         words = [self.algorithm] if self.in_flight else [self.algorithm, write_period(self.period_us)]
-        return " ".join([*words, *(["block"] if self.block_us else []), *(["as", self.name] if self.name else [])])
+        return " ".join([*words, *(["block"] if self.block_us else [])])
 
     def __eq__(self, other: object) -> bool:
         return self._fields() == other._fields() if isinstance(other, Limit) else NotImplemented

@@ -53,7 +53,8 @@ def _open_memory(url: str, clock: Clock | None) -> MemoryStore:
 def _open_shared(url: str, clock: Clock | None) -> Store:
     from headgate.stores.shared import SharedStore  # not everywhere: it needs the native engine and POSIX
 
-    path, numbers = _read_url(url, {"max_keys": 10, "mode": 8}, "shared:///dev/shm/api?max_keys=100000&mode=0770")
+    bases = {"max_keys": 10, "max_bytes": 10, "mode": 8}
+    path, numbers = _read_url(url, bases, "shared:///dev/shm/api?max_bytes=67108864&mode=0770")
     if len(path) < 2:
         raise StoreError(f"cannot read {url!r}: a shared store is a directory; write shared:///dev/shm/api")
     return SharedStore(path, **numbers, clock=clock)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import weakref
-from typing import Final
+from typing import Any, Final
 
 from headgate.clock import Clock, SystemClock
 from headgate.engine import Book, Gate, Table
+from headgate.engine.modes import words_for
 from headgate.errors import InvalidLimit, StoreError
 from headgate.limit import Limit
 from headgate.stores.contract import OnError
@@ -24,8 +25,9 @@ _stores: weakref.WeakSet[MemoryStore] = weakref.WeakSet()
 class MemoryStore:
     """The default home. Limiters that are given the same `MemoryStore` share budgets of the same identity.
 
-    `max_keys` bounds how many keys each limit remembers (default: as many as fit `max_bytes`, at most a million). When
-    it is reached, a new key takes the place of one that is as new, else of one that has used the least of its quota.
+    Limits of one algorithm and period, and of about one size where sizes differ, keep their states in one table.
+    `max_keys` bounds how many keys a table remembers (default: as many as fit `max_bytes`, at most a million). When the
+    bound is reached, a new key takes the place of a key that has nothing in use, else of the key that has the least.
     """
 
     _book_type = Book
@@ -39,7 +41,9 @@ class MemoryStore:
         self.max_keys = max_keys
         self.max_bytes = max_bytes
         self._book = self._book_type(clock or SystemClock())
-        self._tables: dict[tuple[str, str], Table] = {}
+        self._tables: dict[tuple[str, str, int], Table] = {}
+        """By namespace, family and words of a state."""
+        self._families: dict[tuple[str, str], Any] = {}
         self._flying: list[Table] = []
         """Those of what is in flight."""
         _stores.add(self)
@@ -57,7 +61,7 @@ class MemoryStore:
 
     def clear(self, namespace: str) -> None:
         """Forget every key of a namespace."""
-        for (name, _), table in list(self._tables.items()):
+        for (name, *_), table in list(self._tables.items()):
             if name == namespace:
                 table.clear()
 
@@ -74,16 +78,20 @@ class MemoryStore:
         return sum(table.evictions for table in self._tables.values())
 
     def _table(self, namespace: str, limit: Limit) -> Table:
-        name = (namespace, limit.identity)
+        name = (namespace, limit.family, words_for(limit))
         table = self._tables.get(name)
         if table is None:
             if len(self._tables) >= MOST_TABLES:
                 raise StoreError(
-                    f"a store holds the states of at most {MOST_TABLES} limits and namespaces; limits chosen at run "
-                    "time should differ in numbers, not in name, algorithm or period"
+                    f"a store has at most {MOST_TABLES} tables, one for each namespace, algorithm, period and size of "
+                    "states; limits chosen at run time should differ in name or in numbers, not in period"
                 )
             # No lock, which a fork could catch held: of two threads that come at once, one throws its table away.
-            table = self._tables.setdefault(name, self._book.table(limit, self._capacity(limit)))
+            family = self._families.setdefault(name[:2], self._book.family()) if limit.step.SIZED else None
+            table = self._book.table(limit, self._capacity(limit), family)
+            if family is not None:  # before anybody can use it: a key that is not found is placed anew
+                family.add(table)
+            table = self._tables.setdefault(name, table)
             if limit.in_flight:
                 self._flying.append(table)
         return table
@@ -95,7 +103,7 @@ class MemoryStore:
 
     def _capacity(self, limit: Limit) -> int:
         """How many keys the limit's table is made for: 3 in 4 of its slots."""
-        slot = WORD * (1 + limit.step.words(limit.params) + (limit.block_us > 0))
+        slot = WORD * (1 + words_for(limit) + (limit.block_us > 0))
         fitting = self.max_bytes * 3 // (slot * 4)
         if fitting < 1 or (self.max_keys or 1) > fitting:
             needed = slot * (self.max_keys or 1) * 4 // 3

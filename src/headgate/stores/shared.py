@@ -10,12 +10,11 @@ import threading
 import time
 import weakref
 from hashlib import blake2b
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from headgate.algorithms import bucket, log
 from headgate.clock import Clock, SystemClock, steady_ns
 from headgate.engine import NATIVE, Book, Gate
-from headgate.engine.modes import WAYS, slots_for
+from headgate.engine.modes import words_for
 from headgate.errors import InvalidLimit, StoreError
 from headgate.limit import Limit
 from headgate.stores.contract import OnError
@@ -25,22 +24,20 @@ from headgate.stores.shared_file import (
     MAGIC,
     META,
     PARTICIPANTS,
+    ROLL_BYTES,
     VERSION,
-    WORD,
     Folder,
-    Head,
     boot_mark,
     head_bytes,
     head_words,
     mapped,
     read_head,
 )
+from headgate.stores.shared_size import new_head
 
-DEFAULT_MAX_KEYS: Final = 100_000
+DEFAULT_MAX_BYTES: Final = 32 * 2**20
+"""Half of what a container's /dev/shm has by default."""
 MOST_TABLES: Final = 256
-EPOCH_LEAD: Final = 2**48
-MOST_FLYING: Final = 16 * 2**20
-"""Bytes of a table of permits, about: no more keys have something in flight at one time than fit."""
 PATIENCE: Final = 5.0
 """Seconds to wait for another process to finish opening the store."""
 
@@ -57,18 +54,33 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_join_after_fork)
 
 
-class SharedStore:
-    """A directory of tables, best on a tmpfs such as /dev/shm. Whoever opens the same directory shares its budgets.
+Name = tuple[str, str, int]
+"""Of a table: namespace, family and words of a state."""
 
-    `max_keys` bounds each limit, and is allocated when the limit is first used. `mode` is that of the directory; with
-    `0o770` the processes of a group may share it.
+
+class Opened(NamedTuple):
+    """A table that this process uses, one of the limits whose states it keeps, and its file."""
+
+    table: Any
+    limit: Limit
+    file: str
+
+
+class SharedStore:
+    """A directory of tables, best on a tmpfs such as /dev/shm. Processes that open one directory share its budgets.
+
+    Limits of one algorithm and period, and of about one size where sizes differ, keep their states in one table.
+    `max_bytes` bounds all tables together: a new one is allocated whole, and takes a quarter of what is left, or room
+    for `max_keys` where that is given. `mode` is that of the directory; with `0o770` the processes of a group may
+    share it.
     """
 
     def __init__(
         self,
         path: str,
         *,
-        max_keys: int = DEFAULT_MAX_KEYS,
+        max_keys: int | None = None,
+        max_bytes: int = DEFAULT_MAX_BYTES,
         mode: int = 0o700,
         clock: Clock | None = None,
     ) -> None:
@@ -77,14 +89,17 @@ class SharedStore:
                 "shared stores need the native engine and locks on open file descriptions (Linux, macOS); "
                 "they are not in the pure engine"
             )
-        if isinstance(max_keys, bool) or not isinstance(max_keys, int) or not 0 < max_keys < 2**40:
-            raise StoreError(f"max_keys must be a whole number from 1 to 2**40; got {max_keys!r}")
+        for name, value in (("max_keys", max_keys), ("max_bytes", max_bytes)):
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or not 0 < value < 2**40):
+                raise StoreError(f"{name} must be a whole number from 1 to 2**40; got {value!r}")
         self.path = os.path.abspath(path)
         self.max_keys = max_keys
+        self.max_bytes = max_bytes
         self.mode = mode
         self._clock = clock
         self._book: Any = Book(clock or SystemClock())
-        self._tables: dict[tuple[str, str], Any] = {}
+        self._tables: dict[Name, Opened] = {}
+        self._families: dict[tuple[str, str], Any] = {}
         self._opening = threading.RLock()
         self._open_files: dict[str, int] = {}
         weakref.finalize(self, _close_all, self._open_files)
@@ -112,21 +127,21 @@ class SharedStore:
                 words = head_words(fd)
             if len(words) == 3 and words[0] == namespace:
                 self._table(namespace, Limit.parse(words[2]))
-        for (name, _), (table, _, _) in list(self._tables.items()):
-            if name == namespace and not table.clear():
+        for (name, *_), opened in list(self._tables.items()):
+            if name == namespace and not opened.table.clear():
                 raise StoreError(f"a process that holds a part of {self.path!r} is stopped: nothing was forgotten")
 
     def keys(self) -> int:
         """Keys remembered now in the tables this process has opened, those that are as new by now included."""
-        return sum(len(table) for table, _, _ in self._tables.values())
+        return sum(len(opened.table) for opened in self._tables.values())
 
     def bytes(self) -> int:
         """Bytes of memory the tables hold."""
-        return sum(table.bytes for table, _, _ in self._tables.values())
+        return sum(opened.table.bytes for opened in self._tables.values())
 
     def evictions(self) -> int:
         """Keys that were forgotten before they were as new, to make room for others."""
-        return sum(table.evictions for table, _, _ in self._tables.values())
+        return sum(opened.table.evictions for opened in self._tables.values())
 
     def rejoin(self) -> None:
         """Take part anew in a forked child, whose other threads, and the locks they held, are gone."""
@@ -138,12 +153,11 @@ class SharedStore:
         """Take part under a number of this process's own."""
         self._book.leave()
         self._close("roll")
-        size = PARTICIPANTS * WORD
-        roll = self._folder.open_or_make("roll", size, lambda: b"")
+        roll = self._folder.open_or_make("roll", ROLL_BYTES, lambda: b"")
         try:
-            if os.fstat(roll).st_size != size:
-                raise StoreError(f"{self._folder.name('roll')!r} has another size than {size} bytes; remove the store")
-            if not self._book.join(roll, mapped(roll, size), self._look_after):
+            if os.fstat(roll).st_size != ROLL_BYTES:
+                raise StoreError(f"{self._folder.name('roll')!r} is not {ROLL_BYTES} bytes long; remove the store")
+            if not self._book.join(roll, mapped(roll, ROLL_BYTES), self._look_after, self._find_tables):
                 raise StoreError(f"{PARTICIPANTS} processes take part in {self.path!r} already")
         except BaseException:
             os.close(roll)
@@ -196,9 +210,9 @@ class SharedStore:
                     self._join()
                 elif "roll" not in self._open_files:  # a child that could not take part when it was forked
                     self._join()
-                for (namespace, identity), (table, limit, file) in self._tables.items():
+                for name, (table, limit, file) in self._tables.items():
                     if os.fstat(self._open_files[file]).st_nlink == 0:
-                        table.attach(self._open_table(file, limit, namespace, identity))
+                        table.attach(self._open_table(file, limit, name))
         except (OSError, StoreError):
             return False
         return True
@@ -208,30 +222,57 @@ class SharedStore:
         pillars = [self._open_files[file] for file in ("meta", "roll") if file in self._open_files]
         return not self._folder.is_there() or any(os.fstat(fd).st_nlink == 0 for fd in pillars)
 
+    def _find_tables(self) -> bool:
+        """Open what other processes have added to families of this process: a key may be there now."""
+        try:
+            with self._opening:
+                for file in self._folder.tables():
+                    if file not in self._open_files:
+                        self._open_relative(file)
+        except (OSError, StoreError, InvalidLimit):
+            return False
+        return True
+
+    def _open_relative(self, file: str) -> None:
+        with self._folder.reading(file) as fd:
+            words = head_words(fd)
+        if len(words) == 3 and (words[0], words[1]) in self._families:
+            self._table(words[0], Limit.parse(words[2]))
+
     def _table(self, namespace: str, limit: Limit) -> Any:  # noqa: ANN401 - the types follow the pure engine, which has none
-        name = (namespace, limit.identity)
+        name = (namespace, limit.family, words_for(limit))
         with self._opening:
             known = self._tables.get(name)
             if known is None:
                 if not self._look_after():
                     raise StoreError(f"the files of {self.path!r} are gone and cannot be made anew")
                 if len(self._tables) >= MOST_TABLES:
-                    raise StoreError(f"a store holds the states of at most {MOST_TABLES} limits and namespaces")
-                file = f"{_order(*name):014x}.table"
-                table = self._book.shared_table(limit, self._open_table(file, limit, *name))
-                known = self._tables[name] = (table, limit, file)
-        return known[0]
+                    raise StoreError(
+                        f"a store has at most {MOST_TABLES} tables; limits chosen at run time should differ in name or "
+                        "in numbers, not in period"
+                    )
+                known = self._tables[name] = self._open(name, limit)
+        return known.table
 
-    def _open_table(self, file: str, limit: Limit, namespace: str, identity: str) -> memoryview:
+    def _open(self, name: Name, limit: Limit) -> Opened:
+        file = f"{_order(name):014x}.table"
+        view = self._open_table(file, limit, name)
+        family = self._families.setdefault(name[:2], self._book.family()) if limit.step.SIZED else None
+        table = self._book.shared_table(limit, view, family)
+        if family is not None:
+            family.add(table)
+        return Opened(table, limit, file)
+
+    def _open_table(self, file: str, limit: Limit, name: Name) -> memoryview:
         """The memory of a table, made if there is none, and checked."""
-        new = self._new_head(limit, _order(namespace, identity))
-        text = f"{namespace}\0{identity}\0{limit}"
-        fd = self._folder.open_or_make(file, new.expected_size, lambda: head_bytes(new, text))
+        fd = self._folder.open(file)
+        if fd is None:
+            fd = self._make_table(file, limit, name)
         try:
             head = read_head(fd, self._folder.name(file))
-            if (head.boot, head.kind, head.order) != (new.boot, new.kind, new.order):
+            if (head.boot, head.kind, head.order) != (boot_mark(), KINDS.index(limit.step.KIND), _order(name)):
                 raise StoreError(f"{self._folder.name(file)!r} holds the states of something else; remove it")
-            if (head.stride > head.words) != (limit.block_us > 0):
+            if (head.stride > head.words) != (limit.block_us > 0) or head.words != name[2]:
                 raise StoreError(f"{self._folder.name(file)!r} was made for limits of another shape; remove it")
             view = mapped(fd, head.size)
         except BaseException:
@@ -241,26 +282,25 @@ class SharedStore:
         self._open_files[file] = fd
         return view
 
-    def _new_head(self, limit: Limit, order: int) -> Head:
-        words = limit.step.words(limit.params)
-        is_bucket = limit.step is bucket
-        epoch = self._book.clock.now_us() - EPOCH_LEAD if is_bucket else 0
-        journal = 2 if limit.step is log else words
-        max_keys = min(self.max_keys, max(WAYS, MOST_FLYING // (words * WORD))) if limit.in_flight else self.max_keys
-        head = Head(
-            MAGIC, VERSION, 0, boot_mark(), KINDS.index(limit.step.KIND), slots_for(max_keys) // WAYS, words,
-            words + (limit.block_us > 0), journal, epoch, order,
-        )  # fmt: skip
-        if head.expected_size >= 2**40:
-            raise InvalidLimit(
-                f"{limit} for {self.max_keys} keys would need {head.expected_size} bytes; lower max_keys"
-            )
-        return head._replace(size=head.expected_size)
+    def _make_table(self, file: str, limit: Limit, name: Name) -> int:
+        """Made by one process at a time: what is left is divided once, and nothing is allocated in vain."""
+        _lock(self._folder, PATIENCE)
+        try:
+            fd = self._folder.open(file)
+            if fd is None:
+                left = self.max_bytes - self._folder.bytes_of_tables()
+                head = new_head(limit, _order(name), self._book.clock.now_us(), left, self.max_keys)
+                text = f"{name[0]}\0{name[1]}\0{limit}"
+                fd = self._folder.open_or_make(file, head.size, lambda: head_bytes(head, text))
+                self._book.count_table()
+        finally:
+            fcntl.flock(self._folder.fd, fcntl.LOCK_UN)
+        return fd
 
 
-def _order(namespace: str, identity: str) -> int:
+def _order(name: Name) -> int:
     """The number of a table, the same in every process: locks of several are taken in this order."""
-    words = f"{namespace}\0{identity}".encode("utf-8", "surrogatepass")
+    words = "\0".join(map(str, name)).encode("utf-8", "surrogatepass")
     return int.from_bytes(blake2b(words, digest_size=7).digest(), "little")
 
 

@@ -25,14 +25,16 @@ from headgate.engine.modes import WAYS
 from headgate.errors import StoreError
 
 MAGIC: Final = int.from_bytes(b"headgate", "little")
-VERSION: Final = 1
+VERSION: Final = 2
 WORD: Final = 8
 STRIPES: Final = 64
 STRIPE_WORDS: Final = 8
 HEADER_WORDS: Final = 512
 PARTICIPANTS: Final = 4096
+ROLL_BYTES: Final = WORD * (PARTICIPANTS + 1)
+"""A word for each participant, and one that counts the tables that were made."""
 TEXT_AT: Final = 256
-"""Bytes into the header where the words of the table stand: namespace, identity and limit, for people."""
+"""Bytes into the header where the words of the table stand: namespace, family and the first limit that needed it."""
 
 META: Final = struct.Struct("<qqq16sq")
 """Of a store: magic, layout, the mark of the boot it was made in, its secret, and its clock's anchor."""
@@ -65,6 +67,10 @@ class Head(NamedTuple):
         """The bytes that a table of this shape has."""
         stripes = STRIPES * (STRIPE_WORDS + self.journal)
         return WORD * (HEADER_WORDS + stripes + self.sets * WAYS * (1 + self.stride))
+
+    def sets_within(self, size: int) -> int:
+        """How many sets a table of this shape has room for in so many bytes."""
+        return max(0, size - self._replace(sets=0).expected_size) // (WORD * WAYS * (1 + self.stride))
 
 
 _HEAD: Final = struct.Struct(f"<{len(Head._fields)}q")
@@ -146,6 +152,10 @@ class Folder:
     def tables(self) -> list[str]:
         """The tables there are."""
         return sorted(file for file in os.listdir(self.fd) if file.endswith(".table"))
+
+    def bytes_of_tables(self) -> int:
+        """Bytes that the tables take together."""
+        return sum(os.stat(file, dir_fd=self.fd, follow_symlinks=False).st_size for file in self.tables())
 
     @contextlib.contextmanager
     def reading(self, file: str) -> Iterator[int]:
@@ -239,7 +249,7 @@ def head_bytes(head: Head, words: str) -> bytes:
 
 
 def head_words(fd: int) -> list[str]:
-    """Namespace, identity and limit of a table, as its maker wrote them."""
+    """Namespace, family and first limit of a table, as its maker wrote them."""
     raw = os.pread(fd, HEADER_WORDS * WORD - TEXT_AT, TEXT_AT)
     return raw.rstrip(b"\0").decode("utf-8", "replace").split("\0")
 
@@ -256,5 +266,5 @@ def _why(error: OSError) -> str:
     if error.errno == errno.ELOOP:
         return "it is a symbolic link, which could lead anywhere"
     if error.errno == errno.ENOSPC:
-        return "no space is left there; a container's /dev/shm often has only 64 MB: lower max_keys or enlarge it"
+        return "no space is left there; a container's /dev/shm often has only 64 MB: lower max_bytes or enlarge it"
     return error.strerror or str(error)

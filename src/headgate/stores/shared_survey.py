@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from headgate.engine.modes import WAYS
 from headgate.errors import StoreError
-from headgate.stores.shared_file import MAGIC, PARTICIPANTS, boot_mark, head_words, is_own, read_head
+from headgate.stores.shared_file import KINDS, MAGIC, PARTICIPANTS, Head, boot_mark, head_words, is_own, read_head
 
 _META_START: Final = struct.Struct("<qqq")
 """How `meta` begins in every layout: magic, layout, the mark of the boot it was made in."""
@@ -29,8 +29,10 @@ class TableSeen(NamedTuple):
     """One table."""
 
     namespace: str
-    limit: str
+    limits: str
+    """What the limits have in common that keep their states here."""
     keys: int
+    max_keys: int
     slots: int
     evictions: int
     size: int
@@ -153,8 +155,15 @@ def _made_in(path: str, folder: int) -> int:
 
 def _see_table(fd: int, name: str) -> TableSeen:
     head = read_head(fd, name)
-    namespace, _, limit = (*head_words(fd), "", "")[:3]
-    return TableSeen(namespace, limit, head.used, head.sets * WAYS, head.evictions, head.size)
+    namespace, family = (*head_words(fd), "")[:2]
+    slots = head.sets * WAYS
+    return TableSeen(namespace, _common(head, family), head.used, slots * 3 // 4, slots, head.evictions, head.size)
+
+
+def _common(head: Head, family: str) -> str:
+    """In words: `sliding-log hour, up to 102`."""
+    most = {"log": head.words - 2, "flight": (head.words - 2) // 3}.get(KINDS[head.kind % len(KINDS)])
+    return family if most is None else f"{family}, up to {most}"
 
 
 def _count_participants(folder: int) -> int:

@@ -12,6 +12,7 @@ from headgate.errors import InvalidLimit
 __all__ = [
     "KIND",
     "LENDS",
+    "SIZED",
     "Params",
     "answer",
     "at_grant",
@@ -29,6 +30,7 @@ __all__ = [
 
 KIND: Final = "bucket"
 LENDS: Final = True
+SIZED: Final = False
 FINEST: Final = 8192
 """Fractions of a microsecond are kept as num/a with a at most this: 13 bits beside 50 bits of microseconds."""
 LONGEST: Final = 2**48

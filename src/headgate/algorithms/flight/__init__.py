@@ -8,10 +8,25 @@ from headgate.algorithms.contract import Verdict
 from headgate.algorithms.flight.reference import MOST, Params, answer, charge, fresh, give
 from headgate.errors import InvalidLimit
 
-__all__ = ["KIND", "LENDS", "Params", "answer", "at_grant", "charge", "fit", "fresh", "give", "kernel", "lend", "words"]
+__all__ = [
+    "KIND",
+    "LENDS",
+    "SIZED",
+    "Params",
+    "answer",
+    "at_grant",
+    "charge",
+    "fit",
+    "fresh",
+    "give",
+    "kernel",
+    "lend",
+    "words",
+]
 
 KIND: Final = "flight"
 LENDS: Final = False
+SIZED: Final = True
 SHORTEST: Final = 100_000
 """Microseconds: a lease is renewed four times in its life."""
 

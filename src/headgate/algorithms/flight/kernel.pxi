@@ -85,3 +85,6 @@ cdef void flight_give(int64_t* state, const int64_t* params, int64_t now, int64_
                 and permits[at].held >> UNIT_BITS == p.holder):
             flight_take_back(state, at, cost)
             return
+
+cdef void flight_carry(const int64_t* state, int64_t words, int64_t* larger) noexcept nogil:
+    memcpy(larger, state, words * sizeof(int64_t))

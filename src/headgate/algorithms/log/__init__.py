@@ -8,10 +8,25 @@ from headgate.algorithms.contract import Verdict
 from headgate.algorithms.log.reference import Params, answer, charge, fresh, give
 from headgate.errors import InvalidLimit
 
-__all__ = ["KIND", "LENDS", "Params", "answer", "at_grant", "charge", "fit", "fresh", "give", "kernel", "lend", "words"]
+__all__ = [
+    "KIND",
+    "LENDS",
+    "SIZED",
+    "Params",
+    "answer",
+    "at_grant",
+    "charge",
+    "fit",
+    "fresh",
+    "give",
+    "kernel",
+    "lend",
+    "words",
+]
 
 KIND: Final = "log"
 LENDS: Final = False
+SIZED: Final = True
 MOST: Final = 1_000_000
 
 

@@ -81,3 +81,13 @@ cdef void log_give(int64_t* state, const int64_t* params, int64_t now, int64_t m
     for nth in range(end, state[0]):
         log_set(state, p, nth - cost, log_stamp(state, p, nth))
     state[0] -= cost
+
+cdef void log_carry(const int64_t* state, int64_t words, int64_t* larger) noexcept nogil:
+    # The oldest stamp comes first in the larger ring.
+    cdef int64_t nth, ring = words - 2, place
+    if not (0 <= state[0] <= ring and 0 <= state[1] < ring):
+        return
+    for nth in range(state[0]):
+        place = state[1] + nth
+        larger[2 + nth] = state[2 + (place if place < ring else place - ring)]
+    larger[0], larger[1] = state[0], 0

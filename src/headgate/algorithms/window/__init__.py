@@ -9,10 +9,25 @@ from headgate.algorithms.window.reference import Params, answer, charge, fresh, 
 from headgate.clock import DAY, WEEK
 from headgate.errors import InvalidLimit
 
-__all__ = ["KIND", "LENDS", "Params", "answer", "at_grant", "charge", "fit", "fresh", "give", "kernel", "lend", "words"]
+__all__ = [
+    "KIND",
+    "LENDS",
+    "SIZED",
+    "Params",
+    "answer",
+    "at_grant",
+    "charge",
+    "fit",
+    "fresh",
+    "give",
+    "kernel",
+    "lend",
+    "words",
+]
 
 KIND: Final = "window"
 LENDS: Final = False
+SIZED: Final = False
 MOST_SLOTS: Final = 10_000
 FIRST_MONDAY: Final = 4 * DAY
 """1970-01-05: windows of whole weeks begin on a Monday."""

@@ -1,0 +1,174 @@
+"""The pure twin's tables: states in a dict, by key and by the name of the limit, never more of them than was agreed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from headgate.algorithms.block import shut
+from headgate.algorithms.contract import State, Verdict
+from headgate.engine.modes import WAYS, slots_for, words_for
+from headgate.limit import Limit
+
+if TYPE_CHECKING:
+    from headgate.engine.pure import Book
+
+CANDIDATES: Final = 2 * WAYS
+"""How many keys are looked at for one to give up: as many as a native key has places to live in."""
+
+GOLDEN: Final = 0.6180339887498949
+
+
+class Cell:
+    """One key's state."""
+
+    __slots__ = ("state", "until")
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+        self.until = 0
+
+
+class Family:
+    """The tables of one algorithm and period whose states differ in size, the smallest first.
+
+    A key is in one of them. A state that became too small for a limit is carried to a larger table when it is next
+    asked for.
+    """
+
+    def __init__(self) -> None:
+        self.tables: list[Table] = []
+
+    def add(self, table: Table) -> None:
+        """Take in a table; once."""
+        if table not in self.tables:
+            self.tables.insert(sum(other.words < table.words for other in self.tables), table)
+
+
+Filed = str | tuple[str, str]
+"""A key under a limit: limits of several names share a table."""
+
+
+class Table:
+    """The states of keys under limits of one algorithm and period, never more of them than there are slots."""
+
+    def __init__(self, book: Book, limit: Limit, max_keys: int, family: Family | None) -> None:
+        self.book = book
+        self.family = family
+        self.words = words_for(limit)
+        self.slots = slots_for(max_keys)
+        self.evictions = 0
+        self._cells: dict[Filed, Cell] = {}
+        self._keys: list[Filed] = []
+        self._hand = 0
+
+    def __len__(self) -> int:
+        return len(self._cells)
+
+    def clear(self) -> None:
+        """Forget every key."""
+        with self.book.lock:
+            self._cells.clear()
+            self._keys.clear()
+            self._hand = 0
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of states, without what Python objects add."""
+        return len(self._cells) * self.words * 8
+
+    def find(self, key: Filed) -> Cell | None:
+        """The cell of a key that was charged before."""
+        return self._cells.get(key)
+
+    def forget(self, key: Filed) -> Cell:
+        """Take out the cell of a key that is carried elsewhere."""
+        at, last = self._keys.index(key), self._keys.pop()
+        if at < len(self._keys):
+            self._keys[at] = last
+        return self._cells.pop(key)
+
+    def place(self, key: Filed, lane: Lane, now: int, carried: Cell | None = None) -> Cell:
+        """A cell for the key: its own, a new one (or one carried here), or that of the key with the least to lose."""
+        cell = self._cells.get(key)
+        if cell is not None:
+            return cell
+        cell = carried or Cell(lane.limit.step.fresh(lane.limit.params))
+        index = self._given_up(lane, now)
+        if index is None:
+            self._keys.append(key)
+        else:
+            del self._cells[self._keys[index]]
+            self._keys[index] = key
+        self._cells[key] = cell
+        return cell
+
+    def _given_up(self, lane: Lane, now: int) -> int | None:
+        """Any as-new key; at the bound, the one with the least quota in use, ties to the nearest reset."""
+        count = len(self._keys)
+        if count < min(CANDIDATES, self.slots):
+            return None
+        least: tuple[int, int] | None = None
+        victim = None
+        self._hand += 1
+        leap = int(count * GOLDEN)  # far apart, or heavy users who came together would be looked at together
+        for place in range(min(CANDIDATES, count)):
+            index = (self._hand + place * leap) % count
+            verdict = lane.look(self._cells[self._keys[index]], now, 0)[0]
+            if verdict.reset_us == 0:
+                return index
+            in_use = (-verdict.remaining, verdict.reset_us)
+            if least is None or in_use < least:
+                least, victim = in_use, index
+        if count < self.slots:
+            return None
+        self.evictions += 1
+        return victim
+
+
+class Lane:
+    """A limit on its table."""
+
+    __slots__ = ("limit", "need", "table")
+
+    def __init__(self, table: Table, limit: Limit) -> None:
+        self.table = table
+        self.limit = limit
+        self.need = limit.step.words(limit.params)
+
+    def filed(self, key: str) -> Filed:
+        """The key, under this limit's name."""
+        return (self.limit.name, key) if self.limit.name else key
+
+    def find(self, key: str, now: int) -> Cell | None:
+        """The cell of a key that was charged before, in whichever table of the family it is."""
+        filed = self.filed(key)
+        if self.table.family is None:
+            return self.table.find(filed)
+        for table in self.table.family.tables:
+            cell = table.find(filed)
+            if cell is not None:
+                if table.words < self.need:
+                    self.table.place(filed, self, now, table.forget(filed))
+                return cell
+        return None
+
+    def place(self, key: str, now: int) -> Cell:
+        """A cell for the key."""
+        return self.find(key, now) or self.table.place(self.filed(key), self, now)
+
+    @property
+    def lends(self) -> bool:
+        """Whether what does not fit now can be charged for later: a block lends nothing."""
+        return self.limit.step.LENDS and not self.limit.block_us
+
+    def look(self, cell: Cell | None, now: int, cost: int, wait: int = 0) -> tuple[Verdict, int]:
+        """The answer, and the block to keep after a hit; what fits within the wait is lent."""
+        step, params = self.limit.step, self.limit.params
+        state = cell.state if cell else step.fresh(params)
+        if not self.limit.block_us:
+            verdict = step.answer(state, params, now, cost)
+            if not verdict.allowed and 0 < verdict.retry_us <= wait:
+                verdict = step.lend(params, now, cost, verdict)
+            return verdict, 0
+        until = cell.until if cell else 0
+        return shut(until, self.limit.block_us, now, cost, lambda cost: step.answer(state, params, now, cost))

@@ -1,0 +1,180 @@
+# Where keys are, and what keeps them there: the stripes that something done about keys of shared tables holds, and the
+# tables of a family among which a key's state may have been carried.
+
+cdef enum:
+    MOST_HELD = 512
+
+cdef struct Holding:
+    # The stripes a decision holds, in the order they were taken. Its lanes keep the tables alive.
+    int count
+    int64_t[MOST_HELD] orders
+    int64_t[MOST_HELD] stripes
+    (PyObject*)[MOST_HELD] tables
+
+cdef bint hold_too(Holding* holding, SharedTable table, uint64_t tag) noexcept:
+    """One more stripe to hold, in an order that is the same for everyone. False if there are too many."""
+    cdef int64_t order = table.order, stripe = table.stripe_of(tag)
+    cdef int to = holding.count
+    if holds(holding, order, stripe):
+        return True
+    if to == MOST_HELD:
+        return False
+    while to > 0 and (holding.orders[to - 1] > order
+                      or (holding.orders[to - 1] == order and holding.stripes[to - 1] > stripe)):
+        holding.orders[to], holding.stripes[to] = holding.orders[to - 1], holding.stripes[to - 1]
+        holding.tables[to] = holding.tables[to - 1]
+        to -= 1
+    holding.orders[to], holding.stripes[to], holding.tables[to] = order, stripe, <PyObject*> table
+    holding.count += 1
+    return True
+
+cdef bint lock_all(Holding* holding):
+    """False, and none held, if one is stuck."""
+    cdef int at
+    for at in range(holding.count):
+        if not (<SharedTable> holding.tables[at]).lock(holding.stripes[at]):
+            holding.count = at
+            unlock_all(holding)
+            return False
+    return True
+
+cdef void unlock_all(Holding* holding) noexcept:
+    cdef int at
+    for at in range(holding.count):
+        (<SharedTable> holding.tables[at]).unlock(holding.stripes[at])
+
+cdef inline bint holds(const Holding* holding, int64_t order, int64_t stripe) noexcept nogil:
+    cdef int at
+    for at in range(holding.count):
+        if holding.orders[at] == order and holding.stripes[at] == stripe:
+            return True
+    return False
+
+
+cdef enum Attempt:
+    STUCK, DONE, MOVED                  # MOVED: a key was carried to another table before its stripe could be held
+
+cdef enum:
+    MOST_TRIES = 16                     # a key is carried once for each time that a limit outgrows a table
+
+
+cdef tuple lanes_common(Core core, const Work* work):
+    """Each limit on the table that has the state of its key, as far as can be seen; None if a stripe is stuck."""
+    cdef Lane lane
+    cdef int at
+    if not core.sized:
+        return core.lanes
+    if not core.book.learn_tables():
+        return None
+    found = []
+    for at in range(work.count):
+        lane = <Lane> core.lanes[at]
+        if lane.family is not None and lane.family.spread():
+            lane = lane_common(lane, work.tags[at], work.nows[at])
+            if lane is None:
+                return None
+        found.append(lane)
+    return tuple(found)
+
+
+cdef Lane lane_common(Lane lane, uint64_t tag, int64_t now):
+    cdef SharedTable table
+    for table in lane.family.tables:
+        if table.find(tag) < 0:
+            continue
+        if table.words >= lane.need:
+            return lane if table is lane.common else lane.on(table)
+        return lane if carry_common(lane, table, tag, now) else None
+    return lane
+
+
+cdef bint carry_common(Lane lane, SharedTable small, uint64_t tag, int64_t now):
+    """Carry a state to the limit's own table, all places where the key could be held. False if that is stuck.
+
+    A process that dies on the way leaves the key in both tables, and the smaller one is believed.
+    """
+    cdef Holding holding
+    cdef SharedTable table, large = lane.common
+    cdef int64_t old, new, stripe = large.stripe_of(tag)
+    cdef bint placed = True
+    holding.count = 0
+    for table in lane.family.tables:
+        if not hold_too(&holding, table, tag):
+            return False
+    if not lock_all(&holding):
+        return False
+    old = small.find(tag)
+    if old >= 0:
+        new = large.find(tag)
+        if new < 0:
+            new = large.place(tag, lane, now, &holding)
+        placed = new >= 0
+        if placed:
+            large.begin(stripe, new)
+            memset(large.state(new), 0, large.stride * 8)
+            lane.carry(small.state(old), small.words, large.state(new))
+            if lane.block:
+                headgate_store(large.state(new) + large.words, small.state(old)[small.words])
+            large.finish(stripe)
+            small.empty(old, stripe)
+    unlock_all(&holding)
+    return placed
+
+
+cdef Attempt take_stripes(tuple lanes, const Work* work, Holding* holding):
+    """Hold the stripe of every key; of a key that is nowhere, those of every table where it could be placed."""
+    cdef Lane lane
+    cdef SharedTable table
+    cdef int at
+    cdef bint sized = False
+    holding.count = 0
+    for at in range(work.count):
+        lane = <Lane> lanes[at]
+        if not hold_too(holding, lane.common, work.tags[at]):
+            return STUCK
+        if lane.family is not None:
+            sized = True
+            if lane.family.spread() and lane.common.find(work.tags[at]) < 0:
+                for table in lane.family.tables:
+                    if not hold_too(holding, table, work.tags[at]):
+                        return STUCK
+    if not lock_all(holding):
+        return STUCK
+    if sized and not keys_stayed(lanes, work):
+        unlock_all(holding)
+        return MOVED
+    return DONE
+
+
+cdef bint keys_stayed(tuple lanes, const Work* work):
+    """Whether keys are still where they were seen, now that nobody can move them."""
+    cdef Lane lane
+    cdef SharedTable table
+    cdef int at
+    for at in range(work.count):
+        lane = <Lane> lanes[at]
+        if lane.family is None:
+            continue
+        if not lane.common.book.knows_tables():
+            return False
+        if not lane.family.spread():
+            continue
+        for table in lane.family.tables:
+            if table is lane.common and table.find(work.tags[at]) >= 0:
+                break
+            if table is not lane.common and table.find(work.tags[at]) >= 0:
+                return False
+    return True
+
+
+ctypedef Attempt (*attempt_fn)(tuple lanes, Work* work, void* out)
+
+cdef Attempt where_keys_are(Core core, Work* work, attempt_fn attempt, void* out):
+    """Do something about keys in the tables that have them."""
+    cdef Attempt outcome = MOVED
+    for _ in range(MOST_TRIES):
+        lanes = lanes_common(core, work)
+        outcome = STUCK if lanes is None else attempt(lanes, work, out)
+        if outcome != MOVED:
+            break
+    return outcome
