@@ -46,7 +46,7 @@ def storm(folder: Path, limits: str, amount: int, kills: int, seconds: float, se
     Every kill may lose one admission that was charged and not yet written down, and may admit one too many.
     """
     chance = random.Random(seed)
-    url, ledger = f"shared://{folder}/store?max_keys=8", folder / "ledger"
+    url, ledger = f"shared://{folder}/store?max_keys=6&max_bytes=67108864", folder / "ledger"
     ledger.write_bytes(bytes(8 * (kills + 4)))
     workers = [start("storm", url, limits, str(ledger), str(place), str(seconds)) for place in range(4)]
     end = time.monotonic() + seconds
