@@ -102,6 +102,12 @@ def scope(
     return {**base, **more}
 
 
+async def plain(given: Any, receive: Any, send: Any) -> None:
+    """An ASGI app that always answers 200."""
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": b""})
+
+
 async def exchange(app: Any, given: dict[str, Any], *messages: dict[str, Any]) -> list[dict[str, Any]]:
     """Everything an ASGI app sends that receives these messages."""
     waiting, sent = list(messages), []

@@ -12,7 +12,7 @@ import pytest
 from headgate import MemoryStore
 from headgate.testing import ManualClock
 from headgate.web.asgi import RateLimitMiddleware
-from tests.edges import LATER, PEER, asgi, exchange, get, scope
+from tests.edges import LATER, PEER, asgi, exchange, get, plain, scope
 
 SOCKET = {"type": "websocket", "path": "/chat", "query_string": b"", "headers": [], "client": (PEER, 4711)}
 CONNECT = {"type": "websocket.connect"}
@@ -27,11 +27,6 @@ async def chat(given: Any, receive: Any, send: Any) -> None:
     await send({"type": "websocket.accept"})
     while (message := await receive())["type"] == "websocket.receive":
         await send({"type": "websocket.send", "text": message["text"]})
-
-
-async def plain(given: Any, receive: Any, send: Any) -> None:
-    await send({"type": "http.response.start", "status": 200, "headers": []})
-    await send({"type": "http.response.body", "body": b""})
 
 
 def limited(*rules: dict[str, Any], app: Any = chat, **more: Any) -> RateLimitMiddleware:

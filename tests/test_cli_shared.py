@@ -443,4 +443,13 @@ def test_it_works_as_a_command(path, store):
         environment = os.environ | {"HEADGATE_PURE": pure}
         ended = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
         assert (ended.returncode, ended.stderr) == (0, "")
-        assert ended.stdout.splitlines()[1].split() == ["default", "token-bucket", "minute", "20", "1002", "1.5%", "0", "30080"]
+        assert ended.stdout.splitlines()[1].split() == [
+            "default",
+            "token-bucket",
+            "minute",
+            "20",
+            "1002",
+            "1.5%",
+            "0",
+            "30080",
+        ]

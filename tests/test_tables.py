@@ -164,7 +164,9 @@ def test_a_store_never_takes_more_than_its_bytes(tmp_path, clock):
     assert max(sizes) <= 8 * 2**20
     assert sum(sizes) <= store.max_bytes == 32 * 2**20
     assert min(table.max_keys for table in survey(store.path).tables) >= 1_000
-    with pytest.raises(StoreError, match="no room for 10/day in the shared store.* 16384 bytes are left; raise max_bytes"):
+    with pytest.raises(
+        StoreError, match="no room for 10/day in the shared store.* 16384 bytes are left; raise max_bytes"
+    ):
         Limiter("10/24 hours", store=store)
 
 

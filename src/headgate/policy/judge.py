@@ -8,33 +8,29 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from time import monotonic
 from typing import Any, Final
 
 from headgate.algorithms import bucket
 from headgate.call import Call, checked_cost
 from headgate.engine import Decision
 from headgate.engine.modes import LONGEST_WAIT, MOST_CALLS
-from headgate.errors import HeadgateError, StoreError
+from headgate.errors import HeadgateError, InvalidPolicy
 from headgate.limit import Limit
 from headgate.policy.key import Params, fallback_key, key_of
 from headgate.policy.lane import Lane, cost_in_lane
+from headgate.policy.outage import Outage
 from headgate.policy.policy import Policy
 from headgate.policy.rule import Rule
 from headgate.policy.ruling import PASS, Charge, Group, Ruling, refused
 from headgate.policy.steps import Steps
 from headgate.policy.view import RequestView
-from headgate.stores import AsyncStore, MemoryStore, Store
+from headgate.stores import AsyncStore, Store
 
-Question = tuple[Rule, str, int]
-"""A rule, the key it counts by, and what the request costs."""
+Question = tuple[Rule, str, int, tuple[Limit, ...]]
+"""A rule, the key it counts by, what the request costs, and the limits of its plan."""
 FORBIDDEN: Final = 403
-UNAVAILABLE: Final = 503
 MOST_GROUPS: Final = 4096
 """Combinations of rules and plans whose limits are not put together again."""
-
-COMPLAIN_EVERY: Final = 10.0
-"""Seconds between two lines in the log about a store that does not answer."""
 
 log = logging.getLogger("headgate.policy")
 
@@ -45,7 +41,6 @@ class Judge:
     def __init__(self, policy: Policy, stores: Mapping[str, Store], *, awaited: bool) -> None:
         self.policy = policy
         self._gates: dict[str, Any] = {}
-        self._local = MemoryStore()
         for name, store in stores.items():
             if awaited and isinstance(store, AsyncStore):
                 self._gates[name] = store.async_gate(policy.namespace, _SOME, "raise")
@@ -54,8 +49,21 @@ class Judge:
         self.awaits = awaited and any(isinstance(store, AsyncStore) for store in stores.values())
         """Some of the gates have to be awaited."""
         self._groups: dict[tuple[Any, ...], tuple[Group, ...]] = {}
-        self._next_complaint = 0.0
+        self._outage = Outage(policy.namespace, stores)
         self._looks_first = any((policy.allow, policy.deny, policy.plan_header, policy.plan_claim))
+
+    def bind(self) -> None:
+        """Open what every limit of every plan needs in its store, so that nothing is left to fail at a request."""
+        mistakes = []
+        for rule in self.policy.rules:
+            for limits in dict.fromkeys((rule.plans or {}).values()):
+                try:
+                    for start in range(0, len(limits), MOST_CALLS):
+                        self._gates[rule.store].asker(limits[start : start + MOST_CALLS])
+                except HeadgateError as reason:
+                    mistakes.append(f"rule {rule.name}: {reason}")
+        if mistakes:
+            raise InvalidPolicy(mistakes)
 
     def passes(self, method: str, path: str) -> bool:
         """Whether no rule can apply to such requests, whatever else they are."""
@@ -67,8 +75,8 @@ class Judge:
         costs = [cost_in_lane(rule, method) for rule in found.rules]
         if self.awaits or self._looks_first or not found.plain or not costs or None in costs:
             return None
-        asked = [(rule, "", cost or 0) for rule, cost in zip(found.rules, costs, strict=True)]
-        groups = self._put_together(_NOBODY, asked)
+        asked = [(rule, "", cost or 0, rule.limits_for(_NOBODY)) for rule, cost in zip(found.rules, costs, strict=True)]
+        groups = self._put_together(asked)
         return Lane(groups[0], found.pairs, _flat(groups[0], asked)[1], route) if len(groups) == 1 else None
 
     def before(self, view: RequestView) -> Steps[Ruling]:
@@ -91,7 +99,8 @@ class Judge:
                 continue
             if isinstance(key, Ruling):
                 return key
-            (watched if rule.act.kind == "observe" else asked).append((rule, key, rule.cost.before(view)))
+            question = rule, key, rule.cost.before(view), rule.limits_for(view)
+            (watched if rule.act.kind == "observe" else asked).append(question)
         seen: list[Charge] = []
         for question in watched:
             yield from self._watch(view, question, seen)
@@ -120,8 +129,8 @@ class Judge:
             keys, costs = _flat(group, asked)
             try:
                 decision: Decision = yield group.ask(keys, costs)
-            except StoreError as error:
-                instead = self._instead(group, keys, costs, error)
+            except Exception as error:  # whatever a store raises, the request is not to blame for it
+                instead = self._outage.answer(group, keys, costs, error)
                 if isinstance(instead, Ruling):
                     yield from self.release(charges)
                     return instead
@@ -157,7 +166,7 @@ class Judge:
         for group in self._grouped(view, [question]):
             try:
                 decision: Decision = yield group.ask(*_flat(group, [question]))
-            except StoreError as error:
+            except Exception as error:
                 log.info("rule %s (observe) could not ask: %s", rule.name, error)
             else:
                 if not decision.allowed:
@@ -170,20 +179,18 @@ class Judge:
         if len(asked) == 1 and asked[0][0].limits_of is None:
             name: tuple[Any, ...] = (asked[0][0].index, view.plan)
         else:
-            name = tuple(
-                (rule.index, view.plan if rule.limits_of is None else rule.limits_for(view)) for rule, _, _ in asked
-            )
+            name = tuple((rule.index, view.plan if rule.limits_of is None else limits) for rule, _, _, limits in asked)
         groups = self._groups.get(name)
         if groups is None:
             if len(self._groups) >= MOST_GROUPS:
                 self._groups.clear()
-            groups = self._groups[name] = self._put_together(view, asked)
+            groups = self._groups[name] = self._put_together(asked)
         return groups
 
-    def _put_together(self, view: RequestView, asked: list[Question]) -> tuple[Group, ...]:
+    def _put_together(self, asked: list[Question]) -> tuple[Group, ...]:
         by_store: dict[str, list[tuple[Rule, Limit]]] = {}
-        for rule, _, _ in asked:
-            for limit in rule.limits_for(view):
+        for rule, _, _, limits in asked:
+            for limit in limits:
                 by_store.setdefault(rule.store, []).append((rule, limit))
         return tuple(
             Group(store, self._gates[store], pairs[start : start + MOST_CALLS])
@@ -191,35 +198,12 @@ class Judge:
             for start in range(0, len(pairs), MOST_CALLS)  # a decision has so many; more are as several stores
         )
 
-    def _instead(
-        self, group: Group, keys: tuple[str, ...], costs: tuple[int, ...], error: StoreError
-    ) -> Ruling | tuple[Group, Decision] | None:
-        """The store cannot answer: each rule by its own `on_error`. A refusal, memory's answer, or None to go on."""
-        now = monotonic()
-        if now >= self._next_complaint:  # an outage is one event, not as many as there are requests
-            self._next_complaint = now + COMPLAIN_EVERY
-            log.warning("no answer from the store (%s): each rule follows its on_error", error)
-        local = []
-        for rule, limit, key, cost in zip(group.owners, group.limits, keys, costs, strict=True):
-            if rule.on_error in ("deny", "raise"):
-                return Ruling("deny", UNAVAILABLE, rule)
-            if rule.on_error == "local":
-                local.append((rule, limit, key, cost))
-        if not local:
-            return None
-        pairs = [(rule, limit) for rule, limit, _, _ in local]
-        instead = Group(group.store, self._local.gate(self.policy.namespace, _SOME), pairs)
-        try:
-            return instead, instead.ask(tuple(key for _, _, key, _ in local), tuple(cost for *_, cost in local))
-        except StoreError:
-            return None
-
     def release(self, charges: Sequence[Charge]) -> Steps[None]:
         """Give back what was charged for a request that goes no further."""
         for group, decision in charges:
             try:
                 yield group.gate.refund(decision)
-            except StoreError as error:
+            except Exception as error:
                 log.warning("a charge could not be given back and stays: %s", error)
 
     def after(self, charges: Sequence[Charge], status: int, header: Callable[[str], str | None]) -> Steps[None]:
@@ -236,7 +220,7 @@ class Judge:
                     yield group.gate.refund(decision, unused)
                 more = tuple(max(0, actual - cost) for cost, actual in zip(costs, real, strict=True))
                 yield from self._charge_more(group, decision, more)
-            except StoreError as error:
+            except Exception as error:
                 log.warning("the response could not be counted: %s", error)
 
     def end(self, charges: Sequence[Charge]) -> Steps[None]:
@@ -245,7 +229,7 @@ class Judge:
             if group.flies:
                 try:
                     yield group.gate.release(decision)
-                except StoreError as error:
+                except Exception as error:
                     log.warning("a permit could not be given back before its time: %s", error)
 
     def _charge_more(self, group: Group, decision: Decision, more: tuple[int, ...]) -> Steps[None]:
@@ -271,9 +255,9 @@ _SOME: Final = (Limit(1, "hour", name="headgate"),)
 def _flat(group: Group, asked: list[Question]) -> tuple[tuple[str, ...], tuple[int, ...]]:
     """A key and a cost for each limit of a group."""
     if len(asked) == 1:
-        _, key, cost = asked[0]
+        _, key, cost, _ = asked[0]
         return (key,) * len(group.limits), (cost,) * len(group.limits)
-    by_rule = {rule.index: (key, cost) for rule, key, cost in asked}
+    by_rule = {rule.index: (key, cost) for rule, key, cost, _ in asked}
     pairs = [by_rule[rule.index] for rule in group.owners]
     return tuple(key for key, _ in pairs), tuple(cost for _, cost in pairs)
 

@@ -6,18 +6,21 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
 from headgate.engine import Decision
-from headgate.errors import StoreError
+from headgate.errors import HeadgateError
 from headgate.limit import Limit
 from headgate.policy.rule import Rule
 
 Kind = Literal["pass", "deny", "shadow"]
 TOO_MANY: Final = 429
+UNAVAILABLE: Final = 503
 
 
 class Group:
     """Limits of one store that one decision is taken over, and whose rule each of them is."""
 
-    __slots__ = ("ask", "counts_refused", "delays", "disclose", "flies", "follows", "gate", "limits", "owners", "store")
+    __slots__ = (
+        "ask", "counts_refused", "delays", "disclose", "flies", "follows", "gate", "limits", "local", "owners", "store",
+    )  # fmt: skip
 
     def __init__(self, store: str, gate: Any, pairs: Sequence[tuple[Rule, Limit]]) -> None:  # noqa: ANN401
         self.store = store
@@ -28,23 +31,22 @@ class Group:
         self.disclose = tuple(rule.disclose for rule in self.owners)
         try:
             self.ask = gate.asker(self.limits)
-        except StoreError as reason:  # no room for so many limits: answered as if the store were away
-            self.ask = _failing(reason)
+        except HeadgateError:  # no room for such limits, for now: answered as if the store were away
+            self.ask = self._ask_anew
+        self.local: Group | None = None
+        """Where the store cannot answer: the limits of rules that are then counted locally; made when it is needed."""
         self.counts_refused = any(rule.counts_refused for rule in self.owners)
         self.delays = any(rule.act.kind == "delay" for rule in self.owners)
         self.follows = any(rule.follows_response for rule in self.owners)
         self.flies = any(limit.in_flight for limit in self.limits)
 
+    def _ask_anew(self, keys: tuple[str, ...], costs: tuple[int, ...]) -> Any:  # noqa: ANN401
+        self.ask = self.gate.asker(self.limits)
+        return self.ask(keys, costs)
+
     def owner(self, decision: Decision) -> Rule:
         """The rule whose limit binds."""
         return self.owners[0] if len(self.owners) == 1 else self.owners[self.limits.index(decision.binding)]
-
-
-def _failing(reason: StoreError) -> Callable[..., Any]:
-    def ask(keys: tuple[str, ...], costs: tuple[int, ...]) -> Any:  # noqa: ANN401
-        raise StoreError(str(reason))
-
-    return ask
 
 
 class Charge(NamedTuple):

@@ -8,7 +8,6 @@ from typing import Any, AnyStr, Final, Generic
 
 from headgate.clock import SystemClock
 from headgate.engine import Decision
-from headgate.errors import StoreError
 from headgate.policy import Policy
 from headgate.policy.judge import Judge
 from headgate.policy.lane import MOST_LANES, Keys, Lane
@@ -34,7 +33,7 @@ def decide(lane: Lane, keys: Keys | None) -> Decision | None:
     """What a lane says; None where the request has to be looked at after all, and nothing was charged."""
     try:
         return None if keys is None else lane.ask(keys, lane.costs)
-    except StoreError:
+    except Exception:  # the long way asks again, and answers by `on_error`
         return None
 
 

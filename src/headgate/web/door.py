@@ -112,7 +112,9 @@ class Door(Generic[AnyStr]):
 
     def _use(self, policy: Policy) -> None:
         """Rule by this policy from now on; whoever is under way goes on by the old one."""
-        self._court: Court[AnyStr] = self._open(policy)
+        court = self._open(policy)
+        court.judge.bind()
+        self._court: Court[AnyStr] = court
         self._routes: dict[tuple[tuple[RouteLimit, ...], str], Court[AnyStr]] = {}
         self._lanes_at: dict[tuple[tuple[RouteLimit, ...], str, str], Found[AnyStr] | None] = {}
         self.lanes: dict[tuple[str, str], Found[AnyStr] | None] = self._court.lanes  # last: who sees it sees the others

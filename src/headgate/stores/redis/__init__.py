@@ -74,11 +74,13 @@ class RedisStore:
         if not isinstance(pepper, bytes) or len(pepper) > LONGEST_PEPPER:
             raise StoreError(f"a pepper is at most {LONGEST_PEPPER} bytes, the same in the whole fleet")
         self._pepper = pepper
-        self._share = options.nodes
+        self.nodes = options.nodes
+        """How many share a limit while the server is away."""
         self._clock = clock
         self._waiting_clock = clock or SystemClock()
         self._remember_us = round(options.remember_refusals * SECOND)
-        self._local = _local_store(local, clock)
+        self.local = _local_store(local, clock)
+        """The store that answers while the server is away."""
         described = read_url(target) if isinstance(target, str) else read_client(target)
         wire = Wire(described, Timeouts(options.deadline, options.connect_timeout))
         self._probing = Plan((Limit.parse("1000/second"),), Names("headgate probe", pepper))
@@ -164,7 +166,7 @@ class RedisStore:
         self.close()
 
     def _parts(self, namespace: str, on_error: OnError) -> tuple[Names, Nodes, Denials, Fallback, Any, Keeper]:
-        fallback = Fallback(on_error, self._clock, store=self._local, namespace=namespace, nodes=self._share)
+        fallback = Fallback(on_error, self._clock, store=self.local, namespace=namespace, nodes=self.nodes)
         now_us = None if self._clock is None else self._now_us
         return Names(namespace, self._pepper), self._nodes, self._denials_of(namespace), fallback, now_us, self._keeper
 

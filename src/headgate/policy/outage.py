@@ -1,0 +1,67 @@
+"""What is answered where a store cannot answer: each rule by its own `on_error`, and never a yes that nobody gave."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from time import monotonic
+from typing import Final
+
+from headgate.engine import Decision
+from headgate.errors import HeadgateError
+from headgate.limit import Limit
+from headgate.policy.ruling import UNAVAILABLE, Group, Ruling
+from headgate.stores import MemoryStore, Store
+from headgate.stores.fallback import share_of
+
+COMPLAIN_EVERY: Final = 10.0
+"""Seconds between two lines in the log about a store that does not answer."""
+_SOME: Final = (Limit(1, "hour", name="headgate"),)
+"""A gate is opened for limits; what is asked here are those of rules."""
+
+log = logging.getLogger("headgate.policy")
+
+
+class Outage:
+    """Degraded answers of one policy. A store's own `local` counts for it, and its `nodes` share the limits."""
+
+    def __init__(self, namespace: str, stores: Mapping[str, Store]) -> None:
+        self._namespace = namespace
+        self._stores = stores
+        self._memory = MemoryStore()
+        self._next_complaint = 0.0
+
+    def answer(
+        self, group: Group, keys: tuple[str, ...], costs: tuple[int, ...], error: Exception
+    ) -> Ruling | tuple[Group, Decision] | None:
+        """A refusal, the local answer with what it was decided over, or None where every rule says to let it pass."""
+        self._complain(error)
+        closed = next((rule for rule in group.owners if rule.on_error in ("deny", "raise")), None)
+        if closed is not None:
+            return Ruling("deny", UNAVAILABLE, closed)
+        counting = [at for at, rule in enumerate(group.owners) if rule.on_error == "local"]
+        if not counting:
+            return None
+        try:
+            if group.local is None:
+                group.local = self._local_group(group, counting)
+            decision = group.local.ask(tuple(keys[at] for at in counting), tuple(costs[at] for at in counting))
+        except Exception as reason:  # where nothing counts, nothing passes
+            self._complain(reason)
+            return Ruling("deny", UNAVAILABLE, group.owners[counting[0]])
+        return group.local, decision
+
+    def _local_group(self, group: Group, counting: list[int]) -> Group:
+        store = self._stores[group.store]
+        nodes = getattr(store, "nodes", 1)
+        gate = (getattr(store, "local", None) or self._memory).gate(self._namespace, _SOME, "raise")
+        shares = [(group.owners[at], share_of(group.limits[at], nodes)) for at in counting]
+        return Group(group.store, gate, shares)
+
+    def _complain(self, error: Exception) -> None:
+        """An outage is one event, not one for each request. What nobody foresaw is shown with its traceback."""
+        now = monotonic()
+        if now >= self._next_complaint:
+            self._next_complaint = now + COMPLAIN_EVERY
+            known = isinstance(error, HeadgateError)
+            log.warning("no answer from the store (%s): each rule follows its on_error", error, exc_info=not known)
