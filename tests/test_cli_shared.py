@@ -81,7 +81,7 @@ def test_words_of_the_size():
 
 
 def test_ls_shows_a_row_for_each_table(run, path, store):
-    """Namespace, what the limits have in common, keys and how many fit, fill, evictions and bytes; sorted, in columns."""
+    """Namespace, what limits have in common, keys and how many fit, fill, evictions and bytes; sorted, in columns."""
     log = Limiter("3/hour by sliding-log as login", store=store, namespace="accounts")
     log.hit("ann")
     assert run("ls", path) == (

@@ -43,17 +43,17 @@ def test_a_larger_limit_in_a_followed_file_is_served(tmp_path, home, before, aft
 
 
 @pytest.mark.parametrize("order", [("free", "pro"), ("pro", "free")])
-@pytest.mark.parametrize("plans", [{"default": "2 in flight", "pro": "20 in flight"}, {"default": "2/hour by sliding-log", "pro": "20/hour by sliding-log"}])  # fmt: skip
-def test_plans_of_any_size_come_in_any_order(order, plans):
+@pytest.mark.parametrize("limit", ["{} in flight", "{}/hour by sliding-log"])
+def test_plans_of_any_size_come_in_any_order(order, limit):
     """A free user before a pro user, or after: each gets the numbers of the plan."""
-    judged = court({"limits": plans, "key": "user"})
+    judged = court({"limits": {"default": limit.format(2), "pro": limit.format(20)}, "key": "user"})
     passed = {name: judged.kinds(25, user=name, plan=name).count("pass") for name in order}
     assert passed == {"free": 2, "pro": 20}
 
 
 @needs_shared
 def test_a_limit_that_its_store_has_no_room_for_is_refused_when_it_is_read(tmp_path, caplog):
-    """At the start by an error that names the rule; in a followed file by a line in the log, and the old policy stays."""
+    """At the start by an error that names the rule; in a followed file by a line in the log, and the old one stays."""
     store = f"shared://{tmp_path}/store"
     with pytest.raises(InvalidPolicy, match="rule api: no room for 9000/week by sliding-log as api"):
         RateLimitMiddleware(plain, written(tmp_path / "large.yaml", "9000/week by sliding-log"), store=store)
@@ -91,7 +91,10 @@ class Failing(MemoryStore):
 
 
 @pytest.mark.parametrize("fault", [KeyError("x"), MemoryError(), OSError("disk"), RuntimeError("bug"), StoreError("s")])
-@pytest.mark.parametrize(("on_error", "statuses"), [("local", [200, 200, 429]), ("allow", [200] * 3), ("deny", [503] * 3), ("raise", [503] * 3)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("on_error", "statuses"),
+    [("local", [200, 200, 429]), ("allow", [200] * 3), ("deny", [503] * 3), ("raise", [503] * 3)],
+)
 def test_no_fault_of_a_store_is_a_fault_of_the_request(fault, on_error, statuses, caplog):
     """Whatever a store raises: each rule follows its on_error, one line is in the log, and it ends with the fault."""
     store = Failing(fault)
