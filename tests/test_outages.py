@@ -140,7 +140,7 @@ def test_a_store_that_had_no_room_for_a_moment_is_asked_again():
         opened.asker = lambda limits: ask(limits) if store.fault is None else (_ for _ in ()).throw(StoreError("full"))
         return opened
 
-    store.gate = gate  # type: ignore[method-assign]
+    store.gate = gate  # type: ignore[assignment, method-assign]
     judged = court({"store": "far", "on_error": "deny"}, at={"far": store})
     assert judged.kinds(2) == ["deny", "deny"]
     store.fault = None

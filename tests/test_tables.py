@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate import Limiter, MemoryStore, StoreError
+from headgate import Decision, Limiter, MemoryStore, StoreError
 from headgate.engine import NATIVE
 from headgate.stores.shared import SharedStore
 from headgate.stores.shared_survey import survey
@@ -113,7 +113,7 @@ def test_changing_plans_answer_as_the_reference_does(tmp_path, kind, home):
         clock = ManualClock(NOW)
         made = MemoryStore(clock=clock) if home == "memory" else SharedStore(str(tmp_path / str(seed)), clock=clock)
         both = [Limiter(PLANS[kind][0], store=store, on_error="raise") for store in (made, ReferenceStore(clock=clock))]
-        charged: list[tuple] = []
+        charged: list[list[Decision]] = []
         for _ in range(150):
             clock.advance(chance.choice([0, 0, 0.001, 1, 7, 20]))
             key, plan = chance.choice("abc"), chance.choice(PLANS[kind])
@@ -128,7 +128,7 @@ def test_changing_plans_answer_as_the_reference_does(tmp_path, kind, home):
             told = [[(*each[:4], each.mark) for each in decision.verdicts] for decision in pair]
             assert told[0] == told[1], (seed, act, key, cost, plan)
             if pair[0].allowed and act != "peek":
-                charged.append(tuple(pair))
+                charged.append(pair)
 
 
 @needs_shared

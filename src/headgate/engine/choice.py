@@ -32,7 +32,8 @@ NATIVE: Final = not wants_pure() and _native_available()
 
 if TYPE_CHECKING or not NATIVE:
     from headgate.decision import Decision
-    from headgate.engine.pure import Book, Core, Table
+    from headgate.engine.pure import Book, Core
+    from headgate.engine.pure_table import Table
     from headgate.permit import Permit
 else:
     from headgate.engine.native import Book, Core, Decision, Permit, Table
