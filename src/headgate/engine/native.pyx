@@ -17,9 +17,10 @@ from hashlib import blake2b
 from headgate.algorithms.contract import EXACT as _EXACT
 from headgate.call import checked_cost, checked_costs, checked_key
 from headgate.clock import STEADY_CLOCK_ID, SystemClock
+from headgate.engine.later import AWAITED_TWICE, NOT_AWAITED, looking_like, warn_of_no_await
 from headgate.engine.modes import LEASED as _LEASED
 from headgate.engine.modes import read_clock, slots_for, words_for
-from headgate.errors import StoreError
+from headgate.errors import InvalidCall, StoreError
 
 cdef int64_t EXACT = _EXACT
 cdef int64_t LEASED = _LEASED
@@ -36,12 +37,13 @@ include "atomics.pxi"
 include "work.pxi"
 include "shared_table.pxi"
 include "lane.pxi"
+include "private_core.pxi"
 include "shared_places.pxi"
 include "shared_core.pxi"
-include "private_core.pxi"
 include "core.pxi"
 include "answers.pxi"
 include "purse.pxi"
+include "later.pxi"
 
 SHARES = HEADGATE_SHARES
 

@@ -4,11 +4,21 @@ cdef tuple lanes_of(tuple lanes, const Work* work, int64_t now):
     """Each limit on the table that has the state of its key."""
     cdef Py_ssize_t at
     cdef Lane lane
+    if not any_spread(lanes):
+        return lanes
     found = []
     for at in range(work.count):
         lane = <Lane> lanes[at]
         found.append(lane_of(lane, work.tags[at], now) if lane.family is not None and lane.family.spread() else lane)
     return tuple(found)
+
+
+cdef bint any_spread(tuple lanes) noexcept:
+    cdef Py_ssize_t at
+    for at in range(len(lanes)):
+        if (<Lane> lanes[at]).family is not None and (<Lane> lanes[at]).family.spread():
+            return True
+    return False
 
 
 cdef Lane lane_of(Lane lane, uint64_t tag, int64_t now):

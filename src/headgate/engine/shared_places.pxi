@@ -66,6 +66,8 @@ cdef tuple lanes_common(Core core, const Work* work):
         return core.lanes
     if not core.book.learn_tables():
         return None
+    if not any_spread(core.lanes):
+        return core.lanes
     found = []
     for at in range(work.count):
         lane = <Lane> core.lanes[at]

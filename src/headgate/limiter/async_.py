@@ -7,7 +7,7 @@ from collections.abc import Coroutine
 from typing import Any, Self
 
 from headgate.call import Call, Cost, checked_key
-from headgate.engine import Decision
+from headgate.engine import Decision, later
 from headgate.engine.holding import Holding
 from headgate.limit import Given
 from headgate.limiter.base import Bound
@@ -35,12 +35,13 @@ class AsyncLimiter(Bound):
         self._door: Any = self._gate
         self._awaited = isinstance(store, AsyncStore)
         if isinstance(store, AsyncStore):  # a store that has to be waited for brings its own coroutines
-            gate = self._door = self._open_async_gate(store)
-            self.hit, self.peek, self.take_up_to = gate.hit, gate.peek, gate.take_up_to  # type: ignore[method-assign]
-            self.decide, self.reset, self.holders = gate.decide, gate.reset, gate.holders  # type: ignore[method-assign]
-        else:
-            for name in ("hit", "peek", "take_up_to", "decide", "reset", "holders"):
-                self.__dict__.pop(name, None)
+            self._door = self._open_async_gate(store)
+        for name in ("hit", "peek", "take_up_to", "decide", "reset", "holders", "acquire", "reserve"):
+            method = getattr(type(self), name).__get__(self)
+            if name in ("acquire", "reserve"):
+                setattr(self, name, later(method, method, True))
+            else:
+                setattr(self, name, later(method, getattr(self._door, name), self._awaited))
 
     def _open_async_gate(self, store: AsyncStore) -> Any:  # noqa: ANN401
         if self.lease and isinstance(store, LeasingStore):

@@ -1,0 +1,105 @@
+"""Questions that have to be awaited, and that say so when they are not.
+
+`if limiter.hit(key):` without `await` would be true for every coroutine, and let everything pass. later.pxi is the
+native twin of this file.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Generator
+from typing import Any, Final, NoReturn
+
+from headgate.errors import InvalidCall
+
+NOT_AWAITED: Final = "write `await` in front of {}(...): without it there is no answer yet, only a coroutine"
+
+ALIKE: Final = (
+    "__name__", "__qualname__", "__module__", "__doc__", "__code__", "__defaults__", "__kwdefaults__",
+    "__annotations__",
+)  # fmt: skip
+AWAITED_TWICE: Final = "cannot reuse already awaited coroutine"
+
+
+def warn_of_no_await(name: str, frames: int = 2) -> None:
+    """As Python does for its own coroutines; the line that let go of the question is so many frames away."""
+    warnings.warn(f"coroutine {name!r} was never awaited", RuntimeWarning, stacklevel=frames)
+
+
+class Asked:
+    """A question that nobody has awaited yet. It has no truth: there is no answer."""
+
+    __slots__ = ("_args", "_awaits", "_begun", "_coroutine", "_function", "_named")
+
+    def __init__(
+        self, function: Callable[..., Any], args: tuple[Any, ...], named: dict[str, Any], awaits: bool
+    ) -> None:
+        self._function = function
+        self._args = args
+        self._named = named
+        self._awaits = awaits
+        self._begun = False
+        self._coroutine: Any = None
+
+    def _begin(self) -> Any:  # noqa: ANN401
+        if self._begun:
+            raise RuntimeError(AWAITED_TWICE)
+        self._begun = True
+        return self._function(*self._args, **self._named)
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        begun = self._begin()
+        return (yield from begun.__await__()) if self._awaits else begun
+
+    def send(self, value: Any) -> Any:  # noqa: ANN401
+        """As of a coroutine: a task runs it so."""
+        if not self._awaits:
+            raise StopIteration(self._begin())
+        if self._coroutine is None:
+            self._coroutine = self._begin()
+        return self._coroutine.send(value)
+
+    def throw(self, *error: Any) -> Any:  # noqa: ANN401
+        """As of a coroutine."""
+        if self._coroutine is not None:
+            return self._coroutine.throw(*error)
+        self._begun = True
+        raise error[1] if len(error) > 1 and error[1] is not None else error[0]
+
+    def close(self) -> None:
+        """As of a coroutine."""
+        if self._coroutine is not None:
+            self._coroutine.close()
+        self._begun = True
+
+    def __bool__(self) -> NoReturn:
+        self._begun = True
+        raise InvalidCall(NOT_AWAITED.format(self._function.__name__))
+
+    def __del__(self) -> None:
+        if not self._begun:
+            warn_of_no_await(self._function.__name__, 3)
+
+
+class _Later:
+    """A method whose answer has to be awaited. `awaits` says whether the function is a coroutine function itself."""
+
+    def __init__(self, function: Callable[..., Any], awaits: bool) -> None:
+        self._function = function
+        self._awaits = awaits
+
+    def __call__(self, *args: Any, **named: Any) -> Any:  # noqa: ANN401
+        return Asked(self._function, args, named, self._awaits)
+
+
+def looking_like(method: Callable[..., Any], made: Any) -> Any:  # noqa: ANN401
+    """With everything by which `inspect`, frameworks and mocks tell that it is a coroutine function, and which one."""
+    for name in ALIKE:
+        setattr(made, name, getattr(method, name))
+    made.__wrapped__ = method
+    return made
+
+
+def later(method: Callable[..., Any], function: Callable[..., Any], awaits: bool) -> Any:  # noqa: ANN401
+    """The method, answered by this function when it is awaited; `awaits`: the function has to be awaited itself."""
+    return looking_like(method, _Later(function, awaits))
