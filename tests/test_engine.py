@@ -16,7 +16,7 @@ from headgate import Limiter, MemoryStore
 from headgate.engine import NATIVE, Decision
 from headgate.engine.choice import wants_pure
 from headgate.testing import ManualClock, ReferenceStore
-from headgate.testing.suite import SEVERAL, SINGLE
+from headgate.testing.suite import PLANS, SEVERAL, SINGLE
 from headgate.testing.traces import compare
 
 TELL = "import logging; logging.basicConfig(); from headgate.engine import NATIVE; print(NATIVE)"
@@ -69,6 +69,13 @@ def test_the_twins_give_equal_answers(text):
     """Native and reference, driven through more traces than every store is, answer the same, bit for bit."""
     for seed in range(100, 112):
         compare(text, lambda clock: MemoryStore(clock=clock), seed, 300)
+
+
+@pytest.mark.parametrize("plans", PLANS, ids=lambda plans: plans[0])
+def test_the_twins_give_equal_answers_to_changing_plans(plans):
+    """What one plan has written, another reads alike in both, at every promised instant and a microsecond beside it."""
+    for seed in range(100, 112):
+        compare(plans[0], lambda clock: MemoryStore(clock=clock), seed, 300, plans[1:])
 
 
 def test_strings_of_other_widths_with_equal_bytes_are_other_keys():

@@ -12,7 +12,7 @@ import pytest
 
 from headgate import Limiter, MemoryStore
 from headgate.testing import ManualClock
-from headgate.testing.suite import EVERY_ALGORITHM, SEVERAL, SINGLE
+from headgate.testing.suite import EVERY_ALGORITHM, PLANS, SEVERAL, SINGLE
 from headgate.testing.traces import compare
 
 pytestmark = pytest.mark.soak
@@ -33,6 +33,8 @@ def test_twins_agree_on_any_trace():
     for seed in until_time_is_up():
         for text in (*SINGLE, *SEVERAL):
             compare(text, lambda clock: MemoryStore(clock=clock), seed, 400)
+        for own, *others in PLANS:
+            compare(own, lambda clock: MemoryStore(clock=clock), seed, 400, others)
 
 
 def test_floods_never_free_a_heavy_user():

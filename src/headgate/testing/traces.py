@@ -1,10 +1,11 @@
 """Traces aimed at the edges. Free random traces miss off-by-ones: here the next instant is often the verdict's own
-promise, plus or minus one microsecond, or a seam of the limit's windows."""
+promise, plus or minus one microsecond, or a seam of the limit's windows. Where there are plans, every act chooses one:
+what one of them has written, the next one reads."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from headgate.clock import MINUTE
@@ -27,14 +28,16 @@ class Act(NamedTuple):
     key: str
     cost: int
     wait_us: int
+    plan: str | None = None
 
 
 class Trace:
     """Chooses what to do next from what was last answered. The same seed and answers give the same trace."""
 
-    def __init__(self, limits: tuple[Limit, ...], seed: int, steps: int) -> None:
+    def __init__(self, limits: tuple[Limit, ...], seed: int, steps: int, plans: Sequence[str] = ()) -> None:
         self._random = random.Random(seed)  # noqa: S311 - chance, not secrecy
         self._limits = limits
+        self._plans = {None: limits} | {plan: Limit.parse_all(plan) for plan in plans}
         self._steps = steps
         self._spans = [MINUTE if limit.in_flight else limit.period_us for limit in limits]
         """Times that matter: a lease must not end in a trace, for in memory there is none."""
@@ -46,8 +49,9 @@ class Trace:
         for _ in range(self._steps):
             now = max(0, self._next_instant(now))
             verbs = ("hit",) * 12 + ("reserve",) * 3 + ("peek", "take_up_to", "refund", "refund_key", "reset")
-            verb, key, cost = self._random.choice(verbs), self._random.choice(KEYS), self._next_cost()
-            yield Act(now, verb, key, cost, self._next_wait())
+            plan = self._random.choice(list(self._plans)) if len(self._plans) > 1 else None
+            verb, key, cost = self._random.choice(verbs), self._random.choice(KEYS), self._next_cost(self._plans[plan])
+            yield Act(now, verb, key, cost, self._next_wait(), plan)
 
     def _next_instant(self, now: int) -> int:
         pick = self._random
@@ -73,8 +77,8 @@ class Trace:
         chosen = pick.choice((promised + pick.randint(-1, 1), pick.choice(self._spans), LONGEST_WAIT))
         return max(0, min(chosen, LONGEST_WAIT))
 
-    def _next_cost(self) -> int:
-        burst = self._random.choice(self._limits).burst
+    def _next_cost(self, limits: tuple[Limit, ...]) -> int:
+        burst = self._random.choice(limits).burst
         return self._random.choice((1, 1, 1, 1, 0, 2, 3, burst, burst - 1, burst + 1, self._random.randint(1, burst)))
 
 
@@ -82,7 +86,7 @@ def act(limiter: Limiter, clock: ManualClock, act: Act, last: Decision | None) -
     """Do it; what gives no answer answers with a peek, so that every act is seen."""
     clock.us = act.at_us
     if act.verb == "take_up_to":
-        return limiter.take_up_to(act.key, act.cost)
+        return limiter.take_up_to(act.key, act.cost, limit=act.plan)
     if act.verb == "refund" and last is not None:
         limiter.refund(last)
     elif act.verb == "refund_key":
@@ -90,15 +94,15 @@ def act(limiter: Limiter, clock: ManualClock, act: Act, last: Decision | None) -
     elif act.verb == "reset":
         limiter.reset(act.key)
     elif act.verb == "hit":
-        return limiter.hit(act.key, act.cost)
+        return limiter.hit(act.key, act.cost, limit=act.plan)
     elif act.verb == "reserve":
-        return limiter._gate.reserve(act.key, act.cost, act.wait_us)
-    return limiter.peek(act.key, act.cost)
+        return limiter._gate.reserve(act.key, act.cost, act.wait_us, act.plan)
+    return limiter.peek(act.key, act.cost, limit=act.plan)
 
 
-def compare(text: str, make: Callable[[ManualClock], Store], seed: int, steps: int) -> None:
+def compare(text: str, make: Callable[[ManualClock], Store], seed: int, steps: int, plans: Sequence[str] = ()) -> None:
     """Drive a store and the reference through one trace, by one clock; every answer must be the same."""
-    trace = Trace(Limit.parse_all(text), seed, steps)
+    trace = Trace(Limit.parse_all(text), seed, steps, plans)
     clock = ManualClock(trace.start / 1e6)
     ours = Limiter(text, store=make(clock), on_error="raise")
     theirs = Limiter(text, store=ReferenceStore(clock=clock))

@@ -5,7 +5,17 @@ from __future__ import annotations
 from math import gcd
 from typing import Final
 
-from headgate.algorithms.bucket.reference import Params, answer, charge, departs, fresh, give, lend, usable_at
+from headgate.algorithms.bucket.reference import (
+    FINEST,
+    Params,
+    answer,
+    charge,
+    departs,
+    fresh,
+    give,
+    lend,
+    usable_at,
+)
 from headgate.algorithms.contract import EXACT
 from headgate.errors import InvalidLimit
 
@@ -31,8 +41,6 @@ __all__ = [
 KIND: Final = "bucket"
 LENDS: Final = True
 SIZED: Final = False
-FINEST: Final = 8192
-"""Fractions of a microsecond are kept as num/a with a at most this: 13 bits beside 50 bits of microseconds."""
 LONGEST: Final = 2**48
 """A full burst must drain within this many microseconds (8.9 years)."""
 

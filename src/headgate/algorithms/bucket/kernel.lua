@@ -1,23 +1,27 @@
 -- The reference step in Lua, in sections that stores/redis/scripts.py puts together. Pairs are (us, a-ths of one).
 --- params burst a p unit_us unit_num depth_us depth_num
---- state us num
+--- state us part
 --- fresh 0, 0
 
 --- read
--- Written as `us`, or `us:num` where there is a fraction: a plain integer takes the least room in the server.
+-- Written as `us`, or `us:part` where there is a fraction: a plain integer takes the least room in the server.
 local value = redis.call('GET', key)
 if value then
-    seen, us, num = true, tonumber(value), 0
+    seen, us, part = true, tonumber(value), 0
     if not us then
-        us, num = match(value, '^(-?%d+):(%d+)$')
-        us, num = tonumber(us), tonumber(num)
+        us, part = match(value, '^(-?%d+):(%d+)$')
+        us, part = tonumber(us), tonumber(part)
     end
 end
 
 --- answer
 local full_us, full_num = now + depth_us, depth_num
-mark_us, mark_num = us, num
-if us < now then mark_us, mark_num = now, 0 end
+mark_us, mark_num = us, 0
+if part > 0 then
+    mark_num = floor((part - 1) * a / 8192) + 1
+    if mark_num == a then mark_us, mark_num = us + 1, 0 end
+end
+if mark_us < now then mark_us, mark_num = now, 0 end
 moved = mark_us > full_us + 3600000000
 if moved then mark_us, mark_num = full_us, full_num end
 local end_us, end_num = mark_us, mark_num
@@ -59,7 +63,7 @@ local spare = cost * unit_num
 local end_us, end_num = mark_us + cost * unit_us + floor(spare / a), mark_num + spare % a
 if end_num >= a then end_us, end_num = end_us + floor(end_num / a), end_num % a end
 local value = end_us
-if end_num > 0 then value = format('%d:%d', end_us, end_num) end
+if end_num > 0 then value = format('%d:%d', end_us, ceil(end_num * 8192 / a)) end
 redis.call('SET', key, value, 'PX', ceil((end_us - now) / 1000) + slack)
 
 --- give
@@ -71,10 +75,11 @@ if drained <= back_us + 1 then
     if drained > 0 then back_num = back_num + mark_num end
     back_us, back_num = back_us - drained + floor(back_num / a), back_num % a
     if back_us > 0 or (back_us == 0 and back_num > 0) then
-        us, num = us - back_us, num - back_num
-        if num < 0 then us, num = us - 1, num + a end
+        us = us - back_us
+        local num = (part > 0 and floor((part - 1) * a / 8192) + 1 or 0) - back_num
+        if num < 0 then us, num = us - 1, num + a elseif num == a then us, num = us + 1, 0 end
         local value = us
-        if num > 0 then value = format('%d:%d', us, num) end
+        if num > 0 then value = format('%d:%d', us, ceil(num * 8192 / a)) end
         redis.call('SET', key, value, 'PX', ceil(max(0, us - now) / 1000) + slack)
     end
 end

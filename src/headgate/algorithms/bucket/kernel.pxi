@@ -1,4 +1,4 @@
-# The bucket in C. State, one word: microseconds (50 bits, from the table's epoch) above num (13 bits).
+# The bucket in C. State, one word: microseconds (50 bits, from the table's epoch) above their 8192-ths (13 bits).
 
 cdef struct BucketParams:
     int64_t burst, a, p, unit_us, unit_num, depth_us, depth_num
@@ -8,6 +8,21 @@ cdef enum:
     BUCKET_NUM_MASK = (1 << 13) - 1
 
 cdef int64_t BUCKET_STEPPED_BACK = 3_600_000_000
+
+cdef inline void bucket_read(const int64_t* state, const BucketParams* p, int64_t* us, int64_t* num) noexcept nogil:
+    # the arrival time in a-ths
+    cdef int64_t part = state[0] & BUCKET_NUM_MASK
+    us[0], num[0] = state[0] >> BUCKET_NUM_BITS, 0
+    if part:
+        num[0] = ((part - 1) * p.a >> BUCKET_NUM_BITS) + 1
+        if num[0] == p.a:
+            us[0], num[0] = us[0] + 1, 0
+
+cdef inline int64_t bucket_word(const BucketParams* p, int64_t us, int64_t num) noexcept nogil:
+    # the word of an arrival time: its a-ths in 8192-ths, rounded up
+    if num:
+        num = (<uint32_t> (num << BUCKET_NUM_BITS) + <uint32_t> p.a - 1) // <uint32_t> p.a
+    return us << BUCKET_NUM_BITS | num
 
 cdef inline void bucket_add(const BucketParams* p, int64_t cost, int64_t* us, int64_t* num) noexcept nogil:
     # (us, num) += increment(cost)
@@ -29,8 +44,8 @@ cdef inline void bucket_report(const BucketParams* p, int64_t us, int64_t num, i
 cdef void bucket_answer(const int64_t* state, const int64_t* params, int64_t now, int64_t cost, Answer* out) noexcept nogil:
     cdef const BucketParams* p = <const BucketParams*> params
     cdef int64_t full_us = now + p.depth_us, full_num = p.depth_num
-    cdef int64_t base_us = state[0] >> BUCKET_NUM_BITS, base_num = state[0] & BUCKET_NUM_MASK
-    cdef int64_t end_us, end_num
+    cdef int64_t base_us, base_num, end_us, end_num
+    bucket_read(state, p, &base_us, &base_num)
     if base_us < now:
         base_us, base_num = now, 0
     out.moved = base_us > full_us + BUCKET_STEPPED_BACK
@@ -60,7 +75,7 @@ cdef void bucket_lend(const int64_t* params, int64_t now, int64_t cost, Answer* 
 
 cdef void bucket_charge(int64_t* state, const int64_t* params, int64_t mark_us, int64_t mark_num, int64_t cost) noexcept nogil:
     bucket_add(<const BucketParams*> params, cost, &mark_us, &mark_num)
-    state[0] = mark_us << BUCKET_NUM_BITS | mark_num
+    state[0] = bucket_word(<const BucketParams*> params, mark_us, mark_num)
 
 cdef void bucket_give(int64_t* state, const int64_t* params, int64_t now, int64_t mark_us, int64_t mark_num, int64_t cost) noexcept nogil:
     cdef const BucketParams* p = <const BucketParams*> params
@@ -71,8 +86,9 @@ cdef void bucket_give(int64_t* state, const int64_t* params, int64_t now, int64_
         return
     back = (inc_us - drained_us) * p.a + inc_num + (mark_num if drained_us else 0)
     if back > 0:
-        us = (state[0] >> BUCKET_NUM_BITS) - <uint64_t> back // <uint64_t> p.a
-        num = (state[0] & BUCKET_NUM_MASK) - <int64_t> (<uint64_t> back % <uint64_t> p.a)
+        bucket_read(state, p, &us, &num)
+        us -= <uint64_t> back // <uint64_t> p.a
+        num -= <int64_t> (<uint64_t> back % <uint64_t> p.a)
         if num < 0:
             us, num = us - 1, num + p.a
-        state[0] = us << BUCKET_NUM_BITS | num if us > 0 else 0
+        state[0] = bucket_word(p, us, num) if us > 0 else 0

@@ -4,6 +4,17 @@ The rate is the fraction a/p units per microsecond, reduced. The state is one in
 kept exactly as a pair (us, num) that means us + num/a: the instant at which the bucket is full (token bucket), the
 next cell is due (GCRA), the bucket has run dry (leaky meter). A cost moves it p/a microseconds per unit into the
 future; it may not pass now + burst * p/a.
+
+A state outlives its limit's numbers: a key that changes plan is read by another a and p. So what is kept of a fraction
+is not num, which means something only with its a, but the fraction in `FINEST`-ths, rounded up. The a-ths of one plan
+lie at least that far apart, so each is found again exactly. Another plan reads the first of its own a-ths that is not
+earlier by a whole `FINEST`-th: an instant moves less than 1/8192 us towards the caller and less than 1/a us away. (In
+13 bits no rule can round away from the caller only: plans of 8191 and of 8192 parts use the same codes.)
+
+The instant is that of a full bucket under every plan, because tables and servers forget full keys without knowing
+their limits. Time owed stays owed: a plan whose whole burst drains sooner than that waits until no more than its burst
+is owed. In return each plan's own bound holds in any mixture of plans: a charge moves the instant on by its whole time,
+and never beyond now + burst * p/a of its own plan.
 """
 
 from __future__ import annotations
@@ -13,6 +24,8 @@ from typing import Final, NamedTuple
 from headgate.algorithms.contract import NEVER, State, Verdict
 from headgate.clock import HOUR
 
+FINEST: Final = 8192
+"""A fraction of a microsecond is kept in so many parts: 13 bits beside 50 bits of microseconds."""
 STEPPED_BACK: Final = HOUR
 """An arrival time this far beyond what a full burst explains means the clock stepped back."""
 
@@ -43,7 +56,7 @@ def increment(params: Params, cost: int) -> tuple[int, int]:
 def answer(state: State, params: Params, now: int, cost: int) -> Verdict:
     """Allowed while the arrival time stays within a full burst of now."""
     full = (now + params.depth_us, params.depth_num)
-    base = max((state[0], state[1]), (now, 0))
+    base = max(_read(state, params), (now, 0))
     moved = base[0] > full[0] + STEPPED_BACK
     if moved:
         base = full
@@ -70,7 +83,7 @@ def charge(state: State, params: Params, mark: tuple[int, int], cost: int) -> No
     """The arrival time moves on from where the answer found it."""
     inc_us, inc_num = increment(params, cost)
     carry, num = divmod(mark[1] + inc_num, params.a)
-    state[:] = (mark[0] + inc_us + carry, num)
+    _write(state, params, mark[0] + inc_us + carry, num)
 
 
 def give(state: State, params: Params, now: int, mark: tuple[int, int], cost: int) -> None:
@@ -81,8 +94,20 @@ def give(state: State, params: Params, now: int, mark: tuple[int, int], cost: in
         return
     back = (inc_us - drained_us) * params.a + inc_num + (mark[1] if drained_us else 0)
     if back > 0:
-        us, num = state[0] - back // params.a, state[1] - back % params.a
-        state[:] = (us, num) if num >= 0 else (us - 1, num + params.a)
+        us, num = _read(state, params)
+        borrow, num = divmod(num - back % params.a, params.a)
+        _write(state, params, us - back // params.a + borrow, num)
+
+
+def _read(state: State, params: Params) -> tuple[int, int]:
+    """The arrival time in a-ths: exactly what was written by the same numbers, or the next instant that these have."""
+    carry, num = divmod((state[1] - 1) * params.a // FINEST + 1, params.a)
+    return state[0] + carry, num
+
+
+def _write(state: State, params: Params, us: int, num: int) -> None:
+    """Keep the fraction in parts that every plan can read, rounded up."""
+    state[:] = (us, -(-num * FINEST // params.a))
 
 
 def _units(params: Params, base: tuple[int, int], full: tuple[int, int]) -> int:
