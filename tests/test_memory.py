@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
 import threading
 
@@ -182,6 +183,39 @@ def test_a_fork_takes_its_own_copy_and_no_held_lock():
         stop.set()
         thread.join()
     assert limiter.hit("k").remaining == 999_999
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_fork_while_others_give_back_can_give_back_too():
+    """A child forked while threads give back holds no lock of theirs: it gives back, and ends."""
+    limiter = Limiter("1000000/day by fixed-window", clock=ManualClock(1e9))
+    stop = threading.Event()
+
+    def hammer() -> None:
+        while not stop.is_set():
+            limiter.refund(limiter.hit("busy"))
+
+    threads = [threading.Thread(target=hammer) for _ in range(4)]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in range(25):
+            spent = limiter.hit("k", 5)
+            child = os.fork()
+            if child == 0:
+                signal.alarm(5)  # which ends a child that hangs
+                limiter.refund(spent)
+                os._exit(0 if limiter.hit("k", 0).remaining == 1_000_000 else 1)
+            limiter.refund(spent)
+            assert os.waitpid(child, 0)[1] == 0
+    finally:
+        stop.set()
+        sys.setswitchinterval(interval)
+        for thread in threads:
+            thread.join()
 
 
 @pytest.mark.skipif(not NATIVE, reason="the pure engine's memory is Python's own")

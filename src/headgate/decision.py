@@ -5,6 +5,7 @@ the attributes C types (engine/native.pxd), so the two classes cannot drift apar
 """
 
 import math
+import os
 import random
 import threading
 from collections.abc import Callable
@@ -22,6 +23,16 @@ More = tuple[tuple[int, ...] | int, list[int] | bytes, tuple[int, ...] | None]
 units given back, where any were."""
 
 _refunding = threading.Lock()
+
+
+def _renew_lock() -> None:
+    """A fork may have copied the lock while another thread held it."""
+    global _refunding
+    _refunding = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_lock)
 
 
 def order_of(retry_us: int) -> float:
@@ -178,6 +189,17 @@ class Decision:
         costs = self._cost if self._more is None else self._more[0]
         return (costs,) * len(self._limits) if isinstance(costs, int) else costs
 
+    def __copy__(self) -> "Decision":
+        """Itself: what it charged can be given back once, and a second Decision would not know."""
+        return self
+
+    def __deepcopy__(self, memo: object) -> "Decision":
+        return self
+
+    def __reduce__(self) -> tuple[Callable[..., "Decision"], tuple[object, ...]]:
+        """The answer travels; what can be given back stays with this Decision."""
+        return restored, (self._limits, self._keys, self._costs(), self.answers, self.degraded)
+
     def __repr__(self) -> str:
         if self.allowed:
             answer = f"allowed, {self.remaining} of {self.limit} left"
@@ -188,3 +210,10 @@ class Decision:
         else:
             answer = f"refused, retry after {write_seconds(self.retry_us)} s"
         return f"<Decision {answer}, by {self.binding}{', degraded' if self.degraded else ''}>"
+
+
+def restored(
+    limits: tuple[Limit, ...], keys: str | tuple[str, ...], costs: tuple[int, ...], answers: list[int], degraded: bool
+) -> Decision:
+    """A Decision that was pickled: the same answer, with nothing to give back."""
+    return Decision(limits, keys, costs, answers, charged=False, degraded=degraded)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from functools import cached_property, partial
 from threading import RLock
 from typing import Any
+from weakref import WeakSet
 
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
@@ -16,6 +18,8 @@ from headgate.web.django.settings import Setup
 from headgate.web.door import Door
 from headgate.web.headers import WSGI
 
+_every: WeakSet["_Opened"] = WeakSet()
+
 
 class _Opened:
     """Settings, and the stores and doors by them: one door for threads, one for event loops, as they are needed."""
@@ -24,6 +28,7 @@ class _Opened:
         self._bound = bound
         self._doors: dict[bool, Door[str]] = {}
         self._lock = RLock()
+        _every.add(self)
 
     @cached_property
     def setup(self) -> Setup:
@@ -42,6 +47,10 @@ class _Opened:
             self._bound = None if store is self.__dict__.get("_own") else store
             for door in self._doors.values():
                 door.bind(store)
+
+    def renew_lock(self) -> None:
+        """After a fork, which may have copied the lock while another thread held it."""
+        self._lock = RLock()
 
     def inherit(self) -> _Opened:
         """Other settings on the store that a test has chosen, where one has."""
@@ -68,6 +77,15 @@ class _Opened:
             door.close()
         if "_own" in self.__dict__ and self._own is not self.setup.store and hasattr(self._own, "close"):
             self._own.close()
+
+
+def _renew_locks() -> None:
+    for opened in _every:
+        opened.renew_lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_locks)
 
 
 class RateLimits:
