@@ -21,7 +21,7 @@ T = TypeVar("T")
 BREATHE: Final = 64
 """Items of a plain iterable after which the event loop has a turn."""
 
-_pumps: weakref.WeakSet["Pump[Any]"] = weakref.WeakSet()
+_pumps: weakref.WeakSet[Pump[Any]] = weakref.WeakSet()
 
 
 class _Counts(Generic[T]):

@@ -18,7 +18,7 @@ from headgate.web.django.settings import Setup
 from headgate.web.door import Door
 from headgate.web.headers import WSGI
 
-_every: WeakSet["_Opened"] = WeakSet()
+_every: WeakSet[_Opened] = WeakSet()
 
 
 class _Opened:
