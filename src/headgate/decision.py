@@ -8,7 +8,7 @@ import math
 import os
 import random
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from headgate.algorithms.contract import NEVER, UNKNOWN, Verdict
 from headgate.call import Call
@@ -40,6 +40,13 @@ def order_of(retry_us: int) -> float:
     return retry_us if retry_us >= 0 else math.inf if retry_us == NEVER else 2.0**62
 
 
+def tightest(costs: Sequence[int], remaining: Sequence[int]) -> int:
+    """Which limit has the least left; where calls cost otherwise, which fits the fewest more. The first of several."""
+    if min(costs) < max(costs):
+        remaining = [left // cost if cost else 2**63 for left, cost in zip(remaining, costs, strict=True)]
+    return remaining.index(min(remaining))
+
+
 class Decision:
     """Allow or not, and when to come back. True when allowed.
 
@@ -47,8 +54,9 @@ class Decision:
     >>> bool(decision), decision.limit, decision.remaining, decision.retry_after, decision.reset_after
     (True, 10, 9, 0.0, 6.0)
 
-    Over several limits, `retry_after` and `reset_after` are the largest; `binding` is, on a no, the limit with the
-    longest retry and, on a yes, the one with the smallest part of its burst left; `limit` and `remaining` are its.
+    Over several limits, `retry_after` and `reset_after` are the largest, and `remaining` is the least: where calls cost
+    otherwise, that of the limit which fits the fewest more of them. `binding` is, on a no, the limit with the longest
+    retry and, on a yes, the one with that least left; `limit` is its.
     """
 
     __slots__ = (
@@ -68,13 +76,9 @@ class Decision:
     ) -> None:
         rows = range(0, len(answers), ANSWER_FIELDS)
         self.allowed = all(answers[::ANSWER_FIELDS])
-        if len(rows) == 1:
-            row = 0
-        elif self.allowed:
-            row = min(rows, key=lambda row: answers[row + 1] / limits[row // ANSWER_FIELDS].burst)
-        else:
-            row = max(rows, key=lambda row: order_of(answers[row + 2]))
-        self.remaining = answers[row + 1]
+        least = 0 if len(rows) == 1 else ANSWER_FIELDS * tightest(costs, answers[1::ANSWER_FIELDS])
+        row = least if self.allowed else max(rows, key=lambda row: order_of(answers[row + 2]))
+        self.remaining = answers[least + 1]
         self.retry_us = max(answers[2::ANSWER_FIELDS]) if self.allowed else answers[row + 2]
         resets = answers[3::ANSWER_FIELDS]
         self.reset_us = UNKNOWN if UNKNOWN in resets else max(resets)
@@ -148,7 +152,13 @@ class Decision:
         """The questions, in the order asked."""
         count = len(self._limits)
         keys = (self._keys,) * count if isinstance(self._keys, str) else self._keys
-        return tuple(map(Call, self._limits, keys, self._costs()))
+        return tuple(map(Call, self._limits, keys, self.costs))
+
+    @property
+    def costs(self) -> tuple[int, ...]:
+        """The cost of each call."""
+        costs = self._cost if self._more is None else self._more[0]
+        return (costs,) * len(self._limits) if isinstance(costs, int) else costs
 
     @property
     def answers(self) -> list[int]:
@@ -178,16 +188,11 @@ class Decision:
                 units = min(wanted[0], self._cost - self._given)
                 self._given += units
                 return (units,)
-            costs = self._costs()
+            costs = self.costs
             given = self._more[2] or (0,) * len(costs)
             claimed = tuple(min(want, cost - had) for want, cost, had in zip(wanted, costs, given, strict=True))
             self._more = (*self._more[:2], tuple(map(sum, zip(given, claimed, strict=True))))
             return claimed
-
-    def _costs(self) -> tuple[int, ...]:
-        """The cost of each call."""
-        costs = self._cost if self._more is None else self._more[0]
-        return (costs,) * len(self._limits) if isinstance(costs, int) else costs
 
     def __copy__(self) -> "Decision":
         """Itself: what it charged can be given back once, and a second Decision would not know."""
@@ -198,7 +203,7 @@ class Decision:
 
     def __reduce__(self) -> tuple[Callable[..., "Decision"], tuple[object, ...]]:
         """The answer travels; what can be given back stays with this Decision."""
-        return restored, (self._limits, self._keys, self._costs(), self.answers, self.degraded)
+        return restored, (self._limits, self._keys, self.costs, self.answers, self.degraded)
 
     def __repr__(self) -> str:
         if self.allowed:

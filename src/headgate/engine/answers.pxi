@@ -44,13 +44,28 @@ cdef inline int64_t told_last(int64_t retry) noexcept nogil:
     return INT64_MAX if retry == NEVER_FITS else INT64_MAX - 1 if retry == NOBODY_KNOWS else retry
 
 
+cdef Py_ssize_t tightest_of(const Work* work, const Answer* seen) noexcept nogil:
+    """The same as `tightest`, which the twins' test compares."""
+    cdef int64_t further, fewest = INT64_MAX
+    cdef bint same = True
+    cdef Py_ssize_t at, found = 0
+    for at in range(1, work.count):
+        same = same and work.cost[at] == work.cost[0]
+    for at in range(work.count):
+        further = seen[at].remaining
+        if not same:
+            further = further // work.cost[at] if work.cost[at] else INT64_MAX
+        if further < fewest:
+            fewest, found = further, at
+    return found
+
+
 cdef object answer_many(Core core, keys, costs, const Work* work, const Answer* seen):
     """The Decision over several answers: the same rules as Decision.__init__, which the twins' test compares."""
     cdef int64_t[CALLS * ANSWER_WORDS] flat
     cdef int64_t* row = flat
     cdef Lane lane
-    cdef Py_ssize_t at, bound = 0
-    cdef double share, least = 2
+    cdef Py_ssize_t at, bound = 0, least
     cdef int64_t longest = -1, reset = 0, delay = 0
     cdef bint allowed = True
     cdef Decision decision = core.fresh()
@@ -62,17 +77,15 @@ cdef object answer_many(Core core, keys, costs, const Work* work, const Answer* 
         reset = NOBODY_KNOWS if NOBODY_KNOWS in (reset, seen[at].reset) else max(reset, seen[at].reset)
         delay = max(delay, seen[at].retry)
         allowed = allowed and seen[at].allowed
-    for at in range(work.count):
-        if allowed:
-            share = <double> seen[at].remaining / <double> (<Lane> core.lanes[at]).burst
-            if share < least:
-                least, bound = share, at
-        elif told_last(seen[at].retry) > longest:
-            longest, bound = told_last(seen[at].retry), at
+    least = bound = tightest_of(work, seen)
+    if not allowed:
+        for at in range(work.count):
+            if told_last(seen[at].retry) > longest:
+                longest, bound = told_last(seen[at].retry), at
     if costs is None or work.mode == M_UP_TO:
         costs = work.cost[0]
     decision.allowed = allowed
-    decision.remaining = seen[bound].remaining
+    decision.remaining = seen[least].remaining
     decision.retry_us = delay if allowed else seen[bound].retry
     decision.reset_us = reset
     decision._keys = keys

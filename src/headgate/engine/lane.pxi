@@ -166,7 +166,6 @@ cdef class Lane:
     cdef give_fn give
     cdef int64_t words
     cdef int64_t block
-    cdef int64_t burst
     cdef int64_t[MOST_PARAMS] params
     cdef bint flies                     # what it charges is held by a process, and is free when that dies
 
@@ -187,7 +186,6 @@ cdef class Lane:
         self.flies = limit.in_flight
         self.words = table.words
         self.block = limit.block_us
-        self.burst = limit.burst
         given = (*limit.params, table.words)
         if len(given) > MOST_PARAMS:
             raise OverflowError("more parameters than a lane has room for")

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from headgate.algorithms import bucket
 from headgate.call import Call, checked_cost
+from headgate.decision import tightest
 from headgate.engine import Decision
 from headgate.engine.modes import LONGEST_WAIT, MOST_CALLS
 from headgate.errors import HeadgateError, InvalidPolicy
@@ -122,7 +123,7 @@ class Judge:
     def _take(self, view: RequestView, asked: list[Question]) -> Steps[Ruling]:
         """One decision for each store, in order; what earlier ones charged is given back when a later one refuses."""
         charges: list[Charge] = []
-        nearest: tuple[Decision, Group] | None = None
+        passed: list[Charge] = []
         delay = 0
         groups = self._grouped(view, asked)
         for group in groups:
@@ -151,13 +152,13 @@ class Judge:
                 return refused(group, decision)
             if group.delays:
                 delay = max(delay, _delay(group, decision, costs))
+            passed.append(Charge(group, decision))
             if group.follows or group.delays or group.flies or len(groups) > 1:
-                charges.append(Charge(group, decision))
-            if nearest is None or decision.remaining * nearest[0].limit < nearest[0].remaining * decision.limit:
-                nearest = decision, group
-        if nearest is None:
+                charges.append(passed[-1])
+        if not passed:
             return PASS
-        decision, group = nearest
+        nearest = tightest([each.decision.granted for each in passed], [each.decision.remaining for each in passed])
+        group, decision = passed[nearest]
         return Ruling("pass", 200, group.owner(decision), decision, group, delay, tuple(charges))
 
     def _watch(self, view: RequestView, question: Question, seen: list[Charge]) -> Steps[None]:

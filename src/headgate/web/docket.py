@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, AnyStr, Final, Generic, NamedTuple
 
+from headgate.decision import tightest
 from headgate.engine import Decision
 from headgate.policy.ruling import PASS, Charge, Group, Ruling, refused
 from headgate.policy.steps import Steps
@@ -140,7 +141,7 @@ class Docket(Generic[AnyStr]):
         told = [each for each in self._entries if each.group is not None]
         if len(told) <= 1:
             return told[0].court.fields(told[0].group, told[0].decision) if told else []
-        nearest = min(told, key=_share)
+        nearest = told[_nearest([each.decision for each in told if each.decision is not None])]
         fields: dict[AnyStr, AnyStr] = {}
         for each in told:
             wire = each.court.wire
@@ -185,7 +186,6 @@ class Docket(Generic[AnyStr]):
             yield from court.judge.release(every)
 
 
-def _share(entry: Entry[AnyStr]) -> float:
-    """The part of its burst that is left of the limit that binds."""
-    decision = entry.decision
-    return decision.remaining / decision.limit if decision is not None else 1.0
+def _nearest(decisions: list[Decision]) -> int:
+    """Which of them has the limit that binds."""
+    return tightest([each.granted for each in decisions], [each.remaining for each in decisions])

@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, AnyStr, Final, Generic, NamedTuple, Protocol
 
 from headgate.algorithms.contract import NEVER, UNKNOWN
 from headgate.clock import SECOND, Clock, SystemClock
-from headgate.decision import ANSWER_FIELDS, order_of
+from headgate.decision import ANSWER_FIELDS, order_of, tightest
 from headgate.errors import HeadgateError
 from headgate.limit import Limit
 from headgate.limit.grammar import write_period
@@ -102,7 +102,7 @@ class Plan(NamedTuple):
                 return HIDDEN
         else:
             retry_us = decision.retry_us
-            if self.hides and not self.waits[binding_of(decision.answers, range(len(self.limits)), self.limits)]:
+            if self.hides and not self.waits[binding_of(decision, decision.answers, range(len(self.limits)))]:
                 return HIDDEN
             if retry_us == NEVER:
                 return NEVER
@@ -159,10 +159,12 @@ def whole_seconds(us: int) -> int:
     return -(-us // SECOND)
 
 
-def binding_of(answers: Sequence[int], places: Sequence[int], limits: Sequence[Limit]) -> int:
+def binding_of(decision: Decision, answers: Sequence[int], places: Sequence[int]) -> int:
     """Which of these places decides, by the same rule as `Decision.binding`."""
     if all(answers[ANSWER_FIELDS * place] for place in places):
-        return min(places, key=lambda place: answers[ANSWER_FIELDS * place + REMAINING] / limits[place].burst)
+        costs = decision.costs
+        left = [answers[ANSWER_FIELDS * place + REMAINING] for place in places]
+        return places[tightest([costs[place] for place in places], left)]
     waits = {place: answers[ANSWER_FIELDS * place + RETRY_US] for place in places}
     return max(places, key=lambda place: order_of(waits[place]))
 
@@ -241,7 +243,7 @@ def _three(fields: Sequence[str], plan: Plan, wire: Wire[AnyStr], clock: Clock |
 
     def say(decision: Decision) -> list[tuple[AnyStr, AnyStr]]:
         answers = decision.answers
-        at = plan.shown[0] if len(plan.shown) == 1 else binding_of(answers, plan.shown, plan.limits)
+        at = plan.shown[0] if len(plan.shown) == 1 else binding_of(decision, answers, plan.shown)
         remaining, reset_us = answers[ANSWER_FIELDS * at + REMAINING], answers[ANSWER_FIELDS * at + RESET_US]
         told = [totals[at], (remaining_field, number % min(remaining, LARGEST))]
         if reset_us != UNKNOWN:
