@@ -247,7 +247,8 @@ def test_a_guard_of_the_wrong_colour_is_an_error_at_decoration():
 
 
 def pickle_round(decision: Decision) -> Decision:
-    return pickle.loads(pickle.dumps(decision))
+    travelled: Decision = pickle.loads(pickle.dumps(decision))
+    return travelled
 
 
 def test_decisions_and_refusals_travel():
