@@ -1,7 +1,7 @@
 # Book and Lane: what tables share, and a limit on its table.
 
 cdef enum:
-    MOST_PARAMS = 8
+    MOST_PARAMS = 9
     PARTICIPANTS = 4096
 
 

@@ -56,12 +56,13 @@ PLANS = (
     ("8191/second burst 40", "1000/second burst 7", "8189/second burst 3", "7/second", "3/second burst 50"),
     ("8193/second burst 9", "8191/second burst 9", "999983/second burst 5", "1000000/second burst 20", "8192/second"),
     ("10/minute burst 10", "600/minute burst 10", "11/minute burst 3", "7/minute burst 70"),
+    ("1000/day burst 100", "10007/day burst 100", "7/day burst 3", "10/day burst 70"),
     ("10/minute block 5m", "7/minute burst 3 block 5m", "13/minute block 10s"),
     ("1000000000/day by fixed-window", "20/day by fixed-window", "3/day by fixed-window"),
     ("1000000000/day by sliding-window", "20/day by sliding-window", "1000000/day by sliding-window"),
     ("900000001/day by sliding-window/7", "20/day by sliding-window/7", "1000000/day by sliding-window/7"),
-    ("40/minute by sliding-log", "11/minute by sliding-log", "3/minute by sliding-log"),
-    ("5 in flight ttl 100 weeks", "3 in flight ttl 100 weeks"),
+    ("11/minute by sliding-log", "40/minute by sliding-log", "3/minute by sliding-log"),
+    ("5 in flight ttl 100 weeks", "3 in flight ttl 100 weeks", "9 in flight ttl 100 weeks"),
     ("8191/second; 20/minute by sliding-log", "7/second burst 3; 6/minute by sliding-log"),
 )
 """Plans of one identity: other amounts, bursts, denominators without a common divisor, and clocks of other ticks."""

@@ -17,6 +17,7 @@ from headgate.algorithms.bucket.reference import (
     usable_at,
 )
 from headgate.algorithms.contract import EXACT
+from headgate.clock import HOUR
 from headgate.errors import InvalidLimit
 
 __all__ = [
@@ -65,7 +66,7 @@ def fit(amount: int, period_us: int, burst: int, slots: int) -> Params:
         raise InvalidLimit(f"{amount} per {period_us} us is too slow: one unit must drain within {LONGEST} us")
     if burst > most:
         raise InvalidLimit(f"burst {burst} does not fit a rate of {amount} per {period_us} us; the largest is {most}")
-    return Params(burst, a, p, *divmod(p, a), *divmod(burst * p, a))
+    return Params(burst, a, p, *divmod(p, a), *divmod(burst * p, a), max(period_us, HOUR))
 
 
 def _exact_below(amount: int, period_us: int) -> int:

@@ -1,5 +1,5 @@
 -- The reference step in Lua, in sections that stores/redis/scripts.py puts together. Pairs are (us, a-ths of one).
---- params burst a p unit_us unit_num depth_us depth_num
+--- params burst a p unit_us unit_num depth_us depth_num slack_us
 --- state us part
 --- fresh 0, 0
 
@@ -22,7 +22,7 @@ if part > 0 then
     if mark_num == a then mark_us, mark_num = us + 1, 0 end
 end
 if mark_us < now then mark_us, mark_num = now, 0 end
-moved = mark_us > full_us + 3600000000
+moved = mark_us > full_us + slack_us
 if moved then mark_us, mark_num = full_us, full_num end
 local end_us, end_num = mark_us, mark_num
 allowed, retry = false, -1

@@ -1,13 +1,11 @@
 # The bucket in C. State, one word: microseconds (50 bits, from the table's epoch) above their 8192-ths (13 bits).
 
 cdef struct BucketParams:
-    int64_t burst, a, p, unit_us, unit_num, depth_us, depth_num
+    int64_t burst, a, p, unit_us, unit_num, depth_us, depth_num, slack_us
 
 cdef enum:
     BUCKET_NUM_BITS = 13
     BUCKET_NUM_MASK = (1 << 13) - 1
-
-cdef int64_t BUCKET_STEPPED_BACK = 3_600_000_000
 
 cdef inline void bucket_read(const int64_t* state, const BucketParams* p, int64_t* us, int64_t* num) noexcept nogil:
     # the arrival time in a-ths
@@ -48,7 +46,7 @@ cdef void bucket_answer(const int64_t* state, const int64_t* params, int64_t now
     bucket_read(state, p, &base_us, &base_num)
     if base_us < now:
         base_us, base_num = now, 0
-    out.moved = base_us > full_us + BUCKET_STEPPED_BACK
+    out.moved = base_us > full_us + p.slack_us
     if out.moved:
         base_us, base_num = full_us, full_num
     out.mark_us, out.mark_num = base_us, base_num

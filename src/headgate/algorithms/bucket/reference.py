@@ -22,12 +22,9 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from headgate.algorithms.contract import NEVER, State, Verdict
-from headgate.clock import HOUR
 
 FINEST: Final = 8192
 """A fraction of a microsecond is kept in so many parts: 13 bits beside 50 bits of microseconds."""
-STEPPED_BACK: Final = HOUR
-"""An arrival time this far beyond what a full burst explains means the clock stepped back."""
 
 
 class Params(NamedTuple):
@@ -40,6 +37,9 @@ class Params(NamedTuple):
     unit_num: int
     depth_us: int
     depth_num: int
+    slack_us: int
+    """An arrival time this far beyond what a full burst explains means the clock stepped back: a period, since another
+    plan's burst may be that much deeper, and at least an hour, since so much may be lent."""
 
 
 def fresh(params: Params) -> State:
@@ -57,7 +57,7 @@ def answer(state: State, params: Params, now: int, cost: int) -> Verdict:
     """Allowed while the arrival time stays within a full burst of now."""
     full = (now + params.depth_us, params.depth_num)
     base = max(_read(state, params), (now, 0))
-    moved = base[0] > full[0] + STEPPED_BACK
+    moved = base[0] > full[0] + params.slack_us
     if moved:
         base = full
     if cost > params.burst:
