@@ -51,6 +51,27 @@ def test_keys_that_are_as_new_make_room_without_eviction():
     assert store.evictions() == 0
 
 
+def test_the_first_forgotten_key_is_said_once(caplog):
+    """Which limit, how many keys fit, and what twice as many would take; a key that had nothing in use is not missed."""
+    clock = ManualClock(1e9)
+    store = MemoryStore(max_keys=12, clock=clock)
+    limiter = Limiter("10/minute as rides", store=store)
+    for number in range(16):
+        limiter.hit(f"first:{number}")
+    clock.advance(6)
+    for number in range(16):
+        limiter.hit(f"second:{number}")
+    assert (store.evictions(), caplog.text) == (0, "")
+    for number in range(16):
+        limiter.hit(f"third:{number}")
+    assert store.evictions() > 1
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert said.startswith(
+        "the table of token-bucket minute limits (such as 10/minute as rides) is full: one of its 16 keys"
+    )
+    assert said.endswith("Twice as many keys (max_keys=24) take 512 bytes")
+
+
 def test_max_keys_are_remembered():
     """Every one of `max_keys` keys keeps its count: at a load of 3/4 next to none is lost."""
     store = MemoryStore(max_keys=50_000, clock=ManualClock(1e9))

@@ -196,3 +196,14 @@ def test_processes_that_start_together_build_one_file(tmp_path):
     opening.join(10)
     os.close(folder)
     assert len(list(Path(store.path).glob("*.table"))) == 1
+
+
+@needs_shared
+def test_a_full_shared_table_says_so_once_in_each_process(tmp_path, clock, caplog):
+    """The line in the log names the limit and the keys that fit."""
+    limiter = Limiter("10/minute", store=SharedStore(str(tmp_path / "store"), max_keys=6, clock=clock))
+    for number in range(40):
+        limiter.hit(str(number))
+    assert limiter.store.evictions() == 32
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert "(such as 10/minute) is full: one of its 8 keys was forgotten" in said

@@ -167,6 +167,7 @@ cdef class Core:
                     if state == NULL:
                         table.prepare(tag)
                         state = table.place(tag, lane, now)
+                        lane.tell()
                     lane.charge(state, lane.params, seen.mark_us, seen.mark_num, cost)
                 elif state != NULL:
                     refuse(lane, state, &seen)

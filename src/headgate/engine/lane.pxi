@@ -24,6 +24,7 @@ cdef class Book:
     cdef int64_t looked
     cdef int64_t napping                # threads of this process that wait for a stripe without the GIL
     cdef list late                      # permits that a stuck table did not take back
+    cdef object on_eviction             # called once for each table that had to forget a key with something in use
     cdef object find_tables             # called when there are new tables, which another process may have made
     cdef int64_t known_tables           # how many had been made when it was last called
 
@@ -31,6 +32,10 @@ cdef class Book:
         self.late = []
         self.use_clock(clock)
         self.use_secret(os.urandom(16))
+
+    def tell_evictions(self, on_eviction):
+        """Call this with a limit and its table, once for each table that has to forget a key with something in use."""
+        self.on_eviction = on_eviction
 
     def use_clock(self, clock):
         """Tell the time by this clock from now on."""
@@ -198,6 +203,22 @@ cdef class Lane:
         if lane is None:
             lane = self.elsewhere[table] = Lane(table, self.limit)
         return lane
+
+    cdef inline int tell(self) except -1:
+        """Say it once, if the table has forgotten a key that had something in use."""
+        if self.common is None:
+            if self.table.evictions and not self.table.told:
+                self.table.told = True
+                self.tell_of(self.table, self.table.book)
+        elif not self.common.told and headgate_load(&self.common.head.evictions):
+            self.common.told = True
+            self.tell_of(self.common, self.common.book)
+        return 0
+
+    cdef int tell_of(self, table, Book book) except -1:
+        if book.on_eviction is not None:
+            book.on_eviction(self.limit, table)
+        return 0
 
     cdef inline uint64_t tag(self, key) except? 0:
         """The key, under this limit's name."""

@@ -56,6 +56,7 @@ cdef int charge_private(tuple lanes, Work* work, int64_t** states, Answer* seen)
             states[at] = lane.table.find(work.tags[at])
         if states[at] == NULL:
             states[at] = lane.table.place(work.tags[at], lane, work.nows[at])
+            lane.tell()
             placed = True
         lane.charge(states[at], lane.params, seen[at].mark_us, seen[at].mark_num, work.cost[at])
     return 0

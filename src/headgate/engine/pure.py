@@ -25,7 +25,12 @@ class Book:
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
         self.lock = threading.Lock()
+        self.on_eviction: Callable[[Limit, Table], None] | None = None
         _books.add(self)
+
+    def tell_evictions(self, on_eviction: Callable[[Limit, Table], None]) -> None:
+        """Call this with a limit and its table, once for each table that has to forget a key with something in use."""
+        self.on_eviction = on_eviction
 
     def family(self) -> Family:
         """For tables of one algorithm and period whose states differ in size."""

@@ -122,6 +122,8 @@ class Table:
         if count < self.slots:
             return None
         self.evictions += 1
+        if self.evictions == 1 and self.book.on_eviction is not None:
+            self.book.on_eviction(lane.limit, self)
         return victim
 
 

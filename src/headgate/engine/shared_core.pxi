@@ -31,7 +31,7 @@ cdef Attempt settle_holding(tuple lanes, Work* work, void* out):
     cdef Holding holding
     cdef Lane lane
     cdef int at
-    cdef bint allowed = True, placed = True
+    cdef bint allowed = True, placed = True, placing = False
     cdef int64_t room = EXACT
     cdef Attempt taken = take_stripes(lanes, work, &holding)
     if taken != DONE:
@@ -58,6 +58,7 @@ cdef Attempt settle_holding(tuple lanes, Work* work, void* out):
             lane = <Lane> lanes[at]
             if work.slots[at] < 0:
                 work.slots[at] = lane.common.place(work.tags[at], lane, work.nows[at], &holding)
+                placing = True
                 placed = placed and work.slots[at] >= 0
     for at in range(work.count):
         lane = <Lane> lanes[at]
@@ -66,6 +67,9 @@ cdef Attempt settle_holding(tuple lanes, Work* work, void* out):
         if not allowed and seen[at].allowed:
             lane.look(state_of(lane, work, at), work.nows[at], 0, &seen[at])
     unlock_all(&holding)
+    if placing:
+        for at in range(work.count):
+            (<Lane> lanes[at]).tell()
     return DONE if placed else STUCK
 
 

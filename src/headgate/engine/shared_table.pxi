@@ -41,6 +41,7 @@ cdef class SharedTable:
     cdef int64_t stride
     cdef int64_t order                  # the same in every process: locks are taken in this order
     cdef bint one_word                  # a plain bucket
+    cdef bint told                      # of the first eviction, by this process
 
     def __cinit__(self, Book book not None, limit, view, Family family):
         self.book = book
@@ -70,6 +71,11 @@ cdef class SharedTable:
     def evictions(self):
         """Keys forgotten before they were as new."""
         return headgate_load(&self.head.evictions)
+
+    @property
+    def slots(self):
+        """Places for keys."""
+        return self.head.sets * WAYS
 
     @property
     def bytes(self):

@@ -65,6 +65,7 @@ cdef class Table:
     cdef readonly Family family         # None where all states have one size
     cdef readonly int64_t words         # of the step's state
     cdef readonly int64_t evictions
+    cdef bint told                      # of the first of them
     cdef int64_t used                   # slots that hold a key
     cdef int64_t stride                 # words a slot, with the block's
     cdef Kernel kernel
@@ -112,6 +113,11 @@ cdef class Table:
         for at in range(1 << self.segment_bits):
             unmap(self.segments[at].tags, self.segments[at].sets * self.set_bytes())
         memset(self.segments, 0, sizeof(Segment) << self.segment_bits)
+
+    @property
+    def slots(self):
+        """Places for keys, at most."""
+        return self.most_sets * WAYS << self.segment_bits
 
     @property
     def bytes(self):

@@ -12,6 +12,7 @@ from headgate.engine.modes import words_for
 from headgate.errors import InvalidLimit, StoreError
 from headgate.limit import Limit
 from headgate.stores.contract import OnError
+from headgate.stores.eviction import warn_of_eviction
 
 DEFAULT_MAX_KEYS: Final = 1_000_000
 DEFAULT_MAX_BYTES: Final = 256 * 2**20
@@ -41,6 +42,7 @@ class MemoryStore:
         self.max_keys = max_keys
         self.max_bytes = max_bytes
         self._book = self._book_type(clock or SystemClock())
+        self._book.tell_evictions(warn_of_eviction)
         self._tables: dict[tuple[str, str, int], Table] = {}
         """By namespace, family and words of a state."""
         self._families: dict[tuple[str, str], Any] = {}

@@ -18,6 +18,7 @@ from headgate.engine.modes import words_for
 from headgate.errors import InvalidLimit, StoreError
 from headgate.limit import Limit
 from headgate.stores.contract import OnError
+from headgate.stores.eviction import warn_of_eviction
 from headgate.stores.fallback import Fallback
 from headgate.stores.shared_file import (
     KINDS,
@@ -98,6 +99,7 @@ class SharedStore:
         self.mode = mode
         self._clock = clock
         self._book: Any = Book(clock or SystemClock())
+        self._book.tell_evictions(warn_of_eviction)
         self._tables: dict[Name, Opened] = {}
         self._families: dict[tuple[str, str], Any] = {}
         self._opening = threading.RLock()
