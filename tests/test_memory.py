@@ -52,7 +52,7 @@ def test_keys_that_are_as_new_make_room_without_eviction():
 
 
 def test_the_first_forgotten_key_is_said_once(caplog):
-    """Which limit, how many keys fit, and what twice as many would take; a key that had nothing in use is not missed."""
+    """Which limit, how many keys fit, and what twice as many would take; a key with nothing in use is not missed."""
     clock = ManualClock(1e9)
     store = MemoryStore(max_keys=12, clock=clock)
     limiter = Limiter("10/minute as rides", store=store)
