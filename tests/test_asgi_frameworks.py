@@ -217,7 +217,7 @@ def quart(**options: Any) -> Quart:
 
 
 FROM = {"client": (PEER, 4711)}
-"""Quart's test client has no address otherwise, and who has none cannot be counted by it."""
+"""Quart's test client has no address otherwise."""
 
 OPENS = {**FROM, "method": "WEBSOCKET"}
 """And a method where a server gives none."""

@@ -213,8 +213,9 @@ DRY = "rule dry: counted by 127.0.0.1; 3/minute as dry; cost 1; act observe"
         (
             ["/known", "--ip", ""],
             [
-                "rule known: skipped because ip is missing; 3/minute as known; cost 1; act deny",
-                "allowed: rule known is skipped",
+                r"rule known: counted by \m; 3/minute as known; cost 1; act deny",
+                "binding: rule known, 3/minute as known",
+                "with nothing spent yet: allowed, 2 of 3 left after it",
             ],
         ),
     ],

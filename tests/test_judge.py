@@ -275,12 +275,6 @@ def test_a_rule_with_the_longest_name_may_have_several_limits():
     assert court({"name": "a" * 64, "limits": "5/minute; 2/minute"}).kinds(3) == ["pass", "pass", "deny"]
 
 
-def test_nobody_is_not_a_budget_that_strangers_share():
-    """A peer without an address follows the failure policy: let through, or refused."""
-    assert court({"on_error": "allow"}).kinds(5, peer=None) == ["pass"] * 5
-    assert court({"on_error": "deny"}).ask(peer=None).status == 403
-
-
 @pytest.mark.parametrize(
     "limits", ["10/minute by fixed-window", "10/minute by sliding-log", "10/minute by sliding-window"]
 )

@@ -246,7 +246,7 @@ def test_keys(key, known, told):
     assert key_of(key, missing="skip", **known) == told
     assert key_of(key, missing="deny", **known) == ("403" if told is None else told)
     peer = known.get("peer", PEER)
-    assert key_of(key, missing="ip", **known) == (told if told is not None else f"\\m{peer}" if peer else None)
+    assert key_of(key, missing="ip", **known) == (told if told is not None else f"\\m{peer or ''}")
 
 
 def test_a_path_parameter_is_a_part_of_a_key():

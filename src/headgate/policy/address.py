@@ -112,8 +112,7 @@ class Proxies:
     def client(self, peer: str | None, forwarded: Sequence[str], x_forwarded_for: Sequence[str]) -> str | None:
         """The client's address as canonical text, from the peer's and from every line of both headers, in order.
 
-        None is nobody: a peer without an address, for whom nobody trusted spoke. It is for the caller to decide what
-        becomes of the request; a bucket for all nobodies is not among the choices.
+        None is nobody: a peer without an address, for whom nobody trusted spoke. Rules count all of them as one client.
         """
         known = read_address(peer) if peer else None
         if self.hops or (self._networks.has(known) if known else self._unix and not peer):
@@ -126,8 +125,7 @@ class Proxies:
         An entry that is no address (garbage, `unknown`, a hidden name, nothing at all) ends the walk, and the last
         address before it is the client: a trusted proxy that did not say for whom it speaks, speaks for itself.
         To skip the entry would be to believe what stands left of it, which the client may have written. To answer
-        None would hand a way around the limits to whoever can provoke such an entry, where nobodies are let through.
-        So the worst that remains is that those whom a proxy hides share the budget of that proxy.
+        None would hand a way around its own budget to whoever can provoke such an entry. So the worst that remains is that those whom a proxy hides share the budget of that proxy.
 
         A header that ends early is the same: fewer entries than hops, or none but trusted ones.
         """

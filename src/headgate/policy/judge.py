@@ -19,6 +19,7 @@ from headgate.errors import HeadgateError, InvalidPolicy
 from headgate.limit import Limit
 from headgate.policy.key import Params, fallback_key, key_of
 from headgate.policy.lane import Lane, cost_in_lane
+from headgate.policy.nobody import tell_of_nobody
 from headgate.policy.outage import Outage
 from headgate.policy.policy import Policy
 from headgate.policy.rule import Rule
@@ -113,12 +114,11 @@ class Judge:
         key = key_of(rule.key, view, params)
         if key is not None or rule.missing == "skip":
             return key
-        instead = fallback_key(view) if rule.missing == "ip" else None
-        if instead is not None:
-            return key_of(rule.key, view, params, instead)
-        if rule.missing == "deny" or rule.on_error in ("deny", "raise"):
+        if rule.missing == "deny":
             return Ruling("deny", FORBIDDEN, rule)
-        return None  # nobody knows who this is: a failure, not a budget that strangers share
+        if not view.client:
+            tell_of_nobody(view)
+        return key_of(rule.key, view, params, fallback_key(view))
 
     def _take(self, view: RequestView, asked: list[Question]) -> Steps[Ruling]:
         """One decision for each store, in order; what earlier ones charged is given back when a later one refuses."""

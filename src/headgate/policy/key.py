@@ -90,10 +90,13 @@ def join(parts: list[str]) -> str:
     return joined if len(joined) <= LONGEST_KEY else hashed(joined)
 
 
-def fallback_key(view: RequestView) -> str | None:
-    """What stands for a missing part: the client's address, marked so that nobody's value can look like it."""
+def fallback_key(view: RequestView) -> str:
+    """What stands for a missing part: the client's address, marked so that nobody's value can look like it.
+
+    Requests without an address share one budget: a client that nobody knows is limited too.
+    """
     address = view.client
-    return MISSING + client_key(address) if address else None
+    return MISSING + client_key(address) if address else MISSING
 
 
 @lru_cache(maxsize=16_384)

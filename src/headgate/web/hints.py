@@ -42,12 +42,12 @@ class Hints:
             )
         if self._seen < LOOKED_AT:
             return True
-        if len(self._clients) == 1 and not self._forwarded:
+        if len(self._clients) == 1 and any(self._clients) and not self._forwarded:
             log.warning(
                 "the first %d requests all came from %s: if there is a proxy in front, give trusted_proxies=[...] its "
                 "addresses, or every client counts as one",
                 LOOKED_AT,
-                next(iter(self._clients)) or "a peer without an address",
+                next(iter(self._clients)),
             )
         return False
 

@@ -1,0 +1,32 @@
+"""Requests without an address: all of them are one client to the rules, which the log says once."""
+
+from __future__ import annotations
+
+import logging
+
+from headgate.policy.address import Proxies
+from headgate.policy.view import RequestView
+
+log = logging.getLogger("headgate.policy")
+_said = False
+
+
+def tell_of_nobody(view: RequestView) -> None:
+    """Say once in a process that such requests share a budget, and what to set."""
+    global _said
+    if not _said:
+        _said = True
+        log.warning(
+            "a request came without an address, as every request on a unix socket does: all such requests are counted "
+            "as one client. %s",
+            _advice(view._proxies),
+        )
+
+
+def _advice(proxies: Proxies | None) -> str:
+    """How the clients of such requests become known."""
+    if proxies is None:
+        return "Where a proxy is in front, give trusted_proxies=['unix'] to believe the address that it forwards"
+    if not proxies.trusts(None):
+        return "Where a proxy sends them, add 'unix' to trusted_proxies to believe the address that it forwards"
+    return f"The proxy has to send the header {proxies.header} with the address of its client"
