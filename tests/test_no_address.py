@@ -1,4 +1,4 @@
-"""Requests without an address, as from a unix socket: one budget for all of them at every edge, and a word in the log."""
+"""Requests without an address, as from a unix socket: one budget for all of them at every edge."""
 
 from __future__ import annotations
 

@@ -125,7 +125,8 @@ class Proxies:
         An entry that is no address (garbage, `unknown`, a hidden name, nothing at all) ends the walk, and the last
         address before it is the client: a trusted proxy that did not say for whom it speaks, speaks for itself.
         To skip the entry would be to believe what stands left of it, which the client may have written. To answer
-        None would hand a way around its own budget to whoever can provoke such an entry. So the worst that remains is that those whom a proxy hides share the budget of that proxy.
+        None would hand a way around its own budget to whoever can provoke such an entry. So the worst that remains is
+        that those whom a proxy hides share the budget of that proxy.
 
         A header that ends early is the same: fewer entries than hops, or none but trusted ones.
         """

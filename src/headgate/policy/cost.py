@@ -86,6 +86,8 @@ def read_cost(reading: Reading, value: object, path: Path_, rule: str) -> Cost:
         return Cost(reading.whole(value, path, 0))
     given = reading.fields(value, path, (*METHODS, "default", "after"))
     by_method = {name: reading.whole(given[name], (*path, name), 0) for name in given if name in METHODS}
+    if "GET" in by_method:
+        by_method.setdefault("HEAD", by_method["GET"])  # as it is matched
     fixed = reading.whole(given.get("default", 1), (*path, "default"), 0)
     if "after" not in given:
         return Cost(fixed, by_method or None)

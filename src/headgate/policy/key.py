@@ -154,7 +154,7 @@ def _words(written: Write) -> dict[str, Part]:
         "user": lambda view, params: written(view.user),
         "plan": lambda view, params: written(view.plan),
         "host": lambda view, params: written(_lower(view.header("host"))),
-        "method": lambda view, params: written(view.method),
+        "method": lambda view, params: written("GET" if view.method == "HEAD" else view.method),
         "path": lambda view, params: written(view.path),
         "route": route_part,
         "everyone": lambda view, params: "*",

@@ -224,7 +224,7 @@ async def refuse_websocket(
 def read_scope(scope: Scope, proxies: Proxies | None) -> RequestView:
     """A scope of HTTP or of a websocket, as policies see it."""
     peer = scope.get("client")
-    method = scope["method"] if scope["type"] == "http" else "WEBSOCKET"
+    method = scope["method"].upper() if scope["type"] == "http" else "WEBSOCKET"
     view = RequestView(method, scope["path"], ScopeHeaders(scope["headers"]), peer[0] if peer else None, proxies)
     view.query_string = scope.get("query_string", b"")
     if "user" in scope:

@@ -98,7 +98,8 @@ def hold(docket: Docket[str], delay_us: int) -> None:
 def read_environ(environ: Environ, proxies: Proxies | None) -> RequestView:
     """An environ as policies see it."""
     peer = environ.get("REMOTE_ADDR") or None
-    view = RequestView(environ["REQUEST_METHOD"], _path(environ), _Headers(environ), peer, proxies)
+    method = environ["REQUEST_METHOD"].upper()  # as Werkzeug and Django read it
+    view = RequestView(method, _path(environ), _Headers(environ), peer, proxies)
     view.query_string = environ.get("QUERY_STRING", "")
     view.user = environ.get("REMOTE_USER")
     return view
