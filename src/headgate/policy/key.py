@@ -14,6 +14,7 @@ from headgate.errors import InvalidCall
 from headgate.policy.address import counted
 from headgate.policy.hashing import Hash, hashed
 from headgate.policy.match import trusted_header
+from headgate.policy.path import tidy
 from headgate.policy.reading import Reading, shown
 from headgate.policy.source import Path_
 from headgate.policy.view import RequestView, informed
@@ -155,7 +156,7 @@ def _words(written: Write) -> dict[str, Part]:
         "plan": lambda view, params: written(view.plan),
         "host": lambda view, params: written(_lower(view.header("host"))),
         "method": lambda view, params: written("GET" if view.method == "HEAD" else view.method),
-        "path": lambda view, params: written(view.path),
+        "path": lambda view, params: written(tidy(view.path)),
         "route": route_part,
         "everyone": lambda view, params: "*",
     }

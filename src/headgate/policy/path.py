@@ -135,6 +135,16 @@ def _glob(word: str) -> Test:
 
 def tidy(path: str) -> str:
     """A path as it is compared."""
+    if path[:1] != "/":  # as Werkzeug does, where a server lets it pass
+        path = f"/{path}"
     if "//" in path:
         path = _SLASHES.sub("/", path)
-    return path[:-1] if len(path) > 1 and path[-1] == "/" else path or "/"
+    return path[:-1] if len(path) > 1 and path[-1] == "/" else path
+
+
+def below(path: str, root: str) -> str:
+    """The path as an app routes it that is mounted at `root`; a path that is not below the root is whole."""
+    if not root or not path.startswith(root):
+        return path
+    rest = path[len(root) :]
+    return rest or "/" if rest[:1] in ("", "/") else path

@@ -23,10 +23,12 @@ from aiohttp.typedefs import Handler
 from multidict import istr
 
 from headgate.errors import InvalidCall
+from headgate.policy import Proxies, RequestView
+from headgate.policy.path import below
 from headgate.policy.ruling import PASS, Ruling
 from headgate.policy.steps import run_awaiting
 from headgate.web.aiohttp_requests import TOLD, address_of, read_request, request_key
-from headgate.web.aiohttp_routes import Guard, put_in_front, routes_of
+from headgate.web.aiohttp_routes import Guard, prefix_of, put_in_front, routes_of
 from headgate.web.asgi import POLICY_VIOLATION, SWITCHED, finish, hold
 from headgate.web.callables import full_name, mark_of
 from headgate.web.court import Court, Pairs
@@ -108,11 +110,14 @@ class RateLimits:
             raise InvalidCall("the app runs already, or is part of another: RateLimits(app) goes where the app is made")
         if OWNER in app:
             raise InvalidCall("the app has its limits already: one RateLimits for each app")
-        self.door: Door[str] = Door(policy, WSGI, read_request, awaited=True, **options)
+        self.door: Door[str] = Door(policy, WSGI, self._read, awaited=True, **options)
+        self._app = app
         self._default = None if default is None else (RouteLimit(default, {"key": key}),)
         self._docket: Any = request_key("headgate", Docket)
         self._limited: dict[web.AbstractRoute, tuple[Any, str]] = {}
         """Handlers that have limits, and their place."""
+        self._root: str | None = None
+        """Where the app is within another one, once that is known."""
         app[OWNER] = self
         if policy is not None:
             app.middlewares.insert(0, self._in_front)
@@ -127,10 +132,23 @@ class RateLimits:
         if door.looks:
             door.look(request)
         docket = request[self._docket] = Docket(door)
-        begun = docket.ask(door.lanes.get((request.method, request.path)), address_of(request.remote))
+        begun = docket.ask(door.lanes.get((request.method, self._path(request))), address_of(request.remote))
         if begun is None or begun[1].kind != "pass":
             await self._rule(request, docket, request.method, None, begun)
         return await _answer(request, docket, handler)
+
+    def _read(self, request: web.Request, proxies: Proxies | None) -> RequestView:
+        """A request as policies see it."""
+        return read_request(request, self._path(request), proxies)
+
+    def _path(self, request: web.Request) -> str:
+        """The path as this app routes it, which may be within another one."""
+        apps = request.match_info.apps
+        if apps and apps[0] is not self._app:
+            if self._root is None:
+                self._root = prefix_of(self._app, apps[0]) or ""
+            return below(request.path, self._root)
+        return request.path
 
     async def _cover(self, app: web.Application) -> None:
         """Put limits in front of handlers: a middleware would cost more than the limits do."""

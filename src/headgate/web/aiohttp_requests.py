@@ -28,10 +28,10 @@ def address_of(peer: str | None) -> str | None:
     return peer if peer and read_address(peer) is not None else None
 
 
-def read_request(request: web.Request, proxies: Proxies | None) -> RequestView:
-    """A request as policies see it."""
+def read_request(request: web.Request, path: str, proxies: Proxies | None) -> RequestView:
+    """A request as policies see it; `path` is as the app routes it."""
     # The peer is known from when the connection was made: a client that went away does not become nobody.
-    view = RequestView(request.method.upper(), request.path, _Headers(request), address_of(request.remote), proxies)
+    view = RequestView(request.method.upper(), path, _Headers(request), address_of(request.remote), proxies)
     view.query_string = request.rel_url.raw_query_string
     resource = request.match_info.route.resource
     view.route = None if resource is None else resource.canonical

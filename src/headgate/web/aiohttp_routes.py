@@ -7,6 +7,7 @@ import inspect
 import types
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
+from urllib.parse import unquote
 
 from aiohttp import web
 
@@ -23,6 +24,19 @@ def routes_of(app: web.Application, apart: Callable[[web.Application], bool]) ->
             yield from resource
         elif not apart(within):
             yield from routes_of(within, apart)
+
+
+def prefix_of(app: web.Application, around: web.Application) -> str | None:
+    """The path at which an app is within another one; None where it is not."""
+    for resource in around.router.resources():
+        info = resource.get_info()
+        within = info.get("app")
+        if within is app:
+            return unquote(info.get("prefix", ""))
+        found = None if within is None else prefix_of(app, within)
+        if found is not None:
+            return found
+    return None
 
 
 def put_in_front(route: web.AbstractRoute, guard: Guard) -> None:

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Final, Unpack
 from headgate.policy import Proxies, RequestView
 from headgate.policy.key import client_key
 from headgate.policy.lane import Keys
+from headgate.policy.path import below
 from headgate.policy.steps import Steps, run, run_awaiting, run_to_the_end
 from headgate.web.court import Court, decide
 from headgate.web.docket import Docket, Entry
@@ -58,7 +59,7 @@ class RateLimitMiddleware:
         if not self._fronted:
             await self._pass(scope, receive, send, Docket(door))
             return
-        found = door.lanes.get((scope["method"], scope["path"]))
+        found = door.lanes.get((scope["method"], path_of(scope)))
         if found is not None:
             court, lane, fields = found
             if lane is None:
@@ -120,6 +121,7 @@ class RateLimitMiddleware:
             return _counting(docket, message, told, send) if docket.follows else send(told)
 
         if self.endpoints:
+            docket.path = path_of(scope)
             scope[DOCKET] = docket
         try:
             await self.app(scope, receive, answer)
@@ -145,6 +147,7 @@ class RateLimitMiddleware:
         docket = Docket(self.door, Entry(court, ruling.group, ruling.decision, ruling.charges))
         if ruling.delay_us:
             await hold(docket, ruling.delay_us)
+        docket.path = view.path
         if self.endpoints:
             scope[DOCKET] = docket
         limited = self._limit_messages(scope, receive, send, docket)
@@ -162,7 +165,7 @@ class RateLimitMiddleware:
             if message["type"] != "websocket.receive":
                 return message
             view = door.view(scope)
-            view.method = "MESSAGE"
+            view.method, view.path = "MESSAGE", docket.path
             court = door.court(view)
             ruling = await run_awaiting(court.judge.before(view))
             told = Docket(door, Entry(court, ruling.group, ruling.decision, ruling.charges))
@@ -225,11 +228,18 @@ def read_scope(scope: Scope, proxies: Proxies | None) -> RequestView:
     """A scope of HTTP or of a websocket, as policies see it."""
     peer = scope.get("client")
     method = scope["method"].upper() if scope["type"] == "http" else "WEBSOCKET"
-    view = RequestView(method, scope["path"], ScopeHeaders(scope["headers"]), peer[0] if peer else None, proxies)
+    view = RequestView(method, path_of(scope), ScopeHeaders(scope["headers"]), peer[0] if peer else None, proxies)
     view.query_string = scope.get("query_string", b"")
     if "user" in scope:
         view.user = _user_in(scope)
     return view
+
+
+def path_of(scope: Scope) -> str:
+    """The path as the app routes it: without the prefix that it is mounted at, or that a proxy has taken away."""
+    path: str = scope["path"]
+    root = scope.get("root_path")
+    return below(path, root) if root else path
 
 
 def _accept(headers: Iterable[tuple[bytes, bytes]]) -> bytes | None:

@@ -58,6 +58,8 @@ class Docket(Generic[AnyStr]):
     """Limits of the messages of a websocket, from its endpoint; and which that is, for their keys."""
     route: str | None = None
     request: Any = None
+    path: str = "/"
+    """As the app behind the policy routes it: at an endpoint below a mount, a scope has another one."""
     follows: bool = False
     """Whether the response, or its end, has a say in what was charged."""
     flies: bool = False

@@ -211,7 +211,7 @@ async def _enter(
 ) -> None:
     if found is None:
         view = docket.door.view(connection.scope)
-        view.route, view.request = route, connection
+        view.route, view.request, view.path = route, connection, docket.path
         found = await run_awaiting(docket.enter(view, limits))
     court, ruling = found
     if ruling.kind == "pass":

@@ -36,7 +36,7 @@ class RateLimitMiddleware:
         door = self.door
         if door.looks:
             door.look(environ)
-        found = door.lanes.get((environ["REQUEST_METHOD"], _path(environ)))
+        found = door.lanes.get((environ["REQUEST_METHOD"], path_of(environ)))
         if found is not None:
             court, lane, fields = found
             if lane is None:
@@ -99,7 +99,7 @@ def read_environ(environ: Environ, proxies: Proxies | None) -> RequestView:
     """An environ as policies see it."""
     peer = environ.get("REMOTE_ADDR") or None
     method = environ["REQUEST_METHOD"].upper()  # as Werkzeug and Django read it
-    view = RequestView(method, _path(environ), _Headers(environ), peer, proxies)
+    view = RequestView(method, path_of(environ), _Headers(environ), peer, proxies)
     view.query_string = environ.get("QUERY_STRING", "")
     view.user = environ.get("REMOTE_USER")
     return view
@@ -146,9 +146,9 @@ class _Counted:
             run(self._docket.end())
 
 
-def _path(environ: Environ) -> str:
-    """The path, whose bytes WSGI hands over as latin-1."""
-    raw: str = (environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "")) or "/"
+def path_of(environ: Environ) -> str:
+    """The path as the app routes it, below what it is mounted at; WSGI hands over its bytes as latin-1."""
+    raw: str = environ.get("PATH_INFO") or "/"
     return raw if raw.isascii() else raw.encode("latin-1", "replace").decode("utf-8", "replace")
 
 

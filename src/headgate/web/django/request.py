@@ -56,7 +56,7 @@ def read_request(user_of: UserOf, request: Request, proxies: Proxies | None) -> 
     """A request of Django, or of REST framework. Headers come from the server, where Django may have joined them."""
     scope = getattr(request, "scope", None)
     raw = read_environ(request.META, proxies) if scope is None else read_scope(scope, proxies)
-    view = SiteView(request.method, request.path, raw.headers, raw.peer, proxies)
+    view = SiteView(request.method, request.path_info or "/", raw.headers, raw.peer, proxies)
     view.query_string = raw.query_string
     view.request = request
     view.known = {}

@@ -22,6 +22,7 @@ from headgate.web.flask.views import EXTENSION, NOWHERE, Place, call, place_of
 from headgate.web.headers import WSGI
 from headgate.web.refusal import Refusal
 from headgate.web.route import RouteLimit
+from headgate.web.wsgi import path_of
 
 PROXY_FIXED: Final = "werkzeug.proxy_fix.orig"
 FORWARDED: Final = ("HTTP_X_FORWARDED_FOR", "HTTP_FORWARDED")
@@ -131,8 +132,7 @@ class Edge:
         return self._judge(asked, place)
 
     def _lane_in_front(self, environ: dict[str, Any]) -> Found[str] | None:
-        path = environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "")
-        return self.door.lanes.get((environ["REQUEST_METHOD"], path)) if path.isascii() else None
+        return self.door.lanes.get((environ["REQUEST_METHOD"], path_of(environ)))
 
     def _judge(self, asked: Request, place: Place) -> Response | None:
         """A request that has to be looked at."""
