@@ -15,6 +15,8 @@ from bench.contestant import LARGE, PERIOD_WEEKS, SMALL
 
 Wire = Literal["asgi", "wsgi", "aiohttp"]
 OPEN, USED_UP = "/api/users", "/small"
+NEW = "/users/{}"
+"""A path with a number: a policy has a rule for all of them, and a run may ask for each of them once."""
 VARIABLE, DIRECTORY = "BENCH_APP", "BENCH_DIRECTORY"
 AMOUNTS = {OPEN: LARGE, USED_UP: SMALL}
 SAYS = (b"ratelimit", b"x-ratelimit-limit", b"x-ratelimit-remaining", b"ratelimit-remaining")
@@ -63,11 +65,12 @@ def apps() -> dict[str, App]:
 
 
 def policy() -> dict[str, Any]:
-    """Two rules by the client's address."""
+    """Rules by the client's address; one applies to a request."""
     rules = [
         {"name": path.strip("/").replace("/", "-"), "match": {"path": path}, "key": "ip", "limits": words(amount)}
         for path, amount in AMOUNTS.items()
     ]
+    rules.append({"name": "users", "match": {"path": NEW.format("{id}")}, "key": "ip", "limits": words(LARGE)})
     return {"rules": rules}
 
 

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import io
 from collections.abc import Callable
+from itertools import count as numbers
 from itertools import repeat
 from os import environ
 from statistics import median
@@ -15,9 +16,10 @@ from typing import Any
 from bench.contestant import OVER, SMALL, WorkloadError
 from bench.measure import Figures, _calibrated
 from bench.sharer import own_directory
-from bench.web_apps import DIRECTORY, OPEN, SAYS, USED_UP, App, apps
+from bench.web_apps import DIRECTORY, NEW, OPEN, SAYS, USED_UP, App, apps
 
 REFUSED = ", refused"
+UNSEEN = ", a path never seen before"
 WARM_UP = 2_000
 """More than the requests that headgate looks at for hints about how it is set up."""
 HEADERS = [
@@ -37,18 +39,26 @@ Answer = tuple[int, set[bytes]]
 
 def call_in_process(name: str, seconds: float, repeats: int) -> Figures:
     """Nanoseconds of processor time a request, the making of its scope or environ included: the best of all repeats."""
-    app = apps()[name.removesuffix(REFUSED)]
+    app = apps()[name.removesuffix(REFUSED).removesuffix(UNSEEN)]
     with own_directory() as directory:
         environ[DIRECTORY] = directory
         with asyncio.Runner() as runner:
             caller = Asgi(app, runner) if app.wire == "asgi" else Wsgi(app)
             prove(app, caller.answer)
-            path = USED_UP if name.endswith(REFUSED) else OPEN
+            path = USED_UP if name.endswith(REFUSED) else NEW if name.endswith(UNSEEN) else OPEN
             expected = 429 if name.endswith(REFUSED) else 200
             check(app, caller.answer(path), expected)
             caller.spend(path, WARM_UP)
             return timed(lambda count: caller.spend(path, count), lambda: check(app, caller.answer(path), expected),
                          seconds, repeats)  # fmt: skip
+
+
+_NUMBER = numbers()
+
+
+def paths_of(path: str, count: int) -> list[str]:
+    """One path again and again, or as many as there are requests."""
+    return [path.format(next(_NUMBER)) for _ in repeat(None, count)] if path == NEW else [path] * count
 
 
 def timed(once: Callable[[int], int], check_again: Callable[[], None], seconds: float, repeats: int) -> Figures:
@@ -108,9 +118,10 @@ class Asgi:
         app, template = self._app, self._scope(path)
 
         async def loop() -> int:
+            paths = paths_of(path, count)
             start = process_time_ns()
-            for _ in repeat(None, count):
-                await app(dict(template), _receive, _send)
+            for each in paths:
+                await app({**template, "path": each}, _receive, _send)
             return process_time_ns() - start
 
         return self._runner.run(loop())
@@ -145,9 +156,10 @@ class Wsgi:
 
     def spend(self, path: str, count: int) -> int:
         app, template = self._app, {**self._environ, "PATH_INFO": path}
+        paths = paths_of(path, count)
         start = process_time_ns()
-        for _ in repeat(None, count):
-            answer = app(dict(template), _start_response)
+        for each in paths:
+            answer = app({**template, "PATH_INFO": each}, _start_response)
             for _ in answer:
                 pass
             if hasattr(answer, "close"):

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from headgate import MemoryStore
 from headgate.errors import InvalidPolicy
 from headgate.policy import Policy
+from headgate.policy.judge import Judge
+from headgate.policy.recent import MOST, Recent
 from headgate.testing import ManualClock
 from headgate.web.asgi import RateLimitMiddleware as Asgi
 from headgate.web.route import RouteLimit, rules_at
@@ -74,13 +76,52 @@ def served(app: Any, *request: Any, **more: Any) -> Answer:
     return asgi(app, *request, **more)
 
 
-def test_the_second_request_has_a_lane_and_the_first_finds_it():
+def test_the_first_request_finds_its_lane():
     app = Asgi(_hello, {"rules": [{"match": {"path": "/a"}, "key": "ip", "limits": "2/minute"}]})
     assert not app.door.lanes
     assert [served(app, "GET", "/a").status for _ in range(3)] == [200, 200, 429]
     assert [key for key, found in app.door.lanes.items() if found] == [("GET", "/a")]
     served(app, "GET", "/" + "a" * 300)
     assert len(app.door.lanes) == 1  # what is that long is not kept
+
+
+@pytest.mark.parametrize("key", ["ip", {"param": "id"}])
+@pytest.mark.parametrize(("edge", "app", "ask"), [(Asgi, _hello, asgi), (Wsgi, _hello_wsgi, wsgi)])
+def test_paths_under_the_same_rules_have_one_lane_made_once(edge, app, ask, key, monkeypatch):
+    """A path that was never seen before costs a look at patterns: no limits are put together for it."""
+    made = []
+    put_together = Judge._put_together
+    monkeypatch.setattr(Judge, "_put_together", lambda *given: made.append(given) or put_together(*given))
+    rules = [{"match": {"path": "/users/{id}"}, "key": key, "limits": "2/hour"}, {"key": "ip", "limits": "999/hour"}]
+    limited = edge(app, {"rules": rules})
+    paths = [f"/users/{at}" for at in range(50)] * 3
+    found = [ask(limited, "GET", path).status for path in paths]
+    assert found == ([200] * 2 + [429] * 148 if key == "ip" else [200] * 100 + [429] * 50)
+    assert len(made) == 1
+
+
+def test_a_flood_of_paths_leaves_those_that_are_asked_for_again():
+    """And the table stays within its bounds, whatever the flood."""
+    found: list[str] = []
+    recent: Recent[str] = Recent(lambda method, path: found.append(path) or path)
+    for at in range(10 * MOST):
+        assert recent["GET", f"/flood/{at}"] == f"/flood/{at}"
+        if at % 1000 == 0:
+            assert recent["GET", "/known"] == "/known"
+    assert found.count("/known") == 1
+    assert len(recent) <= MOST and len(recent._before) <= MOST
+    recent["GET", "/" + "a" * 300]
+    assert ("GET", "/" + "a" * 300) not in recent
+
+
+def test_a_flood_of_methods_makes_one_lane():
+    app = Asgi(_hello, {"rules": [{"key": "ip", "limits": "2/minute"}]})
+    limits = (RouteLimit("1/minute", {}),)
+    lanes = {id(app.door.lane_at(limits, "/search", f"METHOD{at}")) for at in range(100)}
+    assert len(lanes) == 1 and len(app.door._lanes_at) == 1
+    for at in range(100):
+        assert app.door.lanes[f"METHOD{at}", "/"] is not None
+    assert len(app.door._court._ways) == 1
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from bench.jobs import Job, Results, Scale, divided, largest
 from bench.report import Table, Target, number, ratio
 from bench.sections.section import Section
 from bench.web_apps import apps
-from bench.web_calls import REFUSED
+from bench.web_calls import REFUSED, UNSEEN
 from bench.web_load import CONNECTIONS
 from bench.web_rules import FEW, LOOKS, MANY, NEW_PATHS, PATHS, rules_named
 
@@ -32,6 +32,7 @@ REFUSALS = (
     "Flask, headgate",
     "Flask, throttled-py",
 )
+UNSEEN_PATHS = (OURS, "WSGI, headgate")
 AT_ENDPOINTS = {each.name for each in framework_apps()}
 SERVED = tuple(name for name, app in apps().items() if app.bare and name != OURS and name not in AT_ENDPOINTS)
 TARGETED = (
@@ -49,7 +50,11 @@ def bare(name: str) -> str:
 
 def jobs(scale: Scale) -> list[Job]:
     called = dict.fromkeys(
-        [*(each for name in ADDED for each in (bare(name), name)), *(f"{name}{REFUSED}" for name in REFUSALS)]
+        [
+            *(each for name in ADDED for each in (bare(name), name)),
+            *(f"{name}{REFUSED}" for name in REFUSALS),
+            *(f"{name}{UNSEEN}" for name in UNSEEN_PATHS),
+        ]
     )
     ruled = [rules_named(count, look) for look in LOOKS for count in (FEW, MANY)]
     return [
@@ -66,6 +71,12 @@ def spent(results: Results, name: str) -> float | None:
 def added(results: Results, name: str) -> float | None:
     """Microseconds that a limiter adds to a request that passes."""
     with_it, without = spent(results, name), spent(results, bare(name))
+    return None if with_it is None or without is None else (with_it - without) / 1e3
+
+
+def added_unseen(results: Results, name: str) -> float | None:
+    """The same for a path that was never asked for before."""
+    with_it, without = spent(results, f"{name}{UNSEEN}"), spent(results, bare(name))
     return None if with_it is None or without is None else (with_it - without) / 1e3
 
 
@@ -96,6 +107,7 @@ def tables(results: Results, scale: Scale) -> list[Table]:
             micro(spent(results, bare(name))),
             micro(spent(results, name)),
             number(added(results, name), digits=2),
+            number(added_unseen(results, name), digits=2),
             micro(spent(results, f"{name}{REFUSED}")),
             ratio(refused(results, name)),
         )
@@ -124,7 +136,10 @@ def tables(results: Results, scale: Scale) -> list[Table]:
         for name in SERVED
     ]
     return [
-        Table(("in process, CPU", "bare us", "limited us", "added us", "refused us", "refused/bare"), in_process),
+        Table(
+            ("in process, CPU", "bare us", "limited us", "added us", "never seen us", "refused us", "refused/bare"),
+            in_process,
+        ),
         Table(("a decision, CPU", f"{FEW} rules us", f"{MANY} rules us", "many/few"), many),
         Table(
             ("on a server", "with", "bare 1/s", "limited 1/s", "limited/bare", "bare us", "limited us", "by CPU"),
@@ -137,6 +152,11 @@ def targets(results: Results, scale: Scale) -> list[Target]:
     grown = largest([by_rules(results, look) for look in (PATHS, NEW_PATHS)])
     return [
         Target("CPU added to an ASGI request that passes, in process", 6, added(results, OURS), "us"),
+        Target(
+            "CPU added for a path never seen before to that for one seen, in process, the worst",
+            3,
+            largest([divided(added_unseen(results, name), added(results, name)) for name in UNSEEN_PATHS]),
+        ),
         Target("a refusal to an empty JSONResponse of Starlette, both in process", 0.5, refused(results, REFUSALS[0])),
         Target(f"a decision under {MANY} rules by path to one under {FEW}", 5, grown),
         *(
@@ -152,7 +172,8 @@ SECTION = Section(
     f"""Apps answer with two bytes of JSON, and limits are by the client's address, 10,000,000 in 52 weeks. In process
     the app is awaited or called in a loop, with a new scope or environ of a browser's seven header fields each time and
     a send that drops what it is given; the time is the process's on the processor. ASGI is an app that sends what
-    Starlette sends for an empty JSONResponse, without Starlette. Added is the difference of limited and bare. A
+    Starlette sends for an empty JSONResponse, without Starlette. Added is the difference of limited and bare; never
+    seen is the same where each request asks for another path, /users/1, /users/2 and so on, under one rule for all. A
     refusal, its body and header fields included, is compared with the same app without a limiter: for Starlette its
     routing and an empty JSONResponse. A decision is the view of a request and the ruling on it; two rules apply,
     however many there are: one of its path or header, and one of every request. Rules by headers have all to be looked

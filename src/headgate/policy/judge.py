@@ -21,7 +21,7 @@ from headgate.policy.key import Params, fallback_key, key_of
 from headgate.policy.lane import Lane, cost_in_lane
 from headgate.policy.nobody import tell_of_nobody
 from headgate.policy.outage import Outage
-from headgate.policy.policy import Policy
+from headgate.policy.policy import Found, Policy
 from headgate.policy.rule import Rule
 from headgate.policy.ruling import PASS, Charge, Group, Ruling, refused
 from headgate.policy.steps import Steps
@@ -52,7 +52,8 @@ class Judge:
         """Some of the gates have to be awaited."""
         self._groups: dict[tuple[Any, ...], tuple[Group, ...]] = {}
         self._outage = Outage(policy.namespace, stores)
-        self._looks_first = any((policy.allow, policy.deny, policy.plan_header, policy.plan_claim))
+        self.looks_first = any((policy.allow, policy.deny, policy.plan_header, policy.plan_claim))
+        """Each request has to be looked at, whatever the rules say."""
 
     def bind(self) -> None:
         """Open what every limit of every plan needs in its store, so that nothing is left to fail at a request."""
@@ -67,17 +68,13 @@ class Judge:
         if mistakes:
             raise InvalidPolicy(mistakes)
 
-    def passes(self, method: str, path: str) -> bool:
-        """Whether no rule can apply to such requests, whatever else they are."""
-        return not self._looks_first and not self.policy.rules_for(method, path).pairs
-
-    def lane(self, method: str, path: str, route: str | None = None) -> Lane | None:
+    def lane(self, found: Found, method: str, route: str | None = None) -> Lane | None:
         """The lane of these requests, made anew; None where each has to be looked at. `route`: of an endpoint."""
-        found = self.policy.rules_for(method, path)
-        costs = [cost_in_lane(rule, method) for rule in found.rules]
-        if self.awaits or self._looks_first or not found.plain or not costs or None in costs:
+        rules = found.set.rules
+        costs = [cost_in_lane(rule, method) for rule in rules]
+        if self.awaits or self.looks_first or not found.set.plain or not costs or None in costs:
             return None
-        asked = [(rule, "", cost or 0, rule.limits_for(_NOBODY)) for rule, cost in zip(found.rules, costs, strict=True)]
+        asked = [(rule, "", cost or 0, rule.limits_for(_NOBODY)) for rule, cost in zip(rules, costs, strict=True)]
         groups = self._put_together(asked)
         return Lane(groups[0], found.pairs, _flat(groups[0], asked)[1], route) if len(groups) == 1 else None
 

@@ -1,4 +1,4 @@
-"""Lanes: what happens to most requests, worked out once for a method and a path.
+"""Lanes: what happens to most requests, worked out once for a method and a set of rules.
 
 Where the rules of a path look at nothing but the path and their keys, nothing but the keys is left to find out for
 each request: one question to one store, with everything but the keys ready. A request that a lane cannot serve
@@ -23,7 +23,7 @@ MOST_LANES: Final = 4096
 class Lane:
     """Rules without conditions, on one store that answers at once."""
 
-    __slots__ = ("_keyed", "_only", "_prefix", "ask", "by_address", "costs", "group", "shadows")
+    __slots__ = ("_keyed", "_only", "_prefix", "ask", "by_address", "by_params", "costs", "group", "shadows")
 
     def __init__(
         self, group: Group, keyed: Sequence[tuple[Rule, Params]], costs: tuple[int, ...], route: str | None = None
@@ -38,7 +38,17 @@ class Lane:
         self.by_address = all(rule.key == parts for rule, _ in keyed) and len(route or "") < LONGEST_KEY // 2
         """Every rule counts by the client's address, and at an endpoint by its route."""
         self._prefix = "" if route is None else join([route.replace("\\", "\\\\"), ""])
+        self.by_params = any(rule.by_params for rule, _ in keyed)
+        """What paths name is part of a key: each path has a lane of its own, made of this one."""
         self.shadows = any(rule.act.kind == "shadow" for rule in group.owners)
+
+    def at(self, keyed: Sequence[tuple[Rule, Params]]) -> Lane:
+        """The same rules at another path."""
+        lane = Lane.__new__(Lane)
+        lane.group, lane.ask, lane.costs, lane.by_address = self.group, self.ask, self.costs, self.by_address
+        lane.by_params, lane.shadows, lane._prefix = self.by_params, self.shadows, self._prefix
+        lane._keyed, lane._only = keyed, keyed[0] if len(keyed) == 1 else None
+        return lane
 
     def key_by(self, address: str) -> Keys | None:
         """The key where it is `by_address`; None for what no address looks like."""

@@ -39,10 +39,28 @@ class Pattern(NamedTuple):
     stars: int
     rest: str | None
     """What the rest of the path is called, where `{name:path}` stands for it."""
+    regex: re.Pattern[str] | None
+    """The same for most patterns, where nothing has to be tried twice."""
 
     def match(self, path: str) -> dict[str, str] | None:
         """What the path names, or None if it does not fit."""
-        given = tidy(path)[1:].split("/")
+        return self.fit(tidy(path))
+
+    def fit(self, path: str) -> dict[str, str] | None:
+        """The same for a path that is tidy."""
+        if self.regex is None:
+            return self._fit_slowly(path)
+        found = self.regex.fullmatch(path)
+        return None if found is None else found.groupdict()
+
+    def fits(self, path: str) -> bool:
+        """Whether a tidy path fits."""
+        if self.regex is None:
+            return self._fit_slowly(path) is not None
+        return self.regex.fullmatch(path) is not None
+
+    def _fit_slowly(self, path: str) -> dict[str, str] | None:
+        given = path[1:].split("/")
         least = len(self.head) + len(self.middle) + len(self.tail)
         if len(given) < least or (len(given) > least and not self.stars and self.rest is None):
             return None
@@ -97,9 +115,35 @@ def compile_pattern(text: str) -> Pattern:
     plain = bool(words[0]) and not any(mark in words[0] for mark in "*{")
     head, middle, tail = parts[0], parts[1] if len(parts) == 3 else [], parts[-1] if len(parts) > 1 else []
     stars = len(parts) - 1
+    simple = not middle and not tail
     return Pattern(
-        text, words[0] if plain else None, tuple(names), tuple(head), tuple(middle), tuple(tail), stars, called
+        text=text,
+        first=words[0] if plain else None,
+        names=tuple(names),
+        head=tuple(head),
+        middle=tuple(middle),
+        tail=tuple(tail),
+        stars=stars,
+        rest=called,
+        regex=_regex(words, called) if simple else None,
     )
+
+
+def _regex(words: Sequence[str], rest: str | None) -> re.Pattern[str] | None:
+    """Segments between slashes, which none of them can cross: gone over once. None where a segment has several `*`."""
+    written = []
+    for word in words:
+        if word == "**":
+            written.append("(?:/.*)?")
+        elif rest is not None and word is words[-1]:
+            written.append(f"/(?P<{rest}>.+)")
+        elif word.count("*") > 1:
+            return None
+        elif word.startswith("{"):
+            written.append(f"/(?P<{word[1:-1]}>[^/]+)")
+        else:
+            written.append("/" + re.escape(word).replace(r"\*", "[^/]*"))
+    return re.compile("".join(written), re.DOTALL)
 
 
 def _segment(word: str, text: str) -> Segment:

@@ -6,13 +6,14 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from headgate.policy.hashing import hasher
 from headgate.policy.key import Params
 from headgate.policy.match import Predicate, read_condition
-from headgate.policy.path import tidy
+from headgate.policy.path import Pattern, tidy
 from headgate.policy.reading import Reading, shown
+from headgate.policy.recent import Recent
 from headgate.policy.rule import Rule, read_rule
 from headgate.policy.secret import read_secret
 from headgate.policy.source import Source, read_source
@@ -24,22 +25,34 @@ FIELDS: Final = (
 )  # fmt: skip
 HEADER_STYLES: Final = ("draft-11", "draft-6", "x-ratelimit", "x-ratelimit-epoch", "none")
 VERSION: Final = 1
-REMEMBERED: Final = 4096
-"""Methods and paths whose rules are not looked for again."""
-LONGEST_REMEMBERED: Final = 256
+MOST_SETS: Final = 4096
 NOTHING: Final[Params] = {}
 
 
-class Found:
-    """The rules whose methods and paths fit a request, in order, each with what its path names."""
+class RuleSet:
+    """Rules that fit a method and a path, in order. Paths are many, sets of rules are few: each is made once."""
 
-    __slots__ = ("pairs", "plain", "rules")
+    __slots__ = ("_named", "found", "plain", "rules")
 
-    def __init__(self, pairs: tuple[tuple[Rule, Params], ...]) -> None:
-        self.pairs = pairs
-        self.rules = tuple(rule for rule, _ in pairs)
-        self.plain = not any(rule.match.conditions or rule.exempt for rule in self.rules)
+    def __init__(self, rules: tuple[Rule, ...]) -> None:
+        self.rules = rules
+        self.plain = not any(rule.match.conditions or rule.exempt for rule in rules)
         """Nothing else has to be looked at."""
+        self._named = tuple((rule, rule.match.patterns if rule.by_params else ()) for rule in rules)
+        same = not any(patterns for _, patterns in self._named)
+        self.found = Found(self, tuple((rule, NOTHING) for rule in rules)) if same else None
+        """What is found at every path, where no key needs what a path names."""
+
+    def at(self, path: str) -> Found:
+        """What is found at one path."""
+        return self.found or Found(self, tuple([(rule, _named(patterns, path)) for rule, patterns in self._named]))
+
+
+class Found(NamedTuple):
+    """The rules whose methods and paths fit a request, in order, each with what its path names for its key."""
+
+    set: RuleSet
+    pairs: tuple[tuple[Rule, Params], ...]
 
 
 class Policy:
@@ -71,11 +84,14 @@ class Policy:
         reading.finish()
         self._settings = {field: given[field] for field in given if field != "rules"}
         self._pathless = not any(rule.match.patterns for rule in self.rules)
-        self._by_segment: dict[str, list[Rule]] = {}
         self._anywhere: list[Rule] = []
+        """Rules for paths whose first segment may be any."""
+        self._by_segment: dict[str, list[Rule]] = {}
+        """Rules by the first segment of their paths, with those for any, in order."""
         for rule in self.rules:
             self._file(rule)
-        self._found: dict[tuple[str, str], Found] = {}
+        self._sets: dict[tuple[int, ...], RuleSet] = {}
+        self._found: Recent[Found] = Recent(self.find)
 
     @classmethod
     def load(cls, given: Policy | str | Path | Mapping[str, Any]) -> Policy:
@@ -88,21 +104,12 @@ class Policy:
 
     def rules_for(self, method: str, path: str) -> Found:
         """The rules whose methods and paths fit, in order, each with what its path names."""
-        if self._pathless:
-            path = "/"
-        found = self._found.get((method, path))
-        if found is None:
-            found = self._find(method, tidy(path))
-            if len(path) <= LONGEST_REMEMBERED:
-                if len(self._found) >= REMEMBERED:
-                    self._found.clear()
-                self._found[method, path] = found
-        return found
+        return self._found[method, "/" if self._pathless else path]
 
     def matching(self, view: RequestView) -> Sequence[tuple[Rule, Params]]:
         """The rules that apply to a request."""
         found = self.rules_for(view.method, view.path)
-        if found.plain:
+        if found.set.plain:
             return found.pairs
         return [
             (rule, params)
@@ -125,29 +132,43 @@ class Policy:
     def _file(self, rule: Rule) -> None:
         firsts = {pattern.first for pattern in rule.match.patterns}
         if not firsts or None in firsts:
-            self._anywhere.append(rule)
+            for near in (self._anywhere, *self._by_segment.values()):
+                near.append(rule)
         else:
             for first in firsts:
-                self._by_segment.setdefault(first or "", []).append(rule)
+                self._by_segment.setdefault(first or "", list(self._anywhere)).append(rule)
 
-    def _find(self, method: str, path: str) -> Found:
-        segment = path[1:].partition("/")[0]
-        near = self._by_segment.get(segment, ())
-        candidates = sorted({rule.index: rule for rule in (*near, *self._anywhere)}.items())
-        fitting = []
-        for _, rule in candidates:
-            methods, patterns = rule.match.methods, rule.match.patterns
-            if (methods is not None and method not in methods) or (method == "MESSAGE" and not rule.match.messages):
+    def find(self, method: str, path: str) -> Found:
+        """As `rules_for`, for callers that keep what is found."""
+        path = tidy(path)
+        indexes = []
+        for rule in self._by_segment.get(path[1:].partition("/")[0], self._anywhere):
+            methods, patterns, _, messages = rule.match
+            if (methods is not None and method not in methods) or (method == "MESSAGE" and not messages):
                 continue
             if not patterns:
-                fitting.append((rule, NOTHING))
-                continue
+                indexes.append(rule.index)
             for pattern in patterns:
-                named = pattern.match(path)
-                if named is not None:
-                    fitting.append((rule, named))
+                if pattern.fits(path):
+                    indexes.append(rule.index)
                     break
-        return Found(tuple(fitting))
+        fitting = self._sets.get(tuple(indexes)) or self._set_of(tuple(indexes))
+        return fitting.at(path)
+
+    def _set_of(self, indexes: tuple[int, ...]) -> RuleSet:
+        made = RuleSet(tuple(self.rules[index] for index in indexes))
+        if len(self._sets) < MOST_SETS:
+            self._sets[indexes] = made
+        return made
+
+
+def _named(patterns: Sequence[Pattern], path: str) -> Params:
+    """What the first pattern that fits names."""
+    for pattern in patterns:
+        named = pattern.fit(path)
+        if named is not None:
+            return named
+    return NOTHING
 
 
 def _rules(reading: Reading, value: object, stores: frozenset[str]) -> tuple[Rule, ...]:

@@ -82,6 +82,11 @@ class Rule:
         return self.counts is not None or self.cost.settles
 
     @property
+    def by_params(self) -> bool:
+        """Whether what a path names is part of the key."""
+        return any(part.startswith("param ") for part in self.parts)
+
+    @property
     def flies(self) -> bool:
         """Whether what it charges is given back when the request ends."""
         return any(limit.in_flight for limits in (self.plans or {}).values() for limit in limits)

@@ -25,64 +25,27 @@ from multidict import istr
 from headgate.errors import InvalidCall
 from headgate.policy import Proxies, RequestView
 from headgate.policy.path import below
-from headgate.policy.ruling import PASS, Ruling
+from headgate.policy.ruling import PASS
 from headgate.policy.steps import run_awaiting
+from headgate.web.aiohttp_refusals import RateLimitExceeded, refusal_of
 from headgate.web.aiohttp_requests import TOLD, address_of, read_request, request_key
 from headgate.web.aiohttp_routes import Guard, prefix_of, put_in_front, routes_of
 from headgate.web.asgi import POLICY_VIOLATION, SWITCHED, finish, hold
 from headgate.web.callables import full_name, mark_of
-from headgate.web.court import Court, Pairs
-from headgate.web.docket import Denial, Docket, Ruled
+from headgate.web.docket import Docket, Ruled
 from headgate.web.door import Door, Options, PolicyGiven
 from headgate.web.headers import WSGI
 from headgate.web.route import RouteLimit
 
+__all__ = ["RateLimitExceeded", "RateLimits", "exempt", "limited"]
+
 LIMITS: Final = "__headgate_limits__"
 """The limits of a handler, on the handler; none at all where it is exempt."""
-OF_A_BODY: Final = ("Content-Type", "Content-Length")
 Marked = TypeVar("Marked", bound=Callable[..., Any])
 ORIGIN: Final = istr("Access-Control-Allow-Origin")
 Place = tuple[str, tuple[RouteLimit, ...]]
 """Limits, and the place that they are counted at."""
 Places = list[Place]
-
-
-class RateLimitExceeded(web.HTTPException):
-    """A no: also an `HTTPTooManyRequests`, `HTTPForbidden` or `HTTPServiceUnavailable`, by its status.
-
-    It is the whole refusal. A middleware that answers something else instead need not care for header fields: those
-    of the refusal are added to its answer.
-    """
-
-    def __init__(self, fields: Pairs[str], body: bytes) -> None:
-        super().__init__(headers=[pair for pair in fields if pair[0] not in OF_A_BODY])
-        self.headers["Content-Type"] = dict(fields)["Content-Type"]
-        self.body = body
-
-
-class _TooManyRequests(RateLimitExceeded, web.HTTPTooManyRequests):
-    pass
-
-
-class _Forbidden(RateLimitExceeded, web.HTTPForbidden):
-    pass
-
-
-class _ServiceUnavailable(RateLimitExceeded, web.HTTPServiceUnavailable):
-    pass
-
-
-class _Shadow(web.HTTPException):
-    """A no that looks like any other answer."""
-
-    def __init__(self, status: int, fields: Pairs[str], body: bytes) -> None:
-        self.status_code = status
-        super().__init__()
-        self.headers["Content-Type"] = dict(fields)["Content-Type"]
-        self.body = body
-
-
-REFUSALS: Final[dict[int, type[RateLimitExceeded]]] = {429: _TooManyRequests, 403: _Forbidden, 503: _ServiceUnavailable}
 
 
 _LAST: Final[ContextVar[tuple[Docket[str], Any] | None]] = ContextVar("headgate", default=None)
@@ -132,7 +95,7 @@ class RateLimits:
         if door.looks:
             door.look(request)
         docket = request[self._docket] = Docket(door)
-        begun = docket.ask(door.lanes.get((request.method, self._path(request))), address_of(request.remote))
+        begun = docket.ask(door.lanes[request.method, self._path(request)], address_of(request.remote))
         if begun is None or begun[1].kind != "pass":
             await self._rule(request, docket, request.method, None, begun)
         return await _answer(request, docket, handler)
@@ -217,7 +180,7 @@ class RateLimits:
         court, ruling = found
         if ruling.kind != "pass":
             await run_awaiting(docket.release())
-            raise _refusal(request, docket, court, ruling)
+            raise refusal_of(request, docket, court, ruling)
         if ruling.delay_us:
             await hold(docket, ruling.delay_us)
 
@@ -349,13 +312,3 @@ def _tell(response: web.StreamResponse, docket: Docket[str]) -> None:
         headers.extend(every)
     else:
         headers.extend(fields)
-
-
-def _refusal(
-    request: web.Request, docket: Docket[str], court: Court[str], ruling: Ruling
-) -> RateLimitExceeded | _Shadow:
-    status, fields, body = court.refuse(ruling, ", ".join(request.headers.getall("Accept", ())) or None)
-    if ruling.kind == "shadow":
-        return _Shadow(status, fields, body)
-    docket.denial = Denial(court, [pair for pair in fields if pair[0] not in OF_A_BODY])
-    return REFUSALS[status](fields, body)

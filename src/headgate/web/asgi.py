@@ -59,7 +59,7 @@ class RateLimitMiddleware:
         if not self._fronted:
             await self._pass(scope, receive, send, Docket(door))
             return
-        found = door.lanes.get((scope["method"], path_of(scope)))
+        found = door.lanes[scope["method"], path_of(scope)]
         if found is not None:
             court, lane, fields = found
             if lane is None:

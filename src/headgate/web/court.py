@@ -11,7 +11,9 @@ from headgate.engine import Decision
 from headgate.policy import Policy
 from headgate.policy.judge import Judge
 from headgate.policy.lane import MOST_LANES, Keys, Lane
-from headgate.policy.policy import LONGEST_REMEMBERED
+from headgate.policy.match import METHODS
+from headgate.policy.policy import Found as Fitting
+from headgate.policy.policy import RuleSet
 from headgate.policy.ruling import Group, Ruling, refused
 from headgate.stores import Store
 from headgate.web.headers import Compile, Say, Wire, expose_for, headers_for
@@ -52,26 +54,37 @@ class Court(Generic[AnyStr]):
         self._expose: Callable[[Iterable[tuple[AnyStr, AnyStr]]], Pairs[AnyStr]] = expose_for(policy.headers, wire)
         self._says: dict[Group, Say[AnyStr]] = {}
         self._refusers: dict[Group, Refuse[AnyStr]] = {}
-        self.lanes: dict[tuple[str, str], Found[AnyStr] | None] = {}
-        """By method and path; None where each request has to be looked at."""
+        self._ways: dict[tuple[RuleSet, str], Found[AnyStr] | None] = {}
+        """Lanes by the rules that fit and a method that is known; None where each request has to be looked at."""
         self._refusals: CompileRefusal[AnyStr] = refusal.compile(self._compile, wire)
         self._allows_origin: AnyStr = wire.name("Access-Control-Allow-Origin").lower()
         self._second = self._refused = 0
 
-    def learn(self, method: str, path: str) -> None:
-        """Find the lane of such requests, for the next one."""
-        if (method, path) not in self.lanes and len(path) <= LONGEST_REMEMBERED:
-            if len(self.lanes) >= MOST_LANES:
-                self.lanes.clear()
-            if self.judge.passes(method, path):
-                self.lanes[method, path] = (self, None, lambda decision: [])
-            else:
-                lane = self.judge.lane(method, path)
-                self.lanes[method, path] = None if lane is None else (self, lane, self._say(lane.group))
+    def lane_for(self, method: str, path: str) -> Found[AnyStr] | None:
+        """The lane of such requests; None where each has to be looked at."""
+        if self.judge.looks_first:
+            return None
+        method = method.upper()
+        fitting = self.judge.policy.find(method, path)
+        name = (fitting.set, method if method in METHODS else "")  # methods are the client's
+        try:
+            way = self._ways[name]
+        except KeyError:
+            way = self._way(fitting, method)
+            if len(self._ways) < MOST_LANES:
+                self._ways[name] = way
+        if way is not None and way[1] is not None and way[1].by_params:
+            return self, way[1].at(fitting.pairs), way[2]
+        return way
 
     def lane_at(self, method: str, route: str) -> Found[AnyStr] | None:
         """The lane of an endpoint, for all its paths; None where each request has to be looked at."""
-        lane = None if self._looks_at_paths else self.judge.lane(method, "/", route)
+        return None if self._looks_at_paths else self._way(self.judge.policy.rules_for(method, "/"), method, route)
+
+    def _way(self, fitting: Fitting, method: str, route: str | None = None) -> Found[AnyStr] | None:
+        if route is None and not fitting.pairs:
+            return self, None, lambda decision: []
+        lane = self.judge.lane(fitting, method, route)
         return None if lane is None else (self, lane, self._say(lane.group))
 
     def fields(self, group: Group | None, decision: Decision | None) -> Pairs[AnyStr]:

@@ -14,7 +14,8 @@ from typing import Any, AnyStr, Final, Generic, TypedDict
 from headgate.clock import SystemClock
 from headgate.errors import HeadgateError
 from headgate.policy import Policy, Proxies, RequestView
-from headgate.policy.lane import MOST_LANES
+from headgate.policy.match import METHODS
+from headgate.policy.recent import Recent
 from headgate.policy.reload import PolicyFile
 from headgate.stores import Store, open_store
 from headgate.waiting import Alarms
@@ -117,7 +118,9 @@ class Door(Generic[AnyStr]):
         self._court: Court[AnyStr] = court
         self._routes: dict[tuple[tuple[RouteLimit, ...], str], Court[AnyStr]] = {}
         self._lanes_at: dict[tuple[tuple[RouteLimit, ...], str, str], Found[AnyStr] | None] = {}
-        self.lanes: dict[tuple[str, str], Found[AnyStr] | None] = self._court.lanes  # last: who sees it sees the others
+        find = self._court.lane_for if self._plan is None else _no_lane
+        self.lanes: Recent[Found[AnyStr] | None] = Recent(find)  # last: who sees it sees the others
+        """By method and path; None where each request has to be looked at."""
 
     def _open(self, policy: Policy) -> Court[AnyStr]:
         stores = {"": self.store}
@@ -148,12 +151,9 @@ class Door(Generic[AnyStr]):
 
     def court(self, view: RequestView) -> Court[AnyStr]:
         """Where this request is ruled on."""
-        court = self._court
-        if self._plan is None:
-            court.learn(view.method, view.path)
-        elif view.plan is None:
+        if self._plan is not None and view.plan is None:
             view.plan = self._plan(view)
-        return court
+        return self._court
 
     def court_at(self, view: RequestView, limits: tuple[RouteLimit, ...]) -> Court[AnyStr]:
         """Where the limits of the endpoint are ruled on that the request has come to; `view.route` says which."""
@@ -166,12 +166,12 @@ class Door(Generic[AnyStr]):
         if self._plan is not None:
             return None
         lanes = self._lanes_at  # not of another policy that comes meanwhile
+        if method not in METHODS:  # the client's own, and all the same to rules
+            method = ""
         try:
             return lanes[limits, route, method]
         except KeyError:
-            found = self._court_of(limits, route).lane_at(method, route)
-            if len(lanes) < MOST_LANES:  # methods are the client's
-                lanes[limits, route, method] = found
+            found = lanes[limits, route, method] = self._court_of(limits, route).lane_at(method, route)
             return found
 
     def _court_of(self, limits: tuple[RouteLimit, ...], route: str) -> Court[AnyStr]:
@@ -208,3 +208,7 @@ class Door(Generic[AnyStr]):
                 await store.aclose()
             elif hasattr(store, "close"):
                 store.close()
+
+
+def _no_lane(method: str, path: str) -> None:
+    """A plan is the app's to tell, for each request."""

@@ -81,7 +81,7 @@ class RateLimits(StarletteRateLimits):
         return (
             any(not each.messages for each in self.limits_at(route))
             or (self._default is not None and not mark_of(route.endpoint, EXEMPT))
-            or bool(self.door.policy.rules_for(method, route.path_format).rules)
+            or bool(self.door.policy.rules_for(method, route.path_format).pairs)
         )
 
     def _fields(self) -> dict[str, Any]:

@@ -36,7 +36,7 @@ class RateLimitMiddleware:
         door = self.door
         if door.looks:
             door.look(environ)
-        found = door.lanes.get((environ["REQUEST_METHOD"], path_of(environ)))
+        found = door.lanes[environ["REQUEST_METHOD"], path_of(environ)]
         if found is not None:
             court, lane, fields = found
             if lane is None:

@@ -123,7 +123,7 @@ class Visit:
         """What needs no look at the request: limits by address on a store that answers at once. None otherwise."""
         address = request.META.get("REMOTE_ADDR")
         if limits is None:
-            return self.docket.ask(self._door.lanes.get((request.method, request.path_info)), address)
+            return self.docket.ask(self._door.lanes[request.method, request.path_info], address)
         self.entered += limits
         route = route_of(request, at)
         return self.docket.ask(self._door.lane_at(limits, route, request.method), address) if route else None
@@ -206,7 +206,7 @@ class Visit:
 
 
 def _rules(view: SiteView, court: Court[str]) -> Sequence[Rule]:
-    return court.judge.policy.rules_for(view.method, view.path).rules
+    return court.judge.policy.rules_for(view.method, view.path).set.rules
 
 
 def _by_plan(policy: Policy, rules: Sequence[Rule]) -> bool:

@@ -46,8 +46,8 @@ class Case(Docket[str]):
 
     def front(self, view: RequestView) -> No | None:
         """Rule by the policy in front of the app."""
-        court = self.door.court(view)
-        return self._rule(court, court.lanes.get((view.method, view.path)), view)
+        found = self.door.lanes[view.method, view.path]
+        return self._rule(found[0] if found is not None else self.door.court(view), found, view)
 
     def come_to(self, view: RequestView, limits: tuple[RouteLimit, ...]) -> No | None:
         """Rule by limits at an endpoint, which `view.route` names."""

@@ -132,7 +132,7 @@ class Edge:
         return self._judge(asked, place)
 
     def _lane_in_front(self, environ: dict[str, Any]) -> Found[str] | None:
-        return self.door.lanes.get((environ["REQUEST_METHOD"], path_of(environ)))
+        return self.door.lanes[environ["REQUEST_METHOD"], path_of(environ)]
 
     def _judge(self, asked: Request, place: Place) -> Response | None:
         """A request that has to be looked at."""

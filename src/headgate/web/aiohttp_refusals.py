@@ -1,0 +1,62 @@
+"""aiohttp's answers to requests that are refused."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from aiohttp import web
+
+from headgate.policy.ruling import Ruling
+from headgate.web.court import Court, Pairs
+from headgate.web.docket import Denial, Docket
+
+OF_A_BODY: Final = ("Content-Type", "Content-Length")
+
+
+class RateLimitExceeded(web.HTTPException):
+    """A no: also an `HTTPTooManyRequests`, `HTTPForbidden` or `HTTPServiceUnavailable`, by its status.
+
+    It is the whole refusal. A middleware that answers something else instead need not care for header fields: those
+    of the refusal are added to its answer.
+    """
+
+    def __init__(self, fields: Pairs[str], body: bytes) -> None:
+        super().__init__(headers=[pair for pair in fields if pair[0] not in OF_A_BODY])
+        self.headers["Content-Type"] = dict(fields)["Content-Type"]
+        self.body = body
+
+
+class _TooManyRequests(RateLimitExceeded, web.HTTPTooManyRequests):
+    pass
+
+
+class _Forbidden(RateLimitExceeded, web.HTTPForbidden):
+    pass
+
+
+class _ServiceUnavailable(RateLimitExceeded, web.HTTPServiceUnavailable):
+    pass
+
+
+class _Shadow(web.HTTPException):
+    """A no that looks like any other answer."""
+
+    def __init__(self, status: int, fields: Pairs[str], body: bytes) -> None:
+        self.status_code = status
+        super().__init__()
+        self.headers["Content-Type"] = dict(fields)["Content-Type"]
+        self.body = body
+
+
+REFUSALS: Final[dict[int, type[RateLimitExceeded]]] = {429: _TooManyRequests, 403: _Forbidden, 503: _ServiceUnavailable}
+
+
+def refusal_of(
+    request: web.Request, docket: Docket[str], court: Court[str], ruling: Ruling
+) -> RateLimitExceeded | _Shadow:
+    """What is raised for a no; the docket keeps its fields for whatever is answered instead."""
+    status, fields, body = court.refuse(ruling, ", ".join(request.headers.getall("Accept", ())) or None)
+    if ruling.kind == "shadow":
+        return _Shadow(status, fields, body)
+    docket.denial = Denial(court, [pair for pair in fields if pair[0] not in OF_A_BODY])
+    return REFUSALS[status](fields, body)
