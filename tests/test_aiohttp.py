@@ -1010,3 +1010,21 @@ def test_two_workers_let_exactly_the_limit_pass(tmp_path):
         finally:
             server.terminate()
             server.wait(30)
+
+
+def in_a_thread(call: Callable[[], Any]) -> Any:
+    """What a call gives in a thread that is not the main one, where no module runs and no event loop is."""
+    with ThreadPoolExecutor(1) as threads:
+        return threads.submit(call).result()
+
+
+def test_limits_can_be_made_in_any_thread():
+    """As tests and servers do that run an app beside another; each app's limits are its own."""
+    outer = in_a_thread(lambda: site(web.get("/", hello), default="2/minute"))
+    outer.add_subapp("/inner", in_a_thread(lambda: site(web.get("/", hello), default="1/minute")))
+
+    async def story(client: Client) -> None:
+        paths = ["/", "/", "/", "/inner/", "/inner/"]
+        assert [(await client.get(path)).status for path in paths] == [200, 200, 429, 200, 429]
+
+    play(outer, story)

@@ -76,7 +76,7 @@ class RateLimits:
         self.door: Door[str] = Door(policy, WSGI, self._read, awaited=True, **options)
         self._app = app
         self._default = None if default is None else (RouteLimit(default, {"key": key}),)
-        self._docket: Any = request_key("headgate", Docket)
+        self._docket: Any = request_key()
         self._limited: dict[web.AbstractRoute, tuple[Any, str]] = {}
         """Handlers that have limits, and their place."""
         self._root: str | None = None

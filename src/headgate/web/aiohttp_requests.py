@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Mapping
+from copy import copy
 from typing import Any, Final
 
 from aiohttp import web
 
 from headgate.policy import Proxies, RequestView
 from headgate.policy.address import read_address
+from headgate.web.docket import Docket
 
 
 class Told:
@@ -39,10 +41,13 @@ def read_request(request: web.Request, path: str, proxies: Proxies | None) -> Re
     return view
 
 
-def request_key(name: str, kind: type) -> Any:  # noqa: ANN401
-    """aiohttp from 3.14 on warns of keys that are words; before it there are no others."""
-    key = getattr(web, "RequestKey", None)
-    return key(name, kind) if key is not None else object()
+_KEY: Final[Any] = web.RequestKey("headgate", Docket) if hasattr(web, "RequestKey") else None
+"""Made here, as aiohttp looks for the module that makes a key, and in other threads than the main one finds none."""
+
+
+def request_key() -> Any:  # noqa: ANN401
+    """A key of its own. aiohttp from 3.14 on warns of keys that are words; before it there are no others."""
+    return object() if _KEY is None else copy(_KEY)
 
 
 class _Headers(Mapping[str, list[str]]):
