@@ -29,7 +29,7 @@ from headgate.policy.ruling import PASS
 from headgate.policy.steps import run_awaiting
 from headgate.web.aiohttp_refusals import RateLimitExceeded, refusal_of
 from headgate.web.aiohttp_requests import TOLD, address_of, read_request, request_key
-from headgate.web.aiohttp_routes import Guard, prefix_of, put_in_front, routes_of
+from headgate.web.aiohttp_routes import Guard, prefix_of, put_in_front, routes_in, routes_of
 from headgate.web.asgi import POLICY_VIOLATION, SWITCHED, finish, hold
 from headgate.web.callables import full_name, mark_of
 from headgate.web.docket import Docket, Ruled
@@ -74,6 +74,7 @@ class RateLimits:
         if OWNER in app:
             raise InvalidCall("the app has its limits already: one RateLimits for each app")
         self.door: Door[str] = Door(policy, WSGI, self._read, awaited=True, **options)
+        self.door.routes = lambda: routes_in(app, self._root or "")
         self._app = app
         self._default = None if default is None else (RouteLimit(default, {"key": key}),)
         self._docket: Any = request_key()

@@ -12,6 +12,8 @@ from urllib.parse import unquote
 from aiohttp import web
 
 from headgate.errors import HeadgateError
+from headgate.policy.path import below
+from headgate.web.reach import Route, read_route
 
 Guard = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -37,6 +39,33 @@ def prefix_of(app: web.Application, around: web.Application) -> str | None:
         if found is not None:
             return found
     return None
+
+
+def routes_in(app: web.Application, root: str) -> Iterator[Route]:
+    """Every route of an app that is at this path within another, for comparison with the paths of rules."""
+    for resource in app.router.resources():
+        info = resource.get_info()
+        within = info.get("app")
+        if within is not None:
+            yield from routes_in(within, root)
+        elif "path" in info or "formatter" in info:
+            template = below(unquote(resource.canonical), root)
+            yield read_route(template, _methods(resource), r"\{", r"\{" if _spans(info) else r"(?!)")
+        else:  # static files
+            yield read_route(f"{below(unquote(resource.canonical), root)}/**", None, r"\{", r"^\*\*$")
+
+
+def _methods(resource: web.AbstractResource) -> frozenset[str] | None:
+    methods = {each.method for each in resource}
+    if "*" in methods:
+        return None
+    return frozenset(methods | {"WEBSOCKET", "MESSAGE"} if "GET" in methods else methods)  # a handshake is a GET
+
+
+def _spans(info: Any) -> bool:  # noqa: ANN401
+    """Whether a name may stand for several segments: it has a regular expression of its own."""
+    pattern = info["pattern"].pattern if "pattern" in info else ""
+    return pattern.count("(?P<") > pattern.count(">[^{}/]+)")
 
 
 def put_in_front(route: web.AbstractRoute, guard: Guard) -> None:

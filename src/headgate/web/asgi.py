@@ -18,6 +18,7 @@ from headgate.web.court import Court, decide
 from headgate.web.docket import Docket, Entry
 from headgate.web.door import Door, Options, PolicyGiven
 from headgate.web.headers import ASGI
+from headgate.web.reach import routes_below
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -45,6 +46,7 @@ class RateLimitMiddleware:
     def __init__(self, app: App, policy: PolicyGiven | None, **options: Unpack[Options]) -> None:
         self.app = app
         self.door: Door[bytes] = Door(policy, ASGI, read_scope, awaited=True, **options)
+        self.door.routes = lambda: routes_below(self.app)
         self._fronted = policy is not None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

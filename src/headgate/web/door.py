@@ -7,7 +7,7 @@ is here and in `court.py`, once.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, AnyStr, Final, Generic, TypedDict
 
@@ -22,6 +22,7 @@ from headgate.waiting import Alarms
 from headgate.web.court import Court, Found
 from headgate.web.headers import Wire
 from headgate.web.hints import Hints, warn_of_workers
+from headgate.web.reach import Route, tell_of_unreached
 from headgate.web.refusal import Refusal
 from headgate.web.route import RouteLimit, rules_at
 
@@ -85,6 +86,9 @@ class Door(Generic[AnyStr]):
         self.clock = SystemClock()
         self.alarms = Alarms(self.clock)
         self._refusal = refusal or Refusal()
+        self.routes: Callable[[], Iterable[Route] | None] | None = None
+        """The app's routes, where its edge knows them: rules that meet none of them are told of."""
+        self._compared = False
         self._hints: Hints | None = Hints(self.proxies is not None)
         self.looks = True
         """Something is to be looked at with each request, before its lane."""
@@ -147,7 +151,19 @@ class Door(Generic[AnyStr]):
             self._exchange()
         if self._hints is not None and not self._hints.look(self.view(request)):
             self._hints = None
-            self.looks = self._file.can_change
+        if not self._compared:
+            self._compare()
+        self.looks = self._hints is not None or self._file.can_change
+
+    def _compare(self) -> None:
+        """Tell of rules that meet no route, once for each policy: at a request, as apps add routes until then."""
+        self._compared = True
+        try:
+            routes = None if self.routes is None else self.routes()
+            if routes is not None:
+                tell_of_unreached(self.policy, routes)
+        except Exception:  # whatever an app has among its routes: it is served all the same
+            log.info("the routes of the app could not be compared with the rules", exc_info=True)
 
     def court(self, view: RequestView) -> Court[AnyStr]:
         """Where this request is ruled on."""
@@ -190,6 +206,7 @@ class Door(Generic[AnyStr]):
         """Rule by the new policy from now on, if it can be used."""
         try:
             self._use(self._file.policy)
+            self._compared, self.looks = False, True
         except HeadgateError as reason:
             log.error("the policy stays as it was; %s cannot be used: %s", self._file.name, reason)
             return False

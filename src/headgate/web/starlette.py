@@ -28,7 +28,7 @@ from headgate.web.callables import asking_for, called, mark_of, name_after
 from headgate.web.docket import Denial, Docket, Ruled
 from headgate.web.door import Options, PolicyGiven
 from headgate.web.route import RouteLimit
-from headgate.web.starlette_routes import Known, Place, as_included, endpoints_of, place_of
+from headgate.web.starlette_routes import Known, Place, as_included, endpoints_of, place_of, routes_in
 
 LIMITS: Final = "__headgate_limits__"
 """On an endpoint that `limited` gave: itself, what is inside, and its limits. Decorators around it copy this, and
@@ -103,6 +103,7 @@ class RateLimits:
             raise InvalidCall("the app runs already; RateLimits(app) goes where the app is made")
         self._outside = RateLimitMiddleware(_nothing, policy, **options)
         self.door = self._outside.door
+        self.door.routes = lambda: routes_in(app)
         self._app = app
         self._build = app.build_middleware_stack
         self._default = None if default is None else Limit(default, key=key)

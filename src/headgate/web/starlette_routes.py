@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from starlette.routing import Host, Mount
+from starlette.routing import Host, Mount, WebSocketRoute
 
 from headgate.policy.lane import MOST_LANES
 from headgate.web import asgi
 from headgate.web.callables import full_name
+from headgate.web.reach import Route, read_route
 
 
 class Place:
@@ -76,6 +77,24 @@ def flat(routes: Iterable[Any]) -> Iterator[Any]:
             yield from (each.starlette_route or each for each in route.effective_route_contexts())
         else:
             yield route
+
+
+def routes_in(app: Any) -> Iterator[Route]:  # noqa: ANN401
+    """Every route of an app, for comparison with the paths of rules."""
+    return _routes_below(app.routes, "")
+
+
+def _routes_below(routes: Iterable[Any], prefix: str) -> Iterator[Route]:
+    for each in flat(routes):
+        path = prefix + str(getattr(each, "path", ""))
+        if isinstance(each, Mount | Host) and each.routes:
+            yield from _routes_below(each.routes, path)
+        elif hasattr(each, "endpoint"):
+            sockets = isinstance(each, WebSocketRoute)
+            methods = ("WEBSOCKET", "MESSAGE") if sockets else getattr(each, "methods", None)
+            yield read_route(path, methods, r"\{", r"\{[^{}]*:path\}")
+        else:  # static files, an app that does not tell, a kind of route that is not known
+            yield read_route(f"{path}/**", None, r"\{", r"^\*\*$|:path\}")
 
 
 def endpoints_of(routes: Iterable[Any]) -> Iterator[Any]:

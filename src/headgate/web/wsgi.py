@@ -18,6 +18,7 @@ from headgate.web.court import Court, decide
 from headgate.web.docket import Docket, Entry
 from headgate.web.door import Door, Options, PolicyGiven
 from headgate.web.headers import WSGI
+from headgate.web.reach import routes_below
 
 Environ = dict[str, Any]
 StartResponse = Callable[..., Any]
@@ -30,6 +31,7 @@ class RateLimitMiddleware:
     def __init__(self, app: App, policy: PolicyGiven, **options: Unpack[Options]) -> None:
         self.app = app
         self.door: Door[str] = Door(policy, WSGI, read_environ, awaited=False, **options)
+        self.door.routes = lambda: routes_below(self.app)
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         """One request."""

@@ -9,11 +9,14 @@ from django.core.checks import CheckMessage, Error, Warning  # noqa: A004
 from django.urls import get_resolver
 from django.utils.module_loading import import_string
 
+from headgate.policy import Policy
 from headgate.stores import MemoryStore
 from headgate.web.django.decorators import DECORATED
 from headgate.web.django.middleware import RateLimitMiddleware
 from headgate.web.django.request import primary_key
+from headgate.web.django.routes import routes_in
 from headgate.web.django.settings import Setup
+from headgate.web.reach import unreached
 
 AUTHENTICATION: Final = "django.contrib.auth.middleware.AuthenticationMiddleware"
 OURS: Final = f"{RateLimitMiddleware.__module__}.{RateLimitMiddleware.__qualname__}"
@@ -27,7 +30,11 @@ def check_settings(**_: Any) -> list[CheckMessage]:  # noqa: ANN401
     if not hasattr(settings, "HEADGATE") and not DECORATED:
         return []
     setup = Setup(getattr(settings, "HEADGATE", {}))
-    return [*(Error(each.message, id=each.id) for each in setup.mistakes), *_check_middleware(setup)]
+    return [
+        *(Error(each.message, id=each.id) for each in setup.mistakes),
+        *_check_middleware(setup),
+        *_check_paths(setup),
+    ]
 
 
 def check_deployment(**_: Any) -> list[CheckMessage]:  # noqa: ANN401
@@ -55,6 +62,14 @@ def _check_middleware(setup: Setup) -> list[CheckMessage]:
         text = "The policy counts by user, and is asked before AuthenticationMiddleware: nobody is known yet."
         return [Error(text, f"Move '{PATH}' below it in MIDDLEWARE.", id="headgate.E004")]
     return []
+
+
+def _check_paths(setup: Setup) -> list[CheckMessage]:
+    """Rules of the policy that count nothing, by what the site routes."""
+    if setup.mistakes or setup.policy is None or not getattr(settings, "ROOT_URLCONF", None):
+        return []
+    found = unreached(Policy.load(setup.policy), list(routes_in()))
+    return [Warning(f"HEADGATE['POLICY']: {words}.", id="headgate.W002") for words, near in found if near]
 
 
 def _views_by_user(setup: Setup) -> bool:

@@ -14,6 +14,7 @@ from django.core.signals import setting_changed
 
 from headgate.stores import Store, open_store
 from headgate.web.django.request import read_request
+from headgate.web.django.routes import routes_in
 from headgate.web.django.settings import Setup
 from headgate.web.door import Door
 from headgate.web.headers import WSGI
@@ -69,6 +70,7 @@ class _Opened:
             raise ImproperlyConfigured("\n".join(each.message for each in setup.mistakes))
         read = partial(read_request, setup.user_of)
         door = self._doors[awaited] = Door(setup.policy, WSGI, read, awaited=awaited, store=self.store, **setup.options)
+        door.routes = routes_in
         return door
 
     def close(self) -> None:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from headgate.web.flask.listing import explained, listed
+from headgate.web.reach import unreached
+from headgate.web.werkzeug_routes import routes_in
 
 if TYPE_CHECKING:  # the extension imports this
     from flask import Flask, Request
@@ -33,6 +35,8 @@ def commands_for(app: Flask, edge: Edge) -> click.Group:
             click.echo("  ".join([*(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)), words]))
         if edge.fronted:
             click.echo(f"in front of all, by the policy: {', '.join(rule.name for rule in edge.door.policy.rules)}")
+            for words, _ in unreached(edge.door.policy, list(routes_in(app))):
+                click.echo(f"warning: {words}")
 
     @group.command("explain", help="What a request would come under. Nothing is charged.")
     @click.argument("method")

@@ -22,6 +22,7 @@ from headgate.web.flask.views import EXTENSION, NOWHERE, Place, call, place_of
 from headgate.web.headers import WSGI
 from headgate.web.refusal import Refusal
 from headgate.web.route import RouteLimit
+from headgate.web.werkzeug_routes import routes_in
 from headgate.web.wsgi import path_of
 
 PROXY_FIXED: Final = "werkzeug.proxy_fix.orig"
@@ -100,6 +101,7 @@ class Edge:
         self.fronted = policy is not None
         """There is a policy in front of every endpoint."""
         self.door: Door[str] = Door(policy, WSGI, read, awaited=False, **options)
+        self.door.routes = lambda: routes_in(app)
 
     def before(self) -> Response | None:
         """Rule on a request whose endpoint is known; a no answers for the view, or is raised."""

@@ -1,0 +1,145 @@
+"""Rules that no route of the app can meet: a typo in a path, or a prefix too many, and a rule counts nothing.
+
+Where a framework knows its routes, they are compared with the rules once, at the first request under a policy. A route
+that may be anything (a mount, static files, a catch-all) meets every rule below it, so that nobody is warned in vain.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from difflib import SequenceMatcher
+from enum import Enum
+from typing import Any, Final, NamedTuple
+
+from headgate.policy import Policy
+from headgate.policy.path import Pattern, Segment, tidy
+from headgate.policy.rule import Rule
+
+NOT_FOUND: Final = 404
+ALIKE: Final = 0.8
+ANSWERED_ELSEWHERE: Final = frozenset(("OPTIONS", "TRACE", "CONNECT"))
+"""Methods that servers and middleware answer, without a route."""
+
+log = logging.getLogger("headgate.web")
+
+
+class Wild(Enum):
+    """What stands for text that is not known."""
+
+    ONE = "one segment"
+    MANY = "any number of segments, also none"
+
+
+Part = str | Wild
+
+
+class Route(NamedTuple):
+    """A route of an app."""
+
+    template: str
+    """As the app writes it."""
+    parts: tuple[Part, ...]
+    methods: frozenset[str] | None
+    """None where any may be answered."""
+
+
+def read_route(template: str, methods: Iterable[str] | None, one: str, many: str) -> Route:
+    """A route by its template; segments in which these regular expressions are found stand for others."""
+
+    def read(word: str) -> Part:
+        return Wild.MANY if re.search(many, word) else Wild.ONE if re.search(one, word) else word
+
+    parts = tuple(read(word) for word in tidy(template)[1:].split("/"))
+    return Route(template, parts, None if methods is None else frozenset(methods))
+
+
+def tell_of_unreached(policy: Policy, routes: Iterable[Route]) -> None:
+    """Say in the log which rules count nothing. A rule that resembles no route may be meant for scanners."""
+    for words, near in unreached(policy, list(routes)):
+        log.log(logging.WARNING if near else logging.INFO, words)
+
+
+def unreached(policy: Policy, routes: Sequence[Route]) -> Iterator[tuple[str, bool]]:
+    """What to say of each pattern of a rule that meets no route, and whether there is a route like it."""
+    for rule in policy.rules if routes else ():
+        if rule.act.kind == "shadow" or NOT_FOUND in (rule.counts or ()):
+            continue  # made for paths that are not there
+        for pattern in rule.match.patterns:
+            said = _said_of(rule, pattern, routes)
+            if said is not None:
+                yield said
+
+
+def _said_of(rule: Rule, pattern: Pattern, routes: Sequence[Route]) -> tuple[str, bool] | None:
+    met = [each for each in routes if meets(pattern, each.parts)]
+    if not met:
+        nearest = _nearest(pattern, routes)
+        hint = f"; the nearest is {nearest.template}" if nearest is not None else ""
+        return f"rule {rule.name} counts nothing at {pattern.text}: no route of the app is there{hint}", bool(hint)
+    methods = rule.match.methods
+    if methods is None or methods & ANSWERED_ELSEWHERE or any(not each.methods for each in met):
+        return None
+    answered = frozenset(method for each in met for method in each.methods or ())
+    if methods & answered:
+        return None
+    named, there = (" and ".join(sorted(each)) for each in (methods, answered))
+    return f"rule {rule.name} counts nothing at {pattern.text}: it is for {named}, and {there} is answered there", True
+
+
+def meets(pattern: Pattern, parts: Sequence[Part]) -> bool:
+    """Whether there is a path that both fit."""
+    wanted: list[Segment | None] = [*pattern.head, *([None] if pattern.stars or pattern.rest else ()), *pattern.middle]
+    wanted += [*([None] if pattern.stars > 1 else ()), *pattern.tail]
+    row = [True] + [False] * len(parts)  # row[j]: what came so far of the pattern meets the first j parts
+    for j, part in enumerate(parts):
+        row[j + 1] = row[j] and part is Wild.MANY
+    for segment in wanted:
+        before, row = row, [segment is None and row[0], *[False] * len(parts)]
+        for j, part in enumerate(parts):
+            if segment is None:
+                row[j + 1] = before[j + 1] or row[j]
+            elif part is Wild.MANY:
+                row[j + 1] = row[j] or before[j + 1] or before[j]
+            else:
+                row[j + 1] = before[j] and (part is Wild.ONE or segment.fits(part))
+    return row[-1]
+
+
+def _nearest(pattern: Pattern, routes: Sequence[Route]) -> Route | None:
+    """The route that is most like a pattern, if any is: more than half of the words of the shorter are in both."""
+    words = [word for word in tidy(pattern.text)[1:].split("/") if word and not re.search(r"[*{]", word)]
+    near = [each for each in routes if _alike(words, [part for part in each.parts if isinstance(part, str) and part])]
+    return max(near, key=lambda each: SequenceMatcher(None, pattern.text, each.template).ratio(), default=None)
+
+
+def _alike(one: Sequence[str], other: Sequence[str]) -> bool:
+    common = [0] * (len(other) + 1)
+    for word in one:
+        diagonal = 0
+        for j, each in enumerate(other):
+            longest = diagonal + 1 if _same(word, each) else max(common[j], common[j + 1])
+            diagonal, common[j + 1] = common[j + 1], longest
+    return 2 * common[-1] > min(len(one), len(other)) > 0
+
+
+def _same(word: str, other: str) -> bool:
+    return word == other or SequenceMatcher(None, word, other).ratio() >= ALIKE
+
+
+def routes_below(app: Any) -> list[Route] | None:  # noqa: ANN401
+    """The routes of an app behind other middleware, where it is of a framework that tells."""
+    for _ in range(32):
+        owner = getattr(app, "__self__", app)  # of `app.wsgi_app`
+        if hasattr(owner, "url_map"):
+            from headgate.web.werkzeug_routes import routes_in
+        elif isinstance(getattr(owner, "routes", None), list):
+            from headgate.web.starlette_routes import routes_in
+        elif hasattr(owner, "app"):
+            app = owner.app
+            continue
+        else:
+            return None
+        return list(routes_in(owner))
+    return None
