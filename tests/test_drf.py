@@ -129,6 +129,12 @@ def inside(request: Any) -> Response:
     return Response()
 
 
+@limited("2/minute")
+@api_view()
+def outside(request: Any) -> Response:
+    return Response()
+
+
 class Things(ViewSet):
     authentication_classes = (Tokens,)
     permission_classes = ()
@@ -172,6 +178,7 @@ class Urls:
         path("plain/", Base.as_view()),
         path("function/", function),
         path("inside/", inside),
+        path("outside/", outside),
         path("api/", include(router.urls)),
     ]
 
@@ -278,7 +285,7 @@ def test_functions_and_viewsets():
     """By the framework's decorators and by ours: at an action, which counts beside the throttle."""
     with site() as client:
         assert statuses(client, 4, "/function/") == [200, 200, 200, 429]
-        assert statuses(client, 3, "/inside/") == [200, 200, 429]
+        assert statuses(client, 3, "/inside/") == statuses(client, 3, "/outside/") == [200, 200, 429]
         who = {"headers": {"x-token": "a"}}
         assert statuses(client, 2, "/api/things/", **who) == [200, 200]
         assert [client.get(f"/api/things/{pk}/", **who).status_code for pk in (1, 2)] == [200, 429]

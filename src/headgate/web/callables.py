@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from types import SimpleNamespace
-from typing import Any, get_type_hints
+from typing import Any, Final, get_type_hints
+
+LIMITED_AS: Final = "__headgate_limited_as__"
+"""On an endpoint: itself, and what `limited` has made of it."""
 
 
 def without_partials(endpoint: Any) -> Any:  # noqa: ANN401
@@ -27,6 +32,35 @@ def mark_of(endpoint: Any, name: str) -> Any:  # noqa: ANN401
     while isinstance(endpoint, functools.partial) and not hasattr(endpoint, name):
         endpoint = endpoint.func
     return getattr(endpoint, name, None)
+
+
+def note_limited(endpoint: Any, made: Any) -> None:  # noqa: ANN401
+    """Note on an endpoint what a decorator has made of it. Decorators copy what stands there: it says whose it is."""
+    with suppress(AttributeError, TypeError):  # a bound method takes no notes
+        _, before = vars(endpoint).get(LIMITED_AS, (None, ()))
+        setattr(endpoint, LIMITED_AS, (endpoint, (*before, made)))
+
+
+def misplaced(endpoints: Iterable[Any]) -> str | None:
+    """The name of an endpoint that is registered as it was before `limited` came; None where there is none."""
+    registered = [without_partials(each) for each in endpoints]
+    known = {id(each) for each in registered}
+    for endpoint in registered:
+        whose, made = getattr(endpoint, "__dict__", {}).get(LIMITED_AS, (None, ()))
+        if whose is endpoint and any(id(each) not in known and stands_for(each, endpoint) for each in made):
+            return full_name(endpoint)
+    return None
+
+
+def stands_for(made: Any, endpoint: Any) -> bool:  # noqa: ANN401
+    """Whether an endpoint's name means by now what a decorator made of it, and not only where that was written."""
+    name = getattr(endpoint, "__qualname__", "")
+    if "<locals>" in name:  # what is named in there nobody knows
+        return True
+    named = getattr(sys.modules.get(endpoint.__module__), name, None)
+    while named is not None and named is not made:
+        named = getattr(named, "__wrapped__", None)
+    return named is made
 
 
 @functools.lru_cache(maxsize=4096)

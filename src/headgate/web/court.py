@@ -126,6 +126,11 @@ class Court(Generic[AnyStr]):
             return self.refuse(refused(lane.group, decision), accept)
         return self._refuse(lane.group, decision, accept)
 
+    def refuse_for(self, decision: Decision, accept: str | bytes | None) -> tuple[int, Pairs[AnyStr], bytes]:
+        """As `refuse`, for the no of a limiter of the app's own."""
+        limits = tuple(call.limit for call in decision.calls)
+        return self._refusals(limits, "", "full", QUOTA)(decision, accept, self._retry_after(decision))
+
     def _refuse(self, group: Group, decision: Decision, accept: str | bytes | None) -> tuple[int, Pairs[AnyStr], bytes]:
         refuse = self._refusers.get(group)
         if refuse is None:

@@ -20,6 +20,8 @@ from headgate.web.route import RouteLimit
 
 FAILED: Final = 500
 """The status of a request that has no response."""
+OF_A_BODY: Final = ("content-type", "content-length")
+"""Fields of a refusal's body, which another answer does not have."""
 LISTS: Final = frozenset(("ratelimit", "ratelimit-policy"))
 """Fields in which several decisions are told side by side; of the others, those of the nearest limit are."""
 
@@ -129,6 +131,14 @@ class Docket(Generic[AnyStr]):
             yield from self.release()
         return court, ruling
 
+    def refuse_for(self, decision: Decision, accept: str | bytes | None) -> tuple[int, Pairs[AnyStr], bytes]:
+        """Status, headers and body of the no of a limiter of the app's own, in a view. What was charged stays."""
+        court = self.door.court_now
+        answer = court.refuse_for(decision, accept)
+        told = [pair for pair in answer[1] if court.wire.text(pair[0]).lower() not in OF_A_BODY]
+        self.denial = Denial(court, told)
+        return answer
+
     @property
     def court(self) -> Court[AnyStr]:
         """Who adds header fields: the first that had a say."""
@@ -136,7 +146,9 @@ class Docket(Generic[AnyStr]):
 
     @property
     def fields(self) -> Pairs[AnyStr]:
-        """The header fields that say how much is left."""
+        """The header fields that say how much is left; a refusal says that itself."""
+        if self.denial is not None:
+            return []
         if self._passed is not None:
             (_, _, say), decision = self._passed
             return say(decision)

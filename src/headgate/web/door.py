@@ -86,6 +86,8 @@ class Door(Generic[AnyStr]):
         self.clock = SystemClock()
         self.alarms = Alarms(self.clock)
         self._refusal = refusal or Refusal()
+        self.check: Callable[[], None] | None = None
+        """What an edge has to find right before the first request; until it does, it raises."""
         self.routes: Callable[[], Iterable[Route] | None] | None = None
         """The app's routes, where its edge knows them: rules that meet none of them are told of."""
         self._compared = False
@@ -104,6 +106,11 @@ class Door(Generic[AnyStr]):
     def policy(self) -> Policy:
         """The policy of now."""
         return self._court.judge.policy
+
+    @property
+    def court_now(self) -> Court[AnyStr]:
+        """The court of the policy of now."""
+        return self._court
 
     @property
     def awaits(self) -> bool:
@@ -147,6 +154,9 @@ class Door(Generic[AnyStr]):
 
     def look(self, request: Any) -> None:  # noqa: ANN401
         """Look whether the policy's file has changed, and for what is probably set up wrong; while `looks`."""
+        if self.check is not None:
+            self.check()
+            self.check = None
         if self._file.changed():
             self._exchange()
         if self._hints is not None and not self._hints.look(self.view(request)):

@@ -19,6 +19,7 @@ from headgate.policy.rule import Rule
 
 NOT_FOUND: Final = 404
 ALIKE: Final = 0.8
+MOST_MIDDLEWARE: Final = 64
 ANSWERED_ELSEWHERE: Final = frozenset(("OPTIONS", "TRACE", "CONNECT"))
 """Methods that servers and middleware answer, without a route."""
 
@@ -128,18 +129,23 @@ def _same(word: str, other: str) -> bool:
     return word == other or SequenceMatcher(None, word, other).ratio() >= ALIKE
 
 
+def router_behind(app: Any) -> Any:  # noqa: ANN401
+    """An app that tells its routes, behind other middleware; None where there is none."""
+    for _ in range(MOST_MIDDLEWARE):
+        app = getattr(app, "__self__", app)  # of `app.wsgi_app`
+        if hasattr(app, "url_map") or isinstance(getattr(app, "routes", None), list):
+            return app
+        app = getattr(app, "app", None)
+    return None
+
+
 def routes_below(app: Any) -> list[Route] | None:  # noqa: ANN401
     """The routes of an app behind other middleware, where it is of a framework that tells."""
-    for _ in range(32):
-        owner = getattr(app, "__self__", app)  # of `app.wsgi_app`
-        if hasattr(owner, "url_map"):
-            from headgate.web.werkzeug_routes import routes_in
-        elif isinstance(getattr(owner, "routes", None), list):
-            from headgate.web.starlette_routes import routes_in
-        elif hasattr(owner, "app"):
-            app = owner.app
-            continue
-        else:
-            return None
-        return list(routes_in(owner))
-    return None
+    found = router_behind(app)
+    if found is None:
+        return None
+    if hasattr(found, "url_map"):
+        from headgate.web.werkzeug_routes import routes_in
+    else:
+        from headgate.web.starlette_routes import routes_in
+    return list(routes_in(found))

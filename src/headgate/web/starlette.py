@@ -14,21 +14,30 @@ from typing import Any, Final, TypeVar, Unpack
 
 from starlette.concurrency import run_in_threadpool
 from starlette.endpoints import HTTPEndpoint, WebSocketEndpoint
-from starlette.exceptions import HTTPException, WebSocketException
 from starlette.requests import HTTPConnection, Request
-from starlette.responses import Response
-from starlette.websockets import WebSocket, WebSocketState
+from starlette.websockets import WebSocket
 
-from headgate.errors import HeadgateError, InvalidCall
+from headgate.errors import HeadgateError, InvalidCall, RateLimited
 from headgate.policy.ruling import PASS
 from headgate.policy.steps import run_awaiting
 from headgate.web import asgi
-from headgate.web.asgi import DOCKET, POLICY_VIOLATION, hold
-from headgate.web.callables import asking_for, called, mark_of, name_after
+from headgate.web.asgi import DOCKET, hold
+from headgate.web.callables import asking_for, called, mark_of, misplaced, name_after, note_limited
 from headgate.web.docket import Denial, Docket, Ruled
 from headgate.web.door import Options, PolicyGiven
+from headgate.web.reach import router_behind
 from headgate.web.route import RouteLimit
+from headgate.web.starlette_refusals import (
+    RateLimitExceeded,
+    accepted,
+    answer_rate_limited,
+    refusal_of,
+    send_refusal,
+    told_in,
+)
 from headgate.web.starlette_routes import Known, Place, as_included, endpoints_of, place_of, routes_in
+
+__all__ = ["Limit", "RateLimitExceeded", "RateLimitMiddleware", "RateLimits", "exempt", "limited", "send_refusal"]
 
 LIMITS: Final = "__headgate_limits__"
 """On an endpoint that `limited` gave: itself, what is inside, and its limits. Decorators around it copy this, and
@@ -38,40 +47,7 @@ CONNECTION: Final = "headgate_connection"
 """The parameter by which FastAPI hands over the request where the endpoint does not ask for it."""
 ENTERED: Final = "headgate_entered"
 """In the scope: how many decisions the endpoint has asked for so far."""
-HANDLERS: Final = "starlette.exception_handlers"
-"""In the scope: what the nearest app does about exceptions."""
-OF_A_BODY: Final = (b"content-type", b"content-length")
-"""Fields of a body that a handler of the app's may not send."""
 Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
-
-
-class RateLimitExceeded(HTTPException):
-    """A no at an endpoint. `response` is the whole refusal; `headers` are its fields, for the app's own handler."""
-
-    def __init__(self, response: Response, fields: dict[str, str], title: str) -> None:
-        super().__init__(response.status_code, title, fields)
-        self.response = response
-
-
-class WebSocketRateLimited(WebSocketException):
-    """The same at the endpoint of a websocket."""
-
-    def __init__(self, response: Response) -> None:
-        super().__init__(POLICY_VIOLATION, "rate limited")
-        self.response = response
-
-
-async def send_refusal(connection: HTTPConnection, error: Exception) -> Response | None:
-    """What is done about both where the app has no handler of its own: the refusal as every other edge sends it."""
-    assert isinstance(error, RateLimitExceeded | WebSocketRateLimited)  # noqa: S101 - it is there for these
-    if not isinstance(connection, WebSocket):
-        return error.response
-    opening = connection.application_state is WebSocketState.CONNECTING
-    if opening and "websocket.http.response" in (connection.scope.get("extensions") or {}):
-        await connection.send_denial_response(error.response)
-    else:
-        await connection.close(POLICY_VIOLATION, "rate limited")
-    return None
 
 
 class RateLimitMiddleware(asgi.RateLimitMiddleware):
@@ -81,6 +57,27 @@ class RateLimitMiddleware(asgi.RateLimitMiddleware):
 
     def __init__(self, app: asgi.App, policy: PolicyGiven | None = None, **options: Unpack[Options]) -> None:
         super().__init__(app, policy, **options)
+        self.routes_of: Callable[[], Any] = lambda: getattr(router_behind(self.app), "routes", ())
+        self.door.check = self._check
+
+    async def _other(self, kind: str, scope: asgi.Scope, receive: asgi.Receive, send: asgi.Send) -> None:
+        """Where a server says that it starts, the app does not start with limits that nobody would ask."""
+        if kind == "lifespan":
+            try:
+                self._check()
+            except InvalidCall as wrong:
+                await receive()
+                await send({"type": "lifespan.startup.failed", "message": str(wrong)})
+                raise
+        await super()._other(kind, scope, receive, send)
+
+    def _check(self) -> None:
+        name = misplaced(each.endpoint for each in endpoints_of(self.routes_of()))
+        if name is not None:
+            raise InvalidCall(
+                f"@limited stands above the route's decorator at {name}: the route has the endpoint without its limit. "
+                "In the code, swap the two lines"
+            )
 
 
 class RateLimits:
@@ -104,12 +101,16 @@ class RateLimits:
         self._outside = RateLimitMiddleware(_nothing, policy, **options)
         self.door = self._outside.door
         self.door.routes = lambda: routes_in(app)
+        self._outside.routes_of = lambda: app.routes
         self._app = app
         self._build = app.build_middleware_stack
         self._default = None if default is None else Limit(default, key=key)
         app.build_middleware_stack = self._surround
 
     def _surround(self) -> asgi.App:
+        handlers = self._app.exception_handlers
+        if HeadgateError not in handlers:  # the app's own go first
+            handlers.setdefault(RateLimited, answer_rate_limited)
         inside: asgi.App = self._build()
 
         async def cover_first(scope: asgi.Scope, receive: asgi.Receive, send: asgi.Send) -> None:
@@ -218,12 +219,10 @@ async def _enter(
     if ruling.kind == "pass":
         return await hold(docket, ruling.delay_us) if ruling.delay_us else None
     await run_awaiting(docket.release())
-    status, fields, body = court.refuse(ruling, ", ".join(connection.headers.getlist("accept")) or None)
+    answer = court.refuse(ruling, accepted(connection))
     if ruling.kind == "deny":
-        docket.denial = Denial(court, [pair for pair in fields if pair[0] not in OF_A_BODY])
-    response = Response(body, status)
-    response.raw_headers = fields
-    raise _refusal(connection, response)
+        docket.denial = Denial(court, told_in(answer))
+    raise refusal_of(connection, answer, ruling.decision)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -233,17 +232,6 @@ def _split(limits: tuple[Limit, ...]) -> tuple[tuple[RouteLimit, ...], tuple[Rou
         tuple(each.limit for each in limits if not each.messages),
         tuple(each.limit for each in limits if each.messages),
     )
-
-
-def _refusal(connection: HTTPConnection, response: Response) -> HTTPException | WebSocketException:
-    kind = WebSocketRateLimited if connection.scope["type"] == "websocket" else RateLimitExceeded
-    if HANDLERS in connection.scope:  # of a mounted app, where there is one: RateLimits does not know them all
-        connection.scope[HANDLERS][0].setdefault(kind, send_refusal)
-    if kind is WebSocketRateLimited:
-        return WebSocketRateLimited(response)
-    told = [pair for pair in response.raw_headers if pair[0] not in OF_A_BODY]
-    fields = {name.decode("latin-1"): value.decode("latin-1") for name, value in told}
-    return RateLimitExceeded(response, fields, "Too Many Requests" if response.status_code == 429 else "Refused")
 
 
 def limited(limits: Any, *, key: Any = "ip", **rule: Any) -> Callable[[Endpoint], Endpoint]:  # noqa: ANN401
@@ -260,6 +248,7 @@ def limited(limits: Any, *, key: Any = "ip", **rule: Any) -> Callable[[Endpoint]
         every = (limit, *inside)
         wrapped: Endpoint = _wrap(original, every)
         setattr(wrapped, LIMITS, (wrapped, original, every))
+        note_limited(endpoint, wrapped)
         return wrapped
 
     return decorate

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-import sys
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from typing import Any, Final, TypeVar, cast
 
 from flask import Blueprint, Flask, Response, current_app
@@ -14,7 +12,7 @@ from werkzeug.routing import Rule
 
 from headgate.errors import HeadgateError, InvalidCall
 from headgate.policy import RequestView
-from headgate.web.callables import full_name
+from headgate.web.callables import LIMITED_AS, full_name, note_limited, stands_for
 from headgate.web.flask.case import Case, Passed
 from headgate.web.flask.requests import CASE, current_request
 from headgate.web.route import RouteLimit
@@ -24,8 +22,6 @@ EXTENSION: Final = "headgate"
 LIMITS: Final = "__headgate_limits__"
 """The limits of a view or a blueprint, on it."""
 EXEMPT: Final = "__headgate_exempt__"
-LIMITED_AS: Final = "__headgate_limited_as__"
-"""What a decorator made of a view, on the view."""
 Marked = TypeVar("Marked", bound=Callable[..., Any] | Blueprint)
 
 
@@ -83,8 +79,7 @@ def _guarded(view: Callable[..., Any], limits: tuple[RouteLimit, ...]) -> Callab
 
     made = awaited if inspect.iscoroutinefunction(view) else plain
     setattr(made, LIMITS, limits)
-    with suppress(AttributeError):  # a bound method takes no notes
-        setattr(view, LIMITED_AS, (*getattr(view, LIMITED_AS, ()), made))
+    note_limited(view, made)
     return made
 
 
@@ -157,21 +152,12 @@ def _views(view: Any, method: str) -> list[Any]:  # noqa: ANN401
 
 def _limits_of(view: Any, app: Flask) -> tuple[RouteLimit, ...]:  # noqa: ANN401
     """A view's own; also by a decorator above the route's, whose result Flask was never given."""
-    for made in getattr(view, LIMITED_AS, ()):
-        if _stands_for(made, view) and made not in app.view_functions.values():
+    whose, every = getattr(view, LIMITED_AS, (None, ()))
+    for made in every if whose is view else ():
+        if stands_for(made, view) and made not in app.view_functions.values():
             return _limits_of(made, app)
     limits: tuple[RouteLimit, ...] = getattr(view, LIMITS, ())
     return limits
-
-
-def _stands_for(made: Any, view: Any) -> bool:  # noqa: ANN401
-    """Whether a view's name means by now what a decorator made of it, and not only where that was written."""
-    if made.__wrapped__ is not view or "<locals>" in view.__qualname__:  # what is named in there nobody knows
-        return made.__wrapped__ is view
-    named = getattr(sys.modules.get(view.__module__), view.__qualname__, None)
-    while named is not None and named is not made:
-        named = getattr(named, "__wrapped__", None)
-    return named is made
 
 
 def _is_static(rule: Rule, app: Flask) -> bool:

@@ -1,0 +1,93 @@
+"""Starlette's answers to requests that are refused at an endpoint."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any, Final
+
+from starlette.exceptions import HTTPException, WebSocketException
+from starlette.requests import HTTPConnection
+from starlette.responses import Response
+from starlette.websockets import WebSocket, WebSocketState
+
+from headgate.engine import Decision
+from headgate.errors import RateLimited
+from headgate.web.asgi import DOCKET, POLICY_VIOLATION
+from headgate.web.court import Pairs
+
+HANDLERS: Final = "starlette.exception_handlers"
+"""In the scope: what the nearest app does about exceptions."""
+OF_A_BODY: Final = (b"content-type", b"content-length")
+"""Fields of a body that a handler of the app's may not send."""
+Answer = tuple[int, Pairs[bytes], bytes]
+
+
+class RateLimitExceeded(HTTPException):
+    """A no at an endpoint. `response` is the whole refusal; `headers` are its fields, for the app's own handler."""
+
+    def __init__(
+        self, response: Response, fields: dict[str, str], title: str, decision: Decision | None = None
+    ) -> None:
+        super().__init__(response.status_code, title, fields)
+        self.response = response
+        self.decision = decision
+        self.retry_after = int(response.headers["retry-after"]) if "retry-after" in response.headers else None
+        """The whole seconds to wait; None where no wait helps, or none is told."""
+
+
+class WebSocketRateLimited(WebSocketException):
+    """The same at the endpoint of a websocket."""
+
+    def __init__(self, response: Response) -> None:
+        super().__init__(POLICY_VIOLATION, "rate limited")
+        self.response = response
+
+
+def accepted(connection: HTTPConnection) -> str | None:
+    """What the client accepts."""
+    return ", ".join(connection.headers.getlist("accept")) or None
+
+
+def told_in(answer: Answer) -> Pairs[bytes]:
+    """The fields of a refusal that belong to whatever the app answers instead."""
+    return [pair for pair in answer[1] if pair[0] not in OF_A_BODY]
+
+
+def refusal_of(
+    connection: HTTPConnection, answer: Answer, decision: Decision | None
+) -> RateLimitExceeded | WebSocketRateLimited:
+    """What is raised for a no."""
+    status, fields, body = answer
+    response = Response(body, status)
+    response.raw_headers = fields
+    kind = WebSocketRateLimited if connection.scope["type"] == "websocket" else RateLimitExceeded
+    if HANDLERS in connection.scope:  # of a mounted app, where there is one: RateLimits does not know them all
+        connection.scope[HANDLERS][0].setdefault(kind, send_refusal)
+    if kind is WebSocketRateLimited:
+        return WebSocketRateLimited(response)
+    told = {name.decode("latin-1"): value.decode("latin-1") for name, value in told_in(answer)}
+    return RateLimitExceeded(response, told, "Too Many Requests" if status == 429 else "Refused", decision)
+
+
+async def send_refusal(connection: HTTPConnection, error: Exception) -> Response | None:
+    """What is done about both where the app has no handler of its own: the refusal as every other edge sends it."""
+    assert isinstance(error, RateLimitExceeded | WebSocketRateLimited)  # noqa: S101 - it is there for these
+    if not isinstance(connection, WebSocket):
+        return error.response
+    opening = connection.application_state is WebSocketState.CONNECTING
+    if opening and "websocket.http.response" in (connection.scope.get("extensions") or {}):
+        await connection.send_denial_response(error.response)
+    else:
+        await connection.close(POLICY_VIOLATION, "rate limited")
+    return None
+
+
+async def answer_rate_limited(connection: HTTPConnection, error: Exception) -> Any:  # noqa: ANN401
+    """What is done about a `RateLimited` of a limiter in a view: a refusal as one of the endpoint's own."""
+    assert isinstance(error, RateLimited)  # noqa: S101 - it is there for these
+    docket = connection.scope.get(DOCKET)
+    if docket is None:
+        raise error
+    refusal = refusal_of(connection, docket.refuse_for(error.decision, accepted(connection)), error.decision)
+    answered = connection.scope[HANDLERS][0][type(refusal)](connection, refusal)
+    return await answered if inspect.isawaitable(answered) else answered
