@@ -14,7 +14,7 @@ import grpc.aio
 import pytest
 from grpc import StatusCode
 
-from headgate import MemoryStore
+from headgate import Limiter, MemoryStore, RateLimited
 from headgate.testing import ManualClock
 from headgate.web.grpc import AsyncRateLimitInterceptor, RateLimitInterceptor
 from tests.edges import LATER
@@ -24,7 +24,8 @@ TWO: dict[str, Any] = {"rules": [{"name": "api", "key": "ip", "limits": "2/minut
 
 
 class Echo:
-    """A service in threads. A message asks for what happens: `abort CODE`, `code CODE`, `raise`, `cost N`, `wait`."""
+    """A service in threads. A message asks for what happens: `abort CODE`, `code CODE`, `raise`, `refuse`, `cost N`,
+    `wait`."""
 
     def __init__(self) -> None:
         self.calls: list[bytes] = []
@@ -40,6 +41,8 @@ class Echo:
             context.set_code(StatusCode[rest])
         elif word == "raise":
             raise LookupError("mine")
+        elif word == "refuse":
+            raise RateLimited(Limiter("1/hour as views").hit("all", cost=2))
         elif word == "cost":
             context.set_trailing_metadata((("x-cost", rest),))
         elif word == "wait":

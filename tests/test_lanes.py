@@ -89,9 +89,14 @@ def test_the_first_request_finds_its_lane():
 @pytest.mark.parametrize(("edge", "app", "ask"), [(Asgi, _hello, asgi), (Wsgi, _hello_wsgi, wsgi)])
 def test_paths_under_the_same_rules_have_one_lane_made_once(edge, app, ask, key, monkeypatch):
     """A path that was never seen before costs a look at patterns: no limits are put together for it."""
-    made = []
+    made: list[Any] = []
     put_together = Judge._put_together
-    monkeypatch.setattr(Judge, "_put_together", lambda *given: made.append(given) or put_together(*given))
+
+    def noted(*given: Any) -> Any:
+        made.append(given)
+        return put_together(*given)
+
+    monkeypatch.setattr(Judge, "_put_together", noted)
     rules = [{"match": {"path": "/users/{id}"}, "key": key, "limits": "2/hour"}, {"key": "ip", "limits": "999/hour"}]
     limited = edge(app, {"rules": rules})
     paths = [f"/users/{at}" for at in range(50)] * 3
@@ -103,7 +108,12 @@ def test_paths_under_the_same_rules_have_one_lane_made_once(edge, app, ask, key,
 def test_a_flood_of_paths_leaves_those_that_are_asked_for_again():
     """And the table stays within its bounds, whatever the flood."""
     found: list[str] = []
-    recent: Recent[str] = Recent(lambda method, path: found.append(path) or path)
+
+    def find(method: str, path: str) -> str:
+        found.append(path)
+        return path
+
+    recent: Recent[str] = Recent(find)
     for at in range(10 * MOST):
         assert recent["GET", f"/flood/{at}"] == f"/flood/{at}"
         if at % 1000 == 0:

@@ -123,4 +123,4 @@ def test_letters_make_no_difference_before_an_asgi_app():
 
 def test_rules_say_which_methods_they_are_for():
     [rule] = Policy({"rules": [{**GETS, "match": {"method": ["get", "PUT"]}}]}).rules
-    assert rule.match.methods == {"GET", "HEAD", "PUT"}
+    assert rule.match.methods == frozenset(("GET", "HEAD", "PUT"))

@@ -173,7 +173,7 @@ def test_the_log_says_nothing_where_no_rule_needs_an_address(caplog, monkeypatch
 
 def asgi_once(app: Any) -> None:
     """One request without an address, in no event loop: nothing is awaited there."""
-    scope = {"type": "http", "method": "GET", "path": "/", "headers": [], "client": None}
+    scope: dict[str, Any] = {"type": "http", "method": "GET", "path": "/", "headers": [], "client": None}
     call = app(scope, _never, _nowhere)
     with pytest.raises(StopIteration):
         call.send(None)

@@ -22,12 +22,12 @@ from aiohttp import WSMsgType, hdrs, web
 from aiohttp.typedefs import Handler
 from multidict import istr
 
-from headgate.errors import InvalidCall
+from headgate.errors import InvalidCall, RateLimited
 from headgate.policy import Proxies, RequestView
 from headgate.policy.path import below
 from headgate.policy.ruling import PASS
 from headgate.policy.steps import run_awaiting
-from headgate.web.aiohttp_refusals import RateLimitExceeded, refusal_of
+from headgate.web.aiohttp_refusals import RateLimitExceeded, refusal_for, refusal_of
 from headgate.web.aiohttp_requests import TOLD, address_of, read_request, request_key
 from headgate.web.aiohttp_routes import Guard, prefix_of, put_in_front, routes_in, routes_of
 from headgate.web.asgi import POLICY_VIOLATION, SWITCHED, finish, hold
@@ -78,6 +78,7 @@ class RateLimits:
         self._app = app
         self._default = None if default is None else (RouteLimit(default, {"key": key}),)
         self._docket: Any = request_key()
+        self._covered: set[web.AbstractRoute] = set()
         self._limited: dict[web.AbstractRoute, tuple[Any, str]] = {}
         """Handlers that have limits, and their place."""
         self._root: str | None = None
@@ -120,12 +121,32 @@ class RateLimits:
             handler = route.handler
             place = f"{route.resource.canonical if route.resource else ''} {full_name(handler)}"
             known = {method: self._places(handler, place, method) for method in hdrs.METH_ALL}
-            if any(known.values()) and route not in self._limited:  # who runs an app twice starts it twice
+            if route in self._covered:  # who runs an app twice starts it twice
+                continue
+            self._covered.add(route)
+            call = self._catching(handler)
+            if any(known.values()):
                 self._limited[route] = handler, place
-                put_in_front(route, self._guard(handler, place, known))
+                call = self._guard(handler, place, known, call)
+            put_in_front(route, call)
 
-    def _guard(self, handler: Any, place: str, known: dict[str, Places]) -> Guard:  # noqa: ANN401
-        """The limits of a handler, and then the handler."""
+    def _catching(self, handler: Any) -> Guard:  # noqa: ANN401
+        """The handler; what a limiter of the app's own raises in it is a refusal as any other."""
+
+        async def caught(request: web.Request) -> web.StreamResponse:
+            try:
+                answer: web.StreamResponse = await handler(request)
+            except RateLimited as error:
+                docket = self._docket_of(request)
+                if docket is None:
+                    docket = request[self._docket] = Docket(self.door)
+                raise refusal_for(request, docket, error) from error
+            return answer
+
+        return caught
+
+    def _guard(self, handler: Any, place: str, known: dict[str, Places], call: Guard) -> Guard:  # noqa: ANN401
+        """The limits of a handler, and then the call of it."""
         door, key = self.door, self._docket
         plain: bool | None = None  # no middleware is around it
 
@@ -145,9 +166,8 @@ class RateLimits:
             for each in places:
                 found = docket.ask(door.lane_at(each[1], each[0], method), address)
                 if found is None or found[1] is not PASS:
-                    return self._ask(request, docket, places[places.index(each) :], found, handler)
-            answer: Awaitable[web.StreamResponse] = handler(request)
-            return answer
+                    return self._ask(request, docket, places[places.index(each) :], found, call)
+            return call(request)
 
         return guarded
 
@@ -158,7 +178,7 @@ class RateLimits:
         return request.get(self._docket)
 
     async def _ask(
-        self, request: web.Request, docket: Docket[str], places: Places, found: Ruled[str] | None, handler: Handler
+        self, request: web.Request, docket: Docket[str], places: Places, found: Ruled[str] | None, handler: Guard
     ) -> web.StreamResponse:
         """Where limits have to look at the request, or one has refused it."""
         for place in places:
@@ -292,7 +312,7 @@ def _marked(handler: Marked, limits: tuple[RouteLimit, ...]) -> Marked:
     return marked
 
 
-async def _answer(request: web.Request, docket: Docket[str], handler: Handler) -> web.StreamResponse:
+async def _answer(request: web.Request, docket: Docket[str], handler: Guard) -> web.StreamResponse:
     """What the handler answers; what is in flight ends with it."""
     try:
         return await handler(request)

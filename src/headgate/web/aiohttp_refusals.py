@@ -6,6 +6,8 @@ from typing import Final
 
 from aiohttp import web
 
+from headgate.engine import Decision
+from headgate.errors import RateLimited
 from headgate.policy.ruling import Ruling
 from headgate.web.court import Court, Pairs
 from headgate.web.docket import Denial, Docket
@@ -20,10 +22,13 @@ class RateLimitExceeded(web.HTTPException):
     of the refusal are added to its answer.
     """
 
-    def __init__(self, fields: Pairs[str], body: bytes) -> None:
+    def __init__(self, fields: Pairs[str], body: bytes, decision: Decision | None) -> None:
         super().__init__(headers=[pair for pair in fields if pair[0] not in OF_A_BODY])
         self.headers["Content-Type"] = dict(fields)["Content-Type"]
         self.body = body
+        self.decision = decision
+        self.retry_after = int(self.headers["Retry-After"]) if "Retry-After" in self.headers else None
+        """The whole seconds to wait; None where no wait helps, or none is told."""
 
 
 class _TooManyRequests(RateLimitExceeded, web.HTTPTooManyRequests):
@@ -55,8 +60,18 @@ def refusal_of(
     request: web.Request, docket: Docket[str], court: Court[str], ruling: Ruling
 ) -> RateLimitExceeded | _Shadow:
     """What is raised for a no; the docket keeps its fields for whatever is answered instead."""
-    status, fields, body = court.refuse(ruling, ", ".join(request.headers.getall("Accept", ())) or None)
+    status, fields, body = court.refuse(ruling, _accepted(request))
     if ruling.kind == "shadow":
         return _Shadow(status, fields, body)
     docket.denial = Denial(court, [pair for pair in fields if pair[0] not in OF_A_BODY])
-    return REFUSALS[status](fields, body)
+    return REFUSALS[status](fields, body, ruling.decision)
+
+
+def refusal_for(request: web.Request, docket: Docket[str], error: RateLimited) -> RateLimitExceeded:
+    """What is raised where a limiter of the app's own has refused, in a handler."""
+    status, fields, body = docket.refuse_for(error.decision, _accepted(request))
+    return REFUSALS[status](fields, body, error.decision)
+
+
+def _accepted(request: web.Request) -> str | None:
+    return ", ".join(request.headers.getall("Accept", ())) or None

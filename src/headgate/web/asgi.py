@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Mu
 from contextlib import suppress
 from typing import Any, ClassVar, Final, Unpack
 
+from headgate.errors import RateLimited
 from headgate.policy import Proxies, RequestView
 from headgate.policy.key import client_key
 from headgate.policy.lane import Keys
@@ -127,6 +128,10 @@ class RateLimitMiddleware:
             scope[DOCKET] = docket
         try:
             await self.app(scope, receive, answer)
+        except RateLimited as no:  # of a limiter of the app's own
+            if started or not self.endpoints:
+                raise
+            await _answer(answer, docket.refuse_for(no.decision, _accept(scope["headers"])))
         finally:
             if docket.follows:  # nothing more to do, unless something flies, or there was no answer
                 await finish(docket, docket.end())

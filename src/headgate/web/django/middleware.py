@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from asgiref.sync import iscoroutinefunction, markcoroutinefunction
 from django.http.response import HttpResponseBase
 
+from headgate.errors import RateLimited
 from headgate.policy.steps import run
 from headgate.web import asgi
 from headgate.web.django.request import Request, View
@@ -88,6 +89,13 @@ class RateLimitMiddleware:
         finally:
             if docket.follows and not visit.streams:
                 await asgi.finish(docket, docket.end())
+
+    def process_exception(self, request: Request, exception: Exception) -> HttpResponseBase | None:
+        """A limiter of the app's own has refused in a view: a refusal as one of the middleware's."""
+        visit: Visit | None = getattr(request, VISIT, None)
+        if visit is None or not isinstance(exception, RateLimited):
+            return None
+        return visit.respond(request, visit.refuse_by(request, exception))
 
     def _at_view(self, request: Request, view: View, args: Any, kwargs: Any) -> HttpResponseBase | None:  # noqa: ANN401
         visit: Visit | None = getattr(request, VISIT, None)

@@ -10,13 +10,13 @@ from django.http import HttpResponse
 from django.http.response import HttpResponseBase
 
 from headgate.engine import Decision
-from headgate.errors import HeadgateError
+from headgate.errors import HeadgateError, RateLimited
 from headgate.policy.policy import Policy
 from headgate.policy.rule import Rule
 from headgate.policy.ruling import PASS, Ruling
 from headgate.policy.steps import Steps, run, run_awaiting
 from headgate.web import asgi, wsgi
-from headgate.web.court import Court
+from headgate.web.court import Court, Pairs
 from headgate.web.django.limits import ViewLimit, has_throttles, limits_at
 from headgate.web.django.request import Request, SiteView, View, route_of, told_in_loop
 from headgate.web.django.settings import Setup
@@ -162,9 +162,18 @@ class Visit:
     def _refused(self, request: Request, court: Court[str], ruling: Ruling) -> RateLimitExceeded | None:
         if ruling.kind == "pass":
             return None
-        status, fields, body = court.refuse(ruling, request.META.get("HTTP_ACCEPT"))
+        answer = court.refuse(ruling, request.META.get("HTTP_ACCEPT"))
+        return self._no(answer, ruling.decision, ruling.kind == "shadow")
+
+    def refuse_by(self, request: Request, error: RateLimited) -> RateLimitExceeded:
+        """A limiter of the app's own has refused, in the view: what was charged stays."""
+        answer = self.docket.refuse_for(error.decision, request.META.get("HTTP_ACCEPT"))
+        return self._no(answer, error.decision, hides=False)
+
+    def _no(self, answer: tuple[int, Pairs[str], bytes], decision: Decision | None, hides: bool) -> RateLimitExceeded:
+        status, fields, body = answer
         response = HttpResponse(body, status=status, headers=dict(fields))
-        self.no = RateLimitExceeded(response, ruling.decision, ruling.kind == "shadow")
+        self.no = RateLimitExceeded(response, decision, hides)
         return self.no
 
     def respond(self, request: Request, no: RateLimitExceeded) -> HttpResponseBase:

@@ -77,6 +77,11 @@ class Case(Docket[str]):
         self.no = No(*court.refuse(ruling, accept), ruling.decision, ruling.kind == "shadow")
         return self.no
 
+    def refuse_by(self, decision: Decision, accept: str | None) -> No:
+        """A limiter of the app's own has refused, in the view: what was charged stays."""
+        self.no = No(*self.refuse_for(decision, accept), decision, False)
+        return self.no
+
 
 class Passed:
     """A request that a lane let pass, of which nothing is open."""

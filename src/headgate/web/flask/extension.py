@@ -8,7 +8,7 @@ from typing import Any, Final, TypedDict, Unpack
 from flask import Flask, Request, Response, current_app
 from werkzeug.routing import Rule
 
-from headgate.errors import HeadgateError, InvalidCall
+from headgate.errors import HeadgateError, InvalidCall, RateLimited
 from headgate.policy.ruling import refused
 from headgate.policy.steps import run
 from headgate.stores import Store
@@ -17,7 +17,7 @@ from headgate.web.door import Door, PolicyGiven
 from headgate.web.flask.case import Case, Passed
 from headgate.web.flask.cli import commands_for
 from headgate.web.flask.config import ENABLED, settings_from
-from headgate.web.flask.requests import CASE, current_flask, current_request, reader, refuse, tell
+from headgate.web.flask.requests import CASE, current_flask, current_request, exceeded, reader, refuse, tell
 from headgate.web.flask.views import EXTENSION, NOWHERE, Place, call, place_of
 from headgate.web.headers import WSGI
 from headgate.web.refusal import Refusal
@@ -73,6 +73,8 @@ class RateLimits:
         app.before_request(edge.before)
         app.after_request(edge.after)
         app.teardown_request(edge.teardown)
+        if RateLimited not in app.error_handler_spec[None][None]:  # the app's own goes first
+            app.register_error_handler(RateLimited, edge.rate_limited)
         app.cli.add_command(commands_for(app, edge))
         app.extensions[EXTENSION] = edge
 
@@ -173,6 +175,15 @@ class Edge:
                 case.streams = True
                 response.call_on_close(lambda: run(case.end()))
         return response
+
+    def rate_limited(self, error: RateLimited) -> Any:  # noqa: ANN401
+        """A limiter of the app's own has refused in a view: a refusal as one of the extension's, to be handled so."""
+        asked = current_request()
+        case: Case | Passed | None = asked.__dict__.get(CASE)
+        if not isinstance(case, Case):
+            case = asked.__dict__[CASE] = Case(self.door) if case is None else case.opened(self.door)
+        no = case.refuse_by(error.decision, asked.environ.get("HTTP_ACCEPT"))
+        return current_app.handle_user_exception(exceeded(no))
 
     def teardown(self, error: BaseException | None) -> None:
         """Count a request that ends without a response, and end what is in flight."""

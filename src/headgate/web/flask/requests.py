@@ -70,12 +70,17 @@ def reader(user_of: Callable[[], str | None] | None) -> Callable[[Any, Proxies |
 
 def refuse(no: No) -> Response:
     """Send a no in Flask's way, where error handlers have a say; but a shadow as it is."""
+    if no.status == RateLimitExceeded.code and not no.shadow:
+        raise exceeded(no)
     response = current_app.response_class(no.body, no.status, no.fields)
     if no.shadow:
         return response
-    if no.status == RateLimitExceeded.code:
-        raise RateLimitExceeded(response, no.decision)
     raise default_exceptions[no.status](response=response)
+
+
+def exceeded(no: No) -> RateLimitExceeded:
+    """A no as it is raised."""
+    return RateLimitExceeded(current_app.response_class(no.body, no.status, no.fields), no.decision)
 
 
 def tell(headers: Headers, fields: Sequence[tuple[str, str]], instead: bool, door: Door[str]) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
+from headgate.errors import RateLimited
 from headgate.policy.steps import Steps, run_awaiting, run_to_the_end
 from headgate.web.asgi import hold
 from headgate.web.grpc.context import Context, refuse, trailing_of
@@ -133,7 +134,10 @@ async def _passing(messages: AsyncIterable[Any], context: _AwaitedContext) -> As
 async def _counted(context: Context) -> AsyncIterator[None]:
     """Whatever ends the call, count what it says."""
     try:
-        yield
+        try:
+            yield
+        except RateLimited as error:
+            await context._refuse_by(error)
     except BaseException as error:
         context._end_by(error)
         raise

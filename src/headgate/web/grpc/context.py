@@ -7,9 +7,10 @@ from typing import Any
 
 import grpc
 
+from headgate.errors import RateLimited
 from headgate.policy.steps import Steps
 from headgate.web.docket import Docket
-from headgate.web.grpc.rpc import Metadata, Refused, status_of
+from headgate.web.grpc.rpc import Metadata, Refused, refusal_for, status_of
 
 
 class Context:
@@ -54,6 +55,10 @@ class Context:
     def abort_with_status(self, status: Any) -> Any:  # noqa: ANN401
         """As the server's own."""
         return self.abort(status.code, status.details, status.trailing_metadata)
+
+    def _refuse_by(self, error: RateLimited) -> Any:  # noqa: ANN401
+        """A limiter of the app's own has refused, in the handler."""
+        return self._refuse(refusal_for(self._docket.door.court_now, error.decision))
 
     def _refuse(self, no: Refused) -> Any:  # noqa: ANN401
         """End a call that has begun."""

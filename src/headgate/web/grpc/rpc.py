@@ -8,11 +8,12 @@ from urllib.parse import unquote
 import grpc
 
 from headgate.algorithms.contract import NEVER
+from headgate.engine import Decision
 from headgate.policy import Proxies, RequestView
 from headgate.policy.address import read_node
 from headgate.policy.ruling import Ruling
-from headgate.web.court import Court
-from headgate.web.headers import HIDDEN, Wire, plan_for
+from headgate.web.court import Court, Pairs
+from headgate.web.headers import HIDDEN, Plan, Wire, plan_for
 
 Metadata = tuple[tuple[str, Any], ...]
 GRPC: Final[Wire[str]] = Wire(str.lower, str, str)
@@ -101,19 +102,30 @@ def refusal(court: Court[str], ruling: Ruling) -> Refused:
     status, fields, body = court.refuse(ruling, "text/plain")
     if ruling.kind == "shadow":
         return Refused(CODES.get(status, grpc.StatusCode.UNKNOWN), "", (), Raw(body) if status < 300 else None)
+    group, decision = ruling.group, ruling.decision
+    if group is None or decision is None:
+        return _refused((status, fields, body), None, None)
+    return _refused((status, fields, body), plan_for(group.limits, "", group.disclose), decision)
+
+
+def refusal_for(court: Court[str], decision: Decision) -> Refused:
+    """The same, where a limiter of the app's own has refused in a handler."""
+    limits = tuple(call.limit for call in decision.calls)
+    return _refused(court.refuse_for(decision, "text/plain"), plan_for(limits), decision)
+
+
+def _refused(answer: tuple[int, Pairs[str], bytes], plan: Plan | None, decision: Decision | None) -> Refused:
+    status, fields, body = answer
     told = {name: value for name, value in fields if name not in NOT_OURS}
-    wait = _pushback(ruling, told.get("retry-after"))
+    wait = _pushback(plan, decision, told.get("retry-after")) if plan and decision is not None else None
     if wait is not None:
         told[PUSHBACK] = str(wait)
     return Refused(CODES[status], body.decode(errors="replace").strip(), tuple(told.items()), None)
 
 
-def _pushback(ruling: Ruling, retry_after: str | None) -> int | None:
+def _pushback(plan: Plan, decision: Decision, retry_after: str | None) -> int | None:
     """Milliseconds, rounded up: exact, or as staggered as the whole seconds are; -1 where no wait helps."""
-    group, decision = ruling.group, ruling.decision
-    if group is None or decision is None:
-        return None
-    seconds = plan_for(group.limits, "", group.disclose).wait(decision, None)
+    seconds = plan.wait(decision, None)
     if seconds in (HIDDEN, NEVER):
         return None if seconds == HIDDEN else -1
     if retry_after is not None and int(retry_after) > seconds:

@@ -8,6 +8,7 @@ from typing import Any
 
 import grpc
 
+from headgate.errors import RateLimited
 from headgate.policy.steps import run
 from headgate.waiting import sleep_until
 from headgate.web.grpc.context import Context, is_gone, refuse, trailing_of
@@ -106,7 +107,10 @@ class _Calls:
     def _counted(self, context: Context) -> Iterator[None]:
         """Whatever ends the call, count what it says."""
         try:
-            yield
+            try:
+                yield
+            except RateLimited as error:
+                context._refuse_by(error)
         except BaseException as error:
             context._end_by(error)
             raise
