@@ -201,8 +201,7 @@ def test_a_middleware_of_aiohttp_sees_it():
         try:
             return await handler(request)
         except aiohttp.RateLimitExceeded as no:
-            assert no.decision is not None
-            seen.append((no.retry_after, no.decision.limit))
+            seen.append((no.retry_after, repr(no.decision)))
             raise
 
     async def view(request: web.Request) -> web.Response:
@@ -216,7 +215,7 @@ def test_a_middleware_of_aiohttp_sees_it():
         async with AiohttpClient(TestServer(app)) as client:
             return (await client.get("/")).status
 
-    assert asyncio.run(told()) == 429 and seen == [(3600, 1)]
+    assert asyncio.run(told()) == 429 and seen == [(3600, "<Decision refused, retry after 3600 s, by 1/hour as views>")]
 
 
 @pytest.mark.parametrize("kind", [RateLimited, HeadgateError])

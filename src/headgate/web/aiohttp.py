@@ -316,6 +316,8 @@ async def _answer(request: web.Request, docket: Docket[str], handler: Guard) -> 
     """What the handler answers; what is in flight ends with it."""
     try:
         return await handler(request)
+    except RateLimited as error:  # of a limiter that a middleware has asked
+        raise refusal_for(request, docket, error) from error
     except asyncio.CancelledError:  # whatever else is raised becomes an answer
         await finish(docket, docket.end())
         raise
