@@ -212,6 +212,23 @@ def test_flask_limits_list_tells_too():
     assert lines[-1] == f"warning: {no_route('r0', '/login', '/api/login')}"
 
 
+def test_an_app_within_an_aiohttp_app_is_compared_as_it_routes(said):
+    async def told() -> None:
+        inner, outer = web.Application(), web.Application()
+        AiohttpLimits(inner, rules("/login", "/logon"))
+        inner.router.add_get("/login", aiohttp_hello)
+        outer.add_subapp("/a", inner)
+        async with TestClient(TestServer(outer)) as client:
+            assert (await client.get("/a/login")).status == 200
+
+    asyncio.run(told())
+    assert said() == [no_route("r1", "/logon", "/login")]
+
+
+async def aiohttp_hello(request: web.Request) -> web.Response:
+    return web.Response()
+
+
 def test_quarts_routes_are_known():
     app = Quart("here")
     app.add_url_rule("/login", "login", lambda: "hello")
