@@ -229,6 +229,12 @@ async def aiohttp_hello(request: web.Request) -> web.Response:
     return web.Response()
 
 
+def test_a_long_list_of_paths_that_are_not_there_is_meant_so(said):
+    """The nearest route is looked for a few times only, as an app starts to serve."""
+    fastapi(rules([f"/users/{at}/mail" for at in range(25)]))
+    assert len(said()) == 20 and len(said(logging.INFO)) == 5
+
+
 def test_quarts_routes_are_known():
     app = Quart("here")
     app.add_url_rule("/login", "login", lambda: "hello")

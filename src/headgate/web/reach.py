@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from difflib import SequenceMatcher
 from enum import Enum
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from headgate.policy import Policy
@@ -20,6 +21,8 @@ from headgate.policy.rule import Rule
 NOT_FOUND: Final = 404
 ALIKE: Final = 0.8
 MOST_MIDDLEWARE: Final = 64
+MOST_LOOKED_FOR: Final = 20
+"""Patterns for which the nearest route is looked for: a long list of paths that are not there is meant so."""
 ANSWERED_ELSEWHERE: Final = frozenset(("OPTIONS", "TRACE", "CONNECT"))
 """Methods that servers and middleware answer, without a route."""
 
@@ -64,33 +67,37 @@ def tell_of_unreached(policy: Policy, routes: Iterable[Route]) -> None:
 
 def unreached(policy: Policy, routes: Sequence[Route]) -> Iterator[tuple[str, bool]]:
     """What to say of each pattern of a rule that meets no route, and whether there is a route like it."""
+    looked_for = 0
     for rule in policy.rules if routes else ():
         if rule.act.kind == "shadow" or NOT_FOUND in (rule.counts or ()):
             continue  # made for paths that are not there
         for pattern in rule.match.patterns:
-            said = _said_of(rule, pattern, routes)
-            if said is not None:
-                yield said
+            met = [each for each in routes if meets(pattern, each.parts)]
+            if met:
+                other = _other_methods(rule, met)
+                if other:
+                    yield f"rule {rule.name} counts nothing at {pattern.text}: {other}", True
+                continue
+            looked_for += 1
+            nearest = _nearest(pattern, routes) if looked_for <= MOST_LOOKED_FOR else None
+            hint = f"; the nearest is {nearest.template}" if nearest is not None else ""
+            yield f"rule {rule.name} counts nothing at {pattern.text}: no route of the app is there{hint}", bool(hint)
 
 
-def _said_of(rule: Rule, pattern: Pattern, routes: Sequence[Route]) -> tuple[str, bool] | None:
-    met = [each for each in routes if meets(pattern, each.parts)]
-    if not met:
-        nearest = _nearest(pattern, routes)
-        hint = f"; the nearest is {nearest.template}" if nearest is not None else ""
-        return f"rule {rule.name} counts nothing at {pattern.text}: no route of the app is there{hint}", bool(hint)
+def _other_methods(rule: Rule, met: Sequence[Route]) -> str:
+    """What to say where none of these routes answers the methods of a rule."""
     methods = rule.match.methods
     if methods is None or methods & ANSWERED_ELSEWHERE or any(not each.methods for each in met):
-        return None
+        return ""
     answered = frozenset(method for each in met for method in each.methods or ())
-    if methods & answered:
-        return None
     named, there = (" and ".join(sorted(each)) for each in (methods, answered))
-    return f"rule {rule.name} counts nothing at {pattern.text}: it is for {named}, and {there} is answered there", True
+    return "" if methods & answered else f"it is for {named}, and {there} is answered there"
 
 
 def meets(pattern: Pattern, parts: Sequence[Part]) -> bool:
     """Whether there is a path that both fit."""
+    if pattern.first is not None and isinstance(parts[0], str) and parts[0] != pattern.first:
+        return False
     wanted: list[Segment | None] = [*pattern.head, *([None] if pattern.stars or pattern.rest else ()), *pattern.middle]
     wanted += [*([None] if pattern.stars > 1 else ()), *pattern.tail]
     row = [True] + [False] * len(parts)  # row[j]: what came so far of the pattern meets the first j parts
@@ -125,8 +132,14 @@ def _alike(one: Sequence[str], other: Sequence[str]) -> bool:
     return 2 * common[-1] > min(len(one), len(other)) > 0
 
 
+@lru_cache(maxsize=65_536)
 def _same(word: str, other: str) -> bool:
-    return word == other or SequenceMatcher(None, word, other).ratio() >= ALIKE
+    if word == other:
+        return True
+    if word[0] != other[0] and word[-1] != other[-1]:  # cheap, and no typo changes both ends
+        return False
+    longest = (2 - ALIKE) / ALIKE * min(len(word), len(other))
+    return max(len(word), len(other)) <= longest and SequenceMatcher(None, word, other).ratio() >= ALIKE
 
 
 def router_behind(app: Any) -> Any:  # noqa: ANN401
