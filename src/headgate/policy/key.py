@@ -13,6 +13,7 @@ from typing import Any, Final
 from headgate.errors import InvalidCall
 from headgate.policy.address import counted
 from headgate.policy.hashing import Hash, hashed
+from headgate.policy.host import plain_host
 from headgate.policy.match import trusted_header
 from headgate.policy.path import tidy
 from headgate.policy.reading import Reading, shown
@@ -133,8 +134,8 @@ def keeper(digest: Hash) -> Callable[[str | None], str | None]:
     return lambda value: None if value is None else digest(value) if value else EMPTY
 
 
-def _lower(value: str | None) -> str | None:
-    return None if value is None else value.lower()
+def _host(value: str | None) -> str | None:
+    return None if value is None else plain_host(value)
 
 
 def route_part(view: RequestView, params: Params) -> str | None:
@@ -154,7 +155,7 @@ def _words(written: Write) -> dict[str, Part]:
         "ip": address_part,
         "user": lambda view, params: written(view.user),
         "plan": lambda view, params: written(view.plan),
-        "host": lambda view, params: written(_lower(view.header("host"))),
+        "host": lambda view, params: written(_host(view.header("host"))),
         "method": lambda view, params: written("GET" if view.method == "HEAD" else view.method),
         "path": lambda view, params: written(tidy(view.path)),
         "route": route_part,

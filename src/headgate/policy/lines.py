@@ -21,6 +21,24 @@ _DOT: Final = re.compile(r"[ \t]*\.[ \t]*")
 _SCALAR: Final = re.compile(
     r'''"""(?:[^\\]|\\.)*?"{3,5}(?!")|\'\'\'.*?\'{3,5}(?!\')|"(?:[^"\\\n]|\\.)*"|'[^'\n]*'|[^,\]}#\n]+''', re.DOTALL
 )
+_TOKEN: Final = re.compile(
+    r'''(?P<none>"""[^"\\]*(?:(?:\\(?:.|\Z)|"(?!""))[^"\\]*)*(?:"""|\Z)|'''
+    r"""'{3}[^']*(?:'(?!'')[^']*)*(?:'{3}|\Z)|#[^\n]*|[^"'#A-Za-z0-9_. \t-]+)|"""
+    r'''(?P<part>"[^"\\\n]*(?:\\[^\n][^"\\\n]*)*"?|'[^'\n]*'?|[A-Za-z0-9_-]+|[ \t]+)|(?P<dot>\.)''',
+    re.DOTALL,
+)
+"""What a key is made of, its dots, and what is none: strings of several lines, comments, brackets. Any text is tokens."""
+
+
+def line_of_dots(text: str, most: int) -> int | None:
+    """The line of the first key with more dots than that; also in a text that is no TOML."""
+    dots = 0
+    for found in _TOKEN.finditer(text):
+        kind = found.lastgroup
+        dots = dots + 1 if kind == "dot" else dots if kind == "part" else 0
+        if dots > most:
+            return text.count("\n", 0, found.start()) + 1
+    return None
 
 
 def lines_of(text: str) -> dict[Path_, int]:

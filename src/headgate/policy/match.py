@@ -5,12 +5,12 @@ A mapping of predicates holds when all of them do; a list of values when one doe
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from headgate.errors import InvalidCall
 from headgate.policy.address import Networks
+from headgate.policy.host import compile_host, plain_host
 from headgate.policy.path import Pattern, compile_pattern
 from headgate.policy.reading import Reading, shown
 from headgate.policy.source import Path_
@@ -114,16 +114,18 @@ def _route(reading: Reading, value: object, path: Path_) -> Predicate:
 
 
 def _host(reading: Reading, value: object, path: Path_) -> Predicate:
-    globs = reading.words(value, path, "a host such as *.example.com")
-    regex = re.compile("|".join(re.escape(glob.lower()).replace(r"\*", "[^:]*") for glob in globs) or r"(?!)")
-    return lambda view: regex.fullmatch(_without_port(view.host.lower())) is not None
+    tests = []
+    for word in reading.words(value, path, "a host such as *.example.com"):
+        try:
+            tests.append(compile_host(word))
+        except ValueError as reason:
+            reading.mistake(path, str(reason))
 
+    def fits(view: RequestView) -> bool:
+        host = plain_host(view.host)
+        return any(test(host) for test in tests)
 
-def _without_port(host: str) -> str:
-    """`example.com:8000` and `[::1]:8000` without the port."""
-    if host.startswith("["):
-        return host.partition("]")[0] + "]" if "]" in host else host
-    return host.partition(":")[0]
+    return fits
 
 
 def _ip(reading: Reading, value: object, path: Path_) -> Predicate:

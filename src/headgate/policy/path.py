@@ -156,10 +156,10 @@ def _segment(word: str, text: str) -> Segment:
         raise ValueError(f"a {{name}} is a whole segment, as in /users/{{id}}; got {text!r}")
     if "**" in word:
         raise ValueError(f"** stands for whole segments, as in /api/**; got {text!r}")
-    return Segment(_glob(word) if "*" in word else word.__eq__)
+    return Segment(glob(word) if "*" in word else word.__eq__)
 
 
-def _glob(word: str) -> Test:
+def glob(word: str) -> Test:
     """`*.png`: the first and the last piece at the ends, those between in order; each is looked for once."""
     start, *between, end = word.split("*")
 

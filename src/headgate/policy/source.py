@@ -7,10 +7,13 @@ import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
+from stat import S_ISREG
 from typing import Any, Final, NamedTuple
 
 from headgate.errors import InvalidPolicy
-from headgate.policy.lines import Path_, lines_of
+from headgate.policy.json_lines import lines_of as json_lines
+from headgate.policy.lines import Path_, line_of_dots
+from headgate.policy.lines import lines_of as toml_lines
 
 try:
     import yaml
@@ -22,6 +25,9 @@ LARGEST: Final = 1_000_000
 MOST_NODES: Final = 50_000
 """Values in a policy, aliases expanded: a small file must not become a large one."""
 DEEPEST: Final = 64
+LONGEST_NUMBER: Final = 64
+"""Characters of a value that is no text: PyYAML multiplies 1:2:3:4 by 60 as often as there are colons."""
+_STRING: Final = "tag:yaml.org,2002:str"
 
 
 class Source(NamedTuple):
@@ -50,24 +56,34 @@ def read_source(given: str | Path | Mapping[str, Any]) -> Source:
         return Source("", given, {})
     path = Path(given)
     try:
-        if path.stat().st_size > LARGEST:
-            raise InvalidPolicy([f"{path}: a policy has at most {LARGEST} bytes"])
-        text = path.read_text(encoding="utf-8")
-    except InvalidPolicy:
-        raise
+        data = _read_file(path)
+        text = data.decode("utf-8") if len(data) <= LARGEST else ""
     except (OSError, ValueError) as reason:  # a name that no file can have, or bytes that are no text
         raise InvalidPolicy([f"{path}: cannot be read: {reason}"]) from None
-    suffix = path.suffix.lower()
-    if suffix in (".yaml", ".yml"):
-        return _read_yaml(path.name, text)
-    if suffix == ".toml":
-        return _read_toml(path.name, text)
-    if suffix == ".json":
-        return _read_json(path.name, text)
-    raise InvalidPolicy([f"{path}: a policy is a .yaml, .toml or .json file"])
+    if len(data) > LARGEST:
+        raise InvalidPolicy([f"{path}: a policy has at most {LARGEST} bytes"])
+    if path.suffix.lower() not in _READERS:
+        raise InvalidPolicy([f"{path}: a policy is a .yaml, .toml or .json file"])
+    return read_text(path.name, text)
+
+
+def read_text(name: str, text: str) -> Source:
+    """The text of a file, by the suffix of its name."""
+    return _READERS[Path(name).suffix.lower()](name, text.replace("\r\n", "\n").replace("\r", "\n"))
+
+
+def _read_file(path: Path) -> bytes:
+    """Its bytes, and at most one more than a policy may have: a file can grow, and a pipe has no end."""
+    if not S_ISREG(path.stat().st_mode):
+        raise OSError("this is no file")
+    with path.open("rb") as file:
+        return file.read(LARGEST + 1)
 
 
 def _read_toml(name: str, text: str) -> Source:
+    deep = line_of_dots(text, DEEPEST)
+    if deep is not None:  # the parser takes the square of their number
+        raise InvalidPolicy([f"{name}:{deep}: too large: a key has at most {DEEPEST} dots"])
     try:
         value = tomllib.loads(text)
     except tomllib.TOMLDecodeError as reason:
@@ -78,20 +94,12 @@ def _read_toml(name: str, text: str) -> Source:
     except (ValueError, RecursionError) as reason:
         raise InvalidPolicy([f"{name}: not TOML: {reason}"]) from None
     _check_size(value, name)
-    return Source(name, value, lines_of(text))
+    return Source(name, value, toml_lines(text))
 
 
 def _read_json(name: str, text: str) -> Source:
-    twice: list[str] = []
-
-    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        read = dict(pairs)
-        names = [field for field, _ in pairs]
-        twice.extend(sorted(field for field in read if names.count(field) > 1))
-        return read
-
     try:
-        value = json.loads(text, object_pairs_hook=once)
+        value = json.loads(text)
     except json.JSONDecodeError as reason:
         raise InvalidPolicy([f"{name}:{reason.lineno}: not JSON: {reason.msg}"]) from None
     except RecursionError:
@@ -99,16 +107,9 @@ def _read_json(name: str, text: str) -> Source:
     except ValueError as reason:
         raise InvalidPolicy([f"{name}: not JSON: {reason}"]) from None
     _check_size(value, name)
-    lines: Mapping[Path_, int] = {}
-    if yaml is not None:  # JSON is YAML, whose parser tells the lines
-        try:
-            lines = _read_yaml(name, text).lines
-        except InvalidPolicy as mistakes:
-            if twice:
-                raise
-            del mistakes
+    lines, twice = json_lines(text)
     if twice:
-        raise InvalidPolicy([f"{name}: {field!r} is said twice" for field in twice])
+        raise InvalidPolicy([f"{name}:{line}: {field!r} is said twice" for line, field in twice])
     return Source(name, value, lines)
 
 
@@ -174,6 +175,9 @@ class _Builder:
                 else:
                     built[key] = self.build(child, (*path, key))
             return built
+        if node.tag != _STRING and len(node.value) > LONGEST_NUMBER:
+            self.mistakes.append(f"{self._name}:{line}: cannot read this value: it is too long for {node.tag[-9:]}")
+            return None
         try:
             return self._scalars.construct_object(node)
         except yaml.YAMLError:
@@ -183,4 +187,6 @@ class _Builder:
             return None
 
 
-__all__ = ["Path_", "Source", "read_source"]
+_READERS: Final = {".yaml": _read_yaml, ".yml": _read_yaml, ".toml": _read_toml, ".json": _read_json}
+
+__all__ = ["Path_", "Source", "read_source", "read_text"]

@@ -1,0 +1,58 @@
+"""The lines of a JSON file: its parser tells values, not where they stand.
+
+The text has been parsed before, so it is known to be right, and each of its tokens is looked at once.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Final
+
+from headgate.policy.lines import Path_
+
+_TOKEN: Final = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\]:,\n]|[^"{}\[\]:,\s]+')
+
+
+class _Inside:
+    """An object or a list that is open."""
+
+    __slots__ = ("key", "names", "path", "place")
+
+    def __init__(self, path: Path_, names: set[str] | None) -> None:
+        self.path = path
+        self.names = names
+        """The names of an object so far; None in a list."""
+        self.key: str | None = None
+        """The name whose value comes next; None where a name comes next."""
+        self.place = 0
+
+
+def lines_of(text: str) -> tuple[dict[Path_, int], list[tuple[int, str]]]:
+    """The line of every value; and of every name that an object has twice, with the name."""
+    lines: dict[Path_, int] = {}
+    twice: list[tuple[int, str]] = []
+    line, around = 1, [_Inside((), None)]
+    for token in _TOKEN.findall(text):
+        inside = around[-1]
+        if token == "\n":
+            line += 1
+        elif token in ("}", "]"):
+            around.pop()
+        elif token == ",":
+            inside.place += 1
+            inside.key = None
+        elif token == ":":
+            pass
+        elif inside.names is not None and inside.key is None:
+            inside.key = json.loads(token)
+            if inside.key in inside.names:
+                twice.append((line, inside.key))
+            inside.names.add(inside.key)
+        else:
+            own = () if len(around) == 1 else (inside.place if inside.key is None else inside.key,)
+            path = (*inside.path, *own)
+            lines[path] = line
+            if token in ("{", "["):
+                around.append(_Inside(path, set() if token == "{" else None))
+    return lines, twice
