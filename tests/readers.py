@@ -6,6 +6,7 @@ each is given hostile texts of n and of 8 n characters: what is linear takes 8 t
 
 from __future__ import annotations
 
+import json
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -133,7 +134,14 @@ def _file(suffix: str) -> Read:
     return lambda text: read_text(f"policy.{suffix}", text)
 
 
-URLS = ("redis://", "redis+cluster://a,b/", "redis+sentinel://a:1,b/m", "memory://?max_keys=", "redis://a?deadline=", "")
+URLS = (
+    "redis://",
+    "redis+cluster://a,b/",
+    "redis+sentinel://a:1,b/m",
+    "memory://?max_keys=",
+    "redis://a?deadline=",
+    "",
+)
 LIMIT = ("", "1/", "10/minute ", "1 per ", "1 in flight ", "1/s burst ", "1/s as ", "1/s block ", "1 in flight ttl ")
 TOML = ("", "a = ", "[", "[[", 'a = "', "a = '''", 'a = """', "a = [", "a = {", "a.", "[a.", '"')
 YAML = ("", "a: ", "- ", "[", "{", "a: |\n ", "a: '", 'a: "', "? ", "&a ", "a: 1", "a: 0x", "# ", "%")
@@ -181,6 +189,66 @@ READERS: dict[str, Reader] = {
 }  # fmt: skip
 
 
+class Grown(NamedTuple):
+    """A policy of some size: what is linear in a text may not be in the number of fields."""
+
+    make: Callable[[int], Any]
+
+    def of(self, length: int) -> Any:
+        return self.make(length)
+
+
+def _rule(**fields: Any) -> dict[str, Any]:
+    return {"key": "ip", "limits": "1/hour", **fields}
+
+
+def _policy(value: Any) -> object:
+    return Policy(value)
+
+
+def _named(count: int, value: Any) -> dict[str, Any]:
+    return {f"n{at}": value for at in range(count)}
+
+
+POLICIES: dict[str, tuple[Read, Grown]] = {
+    "json: fields": (_file("json"), Grown(lambda n: json.dumps(_named(n, 1)))),
+    "json: fields said twice": (_file("json"), Grown(lambda n: "{" + ", ".join(['"a": 1'] * n) + "}")),
+    "json: lists": (_file("json"), Grown(lambda n: json.dumps([[1]] * n))),
+    "toml: parts of a key": (_file("toml"), Grown(lambda n: "a." * n + "a = 1")),
+    "toml: quoted parts of a key": (_file("toml"), Grown(lambda n: "[" + '"a" . ' * n + "a]")),
+    "toml: keys": (_file("toml"), Grown(lambda n: "".join(f"n{at} = 1\n" for at in range(n)))),
+    "toml: tables": (_file("toml"), Grown(lambda n: "".join(f"[n{at}.a]\n" for at in range(n)))),
+    "toml: tables in lists": (_file("toml"), Grown(lambda n: "[[a]]\nb.c = 1\n" * n)),
+    "yaml: keys": (_file("yaml"), Grown(lambda n: "".join(f"n{at}: 1\n" for at in range(n)))),
+    "yaml: a number by 60": (_file("yaml"), Grown(lambda n: "a: 1" + ":1" * n * 9)),
+    "yaml: aliases": (_file("yaml"), Grown(lambda n: "a: &a 1\nb: [" + "*a, " * n + "]")),
+    "rules": (_policy, Grown(lambda n: {"rules": [_rule(match={"path": f"/{at}"}) for at in range(n)]})),
+    "unknown fields": (_policy, Grown(lambda n: {"rules": [_rule(**_named(n, 1))]})),
+    "unknown stores": (
+        _policy,
+        Grown(lambda n: {"stores": _named(n, "memory://"), "rules": [_rule(store=f"m{at}") for at in range(n)]}),
+    ),
+    "unknown names in keys": (
+        _policy,
+        Grown(
+            lambda n: {"rules": [_rule(match={"path": [f"/{{a{at}}}" for at in range(n)]}, key=[{"param": "b"}] * n)]}
+        ),
+    ),
+    "rules of one name": (_policy, Grown(lambda n: {"rules": [_rule(name="a") for _ in range(n)]})),
+    "hosts": (_policy, Grown(lambda n: {"rules": [_rule(match={"host": [f"*.{at}.org" for at in range(n)]})]})),
+    "networks": (_policy, Grown(lambda n: {"rules": [_rule(match={"ip": ["10.0.0.0/8"] * n})]})),
+    "plans": (_policy, Grown(lambda n: {"rules": [_rule(limits={"default": "1/s", **_named(n, "2/s")})]})),
+}
+SIZES = {
+    "json: fields": 2_000,
+    "json: fields said twice": 2_000,
+    "toml: parts of a key": 4_000,
+    "yaml: a number by 60": 2_000,
+}
+SIZE = 250
+"""Fields of the smaller policy, and more where only more of them show a square."""
+
+
 def texts(reader: Reader) -> Iterator[Text]:
     """Every mark alone, and every two of them, after every sample and before what does not fit."""
     for mark, start, end in product(reader.marks, reader.samples, ("", "\0")):
@@ -190,7 +258,7 @@ def texts(reader: Reader) -> Iterator[Text]:
             yield Text(start, "".join(pair), "!")
 
 
-def seconds(read: Read, text: Text, length: int) -> float:
+def seconds(read: Read, text: Text | Grown, length: int) -> float:
     """Of this thread, by the processor: other processes do not count."""
     given = text.of(length)
     with suppress(HeadgateError, ValueError), warnings.catch_warnings():
@@ -203,12 +271,11 @@ def seconds(read: Read, text: Text, length: int) -> float:
     return spent
 
 
-def is_linear(reader: Reader, text: Text) -> bool:
+def is_linear(read: Read, text: Text | Grown, size: int) -> bool:
     """Whether 8 times the text takes about 8 times the time; measured again where it seems to take more."""
-    short = seconds(reader.read, text, reader.size)
+    short = seconds(read, text, size)
     for attempt in range(ATTEMPTS):  # another length each time: what was read before may be remembered
-        long = seconds(reader.read, text, TIMES * (reader.size + attempt))
-        if long <= TIMES * ALLOWED * short + FLOOR:
+        if seconds(read, text, TIMES * (size + attempt)) <= TIMES * ALLOWED * short + FLOOR:
             return True
-        short = max(short, seconds(reader.read, text, reader.size + attempt + 1))
+        short = max(short, seconds(read, text, size + attempt + 1))
     return False

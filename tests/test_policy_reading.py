@@ -95,7 +95,8 @@ def test_a_mapping_has_the_path_alone():
         ("policy.yaml", "#" * 1_000_001, "policy.yaml: a policy has at most 1000000 bytes"),
         ("policy.json", "[" * 100_000, "policy.json: nested too deeply"),
         ("policy.yaml", "a: " + "[" * 65 + "]" * 65, "policy.yaml:1: too large: at most 50000 values, 64 deep"),
-        ("policy.yaml", "a: " + "[" * 5000 + "]" * 5000, "policy.yaml: nested too deeply"),
+        ("policy.yaml", "a: " + "[" * 5000 + "]" * 5000, "policy.yaml:1: too large: at most 50000 values, 64 deep"),
+        ("policy.yaml", "- " * 5000, "policy.yaml: nested too deeply"),
         ("policy.yaml", "a: &a [*a]", "policy.yaml:1: too large: at most 50000 values, 64 deep"),
         (
             "policy.yaml",

@@ -10,6 +10,7 @@ from typing import Final
 from headgate.algorithms.contract import EXACT
 from headgate.errors import InvalidCall
 from headgate.limit import Limit
+from headgate.wording import without_password
 
 LONGEST_KEY: Final = 4096
 """Bytes of UTF-8."""
@@ -66,6 +67,6 @@ def checked_costs(limits: tuple[Limit, ...], cost: Cost) -> tuple[int, ...]:
 
 
 def shown(value: object) -> str:
-    """Input as it appears in messages: never long."""
-    text = ascii(value)
+    """Input as it appears in messages: never long, and never with a password."""
+    text = without_password(ascii(value))
     return text if len(text) <= 80 else f"{text[:60]}... ({len(text)} characters)"

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from headgate.clock import write_seconds
+from headgate.wording import without_password
 
 if TYPE_CHECKING:
     from headgate.decision import Decision
@@ -37,7 +38,7 @@ class InvalidPolicy(HeadgateError, ValueError):
     """A policy that cannot be read. `mistakes` has every one, as a line that begins with file and line where known."""
 
     def __init__(self, mistakes: Sequence[str]) -> None:
-        self.mistakes = tuple(mistakes)
+        self.mistakes = tuple(map(without_password, mistakes))
         super().__init__("\n".join(self.mistakes))
 
     def __reduce__(self) -> tuple[type[InvalidPolicy], tuple[tuple[str, ...]]]:
@@ -45,7 +46,10 @@ class InvalidPolicy(HeadgateError, ValueError):
 
 
 class StoreError(HeadgateError):
-    """The home of the state cannot serve."""
+    """The home of the state cannot serve. Its message never has the password of a URL."""
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(without_password(message))
 
 
 class RateLimited(HeadgateError):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Mapping, MutableMapping
+from collections.abc import Collection, Iterable, Mapping, MutableMapping
 from difflib import get_close_matches
+from itertools import islice
 from typing import Any, Final
 
 HIDDEN: Final = "***"
@@ -50,11 +51,10 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     return close[0] if close else None
 
 
-def listed(known: Iterable[str]) -> str:
+def listed(known: Collection[str]) -> str:
     """Names in a message, and no more than a person reads."""
-    names = list(known)
-    more = len(names) - MOST_LISTED
-    return without_password(", ".join(names[:MOST_LISTED])) + (f" and {more} more" if more > 0 else "")
+    more = len(known) - MOST_LISTED
+    return without_password(", ".join(islice(known, MOST_LISTED))) + (f" and {more} more" if more > 0 else "")
 
 
 def unknown_argument(called: str, given: Mapping[str, Any], known: Iterable[str], limit: str = "5/minute") -> TypeError:

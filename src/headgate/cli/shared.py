@@ -6,10 +6,13 @@ import argparse
 import os
 from collections.abc import Callable, Sequence
 from typing import Any, Final
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
+from headgate.errors import StoreError
 from headgate.stores.shared_holders import holders
 from headgate.stores.shared_survey import remove, survey
+from headgate.stores.url import split
+from headgate.wording import quoted
 
 COLUMNS: Final = ("namespace", "limits", "keys", "max_keys", "fill", "evictions", "bytes")
 HOLDERS: Final = ("namespace", "limit", "age", "units", "key", "process")
@@ -37,11 +40,14 @@ def add_verbs(verbs: Any) -> None:  # noqa: ANN401 - argparse has no public name
 
 def read_path(text: str) -> str:
     """A directory, or the directory in the URL of a store."""
-    parts = urlsplit(text)
+    try:
+        parts = split(text)
+    except StoreError as reason:
+        raise argparse.ArgumentTypeError(str(reason)) from None
     if parts.scheme != "shared":
         return os.path.abspath(text)
     if parts.netloc or len(parts.path) < 2:
-        raise argparse.ArgumentTypeError(f"cannot read {text!r}; write for instance shared:///dev/shm/api")
+        raise argparse.ArgumentTypeError(f"cannot read {quoted(text)}; write for instance shared:///dev/shm/api")
     return os.path.abspath(unquote(parts.path))
 
 

@@ -10,11 +10,12 @@ holding   = "ttl" period | ( "per" | "as" ) name
 from __future__ import annotations
 
 import re
-from difflib import get_close_matches
+from fractions import Fraction
 from typing import Any, Final
 
 from headgate.clock import DAY, HOUR, MILLISECOND, MINUTE, SECOND, WEEK
 from headgate.errors import InvalidLimit
+from headgate.wording import nearest, quoted
 
 UNITS: Final = {
     spelling: us
@@ -31,13 +32,18 @@ UNITS: Final = {
 _WRITTEN: Final = ((WEEK, "week"), (DAY, "day"), (HOUR, "hour"), (MINUTE, "minute"), (SECOND, "second"))
 _CALENDAR: Final = re.compile(r"(mo|mon|month|months|y|yr|yrs|year|years|quarter|quarters)", re.IGNORECASE)
 _NUMBER: Final = r"\d[\d_]*"
-_PERIOD: Final = rf"(?:{_NUMBER})?\s*[^\W\d_]+"
+_PERIOD: Final = rf"(?:{_NUMBER}\s*)?[^\W\d_]+"  # spaces at one place only: two that meet are tried in every way
+_TIME: Final = re.compile(rf"(?:({_NUMBER})\s*)?([^\s\d_]\S*)", re.ASCII)
 _HEAD: Final = re.compile(rf"\s*({_NUMBER})\s*(?:/|per\b)\s*({_PERIOD})\s*", re.IGNORECASE | re.ASCII)
 _IN_FLIGHT: Final = re.compile(rf"\s*({_NUMBER})\s*in(?:\s+|-)flight\b\s*", re.IGNORECASE | re.ASCII)
 _HOLDING: Final = re.compile(rf"(?:(ttl)\s+({_PERIOD})|(per|as)\s+(\S+))\s*", re.IGNORECASE | re.ASCII)
 _CLAUSE: Final = re.compile(
     rf"(?:(burst)\s+({_NUMBER})|(by)\s+([a-z-]+(?:/\w+)?)|(block)\s+({_PERIOD})|(as)\s+(\S+))\s*",
     re.IGNORECASE | re.ASCII,
+)
+_GROUPED: Final = re.compile(r"\s*(\d{1,3}(?:,\d{3})+)(?=\s*(?:/|per\b|in\b))", re.IGNORECASE | re.ASCII)
+_FRACTION: Final = re.compile(
+    rf"\s*(\d{{0,9}}\.\d{{1,6}}|\d{{1,9}}\.)\s*(?:/|per\b)\s*({_PERIOD})\s*", re.IGNORECASE | re.ASCII
 )
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}", re.ASCII)
 _DIGITS: Final = 16
@@ -67,7 +73,7 @@ def _parse_one(text: str) -> dict[str, Any]:
         fields = {"amount": _number(in_flight[1]), "algorithm": "in-flight"}
         head, clauses, kind = in_flight, _HOLDINGS, _HOLDING
     else:
-        raise InvalidLimit(f"cannot read the limit {_shown(text)}; write for instance {EXAMPLES}")
+        raise InvalidLimit(f"cannot read the limit {_shown(text)}; {_amount_hint(text)}")
     at = head.end()
     while at < len(text):
         clause = kind.match(text, at)
@@ -87,16 +93,16 @@ def _parse_one(text: str) -> dict[str, Any]:
 
 def parse_period(text: str) -> int:
     """`2 hours`, `500ms`, `m`: microseconds."""
-    found = re.fullmatch(rf"\s*({_NUMBER})?\s*(\S+)\s*", text, re.ASCII)
+    found = _TIME.fullmatch(text.strip())
     count, unit = (found[1], found[2].lower()) if found else (None, text)
     if _CALENDAR.fullmatch(unit):
         raise InvalidLimit(
-            f"{text.strip()!r}: months and years have no fixed length, so a limit over one means something else every "
+            f"{_shown(text.strip())}: months and years have no fixed length, so a limit over one means something else every "
             "time; say 30 days, 4 weeks or 365 days"
         )
     if unit not in UNITS:
-        close = get_close_matches(unit, UNITS, n=1)
-        hint = f"did you mean {close[0]}? " if close else ""
+        near = nearest(unit, UNITS)
+        hint = f"did you mean {near}? " if near else ""
         raise InvalidLimit(
             f"unknown unit in the time {_shown(text)}; {hint}use ms, second, minute, hour, day or week, "
             "with a whole number before it if it is not 1, as in 90 seconds"
@@ -136,21 +142,45 @@ def _number(text: str) -> int:
     return int(digits)
 
 
+def _amount_hint(text: str) -> str:
+    """What to write instead of `1,000/hour` and `0.5/second`."""
+    grouped = _GROUPED.match(text)
+    if grouped:
+        rest = text[grouped.end() :].strip()[:40]
+        plain = grouped[1].replace(",", "")
+        return f"write {plain}{_spaced(rest)} or {grouped[1].replace(',', '_')}{_spaced(rest)}"
+    fraction = _FRACTION.match(text)
+    if fraction:
+        try:
+            amount = Fraction(fraction[1].rstrip("."))
+            period_us = parse_period(fraction[2]) * amount.denominator
+            if amount:
+                return f"an amount is a whole number: write {amount.numerator} per {write_period(period_us)}"
+        except InvalidLimit:  # of the unit; the limit as a whole is shown
+            pass
+    return f"write for instance {EXAMPLES}"
+
+
+def _spaced(rest: str) -> str:
+    return rest if rest[:1] == "/" else f" {rest}"
+
+
 def _clause_hint(rest: str, clauses: dict[str, tuple[str, Any]]) -> str:
-    word = rest.split()[0].lower()
+    if rest[0] in ",&+":
+        return "limits are separated by ;, as in 10/second; 100/hour"
+    word = (rest.split() or [""])[0].lower()  # a space that only Unicode calls one is no word
     if word not in clauses:
-        close = get_close_matches(word, clauses, n=1)
-        if close:
-            return f"did you mean {close[0]}?"
+        near = nearest(word, clauses)
+        if near:
+            return f"did you mean {near}?"
     if clauses is _HOLDINGS:
         return "after `in flight` there may be: ttl TIME, per NAME; limits are separated by ;"
     return "after the rate there may be: burst N, by ALGORITHM, block TIME, as NAME; limits are separated by ;"
 
 
 def _shown(text: object) -> str:
-    """Input as it appears in messages: quoted and never long."""
-    shown = repr(text)
-    return shown if len(shown) <= 80 else f"{shown[:77]}..."
+    """Input as it appears in messages: quoted, never long, and never with a password."""
+    return quoted(text)
 
 
 _CLAUSES: Final[dict[str, tuple[str, Any]]] = {

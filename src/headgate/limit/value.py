@@ -9,7 +9,7 @@ from datetime import timedelta
 from functools import lru_cache
 from typing import Any, Final
 
-from headgate.algorithms import DEFAULT, IN_FLIGHT, algorithm_named, bucket
+from headgate.algorithms import DEFAULT, IN_FLIGHT, Algorithm, algorithm_named, bucket
 from headgate.algorithms.contract import EXACT, Step
 from headgate.clock import MILLISECOND, SECOND
 from headgate.errors import InvalidLimit
@@ -78,21 +78,11 @@ class Limit:
         resolved = algorithm_named(algorithm)
         if per is None:
             per = LEASE / SECOND if resolved is IN_FLIGHT else 1
-        put = object.__setattr__
-        put(self, "amount", _whole(amount, "the amount"))
-        put(self, "period_us", _microseconds(per, "the period"))
-        put(self, "burst", self.amount if burst is None else _whole(burst, "the burst"))
-        put(self, "algorithm", resolved.name)
-        put(self, "block_us", _microseconds(block, "the block") if block else 0)
-        if self.block_us and resolved is IN_FLIGHT:
-            raise InvalidLimit("block: a limit of what is in flight has no rate whose abuse it could answer")
-        put(self, "name", parse_name(name) if name else "")
-        put(self, "step", resolved.step)
-        put(self, "params", resolved.step.fit(self.amount, self.period_us, self.burst, resolved.slots))
-        put(self, "exact", resolved.step is not bucket or bucket.is_exact(self.amount, self.period_us))
-        put(self, "family", self._family())
-        put(self, "identity", f"{self.family} as {self.name}" if self.name else self.family)
-        put(self, "_hash", hash(self._fields()))
+        whole = _whole(amount, "the amount")
+        period_us = _microseconds(per, "the period")
+        most = whole if burst is None else _whole(burst, "the burst")
+        block_us = _microseconds(block, "the block") if block else 0
+        self._fill(whole, period_us, most, resolved, block_us, parse_name(name) if name else "")
         if resolved.slots == 1 and self.amount < COARSE:
             warnings.warn(
                 f"{self}: below {COARSE} the two-counter estimate is coarse; token-bucket, sliding-window/60 or "
@@ -100,6 +90,37 @@ class Limit:
                 LimitWarning,
                 stacklevel=_frames_to_caller(),
             )
+
+    def _fill(self, amount: int, period_us: int, burst: int, resolved: Algorithm, block_us: int, name: str) -> None:
+        put = object.__setattr__
+        put(self, "amount", amount)
+        put(self, "period_us", period_us)
+        put(self, "burst", burst)
+        put(self, "algorithm", resolved.name)
+        put(self, "block_us", block_us)
+        if self.block_us and resolved is IN_FLIGHT:
+            raise InvalidLimit("block: a limit of what is in flight has no rate whose abuse it could answer")
+        put(self, "name", name)
+        put(self, "step", resolved.step)
+        put(self, "params", resolved.step.fit(self.amount, self.period_us, self.burst, resolved.slots))
+        put(self, "exact", resolved.step is not bucket or bucket.is_exact(self.amount, self.period_us))
+        put(self, "family", self._family())
+        put(self, "identity", f"{self.family} as {self.name}" if self.name else self.family)
+        put(self, "_hash", hash(self._fields()))
+
+    def _under(self, name: str, burst: int = 0, block: Period = 0) -> Limit:
+        """The same limit under a rule's name, with the rule's own burst and block; its writer was warned before."""
+        limit = object.__new__(Limit)
+        block_us = _microseconds(block, "the block") if block else self.block_us
+        limit._fill(
+            self.amount,
+            self.period_us,
+            burst or self.burst,
+            algorithm_named(self.algorithm),
+            block_us,
+            parse_name(name),
+        )
+        return limit
 
     @classmethod
     def parse(cls, text: str) -> Limit:

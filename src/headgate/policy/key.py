@@ -6,7 +6,7 @@ parameters) are hashed before anything else sees them, and so is whatever is lon
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
@@ -19,6 +19,7 @@ from headgate.policy.path import tidy
 from headgate.policy.reading import Reading, shown
 from headgate.policy.source import Path_
 from headgate.policy.view import RequestView, informed
+from headgate.wording import listed
 
 Params = Mapping[str, str]
 Part = Callable[[RequestView, Params], str | None]
@@ -33,7 +34,7 @@ EMPTY: Final = "\\e"
 MISSING: Final = "\\m"
 
 
-def read_key(reading: Reading, value: object, path: Path_, names: frozenset[str]) -> tuple[Part, ...]:
+def read_key(reading: Reading, value: object, path: Path_, names: Collection[str]) -> tuple[Part, ...]:
     """A rule's `key`: one part or several."""
     given = value if isinstance(value, list | tuple) else [value]
     if not given:
@@ -42,7 +43,7 @@ def read_key(reading: Reading, value: object, path: Path_, names: frozenset[str]
     return tuple(_read_part(reading, each, (*path, at) if several else path, names) for at, each in enumerate(given))
 
 
-def _read_part(reading: Reading, value: object, path: Path_, names: frozenset[str]) -> Part:
+def _read_part(reading: Reading, value: object, path: Path_, names: Collection[str]) -> Part:
     if callable(value):
         function, written = reading.function(value, path), writer(reading.hashed)
         return lambda view, params: written(function(view))
@@ -58,7 +59,7 @@ def _read_part(reading: Reading, value: object, path: Path_, names: frozenset[st
         reading.mistake((*path, kind), f"expected a name; got {shown(name)}")
         return address_part
     if kind == "param" and name not in names:
-        known = f"the path has {', '.join(sorted(names))}" if names else "the rule's path has none"
+        known = f"the path has {listed(names)}" if names else "the rule's path has none"
         reading.mistake((*path, kind), f"no {{{name}}} in the path; {known}")
     return _NAMED[kind](name, reading)
 

@@ -80,7 +80,7 @@ class Policy:
             reading.hashed = hasher(read_secret(reading, given["pepper"], ("pepper",)) or b"")
         self.allow = read_condition(reading, given["allow"], ("allow",)) if "allow" in given else None
         self.deny: Predicate | None = read_condition(reading, given["deny"], ("deny",)) if "deny" in given else None
-        self.rules = _rules(reading, given.get("rules"), frozenset(self.stores))
+        self.rules = _rules(reading, given.get("rules"), self.stores)
         reading.finish()
         self._settings = {field: given[field] for field in given if field != "rules"}
         self._pathless = not any(rule.match.patterns for rule in self.rules)
@@ -171,7 +171,7 @@ def _named(patterns: Sequence[Pattern], path: str) -> Params:
     return NOTHING
 
 
-def _rules(reading: Reading, value: object, stores: frozenset[str]) -> tuple[Rule, ...]:
+def _rules(reading: Reading, value: object, stores: Mapping[str, str]) -> tuple[Rule, ...]:
     if value == ():  # an app whose limits are all at its endpoints; what is empty in a file is a list
         return ()
     if not isinstance(value, list | tuple) or not value:
@@ -192,7 +192,11 @@ def _rules(reading: Reading, value: object, stores: frozenset[str]) -> tuple[Rul
 
 def _stores(reading: Reading, value: object) -> dict[str, str]:
     if not isinstance(value, Mapping) or not all(isinstance(url, str) for url in value.values()):
-        reading.mistake(("stores",), f"expected names and URLs, as in {{fleet: redis://cache}}; got {shown(value)}")
+        odd = [each for each in value.values() if not isinstance(each, str)] if isinstance(value, Mapping) else [value]
+        kind = type(odd[0]).__name__  # and not what it is: a URL has a password
+        reading.mistake(
+            ("stores",), f"expected names and URLs, as in {{fleet: redis://cache}}; got a value of type {kind}"
+        )
         return {}
     return {str(name): url for name, url in value.items()}
 

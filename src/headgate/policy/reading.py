@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from difflib import get_close_matches
-from typing import Any
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Final
 
 from headgate.algorithms.contract import EXACT
 from headgate.errors import InvalidPolicy
@@ -14,6 +13,11 @@ from headgate.limit import LimitWarning
 from headgate.policy.hashing import Hash, hashed
 from headgate.policy.source import Path_, Source
 from headgate.policy.view import ClaimsOf, informed
+from headgate.wording import listed, nearest, quoted
+
+MOST_HINTS: Final = 100
+"""Mistakes with a guess of what was meant: to guess takes longer than to read."""
+LONGEST_SHOWN: Final = 60
 
 
 class Reading:
@@ -51,19 +55,22 @@ class Reading:
             return {}
         for name in value:
             if name not in known:
-                close = get_close_matches(str(name), known, n=1, cutoff=0.6)
-                hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(known)}"
-                self.mistake((*path, str(name)), f"unknown field {str(name)!r}; {hint}")
+                near = self._nearest(str(name), known)
+                hint = f"did you mean {near!r}?" if near else f"there are {listed(known)}"
+                self.mistake((*path, str(name)), f"unknown field {shown(str(name))}; {hint}")
         return {name: value[name] for name in known if name in value}
 
-    def one_of(self, value: object, path: Path_, known: Sequence[str]) -> str | None:
+    def one_of(self, value: object, path: Path_, known: Collection[str]) -> str | None:
         """One of a few words."""
         if isinstance(value, str) and value in known:
             return value
-        close = get_close_matches(str(value) if isinstance(value, str) else "", known, n=1, cutoff=0.6)
-        hint = f"; did you mean {close[0]!r}?" if close else ""
-        self.mistake(path, f"expected one of {', '.join(known) or 'none that is there'}; got {shown(value)}{hint}")
+        near = self._nearest(value, known) if isinstance(value, str) else None
+        hint = f"; did you mean {near!r}?" if near else ""
+        self.mistake(path, f"expected one of {listed(known) or 'none that is there'}; got {shown(value)}{hint}")
         return None
+
+    def _nearest(self, word: str, known: Collection[str]) -> str | None:
+        return nearest(word, known) if len(self._mistakes) < MOST_HINTS >= len(known) else None
 
     def function(self, value: Callable[..., Any], path: Path_) -> Callable[..., Any]:
         """An app's own function of the request. What has to be awaited cannot be asked here."""
@@ -90,9 +97,5 @@ class Reading:
 
 
 def shown(value: object) -> str:
-    """A value as it appears in messages: never long."""
-    try:
-        text = repr(value)
-    except ValueError:  # a number of more digits than Python writes
-        text = f"a {type(value).__name__}"
-    return text if len(text) <= 60 else f"{text[:57]}..."
+    """A value as it appears in messages: never long, and never with a password."""
+    return quoted(value, LONGEST_SHOWN)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, cast, get_args
 
 from headgate.clock import SECOND
 from headgate.errors import HeadgateError, InvalidLimit, InvalidPolicy
-from headgate.limit import Limit, LimitWarning, as_limits
+from headgate.limit import Limit, as_limits
 from headgate.limit.grammar import parse_name, parse_period
 from headgate.policy.cost import Cost, Statuses, read_cost, read_count
 from headgate.policy.key import Part, part_names, read_key
@@ -31,7 +30,7 @@ DEFAULT_PLAN: Final = "default"
 LONGEST_NAME: Final = 64
 LONGEST_TIME: Final = 10**8
 """Seconds: three years."""
-_CONTENT_TYPE: Final = re.compile(r"[!-~]+/[!-~]+[ -~]*", re.ASCII)
+_CONTENT_TYPE: Final = re.compile(r"[!-.0-~]+/[!-~][ -~]*", re.ASCII)
 
 Plans = Mapping[str, tuple[Limit, ...]]
 
@@ -104,14 +103,14 @@ class Rule:
         return found if found is not None else self.plans[DEFAULT_PLAN]
 
 
-def read_rule(reading: Reading, value: object, path: Path_, index: int, stores: frozenset[str]) -> Rule | None:
+def read_rule(reading: Reading, value: object, path: Path_, index: int, stores: Mapping[str, str]) -> Rule | None:
     """A rule from plain values; None where mistakes leave nothing to compile."""
     given = reading.fields(value, path, FIELDS)
     if not isinstance(value, Mapping):
         return None
     name = _name(reading, given.get("name", f"rule-{index + 1}"), (*path, "name"))
     match = read_match(reading, given.get("match", {}), (*path, "match"))
-    names = frozenset(name for pattern in match.patterns for name in pattern.names)
+    names = dict.fromkeys(name for pattern in match.patterns for name in pattern.names)
     for field in ("key", "limits"):
         if field not in given or (field == "limits" and given[field] in (None, "", [], (), {})):
             reading.mistake(path, f"a rule needs {field!r}, as in key: ip, limits: 100/minute")
@@ -126,7 +125,7 @@ def read_rule(reading: Reading, value: object, path: Path_, index: int, stores: 
     counts, refused = read_count(reading, given.get("count", {}), (*path, "count"))
     store = given.get("store", "")
     if store != "" and not (isinstance(store, str) and store in stores):
-        reading.one_of(store, (*path, "store"), sorted(stores))
+        _note_no_store(reading, store, (*path, "store"), stores)
     if cost.rises:
         _note_what_cannot_owe(reading, plans or {}, (*path, "limits"), name)
     return Rule(
@@ -149,6 +148,13 @@ def read_rule(reading: Reading, value: object, path: Path_, index: int, stores: 
         exempt=read_condition(reading, given["exempt"], (*path, "exempt")) if "exempt" in given else None,
         store=store if isinstance(store, str) else "",
     )
+
+
+def _note_no_store(reading: Reading, store: object, path: Path_, stores: Mapping[str, str]) -> None:
+    if isinstance(store, str) and ("/" in store or "@" in store):  # which is not shown: a URL has a password
+        reading.mistake(path, "a rule has the name of a store; its URL stands beside that name in `stores`")
+    else:
+        reading.one_of(store, path, stores)
 
 
 def _note_what_cannot_owe(reading: Reading, plans: Plans, path: Path_, name: str) -> None:
@@ -235,16 +241,7 @@ def _named(rule: str, at: int, limit: Limit, several: bool, burst: int, block: f
     """The limit under its rule's name: rules never share a state, and a refusal says whose it was."""
     own = limit.name or (str(at + 1) if several else "")
     name = f"{rule[: LONGEST_NAME - len(own) - 1]}.{own}"[:LONGEST_NAME] if own else rule
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", LimitWarning)  # said already, of the limit as it was written
-        return Limit(
-            limit.amount,
-            limit.period,
-            burst=burst or (None if limit.burst == limit.amount else limit.burst),
-            algorithm=limit.algorithm,
-            block=block or limit.block,
-            name=name,
-        )
+    return limit._under(name, burst, block)
 
 
 def _act(reading: Reading, value: object, path: Path_) -> Action:

@@ -6,6 +6,7 @@ import json
 import re
 import tomllib
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from stat import S_ISREG
 from typing import Any, Final, NamedTuple
@@ -27,6 +28,7 @@ MOST_NODES: Final = 50_000
 DEEPEST: Final = 64
 LONGEST_NUMBER: Final = 64
 """Characters of a value that is no text: PyYAML multiplies 1:2:3:4 by 60 as often as there are colons."""
+_TOO_LARGE: Final = f"too large: at most {MOST_NODES} values, {DEEPEST} deep"
 _STRING: Final = "tag:yaml.org,2002:str"
 
 
@@ -37,6 +39,10 @@ class Source(NamedTuple):
     value: Any
     lines: Mapping[Path_, int]
     """The line of each value, where the format tells."""
+
+    def __repr__(self) -> str:
+        """Without the values: URLs of stores are among them."""
+        return f"Source({self.name!r})"
 
     def where(self, path: Path_) -> str:
         """`policy.yaml:12: `, as far as it is known."""
@@ -122,7 +128,7 @@ def _check_size(value: object, name: str = "") -> None:
         each, depth = waiting.pop()
         count += 1
         if count > MOST_NODES or depth > DEEPEST:
-            raise InvalidPolicy([f"{told}too large: at most {MOST_NODES} values, {DEEPEST} deep"])
+            raise InvalidPolicy([f"{told}{_TOO_LARGE}"])
         inside = each.values() if isinstance(each, Mapping) else each if isinstance(each, list | tuple) else ()
         waiting += [(child, depth + 1) for child in inside]
 
@@ -131,19 +137,33 @@ def _read_yaml(name: str, text: str) -> Source:
     if yaml is None:
         raise InvalidPolicy([f"{name}: YAML needs PyYAML: pip install 'headgate[yaml]', or write TOML or JSON"])
     try:
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        root = yaml.compose(text, Loader=_loader())
         builder = _Builder(name)
         value = None if root is None else builder.build(root, ())
     except yaml.YAMLError as reason:
         mark = getattr(reason, "problem_mark", None)
         line = f":{mark.line + 1}" if mark is not None else ""
         problem = getattr(reason, "problem", None) or str(reason)
-        raise InvalidPolicy([f"{name}{line}: not YAML: {problem}"]) from None
+        told = _TOO_LARGE if problem == _TOO_LARGE else f"not YAML: {problem}"
+        raise InvalidPolicy([f"{name}{line}: {told}"]) from None
     except RecursionError:
         raise InvalidPolicy([f"{name}: nested too deeply"]) from None
     if builder.mistakes:
         raise InvalidPolicy(builder.mistakes)
     return Source(name, value, builder.lines)
+
+
+@cache
+def _loader() -> Any:  # noqa: ANN401 - PyYAML may not be there
+    """PyYAML's, which looks at every open bracket again with each token, with a bound on how many there are."""
+
+    class Loader(yaml.SafeLoader):
+        def fetch_flow_collection_start(self, token: Any) -> None:  # noqa: ANN401
+            if self.flow_level > DEEPEST:
+                raise yaml.MarkedYAMLError(problem=_TOO_LARGE, problem_mark=self.get_mark())
+            super().fetch_flow_collection_start(token)
+
+    return Loader
 
 
 class _Builder:
@@ -160,7 +180,7 @@ class _Builder:
         self._count += 1
         line = node.start_mark.line + 1
         if self._count > MOST_NODES or len(path) > DEEPEST:
-            raise InvalidPolicy([f"{self._name}:{line}: too large: at most {MOST_NODES} values, {DEEPEST} deep"])
+            raise InvalidPolicy([f"{self._name}:{line}: {_TOO_LARGE}"])
         self.lines[path] = line
         if isinstance(node, yaml.SequenceNode):
             return [self.build(child, (*path, at)) for at, child in enumerate(node.value)]

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from urllib.parse import parse_qsl, unquote, urlsplit
+import re
+from os.path import abspath
+from typing import Final
+from urllib.parse import parse_qsl, unquote
 
 from headgate.clock import Clock
 from headgate.errors import StoreError
 from headgate.stores.contract import AsyncStore, Gate, OnError, Store
 from headgate.stores.memory import MemoryStore
+from headgate.stores.url import split
+from headgate.wording import quoted
 
 __all__ = ["AsyncStore", "Gate", "MemoryStore", "OnError", "Store", "open_store"]
+
+_HOST: Final = re.compile(r"(?:[A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]):[0-9]{1,5}")
 
 
 def open_store(store: Store | str | None, clock: Clock | None) -> Store:
@@ -22,7 +29,7 @@ def open_store(store: Store | str | None, clock: Clock | None) -> Store:
         if not callable(getattr(store, "gate", None)):
             return _open_client(store)
         return store
-    scheme = urlsplit(store).scheme
+    scheme = split(store).scheme
     if scheme == "memory":
         return _open_memory(store, clock)
     if scheme == "shared":
@@ -30,14 +37,28 @@ def open_store(store: Store | str | None, clock: Clock | None) -> Store:
     if scheme.partition("+")[0] in ("redis", "rediss", "unix", "valkey", "valkeys"):
         return _open_redis(store, clock)
     raise StoreError(
-        f"no store for {scheme or 'a URL without a scheme'!r} URLs; there are memory://, shared://PATH, redis://, "
-        "rediss://, unix://, redis+cluster://, redis+sentinel:// and the same with valkey"
+        f"{_no_store(store)}; there are memory://, shared://PATH, redis://, rediss://, unix://, redis+cluster://, "
+        "redis+sentinel:// and the same with valkey"
     )
+
+
+def _no_store(url: str) -> str:
+    """What is wrong with a URL that names no store, without its login."""
+    scheme, slashes, _ = url.partition("://")
+    if slashes:
+        return f"no store for {quoted(scheme)} URLs"
+    _, at, place = url.rpartition("@")
+    if _HOST.fullmatch(place):
+        return f"{quoted(place)} has no scheme: write redis://{'...@' if at else ''}{place}"
+    return "no store for a URL without a scheme"
 
 
 def _open_client(client: object) -> Store:
     if type(client).__module__.partition(".")[0] != "redis":
-        raise StoreError(f"a store is a URL such as memory://, a Store or a redis-py client; got {client!r}")
+        kind = type(client).__name__  # and not what it is, which may be a URL with a password
+        raise StoreError(
+            f"a store is a URL such as memory://, a Store or a redis-py client; got a value of type {kind}"
+        )
     from headgate.stores.redis import RedisStore
 
     return RedisStore(client)
@@ -46,7 +67,7 @@ def _open_client(client: object) -> Store:
 def _open_memory(url: str, clock: Clock | None) -> MemoryStore:
     path, numbers = _read_url(url, {"max_keys": 10, "max_bytes": 10}, "memory://?max_keys=100000&max_bytes=16777216")
     if path.strip("/"):
-        raise StoreError(f"cannot read {url!r}: memory has no path; write memory://")
+        raise StoreError(f"cannot read {quoted(url)}: memory has no path; write memory://")
     return MemoryStore(**numbers, clock=clock)
 
 
@@ -56,7 +77,9 @@ def _open_shared(url: str, clock: Clock | None) -> Store:
     bases = {"max_keys": 10, "max_bytes": 10, "mode": 8}
     path, numbers = _read_url(url, bases, "shared:///dev/shm/api?max_bytes=67108864&mode=0770")
     if len(path) < 2:
-        raise StoreError(f"cannot read {url!r}: a shared store is a directory; write shared:///dev/shm/api")
+        raise StoreError(f"cannot read {quoted(url)}: a shared store is a directory; write shared:///dev/shm/api")
+    if not path.startswith("/"):  # another process may have another working directory, and so another budget
+        raise StoreError(f"cannot read {quoted(url)}: the directory is a whole path; write shared://{abspath(path)}")
     return SharedStore(path, **numbers, clock=clock)
 
 
@@ -68,11 +91,11 @@ def _open_redis(url: str, clock: Clock | None) -> Store:
 
 def _read_url(url: str, bases: dict[str, int], example: str) -> tuple[str, dict[str, int]]:
     """The path and the options of a URL; each option is a whole number, in the base given."""
-    parts = urlsplit(url)
+    parts = split(url)
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
     if parts.netloc or parts.fragment or not options.keys() <= bases.keys():
-        raise StoreError(f"cannot read {url!r}; write for instance {example}")
+        raise StoreError(f"cannot read {quoted(url)}; write for instance {example}")
     try:
         return unquote(parts.path), {name: int(value, bases[name]) for name, value in options.items()}
     except ValueError:
-        raise StoreError(f"the options of {url!r} must be whole numbers, as in {example}") from None
+        raise StoreError(f"the options of {quoted(url)} must be whole numbers, as in {example}") from None

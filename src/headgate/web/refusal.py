@@ -47,7 +47,7 @@ _RANGE: Final = re.compile(
 )
 _WEIGHT: Final = re.compile(r";[ \t]*q[ \t]*=[ \t]*([^;]*)", re.IGNORECASE)
 _QUALITY: Final = re.compile(r"(?:0(?:\.\d{0,3})?|1(?:\.0{0,3})?)[ \t]*", re.ASCII)
-_CONTENT_TYPE: Final = re.compile(r"[!-~]+/[!-~]+[ -~]*", re.ASCII)
+_CONTENT_TYPE: Final = re.compile(r"[!-.0-~]+/[!-~][ -~]*", re.ASCII)
 
 
 class Reason(NamedTuple):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from typing import NamedTuple
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import parse_qsl, urlencode
 
 from headgate.errors import StoreError
+from headgate.stores.url import split
+from headgate.wording import quoted
 
 
 class Options(NamedTuple):
@@ -29,7 +31,7 @@ class Options(NamedTuple):
 
 def split_url(url: str) -> tuple[str, dict[str, float | int]]:
     """A URL without our options, and the options."""
-    parts = urlsplit(url)
+    parts = split(url)
     theirs: list[tuple[str, str]] = []
     ours: dict[str, float | int] = {}
     for name, value in parse_qsl(parts.query, keep_blank_values=True):
@@ -39,6 +41,6 @@ def split_url(url: str) -> tuple[str, dict[str, float | int]]:
         try:
             ours[name] = int(value) if name == "nodes" else float(value)
         except ValueError:
-            raise StoreError(f"{name}={value!r} is no number, as in redis://cache:6379?{name}=1") from None
+            raise StoreError(f"{name}={quoted(value)} is no number, as in redis://cache:6379?{name}=1") from None
     # By hand: urlunsplit drops the slashes of unix:///path.
     return f"{parts.scheme}://{parts.netloc}{parts.path}?{urlencode(theirs)}", ours

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, unquote
 
 from headgate.errors import StoreError
+from headgate.stores.url import split
+from headgate.wording import listed, quoted
 
 SCHEMES: Final = {"redis": "tcp", "valkey": "tcp", "rediss": "tls", "valkeys": "tls", "unix": "unix"}
 WHO_AND_WHERE: Final = frozenset(
@@ -34,14 +36,19 @@ class Target(NamedTuple):
     service: str = ""
     sentinel_options: dict[str, Any] = {}  # noqa: RUF012 - never written to
 
+    def __repr__(self) -> str:
+        """Without the options: a password is among them."""
+        return f"Target({self.kind!r}, {self.transport!r})"
+
 
 def read_url(url: str) -> Target:
     """A target from any of the URL spellings. What is wrong with one is said without showing it: it has a password."""
-    parts = urlsplit(url)
+    parts = split(url)
     scheme, _, kind = parts.scheme.partition("+")
     transport = SCHEMES.get(scheme)
     if transport is None or kind not in ("", "cluster", "sentinel") or (kind and transport == "unix"):
-        raise StoreError(f"no Redis store for {parts.scheme!r} URLs")
+        named = quoted(parts.scheme) if "://" in url else "such"  # before a colon there may be a login
+        raise StoreError(f"no Redis store for {named} URLs")
     if parts.fragment or "@" in parts.path:
         raise StoreError("a password in a URL must be quoted: write %23 for #, %2F for / and %40 for @")
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
@@ -49,7 +56,7 @@ def read_url(url: str) -> Target:
     strangers = [name for name in options if name not in IN_QUERY and not (name[:4] == "ssl_" and transport == "tls")]
     strangers += [name for name in own if kind != "sentinel" or name not in ("sentinel_username", "sentinel_password")]
     if strangers:
-        raise StoreError(f"the URL of a {kind or transport} Redis store has no option {', '.join(sorted(strangers))}")
+        raise StoreError(f"the URL of a {kind or transport} Redis store has no option {listed(sorted(strangers))}")
     login, _, hosts = parts.netloc.rpartition("@")
     places = tuple(map(_host_and_port, hosts.split(","))) if kind or hosts else ()
     if not kind and len(places) > 1:
@@ -92,7 +99,7 @@ def _read_options(login: str, options: dict[str, str]) -> dict[str, Any]:
 
 
 def _host_and_port(text: str) -> tuple[str, int | None]:
-    parts = urlsplit(f"//{text}")
+    parts = split(f"//{text}")
     with suppress(ValueError):
         if parts.hostname:
             return parts.hostname, parts.port
