@@ -1,7 +1,7 @@
 """Everything that reads text which others wrote, and how its time grows with the length of that text.
 
 A reader that goes back over what it has read takes n * n, and a client that knows it stops a server with one header. So
-each is given hostile texts of n and of 8 n characters: what is linear takes 8 times as long, what is quadratic 64 times.
+each is given hostile texts of n and of 8 n characters: a linear one takes 8 times as long, a quadratic one 64 times.
 """
 
 from __future__ import annotations
@@ -148,16 +148,24 @@ YAML = ("", "a: ", "- ", "[", "{", "a: |\n ", "a: '", 'a: "', "? ", "&a ", "a: 1
 JSON = ("", "{", "[", '{"a": ', '["', '{"a": "', "[1", "[-", "[1e")
 
 READERS: dict[str, Reader] = {
-    "path": Reader(_path("/a/**/b/**/c", "/*-*-*-*/x", "**/{id}/*.png", "/f/{rest:path}"), "/*-.ab%{}", ("", "/a/", "/f/")),
-    "host": Reader(_host("*-*-*-*.preview.example.com", "a*a*a.org", "[::1]"), "-.:*a[]", ("", "a", ".example.com", "[")),
+    "path": Reader(
+        _path("/a/**/b/**/c", "/*-*-*-*/x", "**/{id}/*.png", "/f/{rest:path}"), "/*-.ab%{}", ("", "/a/", "/f/")
+    ),
+    "host": Reader(
+        _host("*-*-*-*.preview.example.com", "a*a*a.org", "[::1]"), "-.:*a[]", ("", "a", ".example.com", "[")
+    ),
     "x-forwarded-for": Reader(_forwarded("x-forwarded-for", trusted=["10.0.0.0/8"]), ', ":[].;1=\t', ("", "10.0.0.2,")),
     "x-forwarded-for by hops": Reader(_forwarded("x-forwarded-for", hops=9), ', ":[].;1=\t', ("", "10.0.0.2,")),
-    "forwarded": Reader(_forwarded("forwarded", trusted=["10.0.0.0/8"]), ', ":[].;1=\t\\', ("", 'for="', "for=10.0.0.2,")),
+    "forwarded": Reader(
+        _forwarded("forwarded", trusted=["10.0.0.0/8"]), ', ":[].;1=\t\\', ("", 'for="', "for=10.0.0.2,")
+    ),
     "forwarded lines": Reader(_lines("forwarded"), ',;="\\ ', ("", 'for="')),
     "x-forwarded-for lines": Reader(_lines("x-forwarded-for"), ',;="\\ ', ("", "10.0.0.2")),
     "cookie": Reader(lambda text: _view(cookie=text).cookie("a"), '; ="a,\t', ("", "a=", 'a="')),
     "query": Reader(_query, "&=%+;a0", ("", "q=", "%f")),
-    "authorization": Reader(_token("authorization"), ".-_=aA ", ("", "eyJhbGciOiJIUzI1NiJ9.", "eyJhbGciOiJIUzI1NiJ9.e30.")),
+    "authorization": Reader(
+        _token("authorization"), ".-_=aA ", ("", "eyJhbGciOiJIUzI1NiJ9.", "eyJhbGciOiJIUzI1NiJ9.e30.")
+    ),
     "token in another header": Reader(_token("x-token"), ".-_=aA ", ("", "eyJhbGciOiJIUzI1NiJ9.")),
     "accept": Reader(negotiate, ",;=*/ q0.\t", ("", "text/plain;", "text/plain;q=", "*/*,")),
     "exposed headers": Reader(lambda text: merge_exposed(text, "RateLimit"), ", a*\t", ("", "X-A,")),
@@ -173,7 +181,9 @@ READERS: dict[str, Reader] = {
     "route name": Reader(route_name, "/{}<>-._ a", ("", "/a")),
     "redis url": Reader(read_url, ":/?&=@,%[]#.a1", URLS),
     "redis url options": Reader(split_url, ":/?&=@,%[]#.a1", URLS),
-    "store url": Reader(lambda text: open_store(text, None), ":/?&=@,%[]#.a1", ("", "memory:", "memory://", "memory://?max_keys=")),
+    "store url": Reader(
+        lambda text: open_store(text, None), ":/?&=@,%[]#.a1", ("", "memory:", "memory://", "memory://?max_keys=")
+    ),
     "toml": Reader(_file("toml"), ".[]{}=\"'#,\\\n a1-_+:", TOML),
     "yaml": Reader(_file("yaml"), "-?:,[]{}#&*!|>'\"%@`\n a1_.~<=", YAML, 500),
     "json": Reader(_file("json"), '{}[],:"\\ \na1-.e', JSON),
@@ -186,7 +196,7 @@ READERS: dict[str, Reader] = {
     "rule for": Reader(_in_rule("for"), " 1_ms", ("", "1")),
     "rule content type": Reader(_in_rule("act", "shadow", "content_type"), "/ ;=a!", ("", "a/", "a/b;")),
     "rule status": Reader(_in_rule("count", "when", "status"), "1x ", ("", "4")),
-}  # fmt: skip
+}
 
 
 class Grown(NamedTuple):

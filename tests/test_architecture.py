@@ -13,7 +13,8 @@ import headgate
 PACKAGE = Path(headgate.__file__).parent
 
 FLOORS = [
-    {"errors", "clock", "wording", "_version"},
+    {"wording"},
+    {"errors", "clock", "_version"},
     {"algorithms"},
     {"limit"},
     {"call", "decision", "permit"},
@@ -27,7 +28,7 @@ FLOORS = [
     {"__main__"},
 ]
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
-ONE_FLOOR = {("decision", "call"), ("permit", "decision"), ("errors", "clock"), ("errors", "wording"), ("shaper", "limiter")}
+ONE_FLOOR = {("decision", "call"), ("permit", "decision"), ("errors", "clock"), ("shaper", "limiter")}
 """Neighbours that may meet: a decision answers calls, a permit holds a decision, an error says how long, a shaper is
 bound like a limiter."""
 

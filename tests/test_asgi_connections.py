@@ -161,22 +161,6 @@ def test_a_bad_file_keeps_the_old_policy_and_the_log_says_why(tmp_path, caplog):
     assert asgi(app).fields["ratelimit-policy"] == '"api";q=8;w=60'
 
 
-@pytest.mark.parametrize(
-    "more", ["stores: {far: 'nowhere://at/all'}", "headers: [x-ratelimit, x-ratelimit-epoch]", "namespace: 2020-99-99"]
-)
-def test_a_file_that_cannot_be_used_keeps_the_old_policy_too(tmp_path, monkeypatch, caplog, more):
-    """A store that cannot be opened is found when the file is read, by a request that must not suffer for it."""
-    monkeypatch.setattr("headgate.policy.reload.EVERY", 0.0)
-    file = tmp_path / "policy.yaml"
-    write(file, policy("9/minute"))
-    app = RateLimitMiddleware(plain, file)
-    asgi(app)
-    write(file, policy("8/minute", more))
-    with caplog.at_level(logging.ERROR, "headgate"):
-        assert [asgi(app).fields["ratelimit-policy"] for _ in range(2)] == ['"api";q=9;w=60'] * 2
-    assert "policy.yaml" in caplog.text
-
-
 def test_a_store_that_moved_is_opened_where_it_is_now(tmp_path):
     """The same name with another URL is another store."""
     file = tmp_path / "policy.yaml"

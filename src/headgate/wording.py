@@ -1,4 +1,4 @@
-"""What messages have in common: no password in any, the nearest word, what to install, and `headgate` in front of logs."""
+"""What messages have in common: no password, the nearest word, what to install, and `headgate` in front of logs."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def missing(what: str, package: str, extra: str = "") -> str:
 
 
 class Log(logging.LoggerAdapter[logging.Logger]):
-    """A log whose lines begin with `headgate`, whatever handler writes them: without one, Python writes the bare text."""
+    """A log whose lines begin with `headgate`: where no handler is set up, Python writes the bare text."""
 
     def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:  # noqa: ANN401
         """The line."""

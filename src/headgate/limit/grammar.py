@@ -97,8 +97,8 @@ def parse_period(text: str) -> int:
     count, unit = (found[1], found[2].lower()) if found else (None, text)
     if _CALENDAR.fullmatch(unit):
         raise InvalidLimit(
-            f"{_shown(text.strip())}: months and years have no fixed length, so a limit over one means something else every "
-            "time; say 30 days, 4 weeks or 365 days"
+            f"{_shown(text.strip())}: months and years have no fixed length, so a limit over one means something else "
+            "every time; say 30 days, 4 weeks or 365 days"
         )
     if unit not in UNITS:
         near = nearest(unit, UNITS)

@@ -1,6 +1,6 @@
 """The lines of a JSON file: its parser tells values, not where they stand.
 
-The text has been parsed before, so it is known to be right, and each of its tokens is looked at once.
+The text has been parsed before, so it is known to be right, and each of its signs is looked at once.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final
 
 from headgate.policy.lines import Path_
 
-_TOKEN: Final = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\]:,\n]|[^"{}\[\]:,\s]+')
+_SIGN: Final = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\]:,\n]|[^"{}\[\]:,\s]+')
 
 
 class _Inside:
@@ -33,19 +33,19 @@ def lines_of(text: str) -> tuple[dict[Path_, int], list[tuple[int, str]]]:
     lines: dict[Path_, int] = {}
     twice: list[tuple[int, str]] = []
     line, around = 1, [_Inside((), None)]
-    for token in _TOKEN.findall(text):
+    for sign in _SIGN.findall(text):
         inside = around[-1]
-        if token == "\n":
+        if sign == "\n":
             line += 1
-        elif token in ("}", "]"):
+        elif sign in ("}", "]"):
             around.pop()
-        elif token == ",":
+        elif sign == ",":
             inside.place += 1
             inside.key = None
-        elif token == ":":
+        elif sign == ":":
             pass
         elif inside.names is not None and inside.key is None:
-            inside.key = json.loads(token)
+            inside.key = json.loads(sign)
             if inside.key in inside.names:
                 twice.append((line, inside.key))
             inside.names.add(inside.key)
@@ -53,6 +53,6 @@ def lines_of(text: str) -> tuple[dict[Path_, int], list[tuple[int, str]]]:
             own = () if len(around) == 1 else (inside.place if inside.key is None else inside.key,)
             path = (*inside.path, *own)
             lines[path] = line
-            if token in ("{", "["):
-                around.append(_Inside(path, set() if token == "{" else None))
+            if sign in ("{", "["):
+                around.append(_Inside(path, set() if sign == "{" else None))
     return lines, twice

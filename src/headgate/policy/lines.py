@@ -27,7 +27,7 @@ _TOKEN: Final = re.compile(
     r"""(?P<part>"[^"\\\n]*(?:\\[^\n][^"\\\n]*)*"?|'[^'\n]*'?|[A-Za-z0-9_-]+|[ \t]+)|(?P<dot>\.)""",
     re.DOTALL,
 )
-"""What a key is made of, its dots, and what is none: strings of several lines, comments, brackets. Any text is tokens."""
+"""What a key is made of, its dots, and what is none: comments, brackets, long strings. Any text is made of these."""
 
 
 def line_of_dots(text: str, most: int) -> int | None:

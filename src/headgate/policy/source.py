@@ -6,7 +6,6 @@ import json
 import re
 import tomllib
 from collections.abc import Mapping
-from functools import cache
 from pathlib import Path
 from stat import S_ISREG
 from typing import Any, Final, NamedTuple
@@ -15,21 +14,14 @@ from headgate.errors import InvalidPolicy
 from headgate.policy.json_lines import lines_of as json_lines
 from headgate.policy.lines import Path_, line_of_dots
 from headgate.policy.lines import lines_of as toml_lines
-
-try:
-    import yaml
-except ImportError:  # an extra: TOML, JSON and Python values need nothing
-    yaml = None  # type: ignore[assignment]
+from headgate.policy.yaml_source import Bounds, NotYaml, TooLarge, read_yaml, yaml
 
 LARGEST: Final = 1_000_000
 """Bytes of a policy file."""
 MOST_NODES: Final = 50_000
 """Values in a policy, aliases expanded: a small file must not become a large one."""
 DEEPEST: Final = 64
-LONGEST_NUMBER: Final = 64
-"""Characters of a value that is no text: PyYAML multiplies 1:2:3:4 by 60 as often as there are colons."""
 _TOO_LARGE: Final = f"too large: at most {MOST_NODES} values, {DEEPEST} deep"
-_STRING: Final = "tag:yaml.org,2002:str"
 
 
 class Source(NamedTuple):
@@ -137,74 +129,15 @@ def _read_yaml(name: str, text: str) -> Source:
     if yaml is None:
         raise InvalidPolicy([f"{name}: YAML needs PyYAML: pip install 'headgate[yaml]', or write TOML or JSON"])
     try:
-        root = yaml.compose(text, Loader=_loader())
-        builder = _Builder(name)
-        value = None if root is None else builder.build(root, ())
-    except yaml.YAMLError as reason:
-        mark = getattr(reason, "problem_mark", None)
-        line = f":{mark.line + 1}" if mark is not None else ""
-        problem = getattr(reason, "problem", None) or str(reason)
-        told = _TOO_LARGE if problem == _TOO_LARGE else f"not YAML: {problem}"
-        raise InvalidPolicy([f"{name}{line}: {told}"]) from None
-    except RecursionError:
-        raise InvalidPolicy([f"{name}: nested too deeply"]) from None
-    if builder.mistakes:
-        raise InvalidPolicy(builder.mistakes)
-    return Source(name, value, builder.lines)
-
-
-@cache
-def _loader() -> Any:  # noqa: ANN401 - PyYAML may not be there
-    """PyYAML's, which looks at every open bracket again with each token, with a bound on how many there are."""
-
-    class Loader(yaml.SafeLoader):
-        def fetch_flow_collection_start(self, token: Any) -> None:  # noqa: ANN401
-            if self.flow_level > DEEPEST:
-                raise yaml.MarkedYAMLError(problem=_TOO_LARGE, problem_mark=self.get_mark())
-            super().fetch_flow_collection_start(token)
-
-    return Loader
-
-
-class _Builder:
-    """Values and their lines from YAML's nodes."""
-
-    def __init__(self, name: str) -> None:
-        self.lines: dict[Path_, int] = {}
-        self.mistakes: list[str] = []
-        self._name = name
-        self._count = 0
-        self._scalars = yaml.SafeLoader("")
-
-    def build(self, node: Any, path: Path_) -> Any:  # noqa: ANN401
-        self._count += 1
-        line = node.start_mark.line + 1
-        if self._count > MOST_NODES or len(path) > DEEPEST:
-            raise InvalidPolicy([f"{self._name}:{line}: {_TOO_LARGE}"])
-        self.lines[path] = line
-        if isinstance(node, yaml.SequenceNode):
-            return [self.build(child, (*path, at)) for at, child in enumerate(node.value)]
-        if isinstance(node, yaml.MappingNode):
-            built: dict[Any, Any] = {}
-            for key_node, child in node.value:
-                key = key_node.value if isinstance(key_node, yaml.ScalarNode) else None
-                if key is None:
-                    self.mistakes.append(f"{self._name}:{key_node.start_mark.line + 1}: a field's name is a word")
-                elif key in built:
-                    self.mistakes.append(f"{self._name}:{key_node.start_mark.line + 1}: {key!r} is said twice")
-                else:
-                    built[key] = self.build(child, (*path, key))
-            return built
-        if node.tag != _STRING and len(node.value) > LONGEST_NUMBER:
-            self.mistakes.append(f"{self._name}:{line}: cannot read this value: it is too long for {node.tag[-9:]}")
-            return None
-        try:
-            return self._scalars.construct_object(node)
-        except yaml.YAMLError:
-            raise
-        except Exception as reason:  # PyYAML lets through whatever Python raises
-            self.mistakes.append(f"{self._name}:{line}: cannot read this value: {reason}")
-            return None
+        value, lines, mistakes = read_yaml(text, Bounds(MOST_NODES, DEEPEST))
+    except TooLarge as reason:
+        raise InvalidPolicy([f"{name}:{reason.line}: {_TOO_LARGE}"]) from None
+    except NotYaml as reason:
+        line = "" if reason.line is None else f":{reason.line}"
+        raise InvalidPolicy([f"{name}{line}: not YAML: {reason.problem}"]) from None
+    if mistakes:
+        raise InvalidPolicy([f"{name}:{line}: {mistake}" for line, mistake in sorted(mistakes)])
+    return Source(name, value, lines)
 
 
 _READERS: Final = {".yaml": _read_yaml, ".yml": _read_yaml, ".toml": _read_toml, ".json": _read_json}

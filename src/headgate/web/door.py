@@ -6,13 +6,11 @@ is here and in `court.py`, once.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, AnyStr, Final, Generic, TypedDict
 
 from headgate.clock import SystemClock
-from headgate.errors import HeadgateError
 from headgate.policy import Policy, Proxies, RequestView
 from headgate.policy.match import METHODS
 from headgate.policy.recent import Recent
@@ -25,11 +23,12 @@ from headgate.web.hints import Hints, warn_of_workers
 from headgate.web.reach import Route, tell_of_unreached
 from headgate.web.refusal import Refusal
 from headgate.web.route import RouteLimit, rules_at
+from headgate.wording import log_of
 
 PolicyGiven = Policy | str | Path | Mapping[str, Any]
 NO_RULES: Final[Mapping[str, Any]] = {"rules": ()}
 """The policy of an app whose limits are all at its endpoints."""
-log = logging.getLogger("headgate.web")
+log = log_of("headgate.web")
 
 
 class Options(TypedDict, total=False):
@@ -69,7 +68,7 @@ class Door(Generic[AnyStr]):
         plan: Callable[[RequestView], str | None] | None = None,
         refusal: Refusal | None = None,
     ) -> None:
-        self._file = PolicyFile(NO_RULES if policy is None else policy)
+        self._file = PolicyFile(NO_RULES if policy is None else policy, self._prepare)
         self._wire: Wire[AnyStr] = wire
         self._read = read
         self._awaited = awaited
@@ -94,7 +93,7 @@ class Door(Generic[AnyStr]):
         self._hints: Hints | None = Hints(self.proxies is not None)
         self.looks = True
         """Something is to be looked at with each request, before its lane."""
-        self._use(self._file.policy)
+        self._exchange(self._prepare(self._file.policy))
         warn_of_workers([self.store, *self._opened.values()])
 
     @property
@@ -120,12 +119,21 @@ class Door(Generic[AnyStr]):
     def bind(self, store: Store) -> None:
         """Count there from now on, whatever the rules say; `headgate.testing` does so for a while."""
         self.store = store
-        self._use(self.policy)
+        self._exchange(self._prepare(self.policy))
 
-    def _use(self, policy: Policy) -> None:
-        """Rule by this policy from now on; whoever is under way goes on by the old one."""
+    def _prepare(self, policy: Policy) -> tuple[Store, Court[AnyStr]]:
+        """Everything that takes time or can fail before a policy is used; in a thread, where a file has changed."""
+        store = self.store
         court = self._open(policy)
         court.judge.bind()
+        return store, court
+
+    def _exchange(self, ready: tuple[Store, Court[AnyStr]]) -> None:
+        """Rule by this policy from now on; whoever is under way goes on by the old one."""
+        store, court = ready
+        if store is not self.store:  # bound elsewhere while it was made ready
+            self._file.read_again()
+            return
         self._court: Court[AnyStr] = court
         self._routes: dict[tuple[tuple[RouteLimit, ...], str], Court[AnyStr]] = {}
         self._lanes_at: dict[tuple[tuple[RouteLimit, ...], str, str], Found[AnyStr] | None] = {}
@@ -137,9 +145,14 @@ class Door(Generic[AnyStr]):
         stores = {"": self.store}
         for name, url in policy.stores.items():
             if url not in self._opened:
-                self._opened[url] = open_store(url, None)
+                self._keep(url, open_store(url, None))
             stores[name] = self._opened[url] if self.store is self._home else self.store
         return Court(policy, stores, self._wire, self._refusal, self._awaited)
+
+    def _keep(self, url: str, store: Store) -> None:
+        """Keep one store for each URL, also where two threads have opened it at the same time."""
+        if self._opened.setdefault(url, store) is not store and hasattr(store, "close"):
+            store.close()
 
     def view(self, request: Any) -> RequestView:  # noqa: ANN401
         """A request as policies see it."""
@@ -157,8 +170,9 @@ class Door(Generic[AnyStr]):
         if self.check is not None:
             self.check()
             self.check = None
-        if self._file.changed():
-            self._exchange()
+        ready = self._file.next()
+        if ready is not None:
+            self._take_up(ready)
         if self._hints is not None and not self._hints.look(self.view(request)):
             self._hints = None
         if not self._compared:
@@ -209,18 +223,16 @@ class Door(Generic[AnyStr]):
         return court
 
     def reload(self) -> bool:
-        """Read the policy's file again now; whether there was a good one. For a signal handler."""
-        return self._file.reload() and self._exchange()
+        """Read the policy's file again now, and rule by it; false where it stays as it was. For a signal handler."""
+        ready = self._file.reload()
+        if ready is not None:
+            self._take_up(ready)
+        return ready is not None
 
-    def _exchange(self) -> bool:
-        """Rule by the new policy from now on, if it can be used."""
-        try:
-            self._use(self._file.policy)
-            self._compared, self.looks = False, True
-        except HeadgateError as reason:
-            log.error("the policy stays as it was; %s cannot be used: %s", self._file.name, reason)
-            return False
-        return True
+    def _take_up(self, ready: tuple[Store, Court[AnyStr]]) -> None:
+        """Another policy: its rules are compared with the app's routes at the next request."""
+        self._exchange(ready)
+        self._compared, self.looks = False, True
 
     def close(self) -> None:
         """Let go of the stores that were opened here."""
