@@ -569,7 +569,7 @@ class TestChecks:
             "HEADGATE['ENABLED'] is True or False; got 'False'",
             "HEADGATE['USER']: No module named 'nowhere'",
             "HEADGATE['PLAN']: expected a function, or the dotted path of one; got 3",
-            "HEADGATE['DEFAULT']: rules[0].limits: cannot read the limit '5 a minute'",
+            "HEADGATE['DEFAULT']: limits: cannot read the limit '5 a minute'",
             "HEADGATE['REFUSAL'] is a Refusal(...)",
             "HEADGATE['TRUSTED_PROXIES']: ",
             "HEADGATE['STORE']: no store for 'mysql' URLs",

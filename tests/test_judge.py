@@ -74,7 +74,7 @@ def test_observe_counts_and_logs_and_admits(caplog):
     judged = court({"name": "dry", "act": "observe", "limits": "1/minute"}, {"name": "real"})
     with caplog.at_level(logging.INFO, "headgate.policy"):
         assert judged.kinds(3) == ["pass", "pass", "deny"]
-    said = "rule dry (observe) would refuse: <Decision refused, retry after 60 s, by 1/minute as dry>"
+    said = "headgate: rule dry (observe) would refuse: <Decision refused, retry after 60 s, by 1/minute as dry>"
     assert [record.getMessage() for record in caplog.records] == [said, said]
     assert court({"act": "observe"}).ask().decision is None
 
@@ -263,9 +263,9 @@ def test_limits_that_a_callable_chooses_are_limits_like_others():
 
 
 def test_limits_by_plan():
-    """A plan that is not listed, and none at all, have the default's; the default is the first where none is named."""
-    judged = court({"limits": {"free": "1/minute", "pro": "3/minute"}, "key": "user"})
-    plans = {"pro": 3, "free": 1, "other": 1, None: 1}
+    """A plan that is not listed, and none at all, have the default's, wherever it is listed."""
+    judged = court({"limits": {"pro": "3/minute", "default": "1/minute"}, "key": "user"})
+    plans = {"pro": 3, "default": 1, "other": 1, None: 1}
     for plan, most in plans.items():
         assert judged.kinds(4, user=f"of {plan}", plan=plan) == ["pass"] * most + ["deny"] * (4 - most)
 

@@ -139,7 +139,7 @@ def test_a_flood_of_methods_makes_one_lane():
     [
         {"act": "observe"}, {"act": "delay"}, {"count": {"when": {"status": 500}}}, {"count": {"refused": True}},
         {"cost": {"after": {"header": "x-cost"}}}, {"cost": lambda view: 1}, {"limits": lambda view: "2/minute"},
-        {"limits": {"free": "2/minute", "pro": "3/minute"}}, {"match": {"header": {"x-key": "one"}}},
+        {"limits": {"default": "2/minute", "pro": "3/minute"}}, {"match": {"header": {"x-key": "one"}}},
         {"exempt": {"ip": "10.0.0.0/8"}},
     ],
 )  # fmt: skip

@@ -65,7 +65,7 @@ def test_nothing_is_said_where_nothing_is_lost(fields):
 
 def test_every_limit_that_cannot_owe_is_named_once():
     """Of all plans, in their order; those that can are not."""
-    plans = {"free": "90/hour by sliding-log; 99/day", "pro": "90/hour by sliding-log; 80/day by fixed-window"}
+    plans = {"default": "90/hour by sliding-log; 99/day", "pro": "90/hour by sliding-log; 80/day by fixed-window"}
     assert warned(limits=plans, cost=LATE) == told("90/hour by sliding-log as api.1, 80/day by fixed-window as api.2")
 
 

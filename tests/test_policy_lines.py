@@ -33,7 +33,7 @@ limits = [
 
   [[ rules ]]
   "key" = {param = "id"}
-  limits.free = "1/minute"
+  limits.default = "1/minute"
   limits.'pro' = "10/minuet"
   [rules.match]
   pth = "/"

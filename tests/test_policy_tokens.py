@@ -389,7 +389,7 @@ def test_the_log_says_why_and_nothing_of_the_token(caplog):
     """For whoever turns it on."""
     with caplog.at_level(logging.DEBUG, "headgate.policy"):
         assert claims(signed(key="x" * 64)) is None
-    assert caplog.messages == ["a token is not believed: Signature verification failed"]
+    assert caplog.messages == ["headgate: a token is not believed: Signature verification failed"]
 
 
 @given(st.text(max_size=200) | st.binary(max_size=200).map(lambda raw: raw.decode("latin-1")))
@@ -442,7 +442,8 @@ def test_a_key_that_is_none_is_a_mistake_at_once(tmp_path, data, algorithms, sai
 
 def test_a_missing_library_is_told(monkeypatch):
     """With what to install; also where PyJWT is there and the library that it needs for public keys is not."""
-    needs = "tokens: tokens need PyJWT: pip install 'headgate[jwt]'"
+    how = "pip install '.[jwt]' in a clone of Headgate, or pip install 'PyJWT[crypto]'"
+    needs = f"tokens: verifying tokens needs PyJWT: {how}"
     with monkeypatch.context() as patch:
         patch.setitem(sys.modules, "jwt", None)
         assert mistakes() == [needs]

@@ -861,7 +861,7 @@ def test_a_forwarded_header_is_believed_from_trusted_proxies_only():
 def test_users_plans_and_claims():
     """From the functions that the edge is given; they take the scope."""
     site = serve(
-        Route("/x", limited({"free": "1/hour", "pro": "2/hour"}, key="user")(hello)),
+        Route("/x", limited({"default": "1/hour", "pro": "2/hour"}, key="user")(hello)),
         user=lambda scope: dict(scope["headers"]).get(b"x-user", b"").decode() or None,
         plan=lambda view: "pro" if view.user == "ann" else "free",
     )

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import logging
 import re
-from collections.abc import Collection, Iterable, Mapping, MutableMapping
+import sys
+from collections.abc import Callable, Collection, Iterable, Iterator, MutableMapping, Sequence
+from contextlib import contextmanager
 from difflib import get_close_matches
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 HIDDEN: Final = "***"
 MOST_LISTED: Final = 20
@@ -15,6 +19,9 @@ _RUN: Final = re.compile(r"[^\s'\"]+")
 _IN_QUERY: Final = re.compile(r"(password=)[^&]*", re.IGNORECASE)
 _WORDS: Final = {"algorithm": "by", "burst": "burst", "block": "block", "name": "as"}
 """Arguments of a `Limit`, and how a limit in words says them."""
+_OF_REDIS: Final = ("deadline", "connect_timeout", "remember_refusals", "nodes")
+P = ParamSpec("P")
+S = TypeVar("S")
 
 
 def without_password(text: str) -> str:
@@ -57,21 +64,62 @@ def listed(known: Collection[str]) -> str:
     return without_password(", ".join(islice(known, MOST_LISTED))) + (f" and {more} more" if more > 0 else "")
 
 
-def unknown_argument(called: str, given: Mapping[str, Any], known: Iterable[str], limit: str = "5/minute") -> TypeError:
-    """The error for arguments that a call does not have; `limit` is one in words, to show where these are said."""
-    name, value = next(iter(given.items()))
-    names = list(known)
-    if name in _WORDS and _WORDS[name] not in names and limit:
-        return TypeError(f"{called}() has no argument {name!r}: write '{limit} {_WORDS[name]} {value}'")
-    near = nearest(name, names)
-    hint = f"did you mean {near!r}?" if near else f"there are {listed(names)}"
-    return TypeError(f"{called}() has no argument {name!r}; {hint}")
+def explained(init: Callable[Concatenate[S, P], None]) -> Callable[Concatenate[S, P], None]:
+    """An error about an argument that is not there names the class that was called, and what was probably meant."""
+    known = list(inspect.signature(init).parameters)[1:]
+
+    @functools.wraps(init)
+    def __init__(self: S, *args: P.args, **given: P.kwargs) -> None:  # noqa: N807 - as `called` finds it
+        for name in given:
+            if name not in known:
+                limit = args[0] if args else ""
+                raise TypeError(_unknown(name, given[name], known, limit if isinstance(limit, str) else ""))
+        init(self, *args, **given)
+
+    return __init__
+
+
+def _unknown(name: str, value: object, known: Sequence[str], limit: str) -> str:
+    told = f"{called()} has no argument {name!r}"
+    if name in _WORDS and limit[:1].isdigit():
+        return f"{told}: write '{limit} {_WORDS[name]} {value}'"
+    near = nearest(name, known)
+    elsewhere = nearest(name, _OF_REDIS) if "store" in known else None
+    if not near and elsewhere:
+        return f"{told}; {elsewhere!r} belongs to a Redis store: write store='redis://cache?{elsewhere}={value}'"
+    return f"{told}; did you mean {near!r}?" if near else f"{told}; there are {listed(known)}"
+
+
+def called() -> str:
+    """The decorator or the class of ours that was called from outside, as in `limited()`; empty for anything else."""
+    name, frame = "", sys._getframe(1)
+    while frame is not None and frame.f_globals.get("__name__", "").startswith("headgate."):
+        name = frame.f_code.co_name
+        if name == "__init__":
+            name = type(frame.f_locals.get("self")).__name__
+        elif name != "limited":
+            name = ""
+        frame = frame.f_back  # type: ignore[assignment]
+    return f"{name}()" if name else ""
 
 
 def missing(what: str, package: str, extra: str = "") -> str:
     """How to install what is not there."""
-    clone = f"pip install '.[{extra}]' in a clone of Headgate, or " if extra else ""
-    return f"{what} needs {package}: {clone}pip install {package}"
+    needed = f"{what} needs {package.partition('[')[0]}"
+    if not extra:
+        return f"{needed}: pip install {package}"
+    return f"{needed}: pip install '.[{extra}]' in a clone of Headgate, or pip install '{package}'"
+
+
+@contextmanager
+def requiring(what: str, package: str, module: str = "") -> Iterator[None]:
+    """Around imports of a package that may not be installed: the error says how to install it."""
+    try:
+        yield
+    except ModuleNotFoundError as reason:
+        if (reason.name or "").partition(".")[0] != (module or package):  # of the package itself something is missing
+            raise
+        raise ModuleNotFoundError(missing(what, package), name=reason.name) from None
 
 
 class Log(logging.LoggerAdapter[logging.Logger]):

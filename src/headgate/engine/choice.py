@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import importlib
-import logging
 import os
 from typing import TYPE_CHECKING, Final
+
+from headgate.wording import log_of
 
 _NO: Final = frozenset({"", "0", "no", "off", "false"})
 
@@ -19,7 +20,7 @@ def _native_available() -> bool:
     try:
         importlib.import_module("headgate.engine.native")
     except ImportError as reason:
-        logging.getLogger("headgate").warning(
+        log_of("headgate").warning(
             "the native engine is not here (%s): decisions are exact but slower; install a C compiler and reinstall, "
             "or set HEADGATE_PURE=1 to ask for the pure engine",
             reason,

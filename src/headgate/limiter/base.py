@@ -11,6 +11,7 @@ from headgate.limit import Given, as_limits
 from headgate.limiter.line import DEFAULT_MAX_WAITING, Line, checked_wait, lends
 from headgate.stores import Gate, OnError, Store, open_store
 from headgate.stores.lease import Lease
+from headgate.wording import explained
 
 
 class Bound:
@@ -19,6 +20,7 @@ class Bound:
     store: Store
     _gate: Gate
 
+    @explained
     def __init__(
         self,
         *limits: Given,

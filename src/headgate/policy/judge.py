@@ -6,7 +6,6 @@ threads and event loops run the same steps.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -27,6 +26,7 @@ from headgate.policy.ruling import PASS, Charge, Group, Ruling, refused
 from headgate.policy.steps import Steps
 from headgate.policy.view import RequestView
 from headgate.stores import AsyncStore, Store
+from headgate.wording import log_of
 
 Question = tuple[Rule, str, int, tuple[Limit, ...]]
 """A rule, the key it counts by, what the request costs, and the limits of its plan."""
@@ -34,7 +34,7 @@ FORBIDDEN: Final = 403
 MOST_GROUPS: Final = 4096
 """Combinations of rules and plans whose limits are not put together again."""
 
-log = logging.getLogger("headgate.policy")
+log = log_of("headgate.policy")
 
 
 class Judge:

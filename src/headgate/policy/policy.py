@@ -80,7 +80,7 @@ class Policy:
             reading.hashed = hasher(read_secret(reading, given["pepper"], ("pepper",)) or b"")
         self.allow = read_condition(reading, given["allow"], ("allow",)) if "allow" in given else None
         self.deny: Predicate | None = read_condition(reading, given["deny"], ("deny",)) if "deny" in given else None
-        self.rules = _rules(reading, given.get("rules"), self.stores)
+        self.rules = _rules(reading, given.get("rules"), self.stores, given.keys() <= {"version", "rules"})
         reading.finish()
         self._settings = {field: given[field] for field in given if field != "rules"}
         self._pathless = not any(rule.match.patterns for rule in self.rules)
@@ -171,12 +171,12 @@ def _named(patterns: Sequence[Pattern], path: str) -> Params:
     return NOTHING
 
 
-def _rules(reading: Reading, value: object, stores: Mapping[str, str]) -> tuple[Rule, ...]:
-    if value == ():  # an app whose limits are all at its endpoints; what is empty in a file is a list
-        return ()
-    if not isinstance(value, list | tuple) or not value:
+def _rules(reading: Reading, value: object, stores: Mapping[str, str], alone: bool) -> tuple[Rule, ...]:
+    if not isinstance(value, list | tuple):
         reading.mistake(("rules",) if value is not None else (), f"a policy needs rules, a list; got {shown(value)}")
         return ()
+    if not value and alone:
+        reading.mistake(("rules",), "a policy needs rules, or another section beside none, such as deny or headers")
     rules = [read_rule(reading, each, ("rules", at), at, stores) for at, each in enumerate(value)]
     seen: set[str] = set()
     for at, rule in enumerate(rules):

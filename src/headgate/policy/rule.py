@@ -206,10 +206,9 @@ def _plans(reading: Reading, value: object, path: Path_, name: str, act: Action,
     for plan, words in by_plan.items():
         at = (*path, str(plan)) if isinstance(value, Mapping) else path
         plans[str(plan)] = _limits(reading, words, at, name, act, block)
-    if DEFAULT_PLAN not in plans:  # whoever has no plan, or one that is not listed
-        plans[DEFAULT_PLAN] = next(iter(plans.values()), ())
-        if isinstance(value, Mapping) and next(iter(value.values()), 1) in (None, "", [], ()):
-            reading.mistake(path, "say what strangers get: the first plan has no limit, and there is no default")
+    if DEFAULT_PLAN not in plans and plans:
+        reading.mistake(path, "plans need a default, for requests without a plan or with one that is not listed")
+        plans[DEFAULT_PLAN] = ()
     return plans
 
 

@@ -15,6 +15,7 @@ from headgate.policy.json_lines import lines_of as json_lines
 from headgate.policy.lines import Path_, line_of_dots
 from headgate.policy.lines import lines_of as toml_lines
 from headgate.policy.yaml_source import Bounds, NotYaml, TooLarge, read_yaml, yaml
+from headgate.wording import missing
 
 LARGEST: Final = 1_000_000
 """Bytes of a policy file."""
@@ -31,6 +32,8 @@ class Source(NamedTuple):
     value: Any
     lines: Mapping[Path_, int]
     """The line of each value, where the format tells."""
+    decorator: str | None = None
+    """What its only rule was given to, where that is no policy: `limited()`."""
 
     def __repr__(self) -> str:
         """Without the values: URLs of stores are among them."""
@@ -42,9 +45,12 @@ class Source(NamedTuple):
         return f"{self.name}:{line}: " if line is not None else f"{self.name}: " if self.name else ""
 
     def place(self, path: Path_) -> str:
-        """`policy.yaml:12: rules[0].match: `, as far as it is known."""
+        """`policy.yaml:12: rules[0].match: ` or `limited(): match: `, as far as it is known."""
+        head = self.where(path)
+        if self.decorator is not None and path[:2] == ("rules", 0):
+            head, path = f"{self.decorator}: " if self.decorator else "", path[2:]
         words = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).lstrip(".")
-        return self.where(path) + (f"{words}: " if words else "")
+        return head + (f"{words}: " if words else "")
 
 
 def read_source(given: str | Path | Mapping[str, Any]) -> Source:
@@ -127,7 +133,7 @@ def _check_size(value: object, name: str = "") -> None:
 
 def _read_yaml(name: str, text: str) -> Source:
     if yaml is None:
-        raise InvalidPolicy([f"{name}: YAML needs PyYAML: pip install 'headgate[yaml]', or write TOML or JSON"])
+        raise InvalidPolicy([f"{name}: {missing('YAML', 'PyYAML', 'yaml')}; or write TOML or JSON"])
     try:
         value, lines, mistakes = read_yaml(text, Bounds(MOST_NODES, DEEPEST))
     except TooLarge as reason:

@@ -6,7 +6,6 @@ that means. Only tokens that were verified are remembered, so nobody fills the m
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
@@ -18,6 +17,7 @@ from headgate.policy.reading import Reading, shown
 from headgate.policy.secret import read_secret
 from headgate.policy.source import Path_
 from headgate.policy.view import RequestView
+from headgate.wording import log_of, missing
 
 FIELDS: Final = ("key", "algorithms", "header", "audience", "issuer")
 SHARED: Final = {"HS256": 32, "HS384": 48, "HS512": 64}
@@ -32,10 +32,10 @@ LONGEST_TOKEN: Final = 8192
 REMEMBERED: Final = 4096
 """Tokens that are not verified again."""
 _PATH: Final[Path_] = ("tokens",)
-_NEEDS_JWT: Final = "tokens need PyJWT: pip install 'headgate[jwt]'"
+_NEEDS_JWT: Final = missing("verifying tokens", "PyJWT[crypto]", "jwt")
 
 Decode = Callable[[str], Mapping[str, Any]]
-log = logging.getLogger("headgate.policy")
+log = log_of("headgate.policy")
 
 
 class Verified(NamedTuple):

@@ -12,6 +12,7 @@ from headgate.errors import InvalidCall, InvalidLimit
 from headgate.limit import Limit
 from headgate.limiter.base import Bound
 from headgate.stores import OnError, Store
+from headgate.wording import explained
 
 WhenFull = Literal["wait", "drop"]
 """What a pump does with an item for which there is no room: hold the source back, or count it and forget it."""
@@ -39,6 +40,7 @@ class Departure(NamedTuple):
 class Shaping(Bound):
     """One limit, read as a queue: its burst is how many there is room for."""
 
+    @explained
     def __init__(
         self,
         limit: Limit | str,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import warnings
 from functools import lru_cache
 from typing import Final
@@ -15,6 +14,7 @@ from headgate.errors import InvalidLimit, StoreError
 from headgate.limit import Limit
 from headgate.stores.contract import OnError, Store
 from headgate.stores.memory import MemoryStore
+from headgate.wording import log_of
 
 RETRY_US: Final = 1_000_000
 """When to come back after a denial that no limit explains."""
@@ -69,7 +69,7 @@ class Fallback:
         """Something could not be given back: an error for who asked for errors, else a line in the log."""
         if self._on_error == "raise":
             raise StoreError(f"the store could not be told what to give back: {reason}")
-        logging.getLogger("headgate").warning("a refund was lost: %s", reason)
+        log_of("headgate").warning("a refund was lost: %s", reason)
 
     def _shares(self, limits: tuple[Limit, ...]) -> tuple[Limit, ...]:
         return limits if self.nodes == 1 else tuple(share_of(limit, self.nodes) for limit in limits)

@@ -13,6 +13,7 @@ from headgate.errors import InvalidLimit, StoreError
 from headgate.limit import Limit
 from headgate.stores.contract import OnError
 from headgate.stores.eviction import warn_of_eviction
+from headgate.wording import explained
 
 DEFAULT_MAX_KEYS: Final = 1_000_000
 DEFAULT_MAX_BYTES: Final = 256 * 2**20
@@ -33,6 +34,7 @@ class MemoryStore:
 
     _book_type = Book
 
+    @explained
     def __init__(
         self, *, max_keys: int | None = None, max_bytes: int = DEFAULT_MAX_BYTES, clock: Clock | None = None
     ) -> None:

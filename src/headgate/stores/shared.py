@@ -35,6 +35,7 @@ from headgate.stores.shared_file import (
     read_head,
 )
 from headgate.stores.shared_size import new_head
+from headgate.wording import explained
 
 DEFAULT_MAX_BYTES: Final = 32 * 2**20
 """Half of what a container's /dev/shm has by default."""
@@ -76,6 +77,7 @@ class SharedStore:
     share it.
     """
 
+    @explained
     def __init__(
         self,
         path: str,

@@ -12,8 +12,12 @@ import inspect
 from collections.abc import Callable
 from typing import Any, Final, ParamSpec, TypeVar, cast
 
-from celery import Task, current_task  # type: ignore[import-untyped]
-from celery.exceptions import Retry  # type: ignore[import-untyped]
+from headgate.wording import requiring
+
+with requiring("headgate.tasks.celery", "celery"):
+    from celery import Task, current_task  # type: ignore[import-untyped]
+    from celery.exceptions import Retry  # type: ignore[import-untyped]
+
 
 from headgate.tasks.throttle import Throttle, arguments_of
 from headgate.tasks.turn import Turn

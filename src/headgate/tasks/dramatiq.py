@@ -14,9 +14,13 @@ import threading
 from collections.abc import Callable
 from typing import Any, Final
 
-from dramatiq import Actor, Broker, Middleware
-from dramatiq.broker import MessageProxy
-from dramatiq.middleware import MiddlewareError, SkipMessage
+from headgate.wording import requiring
+
+with requiring("headgate.tasks.dramatiq", "dramatiq"):
+    from dramatiq import Actor, Broker, Middleware
+    from dramatiq.broker import MessageProxy
+    from dramatiq.middleware import MiddlewareError, SkipMessage
+
 
 from headgate.tasks.throttle import Throttle, arguments_of
 from headgate.tasks.turn import Turn

@@ -17,8 +17,12 @@ import sys
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, ParamSpec, TypeVar, cast
 
-from rq import Retry, get_current_job
-from rq.job import Job
+from headgate.wording import requiring
+
+with requiring("headgate.tasks.rq", "rq"):
+    from rq import Retry, get_current_job
+    from rq.job import Job
+
 
 from headgate.tasks.throttle import Throttle, arguments_of
 from headgate.tasks.turn import Turn

@@ -18,9 +18,13 @@ from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from typing import Any, Final, TypeVar, Unpack
 
-from aiohttp import WSMsgType, hdrs, web
-from aiohttp.typedefs import Handler
-from multidict import istr
+from headgate.wording import requiring
+
+with requiring("headgate.web.aiohttp", "aiohttp"):
+    from aiohttp import WSMsgType, hdrs, web
+    from aiohttp.typedefs import Handler
+    from multidict import istr
+
 
 from headgate.errors import InvalidCall, RateLimited
 from headgate.policy import Proxies, RequestView

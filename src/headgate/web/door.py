@@ -23,10 +23,10 @@ from headgate.web.hints import Hints, warn_of_workers
 from headgate.web.reach import Route, tell_of_unreached
 from headgate.web.refusal import Refusal
 from headgate.web.route import RouteLimit, rules_at
-from headgate.wording import log_of
+from headgate.wording import explained, log_of
 
 PolicyGiven = Policy | str | Path | Mapping[str, Any]
-NO_RULES: Final[Mapping[str, Any]] = {"rules": ()}
+NO_RULES: Final[Mapping[str, Any]] = {"namespace": "policy", "rules": []}
 """The policy of an app whose limits are all at its endpoints."""
 log = log_of("headgate.web")
 
@@ -52,6 +52,7 @@ class Options(TypedDict, total=False):
 class Door(Generic[AnyStr]):
     """A policy in front of an app. `read` makes a view of the framework's request."""
 
+    @explained
     def __init__(
         self,
         policy: PolicyGiven | None,

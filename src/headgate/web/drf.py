@@ -12,9 +12,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Final
 
 from django.core.exceptions import ImproperlyConfigured
-from rest_framework.exceptions import APIException
-from rest_framework.settings import api_settings
-from rest_framework.throttling import BaseThrottle
+
+from headgate.wording import requiring
+
+with requiring("headgate.web.drf", "djangorestframework", "rest_framework"):
+    from rest_framework.exceptions import APIException
+    from rest_framework.settings import api_settings
+    from rest_framework.throttling import BaseThrottle
+
 
 from headgate.errors import HeadgateError, InvalidCall
 from headgate.web.django.limits import ViewLimit

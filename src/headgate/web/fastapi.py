@@ -15,7 +15,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final, Unpack
 
-from fastapi import FastAPI
+from headgate.wording import requiring
+
+with requiring("headgate.web.fastapi", "fastapi"):
+    from fastapi import FastAPI
+
 
 from headgate.web.callables import mark_of
 from headgate.web.door import Options, PolicyGiven

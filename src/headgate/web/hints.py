@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import multiprocessing
 import os
 import re
@@ -12,12 +11,13 @@ from typing import Final
 
 from headgate.policy import RequestView
 from headgate.stores import MemoryStore, Store
+from headgate.wording import log_of
 
 LOOKED_AT: Final = 1000
 """Requests that are looked at; after them everything has been said."""
 FORWARDED: Final = ("x-forwarded-for", "forwarded")
 
-log = logging.getLogger("headgate.web")
+log = log_of("headgate.web")
 
 
 class Hints:

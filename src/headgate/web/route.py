@@ -15,6 +15,8 @@ from itertools import count
 from typing import Any, Final
 
 from headgate.policy import Policy, RequestView
+from headgate.policy.source import Source
+from headgate.wording import called
 
 CALLABLE: Final = ("limits", "key", "cost", "exempt")
 """Fields of a rule that may be the app's own functions."""
@@ -40,7 +42,8 @@ class RouteLimit:
             if field in given:
                 given[field] = _adapted(given[field], call)
         named = given.get("store", "")  # which of the policy's stores it is can be checked when there is a policy
-        Policy({"rules": [given], "stores": {named: "memory://"} if isinstance(named, str) and named else {}})
+        stores = {named: "memory://"} if isinstance(named, str) and named else {}
+        Policy(Source("", {"rules": [given], "stores": stores}, {}, decorator=called()))
         self.rule: Mapping[str, Any] = given
 
 

@@ -12,10 +12,14 @@ import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeVar, Unpack
 
-from starlette.concurrency import run_in_threadpool
-from starlette.endpoints import HTTPEndpoint, WebSocketEndpoint
-from starlette.requests import HTTPConnection, Request
-from starlette.websockets import WebSocket
+from headgate.wording import requiring
+
+with requiring("headgate.web.starlette", "starlette"):
+    from starlette.concurrency import run_in_threadpool
+    from starlette.endpoints import HTTPEndpoint, WebSocketEndpoint
+    from starlette.requests import HTTPConnection, Request
+    from starlette.websockets import WebSocket
+
 
 from headgate.errors import HeadgateError, InvalidCall, RateLimited
 from headgate.policy.ruling import PASS

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 import queue
 import threading
 from collections.abc import Callable
 from typing import Final
 
-log: Final = logging.getLogger("headgate")
+from headgate.wording import log_of
+
+log: Final = log_of("headgate")
 
 
 class Buyer:

@@ -33,6 +33,7 @@ from headgate.stores.redis.options import Options, split_url
 from headgate.stores.redis.plan import Command, Plan
 from headgate.stores.redis.target import read_client, read_url
 from headgate.stores.redis.wire import FAILURES, MovedError, Timeouts, Wire
+from headgate.wording import explained
 
 __all__ = ["RedisStore", "Transition"]
 
@@ -51,6 +52,7 @@ class RedisStore:
     back. `clock`: for tests; otherwise the server's decides.
     """
 
+    @explained
     def __init__(
         self,
         target: str | Any,  # noqa: ANN401 - or one of redis-py's clients

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Generator
 from typing import Any, Protocol, TypeVar
 
@@ -12,12 +11,13 @@ from headgate.engine.modes import PEEK, TAKE
 from headgate.limit import Limit
 from headgate.stores.redis.plan import Command, Keys, Plan, instant
 from headgate.stores.redis.wire import FAILURES
+from headgate.wording import log_of
 
 T = TypeVar("T")
 Steps = Generator[Command, tuple[Any, int], T]
 """Yields what to send, is sent the reply and the place in it, or thrown the failure; returns what it came to."""
 
-log = logging.getLogger("headgate")
+log = log_of("headgate")
 
 
 class Asker(Protocol):

@@ -7,7 +7,6 @@ not brought back, and giving it back frees nothing.
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -21,13 +20,14 @@ from headgate.stores.redis.names import Names
 from headgate.stores.redis.nodes import Nodes
 from headgate.stores.redis.plan import RENEW, Command, Plan, read_left
 from headgate.stores.redis.wire import slot_of
+from headgate.wording import log_of
 
 MOST_AT_ONCE: Final = 1000
 """Units in one command, unless a permit has more: the server does nothing else meanwhile."""
 RENEWALS: Final = 4
 """In the life of a lease."""
 
-log = logging.getLogger("headgate")
+log = log_of("headgate")
 
 
 class Name(NamedTuple):

@@ -25,6 +25,7 @@ from headgate.stores.redis.wire import (
     slot_of,
     understood,
 )  # fmt: skip
+from headgate.wording import log_of
 
 MOST_HOPS: Final = 5
 """Times a command is sent: each time but the last, a server said that it had not run it."""
@@ -35,7 +36,7 @@ FIRST_PROBE: Final = 0.05
 LONGEST_PROBE: Final = 1.0
 
 Place = tuple[str, int] | None
-log = logging.getLogger("headgate")
+log = log_of("headgate")
 
 
 class Away(ConnectionError):

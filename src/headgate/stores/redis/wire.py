@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import binascii
 import inspect
-import logging
 import select
 import socket
 import time
@@ -18,6 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from headgate.errors import StoreError
 from headgate.stores.redis.target import Target
+from headgate.wording import log_of, missing
 
 try:
     import redis
@@ -35,7 +35,7 @@ try:
     )  # fmt: skip
     from redis.retry import Retry
 except ImportError as reason:
-    raise StoreError("a Redis store needs redis-py: pip install 'headgate[redis]'") from reason
+    raise StoreError(missing("a Redis store", "redis", "redis")) from reason
 
 __all__ = [
     "FAILURES", "AskError", "MovedError", "NoScriptError", "ReadOnlyError", "ResponseError", "Timeouts",
@@ -258,7 +258,7 @@ def _warn_of_eviction(info: object) -> None:
     """A server that evicts any key forgets limits when memory is short: abusers first, since they fill it."""
     policy = info.partition(b"maxmemory_policy:")[2].split(b"\r")[0] if isinstance(info, bytes) else b""
     if policy.startswith(b"allkeys"):
-        logging.getLogger("headgate").warning(
+        log_of("headgate").warning(
             "the server evicts by %s: when its memory is full it forgets limits before their time; "
             "set maxmemory-policy to noeviction or volatile-ttl",
             policy.decode("ascii", "replace"),

@@ -7,11 +7,15 @@ HEADGATE = {"STORE": "redis://cache", "POLICY": "policy.yaml", "DEFAULT": "100/m
 def search(request): ...
 """
 
-from headgate.web.django.decorators import exempt, limited
-from headgate.web.django.middleware import RateLimitMiddleware
-from headgate.web.django.plans import by_group
-from headgate.web.django.site import RateLimits, rate_limits
-from headgate.web.django.visit import RateLimitExceeded
+from headgate.wording import requiring
+
+with requiring("headgate.web.django", "django"):
+    from headgate.web.django.decorators import exempt, limited
+    from headgate.web.django.middleware import RateLimitMiddleware
+    from headgate.web.django.plans import by_group
+    from headgate.web.django.site import RateLimits, rate_limits
+    from headgate.web.django.visit import RateLimitExceeded
+
 
 __all__ = [
     "RateLimitExceeded",

@@ -10,8 +10,12 @@ Decorators only mark. Everything is decided before the view is called: by the po
 of the endpoint, which are the view's own and its blueprints', or else the default.
 """
 
-from headgate.web.flask.extension import RateLimits
-from headgate.web.flask.requests import RateLimitExceeded
-from headgate.web.flask.views import exempt, limited
+from headgate.wording import requiring
+
+with requiring("headgate.web.flask", "flask"):
+    from headgate.web.flask.extension import RateLimits
+    from headgate.web.flask.requests import RateLimitExceeded
+    from headgate.web.flask.views import exempt, limited
+
 
 __all__ = ["RateLimitExceeded", "RateLimits", "exempt", "limited"]

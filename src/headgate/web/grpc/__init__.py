@@ -8,9 +8,13 @@ class Greeter(GreeterServicer):
     def SayHello(self, request, context): ...
 """
 
-from headgate.web.grpc.aio import AsyncRateLimitInterceptor
-from headgate.web.grpc.marks import exempt, limited
-from headgate.web.grpc.rpc import Rpc
-from headgate.web.grpc.threads import RateLimitInterceptor
+from headgate.wording import requiring
+
+with requiring("headgate.web.grpc", "grpcio", "grpc"):
+    from headgate.web.grpc.aio import AsyncRateLimitInterceptor
+    from headgate.web.grpc.marks import exempt, limited
+    from headgate.web.grpc.rpc import Rpc
+    from headgate.web.grpc.threads import RateLimitInterceptor
+
 
 __all__ = ["AsyncRateLimitInterceptor", "RateLimitInterceptor", "Rpc", "exempt", "limited"]
