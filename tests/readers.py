@@ -98,7 +98,7 @@ def _query(text: str) -> object:
 def _token(header: str) -> Read:
     import jwt
 
-    tokens = Tokens(lambda token: jwt.decode(token, "k" * 32, algorithms=["HS256"]), header)  # type: ignore[arg-type]
+    tokens = Tokens(lambda token: jwt.decode(token, "k" * 32, algorithms=["HS256"]), header)
     before = "Bearer " if header == "authorization" else ""
     return lambda text: tokens.claims(_view(**{header.replace("-", "_"): before + text}))
 

@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -121,7 +122,7 @@ def test_no_mistake_in_a_policy_shows_a_password(tmp_path, caplog, capsys, url):
     file.write_text(json.dumps({"rules": [{"key": "ip", "limits": "1/hour"}]}))
     app = Wsgi(lambda environ, start: [], file)
     for policy in policies(url):
-        assert CANARY not in said(lambda policy=policy: Policy(policy))
+        assert CANARY not in said(partial(Policy, policy))
         file.write_text(json.dumps(policy))
         assert main(["policy", "check", str(file)]) == 1
         assert main(["policy", "explain", str(file)]) == 1
@@ -319,6 +320,20 @@ def test_what_has_to_be_installed_is_told_as_it_can_be_installed():
     extra = "a Redis store needs redis: pip install '.[redis]' in a clone of Headgate, or pip install 'redis'"
     assert missing("a Redis store", "redis", "redis") == extra
     assert missing("headgate.web.grpc", "grpcio") == "headgate.web.grpc needs grpcio: pip install grpcio"
+
+
+def test_yaml_without_its_library_is_told_and_json_has_its_lines(tmp_path, monkeypatch):
+    """JSON and TOML need nothing."""
+    monkeypatch.setattr("headgate.policy.source.INSTALLED", False)
+    for name, told in {
+        "policy.yaml": "policy.yaml: YAML needs PyYAML: pip install '.[yaml]' in a clone of Headgate, "
+        "or pip install 'PyYAML'; or write TOML or JSON",
+        "policy.json": "policy.json:2: rules[0].kay: unknown field 'kay'; did you mean 'key'?",
+    }.items():
+        (tmp_path / name).write_text('{"rules": [{"key": "ip", "limits": "1/s",\n "kay": 1}]}')
+        with pytest.raises(InvalidPolicy) as raised:
+            Policy.load(tmp_path / name)
+        assert str(raised.value) == told
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, MutableMap
 from contextlib import contextmanager
 from difflib import get_close_matches
 from itertools import islice
-from typing import Any, Concatenate, Final, ParamSpec, TypeVar
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar, cast
 
 HIDDEN: Final = "***"
 MOST_LISTED: Final = 20
@@ -76,7 +76,7 @@ def explained(init: Callable[Concatenate[S, P], None]) -> Callable[Concatenate[S
                 raise TypeError(_unknown(name, given[name], known, limit if isinstance(limit, str) else ""))
         init(self, *args, **given)
 
-    return __init__
+    return cast("Callable[Concatenate[S, P], None]", __init__)
 
 
 def _unknown(name: str, value: object, known: Sequence[str], limit: str) -> str:

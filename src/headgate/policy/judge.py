@@ -26,7 +26,7 @@ from headgate.policy.ruling import PASS, Charge, Group, Ruling, refused
 from headgate.policy.steps import Steps
 from headgate.policy.view import RequestView
 from headgate.stores import AsyncStore, Store
-from headgate.wording import log_of
+from headgate.wording import log_of, quoted
 
 Question = tuple[Rule, str, int, tuple[Limit, ...]]
 """A rule, the key it counts by, what the request costs, and the limits of its plan."""
@@ -282,5 +282,5 @@ def _real(rule: Rule, cost: int, status: int, header: Callable[[str], str | None
         try:
             return cost if text is None else checked_cost(int(text.strip()))
         except (ValueError, HeadgateError):
-            log.warning("rule %s: the header %s is no cost: %r", rule.name, rule.cost.after_header, text)
+            log.warning("rule %s: the header %s is no cost: %s", rule.name, rule.cost.after_header, quoted(text))
     return cost

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from time import monotonic
 from typing import Final
@@ -13,13 +12,14 @@ from headgate.limit import Limit
 from headgate.policy.ruling import UNAVAILABLE, Group, Ruling
 from headgate.stores import MemoryStore, Store
 from headgate.stores.fallback import share_of
+from headgate.wording import log_of
 
 COMPLAIN_EVERY: Final = 10.0
 """Seconds between two lines in the log about a store that does not answer."""
 _SOME: Final = (Limit(1, "hour", name="headgate"),)
 """A gate is opened for limits; what is asked here are those of rules."""
 
-log = logging.getLogger("headgate.policy")
+log = log_of("headgate.policy")
 
 
 class Outage:

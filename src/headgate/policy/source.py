@@ -14,7 +14,7 @@ from headgate.errors import InvalidPolicy
 from headgate.policy.json_lines import lines_of as json_lines
 from headgate.policy.lines import Path_, line_of_dots
 from headgate.policy.lines import lines_of as toml_lines
-from headgate.policy.yaml_source import Bounds, NotYaml, TooLarge, read_yaml, yaml
+from headgate.policy.yaml_source import INSTALLED, Bounds, NotYaml, TooLarge, read_yaml
 from headgate.wording import missing
 
 LARGEST: Final = 1_000_000
@@ -132,7 +132,7 @@ def _check_size(value: object, name: str = "") -> None:
 
 
 def _read_yaml(name: str, text: str) -> Source:
-    if yaml is None:
+    if not INSTALLED:
         raise InvalidPolicy([f"{name}: {missing('YAML', 'PyYAML', 'yaml')}; or write TOML or JSON"])
     try:
         value, lines, mistakes = read_yaml(text, Bounds(MOST_NODES, DEEPEST))

@@ -18,6 +18,7 @@ except ImportError:  # an extra: TOML, JSON and Python values need nothing
 
 LONGEST_NUMBER: Final = 64
 """Characters of a value that is no text: PyYAML multiplies 1:2:3:4 by 60 as often as there are colons."""
+INSTALLED: Final = yaml is not None
 _STRING: Final = "tag:yaml.org,2002:str"
 
 

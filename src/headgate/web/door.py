@@ -69,7 +69,9 @@ class Door(Generic[AnyStr]):
         plan: Callable[[RequestView], str | None] | None = None,
         refusal: Refusal | None = None,
     ) -> None:
-        self._file = PolicyFile(NO_RULES if policy is None else policy, self._prepare)
+        self._file: PolicyFile[tuple[Store, Court[AnyStr]]] = PolicyFile(
+            NO_RULES if policy is None else policy, self._prepare
+        )
         self._wire: Wire[AnyStr] = wire
         self._read = read
         self._awaited = awaited
