@@ -155,15 +155,25 @@ def test_a_reload_is_not_undone_by_a_reading_that_began_before_it(file, slowly):
     assert quota(app) == "6"
 
 
-def test_a_store_that_is_bound_while_a_file_is_read_stays_bound(file, slowly):
-    """The policy that was made ready for the other store is made for this one."""
-    go, here = slowly
-    app, store = RateLimitMiddleware(hello, file), MemoryStore()
+def test_a_store_that_is_bound_while_a_policy_is_made_ready_stays_bound(file):
+    """What was made ready for the other store is made for this one, as if the file had changed again."""
+    go, here = threading.Event(), threading.Event()
+
+    class Slowly(MemoryStore):
+        def gate(self, *given: Any) -> Any:
+            if threading.current_thread().name == READER:
+                here.set()
+                assert go.wait(PATIENCE)
+            return super().gate(*given)
+
+    app, store = RateLimitMiddleware(hello, file, store=Slowly()), MemoryStore()
     write(file, "8/minute")
     quota(app)
     assert here.wait(PATIENCE)
     app.door.bind(store)
     go.set()
+    until_read()
+    assert [quota(app) for _ in range(2)] == ["9"] * 2
     until_read()
     assert quota(app) == "8"
     assert store.keys() == 1
