@@ -74,7 +74,7 @@ def test_observe_counts_and_logs_and_admits(caplog):
     judged = court({"name": "dry", "act": "observe", "limits": "1/minute"}, {"name": "real"})
     with caplog.at_level(logging.INFO, "headgate.policy"):
         assert judged.kinds(3) == ["pass", "pass", "deny"]
-    said = "headgate: rule dry (observe) would refuse: <Decision refused, retry after 60 s, by 1/minute as dry>"
+    said = "rule dry (observe) would refuse: <Decision refused, retry after 60 s, by 1/minute as dry>"
     assert [record.getMessage() for record in caplog.records] == [said, said]
     assert court({"act": "observe"}).ask().decision is None
 

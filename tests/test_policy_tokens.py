@@ -389,7 +389,7 @@ def test_the_log_says_why_and_nothing_of_the_token(caplog):
     """For whoever turns it on."""
     with caplog.at_level(logging.DEBUG, "headgate.policy"):
         assert claims(signed(key="x" * 64)) is None
-    assert caplog.messages == ["headgate: a token is not believed: Signature verification failed"]
+    assert caplog.messages == ["a token is not believed: Signature verification failed"]
 
 
 @given(st.text(max_size=200) | st.binary(max_size=200).map(lambda raw: raw.decode("latin-1")))

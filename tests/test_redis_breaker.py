@@ -163,7 +163,7 @@ def test_a_hook_that_fails_breaks_no_decision(server, caplog):
         raise ValueError("no pager")
 
     def failed() -> int:
-        return [record.getMessage() for record in caplog.records].count("headgate: the on_transition hook failed")
+        return [record.getMessage() for record in caplog.records].count("the on_transition hook failed")
 
     with open_store(server.url, on_transition=hook) as store:
         limiter = Limiter("10/week", store=store)

@@ -294,15 +294,17 @@ def test_the_default_of_an_app_names_the_class_it_was_given_to():
         FlaskLimits(Flask("app"), default="often")
 
 
-def test_a_line_in_the_log_begins_with_headgate(capfd):
-    """Also where no handler is set up, and Python writes the bare text to stderr."""
+@pytest.mark.parametrize(("setup", "begins"), [("", "headgate: "), ("logging.basicConfig()", "WARNING:headgate.web:")])
+def test_a_line_in_the_log_begins_with_headgate(setup, begins):
+    """By the name of the log; where no handler is set up, Python writes the bare text to stderr, so that says it."""
     code = (
+        f"import logging; {setup}\n"
         "from headgate.web.wsgi import RateLimitMiddleware as R\n"
         "app = R(lambda environ, start: [], {'rules': [{'key': 'ip', 'limits': '1/s'}]})\n"
         "app({'REQUEST_METHOD': 'GET', 'PATH_INFO': '/', 'REMOTE_ADDR': '::1', 'HTTP_FORWARDED': 'x'}, None)\n"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert ran.stderr.startswith("headgate: requests come with forwarded headers and no proxy is trusted")
+    assert ran.stderr.startswith(f"{begins}requests come with forwarded headers and no proxy is trusted")
 
 
 def test_every_log_of_ours_is_one_of_these():

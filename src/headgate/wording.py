@@ -123,11 +123,11 @@ def requiring(what: str, package: str, module: str = "") -> Iterator[None]:
 
 
 class Log(logging.LoggerAdapter[logging.Logger]):
-    """A log whose lines begin with `headgate`: where no handler is set up, Python writes the bare text."""
+    """A log whose lines say `headgate`: by the name of the log, or in front of the text where no handler is set up."""
 
     def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:  # noqa: ANN401
         """The line."""
-        return f"headgate: {msg}", kwargs
+        return (msg if self.logger.hasHandlers() else f"headgate: {msg}"), kwargs
 
 
 def log_of(name: str) -> Log:

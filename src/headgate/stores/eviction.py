@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Any, Final
 
 from headgate.limit import Limit
+from headgate.wording import log_of
 
 WORD: Final = 8
-log = logging.getLogger("headgate")
+log = log_of("headgate")
 
 
 def warn_of_eviction(limit: Limit, table: Any) -> None:  # noqa: ANN401 - a table of either twin, private or shared
