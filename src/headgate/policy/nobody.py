@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import logging
-
 from headgate.policy.address import Proxies
 from headgate.policy.view import RequestView
+from headgate.wording import log_of
 
-log = logging.getLogger("headgate.policy")
+log = log_of("headgate.policy")
 _said = False
 
 

@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple
 from headgate.policy import Policy
 from headgate.policy.path import Pattern, Segment, tidy
 from headgate.policy.rule import Rule
+from headgate.wording import log_of
 
 NOT_FOUND: Final = 404
 ALIKE: Final = 0.8
@@ -26,7 +27,7 @@ MOST_LOOKED_FOR: Final = 20
 ANSWERED_ELSEWHERE: Final = frozenset(("OPTIONS", "TRACE", "CONNECT"))
 """Methods that servers and middleware answer, without a route."""
 
-log = logging.getLogger("headgate.web")
+log = log_of("headgate.web")
 
 
 class Wild(Enum):
