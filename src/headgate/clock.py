@@ -49,6 +49,14 @@ def steady_ns() -> int:
     return time.monotonic_ns() if STEADY_CLOCK_ID is None else time.clock_gettime_ns(STEADY_CLOCK_ID)
 
 
+class WallClock:
+    """The machine's own clock, as it is set now: for instants that are told to others, and never for decisions."""
+
+    def now_us(self) -> int:
+        """Whole microseconds since the UTC epoch."""
+        return time.time_ns() // 1_000
+
+
 class SystemClock:
     """Wall clock at construction + the steady counter since."""
 

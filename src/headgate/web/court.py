@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from time import monotonic
 from typing import Any, AnyStr, Final, Generic
 
-from headgate.clock import SystemClock
+from headgate.clock import Clock, SystemClock, WallClock
 from headgate.engine import Decision
 from headgate.policy import Policy
 from headgate.policy.judge import Judge
@@ -24,7 +24,7 @@ REASONS: Final = {403: FORBIDDEN, 429: QUOTA, 503: CAPACITY}
 MOST_SAYS: Final = 4096
 ALLOWS_ORIGIN: Final = len("Access-Control-Allow-Origin")
 CROWD: Final = 20
-"""Refusals in one second from which on those who are refused are told to come back one after the other."""
+"""Keys refused in one second beyond which clients are told to come back one after the other."""
 
 
 Found = tuple["Court[AnyStr]", Lane | None, Callable[[Decision], Pairs[AnyStr]]]
@@ -49,8 +49,7 @@ class Court(Generic[AnyStr]):
         self._looks_at_paths = any(rule.match.patterns for rule in policy.rules)
         self.counts_messages = any(rule.match.messages for rule in policy.rules)
         self.wire: Wire[AnyStr] = wire
-        self._clock = SystemClock()
-        self._compile: Compile[AnyStr] = headers_for(policy.headers, wire, self._clock)
+        self._compile: Compile[AnyStr] = headers_for(policy.headers, wire, _told_by(stores[""]))
         self._expose: Callable[[Iterable[tuple[AnyStr, AnyStr]]], Pairs[AnyStr]] = expose_for(policy.headers, wire)
         self._says: dict[Group, Say[AnyStr]] = {}
         self._refusers: dict[Group, Refuse[AnyStr]] = {}
@@ -58,7 +57,8 @@ class Court(Generic[AnyStr]):
         """Lanes by the rules that fit and a method that is known; None where each request has to be looked at."""
         self._refusals: CompileRefusal[AnyStr] = refusal.compile(self._compile, wire)
         self._allows_origin: AnyStr = wire.name("Access-Control-Allow-Origin").lower()
-        self._second = self._refused = 0
+        self._second = 0
+        self._refused: set[str] = set()
 
     def lane_for(self, method: str, path: str) -> Found[AnyStr] | None:
         """The lane of such requests; None where each has to be looked at."""
@@ -143,6 +143,14 @@ class Court(Generic[AnyStr]):
         """When to come back: exactly, or staggered where many are told to at one time."""
         now = int(monotonic())
         if now != self._second:
-            self._second, self._refused = now, 0
-        self._refused += 1
-        return decision.retry_after_spread() if self._refused > CROWD else None
+            self._second, self._refused = now, set()
+        if len(self._refused) <= CROWD:
+            self._refused.add(decision.calls[0].key)
+        return decision.retry_after_spread() if len(self._refused) > CROWD else None
+
+
+def _told_by(store: Store) -> Clock:
+    """The clock of instants in header fields: the one the store was given, else the machine's as it is set now."""
+    if store.decides_by_clock and not isinstance(store.clock, SystemClock):
+        return store.clock
+    return WallClock()

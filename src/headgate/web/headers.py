@@ -31,7 +31,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, AnyStr, Final, Generic, NamedTuple, Protocol
 
 from headgate.algorithms.contract import NEVER, UNKNOWN
-from headgate.clock import SECOND, Clock, SystemClock
+from headgate.clock import SECOND, Clock, WallClock
 from headgate.decision import ANSWER_FIELDS, order_of, tightest
 from headgate.errors import HeadgateError
 from headgate.limit import Limit
@@ -286,7 +286,7 @@ def checked_styles(styles: Sequence[str]) -> tuple[str, ...]:
 def headers_for(styles: Sequence[str], wire: Wire[AnyStr], clock: Clock | None = None) -> Compile[AnyStr]:
     """Compile styles; the clock is read by `x-ratelimit-epoch` only."""
     sending = checked_styles(styles)
-    time = clock or SystemClock()
+    time = clock or WallClock()
 
     @lru_cache(maxsize=1024)
     def compiled(limits: tuple[Limit, ...], names: Names = "", disclose: Disclose = "full") -> Write[AnyStr]:
