@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from headgate.cli import main
+from headgate.policy.hashing import hashed
 
 POLICY = """\
 plan: {trusted_header: X-Plan}
@@ -263,6 +264,65 @@ def test_check_warns_of_what_works_and_is_probably_not_wanted(capsys, tmp_path):
     ), "")  # fmt: skip
     code, out, err = run(capsys, "explain", str(made))
     assert (code, err) == (0, "") and "warning" not in out
+
+
+REPEATED = """
+rules:
+- {name: api, key: {header: x-key}, limits: 5/minute%s}
+- {name: all, key: everyone, limits: 9/minute}
+"""
+
+
+@pytest.mark.parametrize(
+    ("repeated", "said"),
+    [
+        (
+            "",
+            [
+                "rule api: refused because the header x-key was sent more than once, with different values; "
+                "repeated: refuse",
+                "rule all: counted by *; 9/minute as all; cost 1; act deny",
+                "refused (400): The header x-key was sent more than once, with different values.",
+            ],
+        ),
+        (
+            ", repeated: each",
+            [
+                "rule api: counted by {a} and by {b}; 5/minute as api; cost 1; act deny",
+                "rule all: counted by *; 9/minute as all; cost 1; act deny",
+                "binding: rule api, 5/minute as api",
+                "with nothing spent yet: allowed, 4 of 5 left after it",
+            ],
+        ),
+        (
+            ", repeated: last",
+            [
+                "rule api: counted by {b}; 5/minute as api; cost 1; act deny",
+                "rule all: counted by *; 9/minute as all; cost 1; act deny",
+                "binding: rule api, 5/minute as api",
+                "with nothing spent yet: allowed, 4 of 5 left after it",
+            ],
+        ),
+    ],
+)
+def test_explain_of_a_header_that_is_said_twice(capsys, tmp_path, repeated, said):
+    """Refused, or counted as the policy says."""
+    made = tmp_path / "policy.yaml"
+    made.write_text(REPEATED % repeated)
+    code, out, err = run(capsys, "explain", str(made), "--header", "x-key:a", "--header", "x-key:b")
+    assert (code, err) == (0, "")
+    assert out.splitlines()[1:] == [each.format(a=hashed("a"), b=hashed("b")) for each in said]
+
+
+@pytest.mark.parametrize("field", ["plan: {trusted_header: x-key}", "deny: {cookie: {c: d}}"])
+def test_explain_of_what_no_rule_can_say(capsys, tmp_path, field):
+    """A plan said twice, or more cookies than are read: refused before any rule."""
+    made = tmp_path / "policy.yaml"
+    made.write_text(f"{field}\nrules:\n- {{key: ip, limits: 5/minute}}\n")
+    arguments = ["--header", "x-key:a", "--header", "x-key:b", "--header", "cookie:" + "a" * 70_000]
+    code, out, err = run(capsys, "explain", str(made), "--trusted-proxy", "127.0.0.1", *arguments)
+    assert (code, err) == (0, "")
+    assert out.splitlines()[1].startswith("refused (400): The ")
 
 
 def test_explain_never_shows_a_secret(capsys, file):

@@ -69,6 +69,12 @@ class Scoped(RateLimitThrottle):
     scope = "uploads"
 
 
+class Keyed(RateLimitThrottle):
+    limits = "1/minute"
+    key: ClassVar[Any] = {"query": "key"}
+    rule: ClassVar[dict[str, Any]] = {"missing": "deny"}
+
+
 class Failures(RateLimitThrottle):
     limits = "2/minute"
     rule: ClassVar[dict[str, Any]] = {"count": {"when": {"status": 404}}}
@@ -171,6 +177,7 @@ class Urls:
         path("unknown/", view(RateLimitThrottle, throttle_scope="nowhere")),
         path("endless/", view(RateLimitThrottle, throttle_scope="endless")),
         path("failures/", view(Failures)),
+        path("keyed/", view(Keyed)),
         path("writes/", view(Burst, Writes)),
         path("writes-first/", view(Writes, Burst)),
         path("strict/", view(Strict)),
@@ -195,6 +202,17 @@ def test_a_throttle_is_one_budget_over_the_views_that_have_it():
     with site() as client:
         urls = ("/burst/1/", "/burst/2/", "/again/", "/again/", "/namesake/")
         assert [client.get(url).status_code for url in urls] == [200, 200, 200, 429, 200]
+
+
+def test_a_key_that_is_missing_or_said_twice_is_told_in_the_framework_s_way():
+    """With what is missing, and the challenge that a 401 has."""
+    with site() as client:
+        missing, twice = client.get("/keyed/"), client.get("/keyed/?key=a&key=b")
+        assert statuses(client, 2, "/keyed/?key=a") == [200, 429]
+    assert (missing.status_code, missing.headers["WWW-Authenticate"]) == (401, "APIKey")
+    assert missing.json() == {"detail": "The query parameter key is missing."}
+    said = "The query parameter key was sent more than once, with different values."
+    assert (twice.status_code, twice.json()) == (400, {"detail": said})
 
 
 def test_whom_the_framework_authenticated_is_counted():

@@ -746,7 +746,7 @@ def test_users_claims_and_plans():
     put(app, "/team", limited("1/minute", key={"claim": "team"}, missing="deny")(hello))
     put(app, "/plan", limited({"pro": "2/minute", "default": "1/minute"})(hello))
     assert statuses(app, "/user?user=ann", "/user?user=ann", "/user?user=bob", "/user") == [200, 429, 200, 403]
-    assert statuses(app, "/team?team=a", "/team?team=a", "/team?team=b", "/team") == [200, 429, 200, 403]
+    assert statuses(app, "/team?team=a", "/team?team=a", "/team?team=b", "/team") == [200, 429, 200, 401]
     assert statuses(app, "/plan", "/plan") == [200, 429]
     assert statuses(app, *["/plan?plan=pro"] * 3, ip="203.0.113.10") == [200, 200, 429]
 

@@ -229,7 +229,7 @@ def test_llm():
     """Requests and tokens are two budgets; tokens are corrected by what the model says it used."""
     site = Site("llm.yaml")
     path = "/v1/chat/completions"
-    assert site.ask("POST", path).status == 403
+    assert site.ask("POST", path).status == 401
     site.headers = {"X-Tokens-Used": "3000"}
     assert site.statuses(4, "POST", path, authorization="Bearer a") == [200] * 4
     refused = site.ask("POST", path, authorization="Bearer a")
@@ -330,7 +330,7 @@ def test_ride_hailing_console_and_partners():
     assert site.ask("GET", "/partner/rides", x_partner_key="k").status == 429
     site.clock.advance(0.000001)
     assert site.ask("GET", "/partner/rides", x_partner_key="k").status == 200
-    assert site.ask("GET", "/partner/rides").status == 403
+    assert site.ask("GET", "/partner/rides").status == 401
 
 
 def test_every_file_has_a_story():

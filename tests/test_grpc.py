@@ -326,3 +326,18 @@ def test_mistakes_are_told(caplog):
     with serving(echo=echo) as server:
         assert server.codes(1) == ["UNKNOWN"]
     assert "/echo.Echo/Unary receives one message only" in caplog.text
+
+
+@every_server
+def test_metadata_that_is_said_twice_is_an_invalid_argument(kind):
+    """gRPC has each pair, an app reads the first or the last; `missing: deny` is unauthenticated, and says of what."""
+    policy = {"rules": [{"name": "api", "key": {"header": "x-key"}, "missing": "deny", "limits": "1/minute"}]}
+    with serving(kind, policy) as server:
+        twice = server.ask(metadata=[("x-key", "a"), ("x-key", "b")])
+        said = "Bad Request. The header x-key was sent more than once, with different values."
+        assert twice == Answer(StatusCode.INVALID_ARGUMENT, said, {}, [])
+        missing = server.ask()
+        said = "Unauthorized. The header x-key is missing."
+        assert missing == Answer(StatusCode.UNAUTHENTICATED, said, {"www-authenticate": "APIKey"}, [])
+        pairs = ([("x-key", "a"), ("x-key", "a")], [("x-key", "a")], [("x-key", "b")])
+        assert [server.ask(metadata=each).code.name for each in pairs] == ["OK", "RESOURCE_EXHAUSTED", "OK"]

@@ -6,7 +6,7 @@ import json
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -20,6 +20,7 @@ from headgate.policy.secret import PLACES
 from headgate.policy.source import read_source
 from headgate.policy.token import FIELDS as TOKEN_FIELDS
 from headgate.policy.token import PUBLIC, SHARED
+from headgate.policy.values import Repeated
 
 jsonschema = pytest.importorskip("jsonschema")
 pytest.importorskip("jwt")
@@ -114,6 +115,7 @@ RIGHT: list[Any] = [
     with_rule(act={"shadow": {"status": 404, "body": "no", "content_type": "text/html"}}),
     *(with_rule(**{"for": time}) for time in values("10m", "2 hours", "500ms", 30, 0.5)),
     with_rule(**{"for": "1h", "act": "shadow"}),
+    *({"repeated": word, **with_rule(repeated=word)} for word in values("refuse", "first", "last", "each")),
     with_rule(missing="deny", on_error="raise", disclose="retry", priority=-3, exempt={"ip": "10.0.0.1"}),
 ]
 WRONG: list[Any] = [
@@ -128,6 +130,8 @@ WRONG: list[Any] = [
     {"rules": [{"key": "ip"}]},
     {"rules": [{"limits": "5/minute"}]},
     {"version": 2, **with_rule()},
+    *({"repeated": word, **with_rule()} for word in values("all", True, ["first"], None)),
+    with_rule(repeated="second"),
     {"version": "1", **with_rule()},
     {"version": True, **with_rule()},
     {"rulez": [], **with_rule()},
@@ -353,6 +357,7 @@ def test_the_schema_knows_the_fields_of_the_parser():
     assert tuple(defined["rule"]["properties"]) == rule.FIELDS
     assert tuple(defined["condition"]["properties"]) == FIELDS
     assert tuple(defined["style"]["enum"]) == policy.HEADER_STYLES
+    assert tuple(defined["repeated"]["enum"]) == get_args(Repeated)
     assert tuple(defined["part"]["anyOf"][0]["enum"]) == WORDS
     assert tuple(defined["part"]["anyOf"][1]["properties"]) == NAMED
     assert tuple(defined["costs"]["properties"]) == (*METHODS, "default", "after")

@@ -482,11 +482,11 @@ def test_acts():
     assert time.monotonic() - start >= 0.05
 
 
-def test_a_missing_part_is_refused_with_403_where_the_limit_says_so():
+def test_a_missing_part_is_refused_with_401_where_the_limit_says_so():
     """Nobody's limit, so nothing to wait for."""
     site = serve(Route("/x", limited("1/hour", key={"header": "x-key"}, missing="deny")(hello)))
     answer = site.client.get("/x")
-    assert (answer.status_code, answer.json()["title"]) == (403, "Forbidden")
+    assert (answer.status_code, answer.json()["title"]) == (401, "Unauthorized")
     assert "retry-after" not in answer.headers
 
 

@@ -55,10 +55,9 @@ def explain(chosen: argparse.Namespace) -> str:
     """What would happen to a request, with nothing spent yet. The last line is the verdict."""
     policy, _ = _load(chosen.file)
     view = _view(chosen)
-    if view.plan is None:
-        view.plan = policy.plan_of(view)
+    told = _explained(policy, view)
     head = f"{view.method} {view.path} from {view.client or 'nobody known'}"
-    return "\n".join([head + (f", plan {view.plan}" if view.plan else ""), *_explained(policy, view)])
+    return "\n".join([head + (f", plan {view.plan}" if view.plan else ""), *told])
 
 
 def _load(file: str) -> tuple[Policy, list[str]]:
@@ -90,7 +89,8 @@ def _verdict(ruling: Ruling, idle: list[str]) -> list[str]:
         return [binding, f"with nothing spent yet: {said}, {left}"]
     if ruling.kind == "pass":
         return [f"allowed: {'; '.join(idle)}"]
-    return [f"refused ({ruling.status}) by rule {ruling.rule.name}" if ruling.rule else f"refused ({ruling.status})"]
+    said = f"refused ({ruling.status})" + (f" by rule {ruling.rule.name}" if ruling.rule else "")
+    return [f"{said}: {ruling.detail}" if ruling.detail else said]
 
 
 def _view(chosen: argparse.Namespace) -> RequestView:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from headgate.policy.judge import Judge
-from headgate.policy.key import Params
+from headgate.policy.key import Params, is_missing
 from headgate.policy.policy import Policy
 from headgate.policy.rule import Rule
+from headgate.policy.ruling import Ruling
+from headgate.policy.values import Unclear
 from headgate.policy.view import RequestView
 
 
@@ -20,24 +23,39 @@ class Told(NamedTuple):
 
 
 def by_lists(policy: Policy, view: RequestView) -> str | None:
-    """What happens to a request whatever the rules say; None where that is up to them."""
-    if policy.allow is not None and policy.allow(view):
-        return "allowed: it is on the list of what is always allowed"
-    if policy.deny is not None and policy.deny(view):
-        return "refused (403): it is on the list of what is always refused"
+    """What happens to a request whatever the rules say; None where that is up to them. The plan is found first."""
+    try:
+        if view.plan is None:
+            view.plan = policy.plan_of(view)
+        if policy.allow is not None and policy.allow(view):
+            return "allowed: it is on the list of what is always allowed"
+        if policy.deny is not None and policy.deny(view):
+            return "refused (403): it is on the list of what is always refused"
+    except Unclear as reason:
+        return f"refused (400): {reason}"
     return None
 
 
 def by_rules(judge: Judge, view: RequestView) -> list[Told]:
     """The rules that a request comes under: what each counts it by, its limits, and what it costs."""
-    return [_by_rule(judge, rule, view, params) for rule, params in judge.policy.matching(view)]
+    try:
+        return [_by_rule(judge, rule, view, params) for rule, params in judge.policy.matching(view)]
+    except Unclear as reason:  # of a condition
+        return [Told(f"refused because {reason.reason}", "")]
 
 
 def _by_rule(judge: Judge, rule: Rule, view: RequestView, params: Params) -> Told:
-    key, limits = judge._key(rule, view, params), rule.limits_for(view)
-    told, idle = f"counted by {key}", ""
-    if not isinstance(key, str):
-        refused = key is not None and rule.act.kind != "observe"
+    try:
+        return _counted(rule, judge.keys(rule, view, params), view, params)
+    except Unclear as reason:
+        return Told(f"rule {rule.name}: refused because {reason.reason}; repeated: {rule.repeated}", "")
+
+
+def _counted(rule: Rule, keys: Ruling | Sequence[str], view: RequestView, params: Params) -> Told:
+    limits, idle = rule.limits_for(view), ""
+    told = f"counted by {' and by '.join(keys)}" if not isinstance(keys, Ruling) else ""
+    if isinstance(keys, Ruling) or not keys:
+        refused = isinstance(keys, Ruling) and rule.act.kind != "observe"
         told = f"{'refused' if refused else 'skipped'} because {_missing(rule, view, params)}"
         idle = f"rule {rule.name} is skipped"
     elif rule.act.kind == "observe":
@@ -50,5 +68,5 @@ def _by_rule(judge: Judge, rule: Rule, view: RequestView, params: Params) -> Tol
 
 def _missing(rule: Rule, view: RequestView, params: Params) -> str:
     """Which parts of the key were not sent."""
-    missing = [name for name, part in zip(rule.parts, rule.key, strict=True) if part(view, params) is None]
+    missing = [name for name, part in zip(rule.parts, rule.key, strict=True) if is_missing(part, view, params)]
     return f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing"

@@ -24,8 +24,13 @@ def hasher(pepper: bytes = b"") -> Hash:
     def hashed(value: str) -> str:
         return "\\h" + blake2b(value.encode("utf-8", "surrogatepass"), digest_size=16, key=key).hexdigest()
 
-    remembered = lru_cache(maxsize=16_384)(hashed)
-    return lambda value: remembered(value) if len(value) <= LONGEST_REMEMBERED else hashed(value)
+    return hashed
+
+
+def remembering(function: Hash) -> Hash:
+    """The same function, which knows the answers for short values again."""
+    remembered = lru_cache(maxsize=16_384)(function)
+    return lambda value: remembered(value) if len(value) <= LONGEST_REMEMBERED else function(value)
 
 
 hashed: Final = hasher()

@@ -7,6 +7,7 @@ threads and event loops run the same steps.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import repeat
 from typing import Any, Final
 
 from headgate.algorithms import bucket
@@ -16,21 +17,23 @@ from headgate.engine import Decision
 from headgate.engine.modes import LONGEST_WAIT, MOST_CALLS
 from headgate.errors import HeadgateError, InvalidPolicy
 from headgate.limit import Limit
-from headgate.policy.key import Params, fallback_key, key_of
+from headgate.policy.key import Params, fallback_key, key_of, keys_of
 from headgate.policy.lane import Lane, cost_in_lane
 from headgate.policy.nobody import tell_of_nobody
 from headgate.policy.outage import Outage
 from headgate.policy.policy import Found, Policy
 from headgate.policy.rule import Rule
-from headgate.policy.ruling import PASS, Charge, Group, Ruling, refused
+from headgate.policy.ruling import FORBIDDEN, PASS, Charge, Group, Ruling, refused, refused_unclear, refused_without
 from headgate.policy.steps import Steps
+from headgate.policy.values import Unclear
 from headgate.policy.view import RequestView
 from headgate.stores import AsyncStore, Store
 from headgate.wording import log_of, quoted
 
 Question = tuple[Rule, str, int, tuple[Limit, ...]]
 """A rule, the key it counts by, what the request costs, and the limits of its plan."""
-FORBIDDEN: Final = 403
+Rounds = list[list[Question]]
+"""What is asked together: first all rules, then once more those whose key has another value that is counted."""
 MOST_GROUPS: Final = 4096
 """Combinations of rules and plans whose limits are not put together again."""
 
@@ -80,7 +83,24 @@ class Judge:
 
     def before(self, view: RequestView) -> Steps[Ruling]:
         """Rule on a request, before the app is called."""
+        try:
+            asked = self._asked(view)
+        except Unclear as reason:
+            return refused_unclear(reason)
+        if isinstance(asked, Ruling):
+            return asked
+        rounds, watched = asked
+        seen: list[Charge] = []
+        for question in watched:
+            yield from self._watch(view, question, seen)
+        ruling = (yield from self._take(view, rounds)) if rounds else PASS
+        return ruling._replace(charges=(*ruling.charges, *seen)) if seen and ruling.kind == "pass" else ruling
+
+    def _asked(self, view: RequestView) -> Ruling | tuple[Rounds, list[Question]]:
+        """What the rules ask about a request, and what those ask that only observe; or what is ruled without them."""
         policy = self.policy
+        if view.unclear is not None:
+            return refused_unclear(view.unclear)
         if view.plan is None and (policy.plan_header is not None or policy.plan_claim is not None):
             view.plan = policy.plan_of(view)
         if policy.allow is not None and policy.allow(view):
@@ -92,19 +112,41 @@ class Judge:
             return PASS
         asked: list[Question] = []
         watched: list[Question] = []
+        more: Rounds = []
         for rule, params in found:
-            key = self._key(rule, view, params)
-            if key is None or (isinstance(key, Ruling) and rule.act.kind == "observe"):
+            observes = rule.act.kind == "observe"
+            try:
+                keys = self.keys(rule, view, params)
+                if isinstance(keys, Ruling):
+                    if not observes:
+                        return keys
+                    continue
+                cost, limits = rule.cost.before(view), rule.limits_for(view)
+            except Unclear as reason:
+                if not observes:
+                    raise
+                log.info("rule %s (observe) would refuse: %s", rule.name, reason)
                 continue
-            if isinstance(key, Ruling):
-                return key
-            question = rule, key, rule.cost.before(view), rule.limits_for(view)
-            (watched if rule.act.kind == "observe" else asked).append(question)
-        seen: list[Charge] = []
-        for question in watched:
-            yield from self._watch(view, question, seen)
-        ruling = (yield from self._take(view, asked)) if asked else PASS
-        return ruling._replace(charges=(*ruling.charges, *seen)) if seen and ruling.kind == "pass" else ruling
+            for at, key in enumerate(keys):
+                question = rule, key, cost, limits
+                if observes:
+                    watched.append(question)
+                elif at == 0:
+                    asked.append(question)
+                else:
+                    more.append([question])
+        return [asked, *more] if asked else [], watched
+
+    def keys(self, rule: Rule, view: RequestView, params: Params) -> Ruling | Sequence[str]:
+        """What is counted: one key, unless values differ and each is to be; none where the rule is skipped."""
+        try:
+            key = self._key(rule, view, params)
+        except Unclear:
+            if rule.repeated != "each":
+                raise
+            keys = keys_of(rule.key, view, params, fallback_key(view) if rule.missing == "ip" else None)
+            return keys or (refused_without(rule, view, params) if rule.missing == "deny" else ())
+        return key if isinstance(key, Ruling) else () if key is None else (key,)
 
     def _key(self, rule: Rule, view: RequestView, params: Params) -> str | Ruling | None:
         """What is counted; None where the rule does not apply, or a refusal."""
@@ -112,18 +154,20 @@ class Judge:
         if key is not None or rule.missing == "skip":
             return key
         if rule.missing == "deny":
-            return Ruling("deny", FORBIDDEN, rule)
+            return refused_without(rule, view, params)
         if not view.client:
             tell_of_nobody(view)
         return key_of(rule.key, view, params, fallback_key(view))
 
-    def _take(self, view: RequestView, asked: list[Question]) -> Steps[Ruling]:
+    def _take(self, view: RequestView, rounds: Rounds) -> Steps[Ruling]:
         """One decision for each store, in order; what earlier ones charged is given back when a later one refuses."""
         charges: list[Charge] = []
         passed: list[Charge] = []
         delay = 0
-        groups = self._grouped(view, asked)
-        for group in groups:
+        groups: list[tuple[Group, list[Question]]] = []
+        for asked in rounds:
+            groups += zip(self._grouped(view, asked), repeat(asked), strict=False)
+        for group, asked in groups:
             keys, costs = _flat(group, asked)
             try:
                 decision: Decision = yield group.ask(keys, costs)

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache
+from itertools import product
+from math import prod
 from typing import Any, Final
 
 from headgate.errors import InvalidCall
 from headgate.policy.address import counted
-from headgate.policy.hashing import Hash, hashed
-from headgate.policy.host import plain_host
-from headgate.policy.match import trusted_header
+from headgate.policy.hashing import Hash, hashed, remembering
+from headgate.policy.match import Values, trusted_header
 from headgate.policy.path import tidy
 from headgate.policy.reading import Reading, shown
 from headgate.policy.source import Path_
+from headgate.policy.values import COOKIE, MOST_VALUES, QUERY, Kind, Repeated, Unclear, kind_of_header
 from headgate.policy.view import RequestView, informed
 from headgate.wording import listed
 
@@ -87,6 +89,28 @@ def key_of(parts: Sequence[Part], view: RequestView, params: Params, instead: st
     return values[0] if len(values) == 1 else join(values)
 
 
+def keys_of(parts: Sequence[Part], view: RequestView, params: Params, instead: str | None = None) -> list[str] | None:
+    """As `key_of`, where each value of a part that was sent several times is counted."""
+    found: list[Sequence[str]] = []
+    for part in parts:
+        values = part.every(view) if isinstance(part, SentPart) else [part(view, params)]
+        known = [value for value in values if value is not None] or ([] if instead is None else [instead])
+        if not known:
+            return None
+        found.append(known)
+    if prod(map(len, found)) > MOST_VALUES:
+        raise Unclear("key of the request", f"has more than {MOST_VALUES} values")
+    return [values[0] if len(values) == 1 else join(list(values)) for values in product(*found)]
+
+
+def is_missing(part: Part, view: RequestView, params: Params) -> bool:
+    """Whether a part was not sent; one that was sent with different values was."""
+    try:
+        return part(view, params) is None
+    except Unclear:
+        return False
+
+
 def join(parts: list[str]) -> str:
     """One key from several parts: escaped, so that a|b and c are never a and b|c; hashed where that is long."""
     joined = "|".join(part.replace("|", "\\p") for part in parts)
@@ -130,13 +154,47 @@ def writer(digest: Hash) -> Write:
 _written: Final = writer(hashed)
 
 
-def keeper(digest: Hash) -> Callable[[str | None], str | None]:
-    """How a value that may be secret becomes a part: hashed."""
-    return lambda value: None if value is None else digest(value) if value else EMPTY
+@lru_cache(maxsize=64)
+def keeper(digest: Hash, kind: Kind) -> Callable[[str], str]:
+    """How a value that may be secret becomes a part: in its plain form, hashed. Remembered by what was sent."""
+
+    def kept(value: str) -> str:
+        plain = kind.plain(value)
+        if plain is None:
+            raise ValueError
+        return digest(plain) if plain else EMPTY
+
+    return remembering(kept)
 
 
-def _host(value: str | None) -> str | None:
-    return None if value is None else plain_host(value)
+class SentPart:
+    """A part of a key that a client writes, and may write twice."""
+
+    __slots__ = ("_kind", "_name", "_repeated", "_values", "_write")
+
+    def __init__(
+        self, kind: Kind, name: str, values: Values, write: Callable[[str], str | None], repeated: Repeated
+    ) -> None:
+        self._kind, self._name, self._values, self._write, self._repeated = kind, name, values, write, repeated
+
+    def __call__(self, view: RequestView, params: Params) -> str | None:
+        """The value; None where none was sent."""
+        values = self._values(view, self._name)
+        if not values:
+            return None
+        value = values[0] if len(values) == 1 else self._kind.one(self._name, values, self._repeated)
+        try:
+            return self._write(value)
+        except ValueError:
+            self._kind.said(self._name, value)  # says why
+            raise
+
+    def every(self, view: RequestView) -> list[str | None]:
+        """Each value once."""
+        values = self._values(view, self._name)
+        for value in values:
+            self._kind.said(self._name, value)
+        return list(dict.fromkeys(map(self._write, values)))
 
 
 def route_part(view: RequestView, params: Params) -> str | None:
@@ -156,7 +214,7 @@ def _words(written: Write) -> dict[str, Part]:
         "ip": address_part,
         "user": lambda view, params: written(view.user),
         "plan": lambda view, params: written(view.plan),
-        "host": lambda view, params: written(_host(view.header("host"))),
+        "host": _host(written),
         "method": lambda view, params: written("GET" if view.method == "HEAD" else view.method),
         "path": lambda view, params: written(tidy(view.path)),
         "route": route_part,
@@ -164,24 +222,34 @@ def _words(written: Write) -> dict[str, Part]:
     }
 
 
+def _host(written: Write) -> Part:
+    def host(view: RequestView, params: Params) -> str | None:
+        hosts = view.hosts
+        if len(hosts) > 1:
+            raise Unclear("host", "was sent more than once, with different values")
+        return written(hosts[0]) if hosts[0] or view.host_lines() else None
+
+    return host
+
+
 def _header(name: str, reading: Reading) -> Part:
-    field, secret = name.lower(), keeper(reading.hashed)
-    return lambda view, params: secret(view.header(field))
+    field = name.lower()
+    kind = kind_of_header(field)
+    return SentPart(kind, field, RequestView.header_values, keeper(reading.hashed, kind), reading.repeated)
 
 
 def _trusted_header(name: str, reading: Reading) -> Part:
     field, written = name.lower(), writer(reading.hashed)
-    return lambda view, params: written(trusted_header(view, field))
+    kind = kind_of_header(field)
+    return SentPart(kind, field, trusted_header, lambda value: written(kind.plain(value)), reading.repeated)
 
 
 def _cookie(name: str, reading: Reading) -> Part:
-    secret = keeper(reading.hashed)
-    return lambda view, params: secret(view.cookie(name))
+    return SentPart(COOKIE, name, RequestView.cookie_values, keeper(reading.hashed, COOKIE), reading.repeated)
 
 
 def _query(name: str, reading: Reading) -> Part:
-    secret = keeper(reading.hashed)
-    return lambda view, params: secret(view.query(name))
+    return SentPart(QUERY, name, RequestView.query_values, keeper(reading.hashed, QUERY), reading.repeated)
 
 
 def _claim(name: str, reading: Reading) -> Part:

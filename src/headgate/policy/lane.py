@@ -14,6 +14,7 @@ from headgate.engine import Decision
 from headgate.policy.key import LONGEST_KEY, Params, address_part, client_key, join, key_of, route_part
 from headgate.policy.rule import DEFAULT_PLAN, Rule
 from headgate.policy.ruling import Group
+from headgate.policy.values import Unclear
 from headgate.policy.view import RequestView
 
 Keys = str | tuple[str, ...]
@@ -56,11 +57,14 @@ class Lane:
         return None if "|" in key else self._prefix + key
 
     def keys(self, view: RequestView) -> Keys | None:
-        """What is counted; None where a part is missing."""
-        if self._only is not None:
-            rule, params = self._only
-            return key_of(rule.key, view, params)
-        by_rule = {rule.index: key_of(rule.key, view, params) for rule, params in self._keyed}
+        """What is counted; None where a part is missing, or was sent with different values."""
+        try:
+            if self._only is not None:
+                rule, params = self._only
+                return key_of(rule.key, view, params)
+            by_rule = {rule.index: key_of(rule.key, view, params) for rule, params in self._keyed}
+        except Unclear:
+            return None
         if None in by_rule.values():
             return None
         return tuple([by_rule[rule.index] or "" for rule in self.group.owners])

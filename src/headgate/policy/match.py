@@ -1,19 +1,23 @@
 """Predicates: to whom a rule applies.
 
 A mapping of predicates holds when all of them do; a list of values when one does; `any`, `all` and `not` mix them.
+
+A client may send a name twice. A rule applies, and a list denies, when one of the values fits; a list allows, and a
+rule exempts, only when all of them do (`every`). What is inside of `not` is turned round: nobody passes by saying more.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from headgate.errors import InvalidCall
 from headgate.policy.address import Networks
-from headgate.policy.host import compile_host, plain_host
+from headgate.policy.host import compile_host
 from headgate.policy.path import Pattern, compile_pattern
 from headgate.policy.reading import Reading, shown
 from headgate.policy.source import Path_
+from headgate.policy.values import COOKIE, HEADER, QUERY, Kind, kind_of_header
 from headgate.policy.view import RequestView
 
 Predicate = Callable[[RequestView], bool]
@@ -53,7 +57,7 @@ def read_match(reading: Reading, value: object, path: Path_) -> Match:
     methods = _methods(reading, given["method"], (*path, "method")) if "method" in given else None
     patterns = _patterns(reading, given["path"], (*path, "path")) if "path" in given else ()
     rest = {name: given[name] for name in given if name not in ("method", "path")}
-    return Match(methods, patterns, tuple(_conditions(reading, rest, path)), _names_messages(given))
+    return Match(methods, patterns, tuple(_conditions(reading, rest, path, every=False)), _names_messages(given))
 
 
 def _names_messages(value: object) -> bool:
@@ -66,16 +70,16 @@ def _names_messages(value: object) -> bool:
     return isinstance(value, list | tuple) and any(map(_names_messages, value))
 
 
-def read_condition(reading: Reading, value: object, path: Path_) -> Predicate:
-    """The same as one predicate."""
+def read_condition(reading: Reading, value: object, path: Path_, every: bool = False) -> Predicate:
+    """The same as one predicate; `every` value that a client sends has to fit, or one of them."""
     if callable(value):
         return reading.function(value, path)
     given = reading.fields(value, path, FIELDS)
-    return _all(_conditions(reading, given, path))
+    return _all(_conditions(reading, given, path, every))
 
 
-def _conditions(reading: Reading, given: Mapping[str, Any], path: Path_) -> list[Predicate]:
-    return [_READERS[name](reading, value, (*path, name)) for name, value in given.items()]
+def _conditions(reading: Reading, given: Mapping[str, Any], path: Path_, every: bool) -> list[Predicate]:
+    return [_READERS[name](reading, value, (*path, name), every) for name, value in given.items()]
 
 
 def _methods(reading: Reading, value: object, path: Path_) -> frozenset[str]:
@@ -98,22 +102,22 @@ def _patterns(reading: Reading, value: object, path: Path_) -> tuple[Pattern, ..
     return tuple(compiled)
 
 
-def _method(reading: Reading, value: object, path: Path_) -> Predicate:
+def _method(reading: Reading, value: object, path: Path_, every: bool) -> Predicate:
     methods = _methods(reading, value, path)
     return lambda view: view.method in methods
 
 
-def _path(reading: Reading, value: object, path: Path_) -> Predicate:
+def _path(reading: Reading, value: object, path: Path_, every: bool) -> Predicate:
     patterns = _patterns(reading, value, path)
     return lambda view: any(pattern.match(view.path) is not None for pattern in patterns)
 
 
-def _route(reading: Reading, value: object, path: Path_) -> Predicate:
+def _route(reading: Reading, value: object, path: Path_, every: bool) -> Predicate:
     routes = frozenset(reading.words(value, path, "a route template such as /users/{id}"))
     return lambda view: view.route in routes
 
 
-def _host(reading: Reading, value: object, path: Path_) -> Predicate:
+def _host(reading: Reading, value: object, path: Path_, every: bool) -> Predicate:
     tests = []
     for word in reading.words(value, path, "a host such as *.example.com"):
         try:
@@ -121,14 +125,15 @@ def _host(reading: Reading, value: object, path: Path_) -> Predicate:
         except ValueError as reason:
             reading.mistake(path, str(reason))
 
+    fitting = all if every else any
+
     def fits(view: RequestView) -> bool:
-        host = plain_host(view.host)
-        return any(test(host) for test in tests)
+        return fitting(any(test(host) for test in tests) for host in view.hosts)
 
     return fits
 
 
-def _ip(reading: Reading, value: object, path: Path_) -> Predicate:
+def _ip(reading: Reading, value: object, path: Path_, every: bool) -> Predicate:
     try:
         networks = Networks(reading.words(value, path, "an address or a network such as 10.0.0.0/8"))
     except InvalidCall as reason:
@@ -137,63 +142,81 @@ def _ip(reading: Reading, value: object, path: Path_) -> Predicate:
     return lambda view: bool(view.client) and view.client in networks
 
 
-def _plan(reading: Reading, value: object, path: Path_) -> Predicate:
+def _plan(reading: Reading, value: object, path: Path_, every: bool) -> Predicate:
     plans = frozenset(reading.words(value, path, "a plan"))
     return lambda view: view.plan in plans
 
 
-def _of(get: Callable[[RequestView, str], str | None], lower: bool = False) -> Callable[..., Predicate]:
+Values = Callable[[RequestView, str], Sequence[str]]
+"""Everything that a request says under a name, as it was sent."""
+
+
+def _of(values: Values, kind: Kind) -> Callable[..., Predicate]:
     """A predicate over named values: `{name: value}`, `{name: [values]}`, `{name: true}` for any, `false` for none."""
 
-    def read(reading: Reading, value: object, path: Path_) -> Predicate:
+    def read(reading: Reading, value: object, path: Path_, every: bool) -> Predicate:
         if not isinstance(value, Mapping) or not value:
             reading.mistake(path, f"expected names and values, as in {{x-plan: pro}}; got {shown(value)}")
             return lambda view: False
         tests = []
         for name, wanted in value.items():
-            field = str(name).lower() if lower else str(name)
+            field = str(name).lower() if kind is HEADER else str(name)
+            own = kind_of_header(field) if kind is HEADER else kind
             if isinstance(wanted, bool):
-                tests.append(_present(get, field, wanted))
+                tests.append(_present(values, field, wanted))
             else:
-                words = frozenset(reading.words(wanted, (*path, str(name)), "a value, true or false"))
-                tests.append(_equals(get, field, words))
+                words = reading.words(wanted, (*path, str(name)), "a value, true or false")
+                tests.append(_equals(values, own, field, frozenset(map(own.wanted, words)), every))
         return _all(tests)
 
     return read
 
 
-def _present(get: Callable[[RequestView, str], str | None], field: str, wanted: bool) -> Predicate:
-    return lambda view: (get(view, field) is not None) is wanted
+def _present(values: Values, field: str, wanted: bool) -> Predicate:
+    return lambda view: bool(values(view, field)) is wanted
 
 
-def _equals(get: Callable[[RequestView, str], str | None], field: str, words: frozenset[str]) -> Predicate:
-    return lambda view: get(view, field) in words
+def _equals(values: Values, kind: Kind, field: str, words: frozenset[str], every: bool) -> Predicate:
+    def fits(view: RequestView) -> bool:
+        sent = values(view, field)
+        if not sent:
+            return False
+        plain = kind.plain(sent[0]) if len(sent) == 1 else None
+        if plain is not None:
+            return plain in words
+        if every:
+            return all(kind.plain(value) in words for value in sent)
+        if len(sent) > 1 and kind is not QUERY and kind is not COOKIE:
+            sent = [*sent, ", ".join(sent), ",".join(sent)]  # some frameworks join the lines of a header
+        return any(not words.isdisjoint(kind.may_be(value)) for value in sent)
+
+    return fits
 
 
-def trusted_header(view: RequestView, name: str) -> str | None:
+def trusted_header(view: RequestView, name: str) -> Sequence[str]:
     """A header that only a trusted proxy may set: from anybody else it was never sent."""
-    return view.header(name) if view.from_trusted_peer else None
+    return view.header_values(name) if view.from_trusted_peer else ()
 
 
-def _any(reading: Reading, value: object, path: Path_) -> Predicate:
-    tests = _several(reading, value, path)
+def _any(reading: Reading, value: object, path: Path_, every: bool) -> Predicate:
+    tests = _several(reading, value, path, every)
     return lambda view: any(test(view) for test in tests)
 
 
-def _every(reading: Reading, value: object, path: Path_) -> Predicate:
-    return _all(_several(reading, value, path))
+def _every(reading: Reading, value: object, path: Path_, every: bool) -> Predicate:
+    return _all(_several(reading, value, path, every))
 
 
-def _not(reading: Reading, value: object, path: Path_) -> Predicate:
-    test = read_condition(reading, value, path)
+def _not(reading: Reading, value: object, path: Path_, every: bool) -> Predicate:
+    test = read_condition(reading, value, path, not every)
     return lambda view: not test(view)
 
 
-def _several(reading: Reading, value: object, path: Path_) -> list[Predicate]:
+def _several(reading: Reading, value: object, path: Path_, every: bool) -> list[Predicate]:
     if not isinstance(value, list | tuple) or not value:
         reading.mistake(path, f"expected a list of conditions; got {shown(value)}")
         return []
-    return [read_condition(reading, each, (*path, at)) for at, each in enumerate(value)]
+    return [read_condition(reading, each, (*path, at), every) for at, each in enumerate(value)]
 
 
 def _all(tests: list[Predicate]) -> Predicate:
@@ -202,15 +225,15 @@ def _all(tests: list[Predicate]) -> Predicate:
     return lambda view: all(test(view) for test in tests)
 
 
-_READERS: Final[dict[str, Callable[[Reading, Any, Path_], Predicate]]] = {
+_READERS: Final[dict[str, Callable[[Reading, Any, Path_, bool], Predicate]]] = {
     "method": _method,
     "path": _path,
     "route": _route,
     "host": _host,
-    "header": _of(RequestView.header, lower=True),
-    "trusted_header": _of(trusted_header, lower=True),
-    "query": _of(RequestView.query),
-    "cookie": _of(RequestView.cookie),
+    "header": _of(RequestView.header_values, HEADER),
+    "trusted_header": _of(trusted_header, HEADER),
+    "query": _of(RequestView.query_values, QUERY),
+    "cookie": _of(RequestView.cookie_values, COOKIE),
     "ip": _ip,
     "plan": _plan,
     "any": _any,

@@ -18,10 +18,11 @@ from headgate.policy.rule import Rule, read_rule
 from headgate.policy.secret import read_secret
 from headgate.policy.source import Source, read_source
 from headgate.policy.token import Tokens, read_tokens
+from headgate.policy.values import Repeated, kind_of_header
 from headgate.policy.view import RequestView
 
 FIELDS: Final = (
-    "version", "rules", "allow", "deny", "plan", "tokens", "pepper", "headers", "namespace", "stores",
+    "version", "rules", "allow", "deny", "plan", "tokens", "repeated", "pepper", "headers", "namespace", "stores",
 )  # fmt: skip
 HEADER_STYLES: Final = ("draft-11", "draft-6", "x-ratelimit", "x-ratelimit-epoch", "none")
 VERSION: Final = 1
@@ -74,11 +75,15 @@ class Policy:
         self.plan_header, self.plan_claim = _plan(reading, given.get("plan"))
         self.tokens: Tokens | None = read_tokens(reading, given["tokens"]) if "tokens" in given else None
         """What verifies the tokens of requests, where the policy has a key for that."""
+        self.repeated: Repeated = reading.read_repeated(given, ())
+        """What happens to a request that gives different values under one name."""
+        reading.repeated = self.repeated
         if self.tokens is not None:
+            self.tokens.repeated = self.repeated
             reading.claims_of = self.tokens.claims
         if "pepper" in given:
             reading.hashed = hasher(read_secret(reading, given["pepper"], ("pepper",)) or b"")
-        self.allow = read_condition(reading, given["allow"], ("allow",)) if "allow" in given else None
+        self.allow = read_condition(reading, given["allow"], ("allow",), every=True) if "allow" in given else None
         self.deny: Predicate | None = read_condition(reading, given["deny"], ("deny",)) if "deny" in given else None
         self.rules = _rules(reading, given.get("rules"), self.stores, given.keys() <= {"version", "rules"})
         reading.finish()
@@ -123,7 +128,8 @@ class Policy:
         if self.tokens is not None:
             view.claims_of = self.tokens.claims
         if self.plan_header is not None and view.from_trusted_peer:
-            return view.header(self.plan_header)
+            lines, kind = view.header_values(self.plan_header), kind_of_header(self.plan_header)
+            return kind.plain(kind.one(self.plan_header, lines, self.repeated)) if lines else None
         if self.plan_claim is not None and view.claims is not None:
             claim = view.claims.get(self.plan_claim)
             return claim if isinstance(claim, str) else None

@@ -5,13 +5,14 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, cast, get_args
 
 from headgate.algorithms.contract import EXACT
 from headgate.errors import InvalidPolicy
 from headgate.limit import LimitWarning
 from headgate.policy.hashing import Hash, hashed
 from headgate.policy.source import Path_, Source
+from headgate.policy.values import Repeated
 from headgate.policy.view import ClaimsOf, informed
 from headgate.wording import listed, nearest, quoted
 
@@ -31,6 +32,8 @@ class Reading:
         """How secrets are hashed."""
         self.claims_of: ClaimsOf | None = None
         """Who finds the claims of a request, where the app gives none."""
+        self.repeated: Repeated = "refuse"
+        """What happens to a request whose values of one name differ."""
 
     def mistake(self, path: Path_, message: str) -> None:
         """Note a mistake."""
@@ -72,11 +75,17 @@ class Reading:
     def _nearest(self, word: str, known: Collection[str]) -> str | None:
         return nearest(word, known) if len(self._mistakes) < MOST_HINTS >= len(known) else None
 
+    def read_repeated(self, given: Mapping[str, Any], path: Path_) -> Repeated:
+        """The field `repeated`, of a policy or of a rule."""
+        if "repeated" not in given:
+            return self.repeated
+        return cast("Repeated", self.one_of(given["repeated"], (*path, "repeated"), get_args(Repeated)) or "refuse")
+
     def function(self, value: Callable[..., Any], path: Path_) -> Callable[..., Any]:
         """An app's own function of the request. What has to be awaited cannot be asked here."""
         if inspect.iscoroutinefunction(value) or inspect.iscoroutinefunction(getattr(value, "__call__", None)):  # noqa: B004
             self.mistake(path, f"expected a plain function; {shown(value)} has to be awaited")
-        return informed(value, self.claims_of)
+        return informed(value, self.claims_of, self.repeated)
 
     def whole(self, value: object, path: Path_, least: int, most: int = EXACT) -> int:
         """A whole number."""

@@ -16,6 +16,7 @@ from headgate.policy.key import Part, part_names, read_key
 from headgate.policy.match import Match, Predicate, read_condition, read_match
 from headgate.policy.reading import Reading, shown
 from headgate.policy.source import Path_
+from headgate.policy.values import Repeated
 from headgate.policy.view import RequestView
 from headgate.stores.contract import OnError
 
@@ -23,8 +24,8 @@ Act = Literal["deny", "delay", "shadow", "observe"]
 Missing = Literal["skip", "ip", "deny"]
 Disclose = Literal["full", "retry", "none"]
 FIELDS: Final = (
-    "name", "match", "key", "limits", "cost", "count", "act", "for", "missing", "on_error", "disclose", "priority",
-    "exempt", "store",
+    "name", "match", "key", "limits", "cost", "count", "act", "for", "missing", "repeated", "on_error", "disclose",
+    "priority", "exempt", "store",
 )  # fmt: skip
 DEFAULT_PLAN: Final = "default"
 LONGEST_NAME: Final = 64
@@ -68,6 +69,7 @@ class Rule:
     block: float
     """Seconds for which a refused key stays refused."""
     missing: Missing
+    repeated: Repeated
     on_error: OnError
     disclose: Disclose
     priority: int
@@ -108,6 +110,15 @@ def read_rule(reading: Reading, value: object, path: Path_, index: int, stores: 
     given = reading.fields(value, path, FIELDS)
     if not isinstance(value, Mapping):
         return None
+    of_policy = reading.repeated
+    reading.repeated = reading.read_repeated(given, path)
+    try:
+        return _read_fields(reading, given, path, index, stores)
+    finally:
+        reading.repeated = of_policy
+
+
+def _read_fields(reading: Reading, given: Mapping[str, Any], path: Path_, index: int, stores: frozenset[str]) -> Rule:
     name = _name(reading, given.get("name", f"rule-{index + 1}"), (*path, "name"))
     match = read_match(reading, given.get("match", {}), (*path, "match"))
     names = dict.fromkeys(name for pattern in match.patterns for name in pattern.names)
@@ -142,10 +153,11 @@ def read_rule(reading: Reading, value: object, path: Path_, index: int, stores: 
         act=act,
         block=block,
         missing=cast("Missing", _word(reading, given, path, "missing", Missing, "ip")),
+        repeated=reading.repeated,
         on_error=cast("OnError", _word(reading, given, path, "on_error", OnError, "local")),
         disclose=cast("Disclose", _word(reading, given, path, "disclose", Disclose, "full")),
         priority=reading.whole(given.get("priority", 0), (*path, "priority"), -1000),
-        exempt=read_condition(reading, given["exempt"], (*path, "exempt")) if "exempt" in given else None,
+        exempt=read_condition(reading, given["exempt"], (*path, "exempt"), every=True) if "exempt" in given else None,
         store=store if isinstance(store, str) else "",
     )
 

@@ -8,11 +8,19 @@ from typing import Any, Final, Literal, NamedTuple
 from headgate.engine import Decision
 from headgate.errors import HeadgateError
 from headgate.limit import Limit
+from headgate.policy.key import Params, is_missing
 from headgate.policy.rule import Rule
+from headgate.policy.values import CREDENTIALS, Unclear
+from headgate.policy.view import RequestView
 
 Kind = Literal["pass", "deny", "shadow"]
+BAD_REQUEST: Final = 400
+UNAUTHORIZED: Final = 401
+FORBIDDEN: Final = 403
 TOO_MANY: Final = 429
 UNAVAILABLE: Final = 503
+SENT: Final = {"header": "header", "cookie": "cookie", "query": "query parameter", "claim": "claim"}
+"""Parts of a key that a client sends, and what they are called."""
 
 
 class Group:
@@ -70,6 +78,10 @@ class Ruling(NamedTuple):
     """How long to hold the request before the app is called."""
     charges: tuple[Charge, ...] = ()
     """What the response may still change."""
+    detail: str = ""
+    """What the client is told of a no that no limit is to blame for."""
+    challenge: str = ""
+    """By which scheme the client can say who it is, as `WWW-Authenticate` has it."""
 
 
 PASS: Final = Ruling("pass")
@@ -81,3 +93,19 @@ def refused(group: Group, decision: Decision) -> Ruling:
     if rule.act.kind == "shadow":
         return Ruling("shadow", rule.act.status, rule, decision, group)
     return Ruling("deny", TOO_MANY, rule, decision, group)
+
+
+def refused_unclear(reason: Unclear) -> Ruling:
+    """A request that says two things at once."""
+    return Ruling("deny", BAD_REQUEST, detail=str(reason))
+
+
+def refused_without(rule: Rule, view: RequestView, params: Params) -> Ruling:
+    """A request without a part of the key: told which, where the client can send it."""
+    for name, part in zip(rule.parts, rule.key, strict=True):
+        kind, _, field = name.partition(" ")
+        if kind in SENT and is_missing(part, view, params):
+            bearer = kind == "claim" or field.lower() in CREDENTIALS
+            detail = f"The {SENT[kind]} {field} is missing."
+            return Ruling("deny", UNAUTHORIZED, rule, detail=detail, challenge="Bearer" if bearer else "APIKey")
+    return Ruling("deny", FORBIDDEN, rule)

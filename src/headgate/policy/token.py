@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 from headgate.policy.reading import Reading, shown
 from headgate.policy.secret import read_secret
 from headgate.policy.source import Path_
+from headgate.policy.values import HEADER, Repeated, Unclear, kind_of_header
 from headgate.policy.view import RequestView
 from headgate.wording import log_of, missing
 
@@ -28,7 +29,8 @@ PUBLIC: Final = (
 SHORTEST_RSA: Final = 2048
 """Bits, by RFC 7518."""
 AUTHORIZATION: Final = "authorization"
-LONGEST_TOKEN: Final = 8192
+LONGEST_TOKEN: Final = 65_536
+"""Characters; no server admits more in a header. A longer one is refused: the app might believe it."""
 REMEMBERED: Final = 4096
 """Tokens that are not verified again."""
 _PATH: Final[Path_] = ("tokens",)
@@ -52,15 +54,20 @@ class Tokens:
     def __init__(self, decode: Decode, header: str = AUTHORIZATION, now: Callable[[], float] = time.time) -> None:
         self._decode = decode
         self._header = header
+        self._kind = kind_of_header(header)
+        self.repeated: Repeated = "refuse"
+        """Which token counts where a request has several that differ."""
         self.now = now
         """Seconds since the epoch, as tokens count them."""
         self._known: dict[bytes, Verified] = {}
 
     def claims(self, view: RequestView) -> Mapping[str, Any] | None:
         """What the request's token says; None where it has none that is genuine and valid now."""
-        token = self._token(view.header(self._header))
-        if not token or len(token) > LONGEST_TOKEN:
+        token = self._token(view.header_values(self._header))
+        if not token:
             return None
+        if len(token) > LONGEST_TOKEN:
+            raise Unclear(f"header {self._header}", f"has a token of more than {LONGEST_TOKEN} characters")
         name = blake2b(token.encode("utf-8", "surrogatepass"), digest_size=32).digest()
         found = self._known.get(name)
         if found is None:
@@ -74,11 +81,14 @@ class Tokens:
             self._known[name] = found
         return found.claims if found.since <= self.now() < found.until else None
 
-    def _token(self, value: str | None) -> str | None:
-        if value is None or self._header != AUTHORIZATION:
-            return value
-        scheme, _, token = value.partition(" ")
-        return token.strip() if scheme.lower() == "bearer" else None
+    def _token(self, lines: Sequence[str]) -> str | None:
+        if not lines:
+            return None
+        line = lines[0] if len(lines) == 1 else self._kind.one(self._header, lines, self.repeated)
+        if self._header != AUTHORIZATION:
+            return HEADER.plain(line)
+        scheme, *token = line.split(None, 1) or ("",)
+        return token[0].strip() if token and scheme.lower() == "bearer" else None
 
 
 def _verified(claims: Mapping[str, Any]) -> Verified:

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
-from urllib.parse import parse_qsl
 
 from headgate.policy.address import Proxies
+from headgate.policy.host import plain_host
+from headgate.policy.values import (
+    COOKIE,
+    HEADER,
+    LONGEST,
+    QUERY,
+    Repeated,
+    Unclear,
+    as_text,
+    cookies,
+    kind_of_header,
+    parameters,
+)
 
-LONGEST_QUERY: Final = 16_384
-MOST_FIELDS: Final = 256
 _UNSET: Final = object()
+_TOO_LONG: Final = f"cannot be looked for in more than {LONGEST} characters"
 T = TypeVar("T")
 
 
@@ -18,8 +29,8 @@ class RequestView:
     """One request. `headers` has lower-case names and every line of each, in order."""
 
     __slots__ = (
-        "_claims", "_client", "_cookies", "_proxies", "_query", "claims_of", "headers", "method", "path", "peer",
-        "plan", "query_string", "request", "route", "user",
+        "_claims", "_client", "_proxies", "_query", "claims_of", "headers", "method", "path", "peer",
+        "plan", "query_string", "repeated", "request", "route", "unclear", "user",
     )  # fmt: skip
 
     def __init__(
@@ -46,8 +57,11 @@ class RequestView:
         self._claims: Any = _UNSET
         self._proxies = proxies
         self._client: Any = _UNSET
-        self._query: Mapping[str, str] | None = None
-        self._cookies: Mapping[str, str] | None = None
+        self._query: Mapping[str, Sequence[str]] | None = None
+        self.repeated: Repeated = "refuse"
+        """Which value `header`, `query` and `cookie` give where several differ; not one is given for `each`."""
+        self.unclear: Unclear | None = None
+        """Why the request is refused, where an edge has found that out."""
 
     @property
     def client(self) -> str | None:
@@ -80,9 +94,19 @@ class RequestView:
         self._claims = _UNSET if given is None else given
 
     @property
-    def host(self) -> str:
-        """The host that was asked for."""
-        return self.header("host") or ""
+    def hosts(self) -> Sequence[str]:
+        """The hosts that were asked for, without ports; one, unless the client says it twice."""
+        return tuple({plain_host(as_text(line).strip()): None for line in self.host_lines() or ("",)})
+
+    def host_lines(self) -> Sequence[str]:
+        """Everything in the request that names its host."""
+        return self.headers.get("host") or ()
+
+    @property
+    def accept(self) -> str | None:
+        """The kinds of answers that the client takes."""
+        lines = self.headers.get("accept")
+        return None if not lines else ", ".join(lines)
 
     @property
     def from_trusted_peer(self) -> bool:
@@ -90,57 +114,65 @@ class RequestView:
         return self._proxies is not None and self._proxies.trusts(self.peer)
 
     def header(self, name: str) -> str | None:
-        """A header's value, its lines joined; None when it was not sent, which is not the same as empty."""
-        lines = self.headers.get(name)
-        return None if not lines else lines[0] if len(lines) == 1 else ", ".join(lines)
+        """A header's value; None when it was not sent, which is not the same as empty."""
+        name = name.lower()
+        lines = self.header_values(name)
+        if not lines:
+            return None
+        line = lines[0] if len(lines) == 1 else kind_of_header(name).one(name, lines, self.repeated)
+        return HEADER.plain(line)
 
     def query(self, name: str) -> str | None:
-        """The first value of a query parameter."""
-        if self._query is None:
-            raw = self.query_string
-            self._query = _first_of(raw if isinstance(raw, str) else raw.decode("latin-1"))
-        return self._query.get(name)
+        """The value of a query parameter."""
+        values = self.query_values(name)
+        return QUERY.said(name, QUERY.one(name, values, self.repeated)) if values else None
 
     def cookie(self, name: str) -> str | None:
         """A cookie's value."""
-        if self._cookies is None:
-            self._cookies = _cookies(self.headers.get("cookie", []))
-        return self._cookies.get(name)
+        values = self.cookie_values(name)
+        return COOKIE.said(name, COOKIE.one(name, values, self.repeated)) if values else None
+
+    def header_values(self, name: str) -> Sequence[str]:
+        """The lines of a header, as they were sent; of cookies, which HTTP/2 sends in many lines, all as one."""
+        lines = self.headers.get(name) or ()
+        return ["; ".join(lines)] if len(lines) > 1 and name == "cookie" else lines
+
+    def query_values(self, name: str) -> Sequence[str]:
+        """The values of a query parameter, as they were sent."""
+        if self._query is None:
+            raw = self.query_string
+            if len(raw) > LONGEST:
+                raise Unclear(f"query parameter {name}", _TOO_LONG)
+            self._query = parameters(raw if isinstance(raw, str) else raw.decode("latin-1")) if raw else {}
+        return self._query.get(name, ())
+
+    def cookie_values(self, name: str) -> Sequence[str]:
+        """The values of a cookie, as they were sent."""
+        lines = self.headers.get("cookie")
+        if not lines:
+            return ()
+        if sum(map(len, lines)) > LONGEST:
+            raise Unclear(f"cookie {name}", _TOO_LONG)
+        return cookies(lines, name)
 
 
 ClaimsOf = Callable[[RequestView], Mapping[str, Any] | None]
 
 
-def informed(function: Callable[[RequestView], T], claims_of: ClaimsOf | None) -> Callable[[RequestView], T]:
-    """A function of the request, that finds claims where the app gives none."""
-    if claims_of is None:
+def informed(
+    function: Callable[[RequestView], T], claims_of: ClaimsOf | None, repeated: Repeated = "refuse"
+) -> Callable[[RequestView], T]:
+    """A function of the request, that finds claims where the app gives none, and one value where there are several."""
+    if claims_of is None and repeated == "refuse":
         return function
 
     def asked(view: RequestView) -> T:
-        view.claims_of = claims_of
-        return function(view)
+        if claims_of is not None:
+            view.claims_of = claims_of
+        view.repeated = repeated
+        try:
+            return function(view)
+        finally:
+            view.repeated = "refuse"
 
     return asked
-
-
-def _first_of(query_string: str) -> dict[str, str]:
-    """The parameters that fit: a hostile query is cut, never an error."""
-    found: dict[str, str] = {}
-    try:
-        pairs = parse_qsl(query_string[:LONGEST_QUERY], keep_blank_values=True, errors="replace")
-    except ValueError:
-        return found
-    for name, value in pairs[:MOST_FIELDS]:
-        found.setdefault(name, value)
-    return found
-
-
-def _cookies(lines: list[str]) -> dict[str, str]:
-    """Cookies by name, the first of each. RFC 6265's pairs, without a parser that gives up at the first oddity."""
-    found: dict[str, str] = {}
-    for line in lines:
-        for pair in line[:LONGEST_QUERY].split(";")[:MOST_FIELDS]:
-            name, equals, value = pair.strip().partition("=")
-            if equals and name:
-                found.setdefault(name.strip(), value.strip().strip('"'))
-    return found

@@ -16,7 +16,7 @@ OF_A_BODY: Final = ("Content-Type", "Content-Length")
 
 
 class RateLimitExceeded(web.HTTPException):
-    """A no: also an `HTTPTooManyRequests`, `HTTPForbidden` or `HTTPServiceUnavailable`, by its status.
+    """A no: also an `HTTPTooManyRequests`, `HTTPForbidden`, or what else aiohttp raises for its status.
 
     It is the whole refusal. A middleware that answers something else instead need not care for header fields: those
     of the refusal are added to its answer.
@@ -32,6 +32,14 @@ class RateLimitExceeded(web.HTTPException):
 
 
 class _TooManyRequests(RateLimitExceeded, web.HTTPTooManyRequests):
+    pass
+
+
+class _BadRequest(RateLimitExceeded, web.HTTPBadRequest):
+    pass
+
+
+class _Unauthorized(RateLimitExceeded, web.HTTPUnauthorized):
     pass
 
 
@@ -53,7 +61,9 @@ class _Shadow(web.HTTPException):
         self.body = body
 
 
-REFUSALS: Final[dict[int, type[RateLimitExceeded]]] = {429: _TooManyRequests, 403: _Forbidden, 503: _ServiceUnavailable}
+REFUSALS: Final[dict[int, type[RateLimitExceeded]]] = {
+    each.status_code: each for each in (_BadRequest, _Unauthorized, _Forbidden, _TooManyRequests, _ServiceUnavailable)
+}
 
 
 def refusal_of(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from typing import Any, Final
 
@@ -30,10 +30,20 @@ def address_of(peer: str | None) -> str | None:
     return peer if peer and read_address(peer) is not None else None
 
 
+class _View(RequestView):
+    """One request. A client may name a host in its target too, and aiohttp believes that one."""
+
+    __slots__ = ()
+
+    def host_lines(self) -> Sequence[str]:
+        lines = super().host_lines()
+        return lines if self.request.raw_path.startswith("/") else (*lines, self.request.host)
+
+
 def read_request(request: web.Request, path: str, proxies: Proxies | None) -> RequestView:
     """A request as policies see it; `path` is as the app routes it."""
     # The peer is known from when the connection was made: a client that went away does not become nobody.
-    view = RequestView(request.method.upper(), path, _Headers(request), address_of(request.remote), proxies)
+    view = _View(request.method.upper(), path, _Headers(request), address_of(request.remote), proxies)
     view.query_string = request.rel_url.raw_query_string
     resource = request.match_info.route.resource
     view.route = None if resource is None else resource.canonical

@@ -149,7 +149,7 @@ class RateLimitMiddleware:
         court = self.door.court(view)
         ruling = await run_awaiting(court.judge.before(view))
         if ruling.kind != "pass":
-            await refuse_websocket(scope, receive, send, court.refuse(ruling, view.header("accept")))
+            await refuse_websocket(scope, receive, send, court.refuse(ruling, view.accept))
             return
         docket = Docket(self.door, Entry(court, ruling.group, ruling.decision, ruling.charges))
         if ruling.delay_us:

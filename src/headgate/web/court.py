@@ -17,10 +17,19 @@ from headgate.policy.policy import RuleSet
 from headgate.policy.ruling import Group, Ruling, refused
 from headgate.stores import Store
 from headgate.web.headers import Compile, Say, Wire, expose_for, headers_for
-from headgate.web.refusal import CAPACITY, FORBIDDEN, QUOTA, CompileRefusal, Refusal, Refuse
+from headgate.web.refusal import (
+    BAD_REQUEST,
+    CAPACITY,
+    FORBIDDEN,
+    QUOTA,
+    UNAUTHORIZED,
+    CompileRefusal,
+    Refusal,
+    Refuse,
+)
 
 Pairs = list[tuple[AnyStr, AnyStr]]
-REASONS: Final = {403: FORBIDDEN, 429: QUOTA, 503: CAPACITY}
+REASONS: Final = {400: BAD_REQUEST, 401: UNAUTHORIZED, 403: FORBIDDEN, 429: QUOTA, 503: CAPACITY}
 MOST_SAYS: Final = 4096
 ALLOWS_ORIGIN: Final = len("Access-Control-Allow-Origin")
 CROWD: Final = 20
@@ -116,7 +125,11 @@ class Court(Generic[AnyStr]):
             return act.status, [(self.wire.name(name), self.wire.value(value)) for name, value in pairs], act.body
         if ruling.group is not None and ruling.decision is not None:
             return self._refuse(ruling.group, ruling.decision, accept)
-        return self._refusals((), "", "full", REASONS.get(ruling.status, QUOTA))(None, accept, None)
+        reason = REASONS.get(ruling.status, QUOTA)
+        answer = self._refusals((), "", "full", reason._replace(detail=ruling.detail))(None, accept, None)
+        if ruling.challenge:
+            answer[1].append((self.wire.name("WWW-Authenticate"), self.wire.value(ruling.challenge)))
+        return answer
 
     def refuse_in_lane(
         self, lane: Lane, decision: Decision, accept: str | bytes | None

@@ -15,6 +15,7 @@ from headgate.policy import Policy, Proxies, RequestView
 from headgate.policy.match import METHODS
 from headgate.policy.recent import Recent
 from headgate.policy.reload import PolicyFile
+from headgate.policy.values import Unclear
 from headgate.stores import Store, open_store
 from headgate.waiting import Alarms
 from headgate.web.court import Court, Found
@@ -195,13 +196,21 @@ class Door(Generic[AnyStr]):
     def court(self, view: RequestView) -> Court[AnyStr]:
         """Where this request is ruled on."""
         if self._plan is not None and view.plan is None:
-            view.plan = self._plan(view)
+            self._choose_plan(view)
         return self._court
+
+    def _choose_plan(self, view: RequestView) -> None:
+        """Ask the app's function; a request that it cannot read is refused when it is ruled on."""
+        if self._plan is not None:
+            try:
+                view.plan = self._plan(view)
+            except Unclear as reason:
+                view.unclear = reason
 
     def court_at(self, view: RequestView, limits: tuple[RouteLimit, ...]) -> Court[AnyStr]:
         """Where the limits of the endpoint are ruled on that the request has come to; `view.route` says which."""
         if self._plan is not None and view.plan is None:
-            view.plan = self._plan(view)
+            self._choose_plan(view)
         return self._court_of(limits, view.route or "endpoint")
 
     def lane_at(self, limits: tuple[RouteLimit, ...], route: str, method: str) -> Found[AnyStr] | None:

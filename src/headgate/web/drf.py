@@ -68,8 +68,9 @@ class RateLimitThrottle(BaseThrottle):
         if self._no is None:
             return True
         if self._no.response.status_code != TOO_MANY:
-            error = APIException(self._no.response.reason_phrase)
+            error: Any = APIException(self._no.detail)
             error.status_code = self._no.response.status_code
+            error.auth_header = self._no.response.get("WWW-Authenticate")
             raise error
         return False
 

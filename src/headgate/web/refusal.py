@@ -60,6 +60,8 @@ class Reason(NamedTuple):
     """What the problem is called in the registry of problem types."""
     advice: str = "Try again later."
     """What is said where no wait is told."""
+    detail: str = ""
+    """What is wrong with this request, in place of the advice and in every kind of body."""
 
 
 def _registered(status: int, kind: str, title: str) -> Reason:
@@ -69,6 +71,8 @@ def _registered(status: int, kind: str, title: str) -> Reason:
 QUOTA: Final = _registered(429, "quota-exceeded", "The quota is used up")
 ABUSE: Final = _registered(429, "abnormal-usage-detected", "The requests follow an abnormal pattern")
 CAPACITY: Final = _registered(503, "temporary-reduced-capacity", "The server has less capacity than usual")
+BAD_REQUEST: Final = Reason(400, "bad-request", "Bad Request")
+UNAUTHORIZED: Final = Reason(401, "unauthorized", "Unauthorized")
 FORBIDDEN: Final = Reason(403, "forbidden", "Forbidden", advice="This client may not pass.")
 
 Content = bytes | str | Mapping[str, Any]
@@ -159,11 +163,14 @@ def bodies(reason: Reason, violated: tuple[str, ...]) -> dict[str, Bodies]:
     problem = json.dumps(members)[:-1] + ', "detail": "'
     error = json.dumps({"error": reason.kind})[:-1]
     text = f"{reason.title}. "
+    advice = reason.detail or reason.advice
+    quoted = json.dumps(advice)[1:-1]
+    detail = f', "detail": "{quoted}"' if reason.detail else ""
     wait, never = "Retry after ", "No wait helps: it asks for more than can ever pass at once."
     return {
-        PROBLEM: _bodies(f"{problem}{wait}", ' s."}', f'{problem}{never}"}}', f'{problem}{reason.advice}"}}'),
-        JSON: _bodies(f'{error}, "retry_after": ', "}", f'{error}, "retry_after": null}}', f"{error}}}"),
-        TEXT: _bodies(f"{text}{wait}", " s.\n", f"{text}{never}\n", f"{text}{reason.advice}\n"),
+        PROBLEM: _bodies(f"{problem}{wait}", ' s."}', f'{problem}{never}"}}', f'{problem}{quoted}"}}'),
+        JSON: _bodies(f'{error}, "retry_after": ', "}", f'{error}, "retry_after": null}}', f"{error}{detail}}}"),
+        TEXT: _bodies(f"{text}{wait}", " s.\n", f"{text}{never}\n", f"{text}{advice}\n"),
     }
 
 

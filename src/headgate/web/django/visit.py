@@ -32,8 +32,9 @@ Limits = tuple[ViewLimit, ...]
 class RateLimitExceeded(HeadgateError):
     """A no, for `REFUSAL_VIEW`: `response` is what would be sent, `retry_after` the whole seconds to wait if told."""
 
-    def __init__(self, response: HttpResponse, decision: Decision | None, hides: bool) -> None:
+    def __init__(self, response: HttpResponse, decision: Decision | None, hides: bool, detail: str = "") -> None:
         super().__init__("rate limited")
+        self.detail = detail or response.reason_phrase
         self.response = response
         self.decision = decision
         self.retry_after = int(response["Retry-After"]) if "Retry-After" in response else None
@@ -163,17 +164,19 @@ class Visit:
         if ruling.kind == "pass":
             return None
         answer = court.refuse(ruling, request.META.get("HTTP_ACCEPT"))
-        return self._no(answer, ruling.decision, ruling.kind == "shadow")
+        return self._no(answer, ruling.decision, ruling.kind == "shadow", ruling.detail)
 
     def refuse_by(self, request: Request, error: RateLimited) -> RateLimitExceeded:
         """A limiter of the app's own has refused, in the view: what was charged stays."""
         answer = self.docket.refuse_for(error.decision, request.META.get("HTTP_ACCEPT"))
         return self._no(answer, error.decision, hides=False)
 
-    def _no(self, answer: tuple[int, Pairs[str], bytes], decision: Decision | None, hides: bool) -> RateLimitExceeded:
+    def _no(
+        self, answer: tuple[int, Pairs[str], bytes], decision: Decision | None, hides: bool, detail: str = ""
+    ) -> RateLimitExceeded:
         status, fields, body = answer
         response = HttpResponse(body, status=status, headers=dict(fields))
-        self.no = RateLimitExceeded(response, decision, hides)
+        self.no = RateLimitExceeded(response, decision, hides, detail)
         return self.no
 
     def respond(self, request: Request, no: RateLimitExceeded) -> HttpResponseBase:

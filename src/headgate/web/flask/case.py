@@ -63,10 +63,10 @@ class Case(Docket[str]):
                 if decision.allowed:
                     self._add(Entry(court, lane.group, decision, ()))
                     return None
-                return self.refuse(court, refused(lane.group, decision), view.header("accept"))
+                return self.refuse(court, refused(lane.group, decision), view.accept)
         _, ruling = run(self._judge(court, view))
         if ruling.kind != "pass":
-            return self.refuse(court, ruling, view.header("accept"))
+            return self.refuse(court, ruling, view.accept)
         if ruling.delay_us:
             hold(self, ruling.delay_us)
         return None

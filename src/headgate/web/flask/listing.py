@@ -41,7 +41,5 @@ def _limits(rule: Rule) -> str:
 
 def explained(judge: Judge, view: RequestView) -> list[str]:
     """The rules that a request comes under, and by which key each counts it."""
-    if view.plan is None:
-        view.plan = judge.policy.plan_of(view)
     listed = by_lists(judge.policy, view)
     return [each.words for each in by_rules(judge, view)] if listed is None else [listed]
