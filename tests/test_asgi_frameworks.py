@@ -24,7 +24,7 @@ from quart.testing.connections import WebsocketResponseError
 from headgate import MemoryStore
 from headgate.testing import ManualClock, disabled, frozen
 from headgate.web.asgi import RateLimitMiddleware
-from tests.edges import LATER, PEER
+from tests.edges import LATER, PEER, exchange, scope
 
 PIECES = [bytes([at]) * at for at in range(100)]
 POLICY = {
@@ -226,6 +226,22 @@ OPENS = {**FROM, "method": "WEBSOCKET"}
 async def codes(app: Quart, *paths: str) -> list[int]:
     client = app.test_client()
     return [(await client.get(path, scope_base=FROM)).status_code for path in paths]
+
+
+TARGETS = ["/items/1", "http://a.org/items/1", "http://a.org/items/1;a?b#c", "http:items/1", "items/1;a"]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_quart_routes_the_path_of_an_absolute_target_and_rules_match_it(target):
+    """`GET http://a.org/items/1 HTTP/1.1`, which uvicorn hands over as a path."""
+
+    async def story() -> list[int]:
+        app, more = quart(), {"http_version": "1.1", "scheme": "http", "root_path": ""}
+        begun = {"type": "http.request", "body": b"", "more_body": False}
+        asked = [{**scope("GET", target), **more} for _ in range(3)]
+        return [(await exchange(app, each, begun))[0]["status"] for each in asked]
+
+    assert asyncio.run(story()) == [200, 200, 429]
 
 
 def test_quart_tells_refuses_and_streams():

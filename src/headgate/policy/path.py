@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
+from urllib.parse import urlparse
 
 LONGEST: Final = 1024
 _NAME: Final = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)(:path)?\}")
@@ -180,10 +181,18 @@ def glob(word: str) -> Test:
 def tidy(path: str) -> str:
     """A path as it is compared."""
     if path[:1] != "/":  # as Werkzeug does, where a server lets it pass
-        path = f"/{path}"
+        path = f"/{_target(path)}"
     if "//" in path:
         path = _SLASHES.sub("/", path)
     return path[:-1] if len(path) > 1 and path[-1] == "/" else path
+
+
+def _target(path: str) -> str:
+    """The path in `http://example.com/login`, which some servers hand over as a path, and Quart routes as `/login`."""
+    try:
+        return urlparse(path).path
+    except ValueError:  # no URL: nobody routes it
+        return path
 
 
 def below(path: str, root: str) -> str:
