@@ -23,6 +23,7 @@ from headgate.policy.host import compile_host, plain_host
 from headgate.policy.path import compile_pattern
 from headgate.policy.source import read_text
 from headgate.policy.token import Tokens
+from headgate.policy.values import COOKIE, QUERY, Unclear, cookies, credentials
 from headgate.shaper.base import as_queue
 from headgate.stores import open_store
 from headgate.stores.redis.options import split_url
@@ -162,6 +163,11 @@ READERS: dict[str, Reader] = {
     "forwarded lines": Reader(_lines("forwarded"), ',;="\\ ', ("", 'for="')),
     "x-forwarded-for lines": Reader(_lines("x-forwarded-for"), ',;="\\ ', ("", "10.0.0.2")),
     "cookie": Reader(lambda text: _view(cookie=text).cookie("a"), '; ="a,\t', ("", "a=", 'a="')),
+    "cookie in a condition": Reader(
+        lambda text: [COOKIE.may_be(each) for each in cookies([text], "a")], '; ="a,\t%\\', ("", "a=", 'a="')
+    ),
+    "query in a condition": Reader(QUERY.may_be, "%+a0\xff", ("", "%f")),
+    "credentials": Reader(credentials, "= aA\t,", ("", "Bearer ", "Basic ")),
     "query": Reader(_query, "&=%+;a0", ("", "q=", "%f")),
     "authorization": Reader(
         _token("authorization"), ".-_=aA ", ("", "eyJhbGciOiJIUzI1NiJ9.", "eyJhbGciOiJIUzI1NiJ9.e30.")
@@ -271,7 +277,7 @@ def texts(reader: Reader) -> Iterator[Text]:
 def seconds(read: Read, text: Text | Grown, length: int) -> float:
     """Of this thread, by the processor: other processes do not count."""
     given = text.of(length)
-    with suppress(HeadgateError, ValueError), warnings.catch_warnings():
+    with suppress(HeadgateError, Unclear, ValueError), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         before = thread_time()
         try:

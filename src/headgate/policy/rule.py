@@ -118,7 +118,9 @@ def read_rule(reading: Reading, value: object, path: Path_, index: int, stores: 
         reading.repeated = of_policy
 
 
-def _read_fields(reading: Reading, given: Mapping[str, Any], path: Path_, index: int, stores: frozenset[str]) -> Rule:
+def _read_fields(
+    reading: Reading, given: Mapping[str, Any], path: Path_, index: int, stores: Mapping[str, str]
+) -> Rule:
     name = _name(reading, given.get("name", f"rule-{index + 1}"), (*path, "name"))
     match = read_match(reading, given.get("match", {}), (*path, "match"))
     names = dict.fromkeys(name for pattern in match.patterns for name in pattern.names)
