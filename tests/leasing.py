@@ -124,3 +124,9 @@ def drain(limiter: Any, key: str = "k", cost: int = 1) -> int:
         if not limiter.hit(key, cost):
             return admitted
     raise AssertionError("never refused")
+
+
+def held(limiter: Any, key: str = "k") -> int:
+    """Permits that this limiter may still spend without asking."""
+    gate = limiter.limiter._door if isinstance(limiter, Awaited) else limiter._gate
+    return sum(gate._book.permits(gate._book.grants(key)))

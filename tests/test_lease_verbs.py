@@ -11,7 +11,7 @@ from headgate.engine.purse import purses_for
 from headgate.stores.lease import book
 from headgate.stores.redis import RedisStore
 from headgate.testing import ManualClock
-from tests.leasing import BUCKET, MOST, WINDOW, Bank, drain, open_bank, warm
+from tests.leasing import BUCKET, MOST, WINDOW, Bank, drain, held, open_bank, warm
 
 BOTH = pytest.mark.parametrize("limit", [BUCKET, WINDOW], ids=["bucket", "window"])
 
@@ -179,6 +179,89 @@ def test_peeking_writes_nothing_and_says_what_a_hit_would(bank):
     assert not limiter.peek("k", MOST).allowed
 
 
+@BOTH
+@pytest.mark.parametrize("hits", [24, 25, 50, 106])
+def test_a_peek_counts_what_this_process_holds(bank, limit, hits):
+    """What remains is what a hit after the other would get from here: of the lease, of the one that was bought ahead,
+    and of the server."""
+    limiter = bank.limiter(limit)
+    warm(limiter, hits=hits)
+    bank.until(lambda: bank.charged(limit) > hits, "what was bought ahead has come")
+    assert [limiter.peek("k", cost).remaining for cost in (0, 1, 7)] == [MOST - hits - cost for cost in (0, 1, 7)]
+    assert drain(limiter) == MOST - hits
+    assert limiter.peek("k", 0).remaining == 0
+    assert not limiter.peek("k").allowed
+
+
+@BOTH
+def test_a_peek_knows_what_others_took_since_the_lease_was_bought(bank, limit):
+    limiter = bank.limiter(limit)
+    warm(limiter)
+    bank.plain(limit).hit("k", 1000)
+    assert limiter.peek("k").remaining == MOST - 1051
+    assert drain(limiter) == MOST - 1050
+
+
+def test_a_peek_does_not_count_permits_that_are_void(bank):
+    limiter = bank.limiter(WINDOW, lease=Lease(validity=2))
+    warm(limiter)
+    bank.clock.us += 1_999_999  # not told: nothing is given back yet
+    assert limiter.peek("k", 0).remaining == MOST - 50
+    bank.clock.us += 1
+    assert limiter.peek("k", 0).remaining == MOST - bank.charged(WINDOW) < MOST - 50
+
+
+def test_a_peek_of_a_plan_or_of_costs_by_name_counts_what_such_a_hit_may_spend(bank):
+    """These are asked for at the server, so the lease does not serve them."""
+    limit = f"{WINDOW} as api"
+    limiter = bank.limiter(limit)
+    warm(limiter)
+    left = MOST - bank.charged(limit)
+    assert limiter.peek("k", {"api": 1}).remaining == left - 1 < MOST - 51
+    assert limiter.peek("k", limit=f"{2 * MOST}/hour by fixed-window as api").remaining == MOST + left - 1
+
+
+def test_a_peek_does_not_count_twice_what_is_bought_while_it_asks(server):
+    with open_bank(server) as bank:
+        limiter = bank.limiter(WINDOW)
+        warm(limiter)
+        left, gate = MOST - bank.charged(WINDOW), limiter._gate
+        steps = gate._peek("k", 0, None)
+        reply = gate._nodes.exchange(next(steps))
+        warm(limiter, hits=500)
+        with pytest.raises(StopIteration) as done:
+            steps.send((reply, 0))
+        assert held(limiter) > 0
+        assert done.value.value.remaining == left  # what was held then is spent
+
+
+@pytest.mark.parametrize("on_error", ["local", "deny"])
+def test_a_peek_while_the_server_is_away_counts_what_is_held(server, proxy, on_error):
+    """Beside it, what this process may admit alone."""
+    with open_bank(server, url=proxy.url) as bank:
+        limiter = bank.limiter(WINDOW, on_error=on_error)
+        warm(limiter)
+        held = bank.charged(WINDOW) - 50
+        proxy.refuse()
+        proxy.reset()
+        alone = MOST if on_error == "local" else 0
+        seen = limiter.peek("k", 3)
+        assert (seen.allowed, seen.remaining, seen.retry_after, seen.degraded) == (True, alone + held - 3, 0.0, True)
+        assert limiter.peek("k", MOST).allowed == (on_error == "local")
+        proxy.accept()
+
+
+def test_a_peek_of_a_cost_that_no_lease_covers_is_what_the_server_says_of_it(bank):
+    limiter = bank.limiter(WINDOW)
+    warm(limiter)
+    held = bank.charged(WINDOW) - 50
+    assert 10 < held < 900
+    assert limiter.peek("k", 900).remaining == MOST - 950
+    refused = limiter.peek("k", MOST - 50)
+    assert (refused.allowed, refused.remaining, refused.retry_after) == (False, MOST - 50, 800.0)
+    assert limiter.hit("k", 900).allowed
+
+
 def test_a_key_that_is_reset_is_as_new(bank):
     """What was bought before is neither spent nor given back."""
     limiter = bank.limiter(WINDOW)
@@ -298,8 +381,7 @@ def test_a_hot_key_outlives_a_flood_of_cold_ones(bank, monkeypatch):
         if number % 20 == 0:
             bank.clock.advance(1)
             warm(limiter, "hot")
-        with bank.asked(0):
-            limiter.peek("hot")
+        assert held(limiter, "hot")
 
 
 def test_fifty_thousand_hot_keys_keep_at_most_ten_thousand_leases():

@@ -206,6 +206,24 @@ class LeaseBook:
             elif (ended := self._ended.get(serial)) is not None and ended.key == key:
                 self._give_back(ended, units, now)
 
+    def grants(self, key: str) -> tuple[Grant, ...]:
+        """The leases of a key, in the order in which they will be spent."""
+        with self._lock:
+            held = self._held.get(key)
+            return () if held is None else tuple(grant for grant in (held.current, held.following) if grant is not None)
+
+    def permits(self, grants: tuple[Grant, ...]) -> list[int]:
+        """How many permits of each of these leases may still be spent."""
+        now = self._now_us()
+        with self._lock:
+            return [self._permits(grant) if now < grant.until_us else 0 for grant in grants]
+
+    def _permits(self, grant: Grant) -> int:
+        held = self._held.get(grant.key)
+        if held is None or grant is held.current:
+            return 0 if held is None else held.lease.permits
+        return grant.units if grant is held.following else 0
+
     def forget(self, key: str | None = None) -> None:
         """Without giving anything back: the server's state is as new."""
         with self._lock:

@@ -95,8 +95,7 @@ class LeasedGate(Gate, Leasing):
 
     def peek(self, key: str, cost: Cost = 1, *, limit: Given | None = None) -> Decision:
         """What `hit` would answer; writes nothing."""
-        decision = self._peeked(key, cost, limit)
-        return super().peek(key, cost, limit=limit) if decision is None else decision
+        return self._run(self._peek(key, cost, limit))
 
     def reserve(self, key: str, cost: Cost, wait: int, limit: Given | None = None) -> Decision:
         """Spend now what fits now or, where every limit lends, within so many microseconds."""
@@ -211,8 +210,7 @@ class AsyncLeasedGate(AsyncGate, Leasing):
 
     async def peek(self, key: str, cost: Cost = 1, *, limit: Given | None = None) -> Decision:
         """What `hit` would answer; writes nothing."""
-        decision = self._peeked(key, cost, limit)
-        return await super().peek(key, cost, limit=limit) if decision is None else decision
+        return await self._run(self._peek(key, cost, limit))
 
     async def reserve(self, key: str, cost: Cost, wait: int, limit: Given | None = None) -> Decision:
         """Spend now what fits now or, where every limit lends, within so many microseconds."""

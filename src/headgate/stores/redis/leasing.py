@@ -10,9 +10,10 @@ from typing import Any, Final
 
 from headgate.call import Cost, checked_cost, checked_key
 from headgate.clock import SECOND, Clock
+from headgate.decision import ANSWER_FIELDS
 from headgate.engine import Decision
 from headgate.engine.asking import checked_refund
-from headgate.engine.modes import LEASED, TAKE, UP_TO, read_clock
+from headgate.engine.modes import LEASED, PEEK, TAKE, UP_TO, read_clock
 from headgate.engine.purse import purses_for
 from headgate.limit import Given, Limit
 from headgate.stores.lease.book import LeaseBook
@@ -121,15 +122,31 @@ class Leasing(_Asker):
             self._book.refund(keys[0], min(units), mark[1])
         return True
 
-    def _peeked(self, key: str, cost: Cost, limit: Given | None) -> Decision | None:
-        """What a hit on the lease would answer."""
-        if limit is not None or type(cost) is not int:
-            return None
-        decision = self._purses.spend(checked_key(key), checked_cost(cost))
-        if decision is not None:
-            decision.claim_refund((cost,) * len(self.limits))
-            self._book.refund(key, cost, decision.answers[5])
-        return decision
+    def _peek(self, key: str, cost: Cost, limit: Given | None) -> Steps[Decision]:
+        """What a hit would answer: what the server has left, and beside it what this process holds of the key.
+
+        Only leases that were charged before the server was asked are counted, so no permit is counted twice.
+        """
+        if limit is not None or type(cost) is not int:  # which no lease pays for
+            return (yield from self._ask(key, cost, limit, PEEK))
+        grants = self._book.grants(checked_key(key))
+        if max(self._book.permits(grants), default=0) >= checked_cost(cost):
+            seen = yield from self._ask(key, 0, None, PEEK)
+            permits = self._book.permits(grants)
+            if max(permits, default=0) >= cost:
+                return self._beside(seen, key, cost, sum(permits) - cost, paid=True)
+        seen = yield from self._ask(key, cost, None, PEEK)
+        return self._beside(seen, key, cost, sum(self._book.permits(grants)))
+
+    def _beside(self, seen: Decision, key: str, cost: int, held: int, *, paid: bool = False) -> Decision:
+        """The answer with so many units more; a yes, where a lease pays for the cost."""
+        answers = seen.answers
+        for row in range(0, len(answers), ANSWER_FIELDS):
+            answers[row + 1] += held
+            if paid:
+                answers[row], answers[row + 2] = 1, 0
+        costs = (cost,) * len(self.limits)
+        return Decision(self.limits, key, costs, answers, charged=False, degraded=seen.degraded)
 
     def _spent(self, key: str, cost: Cost, limit: Given | None) -> Decision | None:
         """What a reservation gets from the lease."""
