@@ -23,7 +23,9 @@ from headgate.engine.modes import TAKE, UP_TO
 from headgate.limit import Limit, as_limits
 from headgate.stores import MemoryStore
 from headgate.stores.fallback import Fallback
-from headgate.stores.lease.book import Grant, LeaseBook, Unused
+from headgate.stores.lease.book import LeaseBook
+from headgate.stores.lease.grants import Grant, Unused
+from headgate.stores.lease.returns import MOMENT
 from headgate.stores.lease.terms import Lease, checked_terms
 from headgate.stores.redis.denials import Denials
 from headgate.stores.redis.gate import Gate
@@ -198,6 +200,7 @@ class Node:
         lease, limits = self.world.setup.lease, self.world.limits
         self.alive = True
         self.busy = 0
+        self.returning = False
         self.backlog: deque[tuple[str, int]] = deque()
         denials = Denials(round(self.world.setup.remember * SECOND), self.clock.now_us)
         fallback = Fallback("deny", self.clock, store=self.world.spare)
@@ -208,6 +211,7 @@ class Node:
             self.gate.couriers, self.gate._kept = lambda: self, set()
         else:
             self.gate = SyncLeased(*parts) if lease else SyncExact(*parts)
+            self.gate._look_after = self._look_after
         self.book: Any = None
         if lease:
             self.gate.lease(checked_terms(lease, limits), self.clock)
@@ -292,7 +296,7 @@ class Node:
         else:
             self.busy += 1
             trips = self.world.trips
-            self._carry(answer, answer.send, None)
+            self._carry(answer, answer.send, None, self._free)
             self.ledger.waited += self.world.trips > trips
 
     def _awaited(self, task: asyncio.Task[Decision]) -> None:
@@ -307,23 +311,43 @@ class Node:
         """Write it down."""
         self.world.spent.append(Spent(self.loop.now if at is None else at, key, units, self.number, leased))
 
-    def _carry(self, steps: Generator[Command, Any, Any], go_on: Callable[[Any], Command], what: Any) -> None:
+    def _look_after(self) -> None:
+        """What the thread for returns does, by virtual time."""
+        pause = self.book.next_return()
+        if pause is not None and not self.returning:
+            self.returning = True
+            self.loop.at(self.loop.now + max(round(MOMENT * SECOND), pause), self._return_due, self.life)
+
+    def _return_due(self, life: int) -> None:
+        if self.alive and self.life == life:
+            steps = self.gate._return()
+            self._carry(steps, steps.send, None, self._returned)
+
+    def _returned(self, _: None) -> None:
+        self.returning = False
+        self._look_after()
+
+    def _free(self, decision: Decision) -> None:
+        self.busy -= 1
+        self._answered(decision)
+        while self.backlog and self.busy < self.world.setup.threads:
+            self._begin(*self.backlog.popleft())
+
+    def _carry(
+        self, steps: Generator[Command, Any, Any], go_on: Callable[[Any], Command], what: Any, done: Callable[..., None]
+    ) -> None:
         """Take one step in a thread; the reply leads to the next."""
         try:
             command = go_on(what)
-        except StopIteration as done:
-            self.busy -= 1
-            if done.value is not None:
-                self._answered(done.value)
-            while self.backlog and self.busy < self.world.setup.threads:
-                self._begin(*self.backlog.popleft())
-            return
+        except StopIteration as end:
+            return done(end.value)
         self.world.carry(
             self,
             command,
-            lambda reply: self._carry(steps, steps.send, (reply, 0)),
-            lambda error: self._carry(steps, steps.throw, error),
+            lambda reply: self._carry(steps, steps.send, (reply, 0), done),
+            lambda error: self._carry(steps, steps.throw, error, done),
         )
+        return None
 
     def exchange(self, command: Command) -> asyncio.Future[Any]:
         """What couriers do."""
@@ -337,9 +361,8 @@ class Node:
             if self.awaited:
                 self.loop.create_task(self.gate.aclose())
             else:
-                self.busy += 1
                 steps = self.gate._return(-1)
-                self._carry(steps, steps.send, None)
+                self._carry(steps, steps.send, None, lambda _: None)
 
 
 class Trip:

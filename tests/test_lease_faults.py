@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from headgate import Lease, StoreError
+from headgate import StoreError
 from headgate.stores import OnError
 from headgate.stores.redis import RedisStore
 from tests.faults import DEADLINE, FAULTS, POLICIES, SLACK, at_most, heal, said
@@ -18,11 +18,10 @@ BOTH = pytest.mark.parametrize("limit", [BUCKET, WINDOW], ids=["bucket", "window
 KINDS = pytest.mark.parametrize("kind", ["threads", "tasks"])
 
 
-@pytest.mark.parametrize("lease", [True, Lease(thread=True)], ids=["callers buy", "a thread buys"])
 @BOTH
-def test_threads_admit_exactly_the_limit(server, limit, lease):
+def test_threads_admit_exactly_the_limit(server, limit):
     with open_bank(server) as bank, ThreadPoolExecutor(4) as pool:
-        limiters = [bank.limiter(limit, lease=lease) for _ in range(2)]
+        limiters = [bank.limiter(limit) for _ in range(2)]
         assert sum(pool.map(drain, limiters * 2)) + sum(map(drain, limiters)) == MOST
         assert bank.charged(limit) == MOST
         for limiter in limiters:
@@ -30,8 +29,7 @@ def test_threads_admit_exactly_the_limit(server, limit, lease):
         assert bank.charged(limit) == MOST
 
 
-@pytest.mark.parametrize("lease", [True, Lease(thread=True)], ids=["callers buy", "a thread buys"])
-def test_whatever_threads_do_the_server_is_charged_what_was_admitted(server, lease):
+def test_whatever_threads_do_the_server_is_charged_what_was_admitted(server):
     def work(number: int) -> int:
         spent = 0
         for step in range(150):
@@ -46,7 +44,7 @@ def test_whatever_threads_do_the_server_is_charged_what_was_admitted(server, lea
         return spent
 
     with open_bank(server) as bank, ThreadPoolExecutor(4) as pool:
-        limiter = bank.limiter("100000/hour by fixed-window", lease=lease)
+        limiter = bank.limiter("100000/hour by fixed-window")
         spent = sum(pool.map(work, range(4)))
         limiter.close()
         assert bank.charged("100000/hour by fixed-window") == spent
@@ -76,52 +74,6 @@ def prepare(limiter) -> None:
     """Let the server know every script: while replies are held, what has to be sent again does not arrive."""
     warm(limiter, "other")
     limiter.reset("other")
-
-
-def buyers() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name == "headgate-leases"]
-
-
-def test_with_a_thread_no_caller_waits_for_what_is_bought_ahead(server, proxy):
-    with open_bank(server, url=proxy.url) as bank:
-        limiter = bank.limiter(WINDOW, lease=Lease(thread=True))
-        warm(limiter, hits=4)
-        proxy.hold()
-        charged = bank.charged(WINDOW)
-        assert limiter.hit("k").allowed and limiter.hit("k").allowed and limiter.hit("k").allowed
-        wait_until(lambda: bank.charged(WINDOW) > charged, "the thread has bought")
-        assert len(buyers()) == 1
-        proxy.release()
-        warm(limiter, hits=100)
-        limiter.close()
-        assert bank.charged(WINDOW) == 107
-        assert not buyers()
-
-
-@pytest.mark.parametrize("hits", [4, 30])
-def test_the_thread_gives_back_what_has_run_out_though_nobody_asks_any_more(server, hits):
-    with open_bank(server) as bank:
-        limiter = bank.limiter(WINDOW, lease=Lease(thread=True, validity=0.05))
-        warm(limiter, hits=hits)
-        assert bank.charged(WINDOW) > hits
-        bank.clock.advance(1)
-        wait_until(lambda: bank.charged(WINDOW) == hits, "the rest is given back")
-        limiter.close()
-
-
-def test_the_thread_outlives_a_server_that_is_away(server, proxy, caplog):
-    with open_bank(server, url=proxy.url, deadline=DEADLINE) as bank:
-        limiter = bank.limiter(WINDOW, lease=Lease(thread=True, validity=0.05))
-        warm(limiter, hits=30)
-        FAULTS["nobody there"].inflict(proxy)
-        bank.clock.advance(1)
-        wait_until(lambda: "permits were lost" in caplog.text, "giving back fails")
-        heal(proxy)
-        (thread,) = buyers()
-        wait_until(lambda: not bank.limiter(WINDOW, on_error="deny").hit("other").degraded, "the server is back")
-        warm(limiter, hits=30)
-        assert buyers() == [thread]
-        limiter.close()
 
 
 def answers(limiter, on_error: OnError, share: int = MOST) -> None:

@@ -8,6 +8,7 @@ import multiprocessing
 import os
 import select
 import signal
+import threading
 import time
 import traceback
 from collections import Counter
@@ -20,6 +21,7 @@ import pytest
 import redis
 
 from headgate import AsyncLimiter, Lease, Limiter
+from headgate.stores.lease.returns import returns
 from headgate.stores.redis import RedisStore
 from tests.faults import PATIENT, calls
 from tests.leasing import BEFORE_LOW, MOST, WINDOW, Bank, drain, open_bank, warm
@@ -50,9 +52,8 @@ def exhaust(url: str, limit: str, number: int) -> int:
     """Hit until refused, in turn or by fifty coroutines; how many were admitted."""
     gather(url)
     store = RedisStore(url, deadline=PATIENT)
-    lease = Lease(thread=number == 3)
     if number % 2:
-        with Limiter(limit, store=store, lease=lease, on_error="raise") as threaded:
+        with Limiter(limit, store=store, lease=True, on_error="raise") as threaded:
             return drain(threaded)
 
     async def main() -> int:
@@ -62,7 +63,7 @@ def exhaust(url: str, limit: str, number: int) -> int:
                 admitted += 1
             return admitted
 
-        limiter = AsyncLimiter(limit, store=store, lease=lease, on_error="raise")
+        limiter = AsyncLimiter(limit, store=store, lease=True, on_error="raise")
         async with limiter:
             admitted = sum(await asyncio.gather(*(some() for _ in range(50))))
         await store.aclose()
@@ -87,7 +88,7 @@ def hammer(url: str, limit: str, seconds: float, number: int) -> tuple[float, fl
     """Hit for some time: when that was, and how many were admitted within each second of the clock."""
     gather(url)
     store = RedisStore(url, deadline=PATIENT)
-    lease = Lease(validity=VALIDITY, thread=number == 3)
+    lease = Lease(validity=VALIDITY)
     seen: Counter[int] = Counter()
     with Limiter(limit, store=store, lease=lease, on_error="raise") as limiter:
         start = time.monotonic()
@@ -146,6 +147,49 @@ def test_what_a_process_held_when_it_went_is_lost_and_nothing_else(server, kille
     store.close()
 
 
+def lease_and_idle(url: str, awaited: bool, told: Connection) -> None:
+    """Lease, say what was spent, and then do nothing but live; at the end, say which threads there are."""
+    options: Any = {"store": f"{url}?deadline=5", "lease": Lease(validity=VALIDITY), "on_error": "raise"}
+
+    async def main() -> None:
+        limiter = AsyncLimiter("6000/4 weeks by fixed-window", **options)
+        told.send(sum([(await limiter.hit("k")).allowed for _ in range(50)]))
+        await asyncio.to_thread(told.recv)
+
+    if awaited:
+        asyncio.run(main())
+    else:
+        limiter = Limiter("6000/4 weeks by fixed-window", **options)
+        told.send(warm(limiter, hits=50))
+        told.recv()
+    told.send([thread.name for thread in threading.enumerate() if thread.name == "headgate-leases"])
+    told.recv()
+
+
+@pytest.mark.parametrize("awaited", [False, True], ids=["threads", "tasks"])
+def test_processes_that_live_and_ask_no_more_give_back_what_they_leased(server, awaited):
+    """Two of them, by real time: in the end the server counts what was spent and nothing else."""
+    limit, pipes, workers = "6000/4 weeks by fixed-window", [], []
+    for _ in range(2):
+        ours, theirs = SPAWN.Pipe()
+        workers.append(SPAWN.Process(target=lease_and_idle, args=(server.url, awaited, theirs)))
+        pipes.append(ours)
+        workers[-1].start()
+    assert [pipe.recv() for pipe in pipes] == [50, 50]
+    store = RedisStore(server.url, deadline=PATIENT)
+    other = Limiter(limit, store=store, on_error="raise")
+    wait_until(lambda: other.peek("k", 0).remaining == 5900, "what was not spent is back")
+    for pipe in pipes:
+        pipe.send("go on")
+    assert [pipe.recv() for pipe in pipes] == [[] if awaited else ["headgate-leases"]] * 2
+    for pipe in pipes:
+        pipe.send("end")
+    for worker in workers:
+        worker.join()
+    assert [worker.exitcode for worker in workers] == [0, 0]
+    store.close()
+
+
 def storm(url: str, limit: str, counts: Any, number: int) -> None:
     """Hit until refused, and write down what was admitted where a kill cannot undo it. The first does not live long."""
     gather(url)
@@ -197,13 +241,10 @@ def in_child(work: Callable[[], Any]) -> Any:
 
 
 @forks
-@pytest.mark.parametrize("lease", [True, Lease(thread=True)], ids=["callers buy", "a thread buys"])
-def test_a_fork_leaves_the_permits_to_the_parent(server, lease):
+def test_a_fork_leaves_the_permits_to_the_parent(server):
     with open_bank(server) as bank:
-        limiter = bank.limiter(WINDOW, lease=lease)
+        limiter = bank.limiter(WINDOW)
         decision = [limiter.hit("k") for _ in range(50)][-1]
-        if limiter._gate._buyer is not None:
-            limiter._gate._buyer.close()  # until the next order: what it was told to buy is bought
         held = bank.charged(WINDOW) - 50
 
         def work() -> list[int]:
@@ -223,15 +264,13 @@ def test_a_fork_leaves_the_permits_to_the_parent(server, lease):
 
 
 @forks
-@pytest.mark.parametrize("lease", [True, Lease(thread=True)], ids=["callers buy", "a thread buys"])
-def test_a_fork_in_the_middle_of_anything_does_not_stop_the_child(server, lease):
+def test_a_fork_in_the_middle_of_anything_does_not_stop_the_child(server):
     """Other threads of the parent may hold every lock there is."""
     with open_bank(server) as bank:
-        limiter = bank.limiter(WINDOW, lease=lease)
+        limiter = bank.limiter(WINDOW)
         warm(limiter)
-        gate = limiter._gate
-        owners = [gate._book, gate._purses, gate._buyer]
-        locks = [owner._lock for owner in owners if hasattr(owner, "_lock")]
+        owners = [limiter._gate._book, limiter._gate._purses]
+        locks = [owner._lock for owner in owners if hasattr(owner, "_lock")] + [returns._changed]
         for lock in locks:
             lock.acquire()
         admitted = in_child(lambda: warm(limiter, hits=100))

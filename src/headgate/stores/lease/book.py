@@ -11,12 +11,13 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final
 
 from headgate.algorithms.contract import Verdict
 from headgate.engine import Decision
-from headgate.engine.purse import Lease, Purses
+from headgate.engine.purse import Purses
 from headgate.limit import Limit
+from headgate.stores.lease.grants import Grant, Held, Unused
 from headgate.stores.lease.terms import Lease as Terms
 
 HOT: Final = 3
@@ -35,53 +36,6 @@ MOST: Final = 10_000
 """Keys that are looked after. One that is forgotten is asked about at the server."""
 
 
-class Grant(NamedTuple):
-    """Permits as the server charged them."""
-
-    key: str
-    units: int
-    marks: tuple[tuple[int, int], ...]
-    """Where the charge landed under each limit, counted from the time of the grant."""
-    sent_us: int
-    until_us: int
-    left: tuple[int, ...]
-    """What the server had left beside them, under each limit; and when its states are as new."""
-    resets: tuple[int, ...]
-
-
-class Unused(NamedTuple):
-    """What is to be given back."""
-
-    key: str
-    units: int
-    marks: tuple[tuple[int, int], ...]
-
-
-class _Held:
-    """One key."""
-
-    __slots__ = ("asked", "asking", "current", "ends_us", "following", "lease", "left", "rate", "seen_us", "size")
-
-    def __init__(self, lease: Lease, now: int) -> None:
-        self.lease = lease
-        self.current: Grant | None = None
-        self.following: Grant | None = None
-        """Bought ahead; its turn comes when the current one is spent or void."""
-        self.asking: int | None = None
-        """Permits are on their way, asked for at this instant."""
-        self.size = 1
-        """Of the last grant."""
-        self.rate = 0.0
-        """Units a microsecond that were spent here lately."""
-        self.left: int | None = None
-        """What the server had left when it was last asked."""
-        self.ends_us = 0
-        """When the window ends that was open then, or about when."""
-        self.asked = 0
-        self.seen_us = now
-        """Of a key that has no lease: units asked for, and since when."""
-
-
 class LeaseBook:
     """The leases of a limiter in one process."""
 
@@ -91,10 +45,12 @@ class LeaseBook:
         self._windows = tuple(at for at, limit in enumerate(limits) if not limit.step.LENDS)
         self._purses = purses
         self._now_us = now_us
-        self._held: dict[str, _Held] = {}
+        self._held: dict[str, Held] = {}
         self._ending: deque[Grant] = deque()
         """By when they are void, or nearly so."""
         self._unused: list[Unused] = []
+        self._unused_us = 0
+        """Since when there is something in it, or since when it could not be sent."""
         self._ended: dict[int, Grant] = {}
         """By serial, for refunds that come late; as many as there may be keys."""
         self._serial = 0
@@ -261,11 +217,20 @@ class LeaseBook:
         """These could not be sent yet."""
         with self._lock:
             self._unused = unused + self._unused
+            self._unused_us = self._now_us()
 
-    @property
-    def leases(self) -> bool:
-        """Whether there is anything to look after."""
-        return bool(self._ending or self._unused)
+    def next_return(self) -> int | None:
+        """Microseconds until something is to be given back; None if nothing is held.
+
+        What comes up before a lease ends (a refund, what is left where the next lease begins) goes with it, or waits
+        for a validity.
+        """
+        now = self._now_us()
+        with self._lock:
+            ends = [self._ending[0].until_us] if self._ending else []
+            if self._unused:
+                ends.append(self._unused_us + self.terms.validity_us)
+            return max(0, min(ends) - now) if ends else None
 
     def _turn_over(self, key: str, units: int) -> Decision | None:
         """Let the lease that was bought ahead follow one that is void, or not enough, and pay from both."""
@@ -285,10 +250,10 @@ class LeaseBook:
                     self._give_back(ended, left - old, now)
             return decision
 
-    def _open(self, key: str, now: int) -> _Held:
+    def _open(self, key: str, now: int) -> Held:
         if len(self._held) >= MOST:
             self._make_room(now)
-        held = self._held[key] = _Held(self._purses.open(key), now)
+        held = self._held[key] = Held(self._purses.open(key), now)
         return held
 
     def _make_room(self, now: int) -> None:
@@ -303,7 +268,7 @@ class LeaseBook:
                 del self._held[oldest]
         self._ending = deque(grant for grant in self._ending if grant.key in self._held)
 
-    def _note(self, held: _Held, units: int, now: int) -> None:
+    def _note(self, held: Held, units: int, now: int) -> None:
         """How often a key without a lease is asked for."""
         if held.current is not None:
             return
@@ -312,12 +277,12 @@ class LeaseBook:
         held.asked += units
         held.rate = held.asked / max(1000, now - held.seen_us)
 
-    def _see(self, held: _Held, verdicts: tuple[Verdict, ...], now: int) -> None:
+    def _see(self, held: Held, verdicts: tuple[Verdict, ...], now: int) -> None:
         """How the server's state is."""
         held.left = min(verdict.remaining for verdict in verdicts)
         held.ends_us = min((now + verdicts[at].reset_us for at in self._windows), default=0)
 
-    def _extra(self, held: _Held, now: int) -> int:
+    def _extra(self, held: Held, now: int) -> int:
         """How many to buy in advance; 0 where that would be too few."""
         floor, lasts = self.terms.floor, self.terms.validity_us * LASTS
         if self._windows:
@@ -327,7 +292,7 @@ class LeaseBook:
         extra = min(int(held.rate * lasts), most)
         return 0 if extra < floor else extra
 
-    def _begin(self, held: _Held, grant: Grant) -> None:
+    def _begin(self, held: Held, grant: Grant) -> None:
         self._serial += 1
         held.current, held.following = grant, None
         lease = held.lease
@@ -335,7 +300,7 @@ class LeaseBook:
         lease.left, lease.resets, lease.serial = grant.left, grant.resets, self._serial
         self._purses.fill(lease, grant.units, grant.units)
 
-    def _close(self, held: _Held, now: int) -> int:
+    def _close(self, held: Held, now: int) -> int:
         """The current lease ends with so much left: what was spent of it says how large the next one should be."""
         grant = held.current
         if grant is None:
@@ -349,7 +314,7 @@ class LeaseBook:
         held.asked, held.seen_us = grant.units - left, grant.sent_us
         return left
 
-    def _retire(self, held: _Held, now: int) -> None:
+    def _retire(self, held: Held, now: int) -> None:
         """End the current lease, and give back what is left."""
         grant = held.current
         left = self._close(held, now)
@@ -361,5 +326,7 @@ class LeaseBook:
         elapsed = now - grant.sent_us
         for limit, resets_us in zip(self._limits, grant.resets, strict=True):
             if units * limit.period_us > elapsed * limit.amount if limit.step.LENDS else now < resets_us:
+                if not self._unused:
+                    self._unused_us = now
                 self._unused.append(Unused(grant.key, units, grant.marks))
                 return

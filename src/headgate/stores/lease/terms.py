@@ -18,14 +18,12 @@ class Lease:
 
     `validity`: seconds within which a permit must be spent, counted from when it was asked for. In any time t the fleet
     admits at most burst + rate * (t + validity). `share`: the largest part of what is left that one lease may take.
-    `floor`: what would be a smaller lease than this is asked for one by one. `thread`: buy in a thread of its own, not
-    in the caller that finds a lease low (for threads; event loops buy in tasks anyway).
+    `floor`: what would be a smaller lease than this is asked for one by one.
     """
 
     validity: float = 1.0
     share: float = 0.1
     floor: int = 4
-    thread: bool = False
 
     def __post_init__(self) -> None:
         if not (_is_number(self.validity) and 0.001 <= self.validity <= LONGEST):

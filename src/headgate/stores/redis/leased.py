@@ -16,7 +16,7 @@ from headgate.clock import Clock
 from headgate.engine import Decision
 from headgate.engine.modes import TAKE
 from headgate.limit import Given
-from headgate.stores.lease.buyer import Buyer
+from headgate.stores.lease.returns import MOMENT, returns
 from headgate.stores.lease.terms import Lease
 from headgate.stores.redis.across import Steps
 from headgate.stores.redis.gate import Gate
@@ -31,22 +31,19 @@ RETURNED_AT_ONCE: Final = 4
 class LeasedGate(Gate, Leasing):
     """For threads: the caller who finds a lease low buys the next one; the others go on."""
 
-    _buyer: Buyer | None = None
-
     def lease(self, terms: Lease, clock: Clock | None) -> None:
         """Lease on these terms from now on."""
         self.lease_by(terms, clock, self._slow)
         self.hit = self._purses.hit  # type: ignore[method-assign]
-        self._begin_thread()
+        # A clock that is moved by hand tells when it was: then no thread has to wait for it.
+        watch = getattr(clock, "watch", None)
+        self._by_hand = watch is not None
+        if watch is not None:
+            watch(self.return_due)
 
-    def _begin_thread(self) -> None:
-        terms = self._book.terms
-        if terms.thread:
-            self._buyer = Buyer(terms.validity, self._buy_now, lambda: self._run(self._return()))
-
-    def _after_fork(self) -> None:
-        super()._after_fork()
-        self._begin_thread()
+    def return_due(self) -> None:
+        """Give back what has run out."""
+        self._run(self._return())
 
     def _slow(self, key: str, cost: Cost, limit: Given | None) -> Decision:
         if limit is not None or type(cost) is not int or cost == 0:
@@ -57,29 +54,19 @@ class LeasedGate(Gate, Leasing):
         decision = self._book.spend(key, units)
         if decision is not None:
             ahead = self._book.low(key)
-            if ahead and self._buyer is not None:
-                self._buyer.buy(key, ahead)
-            elif ahead:
-                try:
-                    yield from self._buy(key, ahead)
-                except FAILURES:
-                    return decision
-        else:
-            decision = self._denials.find(self.limits, key, (units,) * len(self.limits), TAKE)
-            if decision is None:
-                decision = yield from self._ask_for(key, units)
-        if self._buyer is not None:
-            self._buyer.start(self._book.leases)
-        elif not decision.degraded:
-            yield from self._return(RETURNED_AT_ONCE)
-        return decision
+            if ahead:
+                with suppress(*FAILURES):
+                    yield from self._bought(key, ahead)
+            return decision
+        decision = self._denials.find(self.limits, key, (units,) * len(self.limits), TAKE)
+        return (yield from self._ask_for(key, units)) if decision is None else decision
 
     def _ask_for(self, key: str, units: int) -> Steps[Decision]:
         """At the server: for these and some more, or for just these."""
         wanted = self._book.wanted(key, units)
         if wanted > units:
             try:
-                bought = yield from self._buy(key, wanted)
+                bought = yield from self._bought(key, wanted)
             except FAILURES as error:
                 return self._degraded(key, units, error)
             if bought is not None and not bought.allowed and units == 1:
@@ -89,9 +76,16 @@ class LeasedGate(Gate, Leasing):
                 return decision
         return (yield from self._exactly(key, units))
 
-    def _buy_now(self, key: str, units: int) -> None:
-        with suppress(*FAILURES):
-            self._run(self._buy(key, units))
+    def _bought(self, key: str, units: int) -> Steps[Decision | None]:
+        decision = yield from self._buy(key, units)
+        if decision is not None and decision.allowed:
+            self._look_after()
+        return decision
+
+    def _look_after(self) -> None:
+        """See to it that what is not spent is given back, also if nobody asks any more."""
+        if not self._by_hand:
+            returns.look_after(self)
 
     def peek(self, key: str, cost: Cost = 1, *, limit: Given | None = None) -> Decision:
         """What `hit` would answer; writes nothing."""
@@ -119,9 +113,8 @@ class LeasedGate(Gate, Leasing):
 
     def close(self) -> None:
         """Give back every lease."""
-        if self._buyer is not None:
-            self._buyer.close()
         self._run(self._return(-1))
+        returns.leave(self)
 
 
 class AsyncLeasedGate(AsyncGate, Leasing):
@@ -181,8 +174,6 @@ class AsyncLeasedGate(AsyncGate, Leasing):
     def _start_buying(self, key: str, units: int) -> asyncio.Task[BaseException | None]:
         loop = asyncio.get_running_loop()
         task = self._buying[key] = loop.create_task(self._bought(key, units))
-        if self._sweeping is None or (self._sweeper is not loop and not self._sweeper.is_running()):
-            self._sweep_later(loop)
         return task
 
     async def _bought(self, key: str, units: int) -> BaseException | None:
@@ -194,10 +185,15 @@ class AsyncLeasedGate(AsyncGate, Leasing):
         finally:
             if self._buying.get(key) is asyncio.current_task():
                 del self._buying[key]
+        loop = asyncio.get_running_loop()
+        if self._sweeping is None or (self._sweeper is not loop and not self._sweeper.is_running()):
+            self._sweep_later(loop)
         return None
 
     def _sweep_later(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._sweeping, self._sweeper = loop.call_later(self._book.terms.validity, self._sweep), loop
+        pause = self.next_return()
+        if pause is not None:
+            self._sweeping, self._sweeper = loop.call_later(max(MOMENT, pause), self._sweep), loop
 
     def _sweep(self) -> None:
         """Give back what has run out, and come again while there are leases."""
@@ -205,8 +201,7 @@ class AsyncLeasedGate(AsyncGate, Leasing):
         if self._sweeper is loop:
             self._keep(loop.create_task(self._run(self._return())))
             self._sweeping = None
-            if self._book.leases:
-                self._sweep_later(loop)
+            self._sweep_later(loop)
 
     async def peek(self, key: str, cost: Cost = 1, *, limit: Given | None = None) -> Decision:
         """What `hit` would answer; writes nothing."""

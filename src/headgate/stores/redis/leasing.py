@@ -45,6 +45,11 @@ class Leasing(_Asker):
         self._counted_us = -CENSUS_EVERY
         _gates.add(self)
 
+    def next_return(self) -> float | None:
+        """Seconds until something is to be given back; None if nothing is held."""
+        pause = self._book.next_return()
+        return None if pause is None else pause / SECOND
+
     def forget_leases(self) -> None:
         """Spend nothing that was bought before."""
         self._book.forget()
