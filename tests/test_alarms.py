@@ -100,7 +100,7 @@ def test_the_timer_is_set_for_the_first_of_a_thousand():
         instants = [base + chance.randrange(10**9, 2 * 10**9) for _ in range(1000)]
         tasks = [asyncio.create_task(bell.wait_until(at)) for at in instants]
         await let_run(3)
-        live = [each for each in loop._scheduled if each._callback == bell._ring and not each.cancelled()]
+        live = [each for each in loop._scheduled if each._callback == bell._rung and not each.cancelled()]
         assert (bell.timers, len(live)) == (1, 1)
         assert abs(live[0].when() - loop.time() - (min(instants) - clock.now_us()) / 1e6) < 1
         for task in tasks:

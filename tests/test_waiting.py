@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from itertools import chain
 from multiprocessing import get_context
@@ -248,6 +249,35 @@ def test_threads_leave_a_line_in_the_order_they_came(home, text):
     assert crowd.admitted == ["a", "b", "c", "d", "e"]
     assert crowd.all_home()
     assert (crowd.limiter._line.waiting, crowd.limiter._line.places) == (0, {})
+
+
+def test_who_is_counted_among_those_who_wait_has_its_place():
+    """In one step: who comes next stands behind, even if the thread before it is held up at that very moment."""
+    clock = HandMoved()
+    crowd = Crowd(Limiter("10/second by fixed-window", clock=clock))
+    line, seen = crowd.limiter._line, []
+    line._lock = Witness(line._lock, lambda: seen.append((line.waiting, len(line.places.get("k", ())))))
+    crowd.limiter.hit("k", 10)
+    for name in "abc":
+        crowd.add(name)
+    eventually(lambda: clock.asleep == 1)
+    clock.advance(1)
+    assert crowd.all_home()
+    assert seen and all(waiting == places for waiting, places in seen)
+
+
+class Witness:
+    """A lock, and what is seen by whoever takes it next."""
+
+    def __init__(self, lock: Any, look: Callable[[], None]) -> None:
+        self._lock, self._look = lock, look
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._look()
+        self._lock.release()
 
 
 def test_a_thread_whose_turn_does_not_come_in_time_leaves_the_line():

@@ -260,3 +260,57 @@ def test_a_pause_after_the_question_changes_no_order(home):
         await asyncio.gather(*tasks)
 
     home.tell(story, clock)
+
+
+@pytest.mark.parametrize("told", [False, True], ids=["before the timer rings", "as the timer rings"])
+@pytest.mark.parametrize("timeout", [None, 60])
+def test_who_comes_after_a_stall_does_not_pass_who_waited(home, told, timeout):
+    """Time went on while nothing ran: those who wait are late, there is room for more, and still they go first."""
+    clock = ManualClock(LATER)
+
+    async def story(store: Store) -> None:
+        limiter = AsyncLimiter("1/second burst 2", store=store, on_error="raise")
+        await limiter.hit("k", 2)
+        done: list[int] = []
+
+        async def one(number: int) -> None:
+            assert await limiter.acquire("k", timeout=timeout)
+            done.append(number)
+
+        tasks = []
+        for number in range(3):
+            tasks.append(asyncio.create_task(one(number)))
+            await waiting(limiter, number + 1, asleep=number + 1)
+        clock.us += 8_000_000
+        if told:
+            clock.advance(0)
+        tasks += [asyncio.create_task(one(number)) for number in (3, 4)]
+        await let_run()
+        clock.advance(0)
+        await asyncio.gather(*tasks)
+        assert done == [0, 1, 2, 3, 4]
+        assert limiter._line.waiting == 0
+
+    home.tell(story, clock)
+
+
+def test_who_is_cancelled_while_others_go_first_leaves_nothing_charged():
+    """It would be admitted at once, but those who waited before it are late and go first."""
+    clock = ManualClock(LATER)
+
+    async def main() -> None:
+        limiter = AsyncLimiter("1/second burst 2", clock=clock)
+        await limiter.hit("k", 2)
+        first = asyncio.create_task(limiter.acquire("k"))
+        await waiting(limiter, 1)
+        clock.us += 8_000_000
+        before = (await limiter.peek("k", 0)).remaining
+        second = asyncio.create_task(limiter.acquire("k", timeout=9))
+        await asyncio.sleep(0)
+        second.cancel()
+        clock.advance(0)
+        await asyncio.gather(first, second, return_exceptions=True)
+        assert (first.done(), second.cancelled()) == (True, True)
+        assert ((await limiter.peek("k", 0)).remaining, limiter._line.waiting) == (before, 0)
+
+    asyncio.run(main())

@@ -68,7 +68,7 @@ class AsyncLimiter(Bound):
         Also refused: a cost that can never fit, and whoever comes when `max_waiting` wait already. Cancelled, it leaves
         nothing charged.
         """
-        if timeout is None and limit is None and not self._places and not self._awaited:
+        if timeout is None and limit is None and not self._line.waiting and not self._awaited:
             decision = self._hit(key, cost)
             if decision.allowed:
                 return decision

@@ -168,21 +168,25 @@ class Line:
         return (yield from self._depart(decision))
 
     def _depart(self, decision: Decision) -> Steps:
-        """Go when it is time; whoever does not go gives back."""
-        if not decision.retry_us:
+        """Go when it is time; whoever does not go gives back.
+
+        What may go now is still behind those who wait, where these are late: an event loop may have stood still.
+        """
+        waits = int(decision.retry_us > 0)
+        if not (waits or self.waiting):
             return decision
         ready = ready_at(decision, self.clock, self._by_clock)
-        if self.waiting >= self._most:  # others came to wait while this was asked
+        if waits and self.waiting >= self._most:  # others came to wait while this was asked
             yield GiveBack(decision)
             return refusal_of(decision)
-        self._count(1)
+        self._count(waits)
         try:
             yield Sleep(ready)
         except BaseException:
             yield GiveBack(decision)
             raise
         finally:
-            self._count(-1)
+            self._count(-waits)
         return decision
 
     def _too_late(self, refused: Decision, due_us: int | None) -> bool:
@@ -197,8 +201,8 @@ class Line:
 
     def _join(self, key: str, place: Place) -> int | None:
         """Stand at the end of the line: how much is asked ahead, None at its head."""
-        self._count(1)
         with self._lock:
+            self._add(1)  # in one step: whoever sees that somebody more waits comes behind it
             line = self.places.setdefault(key, deque())
             ahead = self._asked.get(key, 0) if line else None
             line.append(place)
@@ -207,8 +211,8 @@ class Line:
 
     def _leave(self, key: str, place: Place) -> None:
         """Go, or give up; the next one is called where it was the head that left."""
-        self._count(-1)
         with self._lock:
+            self._add(-1)
             line = self.places[key]
             was_head = line[0] is place
             line.remove(place)
@@ -228,8 +232,11 @@ class Line:
 
     def _count(self, more: int) -> None:
         with self._lock:
-            self.waiting += more
-            self.longest = LONGEST_WAIT if self.waiting < self._most else NO_WAIT
+            self._add(more)
+
+    def _add(self, more: int) -> None:
+        self.waiting += more
+        self.longest = LONGEST_WAIT if self.waiting < self._most else NO_WAIT
 
 
 def _units(place: Place) -> int:

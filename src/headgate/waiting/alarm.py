@@ -15,13 +15,19 @@ MOST_LEFT_BEHIND: Final = 64
 
 
 class Alarm:
-    """Wakes the waiters of one event loop by one clock, in the order of their instants, then of their arrival."""
+    """Wakes the waiters of one event loop by one clock, in the order of their instants, then of their arrival.
+
+    The order holds however late the loop is: an instant that has come already is waited for behind those that came
+    before it and have not gone on yet.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock) -> None:
         self.loop = loop
         self._clock = clock
         self._heap: list[tuple[int, int, asyncio.Future[bool]]] = []
         self._inside: set[int] = set()
+        self._woken: set[int] = set()
+        """Whose instant has come, and who have not had their turn in the loop since."""
         self._arrivals = count()
         self._timer: asyncio.TimerHandle | None = None
         self._set_for = 0
@@ -38,22 +44,30 @@ class Alarm:
 
     async def wait_until(self, at_us: int) -> None:
         """Return at the instant or just after it, never before."""
-        if at_us > self._clock.now_us():
+        if self._is_ahead(at_us):
             await self.wait_for(self.loop.create_future(), at_us)
 
     async def wait_for(self, future: asyncio.Future[bool], at_us: int) -> bool:
         """The future's own result, or False at the instant."""
-        if at_us <= self._clock.now_us():
+        if not self._is_ahead(at_us):
             return future.done() and future.result()
         arrival = next(self._arrivals)
         heapq.heappush(self._heap, (at_us, arrival, future))
         self._inside.add(arrival)
-        self._set()
+        if at_us > self._clock.now_us():
+            self._set()
+        else:
+            self.loop.call_soon(self._ring)  # not now: a future that has its result is not waited for
         try:
             return await future
         finally:
+            self._woken.discard(arrival)
             if arrival in self._inside:
                 self._leave()
+
+    def _is_ahead(self, at_us: int) -> bool:
+        """Whether there is something to wait for: the instant, or those whose instant was before it."""
+        return bool(self._woken) or at_us > self._clock.now_us() or bool(self._heap and self._heap[0][0] <= at_us)
 
     def _set(self) -> None:
         """Set the timer for the first waiter."""
@@ -66,16 +80,16 @@ class Alarm:
         if self._heap:
             self._set_for = first
             left = max(0, first - self._clock.now_us())
-            self._timer = self.loop.call_later(min(left / SECOND, LONGEST_TIMER), self._ring)
+            self._timer = self.loop.call_later(min(left / SECOND, LONGEST_TIMER), self._rung)
 
     def _ring(self) -> None:
-        """Wake everybody whose instant has come."""
-        self._timer = None
+        """Wake everybody whose instant has come, and set the timer for the next."""
         now = self._clock.now_us()
         while self._heap and self._heap[0][0] <= now:
             _, arrival, future = heapq.heappop(self._heap)
             self._inside.discard(arrival)
             if not future.done():
+                self._woken.add(arrival)
                 future.set_result(False)
             else:
                 self._left = max(0, self._left - 1)
@@ -90,6 +104,10 @@ class Alarm:
             heapq.heapify(self._heap)
             self._left = 0
             self._set()
+
+    def _rung(self) -> None:
+        self._timer = None
+        self._ring()
 
     def _moved(self) -> None:
         if not self.loop.is_closed():
