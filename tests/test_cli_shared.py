@@ -359,7 +359,7 @@ class TestErrors:
             "",
             f"headgate: cannot open the directory {path + '2'!r}: it is a symbolic link\n",
         )
-        assert len(os.listdir(path)) == 3
+        assert len(os.listdir(path)) == 4
 
     def test_not_a_store(self, run, path, verb):
         """A directory without a store's mark stays as it is."""
@@ -403,7 +403,7 @@ def test_somebody_elses_store(path, store):
     assert as_nobody(remove, path) == f"cannot remove {path!r}: Permission denied"
     os.chmod(path, 0o700)
     assert as_nobody(survey, path) == f"cannot open the directory {path!r}: Permission denied"
-    assert len(os.listdir(path)) == 3
+    assert len(os.listdir(path)) == 4
 
 
 def as_nobody(look, path: str) -> str:

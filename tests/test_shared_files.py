@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 from headgate import Limiter, StoreError
 from headgate.engine import NATIVE
 from headgate.stores.shared import SharedStore
-from headgate.stores.shared_file import HEADER_WORDS, STRIPES, WORD
+from headgate.stores.shared_file import HEADER_WORDS, STRIPES, WORD, Folder
 from headgate.testing import ManualClock
 from tests import sharing
 from tests.sharing import fuzz, shared, table_file
@@ -61,7 +62,11 @@ def test_processes_that_create_at_once_make_one_table(tmp_path):
     """Six processes open a store that is not there yet: one secret, one table, one budget."""
     done = sharing.hammer(f"shared://{tmp_path}/store?max_keys=1000", "50/4 weeks", processes=6, hits=20)
     assert sum(each["admitted"] for each in done) == 50
-    assert sorted(file.name for file in (tmp_path / "store").iterdir() if file.suffix != ".table") == ["meta", "roll"]
+    assert sorted(file.name for file in (tmp_path / "store").iterdir() if file.suffix != ".table") == [
+        "lock",
+        "meta",
+        "roll",
+    ]
     table_file(tmp_path / "store")
 
 
@@ -114,7 +119,6 @@ def test_directories_that_are_not_ours_are_refused(tmp_path):
     ):
         with pytest.raises(StoreError, match=says):
             shared(tmp_path / name)
-    SharedStore(str(tmp_path / "open"), mode=0o777)
 
 
 @pytest.mark.skipif(not os.path.ismount("/dev/shm"), reason="no tmpfs of known size here")
@@ -125,7 +129,7 @@ def test_a_full_file_system_is_an_error_not_a_crash():
         store = SharedStore(str(path), max_keys=900_000, max_bytes=2**40 - 1)
         with pytest.raises(StoreError, match=r"cannot make .*\.table.* no space is left"):
             Limiter("100000/4 weeks by sliding-log", store=store)
-        assert sorted(file.name for file in path.iterdir()) == ["meta", "roll"]
+        assert sorted(file.name for file in path.iterdir()) == ["lock", "meta", "roll"]
     finally:
         shutil.rmtree(path)
 
@@ -173,17 +177,45 @@ def test_an_attach_that_failed_is_tried_again(tmp_path):
 
 
 def test_opening_does_not_wait_for_ever(tmp_path, monkeypatch):
-    """A process stopped while it opens the store keeps the directory locked: an error says so."""
+    """A process stopped while it opens the store keeps it locked: an error says so."""
     monkeypatch.setattr("headgate.stores.shared.PATIENCE", 0.05)
-    (tmp_path / "store").mkdir(mode=0o700)
-    folder = os.open(tmp_path / "store", os.O_RDONLY)
-    try:
-        fcntl.flock(folder, fcntl.LOCK_EX)
+    assert shared(tmp_path / "store").hit("k")
+    with (tmp_path / "store" / "lock").open("r+") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
         with pytest.raises(StoreError, match="keeps .* locked while it opens it"):
             shared(tmp_path / "store")
-    finally:
-        os.close(folder)
     assert shared(tmp_path / "store").hit("k")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_child_forked_while_the_store_is_locked_does_not_keep_it_so(tmp_path):
+    """It has every open file of its parent, and lives on."""
+    folder = Folder(str(tmp_path / "store"), 0o700)
+    with folder.locked(0.0):
+        child = os.fork()
+        if child == 0:
+            signal.pause()
+            os._exit(0)
+    try:
+        with folder.locked(0.0):
+            pass
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        folder.close()
+
+
+def test_a_lock_that_was_removed_locks_nobody_out_and_lets_nobody_in(tmp_path, monkeypatch):
+    """`rm DIR/*` while a process opens the store: the next one makes another lock, and that one counts."""
+    monkeypatch.setattr("headgate.stores.shared.PATIENCE", 0.05)
+    folder = Folder(str(tmp_path / "store"), 0o700)
+    with folder.locked(0.0):
+        (tmp_path / "store" / "lock").unlink()
+        with folder.locked(0.0), pytest.raises(StoreError, match="locked"):
+            shared(tmp_path / "store")
+    assert shared(tmp_path / "store").hit("k")
+    folder.close()
 
 
 def test_removing_the_files_is_removing_the_store(tmp_path):
@@ -210,31 +242,6 @@ def test_clear_reaches_limits_that_only_others_use(tmp_path):
     two.hit("k", 10)
     SharedStore(str(tmp_path / "store"), clock=clock).clear("default")
     assert (one.peek("k", 0).remaining, two.peek("k", 0).remaining) == (10, 10)
-
-
-@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can become somebody else")
-def test_users_share_what_its_mode_allows():
-    """A store of mode 0777 serves another user; one of mode 0700 is refused to him."""
-    for mode, status in ((0o777, 0), (0o700, 1)):
-        path = Path(f"/tmp/headgate-test-{os.getpid()}")
-        try:
-            limiter = Limiter("10/minute", store=SharedStore(str(path), max_keys=100, mode=mode))
-            limiter.hit("k", 4)
-            child = os.fork()
-            if child == 0:
-                os.setgroups([])
-                os.setgid(65534)
-                os.setuid(65534)
-                try:
-                    theirs = Limiter("10/minute", store=SharedStore(str(path), max_keys=100, mode=mode))
-                    os._exit(0 if theirs.hit("k", 4).remaining == 2 else 2)
-                except StoreError:
-                    os._exit(1)
-                finally:
-                    os._exit(3)
-            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == status
-        finally:
-            shutil.rmtree(path)
 
 
 def test_bounds_and_size(tmp_path):

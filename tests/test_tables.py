@@ -176,7 +176,7 @@ def test_what_has_no_room_for_a_thousand_keys_is_refused_with_the_bytes(tmp_path
     store = SharedStore(str(tmp_path / "store"))
     with pytest.raises(StoreError, match=r"keeps 32776 bytes a key, so 1002 keys need \d+ bytes.*raise max_bytes"):
         Limiter("4000 per 4 weeks by sliding-log", store=store)
-    assert sorted(os.listdir(store.path)) == ["meta", "roll"]
+    assert sorted(os.listdir(store.path)) == ["lock", "meta", "roll"]
     Limiter("4000 per 4 weeks by sliding-log", store=SharedStore(str(tmp_path / "more"), max_bytes=64 * 2**20))
     Limiter("4000 per 4 weeks by sliding-log", store=SharedStore(str(tmp_path / "few"), max_keys=100))
 
@@ -185,13 +185,13 @@ def test_what_has_no_room_for_a_thousand_keys_is_refused_with_the_bytes(tmp_path
 def test_processes_that_start_together_build_one_file(tmp_path):
     """A process that finds a table missing waits for the one that makes it, instead of building another."""
     store = SharedStore(str(tmp_path / "store"))
-    folder = os.open(store.path, os.O_RDONLY)
+    folder = os.open(os.path.join(store.path, "lock"), os.O_RDWR)
     fcntl.flock(folder, fcntl.LOCK_EX)
     opening = threading.Thread(target=Limiter, args=("10/minute",), kwargs={"store": store})
     opening.start()
     opening.join(0.1)
     assert opening.is_alive()
-    assert sorted(os.listdir(store.path)) == ["meta", "roll"]
+    assert sorted(os.listdir(store.path)) == ["lock", "meta", "roll"]
     fcntl.flock(folder, fcntl.LOCK_UN)
     opening.join(10)
     os.close(folder)

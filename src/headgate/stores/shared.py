@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import importlib
 import os
 import threading
@@ -73,8 +72,8 @@ class SharedStore:
 
     Limits of one algorithm and period, and of about one size where sizes differ, keep their states in one table.
     `max_bytes` bounds all tables together: a new one is allocated whole, and takes a quarter of what is left, or room
-    for `max_keys` where that is given. `mode` is that of the directory; with `0o770` the processes of a group may
-    share it.
+    for `max_keys` where that is given. `mode` is that of the directory, 0o700 or, for the processes of a group,
+    0o770.
     """
 
     @explained
@@ -177,12 +176,9 @@ class SharedStore:
         """The directory, with a secret and a clock that belong to this boot."""
         folder = Folder(self.path, self.mode)
         try:
-            _lock(folder, patience)  # while it is opened, not while it is used; a killed process frees it
-            try:
+            with folder.locked(patience):  # while it is opened, not while it is used
                 folder.sweep()
                 self._use_meta(folder)
-            finally:
-                fcntl.flock(folder.fd, fcntl.LOCK_UN)
         except BaseException:
             folder.close()
             raise
@@ -288,8 +284,7 @@ class SharedStore:
 
     def _make_table(self, file: str, limit: Limit, name: Name) -> int:
         """Made by one process at a time: what is left is divided once, and nothing is allocated in vain."""
-        _lock(self._folder, PATIENCE)
-        try:
+        with self._folder.locked(PATIENCE):
             fd = self._folder.open(file)
             if fd is None:
                 left = self.max_bytes - self._folder.bytes_of_tables()
@@ -297,8 +292,6 @@ class SharedStore:
                 text = f"{name[0]}\0{name[1]}\0{limit}"
                 fd = self._folder.open_or_make(file, head.size, lambda: head_bytes(head, text))
                 self._book.count_table()
-        finally:
-            fcntl.flock(self._folder.fd, fcntl.LOCK_UN)
         return fd
 
 
@@ -315,20 +308,6 @@ def _close_all(files: dict[str, int]) -> None:
 
 def _shares() -> bool:
     return bool(importlib.import_module("headgate.engine.native").SHARES)
-
-
-def _lock(folder: Folder, patience: float) -> None:
-    """Be alone with the directory, or say that somebody else has been for too long."""
-    end = time.monotonic() + patience
-    while True:
-        try:
-            fcntl.flock(folder.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() >= end:
-                raise StoreError(f"another process keeps {folder.path!r} locked while it opens it") from None
-            time.sleep(0.005)
-        else:
-            return
 
 
 def _read_meta(folder: Folder, boot: int) -> tuple[int, bytes, int, int]:

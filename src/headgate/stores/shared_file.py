@@ -1,8 +1,9 @@
 """The files of a shared store: how they are made, and what is checked before one is believed.
 
 A store is a directory. `meta` has its secret and its clock's anchor, `roll` a byte for every process that takes part,
-and each table a file of fixed size. A file is built under another name and linked into place, so that nobody ever sees
-half of one; all of it is allocated at once, because a sparse file on a full tmpfs would kill Python when it is written.
+and each table a file of fixed size; `lock` is held by the process that opens the store or makes a table. A file is
+built under another name and linked into place, so that nobody ever sees half of one; all of it is allocated at once,
+because a sparse file on a full tmpfs would kill Python when it is written.
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ META: Final = struct.Struct("<qqq16sq")
 """Of a store: magic, layout, the mark of the boot it was made in, its secret, and its clock's anchor."""
 KINDS: Final = ("bucket", "window", "log", "flight")
 BUILDING: Final = "building-"
-_OWN: Final = re.compile(rf"meta|roll|[0-9a-f]{{14}}\.table|{BUILDING}.*", re.DOTALL)
+_OWN: Final = re.compile(rf"lock|meta|roll|[0-9a-f]{{14}}\.table|{BUILDING}.*", re.DOTALL)
+MODES: Final = (0o700, 0o770)
+"""A user's own store, and one of a group."""
 LONGEST_BUILD: Final = 60.0
 """Seconds after which nobody can still be at it."""
 
@@ -93,6 +96,12 @@ class Folder:
     """A directory that is ours, held open, so that a path that changes under us changes nothing."""
 
     def __init__(self, path: str, mode: int) -> None:
+        if mode not in MODES:
+            given = f"{mode:#o}" if isinstance(mode, int) else repr(mode)
+            raise StoreError(
+                f"the mode of a shared store is 0o700, for one user, or 0o770, for a group; got {given}: users who may "
+                "open its files without taking part could read its secret, or keep it locked"
+            )
         self.path = path
         self.mode = mode
         try:
@@ -110,15 +119,48 @@ class Folder:
 
     def _check_owner(self) -> None:
         found = os.fstat(self.fd)
-        if found.st_uid not in (os.geteuid(), 0) and not (
-            self.mode & 0o070 and found.st_gid in {os.getegid(), *os.getgroups()}
-        ):
+        grouped = self.mode & 0o070 and found.st_gid in {os.getegid(), *os.getgroups()}
+        if os.geteuid() not in (found.st_uid, 0) and found.st_uid != 0 and not grouped:
             raise StoreError(f"the directory {self.path!r} belongs to another user (uid {found.st_uid})")
         if stat.S_IMODE(found.st_mode) & ~self.mode & 0o022:
             raise StoreError(
                 f"the directory {self.path!r} may be written by others (mode {stat.S_IMODE(found.st_mode):o}); "
-                f"chmod it to {self.mode:o}, or say mode= if that is meant"
+                f"chmod it to {self.mode:o}, or say mode=0o770 if its group is meant"
             )
+
+    @contextlib.contextmanager
+    def locked(self, patience: float) -> Iterator[None]:
+        """Be alone with the store, or say that another process has been for too long. A killed process frees it.
+
+        A directory can be locked by every user who may read it, so the lock is a file that only participants can open.
+        """
+        end = time.monotonic() + patience
+        while (fd := self._try_lock()) is None:
+            if time.monotonic() >= end:
+                raise StoreError(f"another process keeps {self.path!r} locked while it opens it")
+            time.sleep(0.005)
+        try:
+            yield
+        finally:
+            _unlock(fd)
+
+    def _try_lock(self) -> int | None:
+        """The file, locked; None while another process has it."""
+        import fcntl  # only where there are shared stores
+
+        while True:
+            fd = self.open_or_make("lock", 1, bytes)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if os.fstat(fd).st_nlink:
+                    return fd
+            except BlockingIOError:
+                os.close(fd)
+                return None
+            except BaseException:
+                os.close(fd)
+                raise
+            _unlock(fd)  # removed since it was opened: another process may have locked its successor
 
     def close(self) -> None:
         """Let go of the directory."""
@@ -174,8 +216,8 @@ class Folder:
         fd = -1
         try:
             flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-            fd = os.open(building, flags, self.mode & 0o666, dir_fd=self.fd)
-            os.fchmod(fd, self.mode & 0o666)
+            fd = os.open(building, flags, self.mode & 0o660, dir_fd=self.fd)
+            self._share(fd)
             _allocate(fd, size)
             os.pwrite(fd, content, 0)
             with contextlib.suppress(FileExistsError):
@@ -188,6 +230,13 @@ class Folder:
                 with contextlib.suppress(OSError):
                     os.unlink(building, dir_fd=self.fd)
 
+    def _share(self, fd: int) -> None:
+        """Let those use a new file who may use the directory: root leaves it to the owner."""
+        folder = os.fstat(self.fd)
+        if os.geteuid() == 0 and folder.st_uid != 0:
+            os.fchown(fd, folder.st_uid, folder.st_gid)
+        os.fchmod(fd, self.mode & 0o660)
+
     def open_or_make(self, file: str, size: int, content: Callable[[], bytes]) -> int:
         """A file, made if there is none."""
         for _ in range(10):
@@ -198,9 +247,9 @@ class Folder:
         raise StoreError(f"{self.name(file)!r} is removed as often as it is made")
 
     def empty(self) -> None:
-        """Remove every file of a store."""
+        """Remove every file of a store but the lock, which is held."""
         for file in os.listdir(self.fd):
-            if is_own(file):
+            if is_own(file) and file != "lock":
                 with contextlib.suppress(OSError):
                     os.unlink(file, dir_fd=self.fd)
 
@@ -252,6 +301,14 @@ def head_words(fd: int) -> list[str]:
     """Namespace, family and first limit of a table, as its maker wrote them."""
     raw = os.pread(fd, HEADER_WORDS * WORD - TEXT_AT, TEXT_AT)
     return raw.rstrip(b"\0").decode("utf-8", "replace").split("\0")
+
+
+def _unlock(fd: int) -> None:
+    """Not by closing alone: a child that was forked meanwhile has the file open too."""
+    import fcntl
+
+    fcntl.flock(fd, fcntl.LOCK_UN)
+    os.close(fd)
 
 
 def _allocate(fd: int, size: int) -> None:
