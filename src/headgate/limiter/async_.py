@@ -12,8 +12,9 @@ from headgate.engine.holding import Holding
 from headgate.limit import Given
 from headgate.limiter.base import Bound
 from headgate.limiter.guard import AsyncGuard, AsyncSlot, Key
-from headgate.limiter.line import Ask, GiveBack, Look, Sleep, Step, Steps, Turn, checked_wait
+from headgate.limiter.line import Ask, Depart, GiveBack, GiveUp, Look, Sleep, Step, Steps, Turn, checked_wait
 from headgate.limiter.permit import AsyncPermit
+from headgate.limiter.promises import Promise, depart
 from headgate.limiter.reservation import AsyncReservation
 from headgate.stores import AsyncStore, Store
 from headgate.stores.contract import AsyncLeased, LeasingStore
@@ -103,7 +104,7 @@ class AsyncLimiter(Bound):
             decision: Decision = end.value
             return decision
 
-    async def _do(self, key: str, cost: Cost, limit: Given | None, step: Step) -> Decision | bool | None:
+    async def _do(self, key: str, cost: Cost, limit: Given | None, step: Step) -> Decision | Promise | bool | None:
         match step:
             case Ask(wait_us):
                 return await self._reserve(key, cost, wait_us, limit)
@@ -118,7 +119,31 @@ class AsyncLimiter(Bound):
                 return called
             case GiveBack(decision):
                 await self.refund(decision)
+            case GiveUp(promise):
+                await self._give_up(promise)
+            case Depart(promise):
+                return await depart(self._alarms.here(), promise, self._give_up)
         return None
+
+    async def _give_up(self, promise: Promise) -> None:
+        promise.given_up = True
+        if self._awaited:
+            await self._finish(self._give_back(promise))
+        else:
+            for freed in self._line.promises.free(promise):
+                self._gate.refund(freed.decision)
+
+    async def _give_back(self, promise: Promise) -> None:
+        await asyncio.sleep(0)  # others whom a server has answered together give up too: the last of them is the first
+        for freed in self._line.promises.free(promise):
+            await self._door.refund(freed.decision)
+
+    async def _abandon(self, decision: Decision) -> None:
+        """Give back what was decided after its caller was cancelled."""
+        if decision.allowed and decision.retry_us:
+            await self._give_up(self._line.promise(decision))
+        else:
+            await self._door.refund(decision)
 
     async def _finish(self, work: Coroutine[Any, Any, None]) -> None:
         """See it through even if who asked for it is cancelled meanwhile."""

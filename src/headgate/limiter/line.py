@@ -26,6 +26,7 @@ from headgate.engine import Decision
 from headgate.engine.modes import LONGEST_WAIT
 from headgate.errors import InvalidCall
 from headgate.limit import Limit
+from headgate.limiter.promises import Promise, Promises
 from headgate.stores.contract import Store
 
 DEFAULT_MAX_WAITING: Final = 10_000
@@ -66,13 +67,25 @@ class Turn(NamedTuple):
 
 
 class GiveBack(NamedTuple):
-    """What was reserved is not going to be used."""
+    """What was spent is not going to be used."""
 
     decision: Decision
 
 
-Step = Ask | Look | Sleep | Turn | GiveBack
-Steps = Generator[Step, "Decision | bool | None", Decision]
+class Depart(NamedTuple):
+    """Wait until it is time; the promise that was kept is sent back. Whoever does not leave gives up its promise."""
+
+    promise: Promise
+
+
+class GiveUp(NamedTuple):
+    """What was promised is not going to be used."""
+
+    promise: Promise
+
+
+Step = Ask | Look | Sleep | Turn | GiveBack | Depart | GiveUp
+Steps = Generator[Step, "Decision | Promise | bool | None", Decision]
 
 
 class Place(Protocol):
@@ -93,6 +106,7 @@ class Line:
             raise InvalidCall(f"max_waiting is how many may wait at once, from 0; got {max_waiting!r}")
         self.clock = store.clock
         self.waiting = 0
+        self.promises = Promises(store.clock)
         self.longest = LONGEST_WAIT if max_waiting else NO_WAIT
         """What a caller may be made to wait: nothing, where nobody more may wait."""
         self.places: dict[str, deque[Place]] = {}
@@ -109,6 +123,7 @@ class Line:
     def forget(self) -> None:
         """After a fork: whoever waited still waits in the parent."""
         self._lock = threading.Lock()
+        self.promises.forget()
         self.places.clear()
         self._asked.clear()
         self._count(-self.waiting)
@@ -167,26 +182,34 @@ class Line:
             self._leave(key, place)
         return (yield from self._depart(decision))
 
-    def _depart(self, decision: Decision) -> Steps:
-        """Go when it is time; whoever does not go gives back.
+    def promise(self, decision: Decision) -> Promise:
+        """What was charged for later."""
+        return self.promises.add(decision, ready_at(decision, self.clock, self._by_clock))
 
-        What may go now is still behind those who wait, where these are late: an event loop may have stood still.
-        """
-        waits = int(decision.retry_us > 0)
-        if not (waits or self.waiting):
-            return decision
-        ready = ready_at(decision, self.clock, self._by_clock)
-        if waits and self.waiting >= self._most:  # others came to wait while this was asked
-            yield GiveBack(decision)
+    def _depart(self, decision: Decision) -> Steps:
+        """Go when it is time; whoever does not go gives back."""
+        if not decision.retry_us:
+            return (yield from self._go(decision)) if self.waiting else decision
+        promise = self.promise(decision)
+        if self.waiting >= self._most:  # others came to wait while this was asked
+            yield GiveUp(promise)
             return refusal_of(decision)
-        self._count(waits)
+        self._count(1)
         try:
-            yield Sleep(ready)
+            kept = yield Depart(promise)
+        finally:
+            self._count(-1)
+        assert isinstance(kept, Promise)  # noqa: S101 - what Depart is answered with
+        self.promises.left(kept)
+        return kept.decision
+
+    def _go(self, decision: Decision) -> Steps:
+        """Go now, behind those who wait where these are late: an event loop may have stood still."""
+        try:
+            yield Sleep(self.clock.now_us())
         except BaseException:
             yield GiveBack(decision)
             raise
-        finally:
-            self._count(-waits)
         return decision
 
     def _too_late(self, refused: Decision, due_us: int | None) -> bool:
@@ -275,7 +298,7 @@ def refusal_of(decision: Decision) -> Decision:
     return Decision(limits, keys, costs, answers, charged=False, degraded=decision.degraded)
 
 
-def _decision(answer: Decision | bool | None) -> Decision:
+def _decision(answer: Decision | Promise | bool | None) -> Decision:
     assert isinstance(answer, Decision)  # noqa: S101 - what Ask and Look are answered with
     return answer
 

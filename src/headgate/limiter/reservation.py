@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Self
 
 from headgate.algorithms.contract import Verdict
 from headgate.call import Call, checked_cost
-from headgate.clock import SECOND, Clock
+from headgate.clock import SECOND
 from headgate.engine import Decision
 from headgate.engine.modes import LONGEST_WAIT
 from headgate.errors import InvalidCall, RateLimited
-from headgate.limiter.line import lends, ready_at
+from headgate.limiter.line import Line, lends
 from headgate.waiting import Alarms, sleep_until
 
 if TYPE_CHECKING:
@@ -27,10 +27,12 @@ Doing = Generator[Callable[[], Any], Any, None]
 class _Reserved:
     """What both kinds share."""
 
-    def __init__(self, decision: Decision, clock: Clock, decides_by_clock: bool) -> None:
+    def __init__(self, decision: Decision, line: Line) -> None:
         self.decision = decision
-        self._clock = clock
-        self._ready_us = ready_at(decision, clock, decides_by_clock)
+        self._line = line
+        self._promise = line.promise(decision) if decision.allowed and decision.retry_us else None
+        self._clock = line.clock
+        self._ready_us = self._clock.now_us() if self._promise is None else self._promise.ready_us
         self._open = decision.allowed
 
     def __bool__(self) -> bool:
@@ -86,7 +88,17 @@ class _Reserved:
             yield from _owe(gate, call, extra)
 
     def _cancelling(self, gate: Any) -> Doing:  # noqa: ANN401
-        return self._settling(gate, tuple(-call.cost for call in self.decision.calls))
+        """Give everything back, when nothing is promised behind it any more."""
+        if not self._open:
+            return
+        self._open = False
+        if not self._line.lends:
+            yield partial(gate.refund, self.decision)
+            return
+        promise = self._promise or self._line.promise(self.decision)
+        promise.given_up = True
+        for freed in self._line.promises.free(promise):
+            yield partial(gate.refund, freed.decision)
 
 
 def _owe(gate: Any, call: Call, extra: int) -> Doing:  # noqa: ANN401
@@ -114,7 +126,7 @@ class Reservation(_Reserved):
     """
 
     def __init__(self, limiter: Limiter, decision: Decision) -> None:
-        super().__init__(decision, limiter.store.clock, limiter.store.decides_by_clock)
+        super().__init__(decision, limiter._line)
         self._limiter = limiter
 
     def wait(self) -> None:
@@ -150,7 +162,7 @@ class AsyncReservation(_Reserved):
     """As `Reservation`, awaited."""
 
     def __init__(self, limiter: AsyncLimiter, decision: Decision, alarms: Alarms) -> None:
-        super().__init__(decision, limiter.store.clock, limiter.store.decides_by_clock)
+        super().__init__(decision, limiter._line)
         self._limiter = limiter
         self._alarms = alarms
 

@@ -13,7 +13,8 @@ from headgate.engine.holding import Holding
 from headgate.limit import Given
 from headgate.limiter.base import Bound
 from headgate.limiter.guard import Guard, Key, Slot
-from headgate.limiter.line import Ask, GiveBack, Look, Sleep, Step, Steps, Turn, checked_wait
+from headgate.limiter.line import Ask, Depart, GiveBack, GiveUp, Look, Sleep, Step, Steps, Turn, checked_wait
+from headgate.limiter.promises import Promise
 from headgate.limiter.reservation import Reservation
 from headgate.stores import Gate as AnyGate
 from headgate.stores import Store
@@ -99,7 +100,7 @@ class Limiter(Bound):
             decision: Decision = end.value
             return decision
 
-    def _do(self, key: str, cost: Cost, limit: Given | None, step: Step) -> Decision | bool | None:
+    def _do(self, key: str, cost: Cost, limit: Given | None, step: Step) -> Decision | Promise | bool | None:
         clock = self._line.clock
         match step:
             case Ask(wait_us):
@@ -112,7 +113,21 @@ class Limiter(Bound):
                 return place.turn.acquire(timeout=-1 if due_us is None else max(0, due_us - clock.now_us()) / SECOND)
             case GiveBack(decision):
                 self._gate.refund(decision)
+            case GiveUp(promise):
+                self._give_up(promise)
+            case Depart(promise):
+                try:
+                    sleep_until(clock, promise.ready_us)
+                except BaseException:
+                    self._give_up(promise)
+                    raise
+                return promise
         return None
+
+    def _give_up(self, promise: Promise) -> None:
+        promise.given_up = True
+        for freed in self._line.promises.free(promise):
+            self._gate.refund(freed.decision)
 
     def permit(self, key: str, cost: Cost = 1, timeout: float | None = 0) -> Permit:
         """Spend, and hold what is in flight until the permit ends: `with limiter.permit("k"):` raises where refused.

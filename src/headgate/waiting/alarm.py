@@ -4,14 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+from collections.abc import Hashable
+from functools import partial
 from itertools import count
 from typing import Final
 
 from headgate.clock import SECOND, Clock
+from headgate.waiting.turns import Sleeper, Turns
 
 LONGEST_TIMER: Final = 86_400.0
 MOST_LEFT_BEHIND: Final = 64
 """Waiters who went early and are kept until their time comes, unless they are also the most of all."""
+
+
+class _Nap:
+    """A future that is False at an instant, unless it has a result before."""
+
+    __slots__ = ("_future", "done")
+
+    def __init__(self, future: asyncio.Future[bool]) -> None:
+        self._future, self.done = future, future.done
+
+    def wake(self) -> None:
+        self._future.set_result(False)
 
 
 class Alarm:
@@ -24,7 +39,7 @@ class Alarm:
     def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock) -> None:
         self.loop = loop
         self._clock = clock
-        self._heap: list[tuple[int, int, asyncio.Future[bool]]] = []
+        self._heap: list[tuple[int, int, Sleeper]] = []
         self._inside: set[int] = set()
         self._woken: set[int] = set()
         """Whose instant has come, and who have not had their turn in the loop since."""
@@ -32,6 +47,7 @@ class Alarm:
         self._timer: asyncio.TimerHandle | None = None
         self._set_for = 0
         self._left = 0
+        self._turns: dict[Hashable, Turns] = {}
         # A clock that is moved by hand tells when it was.
         self._by_hand = getattr(clock, "watch", None)
         if self._by_hand is not None:
@@ -51,19 +67,35 @@ class Alarm:
         """The future's own result, or False at the instant."""
         if not self._is_ahead(at_us):
             return future.done() and future.result()
-        arrival = next(self._arrivals)
-        heapq.heappush(self._heap, (at_us, arrival, future))
-        self._inside.add(arrival)
+        entry = self.add(at_us, _Nap(future))
+        try:
+            return await future
+        finally:
+            self.drop(entry)
+
+    def turns(self, kind: Hashable) -> Turns:
+        """Those who wait here for promises of one kind."""
+        turns = self._turns.get(kind)
+        if turns is None:
+            turns = self._turns[kind] = Turns(self, partial(self._turns.pop, kind, None))
+        return turns
+
+    def add(self, at_us: int, sleeper: Sleeper) -> int:
+        """Wake somebody at an instant; the number of the entry."""
+        entry = next(self._arrivals)
+        heapq.heappush(self._heap, (at_us, entry, sleeper))
+        self._inside.add(entry)
         if at_us > self._clock.now_us():
             self._set()
         else:
             self.loop.call_soon(self._ring)  # not now: a future that has its result is not waited for
-        try:
-            return await future
-        finally:
-            self._woken.discard(arrival)
-            if arrival in self._inside:
-                self._leave()
+        return entry
+
+    def drop(self, entry: int) -> None:
+        """It was woken and goes on, or need not be woken."""
+        self._woken.discard(entry)
+        if entry in self._inside:
+            self._leave()
 
     def _is_ahead(self, at_us: int) -> bool:
         """Whether there is something to wait for: the instant, or those whose instant was before it."""
@@ -86,11 +118,11 @@ class Alarm:
         """Wake everybody whose instant has come, and set the timer for the next."""
         now = self._clock.now_us()
         while self._heap and self._heap[0][0] <= now:
-            _, arrival, future = heapq.heappop(self._heap)
-            self._inside.discard(arrival)
-            if not future.done():
-                self._woken.add(arrival)
-                future.set_result(False)
+            _, entry, sleeper = heapq.heappop(self._heap)
+            self._inside.discard(entry)
+            if not sleeper.done():
+                self._woken.add(entry)
+                sleeper.wake()
             else:
                 self._left = max(0, self._left - 1)
         self._set()
@@ -100,7 +132,7 @@ class Alarm:
         self._left += 1
         if self._left > max(MOST_LEFT_BEHIND, len(self._heap) // 2):
             self._heap = [entry for entry in self._heap if not entry[2].done()]
-            self._inside = {arrival for _, arrival, _ in self._heap}
+            self._inside = {entry for _, entry, _ in self._heap}
             heapq.heapify(self._heap)
             self._left = 0
             self._set()

@@ -29,6 +29,8 @@ class AsyncGate(_Asker):
     """Asks by the couriers of the event loop that runs."""
 
     couriers: Callable[[], Couriers]
+    abandon: Callable[[Decision], Awaitable[None]] | None = None
+    """Gives back a decision whose caller was cancelled, where more has to be known than the decision."""
     _kept: set[asyncio.Task[None]]
 
     async def hit(self, key: str, cost: Cost = 1, *, limit: Given | None = None) -> Decision:
@@ -116,7 +118,7 @@ class AsyncGate(_Asker):
     async def _give_back(self, deciding: Awaitable[Decision]) -> None:
         """Nobody knows of a charge whose caller was cancelled meanwhile."""
         with suppress(StoreError):
-            await self.refund(await deciding)
+            await (self.abandon or self.refund)(await deciding)
 
     async def _see_through(self, giving: Awaitable[None]) -> None:
         """What was to be given back is, also when nobody waits for it any more."""
