@@ -70,14 +70,18 @@ redis.call('SET', key, value, 'PX', ceil((end_us - now) / 1000) + slack)
 if cost > burst then cost = burst end
 local spare = cost * unit_num
 local back_us, back_num = cost * unit_us + floor(spare / a), spare % a
-local drained = max(0, now - mark_us)
-if drained <= back_us + 1 then
+local end_us, end_num = mark_us + back_us, mark_num + back_num
+if end_num >= a then end_us, end_num = end_us + floor(end_num / a), end_num % a end
+local num = part > 0 and floor((part - 1) * a / 8192) + 1 or 0
+if num == a then us, num = us + 1, 0 end
+local drained, full_us = max(0, now - mark_us), now + depth_us
+local promised = us > full_us or (us == full_us and num > depth_num)
+if drained <= back_us + 1 and (not promised or (us == end_us and num == end_num)) then
     if drained > 0 then back_num = back_num + mark_num end
     back_us, back_num = back_us - drained + floor(back_num / a), back_num % a
     if back_us > 0 or (back_us == 0 and back_num > 0) then
-        us = us - back_us
-        local num = (part > 0 and floor((part - 1) * a / 8192) + 1 or 0) - back_num
-        if num < 0 then us, num = us - 1, num + a elseif num == a then us, num = us + 1, 0 end
+        us, num = us - back_us, num - back_num
+        if num < 0 then us, num = us - 1, num + a end
         local value = us
         if num > 0 then value = format('%d:%d', us, ceil(num * 8192 / a)) end
         redis.call('SET', key, value, 'PX', ceil(max(0, us - now) / 1000) + slack)

@@ -78,13 +78,19 @@ cdef void bucket_charge(int64_t* state, const int64_t* params, int64_t mark_us, 
 cdef void bucket_give(int64_t* state, const int64_t* params, int64_t now, int64_t mark_us, int64_t mark_num, int64_t cost) noexcept nogil:
     cdef const BucketParams* p = <const BucketParams*> params
     cdef int64_t inc_us = 0, inc_num = 0, us, num, back
+    cdef int64_t end_us = mark_us, end_num = mark_num, full_us = now + p.depth_us
     cdef int64_t drained_us = now - mark_us if now > mark_us else 0
-    bucket_add(p, cost if cost < p.burst else p.burst, &inc_us, &inc_num)
+    if cost > p.burst:
+        cost = p.burst
+    bucket_add(p, cost, &inc_us, &inc_num)
     if drained_us > inc_us + 1:
+        return
+    bucket_add(p, cost, &end_us, &end_num)
+    bucket_read(state, p, &us, &num)
+    if (us > full_us or (us == full_us and num > p.depth_num)) and (us != end_us or num != end_num):
         return
     back = (inc_us - drained_us) * p.a + inc_num + (mark_num if drained_us else 0)
     if back > 0:
-        bucket_read(state, p, &us, &num)
         us -= <uint64_t> back // <uint64_t> p.a
         num -= <int64_t> (<uint64_t> back % <uint64_t> p.a)
         if num < 0:

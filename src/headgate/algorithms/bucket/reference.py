@@ -87,16 +87,23 @@ def charge(state: State, params: Params, mark: tuple[int, int], cost: int) -> No
 
 
 def give(state: State, params: Params, now: int, mark: tuple[int, int], cost: int) -> None:
-    """Move the arrival time back, less what has drained since `mark` and would have been drained anyway."""
+    """Move the arrival time back, less what has drained since `mark` and would have been drained anyway.
+
+    What lies beyond a burst from now was promised to callers that have not left yet. Moved back, the arrival time would
+    be promised to others a second time, so nothing is given back from before them: only the last of them gives back.
+    """
     inc_us, inc_num = increment(params, min(cost, params.burst))
     drained_us = max(0, now - mark[0])
     if drained_us > inc_us + 1:
         return
+    carry, num = divmod(mark[1] + inc_num, params.a)
+    tat = _read(state, params)
+    if tat > (now + params.depth_us, params.depth_num) and tat != (mark[0] + inc_us + carry, num):
+        return
     back = (inc_us - drained_us) * params.a + inc_num + (mark[1] if drained_us else 0)
     if back > 0:
-        us, num = _read(state, params)
-        borrow, num = divmod(num - back % params.a, params.a)
-        _write(state, params, us - back // params.a + borrow, num)
+        borrow, num = divmod(tat[1] - back % params.a, params.a)
+        _write(state, params, tat[0] - back // params.a + borrow, num)
 
 
 def _read(state: State, params: Params) -> tuple[int, int]:
