@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import random
-from itertools import permutations
+from itertools import pairwise, permutations
 from typing import Any, NamedTuple
 
 import pytest
 
-from headgate import AsyncLimiter, Limit, Limiter
+from headgate import AsyncLimiter, AsyncShaper, Limit, Limiter
 from headgate.limiter import promises
 from headgate.stores import Store
 from headgate.testing import ManualClock
@@ -177,3 +177,74 @@ def test_promises_of_many_keys_are_forgotten_when_their_instants_have_passed(mon
         limiter.reserve(f"{number}")
         clock.advance(0.01)
     assert len(limiter._line.promises._queues) <= 400
+
+
+async def shape_and_give_up(shaper: AsyncShaper, clock: ManualClock, chance: random.Random) -> list[Left]:
+    """Tasks come, wait and are cancelled at random; those that leave, and when."""
+    left: list[Left] = []
+
+    async def one(cost: int) -> None:
+        if await shaper.shape("k", cost):
+            left.append(Left(clock.us, cost))
+
+    tasks: list[asyncio.Task[None]] = []
+    def answered() -> bool:
+        """Everybody who has not left or given up is asleep: nobody is late because of a server."""
+        asleep = sum(not sleeper.done() for *_, sleeper in shaper._alarms.here()._heap)
+        return sum(not task.done() for task in tasks) == asleep
+
+    for _ in range(80):
+        act = chance.random()
+        if act < 0.6:
+            tasks.append(asyncio.create_task(one(chance.choice((1, 1, 1, 2)))))
+        elif tasks and act < 0.85:
+            chance.choice(tasks).cancel()
+        await until(answered)
+        for _ in range(chance.choice((0, 0, 3, 40))):  # in steps: who is woken leaves before time goes on
+            clock.advance(0.01)
+            await let_run(4)
+    while not all(task.done() for task in tasks):
+        clock.advance(0.01)
+        await let_run(4)
+    await asyncio.gather(*tasks, return_exceptions=True)
+    return left
+
+
+def test_a_shaper_keeps_its_distance_whoever_gives_up(home):
+    """Random callers: each that leaves is followed by the next after the time of its own cost, never before."""
+    for seed in range(10 if home.kind == "memory" else 2):
+        clock = ManualClock(LATER)
+
+        async def story(store: Store, clock: ManualClock = clock, seed: int = seed) -> None:
+            shaper = AsyncShaper("10/second queue 12", store=store, namespace=f"{seed}", on_error="raise")
+            left = await shape_and_give_up(shaper, clock, random.Random(seed))
+            assert len(left) > 10
+            assert all(one.at_us + one.units * 100_000 <= other.at_us for one, other in pairwise(left))
+
+        home.tell(story, clock)
+
+
+def test_those_behind_a_caller_that_gives_up_its_place_move_up(home):
+    """In a shaper too: what is left over is the last place, and it is free again."""
+    clock = ManualClock(LATER)
+
+    async def story(store: Store) -> None:
+        shaper = AsyncShaper("1/second queue 5", store=store, on_error="raise")
+        left: list[tuple[float, int]] = []
+
+        async def one(number: int) -> None:
+            assert await shaper.shape("k")
+            left.append((clock.now() - LATER, number))
+
+        tasks = [asyncio.create_task(one(number)) for number in range(5)]
+        await until(lambda: len(shaper._alarms.here()._heap) == 4)
+        tasks[2].cancel()
+        await asyncio.wait([tasks[2]])
+        assert (await shaper.enter("k")).delay == 4.0
+        assert not await shaper.enter("k")
+        while len(left) < 4:
+            clock.advance(1)
+            await let_run()
+        assert left == [(0, 0), (1, 1), (2, 3), (3, 4)]
+
+    home.tell(story, clock)

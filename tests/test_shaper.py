@@ -274,3 +274,49 @@ def test_bad_keys_and_costs_take_no_place():
         with pytest.raises(InvalidCall):
             queue.shape(key, cost)
     assert queue.enter("k").delay == 0.0
+
+
+def test_a_place_that_takes_longer_than_the_timeout_is_refused_at_once(home):
+    """One microsecond too long: no time goes by, no place is taken, and the retry is told. Just as long: it waits."""
+    clock = ManualClock(LATER)
+    queue = shaper(home, "10/second queue 8", clock)
+    for _ in range(4):
+        queue.enter("k")
+    refused = queue.shape("k", timeout=0.399999)
+    assert (refused.allowed, refused.retry_us, refused.remaining, clock.now()) == (False, 1, 4, LATER)
+    assert queue.shape("k", 2, timeout=0.4)
+    assert clock.now() == LATER + 0.4
+    assert queue.enter("k").delay == 0.2
+    assert not queue.shape("k", timeout=0)
+    clock.advance(0.3)
+    assert queue.shape("k", timeout=0)
+
+
+def test_without_a_timeout_the_places_are_the_bound(home):
+    """As with `acquire`: None waits as long as it takes."""
+    clock = ManualClock(LATER)
+    queue = shaper(home, "1/minute queue 3", clock)
+    assert [bool(queue.shape("k", timeout=None)) for _ in range(3)] == [True] * 3
+    assert clock.now() == LATER + 120
+
+
+def test_a_timeout_awaited(home):
+    clock = ManualClock(LATER)
+
+    async def story(store: Store) -> None:
+        queue = AsyncShaper("10/second queue 8", store=store, on_error="raise")
+        assert await queue.shape("k", timeout=0)
+        refused = await queue.shape("k", timeout=0.05)
+        assert (refused.allowed, refused.retry_after) == (False, 0.05)
+        waiter = asyncio.create_task(queue.shape("k", timeout=0.1))
+        await until(lambda: queue._alarms.here()._heap)
+        clock.advance(0.1)
+        assert await waiter
+
+    home.tell(story, clock)
+
+
+@pytest.mark.parametrize("wrong", [-1, float("nan"), True, "1"])
+def test_a_timeout_that_is_none_is_refused(wrong):
+    with pytest.raises(InvalidCall, match="number of seconds from 0"):
+        Shaper("1/second", clock=ManualClock(LATER)).shape("k", timeout=wrong)

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, I
 from typing import Any, Self, TypeVar
 
 from headgate.engine import Decision
+from headgate.limiter.promises import Promise, depart
 from headgate.shaper.base import EVERYTHING, Departure, Shaping, WhenFull
 from headgate.shaper.pump import AsyncPump
 from headgate.stores import AsyncStore, Store
@@ -28,6 +29,7 @@ class AsyncShaper(Shaping):
         self._door: Any = self._gate
         if isinstance(store, AsyncStore):
             self._door = store.async_gate(self.namespace, self.limits, self.on_error)
+            self._door.abandon = self._abandon
 
     async def enter(self, key: str, cost: int = 1) -> Departure:
         """Take a place in the queue without waiting; false when it is full. For those who keep time themselves."""
@@ -35,18 +37,43 @@ class AsyncShaper(Shaping):
         given = self._door.reserve(key, cost, 0)
         return self._departure(await given if self._awaited else given)
 
-    async def shape(self, key: str, cost: int = 1) -> Decision:
-        """Return when it is time, never early; refused at once when the queue is full."""
+    async def shape(self, key: str, cost: int = 1, timeout: float | None = None) -> Decision:
+        """Return when it is time, never early.
+
+        Refused at once when the queue is full, or where that would take longer than `timeout` seconds. Of callers that
+        wait for the same cost of a key, those behind one that is cancelled move up.
+        """
+        if timeout is not None:
+            seen = self._door.peek(key, 0)
+            refused = self._too_late(await seen if self._awaited else seen, key, cost, timeout)
+            if refused is not None:
+                return refused
         departure = await self.enter(key, cost)
+        if not departure.delay_us:
+            return departure.decision
+        promise = self._line.promises.add(departure.decision, departure.at_us)
+        kept = await depart(self.alarm(), promise, self._give_up)
+        self._line.promises.left(kept)
+        return kept.decision
+
+    async def _give_up(self, promise: Promise) -> None:
+        promise.given_up = True
+        if self._awaited:
+            await asyncio.shield(asyncio.ensure_future(self._give_back(promise)))
+        else:
+            for place in self._freed(promise):
+                self._gate.refund(place)
+
+    async def _give_back(self, promise: Promise) -> None:
+        await asyncio.sleep(0)  # others may give up with it: the last of them is the first
+        for place in self._freed(promise):
+            await self._door.refund(place)
+
+    async def _abandon(self, decision: Decision) -> None:
+        """Give back the place of a caller that was cancelled while it asked; one whose time has come is used up."""
+        departure = self._departure(decision)
         if departure.delay_us:
-            try:
-                await self.alarm().wait_until(departure.at_us)
-            except BaseException:
-                given = self._door.refund(departure.decision)
-                if self._awaited:
-                    await asyncio.shield(asyncio.ensure_future(given))
-                raise
-        return departure.decision
+            await self._give_up(self._line.promises.add(decision, departure.at_us))
 
     def alarm(self) -> Alarm:
         """What wakes whoever waits in the running event loop."""

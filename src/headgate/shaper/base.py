@@ -11,6 +11,8 @@ from headgate.engine import Decision
 from headgate.errors import InvalidCall, InvalidLimit
 from headgate.limit import Limit
 from headgate.limiter.base import Bound
+from headgate.limiter.line import checked_wait
+from headgate.limiter.promises import Promise
 from headgate.stores import OnError, Store
 from headgate.wording import explained
 
@@ -53,6 +55,24 @@ class Shaping(Bound):
         self.limit = as_queue(limit)
         super().__init__(self.limit, store=store, namespace=namespace, clock=clock, on_error=on_error)
 
+    def _freed(self, promise: Promise) -> list[Decision]:
+        """What can be given back where this promise is given up: places whose time has not come, the last first.
+
+        With its own cost for a burst a place is given back only where nobody has one behind it: each leaves when its
+        place begins, so whatever is behind was promised.
+        """
+        promise.given_up = True
+        now = self.store.clock.now_us()
+        return [last_place(freed.decision) for freed in self._line.promises.free(promise) if freed.ready_us > now]
+
+    def _too_late(self, seen: Decision, key: str, cost: int, timeout: float) -> Decision | None:
+        """A refusal, where the next one in the queue waits longer than that; `seen` is the queue as it is."""
+        late = seen.reset_us - checked_wait(timeout)
+        if late <= 0:
+            return None
+        answers = [0, seen.remaining, late, seen.reset_us, 0, 0]
+        return Decision(self.limits, key, (cost,), answers, charged=False, degraded=seen.degraded)
+
     def _departure(self, decision: Decision) -> Departure:
         if not decision.allowed:
             return Departure(decision, 0)
@@ -72,6 +92,22 @@ def as_queue(limit: Limit | str) -> Limit:
     if limit.step is not bucket or limit.block_us:
         raise InvalidLimit(f"a shaper is a leaky bucket, as in '3000/second queue 5000'; {limit} is not")
     return limit
+
+
+def last_place(decision: Decision) -> Decision:
+    """The same charge under a limit whose burst is its cost."""
+    (call,), verdict = decision.calls, decision.verdicts[0]
+    limit = call.limit
+    alone = Limit(
+        limit.amount,
+        limit.period,
+        burst=max(1, call.cost),
+        algorithm=limit.algorithm,
+        block=limit.block,
+        name=limit.name,
+    )
+    answers = [1, verdict.remaining, verdict.retry_us, verdict.reset_us, *verdict.mark]
+    return Decision((alone,), call.key, (call.cost,), answers, degraded=decision.degraded)
 
 
 def checked_when_full(when_full: WhenFull) -> WhenFull:

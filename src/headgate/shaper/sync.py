@@ -25,15 +25,25 @@ class Shaper(Shaping):
         """Take a place in the queue without waiting; false when it is full. For those who keep time themselves."""
         return self._departure(self._gate.hit(key, cost))
 
-    def shape(self, key: str, cost: int = 1) -> Decision:
-        """Return when it is time, never early; refused at once when the queue is full."""
+    def shape(self, key: str, cost: int = 1, timeout: float | None = None) -> Decision:
+        """Return when it is time, never early.
+
+        Refused at once when the queue is full, or where that would take longer than `timeout` seconds.
+        """
+        if timeout is not None:
+            refused = self._too_late(self._gate.peek(key, 0), key, cost, timeout)
+            if refused is not None:
+                return refused
         departure = self.enter(key, cost)
         if departure.delay_us:
+            promise = self._line.promises.add(departure.decision, departure.at_us)
             try:
                 sleep_until(self.store.clock, departure.at_us)
             except BaseException:
-                self._gate.refund(departure.decision)
+                for place in self._freed(promise):
+                    self._gate.refund(place)
                 raise
+            self._line.promises.left(promise)
         return departure.decision
 
     def drain(self, source: Iterable[T], key: str = EVERYTHING, when_full: WhenFull = "wait") -> Pump[T]:
