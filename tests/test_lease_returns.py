@@ -79,8 +79,8 @@ def test_one_thread_serves_every_limiter_of_a_process(open_store):
     for limiter in limiters:
         warm(limiter)
     assert len(workers()) == 1
-    for number in range(4):
-        wait_until(lambda at=f"{number}": charged(stores[0], namespace=at) == 50, "what was not spent is back")
+    names = [f"{number}" for number in range(4)]
+    wait_until(lambda: [charged(stores[0], namespace=name) for name in names] == [50] * 4, "the rest is back")
 
 
 def test_a_shorter_lease_does_not_wait_for_the_end_of_a_longer_one(open_store):

@@ -188,6 +188,7 @@ async def shape_and_give_up(shaper: AsyncShaper, clock: ManualClock, chance: ran
             left.append(Left(clock.us, cost))
 
     tasks: list[asyncio.Task[None]] = []
+
     def answered() -> bool:
         """Everybody who has not left or given up is asleep: nobody is late because of a server."""
         asleep = sum(not sleeper.done() for *_, sleeper in shaper._alarms.here()._heap)

@@ -6,19 +6,20 @@ daemon, and what a process holds when it ends without `close()` is lost, as afte
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 import weakref
 from contextlib import suppress
 from typing import Final, Protocol
 
+from headgate.wording import log_of
+
 MOMENT: Final = 0.05
 """Seconds between two times at which leases are given back: those that end together go back together."""
 LINGER: Final = 5.0
 """Seconds without a lease after which the thread ends."""
 
-log: Final = logging.getLogger("headgate")
+log: Final = log_of("headgate")
 
 
 class Holder(Protocol):
