@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
+from headgate.algorithms import bucket
 from headgate.call import Call
 from headgate.clock import Clock
 from headgate.engine import Decision
@@ -44,7 +45,7 @@ class Promise:
     @property
     def drained_us(self) -> int:
         """When nothing of it is left to give back."""
-        return self.ready_us + max(call.limit.params.depth_us for call in self.calls)
+        return self.ready_us + max(bucket.Params(*call.limit.params).depth_us for call in self.calls)
 
     @property
     def name(self) -> Name:
