@@ -44,6 +44,7 @@ SINGLE = (
     "6/minute by fixed-window block 10s",
     "12/second by sliding-window/6 block 2s",
     "4/second by sliding-log block 3s",
+    *(f"10/minute by {name} block 1s" for name in ALGORITHMS),
     "5 in flight ttl 100 weeks",
 )
 SEVERAL = (
@@ -252,6 +253,21 @@ class StoreSuite:
             assert limiter.hit("other"), algorithm
             clock.set(1e9 + 600.01)
             assert limiter.hit("k", 10), algorithm
+
+    def test_a_block_ends_sooner_when_what_filled_the_limit_was_given_back(self) -> None:
+        """A block lasts as long as the retry it has promised; after a refund only its own time is left."""
+        for algorithm in EVERY_ALGORITHM:
+            limiter, clock = self._limiter(f"10/10s by {algorithm} block 1s", at=1e9)
+            spent = limiter.hit("k", 10)
+            assert limiter.hit("k", 10).retry_after > 1, algorithm
+            limiter.refund(spent)
+            start = clock.us
+            assert limiter.hit("k").retry_after == 1, algorithm
+            clock.us = start + 999_999
+            refused = limiter.hit("k")
+            assert (refused.allowed, refused.retry_us) == (False, 1), algorithm
+            clock.us = start + 1_000_000
+            assert limiter.hit("k").remaining == 9, algorithm
 
     def test_same_identity_same_budget(self) -> None:
         """Two limiters on one store share what has the same name, algorithm and period, and nothing else."""

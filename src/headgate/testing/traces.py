@@ -48,7 +48,8 @@ class Trace:
         now = self.start
         for _ in range(self._steps):
             now = max(0, self._next_instant(now))
-            verbs = ("hit",) * 12 + ("reserve",) * 3 + ("peek", "take_up_to", "refund", "refund_key", "reset")
+            giving = ("refund", "refund_spent", "refund_key", "reset")
+            verbs = ("hit",) * 12 + ("reserve",) * 3 + ("peek", "take_up_to", *giving)
             plan = self._random.choice(list(self._plans)) if len(self._plans) > 1 else None
             verb, key, cost = self._random.choice(verbs), self._random.choice(KEYS), self._next_cost(self._plans[plan])
             yield Act(now, verb, key, cost, self._next_wait(), plan)
@@ -82,13 +83,15 @@ class Trace:
         return self._random.choice((1, 1, 1, 1, 0, 2, 3, burst, burst - 1, burst + 1, self._random.randint(1, burst)))
 
 
-def act(limiter: Limiter, clock: ManualClock, act: Act, last: Decision | None) -> Decision:
-    """Do it; what gives no answer answers with a peek, so that every act is seen."""
+def act(limiter: Limiter, clock: ManualClock, act: Act, last: Decision | None, spent: Decision | None) -> Decision:
+    """Do it; what gives no answer answers with a peek, so that every act is seen. `spent` was the last yes."""
     clock.us = act.at_us
     if act.verb == "take_up_to":
         return limiter.take_up_to(act.key, act.cost, limit=act.plan)
     if act.verb == "refund" and last is not None:
         limiter.refund(last)
+    elif act.verb == "refund_spent" and spent is not None:
+        limiter.refund(spent)
     elif act.verb == "refund_key":
         limiter.refund(act.key, act.cost)
     elif act.verb == "reset":
@@ -107,11 +110,13 @@ def compare(text: str, make: Callable[[ManualClock], Store], seed: int, steps: i
     ours = Limiter(text, store=make(clock), on_error="raise")
     theirs = Limiter(text, store=ReferenceStore(clock=clock))
     last: tuple[Decision | None, Decision | None] = (None, None)
+    spent = last
     done: list[Act] = []
     for step in trace:
         done.append(step)
-        mine, other = act(ours, clock, step, last[0]), act(theirs, clock, step, last[1])
+        mine, other = act(ours, clock, step, last[0], spent[0]), act(theirs, clock, step, last[1], spent[1])
         told = [(d.verdicts, d.binding, d.remaining, d.retry_us, d.reset_us, d.granted, d.calls) for d in (mine, other)]
         assert told[0] == told[1], f"{text}, seed {seed}: after {done[-8:]}\n{told[0]}\nis not\n{told[1]}"
         last = mine, other
+        spent = last if mine.allowed and step.verb in ("hit", "take_up_to") else spent
         trace.decision = mine

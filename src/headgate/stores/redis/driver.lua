@@ -59,7 +59,8 @@ for group = 1, groups do
             elseif moved then
                 charge[i](mark_us, mark_num, 0)
             end
-            if not allowed and blocks[i] and states[i][1] and ends > now then
+            -- Also where the state has emptied and is gone: what is left of its block may be less than was promised.
+            if not allowed and blocks[i] and ends > now then
                 redis.call('SET', blocks[i], ends, 'PX', ceil((ends - now) / 1000) + slack)
             end
         end
