@@ -8,7 +8,7 @@ from typing import Final
 from headgate.clock import SECOND, SystemClock
 
 WINDOW_US: Final = 10 * SECOND
-"""Failures this far apart have nothing to do with each other."""
+"""Failures this far apart, from the end of one to the beginning of the next, have nothing to do with each other."""
 FEWEST: Final = 3
 """So many failures open it, if they are also at least this part of what was asked since the first of them:"""
 RATIO: Final = 0.5
@@ -28,17 +28,20 @@ class Breaker:
         self.open = False
         self.troubled = False
         """Successes matter: tell them."""
-        self._since = self._failures = self._successes = self._in_a_row = 0
+        self._last = self._failures = self._successes = self._in_a_row = 0
 
-    def failed(self) -> bool:
-        """Count a failure; whether it was the one that opened the breaker."""
+    def failed(self, spent: float = 0.0) -> bool:
+        """Count a failure that took so many seconds; whether it was the one that opened the breaker."""
         with self._lock:
-            return self._count_failure(self._clock.now_us())
+            now = self._clock.now_us()
+            return self._count_failure(now - round(spent * SECOND), now)
 
-    def _count_failure(self, now: int) -> bool:
-        if not self.troubled or now - self._since > WINDOW_US:
-            self._since, self._failures, self._successes = now, 0, 0
+    def _count_failure(self, began: int, now: int) -> bool:
+        # The time spent in failures does not part them, or one that takes longer than the window would never add up.
+        if not self.troubled or began - self._last > WINDOW_US:
+            self._failures = self._successes = 0
             self.troubled = True
+        self._last = now
         self._failures += 1
         self._in_a_row = 0
         opens = (

@@ -27,12 +27,13 @@ from headgate.stores.redis.gate import Gate
 from headgate.stores.redis.gate_async import AsyncGate
 from headgate.stores.redis.keeper import Keeper
 from headgate.stores.redis.leased import AsyncLeasedGate, LeasedGate
+from headgate.stores.redis.library import FAILURES, MovedError
 from headgate.stores.redis.names import Names
 from headgate.stores.redis.nodes import Node, Nodes, Transition
 from headgate.stores.redis.options import Options, split_url
 from headgate.stores.redis.plan import Command, Plan
 from headgate.stores.redis.target import read_client, read_url
-from headgate.stores.redis.wire import FAILURES, MovedError, Timeouts, Wire
+from headgate.stores.redis.wire import Timeouts, Wire
 from headgate.wording import explained
 
 __all__ = ["RedisStore", "Transition"]
@@ -143,7 +144,7 @@ class RedisStore:
         pattern = Names(namespace, self._pepper).pattern
         try:
             if self._nodes.clustered:
-                self._nodes.wire.find_nodes()
+                self._nodes.find()
             for node in self._nodes.all():
                 cursor = b"0"
                 while True:

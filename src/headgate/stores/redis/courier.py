@@ -13,10 +13,11 @@ from collections import deque
 from collections.abc import Awaitable
 from typing import Any, Final
 
+from headgate.stores.redis.connections import FAIR
 from headgate.stores.redis.deadline import Deadline
+from headgate.stores.redis.library import FAILURES, ResponseError
 from headgate.stores.redis.nodes import LONG_IDLE, MOST_HOPS, Away, Node, Nodes
 from headgate.stores.redis.plan import Command
-from headgate.stores.redis.wire import FAILURES, ResponseError
 
 MOST_GROUPS: Final = 128
 """Decisions in one command."""
@@ -77,7 +78,7 @@ class Courier:
         self._flying: deque[Load] = deque()
         self._flying_groups = 0
         self._connection: Any = None
-        self._connected_at = self._used_at = 0.0
+        self._answers_from = self._used_at = 0.0
         self._round: asyncio.Task[None] | None = None
         self.leaves = False
         """Nobody new is sent along: hang up after this round."""
@@ -90,19 +91,18 @@ class Courier:
 
     async def _go(self) -> None:
         nodes = self._couriers.nodes
+        began = self._waiting[0].since if self._waiting else self._loop.time()
         try:
             if self._connection is not None and self._loop.time() - self._used_at > LONG_IDLE:
                 await self._look_at_connection()
             if self._connection is None:
-                async with Deadline(self._loop.time() + nodes.wire.patience(self._node.breaker.troubled)):
-                    self._connection = await nodes.wire.connect_async(self._node.place)
-                self._connected_at = self._loop.time()
+                await self._connect(began)
             while self._again or self._waiting or self._flying:
                 await self._send()
                 if self._flying:
                     await self._receive()
         except Exception as error:  # whatever it is, nobody is left waiting for ever
-            nodes.failed(self._node, error)
+            nodes.failed(self._node, error, began)
             await self._give_up(error)
         except asyncio.CancelledError as error:
             await self._give_up(error)
@@ -112,6 +112,12 @@ class Courier:
             self._used_at = self._loop.time()
         if self.leaves:
             await self.close()
+
+    async def _connect(self, began: float) -> None:
+        """The time runs from when the first of those who wait began; after a failure, connecting is part of it."""
+        wire, hurried = self._couriers.nodes.wire, self._node.breaker.troubled
+        self._connection = await wire.connect_async(self._node.place, began + wire.patience(hurried))
+        self._answers_from = began if hurried else self._loop.time()
 
     async def _look_at_connection(self) -> None:
         """A connection that was idle for a while may have been closed by the other side."""
@@ -129,6 +135,7 @@ class Courier:
     async def _send(self) -> None:
         """Put what waits into as few commands as may be, in order, and send them in one write."""
         data = []
+        answer, fair = self._couriers.nodes.wire.timeouts.answer, self._loop.time() + FAIR
         # What has to be sent again goes first, and alone, or it would be overtaken.
         queue = self._again or self._waiting
         while queue and self._flying_groups < MOST_FLYING:
@@ -138,7 +145,7 @@ class Courier:
             if not self._couriers.nodes.clustered:  # in a cluster each group has a slot of its own
                 while queue and load.join(queue[0]):
                     queue.popleft()
-            load.due = max(load.since, self._connected_at) + self._couriers.nodes.wire.timeouts.answer
+            load.due = max(load.since + answer, self._answers_from + answer, fair)
             self._flying.append(load)
             self._flying_groups += load.command.groups
             data.append(load.command.encode())
@@ -232,7 +239,7 @@ class Couriers:
         self.nodes = nodes
         self.loop = loop
         self._couriers: dict[Node, Courier] = {}
-        self._finding: asyncio.Future[None] | None = None
+        self._finding: asyncio.Task[None] | None = None
 
     def at(self, node: Node) -> Courier:
         """The courier to a server."""
@@ -254,22 +261,33 @@ class Couriers:
             raise Away(f"{node.name} is away")
         if self.nodes.clustered and node.place is None:
             return self._find_and_exchange(command)
-        return self._carry(command, node)
+        return self._carry(command, node, self.loop.time())
 
-    def _carry(self, command: Command, node: Node) -> asyncio.Future[tuple[Any, int]]:
+    def _carry(self, command: Command, node: Node, since: float) -> asyncio.Future[tuple[Any, int]]:
         future: asyncio.Future[tuple[Any, int]] = self.loop.create_future()
-        self.at(node).take(Load(command, future, self.loop.time()))
+        self.at(node).take(Load(command, future, since))
         return future
 
     async def _find_and_exchange(self, command: Command) -> tuple[Any, int]:
-        """Finding the nodes of a cluster blocks: one thread does it, for everybody who waits for it."""
+        """The nodes of a cluster are found once, for everybody who waits for it."""
+        since = self.loop.time()
         if self._finding is None or self._finding.done():
-            self._finding = self.loop.run_in_executor(None, self.nodes.find)
+            self._finding = self.loop.create_task(self._find(since))
         await asyncio.shield(self._finding)
-        return await self._carry(command, self.nodes.known_for(command.subject))
+        return await self._carry(command, self.nodes.known_for(command.subject), since)
+
+    async def _find(self, began: float) -> None:
+        origin = self.nodes.origin
+        try:
+            await self.nodes.wire.find_nodes_async(began + self.nodes.wire.patience(origin.breaker.troubled))
+        except FAILURES as error:
+            self.nodes.failed(origin, error, began)
+            raise
 
     async def close(self) -> None:
         """Close every connection of this loop."""
+        if self._finding is not None:
+            self._finding.cancel()
         for courier in list(self._couriers.values()):
             await courier.close()
         self._couriers.clear()

@@ -12,8 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from headgate.clock import SECOND
 from headgate.stores.breaker import Breaker
-from headgate.stores.redis.plan import Command
-from headgate.stores.redis.wire import (
+from headgate.stores.redis.library import (
     FAILURES,
     AskError,
     MovedError,
@@ -21,10 +20,10 @@ from headgate.stores.redis.wire import (
     ReadOnlyError,
     ResponseError,
     TryAgainError,
-    Wire,
-    slot_of,
     understood,
 )  # fmt: skip
+from headgate.stores.redis.plan import Command
+from headgate.stores.redis.wire import Wire, slot_of, told
 from headgate.wording import log_of
 
 MOST_HOPS: Final = 5
@@ -33,7 +32,7 @@ MOST_FREE: Final = 64
 LONG_IDLE: Final = 1.0
 """Seconds after which a connection may have been closed by the other side."""
 FIRST_PROBE: Final = 0.05
-LONGEST_PROBE: Final = 1.0
+LONGEST_PROBE: Final = 0.5
 
 Place = tuple[str, int] | None
 log = log_of("headgate")
@@ -62,13 +61,17 @@ class Node:
         self._free: deque[tuple[Any, float]] = deque()
         """Free connections, and since when each is."""
 
-    def ask(self, data: bytes, replies: int = 1, due: float | None = None) -> list[Any]:
-        """Send, and read so many replies; an error that the server answers is a reply too."""
+    def ask(self, data: bytes, replies: int = 1, began: float | None = None) -> list[Any]:
+        """Send, and read so many replies; an error that the server answers is a reply too.
+
+        The time runs from when the caller began.
+        """
+        if began is None:
+            began = time.monotonic()
         connection = self._idle()
         if connection is None:
-            connection = self._connect()
-            due = None
-        connection.due = time.monotonic() + self._wire.timeouts.answer if due is None else due
+            connection, began = self._connect(began)
+        connection.due = began + self._wire.timeouts.answer
         got: list[Any] = []
         try:
             connection.send_packed_command([data], check_health=False)
@@ -101,12 +104,15 @@ class Node:
                 return connection
             connection.disconnect()
 
-    def _connect(self) -> Any:  # noqa: ANN401
+    def _connect(self, began: float) -> tuple[Any, float]:
+        """A new connection, and when the time for the answer begins: after a failure, connecting is part of it."""
+        # While the breaker is open only a probe connects, and nobody waits for it.
+        hurried = self.breaker.troubled and not self.breaker.open
         try:
-            # While the breaker is open only a probe connects, and nobody waits for it.
-            return self._wire.connect(self.place, hurried=self.breaker.troubled and not self.breaker.open)
+            connection = self._wire.connect(self.place, began + self._wire.patience(hurried))
         except ValueError as nonsense:
             raise Away(f"{self.name} answers what no such server does") from nonsense
+        return connection, began if hurried else time.monotonic()
 
     def command(self, *words: bytes | int) -> Any:  # noqa: ANN401
         """One plain command."""
@@ -138,15 +144,16 @@ class Nodes:
         self.clustered = wire.target.kind == "cluster"
         self._probe = probe
         self._hook = hook
-        self._origin = Node(wire, None)
-        self._nodes: dict[Place, Node] = {None: self._origin}
+        self.origin = Node(wire, None)
+        """The server, if there is one; of a cluster, what finds its nodes."""
+        self._nodes: dict[Place, Node] = {None: self.origin}
         self._prober: threading.Thread | None = None
         self._closed = threading.Event()
         self._probing = threading.Lock()
 
     def all(self) -> list[Node]:
         """Every server that holds states."""
-        return [self.at(place) for place in self.wire.places()] if self.clustered else [self._origin]
+        return [self.at(place) for place in self.wire.slots.places()] if self.clustered else [self.origin]
 
     def at(self, place: Place) -> Node:
         """The server of a place."""
@@ -156,44 +163,45 @@ class Nodes:
     def node_for(self, subject: bytes) -> Node:
         """The server that has a subject's states; the origin stands for a cluster that is not known yet."""
         if not self.clustered:
-            return self._origin
-        place = self.wire.place_of(slot_of(subject))
-        return self._origin if place is None else self.at(place)
+            return self.origin
+        place = self.wire.slots.place_of(slot_of(subject))
+        return self.origin if place is None else self.at(place)
 
     def ready_for(self, subject: bytes) -> Node:
         """As `node_for`; finds the nodes of the cluster first where that was not done, and raises while it is away."""
         node = self.node_for(subject)
         if node.breaker.open:
             raise Away(f"{node.name} is away")
-        if self.clustered and node is self._origin:
+        if self.clustered and node is self.origin:
             self.find()
             node = self.known_for(subject)
         return node
 
     def find(self) -> None:
-        """Find the nodes of a cluster; takes its time."""
+        """Find the nodes of a cluster."""
+        began = time.monotonic()
         try:
-            self.wire.find_nodes()
+            self.wire.find_nodes(began + self.wire.patience(self.origin.breaker.troubled))
         except FAILURES as error:
-            self.failed(self._origin, error)
+            self.failed(self.origin, error, began)
             raise
 
     def known_for(self, subject: bytes) -> Node:
         """As `node_for`, after `find`."""
         node = self.node_for(subject)
-        if self.clustered and node is self._origin:
+        if self.clustered and node is self.origin:
             raise Away("no node of the cluster serves this slot")
         return node
 
     def exchange(self, command: Command) -> Any:  # noqa: ANN401
         """The reply to a command."""
+        began = time.monotonic()
         node = self.ready_for(command.subject)
-        due = time.monotonic() + self.wire.timeouts.answer
         for _ in range(MOST_HOPS):
             try:
-                reply = node.ask(command.encode(), 1 + command.asking, due)[-1]
+                reply = node.ask(command.encode(), 1 + command.asking, began)[-1]
             except FAILURES as error:
-                self.failed(node, error)
+                self.failed(node, error, began)
                 raise
             if command.understands(reply):
                 self.succeeded(node)
@@ -211,10 +219,12 @@ class Nodes:
             command.whole = True
         elif isinstance(error, MovedError):
             command.asking = False
-            node = self.at(self.wire.moved(error))
+            place = told(error, node.place)
+            self.wire.slots.move(error.slot_id, place)
+            node = self.at(place)
         elif isinstance(error, AskError):
             command.asking = True
-            node = self.at((error.host, int(error.port)))
+            node = self.at(told(error, node.place))
         elif isinstance(error, ReadOnlyError) and not command.turned:
             command.turned = True
             node.hang_up()
@@ -229,9 +239,9 @@ class Nodes:
         if node.breaker.troubled:
             node.breaker.succeeded()
 
-    def failed(self, node: Node, error: BaseException) -> None:
-        """The server did not answer, or answered that it cannot."""
-        if node.breaker.failed():
+    def failed(self, node: Node, error: BaseException, began: float | None = None) -> None:
+        """The server did not answer, or answered that it cannot, to a caller that began then."""
+        if node.breaker.failed(0.0 if began is None else time.monotonic() - began):
             self._tell(Transition(node.name, False, f"{type(error).__name__}: {error}"))
             node.hang_up()
             with self._probing:
@@ -273,8 +283,8 @@ class Nodes:
     def _try(self, node: Node) -> str:
         """Why nobody has to wait for this server any more; or a failure."""
         if self.clustered:
-            self.wire.find_nodes()
-            if node is self._origin or node.place not in self.wire.places():
+            self.wire.find_nodes(time.monotonic() + self.wire.timeouts.connect)
+            if node is self.origin or node.place not in self.wire.slots.places():
                 return "other nodes of the cluster serve its slots"
         self._probe(node)
         return "a probe passed"
@@ -303,7 +313,6 @@ class Nodes:
         for node in list(self._nodes.values()):
             node.hang_up()
             node.breaker.close()  # nobody is left to close it
-        self.wire.close()
 
 
 def server_time(node: Node) -> int:

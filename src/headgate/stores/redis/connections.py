@@ -1,0 +1,186 @@
+"""redis-py's connections, made to keep one deadline over everything they do.
+
+Looking up a name, each of its addresses, the handshakes, every question: all share the time that is left, however
+many steps it takes. But a deadline is for the server's time, not for this process's own. A thread that other threads
+kept from running finds its time passed while the reply lies in its socket, so that a clock alone proves nothing: a
+socket is looked at once more before a server is called late, and a server that was asked late still gets a moment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import select
+import socket
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+from headgate.stores.redis.deadline import MANY_TURNS, Deadline
+from headgate.stores.redis.library import redis
+from headgate.stores.redis.resolving import Address, Resolver
+
+LOOK: Final = 0.001
+"""Seconds for which a socket is looked at when time is up."""
+MOST_LOOKS: Final = 8
+"""So often, for one question: a reply that trickles in is late all the same."""
+FAIR: Final = 0.005
+"""Seconds that a server has at least, from when it was asked."""
+_OLDER: Final = "driver_info" not in inspect.signature(redis.connection.AbstractConnection.__init__).parameters
+UNANNOUNCED: Final[dict[str, None]] = {"lib_name": None, "lib_version": None} if _OLDER else {"driver_info": None}
+"""No CLIENT SETINFO: two round trips at each connection, and a right that an ACL would have to grant."""
+
+
+def shared(due: float, count: int, now: float) -> float:
+    """The end of one share of the time that is left, where so many have to do with it."""
+    return now + max(FAIR, (due - now) / count)
+
+
+class _TimelySocket:
+    """A socket that keeps the deadline of its connection over any number of reads."""
+
+    def __init__(self, sock: socket.socket, connection: Any) -> None:  # noqa: ANN401
+        self._sock = sock
+        self._connection = connection
+        self.recv = self._reads(sock.recv)
+        self.recv_into = self._reads(sock.recv_into)
+
+    def _reads(self, read: Callable[..., Any]) -> Callable[..., Any]:
+        def timely(*arguments: Any) -> Any:  # noqa: ANN401
+            connection = self._connection
+            left = connection.due - time.monotonic()
+            if left < LOOK:
+                left = LOOK
+                connection.looks -= 1
+                if connection.looks < 0:
+                    raise TimeoutError("no answer within the deadline")
+            self._sock.settimeout(left)
+            return read(*arguments)
+
+        return timely
+
+    def sendall(self, data: bytes) -> None:
+        """Ask."""
+        connection = self._connection
+        left = connection.due - time.monotonic()
+        self._sock.settimeout(left if left > LOOK else LOOK)
+        self._sock.sendall(data)
+        fair = time.monotonic() + FAIR
+        if connection.due < fair:
+            connection.due = fair
+        connection.looks = MOST_LOOKS
+
+    def settimeout(self, seconds: float | None) -> None:
+        """The deadline rules."""
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+        return getattr(self._sock, name)
+
+
+class _Timely:
+    """A connection of a thread that keeps the deadline in its `due`."""
+
+    due = 0.0
+    looks = 0
+    resolver: Resolver
+    _sock: Any
+    socket_connect_timeout: float | None
+
+    def _connect(self) -> _TimelySocket:
+        self.socket_connect_timeout = max(FAIR, self.due - time.monotonic())
+        return _TimelySocket(super()._connect(), self)  # type: ignore[misc]
+
+    def hung_up(self) -> bool:
+        """Whether the server said something unasked, which is a good-bye."""
+        if self._sock is None:
+            return True
+        looking = select.poll()
+        looking.register(self._sock.fileno(), select.POLLIN)
+        return bool(looking.poll(0))
+
+
+class _Tcp(redis.connection.Connection):
+    """Tries the addresses of its host one after the other, each for its share of the time."""
+
+    due: float
+    resolver: Resolver
+
+    def _connect(self) -> socket.socket:
+        found = self.resolver.addresses(self.host, self.port, self.due)
+        failure: OSError = ConnectionError(f"{self.host} has no address")
+        for at, address in enumerate(found):
+            try:
+                return self._reach(address, shared(self.due, len(found) - at, time.monotonic()))
+            except OSError as error:
+                failure = error
+        raise failure
+
+    def _reach(self, address: Address, due: float) -> socket.socket:
+        sock = socket.socket(address[0], socket.SOCK_STREAM)
+        try:
+            for level, option, value in self._socket_options():
+                sock.setsockopt(level, option, value)
+            sock.settimeout(max(FAIR, due - time.monotonic()))
+            sock.connect(address[1])
+            sock.settimeout(max(FAIR, self.due - time.monotonic()))  # of the TLS handshake, if there is one
+        except BaseException:
+            sock.close()
+            raise
+        return sock
+
+    def _socket_options(self) -> Iterator[tuple[int, int, Any]]:
+        yield socket.IPPROTO_TCP, socket.TCP_NODELAY, 1
+        if self.socket_keepalive:
+            yield socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1
+            for option, value in (self.socket_keepalive_options or {}).items():
+                yield socket.IPPROTO_TCP, option, value
+
+
+class _TimelyTcp(_Timely, _Tcp):
+    pass
+
+
+class _TimelyTls(_Timely, redis.connection.SSLConnection, _Tcp):
+    pass
+
+
+class _TimelyUnix(_Timely, redis.connection.UnixDomainSocketConnection):
+    pass
+
+
+class _AwaitedTcp(redis.asyncio.connection.Connection):
+    """As `_Tcp`, in an event loop; `due` is by the loop's clock."""
+
+    due: float
+    resolver: Resolver
+    _address: str
+
+    async def _connect(self) -> None:
+        found = await self.resolver.addresses_async(self.host, int(self.port), self.due)
+        failure: OSError = ConnectionError(f"{self.host} has no address")
+        loop = asyncio.get_running_loop()
+        for at, (_, address) in enumerate(found):
+            self._address = address[0]
+            try:
+                async with Deadline(shared(self.due, len(found) - at, loop.time()), MANY_TURNS):
+                    return await super()._connect()
+            except OSError as error:
+                failure = error
+        raise failure
+
+    def _connection_arguments(self) -> Mapping[str, Any]:
+        given = {**super()._connection_arguments(), "host": self._address}
+        return {**given, "server_hostname": self.host} if given.get("ssl") else given
+
+
+class _AwaitedTls(_AwaitedTcp, redis.asyncio.connection.SSLConnection):
+    pass
+
+
+class _AwaitedUnix(redis.asyncio.connection.UnixDomainSocketConnection):
+    due: float
+    resolver: Resolver
+
+
+TIMELY: Final[dict[str, Any]] = {"tcp": _TimelyTcp, "tls": _TimelyTls, "unix": _TimelyUnix}
+AWAITED: Final[dict[str, Any]] = {"tcp": _AwaitedTcp, "tls": _AwaitedTls, "unix": _AwaitedUnix}

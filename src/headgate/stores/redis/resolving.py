@@ -1,0 +1,125 @@
+"""Names of hosts, looked up without waiting for a silent resolver.
+
+The system's lookup cannot be interrupted and knows no deadline: with a silent resolver it takes five seconds and more.
+It runs in threads of its own, which a caller leaves behind when its time is up. No such thread keeps a process from
+ending.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+import time
+from concurrent.futures import Future
+from typing import Any, Final
+
+FRESH: Final = 1.0
+"""Seconds for which an answer is used again without asking."""
+AGAIN: Final = 0.5
+"""Seconds after which a lookup that is not answered gets company: its own packet may have been lost."""
+MOST_THREADS: Final = 32
+"""Lookups on their way, all names together."""
+
+Address = tuple[int, tuple[Any, ...]]
+"""A family, and what a socket of it connects to."""
+Name = tuple[str, int]
+
+
+class _Asked:
+    """A name that is being looked up, by one thread or several: the first answer is everybody's."""
+
+    def __init__(self) -> None:
+        self.answer: Future[list[Address]] = Future()
+        self.answer.set_running_or_notify_cancel()  # no caller that gives up cancels it for the others
+        self.again = 0.0
+
+
+class Resolver:
+    """The addresses of names. While the resolver is silent, the last answer it gave goes on being used."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._asked: dict[Name, _Asked] = {}
+        self._known: dict[Name, tuple[list[Address], float]] = {}
+        self._threads = 0
+
+    def addresses(self, host: str, port: int, due: float) -> list[Address]:
+        """In the order in which they are to be tried; `due` is by the monotonic clock."""
+        name, known = (host, port), self._at_once(host, port)
+        if known is not None:
+            return known
+        last = self._known.get(name)
+        left = max(0.0, due - time.monotonic())
+        try:
+            return self._ask(name).result(left / 2 if last else left)
+        except (TimeoutError, socket.gaierror) as error:
+            return self._last(name, error)
+
+    async def addresses_async(self, host: str, port: int, due: float) -> list[Address]:
+        """As `addresses`; `due` is by the event loop's clock."""
+        name, known = (host, port), self._at_once(host, port)
+        if known is not None:
+            return known
+        last = self._known.get(name)
+        left = max(0.0, due - asyncio.get_running_loop().time())
+        answer = asyncio.wrap_future(self._ask(name))
+        try:
+            return await asyncio.wait_for(answer, left / 2 if last else left)
+        except (TimeoutError, socket.gaierror) as error:
+            return self._last(name, error)
+
+    def _at_once(self, host: str, port: int) -> list[Address] | None:
+        """What needs no lookup: an address, or a name that was looked up a moment ago."""
+        for family, rest in ((socket.AF_INET, ()), (socket.AF_INET6, (0, 0))):
+            try:
+                socket.inet_pton(family, host)
+            except OSError:
+                continue
+            return [(family, (host, port, *rest))]
+        known = self._known.get((host, port))
+        return known[0] if known and time.monotonic() - known[1] < FRESH else None
+
+    def _last(self, name: Name, error: Exception) -> list[Address]:
+        """What the name stood for when it was last told, if the resolver says nothing rather than no."""
+        known = self._known.get(name)
+        if known and (isinstance(error, TimeoutError) or error.args[0] == socket.EAI_AGAIN):
+            return known[0]
+        if isinstance(error, TimeoutError):
+            raise TimeoutError(f"nobody says in time where {name[0]} is") from None
+        raise error
+
+    def _ask(self, name: Name) -> Future[list[Address]]:
+        with self._lock:
+            asked = self._asked.setdefault(name, _Asked())
+            now = time.monotonic()
+            if now >= asked.again and self._threads < MOST_THREADS:
+                asked.again = now + AGAIN
+                thread = threading.Thread(target=self._look_up, args=(name, asked), name="headgate-names", daemon=True)
+                try:
+                    thread.start()
+                except RuntimeError as reason:
+                    raise OSError("no thread can be started to look up a name") from reason
+                self._threads += 1
+        return asked.answer
+
+    def _look_up(self, name: Name, asked: _Asked) -> None:
+        found: list[Address] = []
+        failure: Exception | None = None
+        try:
+            each = socket.getaddrinfo(*name, type=socket.SOCK_STREAM)
+            found = list(dict.fromkeys((int(family), address) for family, _, _, _, address in each))
+        except Exception as error:  # whatever it is, nobody is left waiting for a thread that has ended
+            failure = error
+        with self._lock:
+            self._threads -= 1
+            if found:
+                self._known[name] = found, time.monotonic()
+            first = self._asked.get(name) is asked
+            if first:
+                del self._asked[name]
+        if first:
+            if failure is None:
+                asked.answer.set_result(found)
+            else:
+                asked.answer.set_exception(failure)
