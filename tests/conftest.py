@@ -1,5 +1,7 @@
 """The same examples every time: chance belongs to `make soak`."""
 
+import socket
+
 import pytest
 from hypothesis import settings
 
@@ -8,6 +10,7 @@ from tests.flight import flying
 from tests.homes import EVERY_HOME, EVERY_WAY, home_of
 from tests.proxy import Proxy
 from tests.servers import Server
+from tests.unreachable import Names
 
 settings.register_profile("steady", derandomize=True, deadline=None)
 settings.load_profile("steady")
@@ -43,6 +46,15 @@ def proxy(server):
     """A wire to it that can be made faulty."""
     with Proxy(server) as proxy:
         yield proxy
+
+
+@pytest.fixture
+def names(monkeypatch):
+    """The system's lookup of one name, which may be made silent."""
+    names = Names("127.0.0.1")
+    monkeypatch.setattr(socket, "getaddrinfo", names.getaddrinfo)
+    yield names
+    names.speaks.set()
 
 
 @pytest.fixture(params=EVERY_HOME)
