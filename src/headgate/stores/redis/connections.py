@@ -12,8 +12,8 @@ import asyncio
 import inspect
 import select
 import socket
-import time
 from collections.abc import Callable, Iterator, Mapping
+from time import monotonic
 from typing import Any, Final
 
 from headgate.stores.redis.deadline import MANY_TURNS, Deadline
@@ -37,24 +37,31 @@ def shared(due: float, count: int, now: float) -> float:
 
 
 class _TimelySocket:
-    """A socket that keeps the deadline of its connection over any number of reads."""
+    """A socket that keeps the deadline of its connection over any number of reads.
+
+    The system is told another timeout only where it differs by more than a look: mostly it does not, since one decision
+    has as much time as the next.
+    """
 
     def __init__(self, sock: socket.socket, connection: Any) -> None:  # noqa: ANN401
         self._sock = sock
         self._connection = connection
+        self._told = 0.0
         self.recv = self._reads(sock.recv)
         self.recv_into = self._reads(sock.recv_into)
 
     def _reads(self, read: Callable[..., Any]) -> Callable[..., Any]:
+        connection = self._connection
+
         def timely(*arguments: Any) -> Any:  # noqa: ANN401
-            connection = self._connection
-            left = connection.due - time.monotonic()
+            left = connection.due - monotonic()
             if left < LOOK:
                 left = LOOK
                 connection.looks -= 1
                 if connection.looks < 0:
                     raise TimeoutError("no answer within the deadline")
-            self._sock.settimeout(left)
+            if not -LOOK < left - self._told < LOOK:
+                self._tell(left)
             return read(*arguments)
 
         return timely
@@ -62,13 +69,20 @@ class _TimelySocket:
     def sendall(self, data: bytes) -> None:
         """Ask."""
         connection = self._connection
-        left = connection.due - time.monotonic()
-        self._sock.settimeout(left if left > LOOK else LOOK)
+        left = connection.due - monotonic()
+        if left < LOOK:
+            left = LOOK
+        if not -LOOK < left - self._told < LOOK:
+            self._tell(left)
         self._sock.sendall(data)
-        fair = time.monotonic() + FAIR
+        fair = monotonic() + FAIR
         if connection.due < fair:
             connection.due = fair
         connection.looks = MOST_LOOKS
+
+    def _tell(self, left: float) -> None:
+        self._sock.settimeout(left)
+        self._told = left
 
     def settimeout(self, seconds: float | None) -> None:
         """The deadline rules."""
@@ -87,7 +101,7 @@ class _Timely:
     socket_connect_timeout: float | None
 
     def _connect(self) -> _TimelySocket:
-        self.socket_connect_timeout = max(FAIR, self.due - time.monotonic())
+        self.socket_connect_timeout = max(FAIR, self.due - monotonic())
         return _TimelySocket(super()._connect(), self)  # type: ignore[misc]
 
     def hung_up(self) -> bool:
@@ -110,7 +124,7 @@ class _Tcp(redis.connection.Connection):
         failure: OSError = ConnectionError(f"{self.host} has no address")
         for at, address in enumerate(found):
             try:
-                return self._reach(address, shared(self.due, len(found) - at, time.monotonic()))
+                return self._reach(address, shared(self.due, len(found) - at, monotonic()))
             except OSError as error:
                 failure = error
         raise failure
@@ -120,9 +134,9 @@ class _Tcp(redis.connection.Connection):
         try:
             for level, option, value in self._socket_options():
                 sock.setsockopt(level, option, value)
-            sock.settimeout(max(FAIR, due - time.monotonic()))
+            sock.settimeout(max(FAIR, due - monotonic()))
             sock.connect(address[1])
-            sock.settimeout(max(FAIR, self.due - time.monotonic()))  # of the TLS handshake, if there is one
+            sock.settimeout(max(FAIR, self.due - monotonic()))  # of the TLS handshake, if there is one
         except BaseException:
             sock.close()
             raise
