@@ -1,8 +1,8 @@
 """Refusals remembered: an attack must make the limiter cheaper, not dearer.
 
-A refused decision is refused again without asking, for the same limits and keys and for costs no smaller, until its own
-retry counted from the instant it was sent (which is before the server's), at most for the time agreed. What is said
-then is the server's verdict, aged.
+A refused decision is refused again without asking, for the same limits and keys and for costs no smaller (under a block
+for the same cost), until its own retry counted from the instant it was sent (which is before the server's), at most for
+the time agreed. What is said then is the server's verdict, aged.
 """
 
 from __future__ import annotations
@@ -53,8 +53,7 @@ class Denials:
             self._kept.pop((limits, keys), None)
             return None
         asked = tuple(min(cost, 1) for cost in costs) if mode == UP_TO else costs  # what fits is at least 1
-        pairs = zip(asked, denial.costs, limits, strict=True)
-        if asked != denial.costs and not all(refused <= cost <= limit.burst for cost, refused, limit in pairs):
+        if asked != denial.costs and not all(map(_covers, denial.costs, asked, limits)):
             return None
         answers: list[int] = []
         for allowed, remaining, retry, reset, mark, _ in denial.verdicts:
@@ -97,6 +96,11 @@ class Denials:
             return self._all_given_us
         each = (keys,) if isinstance(keys, str) else keys
         return max(self._all_given_us, *(given.get(key, 0) for key in each))
+
+
+def _covers(refused: int, cost: int, limit: Limit) -> bool:
+    """Whether a cost is refused because another was. Under a block a larger one is asked about: it prolongs the block."""
+    return cost == refused or (refused < cost <= limit.burst and not limit.block_us)
 
 
 def _make_room(kept: dict[tuple[tuple[Limit, ...], Keys], Denial]) -> None:
