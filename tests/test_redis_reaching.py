@@ -184,14 +184,19 @@ def test_a_reply_that_is_not_there_is_not_waited_for_by_a_thread_that_comes_late
         proxy.hold()
         kind = TIMELY["tcp"]
         send = kind.send_packed_command
-        monkeypatch.setattr(kind, "send_packed_command", lambda *each, **more: (send(*each, **more), time.sleep(0.06)))
+
+        def late(*arguments: Any, **options: Any) -> None:
+            send(*arguments, **options)
+            time.sleep(0.06)
+
+        monkeypatch.setattr(kind, "send_packed_command", late)
         with at_most(0.06 + SLACK):
             assert limiter.hit("k").degraded
 
 
 def test_failures_open_the_breaker_however_long_each_takes():
     breaker, clock = Breaker(), ManualClock(1e9)
-    breaker._clock = clock
+    breaker._clock = clock  # type: ignore[assignment]
     opened = []
     for _ in range(3):
         clock.us += 21 * SECOND
@@ -201,7 +206,7 @@ def test_failures_open_the_breaker_however_long_each_takes():
 
 def test_failures_with_much_time_between_them_have_nothing_to_do_with_each_other():
     breaker, clock = Breaker(), ManualClock(1e9)
-    breaker._clock = clock
+    breaker._clock = clock  # type: ignore[assignment]
     for _ in range(5):
         clock.us += 12 * SECOND
         assert not breaker.failed(spent=1.0)

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Awaitable
 from typing import Any, Final
 
-from headgate.stores.redis.connections import FAIR
+from headgate.stores.redis.connections import FAIR, hang_up
 from headgate.stores.redis.deadline import Deadline
 from headgate.stores.redis.library import FAILURES, ResponseError
 from headgate.stores.redis.nodes import LONG_IDLE, MOST_HOPS, Away, Node, Nodes
@@ -130,7 +130,7 @@ class Courier:
             dead = True
         if dead:
             self._connection = None
-            await connection.disconnect(nowait=True)
+            await hang_up(connection)
 
     async def _send(self) -> None:
         """Put what waits into as few commands as may be, in order, and send them in one write."""
@@ -222,7 +222,7 @@ class Courier:
         self._flying_groups = 0
         self._waiting.clear()
         if connection is not None:
-            await connection.disconnect(nowait=True)
+            await hang_up(connection)
 
     async def close(self) -> None:
         """Hang up; who waits gets an error."""

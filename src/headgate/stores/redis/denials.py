@@ -99,7 +99,7 @@ class Denials:
 
 
 def _covers(refused: int, cost: int, limit: Limit) -> bool:
-    """Whether a cost is refused because another was. Under a block a larger one is asked about: it prolongs the block."""
+    """Whether a cost is refused because another was. Under a block a larger one is not: it prolongs the block."""
     return cost == refused or (refused < cost <= limit.burst and not limit.block_us)
 
 

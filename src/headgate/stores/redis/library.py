@@ -42,7 +42,8 @@ def understood(error: Exception) -> Exception:
     code, _, rest = str(error).partition(" ")
     if type(error) is not ResponseError:
         return error
-    redirection = {"MOVED": MovedError, "ASK": AskError, "TRYAGAIN": TryAgainError}.get(code)
-    if redirection is not None:
-        return redirection(rest)
+    for name, kind in (("MOVED", MovedError), ("ASK", AskError), ("TRYAGAIN", TryAgainError)):
+        if code == name:
+            meant: Exception = kind(rest)
+            return meant
     return ReadOnlyError(str(error)) if "-READONLY " in rest else error

@@ -13,7 +13,7 @@ import time
 from contextlib import suppress
 from typing import Any, Final, NamedTuple, TypeVar
 
-from headgate.stores.redis.connections import AWAITED, TIMELY, UNANNOUNCED, shared
+from headgate.stores.redis.connections import AWAITED, TIMELY, UNANNOUNCED, hang_up, shared
 from headgate.stores.redis.deadline import MANY_TURNS, Deadline
 from headgate.stores.redis.finding import SLOTS, Place, Question, Sentinels, Slots, Steps
 from headgate.stores.redis.library import FAILURES, AskError, MovedError, NoBackoff, ResponseError, Retry, redis
@@ -87,7 +87,7 @@ class Wire:
                     with suppress(ResponseError):
                         _warn_of_eviction(await made.read_response(disable_decoding=True))
         except BaseException:
-            await made.disconnect(nowait=True)
+            await hang_up(made)
             raise
         return made
 
@@ -163,7 +163,7 @@ class Wire:
                 await made.send_command(*question.words)
                 return await made.read_response(disable_decoding=True)
         finally:
-            await made.disconnect(nowait=True)
+            await hang_up(made)
 
 
 def _failure(error: Exception) -> Exception:
