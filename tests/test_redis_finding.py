@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from redis.exceptions import ResponseError
 
-from headgate.stores.redis.finding import SLOTS, Place, Sentinels, Slots, Steps
+from headgate.stores.redis.finding import SLOTS, NoTimeLeft, Place, Sentinels, Slots, Steps
 
 A, B, C = ("a", 1), ("b", 2), ("c", 3)
 SILENT = TimeoutError("no answer")
@@ -67,6 +67,14 @@ def served(*ranges: tuple[int, int, Place]) -> list[Any]:
 
 
 WHOLE = served((0, 8191, A), (8192, SLOTS - 1, B))
+
+
+def test_those_for_whom_no_time_is_left_keep_their_places():
+    late = NoTimeLeft("no time to ask anybody else")
+    slots, sentinels = Slots([A, B, C]), Sentinels([A, B, C], "mymaster")
+    for steps in (slots.find, sentinels.find):
+        assert follow(steps(), {A: SILENT, B: late, C: late})[0] == [A, B]
+        assert follow(steps(), {A: SILENT, B: SILENT, C: SILENT})[0] == [B, C, A]
 
 
 def test_a_cluster_is_known_from_one_node_that_knows_all_of_it():

@@ -23,6 +23,8 @@ from tests.faults import DEADLINE, MANY, SLACK, at_most, open_store
 from tests.servers import Server, wait_until
 from tests.unreachable import NAME, SOON, WAYS, black_hole, opened, silent
 
+many_addresses = pytest.mark.skipif(sys.platform != "linux", reason="a host has one address of its own here")
+
 
 @pytest.fixture
 def port() -> Iterator[int]:
@@ -45,11 +47,24 @@ def test_a_server_that_cannot_be_reached_costs_a_few_decisions_their_time_and_th
             assert all(limiter.hit("k").degraded for _ in range(100))
 
 
+@many_addresses
 @pytest.mark.parametrize("way", WAYS)
 def test_an_address_that_does_not_answer_leaves_time_for_the_next(way, port, names):
     names.addresses = ("127.0.0.2", "127.0.0.3", "127.0.0.1")
     with black_hole("127.0.0.2", port), opened(way, f"redis://{NAME}:{port}") as (limiter, _):
         assert not limiter.hit("k").degraded
+
+
+@many_addresses
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("kind", ["://{}", "+cluster://{}", "+sentinel://{}/mymaster"])
+def test_hundreds_of_silent_servers_get_no_more_time_than_one(way, kind, names):
+    """Each is to get a few milliseconds at least, which would make seconds."""
+    names.addresses = tuple(f"127.0.{high}.{low}" for high in range(1, 5) for low in range(1, 251))
+    with black_hole("0.0.0.0") as port:
+        hosts = ",".join(f"{each}:{port}" for each in names.addresses) if kind[0] == "+" else f"{NAME}:{port}"
+        with opened(way, f"redis{kind.format(hosts)}") as (limiter, _), at_most(SOON + SLACK):
+            assert limiter.hit("k").degraded
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -32,8 +32,11 @@ UNANNOUNCED: Final[dict[str, None]] = {"lib_name": None, "lib_version": None} if
 
 
 def shared(due: float, count: int, now: float) -> float:
-    """The end of one share of the time that is left, where so many have to do with it."""
-    return now + max(FAIR, (due - now) / count)
+    """The end of one share of the time that is left, where so many have to do with it.
+
+    Never less than a quarter of it: of many servers a few may be silent, and a part of a millisecond helps nobody.
+    """
+    return now + max(FAIR, (due - now) / min(count, 4))
 
 
 class _TimelySocket:
@@ -127,6 +130,8 @@ class _Tcp(redis.connection.Connection):
                 return self._reach(address, shared(self.due, len(found) - at, monotonic()))
             except OSError as error:
                 failure = error
+            if monotonic() >= self.due:
+                break
         raise failure
 
     def _reach(self, address: Address, due: float) -> socket.socket:

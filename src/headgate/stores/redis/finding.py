@@ -30,6 +30,10 @@ class Question(NamedTuple):
 Steps = Generator[Question, Any, T]
 
 
+class NoTimeLeft(TimeoutError):
+    """The rest were not asked, so nothing is known of them."""
+
+
 class _Order:
     """Servers, in the order in which they are asked."""
 
@@ -63,6 +67,8 @@ class Sentinels:
                 primary = _announced((yield question))
             except ResponseError as error:
                 why, silent = error, False
+            except NoTimeLeft:
+                break
             except FAILURES as error:
                 why = error
                 self._order.last(question.place)
@@ -106,6 +112,8 @@ class Slots:
         for question in self._order.questions("CLUSTER", "SLOTS"):
             try:
                 served, nodes = _served((yield question), question.place[0])
+            except NoTimeLeft:
+                break
             except FAILURES as error:
                 why = error
                 self._order.last(question.place)

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from headgate.stores.redis.connections import AWAITED, TIMELY, UNANNOUNCED, hang_up, shared
 from headgate.stores.redis.deadline import MANY_TURNS, Deadline
-from headgate.stores.redis.finding import SLOTS, Place, Question, Sentinels, Slots, Steps
+from headgate.stores.redis.finding import SLOTS, NoTimeLeft, Place, Question, Sentinels, Slots, Steps
 from headgate.stores.redis.library import FAILURES, AskError, MovedError, NoBackoff, ResponseError, Retry, redis
 from headgate.stores.redis.resolving import Resolver
 from headgate.stores.redis.target import Target
@@ -124,7 +124,7 @@ class Wire:
                 try:
                     reply = self._ask(question, shared(due, question.shares, time.monotonic()))
                 except (*FAILURES, ValueError) as error:
-                    question = steps.throw(_failure(error))
+                    question = _next_after(steps, error, time.monotonic() >= due)
                 else:
                     question = steps.send(reply)
         except StopIteration as done:
@@ -139,7 +139,7 @@ class Wire:
                 try:
                     reply = await self._ask_async(question, shared(due, question.shares, loop.time()))
                 except (*FAILURES, ValueError) as error:
-                    question = steps.throw(_failure(error))
+                    question = _next_after(steps, error, loop.time() >= due)
                 else:
                     question = steps.send(reply)
         except StopIteration as done:
@@ -166,9 +166,12 @@ class Wire:
             await hang_up(made)
 
 
-def _failure(error: Exception) -> Exception:
-    """What does not speak the protocol is no server."""
-    return ConnectionError(f"no answer that a server gives: {error}") if isinstance(error, ValueError) else error
+def _next_after(steps: Steps[T], error: Exception, late: bool) -> Question:
+    """Whom to ask after a failure, if there is time for anybody."""
+    if isinstance(error, ValueError):
+        error = ConnectionError(f"what answers is no such server: {error}")
+    question = steps.throw(error)
+    return steps.throw(NoTimeLeft("no time to ask anybody else")) if late else question
 
 
 def told(error: MovedError | AskError, asked: Place | None) -> Place:
