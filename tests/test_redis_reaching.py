@@ -114,7 +114,7 @@ def test_a_name_that_does_not_exist_is_told_at_once_whatever_it_once_was(way, po
         assert not limiter.hit("k").degraded
         names.addresses = ()
         hang_up()
-        with at_most(30), pytest.raises(StoreError, match="not known"):
+        with at_most(30), pytest.raises(StoreError):
             limiter.hit("k")
 
 
