@@ -21,7 +21,7 @@ from headgate.stores.redis.resolving import MOST_THREADS, Resolver
 from headgate.testing import ManualClock
 from tests.faults import DEADLINE, MANY, SLACK, at_most, open_store
 from tests.servers import Server, wait_until
-from tests.unreachable import NAME, SOON, WAYS, black_hole, opened, silent
+from tests.unreachable import NAME, PATIENTLY, SOON, WAYS, black_hole, opened, silent
 
 many_addresses = pytest.mark.skipif(sys.platform != "linux", reason="a host has one address of its own here")
 
@@ -40,7 +40,7 @@ def test_a_server_that_cannot_be_reached_costs_a_few_decisions_their_time_and_th
     """The first may take the time to connect, two more that of an answer; then nobody waits for it."""
     seen: list[Transition] = []
     with nowhere() as port, opened(way, f"{scheme}://127.0.0.1:{port}", on_transition=seen.append) as (limiter, _):
-        with at_most(SOON + 2 * DEADLINE + SLACK):
+        with at_most(SOON + 2 * DEADLINE + 4 * SLACK):
             assert all(limiter.hit("k").degraded for _ in range(3))
         assert [each.available for each in seen] == [False]
         with at_most(SLACK):
@@ -51,7 +51,7 @@ def test_a_server_that_cannot_be_reached_costs_a_few_decisions_their_time_and_th
 @pytest.mark.parametrize("way", WAYS)
 def test_an_address_that_does_not_answer_leaves_time_for_the_next(way, port, names):
     names.addresses = ("127.0.0.2", "127.0.0.3", "127.0.0.1")
-    with black_hole("127.0.0.2", port), opened(way, f"redis://{NAME}:{port}") as (limiter, _):
+    with black_hole("127.0.0.2", port), opened(way, f"redis://{NAME}:{port}", **PATIENTLY) as (limiter, _):
         assert not limiter.hit("k").degraded
 
 
@@ -72,7 +72,7 @@ def test_nobody_waits_for_a_silent_resolver_and_the_server_is_found_when_it_spea
     seen: list[Transition] = []
     names.speaks.clear()
     with opened(way, f"redis://{NAME}:{port}", on_transition=seen.append) as (limiter, _):
-        with at_most(SOON + 2 * DEADLINE + SLACK):
+        with at_most(SOON + 2 * DEADLINE + 4 * SLACK):
             assert all(limiter.hit("k").degraded for _ in range(3))
         names.speaks.set()
         wait_until(lambda: len(seen) > 1, "the server is back", 5)
@@ -82,7 +82,8 @@ def test_nobody_waits_for_a_silent_resolver_and_the_server_is_found_when_it_spea
 @pytest.mark.parametrize("way", WAYS)
 def test_a_name_that_was_known_stays_where_it_was_while_the_resolver_is_silent(way, port, names, monkeypatch):
     monkeypatch.setattr("headgate.stores.redis.resolving.FRESH", 0.0)
-    with opened(way, f"redis://{NAME}:{port}") as (limiter, hang_up):
+    monkeypatch.setattr("headgate.stores.redis.resolving.AGAIN", 60.0)
+    with opened(way, f"redis://{NAME}:{port}", **PATIENTLY) as (limiter, hang_up):
         assert not limiter.hit("k").degraded
         names.speaks.clear()
         hang_up()
@@ -93,7 +94,7 @@ def test_a_name_that_was_known_stays_where_it_was_while_the_resolver_is_silent(w
 @pytest.mark.parametrize("way", WAYS)
 def test_a_name_is_not_looked_up_again_at_once(way, port, names, monkeypatch):
     monkeypatch.setattr("headgate.stores.redis.resolving.FRESH", 60.0)
-    with opened(way, f"redis://{NAME}:{port}") as (limiter, hang_up):
+    with opened(way, f"redis://{NAME}:{port}", **PATIENTLY) as (limiter, hang_up):
         for _ in range(3):
             assert not limiter.hit("k").degraded
             hang_up()
@@ -103,14 +104,14 @@ def test_a_name_is_not_looked_up_again_at_once(way, port, names, monkeypatch):
 @pytest.mark.parametrize("way", WAYS)
 def test_an_address_needs_no_resolver(way, port, monkeypatch):
     monkeypatch.setattr("socket.getaddrinfo", None)
-    with opened(way, f"redis://127.0.0.1:{port}") as (limiter, _):
+    with opened(way, f"redis://127.0.0.1:{port}", **PATIENTLY) as (limiter, _):
         assert not limiter.hit("k").degraded
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_name_that_does_not_exist_is_told_at_once_whatever_it_once_was(way, port, names, monkeypatch):
     monkeypatch.setattr("headgate.stores.redis.resolving.FRESH", 0.0)
-    with opened(way, f"redis://{NAME}:{port}", connect_timeout=60, on_error="raise") as (limiter, hang_up):
+    with opened(way, f"redis://{NAME}:{port}", on_error="raise", deadline=60, connect_timeout=60) as (limiter, hang_up):
         assert not limiter.hit("k").degraded
         names.addresses = ()
         hang_up()

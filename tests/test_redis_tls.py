@@ -11,10 +11,9 @@ from pathlib import Path
 import pytest
 
 from headgate import StoreError
-from tests.faults import PATIENT
 from tests.proxy import Proxy
 from tests.servers import Server, free_port
-from tests.unreachable import NAME, WAYS, opened
+from tests.unreachable import NAME, PATIENTLY, WAYS, opened
 
 pytest.importorskip("cryptography")
 from cryptography import x509
@@ -62,13 +61,10 @@ def encrypted(server: Server, certificate: Path) -> Iterator[Encrypted]:
         yield proxy
 
 
-PATIENTLY = {"deadline": PATIENT, "connect_timeout": PATIENT, "on_error": "raise"}
-
-
 @pytest.mark.parametrize("way", WAYS)
 def test_a_server_is_known_by_its_name(way, encrypted, certificate, names):
     url = f"rediss://{NAME}:{encrypted.port}?ssl_ca_certs={certificate}&ssl_check_hostname=true"
-    with opened(way, url, **PATIENTLY) as (limiter, hang_up):
+    with opened(way, url, "raise", **PATIENTLY) as (limiter, hang_up):
         assert [limiter.hit("k").remaining for _ in range(3)] == [9_999, 9_998, 9_997]
         hang_up()
         assert limiter.hit("k").remaining == 9_996
@@ -77,6 +73,6 @@ def test_a_server_is_known_by_its_name(way, encrypted, certificate, names):
 @pytest.mark.parametrize("way", WAYS)
 def test_a_server_that_has_another_name_is_not_asked(way, encrypted, certificate):
     url = f"rediss://127.0.0.1:{encrypted.port}?ssl_ca_certs={certificate}&ssl_check_hostname=true"
-    with opened(way, url, **PATIENTLY) as (limiter, _), pytest.raises(StoreError):
+    with opened(way, url, "raise", **PATIENTLY) as (limiter, _), pytest.raises(StoreError):
         limiter.hit("k")
     assert encrypted.requests == 0

@@ -12,7 +12,7 @@ from typing import Any
 from headgate import Limiter
 from headgate.stores import OnError
 from headgate.stores.redis import RedisStore
-from tests.faults import DEADLINE, MANY, open_store
+from tests.faults import DEADLINE, MANY, PATIENT, open_store
 from tests.remote import awaited
 
 NAME = "cache.test"
@@ -20,6 +20,8 @@ NAME = "cache.test"
 WAYS = ["threads", "asyncio"]
 SOON = 0.25
 """Seconds to connect, unless a test says otherwise."""
+PATIENTLY: dict[str, Any] = {"deadline": PATIENT, "connect_timeout": 2.0}
+"""For tests of what is reached in the end, of which a silent server takes a share first."""
 
 
 @contextlib.contextmanager

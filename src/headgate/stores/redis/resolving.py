@@ -16,7 +16,7 @@ from typing import Any, Final
 
 FRESH: Final = 1.0
 """Seconds for which an answer is used again without asking."""
-AGAIN: Final = 0.5
+AGAIN: Final = 0.25
 """Seconds after which a lookup that is not answered gets company: its own packet may have been lost."""
 MOST_THREADS: Final = 32
 """Lookups on their way, all names together."""
