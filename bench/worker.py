@@ -12,6 +12,7 @@ from bench.crowd import wait_together
 from bench.flight import MEASURES as IN_AND_OUT
 from bench.flight import measure_holder
 from bench.flow import shape
+from bench.imports import measure_import
 from bench.jobs import Job, Scale
 from bench.leasing import lease
 from bench.measure import Bench, Figures, grow, spread, stalls, time_calls
@@ -34,6 +35,8 @@ def run(job: Job, scale: Scale) -> Figures:
             return lease(job.contestant, scale.seconds, scale.repeats)
         if job.kind == "simulate":
             return run_simulated(job, scale)
+        if job.kind == "import":
+            return measure_import(job.contestant)
         if job.kind == "shape":
             return shape(job.contestant, scale.shaping)
         if job.kind in BEHIND_HTTP:

@@ -15,7 +15,8 @@ import pytest
 from headgate import AsyncLimiter, Limiter
 from headgate.clock import SystemClock
 from headgate.testing import ManualClock
-from headgate.waiting import Alarm, Alarms, sleep_until
+from headgate.waiting.alarm import Alarm, Alarms
+from headgate.waiting.sleep import sleep_until
 from tests.homes import LATER, eventually, let_run
 
 T = TypeVar("T")

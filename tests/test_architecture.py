@@ -13,6 +13,7 @@ import headgate
 PACKAGE = Path(headgate.__file__).parent
 
 FLOORS = [
+    {"logs"},
     {"wording"},
     {"errors", "clock", "_version"},
     {"algorithms"},

@@ -6,6 +6,7 @@ from bench.sections import (
     flight,
     frameworks,
     hit,
+    imports,
     leases,
     leases_sim,
     memory,
@@ -45,4 +46,5 @@ SECTIONS: list[Section] = [
     frameworks.SECTION,
     leases_sim.SECTION,
     flight.SECTION,
+    imports.SECTION,
 ]

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from operator import index
-from typing import Final
+from typing import Any, Final
 
 from headgate.algorithms.contract import EXACT
 from headgate.errors import InvalidCall
@@ -19,18 +18,40 @@ Cost = int | Mapping[str, int]
 """One number for every limit, or a number for each by name: `{"rpm": 1, "tpm": 500}`."""
 
 
-@dataclass(frozen=True, slots=True)
 class Call:
-    """One question: may `key` spend `cost` of `limit`?"""
+    """One question: may `key` spend `cost` of `limit`? Immutable, hashable."""
+
+    __slots__ = __match_args__ = ("limit", "key", "cost")
 
     limit: Limit
     key: str
-    cost: int = 1
+    cost: int
 
     def __init__(self, limit: Limit | str, key: str, cost: int = 1) -> None:
         object.__setattr__(self, "limit", limit if isinstance(limit, Limit) else Limit.parse(limit))
         object.__setattr__(self, "key", checked_key(key))
         object.__setattr__(self, "cost", checked_cost(cost))
+
+    def _fields(self) -> tuple[Limit, str, int]:
+        return self.limit, self.key, self.cost
+
+    def __eq__(self, other: object) -> bool:
+        return self._fields() == other._fields() if type(other) is Call else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._fields())
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"a Call cannot be changed; make another one instead of setting {name}")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"a Call cannot be changed; {name} stays")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Call, self._fields()
+
+    def __repr__(self) -> str:
+        return f"Call(limit={self.limit!r}, key={self.key!r}, cost={self.cost!r})"
 
 
 def checked_key(key: str) -> str:

@@ -6,7 +6,6 @@ the attributes C types (engine/native.pxd), so the two classes cannot drift apar
 
 import math
 import os
-import random
 import threading
 from collections.abc import Callable, Sequence
 
@@ -115,7 +114,7 @@ class Decision:
         """
         return self.retry_us / 1e6 if self.retry_us >= 0 else math.inf if self.retry_us == NEVER else math.nan
 
-    def retry_after_spread(self, chance: Callable[[], float] = random.random) -> float:
+    def retry_after_spread(self, chance: Callable[[], float] | None = None) -> float:
         """A `retry_after` for a crowd: later by a random part of the time that a whole burst takes to come back.
 
         Many who are refused at one instant are told the same `retry_after`, and return at one instant. Told this
@@ -123,6 +122,10 @@ class Decision:
         """
         if self.retry_us <= 0:
             return self.retry_after
+        if chance is None:
+            import random  # loaded by those who spread
+
+            chance = random.random
         limit = self.binding
         over = min(limit.burst * limit.period_us / limit.amount, max(self.retry_us, 1_000_000))
         return (self.retry_us + int(over * chance())) / 1e6

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import functools
-import inspect
-import logging
 import re
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from difflib import get_close_matches
 from itertools import islice
-from typing import Any, Concatenate, Final, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, TypeVar, cast
+
+if TYPE_CHECKING:
+    from types import FunctionType
+
+    from headgate.logs import Log
 
 HIDDEN: Final = "***"
 MOST_LISTED: Final = 20
@@ -54,6 +56,8 @@ def quoted(value: object, longest: int = 80) -> str:
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
     """The one that was probably meant."""
+    from difflib import get_close_matches  # loaded for messages only
+
     close = get_close_matches(word[:64], list(known), n=1, cutoff=0.6)
     return close[0] if close else None
 
@@ -66,7 +70,8 @@ def listed(known: Collection[str]) -> str:
 
 def explained(init: Callable[Concatenate[S, P], None]) -> Callable[Concatenate[S, P], None]:
     """An error about an argument that is not there names the class that was called, and what was probably meant."""
-    known = list(inspect.signature(init).parameters)[1:]
+    code = cast("FunctionType", init).__code__  # as `inspect.signature` reads it, without importing `inspect`
+    known = list(code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount])
 
     @functools.wraps(init)
     def __init__(self: S, *args: P.args, **given: P.kwargs) -> None:  # noqa: N807 - as `called` finds it
@@ -122,14 +127,8 @@ def requiring(what: str, package: str, module: str = "") -> Iterator[None]:
         raise ModuleNotFoundError(missing(what, package), name=reason.name) from None
 
 
-class Log(logging.LoggerAdapter[logging.Logger]):
-    """A log whose lines say `headgate`: by the name of the log, or in front of the text where no handler is set up."""
-
-    def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:  # noqa: ANN401
-        """The line."""
-        return (msg if self.logger.hasHandlers() else f"headgate: {msg}"), kwargs
-
-
 def log_of(name: str) -> Log:
     """The log of this name."""
-    return Log(logging.getLogger(name), {})
+    from headgate.logs import open_log  # which loads logging
+
+    return open_log(name)

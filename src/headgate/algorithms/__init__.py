@@ -5,7 +5,6 @@ To add an algorithm: one folder beside this file, one line in `ALGORITHMS`, one 
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from typing import Final, NamedTuple
 
 from headgate.algorithms import bucket, flight, log, window
@@ -49,6 +48,8 @@ def algorithm_named(name: str) -> Algorithm:
     base, slash, divisions = name.partition("/")
     found = ALGORITHMS.get(base)
     if found is None:
+        from difflib import get_close_matches
+
         close = get_close_matches(base, ALGORITHMS, n=1, cutoff=0.5)
         hint = f"; did you mean {close[0]}?" if close else ""
         raise InvalidLimit(f"unknown algorithm {name!r}{hint} There are: {', '.join(ALGORITHMS)}, sliding-window/N")

@@ -153,6 +153,13 @@ cdef class Book:
         return not headgate_byte_is_free(self.roll, number)
 
 
+cdef object filed_as(str name):
+    """What a name is filed under."""
+    from hashlib import blake2b         # loaded for limits that have a name
+
+    return int.from_bytes(blake2b(name.encode(), digest_size=8).digest(), "little")
+
+
 @cython.final
 cdef class Lane:
     """A limit on its table, private or shared: parameters as C integers."""
@@ -184,7 +191,7 @@ cdef class Lane:
         self.limit = limit
         self.family = table.family
         self.need = limit.step.words(limit.params)
-        self.name = int.from_bytes(blake2b(limit.name.encode(), digest_size=8).digest(), "little") if limit.name else 0
+        self.name = filed_as(limit.name) if limit.name else 0
         self.elsewhere = {}
         self.answer, self.charge, self.give, self.carry = kernel.answer, kernel.charge, kernel.give, kernel.carry
         self.lend = NULL if limit.block_us else kernel.lend

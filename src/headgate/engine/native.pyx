@@ -12,7 +12,6 @@ from posix.mman cimport MAP_ANONYMOUS, MAP_FAILED, MAP_PRIVATE, PROT_READ, PROT_
 from posix.time cimport CLOCK_MONOTONIC, clock_gettime, clockid_t, nanosleep, timespec
 
 import os
-from hashlib import blake2b
 
 from headgate.algorithms.contract import EXACT as _EXACT
 from headgate.call import checked_cost, checked_costs, checked_key

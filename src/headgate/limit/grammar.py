@@ -10,7 +10,6 @@ holding   = "ttl" period | ( "per" | "as" ) name
 from __future__ import annotations
 
 import re
-from fractions import Fraction
 from typing import Any, Final
 
 from headgate.clock import DAY, HOUR, MILLISECOND, MINUTE, SECOND, WEEK
@@ -151,6 +150,8 @@ def _amount_hint(text: str) -> str:
         return f"write {plain}{_spaced(rest)} or {grouped[1].replace(',', '_')}{_spaced(rest)}"
     fraction = _FRACTION.match(text)
     if fraction:
+        from fractions import Fraction  # loaded for messages only
+
         try:
             amount = Fraction(fraction[1].rstrip("."))
             period_us = parse_period(fraction[2]) * amount.denominator

@@ -5,15 +5,17 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Sequence
-from datetime import timedelta
 from functools import lru_cache
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from headgate.algorithms import DEFAULT, IN_FLIGHT, Algorithm, algorithm_named, bucket
 from headgate.algorithms.contract import EXACT, Step
 from headgate.clock import MILLISECOND, SECOND
 from headgate.errors import InvalidLimit
 from headgate.limit.grammar import parse_fields, parse_name, parse_period, write_period
+
+if TYPE_CHECKING:
+    from datetime import timedelta
 
 LONGEST_PERIOD: Final = 2**48
 COARSE: Final = 10
@@ -22,7 +24,7 @@ COARSE: Final = 10
 LEASE: Final = 30 * SECOND
 """How long a permit lasts on a server that does not hear of it again."""
 
-Period = str | int | float | timedelta
+Period: TypeAlias = "str | int | float | timedelta"
 
 
 class LimitWarning(UserWarning):
@@ -227,12 +229,14 @@ def _whole(value: int, what: str) -> int:
 def _microseconds(period: Period, what: str) -> int:
     if isinstance(period, str):
         us = parse_period(period)
-    elif isinstance(period, timedelta):
-        us = period // timedelta(microseconds=1)
-    elif isinstance(period, bool) or not isinstance(period, int | float) or not 0 < period < LONGEST_PERIOD / SECOND:
-        raise InvalidLimit(f"{what} must be a time such as '2 hours', seconds or a timedelta; got {period!r}")
-    else:
+    elif isinstance(period, int | float) and not isinstance(period, bool) and 0 < period < LONGEST_PERIOD / SECOND:
         us = round(period * SECOND)
+    else:
+        from datetime import timedelta  # loaded by those who use it
+
+        if not isinstance(period, timedelta):
+            raise InvalidLimit(f"{what} must be a time such as '2 hours', seconds or a timedelta; got {period!r}")
+        us = period // timedelta(microseconds=1)
     if us % MILLISECOND or not 0 < us < LONGEST_PERIOD:
         raise InvalidLimit(f"{what} must be a whole number of ms, from 1 ms to 465 weeks; got {period!r}")
     return us

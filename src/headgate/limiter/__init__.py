@@ -1,6 +1,5 @@
-"""The limiters: the front of the house."""
+"""The limiters: the front of the house. `AsyncLimiter` stands in `async_`, which brings an event loop."""
 
-from headgate.limiter.async_ import AsyncLimiter
 from headgate.limiter.sync import Limiter
 
-__all__ = ["AsyncLimiter", "Limiter"]
+__all__ = ["Limiter"]

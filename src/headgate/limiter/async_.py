@@ -18,7 +18,7 @@ from headgate.limiter.promises import Promise, depart
 from headgate.limiter.reservation import AsyncReservation
 from headgate.stores import AsyncStore, Store
 from headgate.stores.contract import AsyncLeased, LeasingStore
-from headgate.waiting import Alarms
+from headgate.waiting.alarm import Alarms
 
 
 class AsyncLimiter(Bound):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import get_args
+from typing import TYPE_CHECKING, get_args
 
 from headgate.clock import SECOND, Clock
 from headgate.engine.modes import LONGEST_WAIT
@@ -10,8 +10,10 @@ from headgate.errors import InvalidCall, StoreError
 from headgate.limit import Given, as_limits
 from headgate.limiter.line import DEFAULT_MAX_WAITING, Line, checked_wait, lends
 from headgate.stores import Gate, OnError, Store, open_store
-from headgate.stores.lease import Lease
 from headgate.wording import explained
+
+if TYPE_CHECKING:
+    from headgate.stores.lease import Lease
 
 
 class Bound:

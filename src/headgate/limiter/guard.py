@@ -6,7 +6,6 @@ What was spent of a rate stays spent; what is in flight ends with the function o
 from __future__ import annotations
 
 import functools
-import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from types import TracebackType
@@ -35,7 +34,10 @@ def _passed(decision: Decision) -> Decision:
     return decision
 
 
-def _checked(function: Callable[P, R], flies: bool) -> Callable[P, R]:
+def _is_coroutine_function(function: Callable[P, R], flies: bool) -> bool:
+    """Whether what is to be guarded must be awaited; an error says what cannot be guarded."""
+    import inspect  # loaded by those who decorate
+
     if not callable(function):
         raise InvalidCall(
             f"a guard decorates functions and needs a key first, as in @limiter.guard('k'); got {function!r}"
@@ -44,7 +46,7 @@ def _checked(function: Callable[P, R], flies: bool) -> Callable[P, R]:
         raise InvalidCall(f"{function!r} is an async generator: guard what iterates over it instead")
     if flies and inspect.isgeneratorfunction(function):
         raise InvalidCall(f"{function!r} is a generator, in flight while somebody iterates over it: guard who does")
-    return function
+    return inspect.iscoroutinefunction(function)
 
 
 class _Block(ABC):
@@ -78,7 +80,7 @@ class Guard(_Block):
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         """The function, asking first."""
-        if inspect.iscoroutinefunction(_checked(function, self._limiter.flies)):
+        if _is_coroutine_function(function, self._limiter.flies):
             raise InvalidCall(
                 f"{function!r} is async: guard it with an AsyncLimiter, or its calls would not be awaited"
             )
@@ -140,7 +142,7 @@ class AsyncGuard(_AsyncBlock):
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         """The coroutine function, asking first."""
-        if not inspect.iscoroutinefunction(_checked(function, self._limiter.flies)):
+        if not _is_coroutine_function(function, self._limiter.flies):
             raise InvalidCall(f"{function!r} is not an async def: an AsyncLimiter guards those; use a Limiter here")
 
         @functools.wraps(function)

@@ -14,11 +14,12 @@ from headgate.engine import Decision
 from headgate.engine.modes import LONGEST_WAIT
 from headgate.errors import InvalidCall, RateLimited
 from headgate.limiter.line import Line, lends
-from headgate.waiting import Alarms, sleep_until
+from headgate.waiting.sleep import sleep_until
 
 if TYPE_CHECKING:
     from headgate.limiter.async_ import AsyncLimiter
     from headgate.limiter.sync import Limiter
+    from headgate.waiting.alarm import Alarms
 
 Doing = Generator[Callable[[], Any], Any, None]
 """Yields what to call, and is sent what that gave: at once, or awaited."""

@@ -19,7 +19,7 @@ from headgate.limiter.reservation import Reservation
 from headgate.stores import Gate as AnyGate
 from headgate.stores import Store
 from headgate.stores.contract import Leased, LeasingStore
-from headgate.waiting import sleep_until
+from headgate.waiting.sleep import sleep_until
 
 
 class Limiter(Bound):

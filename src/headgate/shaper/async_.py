@@ -12,7 +12,7 @@ from headgate.limiter.promises import Promise, depart
 from headgate.shaper.base import EVERYTHING, Departure, Shaping, WhenFull
 from headgate.shaper.pump import AsyncPump
 from headgate.stores import AsyncStore, Store
-from headgate.waiting import Alarm, Alarms
+from headgate.waiting.alarm import Alarm, Alarms
 
 T = TypeVar("T")
 R = TypeVar("R")

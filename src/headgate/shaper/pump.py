@@ -11,7 +11,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
 
 from headgate.shaper.base import Departure, WhenFull, checked_when_full
-from headgate.waiting import sleep_until
+from headgate.waiting.sleep import sleep_until
 
 if TYPE_CHECKING:
     from headgate.shaper.async_ import AsyncShaper

@@ -8,7 +8,7 @@ from typing import Self, TypeVar
 from headgate.engine import Decision
 from headgate.shaper.base import EVERYTHING, Departure, Shaping, WhenFull
 from headgate.shaper.pump import Pump
-from headgate.waiting import sleep_until
+from headgate.waiting.sleep import sleep_until
 
 T = TypeVar("T")
 R = TypeVar("R")

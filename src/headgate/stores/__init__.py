@@ -5,13 +5,11 @@ from __future__ import annotations
 import re
 from os.path import abspath
 from typing import Final
-from urllib.parse import parse_qsl, unquote
 
 from headgate.clock import Clock
 from headgate.errors import StoreError
 from headgate.stores.contract import AsyncStore, Gate, OnError, Store
 from headgate.stores.memory import MemoryStore
-from headgate.stores.url import split
 from headgate.wording import quoted
 
 __all__ = ["AsyncStore", "Gate", "MemoryStore", "OnError", "Store", "open_store"]
@@ -29,6 +27,8 @@ def open_store(store: Store | str | None, clock: Clock | None) -> Store:
         if not callable(getattr(store, "gate", None)):
             return _open_client(store)
         return store
+    from headgate.stores.url import split  # loaded where a store is a URL
+
     scheme = split(store).scheme
     if scheme == "memory":
         return _open_memory(store, clock)
@@ -91,6 +91,10 @@ def _open_redis(url: str, clock: Clock | None) -> Store:
 
 def _read_url(url: str, bases: dict[str, int], example: str) -> tuple[str, dict[str, int]]:
     """The path and the options of a URL; each option is a whole number, in the base given."""
+    from urllib.parse import parse_qsl, unquote
+
+    from headgate.stores.url import split
+
     parts = split(url)
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
     if parts.netloc or parts.fragment or not options.keys() <= bases.keys():

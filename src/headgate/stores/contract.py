@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from headgate.call import Call, Cost
 from headgate.clock import Clock
 from headgate.engine import Decision
 from headgate.engine.holding import Holding
 from headgate.limit import Given, Limit
-from headgate.stores.lease.terms import Lease
+
+if TYPE_CHECKING:
+    from headgate.stores.lease.terms import Lease
 
 OnError = Literal["local", "allow", "deny", "raise"]
 """`local`: by a limiter of the same limits in this process; `allow` and `deny`: everything; `raise`: a StoreError."""

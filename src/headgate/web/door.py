@@ -17,7 +17,7 @@ from headgate.policy.recent import Recent
 from headgate.policy.reload import PolicyFile
 from headgate.policy.values import Unclear
 from headgate.stores import Store, open_store
-from headgate.waiting import Alarms
+from headgate.waiting.alarm import Alarms
 from headgate.web.court import Court, Found
 from headgate.web.headers import Wire
 from headgate.web.hints import Hints, warn_of_workers

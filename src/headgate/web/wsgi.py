@@ -13,7 +13,7 @@ from headgate.policy import Proxies, RequestView
 from headgate.policy.key import client_key
 from headgate.policy.lane import Keys
 from headgate.policy.steps import run
-from headgate.waiting import sleep_until
+from headgate.waiting.sleep import sleep_until
 from headgate.web.court import Court, decide
 from headgate.web.docket import Docket, Entry
 from headgate.web.door import Door, Options, PolicyGiven

@@ -10,7 +10,7 @@ import grpc
 
 from headgate.errors import RateLimited
 from headgate.policy.steps import run
-from headgate.waiting import sleep_until
+from headgate.waiting.sleep import sleep_until
 from headgate.web.grpc.context import Context, is_gone, refuse, trailing_of
 from headgate.web.grpc.interceptor import Admitted, Interceptor, Method
 from headgate.web.grpc.rpc import Raw, Refused, Rpc
