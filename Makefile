@@ -34,6 +34,7 @@ soak: $(VENV)/.dev  ## long storms; SOAK_SECONDS=10 for a short one
 
 wheel: $(VENV)/.dev  ## a wheel, tested without the source tree
 	rm -rf dist .wheel && $(BIN)/python -m build --wheel
+	@ls dist/*-cp3*.whl > /dev/null || { echo "there is no native engine in this wheel: is there a C compiler?"; exit 1; }
 	$(PYTHON) -m venv .wheel && .wheel/bin/python -m pip install --quiet --upgrade pip
 	.wheel/bin/python -m pip install --quiet dist/*.whl && .wheel/bin/python -m pip install --quiet --group test
 	cp -r tests docs *.md LICENSE pyproject.toml .wheel/ && cd .wheel && HEADGATE_PURE=0 bin/python -P -m pytest

@@ -5,21 +5,36 @@ import sys
 from pathlib import Path
 
 from setuptools import Extension, setup
+from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
-from setuptools.errors import CompileError
+from setuptools.errors import CCompilerError, CompileError
 
 PACKAGE = Path("src/headgate")
 BUILD = Path("build/native")
 
 
 class OptionalBuild(build_ext):
-    """An optional extension forgives what the compiler says; this one also forgives that there is none."""
+    """An optional extension forgives what the compiler says; this one also forgives that there is none.
+
+    From then on there is no extension: what an earlier build left behind does not pass for this one.
+    """
 
     def build_extension(self, ext):
         try:
             super().build_extension(ext)
-        except OSError as error:
+        except (OSError, CCompilerError) as error:
+            Path(self.get_ext_fullpath(ext.name)).unlink(missing_ok=True)
+            self.distribution.ext_modules = [each for each in self.distribution.ext_modules if each is not ext]
             raise CompileError(str(error)) from error
+
+
+class HonestWheel(bdist_wheel):
+    """A wheel is called by what was built: without an extension it is `py3-none-any`."""
+
+    def run_command(self, command):
+        super().run_command(command)
+        if command == "build":
+            self.root_is_pure = not self.distribution.has_ext_modules()
 
 
 def write_shared_classes():
@@ -54,4 +69,4 @@ def native():
     return built
 
 
-setup(ext_modules=native(), cmdclass={"build_ext": OptionalBuild})
+setup(ext_modules=native(), cmdclass={"build_ext": OptionalBuild, "bdist_wheel": HonestWheel})
