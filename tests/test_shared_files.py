@@ -147,18 +147,35 @@ def test_memory_written_by_something_else_never_crashes(tmp_path):
     assert fuzz(tmp_path, 400, seed=1)["rounds"] == 400
 
 
-def test_the_pure_engine_says_that_it_cannot():
-    """Without the native engine there is an error that says so, not a store that does not share."""
-    code = "from headgate import Limiter; Limiter('1/s', store='shared:///dev/shm/headgate-never')"
-    ran = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, "HEADGATE_PURE": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ran.returncode == 1
-    assert "need the native engine" in ran.stderr
+@pytest.mark.parametrize(
+    ("hidden", "pure", "says"),
+    [
+        ("", "1", "shared stores need the native engine, which is not here: install a C compiler and reinstall"),
+        ("fcntl", "0", "there are no shared stores on this system (linux), only on Linux and macOS"),
+        ("fcntl", "1", "there are no shared stores on this system (linux), only on Linux and macOS"),
+    ],
+    ids=["no engine", "no locks", "neither"],
+)
+@pytest.mark.parametrize(
+    "opened",
+    ["headgate.Limiter('1/s', store={!r})", "__import__('headgate.stores.shared').stores.shared.SharedStore({!r})"],
+)
+def test_where_nothing_can_be_shared_an_error_says_so(tmp_path, hidden, pure, says, opened):
+    """Without the native engine, or on a system without file locks, as Windows is: not a store that does not share."""
+    code = f"""
+import sys
+sys.modules[{hidden!r}] = None
+import headgate
+try:
+    {opened.format(f"shared://{tmp_path}/never")}
+except headgate.StoreError as error:
+    print(error)
+"""
+    env = {**os.environ, "HEADGATE_PURE": pure}
+    ran = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False)
+    assert says.replace("linux", sys.platform, 1) in ran.stdout, ran.stderr
+    assert "redis://" in ran.stdout
+    assert not (tmp_path / "never").exists()
 
 
 def test_an_attach_that_failed_is_tried_again(tmp_path):

@@ -72,7 +72,7 @@ def _open_memory(url: str, clock: Clock | None) -> MemoryStore:
 
 
 def _open_shared(url: str, clock: Clock | None) -> Store:
-    from headgate.stores.shared import SharedStore  # not everywhere: it needs the native engine and POSIX
+    from headgate.stores.shared import SharedStore  # which maps memory, and loads what that takes
 
     bases = {"max_keys": 10, "max_bytes": 10, "mode": 8}
     path, numbers = _read_url(url, bases, "shared:///dev/shm/api?max_bytes=67108864&mode=0770")

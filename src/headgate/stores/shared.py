@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import os
 import threading
 import time
@@ -12,7 +11,7 @@ from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
 from headgate.clock import Clock, SystemClock, steady_ns
-from headgate.engine import NATIVE, Book, Gate
+from headgate.engine import Book, Gate
 from headgate.engine.modes import words_for
 from headgate.errors import InvalidLimit, StoreError
 from headgate.limit import Limit
@@ -34,6 +33,7 @@ from headgate.stores.shared_file import (
     read_head,
 )
 from headgate.stores.shared_size import new_head
+from headgate.stores.shared_system import check_engine
 from headgate.wording import explained
 
 DEFAULT_MAX_BYTES: Final = 32 * 2**20
@@ -86,11 +86,7 @@ class SharedStore:
         mode: int = 0o700,
         clock: Clock | None = None,
     ) -> None:
-        if not NATIVE or not _shares():
-            raise StoreError(
-                "shared stores need the native engine and locks on open file descriptions (Linux, macOS); "
-                "they are not in the pure engine"
-            )
+        check_engine()
         for name, value in (("max_keys", max_keys), ("max_bytes", max_bytes)):
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or not 0 < value < 2**40):
                 raise StoreError(f"{name} must be a whole number from 1 to 2**40; got {value!r}")
@@ -306,8 +302,6 @@ def _close_all(files: dict[str, int]) -> None:
         os.close(fd)
 
 
-def _shares() -> bool:
-    return bool(importlib.import_module("headgate.engine.native").SHARES)
 
 
 def _read_meta(folder: Folder, boot: int) -> tuple[int, bytes, int, int]:

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from headgate.engine.modes import WAYS
 from headgate.errors import StoreError
 from headgate.stores.shared_file import KINDS, MAGIC, PARTICIPANTS, Head, boot_mark, head_words, is_own, read_head
+from headgate.stores.shared_system import check_system, fcntl
 
 _META_START: Final = struct.Struct("<qqq")
 """How `meta` begins in every layout: magic, layout, the mark of the boot it was made in."""
@@ -54,8 +55,7 @@ class Survey(NamedTuple):
 
 def survey(path: str) -> Survey:
     """What a store holds now."""
-    if os.name != "posix":
-        raise StoreError(f"there are no shared stores on this system ({sys.platform}), only on Linux and macOS")
+    check_system()
     folder = open_folder(path)
     try:
         return _survey(path, folder)
@@ -180,8 +180,6 @@ def _count_participants(folder: int) -> int:
 
 def is_held(fd: int, byte: int) -> bool:
     """Whether a process that lives holds this byte of the roll."""
-    import fcntl  # only where there are shared stores
-
     ask = {"kind": fcntl.F_WRLCK, "whence": os.SEEK_SET, "start": byte, "length": 1, "pid": 0}
     order, layout = _FLOCK
     told = fcntl.fcntl(fd, fcntl.F_GETLK, layout.pack(*(ask[field] for field in order)))
