@@ -3,17 +3,22 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-MATRIX ?= python3.11 python3.12 python3.13 python3.14
+MATRIX ?=
 EDGES := $(foreach edge,starlette fastapi endpoints flask django drf aiohttp grpc tasks edges,$(wildcard tests/test_$(edge)*.py))
 SOURCES := pyproject.toml setup.py $(shell find src -name 'decision.py' -o -name 'permit.py' -o -name '*.pyx' -o -name '*.px[id]')
 
-.PHONY: run test check format bench soak wheel matrix oldest clean
+.PHONY: run test native pure check format bench soak wheel matrix oldest clean
 
 run: $(VENV)/.core  ## the same burst through every algorithm, side by side
 	@$(BIN)/headgate demo
 
-test: $(VENV)/.dev  ## both twins: the suite on the native engine, and what the engine touches on the pure one
+test: $(VENV)/.dev  ## both twins, also when the first fails
+	@$(MAKE) --no-print-directory --keep-going native pure
+
+native: $(VENV)/.dev  ## the suite on the native engine
 	$(BIN)/python -m pytest -n 2
+
+pure: $(VENV)/.dev  ## what the engine touches, on the pure one
 	HEADGATE_PURE=1 $(BIN)/python -m pytest -n 2
 
 check: $(VENV)/.dev  ## lint, format, types, architecture
@@ -39,10 +44,12 @@ wheel: $(VENV)/.dev  ## a wheel, tested without the source tree
 	.wheel/bin/python -m pip install --quiet dist/*.whl && .wheel/bin/python -m pip install --quiet --group test
 	cp -r tests docs *.md LICENSE pyproject.toml .wheel/ && cd .wheel && HEADGATE_PURE=0 bin/python -P -m pytest
 
-matrix: oldest  ## the suite on every Python of MATRIX that runs here, and the oldest frameworks
-	for python in $(MATRIX); do if $$python -c "" 2>/dev/null; then \
+matrix: oldest  ## the suite on every Python that is installed here (or on those of MATRIX), and the oldest frameworks
+	@pythons=$$(.ci/pythons $(MATRIX)) && test -n "$$pythons" || exit 1; passed=; failed=; for python in $$pythons; do \
 	  version=$$($$python -c "import sys; print('%d.%d' % sys.version_info[:2])"); \
-	  $(MAKE) test PYTHON=$$python VENV=.venv-$$version || exit 1; fi; done
+	  if $(MAKE) test PYTHON=$$python VENV=.venv-$$version; then passed="$$passed $$version"; \
+	  else failed="$$failed $$version"; fi; done; \
+	echo "passed on Python:$${passed:- none}; failed on:$${failed:- none}"; test -z "$$failed"
 
 oldest:  ## the edges' tests on the oldest frameworks and task queues that are supported; those warn of what is newer
 	$(PYTHON) -m venv .venv-oldest && .venv-oldest/bin/python -m pip install --quiet --upgrade pip
@@ -53,11 +60,13 @@ clean:
 	rm -rf $(VENV) .venv-* .wheel build dist src/*.egg-info src/headgate/engine/*.so
 
 $(VENV)/.pip:
+	@echo "Setting up $(VENV)."
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	@touch $@
 
 $(VENV)/.core: $(VENV)/.pip $(SOURCES)
+	@echo "Building the native engine for $(VENV): a minute or two, in silence."
 	$(BIN)/python -m pip install --quiet --editable .
 	@touch $@
 

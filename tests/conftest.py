@@ -20,7 +20,8 @@ ENGINELESS = (
     "test_address.py", "test_aiohttp.py", "test_asgi_frameworks.py", "test_cli_policy.py", "test_django*.py",
     "test_drf.py", "test_edges_flight.py", "test_endpoints.py", "test_fastapi.py", "test_flask.py",
     "test_flight_redis.py", "test_gallery.py", "test_grpc*.py",
-    "test_headers.py", "test_lease_simulation.py", "test_policy*.py", "test_reading_time.py", "test_redis*.py",
+    "test_headers.py", "test_lease_simulation.py", "test_make.py", "test_policy*.py", "test_reading_time.py",
+    "test_redis*.py",
     "test_refusal.py", "test_servers.py", "test_starlette.py", "test_tasks*.py", "test_web_servers.py",
     "test_wording.py",
 )  # fmt: skip
