@@ -3,7 +3,7 @@
 limits = RateLimits(default="100/minute")    # limits.init_app(app); or RateLimits(app), and app.config["HEADGATE_..."]
 
 @app.post("/login")
-@limited("5/minute", key=lambda: request.form.get("name"), count={"when": {"status": 401}})
+@limited("5/minute by sliding-log", key=lambda: request.form.get("name"), count={"when": {"status": 401}})
 def login(): ...
 
 Decorators only mark. Everything is decided before the view is called: by the policy, then in one decision by the limits
