@@ -247,7 +247,7 @@ VALUES = st.recursive(
     ),
     max_leaves=12,
 )  # fmt: skip
-RULES = "name match key limits cost count act for missing on_error disclose priority exempt store"
+RULES = "name match key limits cost count act for missing on_error disclose exempt store"
 FIELDS = st.sampled_from(RULES.split())
 POLICIES = "version rules allow deny plan tokens pepper headers namespace stores"
 HEADS = st.sampled_from(POLICIES.split())

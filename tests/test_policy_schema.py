@@ -116,7 +116,7 @@ RIGHT: list[Any] = [
     *(with_rule(**{"for": time}) for time in values("10m", "2 hours", "500ms", 30, 0.5)),
     with_rule(**{"for": "1h", "act": "shadow"}),
     *({"repeated": word, **with_rule(repeated=word)} for word in values("refuse", "first", "last", "each")),
-    with_rule(missing="deny", on_error="raise", disclose="retry", priority=-3, exempt={"ip": "10.0.0.1"}),
+    with_rule(missing="deny", on_error="raise", disclose="retry", exempt={"ip": "10.0.0.1"}),
 ]
 WRONG: list[Any] = [
     {},
@@ -274,9 +274,7 @@ WRONG: list[Any] = [
     with_rule(missing="ignore"),
     with_rule(on_error="fail"),
     with_rule(disclose=True),
-    with_rule(priority="high"),
-    with_rule(priority=-1001),
-    with_rule(priority=1.5),
+    with_rule(priority=1),
     with_rule(exempt=[]),
     with_rule(limit="5/minute"),
 ]

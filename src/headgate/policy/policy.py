@@ -192,8 +192,8 @@ def _rules(reading: Reading, value: object, stores: Mapping[str, str], alone: bo
         if names & seen:
             reading.mistake(("rules", at, "name"), f"two rules are called {rule.name!r}; their counts would be one")
         seen |= names
-    ordered = sorted((rule for rule in rules if rule is not None), key=lambda rule: -rule.priority)
-    return tuple(replace(rule, index=index) for index, rule in enumerate(ordered))
+    read = (rule for rule in rules if rule is not None)
+    return tuple(replace(rule, index=index) for index, rule in enumerate(read))
 
 
 def _stores(reading: Reading, value: object) -> dict[str, str]:

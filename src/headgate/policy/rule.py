@@ -25,7 +25,7 @@ Missing = Literal["skip", "ip", "deny"]
 Disclose = Literal["full", "retry", "none"]
 FIELDS: Final = (
     "name", "match", "key", "limits", "cost", "count", "act", "for", "missing", "repeated", "on_error", "disclose",
-    "priority", "exempt", "store",
+    "exempt", "store",
 )  # fmt: skip
 DEFAULT_PLAN: Final = "default"
 LONGEST_NAME: Final = 64
@@ -72,8 +72,6 @@ class Rule:
     repeated: Repeated
     on_error: OnError
     disclose: Disclose
-    priority: int
-    """Rules of a higher one are asked first; in their order in the file otherwise."""
     exempt: Predicate | None
     store: str
 
@@ -158,7 +156,6 @@ def _read_fields(
         repeated=reading.repeated,
         on_error=cast("OnError", _word(reading, given, path, "on_error", OnError, "local")),
         disclose=cast("Disclose", _word(reading, given, path, "disclose", Disclose, "full")),
-        priority=reading.whole(given.get("priority", 0), (*path, "priority"), -1000),
         exempt=read_condition(reading, given["exempt"], (*path, "exempt"), every=True) if "exempt" in given else None,
         store=store if isinstance(store, str) else "",
     )
