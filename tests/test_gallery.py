@@ -242,6 +242,14 @@ def test_llm():
     assert site.statuses(60, "POST", path, authorization="Bearer c") == [500] * 60, "nothing of the tokens is spent"
 
 
+def test_llm_streams_cost_what_was_guessed():
+    """An answer whose headers do not tell its tokens stays at the guess: fifty of 200 are the minute's 10,000."""
+    site = Site("llm.yaml")
+    replies = [site.ask("POST", "/v1/chat/completions", authorization="Bearer a") for _ in range(51)]
+    assert [reply.status for reply in replies] == [200] * 50 + [429]
+    assert replies[-1].violated == ["tokens.1"]
+
+
 def test_llm_streams():
     """Four answers of one client are under way at once, and the fifth waits for one of them to end."""
     site = Site("llm.yaml")

@@ -54,7 +54,7 @@ def _no_store(url: str) -> str:
 
 
 def _open_client(client: object) -> Store:
-    if type(client).__module__.partition(".")[0] != "redis":
+    if not any(kind.__module__.partition(".")[0] == "redis" for kind in type(client).__mro__):
         kind = type(client).__name__  # and not what it is, which may be a URL with a password
         raise StoreError(
             f"a store is a URL such as memory://, a Store or a redis-py client; got a value of type {kind}"

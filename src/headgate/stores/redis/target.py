@@ -108,6 +108,8 @@ def _host_and_port(text: str) -> tuple[str, int | None]:
 
 def read_client(client: Any) -> Target:  # noqa: ANN401 - any of redis-py's clients
     """A target from a ready redis-py client, sync or async, plain, sentinel or cluster."""
+    if any(kind.__module__.partition(".")[0] == "fakeredis" for kind in type(client).__mro__):
+        raise StoreError("fakeredis has no server that a store could ask: use memory://, or a real server")
     manager = getattr(client, "nodes_manager", None)
     if manager is not None:
         options = getattr(manager, "connection_kwargs", None) or client.connection_kwargs
