@@ -101,6 +101,23 @@ class Strict(RateLimitThrottle):
     rule: ClassVar[dict[str, Any]] = {"on_error": "deny"}
 
 
+class Members(RateLimitThrottle):
+    """One whose limits and key are methods, as the framework's own `get_rate` and `get_cache_key` are."""
+
+    fewest = 1
+
+    def limits(self, request: Any) -> str:
+        return f"{self.fewest + 1 if request.user.is_authenticated else self.fewest}/minute"
+
+    def key(self, request: Any) -> str:
+        return request.headers.get("x-team", "nobody")
+
+
+class Guests(RateLimitThrottle):
+    limits = lambda request: "1/minute"  # noqa: E731
+    key = staticmethod(lambda request: request.headers.get("x-team", "nobody"))
+
+
 class Base(APIView):
     authentication_classes = (Tokens,)
     permission_classes = ()
@@ -181,6 +198,8 @@ class Urls:
         path("writes/", view(Burst, Writes)),
         path("writes-first/", view(Writes, Burst)),
         path("strict/", view(Strict)),
+        path("members/", view(Members)),
+        path("guests/", view(Guests)),
         path("limited/", Limited.as_view()),
         path("plain/", Base.as_view()),
         path("function/", function),
@@ -346,6 +365,16 @@ def test_switched_off():
         assert statuses(client, 5, "/again/") == [200] * 5
     with site() as client, disabled(rate_limits):
         assert statuses(client, 5, "/again/") == [200] * 5
+
+
+@pytest.mark.parametrize(("url", "passed"), [("/members/", 2), ("/guests/", 1)])
+def test_limits_and_key_may_be_methods_or_functions_of_the_request(url, passed):
+    """With `self` or without."""
+    with site() as client:
+        for team in ("red", "blue"):
+            named = {"x-token": "ann", "x-team": team}
+            statuses = [client.get(url, headers=named).status_code for _ in range(3)]
+            assert statuses == [200] * passed + [429] * (3 - passed)
 
 
 def test_mistakes_are_told_where_they_are_made():

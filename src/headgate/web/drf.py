@@ -8,6 +8,7 @@ REST_FRAMEWORK = {"DEFAULT_THROTTLE_CLASSES": ["api.throttles.Uploads"]}
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Final
 
@@ -28,14 +29,17 @@ from headgate.web.django.site import rate_limits
 from headgate.web.django.visit import VISIT, RateLimitExceeded, Visit
 
 TOO_MANY: Final = 429
+METHOD: Final = 2
+"""Parameters of a method that is asked about a request."""
 
 
 class RateLimitThrottle(BaseThrottle):
     """A limit as a throttle: one budget for each user, or address of a stranger, over all views that have it.
 
-    `limits` and `key` are as everywhere; `rule` has other fields of a policy's rule. A `scope`, the throttle's or else
-    the view's `throttle_scope`, names the budget, and finds `limits` in `DEFAULT_THROTTLE_RATES` where there are none.
-    All such throttles of a view are one decision: all are charged, or none is.
+    `limits` and `key` are as everywhere, or methods, as in `def limits(self, request)`; `rule` has other fields of a
+    policy's rule. A `scope`, the throttle's or else the view's `throttle_scope`, names the budget, and finds `limits`
+    in `DEFAULT_THROTTLE_RATES` where there are none. All such throttles of a view are one decision: all are charged,
+    or none is.
     """
 
     limits: ClassVar[Any] = None
@@ -98,11 +102,19 @@ class RateLimitThrottle(BaseThrottle):
         if limit is None:
             if "shadow" in cls.rule.get("act", ()):
                 raise InvalidCall(f"{cls.__name__}: a throttle cannot answer for the view; use limited(...) for that")
-            parts = list(cls.key) if isinstance(cls.key, list | tuple) else [cls.key]
+            key = cls._of_request(cls.key)
+            parts = list(key) if isinstance(key, list | tuple) else [key]
             whose = [] if scope else [{"constant": f"{cls.__module__}.{cls.__qualname__}"}]
             given = {"name": scope or cls.__name__, **cls.rule, "key": [*whose, *parts]}
-            limit = cls._made[scope, words] = ViewLimit(limits, given)
+            limit = cls._made[scope, words] = ViewLimit(cls._of_request(limits), given)
         return limit
+
+    @classmethod
+    def _of_request(cls, given: Any) -> Any:  # noqa: ANN401
+        """What is given; a method of the throttle (`def limits(self, request)`) as a function of the request."""
+        if callable(given) and len(inspect.signature(given).parameters) == METHOD:
+            return lambda request: given(cls(), request)
+        return given
 
 
 def _others(view: View) -> Iterator[ViewLimit]:
