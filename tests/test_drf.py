@@ -110,7 +110,7 @@ class Members(RateLimitThrottle):
         return f"{self.fewest + 1 if request.user.is_authenticated else self.fewest}/minute"
 
     def key(self, request: Any) -> str:
-        return request.headers.get("x-team", "nobody")
+        return str(request.headers.get("x-team", "nobody"))
 
 
 class Guests(RateLimitThrottle):

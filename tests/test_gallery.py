@@ -318,7 +318,7 @@ class Road:
 
     def __init__(self) -> None:
         self.site = Site("ride-hailing.yaml")
-        self.site.gate.door.clock = self.site.clock
+        self.site.gate.door.clock = self.site.clock  # type: ignore[assignment]
         self.site.gate.door.alarms = Alarms(self.site.clock)
         self.sent: list[asyncio.Future[Reply]] = []
 
