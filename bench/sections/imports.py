@@ -15,7 +15,7 @@ def jobs(scale: Scale) -> list[Job]:
 
 
 def taken(results: Results, name: str) -> float | None:
-    """Milliseconds beyond those of an empty interpreter."""
+    """Milliseconds of CPU beyond those of an empty interpreter."""
     whole, empty = (results.best(Job("import", each), "ms") for each in (name, EMPTY))
     return None if whole is None or empty is None else whole - empty
 
@@ -30,7 +30,7 @@ def tables(results: Results, scale: Scale) -> list[Table]:
         )
         for name in CODE
     ]
-    return [Table(("import", "modules", "ms beyond empty", f"to {RIVAL}"), rows)]
+    return [Table(("import", "modules", "CPU ms beyond empty", f"to {RIVAL}"), rows)]
 
 
 def targets(results: Results, scale: Scale) -> list[Target]:
@@ -43,8 +43,9 @@ def targets(results: Results, scale: Scale) -> list[Target]:
 SECTION = Section(
     "imports",
     "20. import: from nothing to the first answer",
-    f"""The quickest of {FRESH} new interpreters, from start to end, less the quickest that imports nothing. Bytecode is
-    compiled already. Modules are those that are loaded at the end, with the ones that every interpreter loads.""",
+    f"""CPU time of new interpreters, from start to end: the least of {FRESH}, less the least of those that import
+    nothing. Bytecode is compiled already. Modules are those that are loaded at the end, with the ones that every
+    interpreter loads.""",
     jobs,
     tables,
     targets,
