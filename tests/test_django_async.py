@@ -192,8 +192,9 @@ def test_ten_logins_at_once_at_a_limit_of_two():
         nonlocal gate
         gate = asyncio.Event()
         asked = [asyncio.ensure_future(client.get("/slow/")) for _ in range(10)]
-        while sum(each.done() for each in asked) < 8 or len(CALLS) < 2:
-            await asyncio.sleep(0.001)
+        async with asyncio.timeout(30):
+            while sum(each.done() for each in asked) < 8 or len(CALLS) < 2:
+                await asyncio.sleep(0.001)
         assert [each.result().status_code for each in asked if each.done()] == [429] * 8
         gate.set()
         return sorted(each.status_code for each in await asyncio.gather(*asked)), await statuses(client, 2, "/slow/")

@@ -79,7 +79,7 @@ def test_a_call_costs_what_its_trailing_metadata_says(kind, method):
     with serving(kind, {"rules": [rule]}) as server:
         first = server.ask(method, b"cost 3")
         assert first.trailing == {
-            "x-cost": "3", "ratelimit-policy": '"api";q=10;w=60', "ratelimit": '"api";r=0;t=60',
+            "x-cost": "3", "ratelimit-policy": '"api";q=10;w=60', "ratelimit": '"api";r=7;t=18',
         }  # fmt: skip
         assert server.ask(method, b"cost 3").trailing["grpc-retry-pushback-ms"] == "18000"
 

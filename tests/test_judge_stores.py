@@ -20,6 +20,8 @@ LOGIN: dict[str, Any] = {"match": {"path": "/login"}, "count": {"when": {"status
 class Broken:
     """A store that cannot answer, from the first question or from a later one on."""
 
+    decides_by_clock = True
+
     def __init__(self, answers: int = 0) -> None:
         self.answers = answers
         self.inner = MemoryStore(clock=ManualClock(LATER))
@@ -153,6 +155,8 @@ def test_attempts_at_once_in_an_event_loop_and_by_a_slow_store():
 
 class Slow:
     """A store whose answers take a turn of the event loop."""
+
+    decides_by_clock = True
 
     def __init__(self, inner: MemoryStore) -> None:
         self.inner, self.clock = inner, inner.clock

@@ -10,13 +10,15 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Coroutine
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from headgate.algorithms import bucket
 from headgate.call import Call
 from headgate.clock import Clock
 from headgate.engine import Decision
-from headgate.waiting import Alarm
+
+if TYPE_CHECKING:
+    from headgate.waiting.alarm import Alarm
 
 FEW: Final = 1000
 """Keys with promises, from which on those are looked for whose instants have passed."""

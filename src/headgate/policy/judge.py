@@ -248,8 +248,14 @@ class Judge:
             except Exception as error:
                 log.warning("a charge could not be given back and stays: %s", error)
 
-    def after(self, charges: Sequence[Charge], status: int, header: Callable[[str], str | None]) -> Steps[None]:
-        """Count what the response says: give back what does not count, charge what cost more."""
+    def after(
+        self, charges: Sequence[Charge], status: int, header: Callable[[str], str | None]
+    ) -> Steps[dict[Group, Decision]]:
+        """Count what the response says: give back what does not count, charge what cost more.
+
+        For each group of which something changed: what is left now.
+        """
+        left: dict[Group, Decision] = {}
         for group, decision in charges:
             if not group.follows:
                 continue
@@ -262,8 +268,12 @@ class Judge:
                     yield group.gate.refund(decision, unused)
                 more = tuple(max(0, actual - cost) for cost, actual in zip(costs, real, strict=True))
                 yield from self._charge_more(group, decision, more)
+                if real != costs:
+                    looks = (Call(call.limit, call.key, 0) for call in decision.calls)
+                    left[group] = yield group.gate.decide(*looks, peek=True)
             except Exception as error:
                 log.warning("the response could not be counted: %s", error)
+        return left
 
     def end(self, charges: Sequence[Charge]) -> Steps[None]:
         """The request is not in flight any more."""

@@ -302,8 +302,6 @@ def _close_all(files: dict[str, int]) -> None:
         os.close(fd)
 
 
-
-
 def _read_meta(folder: Folder, boot: int) -> tuple[int, bytes, int, int]:
     """The file, open; the store's secret, what to add to the steady clock, and the boot it was made in."""
     meta = folder.open_or_make("meta", META.size, lambda: _new_meta(boot))

@@ -239,9 +239,9 @@ class RateLimits:
             await self._open(request, docket, response)
         for name, value in docket.denial.fields if docket.denial is not None else ():
             response.headers.setdefault(name, value)
-        _tell(response, docket)
         if docket.follows:
             await finish(docket, docket.after(response.status, response.headers.get))
+        _tell(response, docket)
 
     async def _open(self, request: web.Request, docket: Docket[str], socket: web.WebSocketResponse) -> None:
         """Rule on a handshake. Until here it was a GET: anybody can ask for an upgrade and get a page."""

@@ -116,12 +116,7 @@ class RateLimitMiddleware:
             if started or message["type"] != "http.response.start":
                 return send(message)
             started = True
-            fields, told = docket.fields, message
-            if fields:  # an app may send the same message every time
-                told = {**message, "headers": docket.court.with_fields(message.get("headers", ()), fields)}
-            elif docket.denial is not None:
-                told = {**message, "headers": docket.denial.completed(message.get("headers", ()))}
-            return _counting(docket, message, told, send) if docket.follows else send(told)
+            return _counting(docket, message, send) if docket.follows else send(_telling(docket, message))
 
         if self.endpoints:
             docket.path = path_of(scope)
@@ -257,10 +252,20 @@ def _accept(headers: Iterable[tuple[bytes, bytes]]) -> bytes | None:
     return None
 
 
-async def _counting(docket: Docket[bytes], message: Message, told: Message, send: Send) -> None:
-    """Send the beginning of a response, and count what it says."""
-    await send(told)
+async def _counting(docket: Docket[bytes], message: Message, send: Send) -> None:
+    """Count what the beginning of a response says, and send it: its fields tell what is left after that."""
     await finish(docket, docket.after(message["status"], ScopeHeaders(message.get("headers", ())).first))
+    await send(_telling(docket, message))
+
+
+def _telling(docket: Docket[bytes], message: Message) -> Message:
+    """The beginning of a response with our fields; an app may send the same message every time."""
+    fields = docket.fields
+    if fields:
+        return {**message, "headers": docket.court.with_fields(message.get("headers", ()), fields)}
+    if docket.denial is not None:
+        return {**message, "headers": docket.denial.completed(message.get("headers", ()))}
+    return message
 
 
 async def _answer(send: Send, response: tuple[int, list[tuple[bytes, bytes]], bytes]) -> None:

@@ -6,7 +6,8 @@ whether what was charged was right.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, AnyStr, Final, Generic, NamedTuple
 
 from headgate.decision import tightest
@@ -72,6 +73,9 @@ class Docket(Generic[AnyStr]):
     _passed: tuple[Found[AnyStr], Decision] | None = None
     """The only decision so far, where a lane has taken it; else there are entries."""
     _entries: tuple[Entry[AnyStr], ...] = ()
+
+    _left: Mapping[Group, Decision] = MappingProxyType({})
+    """What is left where the response has changed what was charged."""
 
     def __init__(self, door: Door[AnyStr], first: Entry[AnyStr] | None = None) -> None:
         self.door: Door[AnyStr] = door
@@ -152,7 +156,7 @@ class Docket(Generic[AnyStr]):
         if self._passed is not None:
             (_, _, say), decision = self._passed
             return say(decision)
-        told = [each for each in self._entries if each.group is not None]
+        told = [each for each in map(self._now, self._entries) if each.group is not None]
         if len(told) <= 1:
             return told[0].court.fields(told[0].group, told[0].decision) if told else []
         nearest = told[_nearest([each.decision for each in told if each.decision is not None])]
@@ -169,13 +173,19 @@ class Docket(Generic[AnyStr]):
                     fields[name] = value
         return list(fields.items())
 
+    def _now(self, entry: Entry[AnyStr]) -> Entry[AnyStr]:
+        if entry.group is None or entry.group not in self._left:
+            return entry
+        return entry._replace(decision=self._left[entry.group])
+
     def after(self, status: int, header: Callable[[str], str | None]) -> Steps[None]:
         """Count what the response says, once; later calls change nothing."""
         if not self._counted:
             self._counted, self.follows = True, self.flies
             for each in self._entries:
                 if each.charges:
-                    yield from each.court.judge.after(each.charges, status, header)
+                    left = yield from each.court.judge.after(each.charges, status, header)
+                    self._left = {**self._left, **left}
 
     def end(self, status: int = FAILED, header: Callable[[str], str | None] = lambda name: None) -> Steps[None]:
         """The request is over. If it was not counted before, it is as this; an app that did not answer has failed."""

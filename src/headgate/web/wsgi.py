@@ -68,17 +68,17 @@ class RateLimitMiddleware:
         docket = Docket(door, Entry(court, ruling.group, ruling.decision, ruling.charges))
         if ruling.delay_us:
             hold(docket, ruling.delay_us)
-        adding = _adding(court, docket.fields, start_response)
-        return self._count(environ, adding, docket) if docket.follows else self.app(environ, adding)
+        if docket.follows:
+            return self._count(environ, start_response, docket)
+        return self.app(environ, _adding(court, docket.fields, start_response))
 
     def _count(self, environ: Environ, start_response: StartResponse, docket: Docket[str]) -> Iterable[bytes]:
-        """Call the app, and count what its response says."""
+        """Call the app, and count what its response says; the fields tell what is left after that."""
 
         def start(status: str, headers: list[tuple[str, str]], *exc_info: Any) -> Any:  # noqa: ANN401
-            given = start_response(status, headers, *exc_info)
-            told = {name.lower(): value for name, value in headers}
-            run(docket.after(int(status[:3]), told.get))
-            return given
+            said = {name.lower(): value for name, value in headers}
+            run(docket.after(int(status[:3]), said.get))
+            return start_response(status, docket.court.with_fields(headers, docket.fields), *exc_info)
 
         try:
             return _Counted(self.app(environ, start), docket)

@@ -74,7 +74,11 @@ class Context:
         """Count what the end of the call says."""
         code = grpc.StatusCode.OK if self._code is None else self._code
         told = {name.lower(): value for name, value in self._given if isinstance(value, str)}
-        return self._docket.end(status_of(code), told.get)
+        yield from self._docket.end(status_of(code), told.get)
+        fields = tuple(self._docket.fields)
+        if fields != self._fields and not is_gone(self._context):  # the end has changed what is left
+            self._fields = fields
+            self._context.set_trailing_metadata((*self._given, *fields))
 
 
 def code_of(error: BaseException) -> grpc.StatusCode:
