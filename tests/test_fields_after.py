@@ -91,9 +91,14 @@ def test_a_charge_that_stays_is_told_without_another_question():
     """Where the response changes nothing, nothing is asked again."""
     store = MemoryStore(clock=ManualClock(LATER))
     limited = RateLimitMiddleware(app, {"rules": [FAILURES]}, store=store)
-    asked = []
+    asked: list[Any] = []
     gate = limited.door._court.judge._gates[""]
     decide = gate.decide
-    gate.decide = lambda *calls, **how: asked.append(how) or decide(*calls, **how)
+
+    def noted(*calls: Any, **how: Any) -> Any:
+        asked.append(how)
+        return decide(*calls, **how)
+
+    gate.decide = noted
     assert asgi(limited, "GET", "/401").fields["ratelimit"] == '"login";r=1;t=1800'
     assert asked == []
