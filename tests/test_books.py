@@ -11,7 +11,6 @@ from headgate.limiter.reservation import Reservation
 from headgate.testing import ManualClock
 from tests.homes import LATER
 
-
 TEXTS = ["50/second burst 20", "50/second burst 2000", "20/minute by fixed-window", "20/minute by sliding-log"]
 
 
