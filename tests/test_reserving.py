@@ -13,7 +13,7 @@ import pytest
 from headgate import AsyncLimiter, InvalidCall, Limiter, RateLimited
 from headgate.stores import Store
 from headgate.testing import ManualClock
-from tests.homes import EVERY_WAY, LATER, Interrupting, let_run, limiters_of, until
+from tests.homes import EVERY_WAY, LATER, PATIENCE, Interrupting, let_run, limiters_of, until
 
 NO_PROMISE = [f"10/second {how}" for how in ("by fixed-window", "by sliding-log", "by sliding-window", "block 5s")]
 
@@ -231,17 +231,22 @@ def test_the_same_awaited(home):
                 inside.append(reservation.delay)
                 await asyncio.Event().wait()
 
+        async def until_charged(units: int) -> None:
+            async with asyncio.timeout(PATIENCE):
+                while (await limiter.peek("k", 0)).reset_us != units * 100_000:
+                    await asyncio.sleep(0.001)
+
         using = asyncio.create_task(use())
-        await let_run()
+        await until_charged(10)
         with pytest.raises(RateLimited):
             async with await limiter.reserve("k", 5, max_wait=0.1):
                 pytest.fail("the body must not run")
         entering, inside_now = asyncio.create_task(use()), len(inside)
-        await let_run()
+        await until_charged(15)
         entering.cancel()
         await asyncio.wait([entering])
         assert inside_now == 0
-        await until(lambda: not limiter._unfinished)
+        await until_charged(10)
         clock.us += 499_999
         clock.advance(0)
         await let_run()
