@@ -164,14 +164,18 @@ def by_scope(app: Any) -> Ask:
     async def ask(sent: Sent) -> Seen:
         waiting = [{"type": "http.request", "body": b"", "more_body": False}]
         messages: list[dict[str, Any]] = []
+        answered = asyncio.Event()
 
         async def receive() -> dict[str, Any]:
-            if not waiting:
-                await asyncio.sleep(60)  # the client waits for its answer
-            return waiting.pop()
+            if waiting:
+                return waiting.pop()
+            await answered.wait()  # the client waits for its answer, and goes away
+            return {"type": "http.disconnect"}
 
         async def send(message: Any) -> None:
             messages.append(dict(message))
+            if message["type"] == "http.response.body" and not message.get("more_body", False):
+                answered.set()
 
         try:
             await app(as_scope(sent), receive, send)
