@@ -182,6 +182,11 @@ def by_scope(app: Any) -> Ask:
             answer = read_answer(messages)
         except UnicodeDecodeError as error:
             return _failed(error)
+        except ExceptionGroup as several:  # of tasks, as newer versions of Quart raise it
+            (alone,) = several.exceptions
+            if not isinstance(alone, UnicodeDecodeError):
+                raise
+            return _failed(alone)
         return _read(answer.status, answer.body)
 
     return ask
