@@ -19,11 +19,12 @@ settings.load_profile("steady")
 ENGINELESS = (
     "test_address.py", "test_aiohttp.py", "test_asgi_frameworks.py", "test_cli_policy.py", "test_core_refusals.py",
     "test_decorator_order.py", "test_django*.py", "test_drf.py", "test_edges_flight.py", "test_endpoints.py",
-    "test_fastapi.py", "test_fields_after.py", "test_flask.py", "test_flight_redis.py", "test_gallery.py", "test_grpc*.py",
-    "test_headers.py", "test_lease_simulation.py", "test_make.py", "test_methods.py", "test_mounts.py",
-    "test_no_address.py", "test_policy*.py", "test_reach.py", "test_reading_time.py", "test_redis*.py", "test_refusal.py",
-    "test_reload.py", "test_repeated.py", "test_servers.py", "test_starlette.py", "test_tasks*.py", "test_told_times.py",
-    "test_value*.py", "test_web_servers.py", "test_wording.py",
+    "test_fastapi.py", "test_fields_after.py", "test_flask.py", "test_flight_redis.py", "test_gallery.py",
+    "test_grpc*.py", "test_headers.py", "test_lease_simulation.py", "test_make.py", "test_methods.py",
+    "test_mounts.py", "test_no_address.py", "test_policy*.py", "test_reach.py", "test_reading_time.py",
+    "test_redis*.py", "test_refusal.py", "test_reload.py", "test_repeated.py", "test_servers.py",
+    "test_starlette.py", "test_tasks*.py", "test_told_times.py", "test_value*.py", "test_web_servers.py",
+    "test_wording.py",
 )  # fmt: skip
 collect_ignore_glob = list(ENGINELESS) if wants_pure() else []
 
