@@ -19,6 +19,7 @@ from headgate.errors import HeadgateError
 from headgate.limit import Concurrency, Limit
 from headgate.limit.grammar import parse_name, parse_period
 from headgate.policy import Policy, Proxies, RequestView
+from headgate.policy.carried import compare, with_carried
 from headgate.policy.host import compile_host, plain_host
 from headgate.policy.path import compile_pattern
 from headgate.policy.source import read_text
@@ -222,6 +223,23 @@ def _policy(value: Any) -> object:
     return Policy(value)
 
 
+def _reloaded(value: Any) -> object:
+    """A policy, and after it the same rules under other names and with other algorithms."""
+    old, renamed, other = map(Policy, value)
+    first = compare(old, renamed, (), 0)
+    second = compare(renamed, other, first.carried, 0)
+    assert len(second.carried) == 2 * len(first.carried) == 2 * len(old.rules)
+    return with_carried(other, second.carried)
+
+
+def _versions(count: int) -> list[Any]:
+    paths = [{"path": f"/{at % 7}"} for at in range(count)]
+    return [
+        {"rules": [_rule(name=f"{name}{at}", match=path, limits=limits) for at, path in enumerate(paths)]}
+        for name, limits in (("a", "9/hour"), ("b", "9/hour"), ("b", "9/minute"))
+    ]
+
+
 def _named(count: int, value: Any) -> dict[str, Any]:
     return {f"n{at}": value for at in range(count)}
 
@@ -253,6 +271,7 @@ POLICIES: dict[str, tuple[Read, Grown]] = {
     "rules of one name": (_policy, Grown(lambda n: {"rules": [_rule(name="a") for _ in range(n)]})),
     "hosts": (_policy, Grown(lambda n: {"rules": [_rule(match={"host": [f"*.{at}.org" for at in range(n)]})]})),
     "networks": (_policy, Grown(lambda n: {"rules": [_rule(match={"ip": ["10.0.0.0/8"] * n})]})),
+    "reloads": (_reloaded, Grown(_versions)),
     "plans": (_policy, Grown(lambda n: {"rules": [_rule(limits={"default": "1/s", **_named(n, "2/s")})]})),
 }
 SIZES = {

@@ -110,17 +110,25 @@ class Limit:
         put(self, "identity", f"{self.family} as {self.name}" if self.name else self.family)
         put(self, "_hash", hash(self._fields()))
 
-    def _under(self, name: str, burst: int = 0, block: Period = 0) -> Limit:
-        """The same limit under a rule's name, with the rule's own burst and block; its writer was warned before."""
+    def replace(
+        self, *, amount: int | None = None, burst: int | None = None, block: Period | None = None, name: str = ""
+    ) -> Limit:
+        """The same limit with other numbers or under another name. A burst equal to the amount changes with it.
+
+        Algorithm and period stay. No `LimitWarning` is raised: the writer of this limit has seen it.
+        """
+        whole = self.amount if amount is None else _whole(amount, "the amount")
+        if burst is None:
+            burst = whole if self.burst == self.amount else self.burst
+        block_us = self.block_us if block is None else _microseconds(block, "the block") if block else 0
         limit = object.__new__(Limit)
-        block_us = _microseconds(block, "the block") if block else self.block_us
         limit._fill(
-            self.amount,
+            whole,
             self.period_us,
-            burst or self.burst,
+            _whole(burst, "the burst"),
             algorithm_named(self.algorithm),
             block_us,
-            parse_name(name),
+            parse_name(name) if name else self.name,
         )
         return limit
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -88,6 +89,10 @@ class Policy:
         self.rules = _rules(reading, given.get("rules"), self.stores, given.keys() <= {"version", "rules"})
         reading.finish()
         self._settings = {field: given[field] for field in given if field != "rules"}
+        self._index()
+
+    def _index(self) -> None:
+        """File the rules so that those of a request are found quickly."""
         self._pathless = not any(rule.match.patterns for rule in self.rules)
         self._anywhere: list[Rule] = []
         """Rules for paths whose first segment may be any."""
@@ -106,6 +111,17 @@ class Policy:
     def with_rules(self, rules: Sequence[Mapping[str, Any]]) -> Policy:
         """Other rules in the same house: its lists, stores, namespace, headers, and keys for tokens and hashes."""
         return Policy({**self._settings, "rules": rules})
+
+    def with_compiled(self, rules: Sequence[Rule]) -> Policy:
+        """The same policy over other versions of its own rules, in the same order."""
+        policy = copy(self)
+        policy.rules = tuple(rules)
+        policy._index()
+        return policy
+
+    def hashes_as(self, other: Policy) -> bool:
+        """Whether both make the same keys of the same secrets."""
+        return bool(self._settings.get("pepper") == other._settings.get("pepper"))
 
     def rules_for(self, method: str, path: str) -> Found:
         """The rules whose methods and paths fit, in order, each with what its path names."""

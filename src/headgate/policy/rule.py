@@ -251,7 +251,7 @@ def _named(rule: str, at: int, limit: Limit, several: bool, burst: int, block: f
     """The limit under its rule's name: rules never share a state, and a refusal says whose it was."""
     own = limit.name or (str(at + 1) if several else "")
     name = f"{rule[: LONGEST_NAME - len(own) - 1]}.{own}"[:LONGEST_NAME] if own else rule
-    return limit._under(name, burst, block)
+    return limit.replace(name=name, burst=burst or None, block=block or None)
 
 
 def _act(reading: Reading, value: object, path: Path_) -> Action:

@@ -97,15 +97,7 @@ def as_queue(limit: Limit | str) -> Limit:
 def last_place(decision: Decision) -> Decision:
     """The same charge under a limit whose burst is its cost."""
     (call,), verdict = decision.calls, decision.verdicts[0]
-    limit = call.limit
-    alone = Limit(
-        limit.amount,
-        limit.period,
-        burst=max(1, call.cost),
-        algorithm=limit.algorithm,
-        block=limit.block,
-        name=limit.name,
-    )
+    alone = call.limit.replace(burst=max(1, call.cost))
     answers = [1, verdict.remaining, verdict.retry_us, verdict.reset_us, *verdict.mark]
     return Decision((alone,), call.key, (call.cost,), answers, degraded=decision.degraded)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from functools import lru_cache
 from typing import Final
 
@@ -110,21 +109,9 @@ class Fallback:
 def share_of(limit: Limit, nodes: int) -> Limit:
     """The part of a limit that one of so many nodes may let pass: rounded down, at least 1."""
     amount = max(1, limit.amount // nodes)
+    burst = None if limit.burst == limit.amount else max(1, limit.burst // nodes)
     try:
-        return _with_numbers(limit, amount, nodes)
+        return limit.replace(amount=amount, burst=burst)
     except InvalidLimit:  # too fine a fraction: two digits are fine for any rate
         digits = 10 ** max(0, len(str(amount)) - 2)
-        return _with_numbers(limit, amount // digits * digits, nodes)
-
-
-def _with_numbers(limit: Limit, amount: int, nodes: int) -> Limit:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a share may be coarser than anybody would write
-        return Limit(
-            amount,
-            limit.period,
-            burst=None if limit.burst == limit.amount else max(1, limit.burst // nodes),
-            algorithm=limit.algorithm,
-            block=limit.block,
-            name=limit.name,
-        )
+        return limit.replace(amount=amount // digits * digits, burst=burst)

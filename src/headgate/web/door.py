@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, AnyStr, Final, Generic, TypedDict
+from typing import Any, AnyStr, Final, Generic, NamedTuple, TypedDict
 
 from headgate.clock import SystemClock
 from headgate.policy import Policy, Proxies, RequestView
+from headgate.policy.carried import Carried, Reload, compare, with_carried
 from headgate.policy.match import METHODS
 from headgate.policy.recent import Recent
 from headgate.policy.reload import PolicyFile
@@ -50,6 +51,16 @@ class Options(TypedDict, total=False):
     refusal: Refusal | None
 
 
+class Ready(NamedTuple, Generic[AnyStr]):
+    """A policy that can be taken up at once."""
+
+    store: Store
+    policy: Policy
+    """As it was read."""
+    reload: Reload
+    court: Court[AnyStr]
+
+
 class Door(Generic[AnyStr]):
     """A policy in front of an app. `read` makes a view of the framework's request."""
 
@@ -70,9 +81,7 @@ class Door(Generic[AnyStr]):
         plan: Callable[[RequestView], str | None] | None = None,
         refusal: Refusal | None = None,
     ) -> None:
-        self._file: PolicyFile[tuple[Store, Court[AnyStr]]] = PolicyFile(
-            NO_RULES if policy is None else policy, self._prepare
-        )
+        self._file: PolicyFile[Ready[AnyStr]] = PolicyFile(NO_RULES if policy is None else policy, self._prepare)
         self._wire: Wire[AnyStr] = wire
         self._read = read
         self._awaited = awaited
@@ -94,10 +103,14 @@ class Door(Generic[AnyStr]):
         self.routes: Callable[[], Iterable[Route] | None] | None = None
         """The app's routes, where its edge knows them: rules that meet none of them are told of."""
         self._compared = False
+        self._plain = self._file.policy
+        """The policy of now, as it was read."""
+        self._carried: tuple[Carried, ...] = ()
+        """Limits of earlier policies that go on for a while."""
         self._hints: Hints | None = Hints(self.proxies is not None)
         self.looks = True
         """Something is to be looked at with each request, before its lane."""
-        self._exchange(self._prepare(self._file.policy))
+        self._exchange(self._prepare(self._plain))
         warn_of_workers([self.store, *self._opened.values()])
 
     @property
@@ -123,22 +136,26 @@ class Door(Generic[AnyStr]):
     def bind(self, store: Store) -> None:
         """Count there from now on, whatever the rules say; `headgate.testing` does so for a while."""
         self.store = store
-        self._exchange(self._prepare(self.policy))
+        self._exchange(self._prepare(self._plain))
 
-    def _prepare(self, policy: Policy) -> tuple[Store, Court[AnyStr]]:
+    def _prepare(self, policy: Policy) -> Ready[AnyStr]:
         """Everything that takes time or can fail before a policy is used; in a thread, where a file has changed."""
         store = self.store
-        court = self._open(policy)
+        reload = compare(self._plain, policy, self._carried, store.clock.now_us())
+        court = self._open(with_carried(policy, reload.carried))
         court.judge.bind()
-        return store, court
+        return Ready(store, policy, reload, court)
 
-    def _exchange(self, ready: tuple[Store, Court[AnyStr]]) -> None:
+    def _exchange(self, ready: Ready[AnyStr]) -> None:
         """Rule by this policy from now on; whoever is under way goes on by the old one."""
-        store, court = ready
-        if store is not self.store:  # bound elsewhere while it was made ready
+        if ready.store is not self.store:  # bound elsewhere while it was made ready
             self._file.read_again()
             return
-        self._court: Court[AnyStr] = court
+        self._plain = ready.policy
+        self._carried = ready.reload.taken_up(ready.store.clock.now_us())
+        for level, line in ready.reload.told:
+            log.log(level, line)
+        self._court: Court[AnyStr] = ready.court
         self._routes: dict[tuple[tuple[RouteLimit, ...], str], Court[AnyStr]] = {}
         self._lanes_at: dict[tuple[tuple[RouteLimit, ...], str, str], Found[AnyStr] | None] = {}
         find = self._court.lane_for if self._plan is None else _no_lane
@@ -177,6 +194,8 @@ class Door(Generic[AnyStr]):
         ready = self._file.next()
         if ready is not None:
             self._take_up(ready)
+        elif self._carried and min(each.until_us for each in self._carried) <= self.store.clock.now_us():
+            self._exchange(self._prepare(self._plain))
         if self._hints is not None and not self._hints.look(self.view(request)):
             self._hints = None
         if not self._compared:
@@ -241,7 +260,7 @@ class Door(Generic[AnyStr]):
             self._take_up(ready)
         return ready is not None
 
-    def _take_up(self, ready: tuple[Store, Court[AnyStr]]) -> None:
+    def _take_up(self, ready: Ready[AnyStr]) -> None:
         """Another policy: its rules are compared with the app's routes at the next request."""
         self._exchange(ready)
         self._compared, self.looks = False, True
