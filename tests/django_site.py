@@ -253,7 +253,7 @@ def refusal_page(request: Any, no: Any) -> TemplateResponse:
 
 async def refusal_awaited(request: Any, no: Any) -> HttpResponse:
     """An async one."""
-    return HttpResponse("later", status=429)
+    return HttpResponse("pending", status=429)
 
 
 def plan_of(request: Any) -> str | None:

@@ -137,7 +137,7 @@ class Server:
 
     def restart(self) -> None:
         """Forget everything."""
-        self._core: Any = ReferenceStore(clock=self.clock).gate("server", self.limits)._core
+        self._decider: Any = ReferenceStore(clock=self.clock).gate("server", self.limits)._decider
 
     def units_of(self, command: Command) -> int:
         """How many are asked for, or given back."""
@@ -149,7 +149,7 @@ class Server:
         if command.mode == GIVE:
             self._give(subject, self._words(command))
             return 1, self.units_of(command)
-        decision = self._core.run(subject, (self.units_of(command),) * len(self.limits), command.mode)
+        decision = self._decider.run(subject, (self.units_of(command),) * len(self.limits), command.mode)
         granted = [decision.calls[0].cost] if command.mode == UP_TO else []
         words = [self.clock.now_us(), *granted, *map(int, decision.answers)]
         return struct.pack(f"<{len(words)}q", *words), decision.granted
@@ -160,7 +160,7 @@ class Server:
             at += params + 3
             units.append(words[at - 3])
             marks.append((words[at - 2], words[at - 1]))
-        self._core.give((subject,) * len(units), tuple(units), tuple(marks))
+        self._decider.give((subject,) * len(units), tuple(units), tuple(marks))
 
     @staticmethod
     def _words(command: Command) -> tuple[int, ...]:
@@ -216,11 +216,11 @@ class Node:
         if lease:
             self.gate.lease(checked_terms(lease, limits), self.clock)
             self.book = self.gate._book = self._watched(lease)
-        self._ask: Callable[[str, int], Any] = self.gate._purses.hit if lease else self.gate.hit
+        self._ask: Callable[[str, int], Any] = self.gate._tokens.hit if lease else self.gate.hit
 
     def _watched(self, terms: Lease) -> LeaseBook:
         """The books, with somebody who looks over their shoulder."""
-        book: Any = self.world.books(self.world.limits, terms, self.gate._purses, self.gate._now)
+        book: Any = self.world.books(self.world.limits, terms, self.gate._tokens, self.gate._now)
         spend, unused, give_back, low = book.spend, book.unused, book._give_back, book.low
         keep = book.keep
 
@@ -287,7 +287,7 @@ class Node:
 
     def _begin(self, key: str, cost: int) -> None:
         answer = self._ask(key, cost)
-        if isinstance(answer, Decision):  # straight from the purse: the books were not asked
+        if isinstance(answer, Decision):  # straight from the lease cache: the books were not asked
             self.spent(key, cost)
             self._answered(answer)
         elif self.awaited:

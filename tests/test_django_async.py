@@ -175,7 +175,7 @@ def test_a_refusal_of_the_apps(where, url):
 
         answer = run(asked())
     assert (answer.status_code, answer["Retry-After"]) == (429, "30")
-    assert answer.content == (b"later" if where.endswith("awaited") else b"ann: wait 30")
+    assert answer.content == (b"pending" if where.endswith("awaited") else b"ann: wait 30")
 
 
 def test_ten_logins_at_once_at_a_limit_of_two():

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from headgate import AsyncLimiter, Call, StoreError
-from headgate.algorithms.flight.reference import UNIT_BITS
+from headgate.algorithms.concurrency.reference import UNIT_BITS
 from headgate.stores import Store
 from headgate.stores.redis import RedisStore
 from headgate.testing import ManualClock
@@ -34,7 +34,7 @@ def away(limiter: Any) -> Iterator[None]:
         yield
         store._nodes.origin.breaker.open = False
     else:
-        store._book.leave()  # as a forked child that finds every number taken
+        store._engine.leave()  # as a forked child that finds every number taken
         yield
         store.rejoin()
 

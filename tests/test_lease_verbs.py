@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from headgate import Lease, Limit, MemoryStore
-from headgate.engine.purse import purses_for
+from headgate.engine.lease_cache import leased_tokens_for
 from headgate.stores.lease import book
 from headgate.stores.redis import RedisStore
 from headgate.testing import ManualClock
@@ -389,8 +389,8 @@ def test_fifty_thousand_hot_keys_keep_at_most_ten_thousand_leases():
     clock, limits = ManualClock(1e9), (Limit.parse(WINDOW),)
     store = MemoryStore(clock=clock)
     server = store.gate("server", limits)
-    purses = purses_for(store.gate("node", limits)._core, lambda *_: pytest.fail("not asked"))
-    books = book.LeaseBook(limits, Lease(validity=3600), purses, clock.now_us)
+    tokens = leased_tokens_for(store.gate("node", limits)._decider, lambda *_: pytest.fail("not asked"))
+    books = book.LeaseBook(limits, Lease(validity=3600), tokens, clock.now_us)
     bought = given = 0
     for number in range(50_000):
         key = f"k{number}"
@@ -404,7 +404,7 @@ def test_fifty_thousand_hot_keys_keep_at_most_ten_thousand_leases():
         assert books.spend(key, 3) is not None
         given += sum(each.units for each in books.unused(4))
     assert len(books._held) <= book.MOST == 10_000
-    assert len(purses.leases) <= book.MOST
+    assert len(tokens.leases) <= book.MOST
     assert len(books._ending) <= book.MOST
     given += sum(each.units for each in books.unused(-1))
     assert bought - given == 3 * 50_000

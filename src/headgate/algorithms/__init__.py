@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from headgate.algorithms import bucket, flight, log, window
+from headgate.algorithms import bucket, concurrency, log, window
 from headgate.algorithms.contract import Step
 from headgate.errors import InvalidLimit
 
@@ -36,7 +36,7 @@ ALGORITHMS: Final = {
     )
 }
 """Of rates."""
-IN_FLIGHT: Final = Algorithm("in-flight", flight)
+IN_FLIGHT: Final = Algorithm("in-flight", concurrency)
 """Not so many per period, but so many at once."""
 DEFAULT: Final = "token-bucket"
 

@@ -30,7 +30,7 @@ cdef int64_t[MOST_WORDS + 1] NOTHING    # the state of a key never seen
 include "bucket/kernel.pxi"
 include "window/kernel.pxi"
 include "log/kernel.pxi"
-include "flight/kernel.pxi"
+include "concurrency/kernel.pxi"
 include "block/kernel.pxi"
 
 cdef struct Kernel:
@@ -48,8 +48,8 @@ cdef int find_kernel(str kind, Kernel* kernel) except -1:
         kernel[0] = Kernel(window_answer, NULL, window_charge, window_give, NULL, False)
     elif kind == "log":
         kernel[0] = Kernel(log_answer, NULL, log_charge, log_give, log_carry, False)
-    elif kind == "flight":
-        kernel[0] = Kernel(flight_answer, NULL, flight_charge, flight_give, flight_carry, False)
+    elif kind == "concurrency":
+        kernel[0] = Kernel(concurrency_answer, NULL, concurrency_charge, concurrency_give, concurrency_carry, False)
     else:
         raise LookupError(f"no native kernel for {kind!r}")
     return 0

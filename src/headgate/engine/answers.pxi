@@ -14,19 +14,19 @@ cdef extern from *:
     bint headgate_held_by_one(PyObject* thing) nogil
 
 
-cdef object answer_one(Core core, key, int64_t cost, Mode mode, const Answer* seen, int64_t epoch):
+cdef object answer_one(Decider decider, key, int64_t cost, Mode mode, const Answer* seen, int64_t epoch):
     cdef Decision decision
     # Most decisions are read and dropped: one that nobody else holds any more is written anew, as zip() does with
     # its tuples, which saves making and freeing an object. Two take turns, for a caller keeps the last answer until
     # it has the next.
-    if not headgate_held_by_one(<PyObject*> core.other):
-        decision = core.fresh()
+    if not headgate_held_by_one(<PyObject*> decider.other):
+        decision = decider.fresh()
         if not FREE_THREADED:
-            core.other = decision
+            decider.other = decision
     else:
-        decision = core.other
+        decision = decider.other
     if not FREE_THREADED:
-        core.spare, core.other = core.other, core.spare
+        decider.spare, decider.other = decider.other, decider.spare
     decision.allowed = seen.allowed
     decision.remaining = seen.remaining
     decision.retry_us = seen.retry
@@ -60,40 +60,40 @@ cdef Py_ssize_t tightest_of(const Work* work, const Answer* seen) noexcept nogil
     return found
 
 
-cdef object answer_many(Core core, keys, costs, const Work* work, const Answer* seen):
+cdef object answer_many(Decider decider, keys, costs, const Work* work, const Answer* seen):
     """The Decision over several answers: the same rules as Decision.__init__, which the twins' test compares."""
     cdef int64_t[CALLS * ANSWER_WORDS] flat
     cdef int64_t* row = flat
-    cdef Lane lane
-    cdef Py_ssize_t at, bound = 0, least
+    cdef BoundLimit bound
+    cdef Py_ssize_t at, binding = 0, least
     cdef int64_t longest = -1, reset = 0, delay = 0
     cdef bint allowed = True
-    cdef Decision decision = core.fresh()
+    cdef Decision decision = decider.fresh()
     for at in range(work.count):
-        lane = <Lane> core.lanes[at]
+        bound = <BoundLimit> decider.bounds[at]
         row[0], row[1], row[2], row[3] = seen[at].allowed, seen[at].remaining, seen[at].retry, seen[at].reset
-        row[4], row[5] = seen[at].mark_us + lane.epoch(), seen[at].mark_num
+        row[4], row[5] = seen[at].mark_us + bound.epoch(), seen[at].mark_num
         row += ANSWER_WORDS
         reset = NOBODY_KNOWS if NOBODY_KNOWS in (reset, seen[at].reset) else max(reset, seen[at].reset)
         delay = max(delay, seen[at].retry)
         allowed = allowed and seen[at].allowed
-    least = bound = tightest_of(work, seen)
+    least = binding = tightest_of(work, seen)
     if not allowed:
         for at in range(work.count):
             if told_last(seen[at].retry) > longest:
-                longest, bound = told_last(seen[at].retry), at
+                longest, binding = told_last(seen[at].retry), at
     if costs is None or work.mode == M_UP_TO:
         costs = work.cost[0]
     decision.allowed = allowed
     decision.remaining = seen[least].remaining
-    decision.retry_us = delay if allowed else seen[bound].retry
+    decision.retry_us = delay if allowed else seen[binding].retry
     decision.reset_us = reset
     decision._keys = keys
-    decision._bound = bound
-    decision._cost = work.cost[bound]
-    decision._given = work.cost[bound] if work.mode == M_PEEK else 0
-    decision._mark_us = seen[bound].mark_us + (<Lane> core.lanes[bound]).epoch()
-    decision._mark_num = seen[bound].mark_num
+    decision._bound = binding
+    decision._cost = work.cost[binding]
+    decision._given = work.cost[binding] if work.mode == M_PEEK else 0
+    decision._mark_us = seen[binding].mark_us + (<BoundLimit> decider.bounds[binding]).epoch()
+    decision._mark_num = seen[binding].mark_num
     given = tuple([work.cost[at] for at in range(work.count)]) if work.mode == M_PEEK else None
     answers = PyBytes_FromStringAndSize(<char*> flat, work.count * ANSWER_WORDS * sizeof(int64_t))
     decision._more = (costs, answers, given)

@@ -33,11 +33,11 @@ NATIVE: Final = not wants_pure() and _native_available()
 
 if TYPE_CHECKING or not NATIVE:
     from headgate.decision import Decision
-    from headgate.engine.later import later
-    from headgate.engine.pure import Book, Core
+    from headgate.engine.pending import pending
+    from headgate.engine.pure import Decider, Engine
     from headgate.engine.pure_table import Table
     from headgate.permit import Permit
 else:
-    from headgate.engine.native import Book, Core, Decision, Permit, Table, later
+    from headgate.engine.native import Decider, Decision, Engine, Permit, Table, pending
 
-__all__ = ["NATIVE", "Book", "Core", "Decision", "Permit", "Table", "later", "wants_pure"]
+__all__ = ["NATIVE", "Decider", "Decision", "Engine", "Permit", "Table", "pending", "wants_pure"]

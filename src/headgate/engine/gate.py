@@ -1,4 +1,4 @@
-"""A gate: limits bound to their tables. The twin's core decides; what is not hot is written here, once for both."""
+"""A gate: limits bound to their tables. The twin's decider decides; what is not hot is written here, once for both."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from headgate.call import Call, Cost, checked_key
-from headgate.engine.asking import Mark, Plans, checked_calls, checked_limits, checked_refund, in_flight_of
-from headgate.engine.choice import Book, Core, Decision, Permit, Table
+from headgate.engine.arguments import Mark, Plans, checked_calls, checked_limits, checked_refund, in_flight_of
+from headgate.engine.choice import Decider, Decision, Engine, Permit, Table
 from headgate.engine.holding import Holding, listed
 from headgate.engine.modes import PEEK, RESERVE, TAKE
 from headgate.limit import Given, Limit
@@ -48,27 +48,29 @@ class TakePermit(Protocol):
 
 
 class Gate:
-    """`hit`, `peek` and `take_up_to` are the core's own methods."""
+    """`hit`, `peek` and `take_up_to` are the decider's own methods."""
 
     def __init__(
         self,
-        book: Book,
+        engine: Engine,
         limits: tuple[Limit, ...],
         table_for: Callable[[Limit], Table],
         instead: Instead | None = None,
     ) -> None:
         self.limits = checked_limits(limits)
-        self._book = book
+        self._engine = engine
         self._table_for = table_for
         self._instead = instead
         self._decide_instead = None if instead is None else instead.decide
-        self._core = book.core(self._tables(limits), limits, Plans(limits, self._core_of).find, self._decide_instead)
-        self.hit = self._core.hit
-        self.peek = self._core.peek
-        self.take_up_to = self._core.take_up_to
-        self.reserve = self._core.reserve
-        self.release = self._core.release
-        self._core.back_by(lambda decision: self.refund(decision, in_flight_of(decision)))
+        self._decider = engine.decider(
+            self._tables(limits), limits, Plans(limits, self._decider_of).find, self._decide_instead
+        )
+        self.hit = self._decider.hit
+        self.peek = self._decider.peek
+        self.take_up_to = self._decider.take_up_to
+        self.reserve = self._decider.reserve
+        self.release = self._decider.release
+        self._decider.back_by(lambda decision: self.refund(decision, in_flight_of(decision)))
 
     def wait_by(
         self,
@@ -76,21 +78,21 @@ class Gate:
         waiter: Callable[[str, Cost, float | None, Given | None], Decision],
         ring: Callable[[Decision], None],
     ) -> tuple[Acquire, TakePermit]:
-        """The core's own `acquire` and `permit`: they turn to the waiter where the answer is not simply yes.
+        """The decider's own `acquire` and `permit`: they turn to the waiter where the answer is not simply yes.
 
         What is released from now on rings for those who wait.
         """
-        self._core.wait_by(places, waiter, ring)
-        return self._core.acquire, self._core.permit
+        self._decider.wait_by(places, waiter, ring)
+        return self._decider.acquire, self._decider.permit
 
     def asker(self, limits: tuple[Limit, ...]) -> Callable[[str | tuple[str, ...], tuple[int, ...]], Decision]:
         """`decide` over these limits again and again: keys (or one for all) and costs, checked already."""
-        return self._core_of(checked_limits(limits)).run
+        return self._decider_of(checked_limits(limits)).run
 
     def decide(self, *calls: Call, peek: bool = False, wait_us: int = 0) -> Decision:
         """Several subjects, one decision: all are charged or none is; with a wait also for later."""
         limits, keys, costs = checked_calls(calls)
-        return self._core_of(limits).run(keys, costs, PEEK if peek else RESERVE if wait_us else TAKE, wait_us)
+        return self._decider_of(limits).run(keys, costs, PEEK if peek else RESERVE if wait_us else TAKE, wait_us)
 
     def refund(self, charged: Decision | str, n: Cost | tuple[int, ...] | None = None) -> None:
         """Give back a decision (or part of it), or units of a key as if charged now."""
@@ -98,19 +100,19 @@ class Gate:
         if self._instead is not None and not isinstance(charged, str) and charged.degraded:
             self._instead.give(limits, keys, units, marks)
             return
-        core = self._core if limits == self.limits else self._core_of(limits)
-        core.give(keys, units, marks)
+        decider = self._decider if limits == self.limits else self._decider_of(limits)
+        decider.give(keys, units, marks)
 
     def holders(self, key: str) -> list[Holding]:
         """What is in flight of a key, the oldest first."""
-        return listed(self.limits, self._book.clock.now_us(), self._core.holders(key))
+        return listed(self.limits, self._engine.clock.now_us(), self._decider.holders(key))
 
     def reset(self, key: str) -> None:
         """Make the key as new under every limit of this gate."""
-        self._core.clear(checked_key(key))
+        self._decider.clear(checked_key(key))
 
-    def _core_of(self, limits: Sequence[Limit]) -> Core:
-        return self._book.core(self._tables(limits), limits, None, self._decide_instead)
+    def _decider_of(self, limits: Sequence[Limit]) -> Decider:
+        return self._engine.decider(self._tables(limits), limits, None, self._decide_instead)
 
     def _tables(self, limits: Sequence[Limit]) -> list[Table]:
         return [self._table_for(limit) for limit in limits]

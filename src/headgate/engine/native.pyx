@@ -16,7 +16,7 @@ import os
 from headgate.algorithms.contract import EXACT as _EXACT
 from headgate.call import checked_cost, checked_costs, checked_key
 from headgate.clock import STEADY_CLOCK_ID, SystemClock
-from headgate.engine.later import AWAITED_TWICE, NOT_AWAITED, looking_like, warn_of_no_await
+from headgate.engine.pending import AWAITED_TWICE, NOT_AWAITED, looking_like, warn_of_no_await
 from headgate.engine.modes import LEASED as _LEASED
 from headgate.engine.modes import read_clock, slots_for, words_for
 from headgate.errors import InvalidCall, StoreError
@@ -35,14 +35,14 @@ include "table.pxi"
 include "atomics.pxi"
 include "work.pxi"
 include "shared_table.pxi"
-include "lane.pxi"
-include "private_core.pxi"
-include "shared_places.pxi"
-include "shared_core.pxi"
-include "core.pxi"
+include "bound_limit.pxi"
+include "private_decider.pxi"
+include "shared_lookup.pxi"
+include "shared_decider.pxi"
+include "decider.pxi"
 include "answers.pxi"
-include "purse.pxi"
-include "later.pxi"
+include "lease_cache.pxi"
+include "pending.pxi"
 
 SHARES = HEADGATE_SHARES
 

@@ -12,21 +12,21 @@ from headgate.call import Cost, checked_cost, checked_costs, checked_key
 from headgate.clock import Clock
 from headgate.decision import Decision
 from headgate.engine.modes import PEEK, RESERVE, TAKE, UP_TO, read_clock
-from headgate.engine.pure_table import Cell, Family, Lane, Table
+from headgate.engine.pure_table import BoundLimit, Cell, Family, Table
 from headgate.limit import Given, Limit
 from headgate.permit import Permit
 
-_books: weakref.WeakSet[Book] = weakref.WeakSet()
+_engines: weakref.WeakSet[Engine] = weakref.WeakSet()
 
 
-class Book:
+class Engine:
     """What the tables of one store share: a clock, and the lock that makes a decision one step."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
         self.lock = threading.Lock()
         self.on_eviction: Callable[[Limit, Table], None] | None = None
-        _books.add(self)
+        _engines.add(self)
 
     def tell_evictions(self, on_eviction: Callable[[Limit, Table], None]) -> None:
         """Call this with a limit and its table, once for each table that has to forget a key with something in use."""
@@ -40,33 +40,33 @@ class Book:
         """A table for states such as this limit's."""
         return Table(self, limit, max_keys, family)
 
-    def core(
+    def decider(
         self, tables: Sequence[Table], limits: Sequence[Limit], plan: Plan | None = None, instead: object = None
-    ) -> Core:
-        """Decisions over limits, each on its table; `plan` finds the core of limits chosen for one call.
+    ) -> Decider:
+        """Decisions over limits, each on its table; `plan` finds the decider of limits chosen for one call.
 
         `instead` answers where a table cannot; these always can.
         """
-        return Core(self, tuple(map(Lane, tables, limits)), plan)
+        return Decider(self, tuple(map(BoundLimit, tables, limits)), plan)
 
 
 def _renew_locks() -> None:
     """A fork may have copied a lock that another thread held."""
-    for book in _books:
-        book.lock = threading.Lock()
+    for engine in _engines:
+        engine.lock = threading.Lock()
 
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_renew_locks)
 
 
-class Core:
+class Decider:
     """Lanes, and decisions over them: the hot part of a gate."""
 
-    def __init__(self, book: Book, lanes: tuple[Lane, ...], plan: Plan | None) -> None:
-        self.book = book
-        self.lanes = lanes
-        self.limits = tuple(lane.limit for lane in lanes)
+    def __init__(self, engine: Engine, bounds: tuple[BoundLimit, ...], plan: Plan | None) -> None:
+        self.engine = engine
+        self.bounds = bounds
+        self.limits = tuple(bound.limit for bound in bounds)
         self._plan = plan
         self._places: Mapping[str, object] = {}
         self._waiter: Waiter
@@ -118,12 +118,12 @@ class Core:
             self._ring(decision)
 
     def holders(self, key: str) -> list[tuple[int, int, int, bool]]:
-        """What each lane has in flight: its place, since when, units, and whether this process holds it."""
+        """What each bound has in flight: its place, since when, units, and whether this process holds it."""
         found: list[tuple[int, int, int, bool]] = []
-        with self.book.lock:
-            now = read_clock(self.book.clock)
-            for place, lane in enumerate(self.lanes):
-                cell = lane.find(checked_key(key), now) if lane.limit.in_flight else None
+        with self.engine.lock:
+            now = read_clock(self.engine.clock)
+            for place, bound in enumerate(self.bounds):
+                cell = bound.find(checked_key(key), now) if bound.limit.in_flight else None
                 state = sorted(zip(*(cell.state[at::3] for at in range(3)), strict=True)) if cell else []
                 found += [(place, since, units, True) for since, _, units in state]
         return found
@@ -133,46 +133,46 @@ class Core:
         return self._ask(key, cost, limit, RESERVE, wait)
 
     def _ask(self, key: str, cost: Cost, limit: Given | None, mode: int, wait: int = 0) -> Decision:
-        core = self if limit is None or self._plan is None else self._plan(limit)
-        return core.run(checked_key(key), checked_costs(core.limits, cost), mode, wait)
+        decider = self if limit is None or self._plan is None else self._plan(limit)
+        return decider.run(checked_key(key), checked_costs(decider.limits, cost), mode, wait)
 
     def run(self, keys: str | tuple[str, ...], costs: tuple[int, ...], mode: int = TAKE, wait: int = 0) -> Decision:
-        """One decision, a cost for each lane: every lane is asked, then all are charged or none is."""
-        wait = wait if all(lane.lends for lane in self.lanes) else 0
-        if len(self.lanes) == 1:
-            return self._run_one(self.lanes[0], keys if isinstance(keys, str) else keys[0], costs[0], mode, wait)
+        """One decision, a cost for each bound: every bound is asked, then all are charged or none is."""
+        wait = wait if all(bound.lends for bound in self.bounds) else 0
+        if len(self.bounds) == 1:
+            return self._run_one(self.bounds[0], keys if isinstance(keys, str) else keys[0], costs[0], mode, wait)
         return self._run_many(keys, costs, mode, wait)
 
-    def _run_one(self, lane: Lane, key: str, cost: int, mode: int, wait: int) -> Decision:
-        with self.book.lock:
-            now = read_clock(self.book.clock)
-            cell = lane.find(key, now)
+    def _run_one(self, bound: BoundLimit, key: str, cost: int, mode: int, wait: int) -> Decision:
+        with self.engine.lock:
+            now = read_clock(self.engine.clock)
+            cell = bound.find(key, now)
             if mode == UP_TO and cost:
-                cost = max(1, min(cost, lane.look(cell, now, 0)[0].remaining))
-            verdict, until = lane.look(cell, now, cost, wait)
+                cost = max(1, min(cost, bound.look(cell, now, 0)[0].remaining))
+            verdict, until = bound.look(cell, now, cost, wait)
             if verdict.allowed and mode != PEEK:
-                cell = cell or lane.place(key, now)
-                lane.limit.step.charge(cell.state, lane.limit.params, verdict.mark, cost)
+                cell = cell or bound.place(key, now)
+                bound.limit.step.charge(cell.state, bound.limit.params, verdict.mark, cost)
             elif not verdict.allowed:
-                self._refuse([(lane, cell)], [(verdict, until)], now, mode)
+                self._refuse([(bound, cell)], [(verdict, until)], now, mode)
         allowed, remaining, retry, reset, mark, _ = verdict
         return Decision(self.limits, key, (cost,), [allowed, remaining, retry, reset, *mark], charged=mode != PEEK)
 
     def _run_many(self, keys: str | tuple[str, ...], costs: tuple[int, ...], mode: int, wait: int) -> Decision:
-        each = (keys,) * len(self.lanes) if isinstance(keys, str) else keys
-        with self.book.lock:
-            now = read_clock(self.book.clock)
-            asked = [(lane, lane.find(key, now)) for lane, key in zip(self.lanes, each, strict=True)]
+        each = (keys,) * len(self.bounds) if isinstance(keys, str) else keys
+        with self.engine.lock:
+            now = read_clock(self.engine.clock)
+            asked = [(bound, bound.find(key, now)) for bound, key in zip(self.bounds, each, strict=True)]
             if mode == UP_TO and costs[0]:
-                room = min(lane.look(cell, now, 0)[0].remaining for lane, cell in asked)
+                room = min(bound.look(cell, now, 0)[0].remaining for bound, cell in asked)
                 costs = (max(1, min(costs[0], room)),) * len(costs)
-            looks = [lane.look(cell, now, cost, wait) for (lane, cell), cost in zip(asked, costs, strict=True)]
+            looks = [bound.look(cell, now, cost, wait) for (bound, cell), cost in zip(asked, costs, strict=True)]
             if not all(verdict.allowed for verdict, _ in looks):
                 looks = self._refuse(asked, looks, now, mode)
             elif mode != PEEK:
-                for lane, key, (verdict, _), cost in zip(self.lanes, each, looks, costs, strict=True):
-                    cell = lane.place(key, now)
-                    lane.limit.step.charge(cell.state, lane.limit.params, verdict.mark, cost)
+                for bound, key, (verdict, _), cost in zip(self.bounds, each, looks, costs, strict=True):
+                    cell = bound.place(key, now)
+                    bound.limit.step.charge(cell.state, bound.limit.params, verdict.mark, cost)
         answers: list[int] = []
         for verdict, _ in looks:
             answers += (verdict.allowed, verdict.remaining, verdict.retry_us, verdict.reset_us, *verdict.mark)
@@ -180,44 +180,44 @@ class Core:
 
     @staticmethod
     def _refuse(
-        asked: list[tuple[Lane, Cell | None]], looks: list[tuple[Verdict, int]], now: int, mode: int
+        asked: list[tuple[BoundLimit, Cell | None]], looks: list[tuple[Verdict, int]], now: int, mode: int
     ) -> list[tuple[Verdict, int]]:
         """A no charges nothing; it starts blocks, and keeps a state that had to follow the clock back.
 
         A limit that would have allowed then says what it holds without the charge.
         """
-        for (lane, cell), (verdict, until) in zip(asked, looks, strict=True):
+        for (bound, cell), (verdict, until) in zip(asked, looks, strict=True):
             if cell is not None and mode != PEEK:
                 if verdict.moved:
-                    lane.limit.step.charge(cell.state, lane.limit.params, verdict.mark, 0)
+                    bound.limit.step.charge(cell.state, bound.limit.params, verdict.mark, 0)
                 if not verdict.allowed:
                     cell.until = until
         return [
-            lane.look(cell, now, 0) if look[0].allowed else look
-            for (lane, cell), look in zip(asked, looks, strict=True)
+            bound.look(cell, now, 0) if look[0].allowed else look
+            for (bound, cell), look in zip(asked, looks, strict=True)
         ]
 
     def give(self, keys: tuple[str, ...], amounts: tuple[int, ...], marks: tuple[tuple[int, int] | None, ...]) -> None:
         """Give back what was charged at the marks; no mark means charged now."""
-        with self.book.lock:
-            now = read_clock(self.book.clock)
-            for lane, key, amount, mark in zip(self.lanes, keys, amounts, marks, strict=True):
-                cell = lane.find(key, now)
+        with self.engine.lock:
+            now = read_clock(self.engine.clock)
+            for bound, key, amount, mark in zip(self.bounds, keys, amounts, marks, strict=True):
+                cell = bound.find(key, now)
                 if cell is not None:
-                    step, params = lane.limit.step, lane.limit.params
+                    step, params = bound.limit.step, bound.limit.params
                     at = mark or step.answer(cell.state, params, now, 0).mark
                     step.give(cell.state, params, now, at, amount)
 
     def clear(self, key: str) -> None:
         """Make a key as new."""
-        with self.book.lock:
-            now = read_clock(self.book.clock)
-            for lane in self.lanes:
-                cell = lane.find(key, now)
+        with self.engine.lock:
+            now = read_clock(self.engine.clock)
+            for bound in self.bounds:
+                cell = bound.find(key, now)
                 if cell is not None:
-                    cell.state[:] = lane.limit.step.fresh(lane.limit.params)
+                    cell.state[:] = bound.limit.step.fresh(bound.limit.params)
                     cell.until = 0
 
 
-Plan = Callable[[Given], Core]
+Plan = Callable[[Given], Decider]
 Waiter = Callable[[str, Cost, float | None, Given | None], Decision]

@@ -10,7 +10,7 @@ from headgate.engine.modes import WAYS, slots_for, words_for
 from headgate.limit import Limit
 
 if TYPE_CHECKING:
-    from headgate.engine.pure import Book
+    from headgate.engine.pure import Engine
 
 CANDIDATES: Final = 2 * WAYS
 """How many keys are looked at for one to give up: as many as a native key has places to live in."""
@@ -51,8 +51,8 @@ Filed = str | tuple[str, str]
 class Table:
     """The states of keys under limits of one algorithm and period, never more of them than there are slots."""
 
-    def __init__(self, book: Book, limit: Limit, max_keys: int, family: Family | None) -> None:
-        self.book = book
+    def __init__(self, engine: Engine, limit: Limit, max_keys: int, family: Family | None) -> None:
+        self.engine = engine
         self.family = family
         self.words = words_for(limit)
         self.slots = slots_for(max_keys)
@@ -66,7 +66,7 @@ class Table:
 
     def clear(self) -> None:
         """Forget every key."""
-        with self.book.lock:
+        with self.engine.lock:
             self._cells.clear()
             self._keys.clear()
             self._hand = 0
@@ -87,13 +87,13 @@ class Table:
             self._keys[at] = last
         return self._cells.pop(key)
 
-    def place(self, key: Filed, lane: Lane, now: int, carried: Cell | None = None) -> Cell:
+    def place(self, key: Filed, bound: BoundLimit, now: int, carried: Cell | None = None) -> Cell:
         """A cell for the key: its own, a new one (or one carried here), or that of the key with the least to lose."""
         cell = self._cells.get(key)
         if cell is not None:
             return cell
-        cell = carried or Cell(lane.limit.step.fresh(lane.limit.params))
-        index = self._given_up(lane, now)
+        cell = carried or Cell(bound.limit.step.fresh(bound.limit.params))
+        index = self._given_up(bound, now)
         if index is None:
             self._keys.append(key)
         else:
@@ -102,7 +102,7 @@ class Table:
         self._cells[key] = cell
         return cell
 
-    def _given_up(self, lane: Lane, now: int) -> int | None:
+    def _given_up(self, bound: BoundLimit, now: int) -> int | None:
         """Any as-new key; at the bound, the one with the least quota in use, ties to the nearest reset."""
         count = len(self._keys)
         if count < min(CANDIDATES, self.slots):
@@ -113,7 +113,7 @@ class Table:
         leap = int(count * GOLDEN)  # far apart, or heavy users who came together would be looked at together
         for place in range(min(CANDIDATES, count)):
             index = (self._hand + place * leap) % count
-            verdict = lane.look(self._cells[self._keys[index]], now, 0)[0]
+            verdict = bound.look(self._cells[self._keys[index]], now, 0)[0]
             if verdict.reset_us == 0:
                 return index
             in_use = (-verdict.remaining, verdict.reset_us)
@@ -122,12 +122,12 @@ class Table:
         if count < self.slots:
             return None
         self.evictions += 1
-        if self.evictions == 1 and self.book.on_eviction is not None:
-            self.book.on_eviction(lane.limit, self)
+        if self.evictions == 1 and self.engine.on_eviction is not None:
+            self.engine.on_eviction(bound.limit, self)
         return victim
 
 
-class Lane:
+class BoundLimit:
     """A limit on its table."""
 
     __slots__ = ("limit", "need", "table")

@@ -15,7 +15,7 @@ cdef int64_t HELD = <int64_t> 1 << 63
 cdef int64_t TEST_AFTER_NS = 1_000_000
 cdef int64_t GIVE_UP_AFTER_NS = 5_000_000
 cdef int64_t LONGEST_NAP_NS = 400_000
-cdef int GIVE_UP_AFTER_NAPS = 12        # and so many looks: a waiter that lost its core itself has not waited
+cdef int GIVE_UP_AFTER_NAPS = 12        # and so many looks: a waiter that lost its decider itself has not waited
 
 cdef struct SharedHead:
     int64_t magic, version, size, boot, kind, sets, words, stride, journal, epoch, order, used, evictions
@@ -30,7 +30,7 @@ cdef struct Stripe:
 
 @cython.final
 cdef class SharedTable:
-    cdef readonly Book book
+    cdef readonly Engine engine
     cdef readonly Family family         # None where all states have one size
     cdef readonly int64_t words
     cdef int64_t[::1] view              # keeps the mapping alive
@@ -43,8 +43,8 @@ cdef class SharedTable:
     cdef bint one_word                  # a plain bucket
     cdef bint told                      # of the first eviction, by this process
 
-    def __cinit__(self, Book book not None, limit, view, Family family):
-        self.book = book
+    def __cinit__(self, Engine engine not None, limit, view, Family family):
+        self.engine = engine
         self.family = family
         self.one_word = limit.step.KIND == "bucket" and not limit.block_us
         self.attach(view)
@@ -128,10 +128,10 @@ cdef class SharedTable:
         for spin in range(100):
             if self.try_lock(number):
                 return True
-        headgate_add(&self.book.napping, 1)
+        headgate_add(&self.engine.napping, 1)
         with nogil:
             held = self.wait_for(number)
-        headgate_add(&self.book.napping, -1)
+        headgate_add(&self.engine.napping, -1)
         return held
 
     cdef bint wait_for(self, int64_t number) noexcept nogil:
@@ -146,8 +146,8 @@ cdef class SharedTable:
             if headgate_load(&stripe.turns) != turn:
                 turn, start, naps = headgate_load(&stripe.turns), steady_ns(), 0
             overdue = owner != 0 and owner == headgate_load(&stripe.stuck)
-            if (overdue or steady_ns() - start > TEST_AFTER_NS) and owner and not self.book.is_alive(owner):
-                if headgate_swap(&stripe.lock, owner, self.book.me):
+            if (overdue or steady_ns() - start > TEST_AFTER_NS) and owner and not self.engine.is_alive(owner):
+                if headgate_swap(&stripe.lock, owner, self.engine.me):
                     headgate_store(&stripe.stuck, 0)
                     self.restore(number)
                     return True
@@ -157,7 +157,7 @@ cdef class SharedTable:
             if naps > GIVE_UP_AFTER_NAPS and steady_ns() - start > GIVE_UP_AFTER_NS:
                 headgate_store(&stripe.stuck, owner)
                 return False
-            # Not a yield: a holder that lost its core needs this one. And longer each time: waiters that wake all the
+            # Not a yield: a holder that lost its decider needs this one. And longer each time: waiters that wake all the
             # time would keep it from the holder just as well.
             nanosleep(&nap, NULL)
             naps += 1
@@ -167,7 +167,7 @@ cdef class SharedTable:
 
     cdef inline bint try_lock(self, int64_t number) noexcept nogil:
         cdef Stripe* stripe = &self.stripes[number]
-        if headgate_load(&stripe.lock) or not headgate_swap(&stripe.lock, 0, self.book.me):
+        if headgate_load(&stripe.lock) or not headgate_swap(&stripe.lock, 0, self.engine.me):
             return False
         stripe.turns += 1
         return True
@@ -216,7 +216,7 @@ cdef class SharedTable:
             if headgate_swap(self.state(slot), word, word | HELD):
                 return word & ~HELD
 
-    cdef int64_t place(self, uint64_t tag, Lane lane, int64_t now, const Holding* holding) noexcept nogil:
+    cdef int64_t place(self, uint64_t tag, BoundLimit bound, int64_t now, const Holding* holding) noexcept nogil:
         """A slot for a key that has none, its stripe held; -1 if every candidate is in somebody's hands.
 
         A bucket's word is left HELD at zero, for the charge that follows.
@@ -232,11 +232,11 @@ cdef class SharedTable:
                     headgate_add(&self.head.used, 1)
                     return slot
         for tried in range(2 * WAYS):
-            victim = self.victim(first, lane, now, refused)
+            victim = self.victim(first, bound, now, refused)
             if victim < 0:
                 return -1
             slot = first[victim // WAYS] + victim % WAYS
-            if self.take_over(slot, tag, lane, now, holding):
+            if self.take_over(slot, tag, bound, now, holding):
                 return slot
             refused |= <uint64_t> 1 << victim
         return -1
@@ -251,14 +251,14 @@ cdef class SharedTable:
         headgate_store(self.state(slot), 0)
         return False
 
-    cdef int64_t victim(self, const int64_t* first, Lane lane, int64_t now, uint64_t refused) noexcept nogil:
+    cdef int64_t victim(self, const int64_t* first, BoundLimit bound, int64_t now, uint64_t refused) noexcept nogil:
         """Which of the 16 candidates to give up: an as-new one of the fuller choice, else the least in use."""
         cdef Answer seen
         cdef int64_t at, found = -1, remaining = -1, reset = 0
         cdef int64_t[2] fresh
         fresh[0] = fresh[1] = 0
         for at in range(2 * WAYS):
-            if refused >> at & 1 or not self.glance(first[at // WAYS] + at % WAYS, lane, now, &seen):
+            if refused >> at & 1 or not self.glance(first[at // WAYS] + at % WAYS, bound, now, &seen):
                 continue
             if seen.reset == 0:
                 fresh[at // WAYS] += 1
@@ -268,33 +268,33 @@ cdef class SharedTable:
                 found, remaining, reset = at, seen.remaining, seen.reset
         return found
 
-    cdef inline bint glance(self, int64_t slot, Lane lane, int64_t now, Answer* seen) noexcept nogil:
+    cdef inline bint glance(self, int64_t slot, BoundLimit bound, int64_t now, Answer* seen) noexcept nogil:
         """What a slot holds, as far as it can be seen without its stripe. False if it is being worked on."""
         cdef int64_t word
         if self.one_word:
             word = headgate_load(self.state(slot))
             if word < 0:
                 return False
-            lane.look(&word, now, 0, seen)
+            bound.look(&word, now, 0, seen)
         else:
-            lane.look(self.state(slot), now, 0, seen)
-            if lane.flies and seen.reset:
-                self.leave_out_dead(self.state(slot), lane, seen)
+            bound.look(self.state(slot), now, 0, seen)
+            if bound.holds_permits and seen.reset:
+                self.leave_out_dead(self.state(slot), bound, seen)
         return True
 
-    cdef void leave_out_dead(self, const int64_t* state, Lane lane, Answer* seen) noexcept nogil:
+    cdef void leave_out_dead(self, const int64_t* state, BoundLimit bound, Answer* seen) noexcept nogil:
         """What the dead hold is not in use: a key that nobody asks for any more would keep its slot for ever."""
-        cdef const FlightParams* p = <const FlightParams*> lane.params
-        cdef int64_t at, holder, alive = self.book.me, held = 0
+        cdef const ConcurrencyParams* p = <const ConcurrencyParams*> bound.params
+        cdef int64_t at, holder, alive = self.engine.me, held = 0
         for at in range(min(state[0], (p.words - 2) // 3)):
-            holder = flying(state)[at].held >> UNIT_BITS
-            if holder == alive or self.book.is_alive(holder):
+            holder = held_permits(state)[at].held >> UNIT_BITS
+            if holder == alive or self.engine.is_alive(holder):
                 alive = holder
-                held += flying(state)[at].held & UNIT_MASK
+                held += held_permits(state)[at].held & UNIT_MASK
         seen.remaining = p.limit - held if held < p.limit else 0
         seen.reset = NOBODY_KNOWS if held else 0
 
-    cdef bint take_over(self, int64_t slot, uint64_t tag, Lane lane, int64_t now, const Holding* holding) noexcept nogil:
+    cdef bint take_over(self, int64_t slot, uint64_t tag, BoundLimit bound, int64_t now, const Holding* holding) noexcept nogil:
         """Give a slot to another key: its present key's stripe is held meanwhile, so nobody works on it."""
         cdef uint64_t present = <uint64_t> headgate_load(self.tag_at(slot))
         cdef int64_t number = self.stripe_of(present), word
@@ -303,7 +303,7 @@ cdef class SharedTable:
         # A stripe this decision holds itself may guard another of its keys: that is nobody's to give away.
         if holds(holding, self.order, number) or not self.try_lock(number):
             return False
-        if <uint64_t> headgate_load(self.tag_at(slot)) == present and self.glance(slot, lane, now, &seen):
+        if <uint64_t> headgate_load(self.tag_at(slot)) == present and self.glance(slot, bound, now, &seen):
             taken = True
             if self.one_word:
                 word = headgate_load(self.state(slot))

@@ -61,7 +61,7 @@ cdef class Family:
 
 @cython.final
 cdef class Table:
-    cdef readonly Book book
+    cdef readonly Engine engine
     cdef readonly Family family         # None where all states have one size
     cdef readonly int64_t words         # of the step's state
     cdef readonly int64_t evictions
@@ -76,14 +76,14 @@ cdef class Table:
     cdef int64_t epoch
     cdef int64_t span
 
-    def __cinit__(self, Book book not None, limit, int64_t max_keys, Family family):
+    def __cinit__(self, Engine engine not None, limit, int64_t max_keys, Family family):
         cdef int64_t total
         find_kernel(limit.step.KIND, &self.kernel)
-        self.book = book
+        self.engine = engine
         self.family = family
         self.words = words_for(limit)
         self.stride = self.words + (1 if limit.block_us else 0)
-        self.epoch = book.now() - EPOCH_LEAD if self.kernel.relative else 0
+        self.epoch = engine.now() - EPOCH_LEAD if self.kernel.relative else 0
         self.span = EPOCH_SPAN if self.kernel.relative else NO_EPOCH_SPAN
         total = slots_for(max_keys) // WAYS
         while total >> self.segment_bits > 64 and (total >> self.segment_bits) * self.set_bytes() > SEGMENT_BYTES:
@@ -104,7 +104,7 @@ cdef class Table:
 
     def clear(self):
         """Forget every key."""
-        with cython.critical_section(self.book):
+        with cython.critical_section(self.engine):
             self.release()
             self.used = 0
 
@@ -164,7 +164,7 @@ cdef class Table:
             raise MemoryError("no memory for the states of keys")
         return 0
 
-    cdef int64_t* place(self, uint64_t tag, Lane lane, int64_t now) noexcept nogil:
+    cdef int64_t* place(self, uint64_t tag, BoundLimit bound, int64_t now) noexcept nogil:
         """A slot for a key that has none: an empty or as-new one, one gained by growing, or that of a victim."""
         cdef Segment* segment = self.segment(tag)
         cdef int64_t slot
@@ -173,17 +173,17 @@ cdef class Table:
             if slot >= 0:
                 self.used += 1
                 break
-            slot = self.victim(segment, tag, lane, now, segment.sets < self.most_sets)
+            slot = self.victim(segment, tag, bound, now, segment.sets < self.most_sets)
             if slot >= 0:
                 break
-            if not self.grow(segment, lane, now):
-                slot = self.victim(segment, tag, lane, now, False)
+            if not self.grow(segment, bound, now):
+                slot = self.victim(segment, tag, bound, now, False)
                 break
         segment.tags[slot] = tag
         memset(segment.states + slot * self.stride, 0, self.stride * 8)
         return segment.states + slot * self.stride
 
-    cdef int64_t victim(self, Segment* segment, uint64_t tag, Lane lane, int64_t now, bint only_new) noexcept nogil:
+    cdef int64_t victim(self, Segment* segment, uint64_t tag, BoundLimit bound, int64_t now, bint only_new) noexcept nogil:
         """An as-new slot; unless only that will do, the one with the least quota in use, ties to the nearest reset.
 
         Of two sets with as-new slots the one that has more gives one up, so that sets stay evenly full.
@@ -196,7 +196,7 @@ cdef class Table:
             fresh[half] = 0
             for way in range(WAYS):
                 slot = first[half] + way
-                lane.look(segment.states + slot * self.stride, now, 0, &seen)
+                bound.look(segment.states + slot * self.stride, now, 0, &seen)
                 if seen.reset == 0:
                     fresh[half] += 1
                     if fresh[half] > fresh[0] or half == 0:
@@ -219,7 +219,7 @@ cdef class Table:
         segment.states = <int64_t*> block + sets * WAYS
         return True
 
-    cdef bint grow(self, Segment* segment, Lane lane, int64_t now) noexcept nogil:
+    cdef bint grow(self, Segment* segment, BoundLimit bound, int64_t now) noexcept nogil:
         """Move the live keys of a segment into one half as large again. False where there is no memory for it."""
         cdef Segment larger
         cdef int64_t sets = segment.sets
@@ -229,14 +229,14 @@ cdef class Table:
                 sets = self.most_sets
             if not self.allocate(&larger, sets):
                 return False
-            if self.move(segment, &larger, lane, now):
+            if self.move(segment, &larger, bound, now):
                 break
             unmap(larger.tags, sets * self.set_bytes())
         unmap(segment.tags, segment.sets * self.set_bytes())
         segment[0] = larger
         return True
 
-    cdef bint move(self, const Segment* segment, Segment* larger, Lane lane, int64_t now) noexcept nogil:
+    cdef bint move(self, const Segment* segment, Segment* larger, BoundLimit bound, int64_t now) noexcept nogil:
         """Copy the live keys. False if one found its sets full and the segment may grow further."""
         cdef Answer seen
         cdef int64_t slots = segment.sets * WAYS, old = 0, new, had = 0, kept = 0
@@ -247,7 +247,7 @@ cdef class Table:
             if segment.tags[old] == 0:
                 continue
             had += 1
-            lane.look(segment.states + old * self.stride, now, 0, &seen)
+            bound.look(segment.states + old * self.stride, now, 0, &seen)
             if seen.reset == 0:
                 continue
             new = empty_slot(larger, segment.tags[old])
@@ -256,7 +256,7 @@ cdef class Table:
             elif larger.sets < self.most_sets:
                 return False
             else:
-                new = self.victim(larger, segment.tags[old], lane, now, False)
+                new = self.victim(larger, segment.tags[old], bound, now, False)
             larger.tags[new] = segment.tags[old]
             memcpy(larger.states + new * self.stride, segment.states + old * self.stride, self.stride * 8)
         self.used += kept - had

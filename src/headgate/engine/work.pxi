@@ -7,7 +7,7 @@ cdef enum Mode:
     M_TAKE, M_PEEK, M_UP_TO, M_RESERVE  # engine.modes, in the same order
 
 cdef struct Work:
-    # One decision: of each lane the tag, the instant in its table's terms, the cost, the slot (-1: none) and, of a bucket,
+    # One decision: of each bound the tag, the instant in its table's terms, the cost, the slot (-1: none) and, of a bucket,
     # the word that was found there.
     int count
     Mode mode

@@ -7,7 +7,7 @@ from collections.abc import Coroutine
 from typing import Any, Self
 
 from headgate.call import Call, Cost, checked_key
-from headgate.engine import Decision, later
+from headgate.engine import Decision, pending
 from headgate.engine.holding import Holding
 from headgate.limit import Given
 from headgate.limiter.base import Bound
@@ -40,9 +40,9 @@ class AsyncLimiter(Bound):
         for name in ("hit", "peek", "take_up_to", "decide", "reset", "holders", "acquire", "reserve"):
             method = getattr(type(self), name).__get__(self)
             if name in ("acquire", "reserve"):
-                setattr(self, name, later(method, method, True))
+                setattr(self, name, pending(method, method, True))
             else:
-                setattr(self, name, later(method, getattr(self._door, name), self._awaited))
+                setattr(self, name, pending(method, getattr(self._door, name), self._awaited))
 
     def _open_async_gate(self, store: AsyncStore) -> Any:  # noqa: ANN401
         if self.lease and isinstance(store, LeasingStore):

@@ -42,7 +42,7 @@ class Bound:
         self.max_waiting = max_waiting
         self.limits = tuple(limit for given in limits for limit in as_limits(given))
         self.lease = lease
-        self.flies = any(limit.in_flight for limit in self.limits)
+        self.holds_permits = any(limit.in_flight for limit in self.limits)
         """Whether something is in flight after a yes, until it is released."""
         self._opened = open_store(store, clock)
         if lease and not hasattr(self._opened, "leased_gate"):
@@ -63,7 +63,7 @@ class Bound:
 
     def _promise(self, max_wait: float | None) -> int:
         """How many microseconds a reservation may be made to wait."""
-        if self.flies:
+        if self.holds_permits:
             raise InvalidCall("what is in flight is held, not reserved: take a permit(key), which ends")
         if max_wait is None:
             return LONGEST_WAIT

@@ -34,7 +34,7 @@ def _passed(decision: Decision) -> Decision:
     return decision
 
 
-def _is_coroutine_function(function: Callable[P, R], flies: bool) -> bool:
+def _is_coroutine_function(function: Callable[P, R], holds_permits: bool) -> bool:
     """Whether what is to be guarded must be awaited; an error says what cannot be guarded."""
     import inspect  # loaded by those who decorate
 
@@ -44,7 +44,7 @@ def _is_coroutine_function(function: Callable[P, R], flies: bool) -> bool:
         )
     if inspect.isasyncgenfunction(function):
         raise InvalidCall(f"{function!r} is an async generator: guard what iterates over it instead")
-    if flies and inspect.isgeneratorfunction(function):
+    if holds_permits and inspect.isgeneratorfunction(function):
         raise InvalidCall(f"{function!r} is a generator, in flight while somebody iterates over it: guard who does")
     return inspect.iscoroutinefunction(function)
 
@@ -60,7 +60,7 @@ class _Block(ABC):
 
     def __enter__(self) -> Decision:
         decision = _passed(self._ask())
-        if self._limiter.flies:
+        if self._limiter.holds_permits:
             self._held.append(decision)
         return decision
 
@@ -80,7 +80,7 @@ class Guard(_Block):
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         """The function, asking first."""
-        if _is_coroutine_function(function, self._limiter.flies):
+        if _is_coroutine_function(function, self._limiter.holds_permits):
             raise InvalidCall(
                 f"{function!r} is async: guard it with an AsyncLimiter, or its calls would not be awaited"
             )
@@ -91,7 +91,7 @@ class Guard(_Block):
             try:
                 return function(*args, **kwargs)
             finally:
-                if self._limiter.flies:
+                if self._limiter.holds_permits:
                     self._limiter.release(decision)
 
         return guarded
@@ -122,7 +122,7 @@ class _AsyncBlock(ABC):
 
     async def __aenter__(self) -> Decision:
         decision = _passed(await self._ask())
-        if self._limiter.flies:
+        if self._limiter.holds_permits:
             self._held.append(decision)
         return decision
 
@@ -142,7 +142,7 @@ class AsyncGuard(_AsyncBlock):
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         """The coroutine function, asking first."""
-        if not _is_coroutine_function(function, self._limiter.flies):
+        if not _is_coroutine_function(function, self._limiter.holds_permits):
             raise InvalidCall(f"{function!r} is not an async def: an AsyncLimiter guards those; use a Limiter here")
 
         @functools.wraps(function)
@@ -151,7 +151,7 @@ class AsyncGuard(_AsyncBlock):
             try:
                 return await cast("Awaitable[object]", function(*args, **kwargs))
             finally:
-                if self._limiter.flies:
+                if self._limiter.holds_permits:
                     await self._limiter.release(decision)
 
         return cast("Callable[P, R]", guarded)

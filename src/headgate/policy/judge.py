@@ -194,7 +194,7 @@ class Judge:
             if group.delays:
                 delay = max(delay, _delay(group, decision, costs))
             passed.append(Charge(group, decision))
-            if group.follows or group.delays or group.flies or len(groups) > 1:
+            if group.follows or group.delays or group.holds_permits or len(groups) > 1:
                 charges.append(passed[-1])
         if not passed:
             return PASS
@@ -213,7 +213,7 @@ class Judge:
             else:
                 if not decision.allowed:
                     log.info("rule %s (observe) would refuse: %r", rule.name, decision)
-                elif group.follows or group.flies:
+                elif group.follows or group.holds_permits:
                     seen.append(Charge(group, decision))
 
     def _grouped(self, view: RequestView, asked: list[Question]) -> tuple[Group, ...]:
@@ -278,7 +278,7 @@ class Judge:
     def end(self, charges: Sequence[Charge]) -> Steps[None]:
         """The request is not in flight any more."""
         for group, decision in charges:
-            if group.flies:
+            if group.holds_permits:
                 try:
                     yield group.gate.release(decision)
                 except Exception as error:

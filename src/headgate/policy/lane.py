@@ -78,7 +78,7 @@ def cost_in_lane(rule: Rule, method: str) -> int | None:
         or rule.plans is None
         or set(rule.plans) != {DEFAULT_PLAN}
         or rule.follows_response
-        or rule.flies
+        or rule.holds_permits
         or rule.counts_refused
         or cost.of is not None
     ):

@@ -86,7 +86,7 @@ class Rule:
         return any(part.startswith("param ") for part in self.parts)
 
     @property
-    def flies(self) -> bool:
+    def holds_permits(self) -> bool:
         """Whether what it charges is given back when the request ends."""
         return any(limit.in_flight for limits in (self.plans or {}).values() for limit in limits)
 

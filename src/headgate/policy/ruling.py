@@ -27,7 +27,8 @@ class Group:
     """Limits of one store that one decision is taken over, and whose rule each of them is."""
 
     __slots__ = (
-        "ask", "counts_refused", "delays", "disclose", "flies", "follows", "gate", "limits", "local", "owners", "store",
+        "ask", "counts_refused", "delays", "disclose", "follows", "gate", "holds_permits", "limits", "local", "owners",
+        "store",
     )  # fmt: skip
 
     def __init__(self, store: str, gate: Any, pairs: Sequence[tuple[Rule, Limit]]) -> None:  # noqa: ANN401
@@ -46,7 +47,7 @@ class Group:
         self.counts_refused = any(rule.counts_refused for rule in self.owners)
         self.delays = any(rule.act.kind == "delay" for rule in self.owners)
         self.follows = any(rule.follows_response for rule in self.owners)
-        self.flies = any(limit.in_flight for limit in self.limits)
+        self.holds_permits = any(limit.in_flight for limit in self.limits)
 
     def _ask_anew(self, keys: tuple[str, ...], costs: tuple[int, ...]) -> Any:  # noqa: ANN401
         self.ask = self.gate.asker(self.limits)

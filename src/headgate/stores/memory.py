@@ -7,7 +7,7 @@ import weakref
 from typing import Any, Final
 
 from headgate.clock import Clock, SystemClock
-from headgate.engine import Book, Gate, Table
+from headgate.engine import Engine, Gate, Table
 from headgate.engine.modes import words_for
 from headgate.errors import InvalidLimit, StoreError
 from headgate.limit import Limit
@@ -32,7 +32,7 @@ class MemoryStore:
     bound is reached, a new key takes the place of a key that has nothing in use, else of the key that has the least.
     """
 
-    _book_type = Book
+    _engine_type = Engine
 
     @explained
     def __init__(
@@ -43,8 +43,8 @@ class MemoryStore:
                 raise StoreError(f"{name} must be a whole number from 1 to 2**40; got {value!r}")
         self.max_keys = max_keys
         self.max_bytes = max_bytes
-        self._book = self._book_type(clock or SystemClock())
-        self._book.tell_evictions(warn_of_eviction)
+        self._engine = self._engine_type(clock or SystemClock())
+        self._engine.tell_evictions(warn_of_eviction)
         self._tables: dict[tuple[str, str, int], Table] = {}
         """By namespace, family and words of a state."""
         self._families: dict[tuple[str, str], Any] = {}
@@ -54,14 +54,14 @@ class MemoryStore:
 
     def gate(self, namespace: str, limits: tuple[Limit, ...], on_error: OnError = "local") -> Gate:
         """Limits bound to their tables under a namespace. Memory has no errors to have a policy for."""
-        return Gate(self._book, limits, lambda limit: self._table(namespace, limit))
+        return Gate(self._engine, limits, lambda limit: self._table(namespace, limit))
 
     decides_by_clock = True
 
     @property
     def clock(self) -> Clock:
         """The clock of every decision, and of waiting."""
-        return self._book.clock
+        return self._engine.clock
 
     def clear(self, namespace: str) -> None:
         """Forget every key of a namespace."""
@@ -91,8 +91,8 @@ class MemoryStore:
                     "states; limits chosen at run time should differ in name or in numbers, not in period"
                 )
             # No lock, which a fork could catch held: of two threads that come at once, one throws its table away.
-            family = self._families.setdefault(name[:2], self._book.family()) if limit.step.SIZED else None
-            table = self._book.table(limit, self._capacity(limit), family)
+            family = self._families.setdefault(name[:2], self._engine.family()) if limit.step.SIZED else None
+            table = self._engine.table(limit, self._capacity(limit), family)
             if family is not None:  # before anybody can use it: a key that is not found is placed anew
                 family.add(table)
             table = self._tables.setdefault(name, table)

@@ -11,7 +11,7 @@ from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
 from headgate.clock import Clock, SystemClock, steady_ns
-from headgate.engine import Book, Gate
+from headgate.engine import Engine, Gate
 from headgate.engine.modes import words_for
 from headgate.errors import InvalidLimit, StoreError
 from headgate.limit import Limit
@@ -95,8 +95,8 @@ class SharedStore:
         self.max_bytes = max_bytes
         self.mode = mode
         self._clock = clock
-        self._book: Any = Book(clock or SystemClock())
-        self._book.tell_evictions(warn_of_eviction)
+        self._engine: Any = Engine(clock or SystemClock())
+        self._engine.tell_evictions(warn_of_eviction)
         self._tables: dict[Name, Opened] = {}
         self._families: dict[tuple[str, str], Any] = {}
         self._opening = threading.RLock()
@@ -109,14 +109,14 @@ class SharedStore:
     def gate(self, namespace: str, limits: tuple[Limit, ...], on_error: OnError = "local") -> Gate:
         """Limits bound to their tables under a namespace."""
         fallback = Fallback(on_error, self._clock)
-        return Gate(self._book, limits, lambda limit: self._table(namespace, limit), fallback)
+        return Gate(self._engine, limits, lambda limit: self._table(namespace, limit), fallback)
 
     decides_by_clock = True
 
     @property
     def clock(self) -> Clock:
         """The clock of every decision, and of waiting."""
-        clock: Clock = self._book.clock
+        clock: Clock = self._engine.clock
         return clock
 
     def clear(self, namespace: str) -> None:
@@ -150,13 +150,13 @@ class SharedStore:
 
     def _join(self) -> None:
         """Take part under a number of this process's own."""
-        self._book.leave()
+        self._engine.leave()
         self._close("roll")
         roll = self._folder.open_or_make("roll", ROLL_BYTES, lambda: b"")
         try:
             if os.fstat(roll).st_size != ROLL_BYTES:
                 raise StoreError(f"{self._folder.name('roll')!r} is not {ROLL_BYTES} bytes long; remove the store")
-            if not self._book.join(roll, mapped(roll, ROLL_BYTES), self._look_after, self._find_tables):
+            if not self._engine.join(roll, mapped(roll, ROLL_BYTES), self._look_after, self._find_tables):
                 raise StoreError(f"{PARTICIPANTS} processes take part in {self.path!r} already")
         except BaseException:
             os.close(roll)
@@ -191,11 +191,11 @@ class SharedStore:
             meta, secret, anchor_ns, _ = _read_meta(folder, boot)
         self._close("meta")
         self._open_files["meta"] = meta
-        self._book.use_secret(secret)
+        self._engine.use_secret(secret)
         if self._clock is None:
             clock = SystemClock()
             clock.anchor_ns = anchor_ns
-            self._book.use_clock(clock)
+            self._engine.use_clock(clock)
 
     def _look_after(self) -> bool:
         """Whether every file is where it was; what was removed is made anew, by whoever comes first, for all."""
@@ -253,8 +253,8 @@ class SharedStore:
     def _open(self, name: Name, limit: Limit) -> Opened:
         file = f"{_order(name):014x}.table"
         view = self._open_table(file, limit, name)
-        family = self._families.setdefault(name[:2], self._book.family()) if limit.step.SIZED else None
-        table = self._book.shared_table(limit, view, family)
+        family = self._families.setdefault(name[:2], self._engine.family()) if limit.step.SIZED else None
+        table = self._engine.shared_table(limit, view, family)
         if family is not None:
             family.add(table)
         return Opened(table, limit, file)
@@ -284,10 +284,10 @@ class SharedStore:
             fd = self._folder.open(file)
             if fd is None:
                 left = self.max_bytes - self._folder.bytes_of_tables()
-                head = new_head(limit, _order(name), self._book.clock.now_us(), left, self.max_keys)
+                head = new_head(limit, _order(name), self._engine.clock.now_us(), left, self.max_keys)
                 text = f"{name[0]}\0{name[1]}\0{limit}"
                 fd = self._folder.open_or_make(file, head.size, lambda: head_bytes(head, text))
-                self._book.count_table()
+                self._engine.count_table()
         return fd
 
 

@@ -40,7 +40,7 @@ TEXT_AT: Final = 256
 
 META: Final = struct.Struct("<qqq16sq")
 """Of a store: magic, layout, the mark of the boot it was made in, its secret, and its clock's anchor."""
-KINDS: Final = ("bucket", "window", "log", "flight")
+KINDS: Final = ("bucket", "window", "log", "concurrency")
 BUILDING: Final = "building-"
 _OWN: Final = re.compile(rf"lock|meta|roll|[0-9a-f]{{14}}\.table|{BUILDING}.*", re.DOTALL)
 MODES: Final = (0o700, 0o770)

@@ -11,7 +11,7 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from headgate.algorithms.flight.reference import UNIT_BITS
+from headgate.algorithms.concurrency.reference import UNIT_BITS
 from headgate.clock import SECOND, steady_ns
 from headgate.engine.modes import WAYS
 from headgate.stores.shared_file import (
@@ -62,7 +62,7 @@ def _permits(folder: int, file: str, name: str) -> Iterator[PermitSeen]:
     table, roll = open_to_read(file, dir_fd=folder), open_to_read("roll", dir_fd=folder)
     try:
         head = read_head(table, name)
-        if not is_plain(table) or head.kind != KINDS.index("flight"):
+        if not is_plain(table) or head.kind != KINDS.index("concurrency"):
             return
         namespace, _, limit = (*head_words(table), "", "")[:3]
         now = (steady_ns() + _anchor(folder)) // 1000

@@ -162,7 +162,7 @@ def _see_table(fd: int, name: str) -> TableSeen:
 
 def _common(head: Head, family: str) -> str:
     """In words: `sliding-log hour, up to 102`."""
-    most = {"log": head.words - 2, "flight": (head.words - 2) // 3}.get(KINDS[head.kind % len(KINDS)])
+    most = {"log": head.words - 2, "concurrency": (head.words - 2) // 3}.get(KINDS[head.kind % len(KINDS)])
     return family if most is None else f"{family}, up to {most}"
 
 

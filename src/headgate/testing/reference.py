@@ -9,4 +9,4 @@ from headgate.stores import MemoryStore
 class ReferenceStore(MemoryStore):
     """A memory store on the pure engine, whichever engine was chosen."""
 
-    _book_type = pure.Book
+    _engine_type = pure.Engine

@@ -326,7 +326,7 @@ async def _answer(request: web.Request, docket: Docket[str], handler: Guard) -> 
         await finish(docket, docket.end())
         raise
     finally:
-        if docket.flies:
+        if docket.holds_permits:
             await finish(docket, docket.land())
 
 

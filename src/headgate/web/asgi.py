@@ -128,7 +128,7 @@ class RateLimitMiddleware:
                 raise
             await _answer(answer, docket.refuse_for(no.decision, _accept(scope["headers"])))
         finally:
-            if docket.follows:  # nothing more to do, unless something flies, or there was no answer
+            if docket.follows:  # nothing more to do, unless something holds_permits, or there was no answer
                 await finish(docket, docket.end())
 
     async def _other(self, kind: str, scope: Scope, receive: Receive, send: Send) -> None:

@@ -65,7 +65,7 @@ class Docket(Generic[AnyStr]):
     """As the app behind the policy routes it: at an endpoint below a mount, a scope has another one."""
     follows: bool = False
     """Whether the response, or its end, has a say in what was charged."""
-    flies: bool = False
+    holds_permits: bool = False
     """Whether something is in flight until the end."""
     denial: Denial[AnyStr] | None = None
     """The refusal, once there is one at an endpoint; set by an edge that leaves the answer to the app."""
@@ -87,7 +87,7 @@ class Docket(Generic[AnyStr]):
         entries.append(entry)
         self._entries, self._passed = tuple(entries), None
         self.follows = self.follows or bool(entry.charges)
-        self.flies = self.flies or any(charge.group.flies for charge in entry.charges)
+        self.holds_permits = self.holds_permits or any(charge.group.holds_permits for charge in entry.charges)
 
     def _every(self) -> tuple[Entry[AnyStr], ...]:
         if self._passed is None:
@@ -181,7 +181,7 @@ class Docket(Generic[AnyStr]):
     def after(self, status: int, header: Callable[[str], str | None]) -> Steps[None]:
         """Count what the response says, once; later calls change nothing."""
         if not self._counted:
-            self._counted, self.follows = True, self.flies
+            self._counted, self.follows = True, self.holds_permits
             for each in self._entries:
                 if each.charges:
                     left = yield from each.court.judge.after(each.charges, status, header)
@@ -194,15 +194,15 @@ class Docket(Generic[AnyStr]):
 
     def land(self) -> Steps[None]:
         """Give back what is in flight."""
-        if self.flies:
-            self.flies = self.follows = False
+        if self.holds_permits:
+            self.holds_permits = self.follows = False
             for each in self._entries:
                 yield from each.court.judge.end(each.charges)
 
     def release(self) -> Steps[None]:
         """Give everything back: the request goes no further."""
         entries, self._entries, self._passed = self._every(), (), None
-        self.follows = self.flies = False
+        self.follows = self.holds_permits = False
         for court, group, decision, charges in entries:
             every = [charge for charge in charges if charge.decision is not decision]
             if group is not None and decision is not None:

@@ -15,7 +15,7 @@ from typing import Final
 
 from headgate.algorithms.contract import Verdict
 from headgate.engine import Decision
-from headgate.engine.purse import Purses
+from headgate.engine.lease_cache import LeasedTokens
 from headgate.limit import Limit
 from headgate.stores.lease.grants import Grant, Held, Unused
 from headgate.stores.lease.terms import Lease as Terms
@@ -39,11 +39,13 @@ MOST: Final = 10_000
 class LeaseBook:
     """The leases of a limiter in one process."""
 
-    def __init__(self, limits: tuple[Limit, ...], terms: Terms, purses: Purses, now_us: Callable[[], int]) -> None:
+    def __init__(
+        self, limits: tuple[Limit, ...], terms: Terms, tokens: LeasedTokens, now_us: Callable[[], int]
+    ) -> None:
         self.terms = terms
         self._limits = limits
         self._windows = tuple(at for at, limit in enumerate(limits) if not limit.step.LENDS)
-        self._purses = purses
+        self._tokens = tokens
         self._now_us = now_us
         self._held: dict[str, Held] = {}
         self._ending: deque[Grant] = deque()
@@ -58,7 +60,7 @@ class LeaseBook:
 
     def spend(self, key: str, units: int) -> Decision | None:
         """From the current lease, or from what is left of it and the one bought ahead; None if that is not enough."""
-        decision = self._purses.spend(key, units)
+        decision = self._tokens.spend(key, units)
         return self._turn_over(key, units) if decision is None else decision
 
     def wanted(self, key: str, units: int) -> int:
@@ -158,7 +160,7 @@ class LeaseBook:
         with self._lock:
             held = self._held.get(key)
             if held is not None and held.current is not None and held.lease.serial == serial:
-                self._purses.fill(held.lease, units, held.current.units)
+                self._tokens.fill(held.lease, units, held.current.units)
             elif (ended := self._ended.get(serial)) is not None and ended.key == key:
                 self._give_back(ended, units, now)
 
@@ -184,7 +186,7 @@ class LeaseBook:
         """Without giving anything back: the server's state is as new."""
         with self._lock:
             for each in list(self._held) if key is None else [key]:
-                self._purses.leases.pop(each, None)
+                self._tokens.leases.pop(each, None)
                 self._held.pop(each, None)
             if key is None:
                 self._unused.clear()
@@ -238,14 +240,14 @@ class LeaseBook:
         with self._lock:
             held = self._held.get(key)
             if held is None or held.following is None:
-                return self._purses.spend(key, units)  # somebody else may have turned over
+                return self._tokens.spend(key, units)  # somebody else may have turned over
             ended, grant = held.current, held.following
             left = self._close(held, now)
             self._begin(held, grant)
-            decision = self._purses.spend(key, units)
+            decision = self._tokens.spend(key, units)
             if ended is not None and left:
                 old = min(left, units) if decision is not None and now < ended.until_us else 0
-                self._purses.fill(held.lease, old, grant.units)
+                self._tokens.fill(held.lease, old, grant.units)
                 if left > old:
                     self._give_back(ended, left - old, now)
             return decision
@@ -253,7 +255,7 @@ class LeaseBook:
     def _open(self, key: str, now: int) -> Held:
         if len(self._held) >= MOST:
             self._make_room(now)
-        held = self._held[key] = Held(self._purses.open(key), now)
+        held = self._held[key] = Held(self._tokens.open(key), now)
         return held
 
     def _make_room(self, now: int) -> None:
@@ -264,7 +266,7 @@ class LeaseBook:
                 self._retire(held, now)
                 if held.following is not None:
                     self._give_back(held.following, held.following.units, now)
-                self._purses.leases.pop(oldest, None)
+                self._tokens.leases.pop(oldest, None)
                 del self._held[oldest]
         self._ending = deque(grant for grant in self._ending if grant.key in self._held)
 
@@ -298,14 +300,14 @@ class LeaseBook:
         lease = held.lease
         lease.until_us, lease.low = grant.until_us, grant.units // AHEAD
         lease.left, lease.resets, lease.serial = grant.left, grant.resets, self._serial
-        self._purses.fill(lease, grant.units, grant.units)
+        self._tokens.fill(lease, grant.units, grant.units)
 
     def _close(self, held: Held, now: int) -> int:
         """The current lease ends with so much left: what was spent of it says how large the next one should be."""
         grant = held.current
         if grant is None:
             return 0
-        left = self._purses.drain(held.lease)
+        left = self._tokens.drain(held.lease)
         held.current = None
         self._ended[held.lease.serial] = grant
         if len(self._ended) > MOST:

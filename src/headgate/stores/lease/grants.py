@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from headgate.engine.purse import Lease
+from headgate.engine.lease_cache import Lease
 
 
 class Grant(NamedTuple):

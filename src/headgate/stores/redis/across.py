@@ -6,7 +6,7 @@ from collections.abc import Generator
 from typing import Any, Protocol, TypeVar
 
 from headgate.engine import Decision
-from headgate.engine.asking import Mark
+from headgate.engine.arguments import Mark
 from headgate.engine.modes import PEEK, TAKE
 from headgate.limit import Limit
 from headgate.stores.redis.plan import Command, Keys, Plan, instant

@@ -119,13 +119,13 @@ for group = 1, groups do
     local key, left = KEYS[group], 0
     local ttl, mark_us, mark_num = struct.unpack('<i8i8i8', ARGV[group])
     for unit = 1, mark_num % 131072 do
-        local ends = redis.call('ZSCORE', key, flight_unit(mark_us, mark_num, unit))
+        local ends = redis.call('ZSCORE', key, concurrency_unit(mark_us, mark_num, unit))
         if ends and tonumber(ends) > now then
-            redis.call('ZADD', key, now + ttl, flight_unit(mark_us, mark_num, unit))
+            redis.call('ZADD', key, now + ttl, concurrency_unit(mark_us, mark_num, unit))
             left = left + 1
         end
     end
-    if left > 0 then flight_keep(key, ttl, slack) end
+    if left > 0 then concurrency_keep(key, ttl, slack) end
     reply[group + 1] = struct.pack('<i8', left)
 end
 return table.concat(reply)

@@ -11,10 +11,10 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from headgate.algorithms.flight.reference import UNIT_BITS
+from headgate.algorithms.concurrency.reference import UNIT_BITS
 from headgate.call import Call, Cost, checked_cost, checked_costs, checked_key
 from headgate.engine import Decision
-from headgate.engine.asking import Mark, Plans, checked_calls, checked_limits, checked_refund, in_flight_of
+from headgate.engine.arguments import Mark, Plans, checked_calls, checked_limits, checked_refund, in_flight_of
 from headgate.engine.holding import Holding, listed
 from headgate.engine.modes import PEEK, RESERVE, TAKE, UP_TO
 from headgate.errors import StoreError

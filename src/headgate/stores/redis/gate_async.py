@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from headgate.call import Call, Cost, checked_cost, checked_key
 from headgate.engine import Decision
-from headgate.engine.asking import checked_calls, checked_limits, in_flight_of
+from headgate.engine.arguments import checked_calls, checked_limits, in_flight_of
 from headgate.engine.holding import Holding
 from headgate.engine.modes import PEEK, RESERVE, TAKE, UP_TO
 from headgate.errors import StoreError

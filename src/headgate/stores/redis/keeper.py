@@ -14,7 +14,7 @@ from itertools import groupby
 from typing import Final, NamedTuple
 
 from headgate.clock import SECOND
-from headgate.engine.asking import MOST_PLANS, Mark
+from headgate.engine.arguments import MOST_PLANS, Mark
 from headgate.limit import Limit
 from headgate.stores.redis.names import Names
 from headgate.stores.redis.nodes import Nodes

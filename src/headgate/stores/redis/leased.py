@@ -34,7 +34,7 @@ class LeasedGate(Gate, Leasing):
     def lease(self, terms: Lease, clock: Clock | None) -> None:
         """Lease on these terms from now on."""
         self.lease_by(terms, clock, self._slow)
-        self.hit = self._purses.hit  # type: ignore[method-assign]
+        self.hit = self._tokens.hit  # type: ignore[method-assign]
         # A clock that is moved by hand tells when it was: then no thread has to wait for it.
         watch = getattr(clock, "watch", None)
         self._by_hand = watch is not None
@@ -134,7 +134,7 @@ class AsyncLeasedGate(AsyncGate, Leasing):
 
     async def hit(self, key: str, cost: Cost = 1, *, limit: Given | None = None) -> Decision:
         """Spend, if every limit allows."""
-        answer: Any = self._purses.hit(key, cost, limit=limit)
+        answer: Any = self._tokens.hit(key, cost, limit=limit)
         return answer if isinstance(answer, Decision) else await answer
 
     def _slow(self, key: str, cost: Cost, limit: Given | None) -> Any:  # noqa: ANN401

@@ -12,9 +12,9 @@ from headgate.call import Cost, checked_cost, checked_key
 from headgate.clock import SECOND, Clock
 from headgate.decision import ANSWER_FIELDS
 from headgate.engine import Decision
-from headgate.engine.asking import checked_refund
+from headgate.engine.arguments import checked_refund
+from headgate.engine.lease_cache import leased_tokens_for
 from headgate.engine.modes import LEASED, PEEK, TAKE, UP_TO, read_clock
-from headgate.engine.purse import purses_for
 from headgate.limit import Given, Limit
 from headgate.stores.lease.book import LeaseBook
 from headgate.stores.lease.terms import Lease
@@ -37,9 +37,9 @@ class Leasing(_Asker):
     def lease_by(self, terms: Lease, clock: Clock | None, slow: Any) -> None:  # noqa: ANN401
         """Lease on these terms from now on; `slow` answers what a lease cannot."""
         local = MemoryStore(clock=clock)
-        self._purses = purses_for(local.gate("leases", self.limits)._core, slow)
+        self._tokens = leased_tokens_for(local.gate("leases", self.limits)._decider, slow)
         self._now: Callable[[], int] = lambda: read_clock(local.clock)
-        self._book = LeaseBook(self.limits, terms, self._purses, self._now)
+        self._book = LeaseBook(self.limits, terms, self._tokens, self._now)
         self._census = Plan((Limit.parse("1/hour as nodes"),), self._names)
         self._least = self._fallback.nodes
         self._counted_us = -CENSUS_EVERY

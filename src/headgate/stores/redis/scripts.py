@@ -117,7 +117,7 @@ def _compose(shapes: tuple[Shape, ...], mode: int) -> str:
     if mode == CENSUS:
         return driver["census"]
     if mode == RENEW:
-        names = _Kernel.load("flight", "kernel").sections["helpers"]
+        names = _Kernel.load("concurrency", "kernel").sections["helpers"]
         return "\n".join((names, _fill(driver["time"], WIDTH="1"), driver["renew"]))
     kernels = [_Kernel.load(shape.kind, shape.kernel) for shape in shapes]
     helpers = [kernel.sections.get("helpers", "") for kernel in dict.fromkeys(kernels)]

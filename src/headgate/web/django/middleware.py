@@ -63,11 +63,11 @@ class RateLimitMiddleware:
             response = self.get_response(request)
             if docket.follows:
                 run(docket.after(response.status_code, response.headers.get))
-            if docket.flies and response.streaming:
+            if docket.holds_permits and response.streaming:
                 visit.end_with(response)
             return visit.tell(response)
         finally:
-            if docket.follows and not visit.streams:  # nothing more to do, unless something flies
+            if docket.follows and not visit.streams:  # nothing more to do, unless something holds_permits
                 run(docket.end())
 
     async def _pass_awaiting(self, request: Request) -> Any:  # noqa: ANN401
@@ -83,7 +83,7 @@ class RateLimitMiddleware:
             response = await self.get_response(request)
             if docket.follows:
                 await asgi.finish(docket, docket.after(response.status_code, response.headers.get))
-            if docket.flies and response.streaming:
+            if docket.holds_permits and response.streaming:
                 visit.end_with(response)
             return visit.tell(response)
         finally:

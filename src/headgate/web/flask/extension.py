@@ -171,7 +171,9 @@ class Edge:
             if case.follows:
                 run(case.after(response.status_code, response.headers.get))
             tell(response.headers, case.fields if case.no is None else case.no.told, case.no is None, self.door)
-            if case.flies and response.is_streamed and "Content-Length" not in response.headers:  # made as it is sent
+            if (
+                case.holds_permits and response.is_streamed and "Content-Length" not in response.headers
+            ):  # made as it is sent
                 case.streams = True
                 response.call_on_close(lambda: run(case.end()))
         return response

@@ -1,6 +1,6 @@
-"""Purses: permits bought from a server in advance, spent without asking anybody.
+"""LeasedTokens: permits bought from a server in advance, spent without asking anybody.
 
-Every permit was charged under each of the limits. purse.pxi is the native twin of this file.
+Every permit was charged under each of the limits. lease_cache.pxi is the native twin of this file.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from headgate.engine.choice import NATIVE, Decision
 from headgate.engine.modes import LEASED, read_clock
 from headgate.limit import Given, Limit
 
-_purses: weakref.WeakSet[Purses] = weakref.WeakSet()
+_tokens: weakref.WeakSet[LeasedTokens] = weakref.WeakSet()
 
 
 class Lease:
@@ -39,16 +39,16 @@ class Lease:
         """Of the grant they come from."""
 
 
-class Purses:
+class LeasedTokens:
     """The leases of some limits, by key."""
 
-    def __init__(self, core: Any, slow: Callable[[str, Cost, Given | None], Decision]) -> None:  # noqa: ANN401
+    def __init__(self, decider: Any, slow: Callable[[str, Cost, Given | None], Decision]) -> None:  # noqa: ANN401
         self.leases: dict[str, Lease] = {}
-        self._clock = core.book.clock
-        self._limits: tuple[Limit, ...] = core.limits
+        self._clock = decider.engine.clock
+        self._limits: tuple[Limit, ...] = decider.limits
         self._slow = slow
         self._lock = threading.Lock()
-        _purses.add(self)
+        _tokens.add(self)
 
     def open(self, key: str) -> Lease:
         """The key's lease; empty, if it had none."""
@@ -92,18 +92,18 @@ class Purses:
             lease.permits = min(most, lease.permits + units)
 
 
-def purses_for(core: Any, slow: Callable[[str, Cost, Given | None], Decision]) -> Purses:  # noqa: ANN401
+def leased_tokens_for(decider: Any, slow: Callable[[str, Cost, Given | None], Decision]) -> LeasedTokens:  # noqa: ANN401
     """Those of the twin that runs."""
     if NATIVE:
-        purses: Purses = importlib.import_module("headgate.engine.native").Purses(core, slow)
-        return purses
-    return Purses(core, slow)
+        tokens: LeasedTokens = importlib.import_module("headgate.engine.native").LeasedTokens(decider, slow)
+        return tokens
+    return LeasedTokens(decider, slow)
 
 
 def _renew_locks() -> None:
     """A fork may have copied a lock that another thread held."""
-    for purses in _purses:
-        purses._lock = threading.Lock()
+    for tokens in _tokens:
+        tokens._lock = threading.Lock()
 
 
 if hasattr(os, "register_at_fork"):

@@ -5,7 +5,7 @@ cdef enum:
     MOST_HELD = 512
 
 cdef struct Holding:
-    # The stripes a decision holds, in the order they were taken. Its lanes keep the tables alive.
+    # The stripes a decision holds, in the order they were taken. Its bounds keep the tables alive.
     int count
     int64_t[MOST_HELD] orders
     int64_t[MOST_HELD] stripes
@@ -58,49 +58,49 @@ cdef enum:
     MOST_TRIES = 16                     # a key is carried once for each time that a limit outgrows a table
 
 
-cdef tuple lanes_common(Core core, const Work* work):
+cdef tuple lanes_common(Decider decider, const Work* work):
     """Each limit on the table that has the state of its key, as far as can be seen; None if a stripe is stuck."""
-    cdef Lane lane
+    cdef BoundLimit bound
     cdef int at
-    if not core.sized:
-        return core.lanes
-    if not core.book.learn_tables():
+    if not decider.sized:
+        return decider.bounds
+    if not decider.engine.learn_tables():
         return None
-    if not any_spread(core.lanes):
-        return core.lanes
+    if not any_spread(decider.bounds):
+        return decider.bounds
     found = []
     for at in range(work.count):
-        lane = <Lane> core.lanes[at]
-        if lane.family is not None and lane.family.spread():
-            lane = lane_common(lane, work.tags[at], work.nows[at])
-            if lane is None:
+        bound = <BoundLimit> decider.bounds[at]
+        if bound.family is not None and bound.family.spread():
+            bound = lane_common(bound, work.tags[at], work.nows[at])
+            if bound is None:
                 return None
-        found.append(lane)
+        found.append(bound)
     return tuple(found)
 
 
-cdef Lane lane_common(Lane lane, uint64_t tag, int64_t now):
+cdef BoundLimit lane_common(BoundLimit bound, uint64_t tag, int64_t now):
     cdef SharedTable table
-    for table in lane.family.tables:
+    for table in bound.family.tables:
         if table.find(tag) < 0:
             continue
-        if table.words >= lane.need:
-            return lane if table is lane.common else lane.on(table)
-        return lane if carry_common(lane, table, tag, now) else None
-    return lane
+        if table.words >= bound.need:
+            return bound if table is bound.common else bound.on(table)
+        return bound if carry_common(bound, table, tag, now) else None
+    return bound
 
 
-cdef bint carry_common(Lane lane, SharedTable small, uint64_t tag, int64_t now):
+cdef bint carry_common(BoundLimit bound, SharedTable small, uint64_t tag, int64_t now):
     """Carry a state to the limit's own table, all places where the key could be held. False if that is stuck.
 
     A process that dies on the way leaves the key in both tables, and the smaller one is believed.
     """
     cdef Holding holding
-    cdef SharedTable table, large = lane.common
+    cdef SharedTable table, large = bound.common
     cdef int64_t old, new, stripe = large.stripe_of(tag)
     cdef bint placed = True
     holding.count = 0
-    for table in lane.family.tables:
+    for table in bound.family.tables:
         if not hold_too(&holding, table, tag):
             return False
     if not lock_all(&holding):
@@ -109,13 +109,13 @@ cdef bint carry_common(Lane lane, SharedTable small, uint64_t tag, int64_t now):
     if old >= 0:
         new = large.find(tag)
         if new < 0:
-            new = large.place(tag, lane, now, &holding)
+            new = large.place(tag, bound, now, &holding)
         placed = new >= 0
         if placed:
             large.begin(stripe, new)
             memset(large.state(new), 0, large.stride * 8)
-            lane.carry(small.state(old), small.words, large.state(new))
-            if lane.block:
+            bound.carry(small.state(old), small.words, large.state(new))
+            if bound.block:
                 headgate_store(large.state(new) + large.words, small.state(old)[small.words])
             large.finish(stripe)
             small.empty(old, stripe)
@@ -123,60 +123,60 @@ cdef bint carry_common(Lane lane, SharedTable small, uint64_t tag, int64_t now):
     return placed
 
 
-cdef Attempt take_stripes(tuple lanes, const Work* work, Holding* holding):
+cdef Attempt take_stripes(tuple bounds, const Work* work, Holding* holding):
     """Hold the stripe of every key; of a key that is nowhere, those of every table where it could be placed."""
-    cdef Lane lane
+    cdef BoundLimit bound
     cdef SharedTable table
     cdef int at
     cdef bint sized = False
     holding.count = 0
     for at in range(work.count):
-        lane = <Lane> lanes[at]
-        if not hold_too(holding, lane.common, work.tags[at]):
+        bound = <BoundLimit> bounds[at]
+        if not hold_too(holding, bound.common, work.tags[at]):
             return STUCK
-        if lane.family is not None:
+        if bound.family is not None:
             sized = True
-            if lane.family.spread() and lane.common.find(work.tags[at]) < 0:
-                for table in lane.family.tables:
+            if bound.family.spread() and bound.common.find(work.tags[at]) < 0:
+                for table in bound.family.tables:
                     if not hold_too(holding, table, work.tags[at]):
                         return STUCK
     if not lock_all(holding):
         return STUCK
-    if sized and not keys_stayed(lanes, work):
+    if sized and not keys_stayed(bounds, work):
         unlock_all(holding)
         return MOVED
     return DONE
 
 
-cdef bint keys_stayed(tuple lanes, const Work* work):
+cdef bint keys_stayed(tuple bounds, const Work* work):
     """Whether keys are still where they were seen, now that nobody can move them."""
-    cdef Lane lane
+    cdef BoundLimit bound
     cdef SharedTable table
     cdef int at
     for at in range(work.count):
-        lane = <Lane> lanes[at]
-        if lane.family is None:
+        bound = <BoundLimit> bounds[at]
+        if bound.family is None:
             continue
-        if not lane.common.book.knows_tables():
+        if not bound.common.engine.knows_tables():
             return False
-        if not lane.family.spread():
+        if not bound.family.spread():
             continue
-        for table in lane.family.tables:
-            if table is lane.common and table.find(work.tags[at]) >= 0:
+        for table in bound.family.tables:
+            if table is bound.common and table.find(work.tags[at]) >= 0:
                 break
-            if table is not lane.common and table.find(work.tags[at]) >= 0:
+            if table is not bound.common and table.find(work.tags[at]) >= 0:
                 return False
     return True
 
 
-ctypedef Attempt (*attempt_fn)(tuple lanes, Work* work, void* out)
+ctypedef Attempt (*attempt_fn)(tuple bounds, Work* work, void* out)
 
-cdef Attempt where_keys_are(Core core, Work* work, attempt_fn attempt, void* out):
+cdef Attempt where_keys_are(Decider decider, Work* work, attempt_fn attempt, void* out):
     """Do something about keys in the tables that have them."""
     cdef Attempt outcome = MOVED
     for _ in range(MOST_TRIES):
-        lanes = lanes_common(core, work)
-        outcome = STUCK if lanes is None else attempt(lanes, work, out)
+        bounds = lanes_common(decider, work)
+        outcome = STUCK if bounds is None else attempt(bounds, work, out)
         if outcome != MOVED:
             break
     return outcome

@@ -1,4 +1,4 @@
-# Purses: permits bought from a server in advance, spent without asking anybody. engine/purse.py is the definition.
+# LeasedTokens: permits bought from a server in advance, spent without asking anybody. engine/lease_cache.py is the definition.
 
 @cython.final
 cdef class Lease:
@@ -13,15 +13,15 @@ cdef class Lease:
 
 
 @cython.final
-cdef class Purses:
+cdef class LeasedTokens:
     """The leases of some limits, by key."""
 
-    cdef Core core
+    cdef Decider decider
     cdef readonly dict leases
     cdef object slow
 
-    def __init__(self, Core core not None, slow):
-        self.core, self.leases, self.slow = core, {}, slow
+    def __init__(self, Decider decider not None, slow):
+        self.decider, self.leases, self.slow = decider, {}, slow
 
     def open(self, key):
         """The key's lease; empty, if it had none."""
@@ -34,7 +34,7 @@ cdef class Purses:
         if limit is None and cost is ONE and isinstance(key, str):
             lease = <Lease> self.leases.get(key)
             if lease is not None and lease.permits > lease.low:
-                now = self.core.book.now()
+                now = self.decider.engine.now()
                 if now < lease.until_us:
                     decision = self.pay(key, lease, 1, now)
                     if decision is not None:
@@ -47,7 +47,7 @@ cdef class Purses:
         cdef int64_t now
         if lease is None or units <= 0 or lease.permits < units:
             return None
-        now = self.core.book.now()
+        now = self.decider.engine.now()
         return self.pay(key, lease, units, now) if now < lease.until_us else None
 
     def drain(self, Lease lease not None):
@@ -66,7 +66,7 @@ cdef class Purses:
         cdef Answer[CALLS] seen
         cdef Work work
         cdef int64_t permits
-        cdef int at, count = len(self.core.lanes)
+        cdef int at, count = len(self.decider.bounds)
         with cython.critical_section(lease):
             if lease.permits < units:
                 return None
@@ -78,9 +78,9 @@ cdef class Purses:
             seen[at].reset = max(0, <int64_t> lease.resets[at] - now)
             seen[at].mark_us, seen[at].mark_num = LEASED, lease.serial
         if count == 1:
-            return answer_one(self.core, key, units, M_TAKE, seen, 0)
+            return answer_one(self.decider, key, units, M_TAKE, seen, 0)
         work.count, work.mode = count, M_TAKE
         for at in range(count):
             work.cost[at] = units
-            seen[at].mark_us -= (<Lane> self.core.lanes[at]).epoch()
-        return answer_many(self.core, key, None, &work, seen)
+            seen[at].mark_us -= (<BoundLimit> self.decider.bounds[at]).epoch()
+        return answer_many(self.decider, key, None, &work, seen)

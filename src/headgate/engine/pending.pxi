@@ -1,4 +1,4 @@
-# The native twin of later.py. A question is sent like a coroutine, by the slot that `await` and tasks use, so that an
+# The native twin of pending.py. A question is sent like a coroutine, by the slot that `await` and tasks use, so that an
 # answer that is there at once costs neither a frame nor a StopIteration.
 
 cdef extern from *:
@@ -33,7 +33,7 @@ cdef extern from *:
 
 @cython.final
 @cython.freelist(64)
-cdef class Asked:
+cdef class PendingCall:
     """A question that nobody has awaited yet. It has no truth: there is no answer."""
 
     cdef object function
@@ -85,9 +85,9 @@ cdef class Asked:
             warn_of_no_await(self.function.__name__)
 
 
-cdef int send_asked(PyObject* self, PyObject* value, PyObject** answer) except -1:
+cdef int send_pending(PyObject* self, PyObject* value, PyObject** answer) except -1:
     """1 where it waits, 0 where it has answered."""
-    cdef Asked asked = <Asked> self
+    cdef PendingCall asked = <PendingCall> self
     if not asked.awaits:
         given = asked.begin()
         answer[0] = <PyObject*> given
@@ -102,10 +102,10 @@ cdef int send_asked(PyObject* self, PyObject* value, PyObject** answer) except -
 @cython.final
 @cython.no_gc
 @cython.freelist(64)
-cdef class AskedCore:
-    """The same about one key, of a core that answers at once: the hot ones."""
+cdef class PendingDecision:
+    """The same about one key, of a decider that answers at once: the hot ones."""
 
-    cdef Core core
+    cdef Decider decider
     cdef object key, cost, limit
     cdef Mode mode
     cdef bint begun
@@ -117,13 +117,13 @@ cdef class AskedCore:
         raise StopIteration(self.begin())
 
     cdef object begin(self):
-        cdef Core core = self.core
+        cdef Decider decider = self.decider
         if self.begun:
             raise RuntimeError(AWAITED_TWICE)
         self.begun = True
         if self.limit is not None:
-            core = core.with_plan(self.limit)
-        return core.ask(self.key, self.cost, self.mode)
+            decider = decider.with_plan(self.limit)
+        return decider.ask(self.key, self.cost, self.mode)
 
     def send(self, value):
         """As of a coroutine."""
@@ -147,18 +147,18 @@ cdef class AskedCore:
             warn_of_no_await("peek" if self.mode == M_PEEK else "hit")
 
 
-cdef int send_asked_core(PyObject* self, PyObject* value, PyObject** answer) except -1:
-    given = (<AskedCore> self).begin()
+cdef int send_pending_decision(PyObject* self, PyObject* value, PyObject** answer) except -1:
+    given = (<PendingDecision> self).begin()
     answer[0] = <PyObject*> given
     Py_INCREF(answer[0])
     return 0
 
 
-headgate_send_by(Asked, send_asked, AskedCore, send_asked_core)
+headgate_send_by(PendingCall, send_pending, PendingDecision, send_pending_decision)
 
 
 @cython.final
-cdef class Later:
+cdef class PendingMethod:
     """A method whose answer has to be awaited. `awaits` says whether the function is a coroutine function itself."""
 
     cdef dict __dict__
@@ -169,31 +169,31 @@ cdef class Later:
         self.function, self.awaits = function, awaits
 
     def __call__(self, *args, **named):
-        cdef Asked asked = Asked.__new__(Asked)
+        cdef PendingCall asked = PendingCall.__new__(PendingCall)
         asked.function, asked.args, asked.named, asked.awaits = self.function, args, named, self.awaits
         return asked
 
 
 @cython.final
 cdef class LaterCore:
-    """`Later` for `hit` and `peek` of a core."""
+    """`PendingMethod` for `hit` and `peek` of a decider."""
 
     cdef dict __dict__
-    cdef Core core
+    cdef Decider decider
     cdef Mode mode
 
-    def __init__(self, Core core not None, int mode):
-        self.core, self.mode = core, <Mode> mode
+    def __init__(self, Decider decider not None, int mode):
+        self.decider, self.mode = decider, <Mode> mode
 
     def __call__(self, key, cost=1, *, limit=None):
-        cdef AskedCore asked = AskedCore.__new__(AskedCore)
-        asked.core, asked.key, asked.cost, asked.limit, asked.mode = self.core, key, cost, limit, self.mode
+        cdef PendingDecision asked = PendingDecision.__new__(PendingDecision)
+        asked.decider, asked.key, asked.cost, asked.limit, asked.mode = self.decider, key, cost, limit, self.mode
         return asked
 
 
-def later(method, function, bint awaits):
+def pending(method, function, bint awaits):
     """The twin's."""
-    core, name = getattr(function, "__self__", None), function.__name__
-    if type(core) is Core and name in ("hit", "peek"):
-        return looking_like(method, LaterCore(core, M_PEEK if name == "peek" else M_TAKE))
-    return looking_like(method, Later(function, awaits))
+    decider, name = getattr(function, "__self__", None), function.__name__
+    if type(decider) is Decider and name in ("hit", "peek"):
+        return looking_like(method, LaterCore(decider, M_PEEK if name == "peek" else M_TAKE))
+    return looking_like(method, PendingMethod(function, awaits))

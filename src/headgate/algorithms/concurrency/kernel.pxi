@@ -1,37 +1,37 @@
 # Permits in C. State: how many permits are out, how many units those are, then three words for each, in the order of their
 # marks: the instant it was taken, its number, and who holds it above the units that it holds. The holder is 0 in private
-# tables; in shared ones it is the signature of a process, and what the dead hold is buried (shared_core.pxi).
+# tables; in shared ones it is the signature of a process, and what the dead hold is buried (shared_decider.pxi).
 
 cdef enum:
     UNIT_BITS = 17                      # reference.UNIT_BITS
     UNIT_MASK = (1 << 17) - 1
 
-cdef struct FlightParams:
+cdef struct ConcurrencyParams:
     int64_t limit, ttl, words, holder
 
-cdef struct Flying:
+cdef struct HeldPermit:
     int64_t since, number, held
 
-cdef inline Flying* flying(const int64_t* state) noexcept nogil:
-    return <Flying*> (state + 2)
+cdef inline HeldPermit* held_permits(const int64_t* state) noexcept nogil:
+    return <HeldPermit*> (state + 2)
 
-cdef inline bint flight_is_whole(const int64_t* state, const FlightParams* p) noexcept nogil:
+cdef inline bint concurrency_is_whole(const int64_t* state, const ConcurrencyParams* p) noexcept nogil:
     # False only in memory that something else has written to
     return 0 <= state[0] <= (p.words - 2) // 3 and state[0] <= state[1] <= (p.words - 2) // 3
 
-cdef int64_t flight_serial(const int64_t* state, int64_t now) noexcept nogil:
+cdef int64_t concurrency_serial(const int64_t* state, int64_t now) noexcept nogil:
     # The least number that no permit of this instant has.
     cdef int64_t serial = 0, at = state[0]
-    cdef Flying* permits = flying(state)
+    cdef HeldPermit* permits = held_permits(state)
     while at > 0 and permits[at - 1].since >= now:
         at -= 1
     while at < state[0] and permits[at].since == now and permits[at].number >> UNIT_BITS == serial:
         serial, at = serial + 1, at + 1
     return serial
 
-cdef void flight_answer(const int64_t* state, const int64_t* params, int64_t now, int64_t cost, Answer* out) noexcept nogil:
-    cdef const FlightParams* p = <const FlightParams*> params
-    if not flight_is_whole(state, p):
+cdef void concurrency_answer(const int64_t* state, const int64_t* params, int64_t now, int64_t cost, Answer* out) noexcept nogil:
+    cdef const ConcurrencyParams* p = <const ConcurrencyParams*> params
+    if not concurrency_is_whole(state, p):
         state = NOTHING
     cdef int64_t held = state[1]
     out.moved = False
@@ -39,31 +39,31 @@ cdef void flight_answer(const int64_t* state, const int64_t* params, int64_t now
     out.allowed = cost == 0 or held + cost <= p.limit
     if out.allowed:
         out.retry = 0
-        out.mark_num = flight_serial(state, now) << UNIT_BITS | cost
+        out.mark_num = concurrency_serial(state, now) << UNIT_BITS | cost
         held += cost
     else:
         out.retry = NEVER_FITS if cost > p.limit else NOBODY_KNOWS
     out.remaining = p.limit - held if held < p.limit else 0
     out.reset = NOBODY_KNOWS if held else 0
 
-cdef void flight_charge(int64_t* state, const int64_t* params, int64_t mark_us, int64_t mark_num, int64_t cost) noexcept nogil:
-    cdef const FlightParams* p = <const FlightParams*> params
-    if not flight_is_whole(state, p):
+cdef void concurrency_charge(int64_t* state, const int64_t* params, int64_t mark_us, int64_t mark_num, int64_t cost) noexcept nogil:
+    cdef const ConcurrencyParams* p = <const ConcurrencyParams*> params
+    if not concurrency_is_whole(state, p):
         state[0] = state[1] = 0
     if cost == 0 or state[0] >= (p.words - 2) // 3:
         return
     cdef int64_t at = state[0]
-    cdef Flying* permits = flying(state)
+    cdef HeldPermit* permits = held_permits(state)
     while at > 0 and (permits[at - 1].since > mark_us
                       or (permits[at - 1].since == mark_us and permits[at - 1].number > mark_num)):
         permits[at] = permits[at - 1]
         at -= 1
-    permits[at] = Flying(mark_us, mark_num, p.holder << UNIT_BITS | cost)
+    permits[at] = HeldPermit(mark_us, mark_num, p.holder << UNIT_BITS | cost)
     state[0] += 1
     state[1] += cost
 
-cdef void flight_take_back(int64_t* state, int64_t at, int64_t cost) noexcept nogil:
-    cdef Flying* permit = flying(state) + at
+cdef void concurrency_take_back(int64_t* state, int64_t at, int64_t cost) noexcept nogil:
+    cdef HeldPermit* permit = held_permits(state) + at
     cdef int64_t units = permit.held & UNIT_MASK
     if cost > units:
         cost = units
@@ -71,20 +71,20 @@ cdef void flight_take_back(int64_t* state, int64_t at, int64_t cost) noexcept no
     state[1] -= cost
     if cost == units:
         state[0] -= 1
-        memmove(permit, permit + 1, (state[0] - at) * sizeof(Flying))
+        memmove(permit, permit + 1, (state[0] - at) * sizeof(HeldPermit))
 
-cdef void flight_give(int64_t* state, const int64_t* params, int64_t now, int64_t mark_us, int64_t mark_num, int64_t cost) noexcept nogil:
-    cdef const FlightParams* p = <const FlightParams*> params
-    cdef Flying* permits = flying(state)
+cdef void concurrency_give(int64_t* state, const int64_t* params, int64_t now, int64_t mark_us, int64_t mark_num, int64_t cost) noexcept nogil:
+    cdef const ConcurrencyParams* p = <const ConcurrencyParams*> params
+    cdef HeldPermit* permits = held_permits(state)
     cdef int64_t at
-    if not flight_is_whole(state, p):
+    if not concurrency_is_whole(state, p):
         return
     for at in range(state[0]):
         # Of the same holder: a forked child has copies of its parent's permits, which are not its own to end.
         if (permits[at].since == mark_us and permits[at].number == mark_num
                 and permits[at].held >> UNIT_BITS == p.holder):
-            flight_take_back(state, at, cost)
+            concurrency_take_back(state, at, cost)
             return
 
-cdef void flight_carry(const int64_t* state, int64_t words, int64_t* larger) noexcept nogil:
+cdef void concurrency_carry(const int64_t* state, int64_t words, int64_t* larger) noexcept nogil:
     memcpy(larger, state, words * sizeof(int64_t))

@@ -1,4 +1,4 @@
-# Book and Lane: what tables share, and a limit on its table.
+# Engine and BoundLimit: what tables share, and a limit on its table.
 
 cdef enum:
     MOST_PARAMS = 9
@@ -6,7 +6,7 @@ cdef enum:
 
 
 @cython.final
-cdef class Book:
+cdef class Engine:
     """What the tables of one store share: a clock, a secret, and (without the GIL) the lock of a decision.
 
     Of a store that processes share also: who takes part, and what to do when a decision cannot be taken.
@@ -96,8 +96,8 @@ cdef class Book:
     def give_late(self):
         """Try again to give back what a stuck table did not take."""
         late, self.late = self.late, []
-        for core, keys, amounts, marks in late:
-            core.give(keys, amounts, marks)
+        for decider, keys, amounts, marks in late:
+            decider.give(keys, amounts, marks)
 
     def family(self):
         """For tables of one algorithm and period whose states differ in size."""
@@ -111,12 +111,12 @@ cdef class Book:
         """A table in memory that processes share."""
         return SharedTable(self, limit, view, family)
 
-    def core(self, tables, limits, plan=None, instead=None):
+    def decider(self, tables, limits, plan=None, instead=None):
         """Decisions over limits, each on its table.
 
-        `plan` finds the core of limits chosen for one call; `instead` answers where a shared table cannot.
+        `plan` finds the decider of limits chosen for one call; `instead` answers where a shared table cannot.
         """
-        return Core(self, tuple(map(Lane, tables, limits)), plan, instead)
+        return Decider(self, tuple(map(BoundLimit, tables, limits)), plan, instead)
 
     cdef inline int64_t now(self) except -1:
         return self.steady_now() if self.steady else self.told_now()
@@ -130,7 +130,7 @@ cdef class Book:
         return read_clock(self.clock)
 
     cdef inline bint files_are_there(self, int64_t now) except -1:
-        """Asked of the store once a second; it attaches anew to what was removed, or says that it cannot.
+        """PendingCall of the store once a second; it attaches anew to what was removed, or says that it cannot.
 
         Not while a thread waits for a stripe: it would wake up in another table.
         """
@@ -161,7 +161,7 @@ cdef object filed_as(str name):
 
 
 @cython.final
-cdef class Lane:
+cdef class BoundLimit:
     """A limit on its table, private or shared: parameters as C integers."""
 
     cdef readonly Table table
@@ -179,7 +179,7 @@ cdef class Lane:
     cdef int64_t words
     cdef int64_t block
     cdef int64_t[MOST_PARAMS] params
-    cdef bint flies                     # what it charges is held by a process, and is free when that dies
+    cdef bint holds_permits                     # what it charges is held by a process, and is free when that dies
 
     def __cinit__(self, table not None, limit):
         cdef Kernel kernel
@@ -195,42 +195,42 @@ cdef class Lane:
         self.elsewhere = {}
         self.answer, self.charge, self.give, self.carry = kernel.answer, kernel.charge, kernel.give, kernel.carry
         self.lend = NULL if limit.block_us else kernel.lend
-        self.flies = limit.in_flight
+        self.holds_permits = limit.in_flight
         self.words = table.words
         self.block = limit.block_us
         given = (*limit.params, table.words)
         if len(given) > MOST_PARAMS:
-            raise OverflowError("more parameters than a lane has room for")
+            raise OverflowError("more parameters than a bound has room for")
         for at, value in enumerate(given):
             self.params[at] = value
 
-    cdef Lane on(self, table):
+    cdef BoundLimit on(self, table):
         """The same limit, on another table of the family."""
-        lane = self.elsewhere.get(table)
-        if lane is None:
-            lane = self.elsewhere[table] = Lane(table, self.limit)
-        return lane
+        bound = self.elsewhere.get(table)
+        if bound is None:
+            bound = self.elsewhere[table] = BoundLimit(table, self.limit)
+        return bound
 
     cdef inline int tell(self) except -1:
         """Say it once, if the table has forgotten a key that had something in use."""
         if self.common is None:
             if self.table.evictions and not self.table.told:
                 self.table.told = True
-                self.tell_of(self.table, self.table.book)
+                self.tell_of(self.table, self.table.engine)
         elif not self.common.told and headgate_load(&self.common.head.evictions):
             self.common.told = True
-            self.tell_of(self.common, self.common.book)
+            self.tell_of(self.common, self.common.engine)
         return 0
 
-    cdef int tell_of(self, table, Book book) except -1:
-        if book.on_eviction is not None:
-            book.on_eviction(self.limit, table)
+    cdef int tell_of(self, table, Engine engine) except -1:
+        if engine.on_eviction is not None:
+            engine.on_eviction(self.limit, table)
         return 0
 
     cdef inline uint64_t tag(self, key) except? 0:
         """The key, under this limit's name."""
-        cdef Book book = self.table.book if self.common is None else self.common.book
-        return tag_from(hash_of(key, book.k0, book.k1), self.name)
+        cdef Engine engine = self.table.engine if self.common is None else self.common.engine
+        return tag_from(hash_of(key, engine.k0, engine.k1), self.name)
 
     cdef inline void look(self, const int64_t* state, int64_t now, int64_t cost, Answer* out) noexcept nogil:
         if self.block:
@@ -246,7 +246,7 @@ cdef class Lane:
 
     cdef inline void sign(self) noexcept nogil:
         """What is charged from now on is held by this process."""
-        (<FlightParams*> self.params).holder = self.common.book.me
+        (<ConcurrencyParams*> self.params).holder = self.common.engine.me
 
     cdef inline int64_t epoch(self) noexcept nogil:
         return self.table.epoch if self.common is None else self.common.head.epoch

@@ -1,11 +1,11 @@
-"""The flight step: how many at once, each permit known by itself."""
+"""The concurrency step: how many at once, each permit known by itself."""
 
 from __future__ import annotations
 
 from typing import Final
 
+from headgate.algorithms.concurrency.reference import MOST, Params, answer, charge, fresh, give
 from headgate.algorithms.contract import Verdict
-from headgate.algorithms.flight.reference import MOST, Params, answer, charge, fresh, give
 from headgate.errors import InvalidLimit
 
 __all__ = [
@@ -24,7 +24,7 @@ __all__ = [
     "words",
 ]
 
-KIND: Final = "flight"
+KIND: Final = "concurrency"
 LENDS: Final = False
 SIZED: Final = True
 SHORTEST: Final = 100_000

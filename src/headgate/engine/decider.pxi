@@ -1,4 +1,4 @@
-# Core: the path from a method call to a Decision. The single-limit hit has no Python frame on it.
+# Decider: the path from a method call to a Decision. The single-limit hit has no Python frame on it.
 
 cdef enum:
     LONGEST_KEY_CHARS = 1024            # a key of up to so many characters cannot have more than 4,096 bytes
@@ -7,16 +7,16 @@ cdef object ZERO = 0
 cdef object ONE = 1
 
 @cython.final
-cdef class Core:
+cdef class Decider:
     """Lanes, and decisions over them: the hot part of a gate."""
 
-    cdef readonly Book book
-    cdef readonly tuple lanes
+    cdef readonly Engine engine
+    cdef readonly tuple bounds
     cdef readonly tuple limits
-    cdef Lane only                      # the one lane, where there is one
+    cdef BoundLimit only                      # the one bound, where there is one
     cdef bint common                    # on tables that processes share
-    cdef bint lends                     # every lane does
-    cdef bint sized                     # the states of some lane may be in one of several tables
+    cdef bint lends                     # every bound does
+    cdef bint sized                     # the states of some bound may be in one of several tables
     cdef object plan
     cdef object instead
     cdef object places                  # where callers stand in line, by key
@@ -24,24 +24,24 @@ cdef class Core:
     cdef object ring                    # tells those in line that a permit of their key has come back
     cdef object ends                    # its own `release`, bound once
     cdef object back                    # gives back what a decision has in flight where that is not simple
-    cdef Decision spare, other          # the last two decisions over the one lane
+    cdef Decision spare, other          # the last two decisions over the one bound
 
-    def __cinit__(self, Book book not None, tuple lanes not None, plan, instead):
-        if not 0 < len(lanes) <= CALLS:
+    def __cinit__(self, Engine engine not None, tuple bounds not None, plan, instead):
+        if not 0 < len(bounds) <= CALLS:
             raise ValueError("a decision has from 1 to 64 calls")
-        self.book = book
-        self.common = (<Lane?> lanes[0]).common is not None
+        self.engine = engine
+        self.common = (<BoundLimit?> bounds[0]).common is not None
         self.plan = plan
         self.instead = instead
-        self.lanes = lanes
-        self.limits = tuple([lane.limit for lane in lanes])
+        self.bounds = bounds
+        self.limits = tuple([bound.limit for bound in bounds])
         self.spare, self.other = self.fresh(), self.fresh()
         self.lends = True
-        for lane in lanes:
-            self.lends = self.lends and (<Lane> lane).lend != NULL
-            self.sized = self.sized or (<Lane> lane).family is not None
-        if len(lanes) == 1:
-            self.only = lanes[0]
+        for bound in bounds:
+            self.lends = self.lends and (<BoundLimit> bound).lend != NULL
+            self.sized = self.sized or (<BoundLimit> bound).family is not None
+        if len(bounds) == 1:
+            self.only = bounds[0]
 
     cdef Decision fresh(self):
         cdef Decision decision = Decision.__new__(Decision)
@@ -67,7 +67,7 @@ cdef class Core:
         return self.with_plan(limit).ask(key, checked_cost(n), M_UP_TO)
 
     def back_by(self, back not None):
-        """Let `release` turn to this where it is not simply for one permit of one lane."""
+        """Let `release` turn to this where it is not simply for one permit of one bound."""
         self.back, self.ends = back, self.release
 
     def wait_by(self, dict places not None, waiter not None, ring not None):
@@ -97,7 +97,7 @@ cdef class Core:
         """Give back what the decision has in flight, if that was not done before."""
         cdef Work work
         key = decision._keys
-        if (self.only is None or not self.only.flies or type(key) is not str or decision.degraded
+        if (self.only is None or not self.only.holds_permits or type(key) is not str or decision.degraded
                 or decision._limits is not self.limits):
             self.back(decision)
         elif decision.allowed:
@@ -112,12 +112,12 @@ cdef class Core:
 
     def reserve(self, key, cost, int64_t wait, limit=None):
         """Spend now what fits now, or where every limit lends, within so many microseconds."""
-        cdef Core core = self if limit is None else self.with_plan(limit)
-        if type(key) is str and type(cost) is int and core.only is not None and is_plain(key) and 0 <= cost <= EXACT:
-            return core.ask_one(key, cost, M_RESERVE, wait)
-        return core.run(checked_key(key), checked_costs(core.limits, cost), M_RESERVE, wait)
+        cdef Decider decider = self if limit is None else self.with_plan(limit)
+        if type(key) is str and type(cost) is int and decider.only is not None and is_plain(key) and 0 <= cost <= EXACT:
+            return decider.ask_one(key, cost, M_RESERVE, wait)
+        return decider.run(checked_key(key), checked_costs(decider.limits, cost), M_RESERVE, wait)
 
-    cdef Core with_plan(self, limit):
+    cdef Decider with_plan(self, limit):
         return self.plan(limit)
 
     cdef inline object ask(self, key, cost, Mode mode):
@@ -135,15 +135,15 @@ cdef class Core:
         return self.ask_many(key, None, units, mode, 0)
 
     def run(self, keys, tuple costs, int mode=M_TAKE, int64_t wait=0):
-        """One decision, a cost for each lane: every lane is asked, then all are charged or none is."""
-        if len(costs) != len(self.lanes) or (type(keys) is tuple and len(keys) != len(self.lanes)):
-            raise ValueError("a decision needs a cost, and one key or a key, for each lane")
+        """One decision, a cost for each bound: every bound is asked, then all are charged or none is."""
+        if len(costs) != len(self.bounds) or (type(keys) is tuple and len(keys) != len(self.bounds)):
+            raise ValueError("a decision needs a cost, and one key or a key, for each bound")
         if self.only is not None:
             return self.ask_one(keys[0] if type(keys) is tuple else keys, costs[0], <Mode> mode, wait)
         return self.ask_many(keys, costs, 0, <Mode> mode, wait)
 
     cdef object ask_one(self, key, int64_t cost, Mode mode, int64_t wait):
-        cdef Lane lane = self.only
+        cdef BoundLimit bound = self.only
         cdef Table table
         cdef Answer seen
         cdef int64_t* state
@@ -151,35 +151,35 @@ cdef class Core:
         cdef uint64_t tag
         if self.common:
             return self.ask_common_one(key, cost, mode, wait)
-        tag = tag_from(hash_of(key, self.book.k0, self.book.k1), lane.name)
-        with cython.critical_section(self.book):
-            now = lane.table.instant(self.book.now())
-            if self.sized and lane.family.spread():
-                lane = lane_of(lane, tag, now)
-            table = lane.table
+        tag = tag_from(hash_of(key, self.engine.k0, self.engine.k1), bound.name)
+        with cython.critical_section(self.engine):
+            now = bound.table.instant(self.engine.now())
+            if self.sized and bound.family.spread():
+                bound = bound_of(bound, tag, now)
+            table = bound.table
             state = table.find(tag)
             if mode == M_UP_TO and cost:
-                lane.look(state or NOTHING, now, 0, &seen)
+                bound.look(state or NOTHING, now, 0, &seen)
                 cost = max(1, min(cost, seen.remaining))
-            lane.look_ahead(state or NOTHING, now, cost, wait, &seen)
+            bound.look_ahead(state or NOTHING, now, cost, wait, &seen)
             if mode != M_PEEK:
                 if seen.allowed:
                     if state == NULL:
                         table.prepare(tag)
-                        state = table.place(tag, lane, now)
-                        lane.tell()
-                    lane.charge(state, lane.params, seen.mark_us, seen.mark_num, cost)
+                        state = table.place(tag, bound, now)
+                        bound.tell()
+                    bound.charge(state, bound.params, seen.mark_us, seen.mark_num, cost)
                 elif state != NULL:
-                    refuse(lane, state, &seen)
+                    refuse(bound, state, &seen)
             return answer_one(self, key, cost, mode, &seen, table.epoch)
 
     cdef object ask_many(self, keys, tuple costs, int64_t same, Mode mode, int64_t wait):
-        """`costs`, or the `same` for every lane."""
+        """`costs`, or the `same` for every bound."""
         cdef Answer[CALLS] seen
         cdef (int64_t*)[CALLS] states
         cdef Work work
-        cdef Lane lane
-        cdef tuple lanes = self.lanes
+        cdef BoundLimit bound
+        cdef tuple bounds = self.bounds
         cdef int64_t now, room = EXACT
         cdef Py_ssize_t at
         cdef bint allowed = True
@@ -187,71 +187,71 @@ cdef class Core:
         work.wait = wait if self.lends else 0
         if self.common:
             return self.ask_common(keys, costs, &work, seen)
-        with cython.critical_section(self.book):
-            now = self.book.now()
+        with cython.critical_section(self.engine):
+            now = self.engine.now()
             if self.sized:
-                lanes = lanes_of(lanes, &work, now)
+                bounds = bounds_of(bounds, &work, now)
             for at in range(work.count):
-                lane = <Lane> lanes[at]
-                work.nows[at] = lane.table.instant(now)
-                states[at] = lane.table.find(work.tags[at])
+                bound = <BoundLimit> bounds[at]
+                work.nows[at] = bound.table.instant(now)
+                states[at] = bound.table.find(work.tags[at])
                 if mode == M_UP_TO and work.cost[at]:
-                    lane.look(states[at] or NOTHING, work.nows[at], 0, &seen[at])
+                    bound.look(states[at] or NOTHING, work.nows[at], 0, &seen[at])
                     room = min(room, seen[at].remaining)
             for at in range(work.count):
-                lane = <Lane> lanes[at]
+                bound = <BoundLimit> bounds[at]
                 if mode == M_UP_TO and work.cost[at]:
                     work.cost[at] = max(1, min(work.cost[at], room))
-                lane.look_ahead(states[at] or NOTHING, work.nows[at], work.cost[at], work.wait, &seen[at])
+                bound.look_ahead(states[at] or NOTHING, work.nows[at], work.cost[at], work.wait, &seen[at])
                 allowed = allowed and seen[at].allowed
             if allowed and mode != M_PEEK:
-                charge_private(lanes, &work, states, seen)
+                charge_private(bounds, &work, states, seen)
             if not allowed:
-                refuse_private(lanes, &work, states, seen)
+                refuse_private(bounds, &work, states, seen)
         return answer_many(self, keys, costs, &work, seen)
 
     cdef int write_work(self, keys, tuple costs, int64_t same, Mode mode, Work* work) except -1:
-        """What is asked of each lane, but for the instant."""
+        """What is asked of each bound, but for the instant."""
         cdef Py_ssize_t at
         cdef uint64_t hashed = 0
-        work.count, work.mode = len(self.lanes), mode
+        work.count, work.mode = len(self.bounds), mode
         for at in range(work.count):
             work.cost[at] = same if costs is None else costs[at]
             if at == 0 or type(keys) is tuple:
-                hashed = hash_of(keys[at] if type(keys) is tuple else keys, self.book.k0, self.book.k1)
-            work.tags[at] = tag_from(hashed, (<Lane> self.lanes[at]).name)
+                hashed = hash_of(keys[at] if type(keys) is tuple else keys, self.engine.k0, self.engine.k1)
+            work.tags[at] = tag_from(hashed, (<BoundLimit> self.bounds[at]).name)
         return 0
 
     cdef object ask_common_one(self, key, int64_t cost, Mode mode, int64_t wait):
-        cdef Lane lane = self.only
+        cdef BoundLimit bound = self.only
         cdef Answer seen
         cdef Work work
-        cdef int64_t now = self.book.now()
-        if not self.book.files_are_there(now):
+        cdef int64_t now = self.engine.now()
+        if not self.engine.files_are_there(now):
             return self.ask_instead(key, (cost,), mode, wait)
-        if self.book.late:
-            self.book.give_late()
+        if self.engine.late:
+            self.engine.give_late()
         work.count, work.mode, work.wait, work.cost[0] = 1, mode, wait, cost
-        work.tags[0] = tag_from(hash_of(key, self.book.k0, self.book.k1), lane.name)
-        work.nows[0] = lane.common.instant(now)
-        if not (lane.common.one_word
-                and charge_lock_free(lane, work.tags[0], work.nows[0], &work.cost[0], mode, wait, &seen)):
+        work.tags[0] = tag_from(hash_of(key, self.engine.k0, self.engine.k1), bound.name)
+        work.nows[0] = bound.common.instant(now)
+        if not (bound.common.one_word
+                and charge_lock_free(bound, work.tags[0], work.nows[0], &work.cost[0], mode, wait, &seen)):
             work.cost[0] = cost
             if where_keys_are(self, &work, settle_holding, &seen) != DONE:
                 return self.ask_instead(key, (cost,), mode, wait)
-        return answer_one(self, key, work.cost[0], mode, &seen, lane.common.head.epoch)
+        return answer_one(self, key, work.cost[0], mode, &seen, bound.common.head.epoch)
 
     cdef object ask_common(self, keys, tuple costs, Work* work, Answer* seen):
-        cdef int64_t now = self.book.now()
+        cdef int64_t now = self.engine.now()
         cdef Py_ssize_t at
         asked = costs if costs is not None else (work.cost[0],) * work.count
-        if not self.book.files_are_there(now):
+        if not self.engine.files_are_there(now):
             return self.ask_instead(keys, asked, work.mode, work.wait)
-        if self.book.late:
-            self.book.give_late()
+        if self.engine.late:
+            self.engine.give_late()
         self.write_work(keys, asked, 0, work.mode, work)        # again: the secret may have changed with the files
         for at in range(work.count):
-            work.nows[at] = (<Lane> self.lanes[at]).common.instant(now)
+            work.nows[at] = (<BoundLimit> self.bounds[at]).common.instant(now)
         if where_keys_are(self, work, settle_holding, seen) != DONE:
             return self.ask_instead(keys, asked, work.mode, work.wait)
         return answer_many(self, keys, costs, work, seen)
@@ -278,56 +278,56 @@ cdef class Core:
         cdef Py_ssize_t at
         cdef int64_t now = 0
         if not self.common:
-            if self.only is None or not self.only.flies:    # a permit is found without knowing the time
-                now = self.book.now()
-            with cython.critical_section(self.book):
-                lanes = lanes_of(self.lanes, work, now) if self.sized else self.lanes
-                return give_private(lanes, work, now)
-        now = self.book.now()
-        if not self.book.files_are_there(now):
+            if self.only is None or not self.only.holds_permits:    # a permit is found without knowing the time
+                now = self.engine.now()
+            with cython.critical_section(self.engine):
+                bounds = bounds_of(self.bounds, work, now) if self.sized else self.bounds
+                return give_private(bounds, work, now)
+        now = self.engine.now()
+        if not self.engine.files_are_there(now):
             return 0
         for at in range(work.count):
-            work.nows[at] = (<Lane> self.lanes[at]).common.instant(now)
+            work.nows[at] = (<BoundLimit> self.bounds[at]).common.instant(now)
         if where_keys_are(self, work, give_holding, NULL) != DONE:
-            flying = [at for at in range(work.count) if (<Lane> self.lanes[at]).flies and work.cost[at]]
+            flying = [at for at in range(work.count) if (<BoundLimit> self.bounds[at]).holds_permits and work.cost[at]]
             if flying:
                 each = (keys,) * work.count if type(keys) is str else keys
                 amounts = tuple([work.cost[at] if at in flying else 0 for at in range(work.count)])
                 marks = tuple([(work.mark_us[at], work.mark_num[at]) for at in range(work.count)])
-                self.book.late.append((self, each, amounts, marks))
+                self.engine.late.append((self, each, amounts, marks))
         return 0
 
     def holders(self, key):
-        """What each lane has in flight: its place, since when, units, and whether this process holds it."""
+        """What each bound has in flight: its place, since when, units, and whether this process holds it."""
         cdef Work work
-        cdef int64_t now = self.book.now()
+        cdef int64_t now = self.engine.now()
         found = []
-        if self.common and not self.book.files_are_there(now):
+        if self.common and not self.engine.files_are_there(now):
             raise StoreError("the files of the shared store are gone")
-        if self.book.late:
-            self.book.give_late()
+        if self.engine.late:
+            self.engine.give_late()
         self.write_work(checked_key(key), None, 0, M_PEEK, &work)
         if self.common:
             if where_keys_are(self, &work, list_holding, <void*> found) != DONE:
                 raise StoreError("a process that holds this part of the shared table is stopped")
             return found
-        with cython.critical_section(self.book):
-            list_private(lanes_of(self.lanes, &work, now) if self.sized else self.lanes, &work, found)
+        with cython.critical_section(self.engine):
+            list_private(bounds_of(self.bounds, &work, now) if self.sized else self.bounds, &work, found)
         return found
 
     def clear(self, key):
         """Make a key as new."""
         cdef Work work
-        cdef int64_t now = self.book.now()
-        if self.common and not self.book.files_are_there(now):
+        cdef int64_t now = self.engine.now()
+        if self.common and not self.engine.files_are_there(now):
             raise StoreError("the files of the shared store are gone")
         self.write_work(key, None, 0, M_TAKE, &work)
         if self.common:
             if where_keys_are(self, &work, clear_holding, NULL) != DONE:
                 raise StoreError("a process that holds this part of the shared table is stopped")
             return
-        with cython.critical_section(self.book):
-            clear_private(lanes_of(self.lanes, &work, now) if self.sized else self.lanes, &work)
+        with cython.critical_section(self.engine):
+            clear_private(bounds_of(self.bounds, &work, now) if self.sized else self.bounds, &work)
 
 
 cdef inline bint is_patience(timeout):

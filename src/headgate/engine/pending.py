@@ -1,6 +1,6 @@
 """Questions that have to be awaited, and that say so when they are not.
 
-`if limiter.hit(key):` without `await` would be true for every coroutine, and let everything pass. later.pxi is the
+`if limiter.hit(key):` without `await` would be true for every coroutine, and let everything pass. pending.pxi is the
 native twin of this file.
 """
 
@@ -26,7 +26,7 @@ def warn_of_no_await(name: str, frames: int = 2) -> None:
     warnings.warn(f"coroutine {name!r} was never awaited", RuntimeWarning, stacklevel=frames)
 
 
-class Asked:
+class PendingCall:
     """A question that nobody has awaited yet. It has no truth: there is no answer."""
 
     __slots__ = ("_args", "_awaits", "_begun", "_coroutine", "_function", "_named")
@@ -81,7 +81,7 @@ class Asked:
             warn_of_no_await(self._function.__name__, 3)
 
 
-class _Later:
+class _PendingMethod:
     """A method whose answer has to be awaited. `awaits` says whether the function is a coroutine function itself."""
 
     def __init__(self, function: Callable[..., Any], awaits: bool) -> None:
@@ -89,7 +89,7 @@ class _Later:
         self._awaits = awaits
 
     def __call__(self, *args: Any, **named: Any) -> Any:  # noqa: ANN401
-        return Asked(self._function, args, named, self._awaits)
+        return PendingCall(self._function, args, named, self._awaits)
 
 
 def looking_like(method: Callable[..., Any], made: Any) -> Any:  # noqa: ANN401
@@ -100,6 +100,6 @@ def looking_like(method: Callable[..., Any], made: Any) -> Any:  # noqa: ANN401
     return made
 
 
-def later(method: Callable[..., Any], function: Callable[..., Any], awaits: bool) -> Any:  # noqa: ANN401
+def pending(method: Callable[..., Any], function: Callable[..., Any], awaits: bool) -> Any:  # noqa: ANN401
     """The method, answered by this function when it is awaited; `awaits`: the function has to be awaited itself."""
-    return looking_like(method, _Later(function, awaits))
+    return looking_like(method, _PendingMethod(function, awaits))

@@ -1,0 +1,125 @@
+# Decisions over private tables, under the lock of their engine. What is the same for shared ones stands in decider.pxi.
+
+cdef tuple bounds_of(tuple bounds, const Work* work, int64_t now):
+    """Each limit on the table that has the state of its key."""
+    cdef Py_ssize_t at
+    cdef BoundLimit bound
+    if not any_spread(bounds):
+        return bounds
+    found = []
+    for at in range(work.count):
+        bound = <BoundLimit> bounds[at]
+        found.append(bound_of(bound, work.tags[at], now) if bound.family is not None and bound.family.spread() else bound)
+    return tuple(found)
+
+
+cdef bint any_spread(tuple bounds) noexcept:
+    cdef Py_ssize_t at
+    for at in range(len(bounds)):
+        if (<BoundLimit> bounds[at]).family is not None and (<BoundLimit> bounds[at]).family.spread():
+            return True
+    return False
+
+
+cdef BoundLimit bound_of(BoundLimit bound, uint64_t tag, int64_t now):
+    """The limit on the table that has the state of the key; a state that is too small for it is carried to its own table."""
+    cdef Table table
+    cdef int64_t* state
+    cdef int64_t* larger
+    for table in bound.family.tables:
+        state = table.find(tag)
+        if state == NULL:
+            continue
+        if table.words >= bound.need:
+            return bound if table is bound.table else bound.on(table)
+        bound.table.prepare(tag)
+        larger = bound.table.find(tag) or bound.table.place(tag, bound, now)
+        bound.carry(state, table.words, larger)
+        if bound.block:
+            larger[bound.table.words] = state[table.words]
+        table.forget(tag)
+        return bound
+    return bound
+
+
+cdef int charge_private(tuple bounds, Work* work, int64_t** states, Answer* seen) except -1:
+    """Charge every bound; what can fail, fails before the first charge."""
+    cdef BoundLimit bound
+    cdef int at
+    cdef bint placed = False
+    for at in range(work.count):
+        if states[at] == NULL:
+            (<BoundLimit> bounds[at]).table.prepare(work.tags[at])
+    for at in range(work.count):
+        bound = <BoundLimit> bounds[at]
+        if placed:                      # which may have moved the others
+            states[at] = bound.table.find(work.tags[at])
+        if states[at] == NULL:
+            states[at] = bound.table.place(work.tags[at], bound, work.nows[at])
+            bound.tell()
+            placed = True
+        bound.charge(states[at], bound.params, seen[at].mark_us, seen[at].mark_num, work.cost[at])
+    return 0
+
+
+cdef void refuse_private(tuple bounds, Work* work, int64_t** states, Answer* seen) noexcept:
+    cdef BoundLimit bound
+    cdef int at
+    for at in range(work.count):
+        bound = <BoundLimit> bounds[at]
+        if work.mode != M_PEEK and states[at] != NULL:
+            refuse(bound, states[at], &seen[at])
+        if seen[at].allowed:            # nothing was charged: say what it holds without the charge
+            bound.look(states[at] or NOTHING, work.nows[at], 0, &seen[at])
+
+
+cdef inline void refuse(BoundLimit bound, int64_t* state, const Answer* seen) noexcept:
+    """A no charges nothing; it starts blocks, and keeps a state that had to follow the clock back."""
+    if seen.moved:
+        bound.charge(state, bound.params, seen.mark_us, seen.mark_num, 0)
+    if bound.block and not seen.allowed:
+        state[bound.words] = seen.until
+
+
+cdef int give_private(tuple bounds, Work* work, int64_t now) except -1:
+    """Give back what was charged at the marks; no mark means charged now."""
+    cdef BoundLimit bound
+    cdef Answer seen
+    cdef int64_t* state
+    cdef int at
+    for at in range(work.count):
+        bound = <BoundLimit> bounds[at]
+        work.nows[at] = bound.table.instant(now)
+        state = bound.table.find(work.tags[at])
+        if state != NULL:
+            if work.mark_us[at] < 0:
+                bound.answer(state, bound.params, work.nows[at], 0, &seen)
+            else:
+                seen.mark_us, seen.mark_num = work.mark_us[at] - bound.table.epoch, work.mark_num[at]
+            bound.give(state, bound.params, work.nows[at], seen.mark_us, seen.mark_num, work.cost[at])
+    return 0
+
+
+cdef int list_private(tuple bounds, Work* work, list found) except -1:
+    """The permits of keys."""
+    cdef BoundLimit bound
+    cdef const int64_t* state
+    cdef int at
+    for at in range(work.count):
+        bound = <BoundLimit> bounds[at]
+        state = bound.table.find(work.tags[at]) if bound.holds_permits else NULL
+        if state != NULL:
+            list_permits(at, state, bound, found)
+    return 0
+
+
+cdef void clear_private(tuple bounds, Work* work) noexcept:
+    """Make keys as new."""
+    cdef BoundLimit bound
+    cdef int64_t* state
+    cdef int at
+    for at in range(work.count):
+        bound = <BoundLimit> bounds[at]
+        state = bound.table.find(work.tags[at])
+        if state != NULL:
+            memset(state, 0, bound.table.stride * 8)
