@@ -211,9 +211,9 @@ def eventually(true: Callable[..., object]) -> None:
 
 async def waiting(limiter: AsyncLimiter, count: int, asleep: int = 1) -> None:
     """Until so many wait and some of them are asleep: what they asked is answered, and time may go on."""
-    alarm = limiter._alarms.here()
+    alarm = limiter._timers.here()
     sleepers = lambda: sum(not future.done() for *_, future in alarm._heap)  # noqa: E731
-    await until(lambda: limiter._line.waiting == count and sleepers() >= asleep)
+    await until(lambda: limiter._queue.waiting == count and sleepers() >= asleep)
 
 
 async def crowd(
@@ -229,8 +229,8 @@ async def crowd(
     for number, cost in enumerate(costs):
         tasks.append(asyncio.create_task(one(number, cost)))
         if not at_once:
-            await until(lambda: limiter._line.waiting + len(done) == len(tasks))
-    await until(lambda: limiter._line.waiting + len(done) == len(tasks))
+            await until(lambda: limiter._queue.waiting + len(done) == len(tasks))
+    await until(lambda: limiter._queue.waiting + len(done) == len(tasks))
     return tasks
 
 
@@ -273,6 +273,6 @@ async def cancel_at_random(store: Store, clock: ManualClock, count: int, chance:
     else:
         assert charged == used * 10_000
     assert left.remaining == max(0, burst - -(-left.reset_us // 10_000))
-    assert (limiter._line.waiting, limiter._line.places) == (0, {})
+    assert (limiter._queue.waiting, limiter._queue.places) == (0, {})
     clock.advance(left.reset_after)
     assert (await limiter.peek("k", burst)).allowed

@@ -1,4 +1,4 @@
-"""Alarms: however many wait, one timer, no early wake-up, and no memory of those who left."""
+"""Timers: however many wait, one timer, no early wake-up, and no memory of those who left."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ import pytest
 from headgate import AsyncLimiter, Limiter
 from headgate.clock import SystemClock
 from headgate.testing import ManualClock
-from headgate.waiting.alarm import Alarm, Alarms
 from headgate.waiting.sleep import sleep_until
+from headgate.waiting.timers import LoopTimers, Timers
 from tests.homes import LATER, eventually, let_run
 
 T = TypeVar("T")
@@ -32,8 +32,8 @@ def run(work: Coroutine[Any, Any, T]) -> T:
     return asyncio.run(main())
 
 
-def alarm(clock=None) -> Alarm:
-    return Alarm(asyncio.get_running_loop(), clock or SystemClock())
+def alarm(clock=None) -> LoopTimers:
+    return LoopTimers(asyncio.get_running_loop(), clock or SystemClock())
 
 
 def test_waiters_wake_in_the_order_of_their_instants():
@@ -41,10 +41,10 @@ def test_waiters_wake_in_the_order_of_their_instants():
 
     async def main() -> None:
         clock, woken = ManualClock(LATER), []
-        bell = alarm(clock)
+        timers = alarm(clock)
 
         async def one(name: str, at: int) -> None:
-            await bell.wait_until(clock.us + at)
+            await timers.wait_until(clock.us + at)
             woken.append(name)
 
         tasks = [asyncio.create_task(one(*each)) for each in (("c", 3), ("a", 1), ("b", 2), ("b2", 2), ("d", 9))]
@@ -61,9 +61,9 @@ def test_waiters_wake_in_the_order_of_their_instants():
 
 def test_an_instant_that_has_come_is_not_waited_for():
     async def main() -> None:
-        bell = alarm()
-        await bell.wait_until(SystemClock().now_us())
-        assert bell.timers == 0
+        timers = alarm()
+        await timers.wait_until(SystemClock().now_us())
+        assert timers.timers == 0
         clock = ManualClock(LATER)
         by_hand = alarm(clock)
         await by_hand.wait_until(clock.us)
@@ -82,11 +82,11 @@ def test_nobody_wakes_early_though_the_timer_does():
 
     async def main() -> None:
         clock = Slow()
-        bell = alarm(clock)
+        timers = alarm(clock)
         at = clock.now_us() + 5_000
-        await bell.wait_until(at)
+        await timers.wait_until(at)
         assert clock.now_us() >= at
-        assert bell.timers == 0
+        assert timers.timers == 0
 
     run(main())
 
@@ -95,19 +95,19 @@ def test_the_timer_is_set_for_the_first_of_a_thousand():
     """One handle in the loop, whatever order they come in."""
 
     async def main() -> None:
-        bell, clock = alarm(), SystemClock()
+        timers, clock = alarm(), SystemClock()
         loop, base = asyncio.get_running_loop(), clock.now_us()
         chance = random.Random(5)
         instants = [base + chance.randrange(10**9, 2 * 10**9) for _ in range(1000)]
-        tasks = [asyncio.create_task(bell.wait_until(at)) for at in instants]
+        tasks = [asyncio.create_task(timers.wait_until(at)) for at in instants]
         await let_run(3)
-        live = [each for each in loop._scheduled if each._callback == bell._rung and not each.cancelled()]
-        assert (bell.timers, len(live)) == (1, 1)
+        live = [each for each in loop._scheduled if each._callback == timers._rung and not each.cancelled()]
+        assert (timers.timers, len(live)) == (1, 1)
         assert abs(live[0].when() - loop.time() - (min(instants) - clock.now_us()) / 1e6) < 1
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        assert bell.timers <= 1
+        assert timers.timers <= 1
 
     run(main())
 
@@ -117,15 +117,15 @@ def test_those_who_left_are_forgotten():
 
     async def main() -> None:
         clock = ManualClock(LATER)
-        bell = alarm(clock)
+        timers = alarm(clock)
         for crowd in (1, 10, 1000, 9):
             for _ in range(10_000 // crowd):
-                tasks = [asyncio.create_task(bell.wait_until(clock.us + 10**9)) for _ in range(crowd)]
+                tasks = [asyncio.create_task(timers.wait_until(clock.us + 10**9)) for _ in range(crowd)]
                 await asyncio.sleep(0)
                 for task in tasks:
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
-            assert len(bell._heap) <= 200
+            assert len(timers._heap) <= 200
 
     run(main())
 
@@ -135,9 +135,9 @@ def test_those_who_leave_as_their_time_comes_are_counted_once():
 
     async def main() -> None:
         clock = ManualClock(LATER)
-        bell = alarm(clock)
+        timers = alarm(clock)
         for _ in range(20):
-            tasks = [asyncio.create_task(bell.wait_until(clock.us + 1)) for _ in range(500)]
+            tasks = [asyncio.create_task(timers.wait_until(clock.us + 1)) for _ in range(500)]
             await let_run(2)
             clock.advance(1)
             for task in tasks:
@@ -145,11 +145,11 @@ def test_those_who_leave_as_their_time_comes_are_counted_once():
             await asyncio.gather(*tasks, return_exceptions=True)
             await let_run(2)
         for _ in range(2_000):
-            task = asyncio.create_task(bell.wait_until(clock.us + 10**9))
+            task = asyncio.create_task(timers.wait_until(clock.us + 10**9))
             await asyncio.sleep(0)
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
-        assert len(bell._heap) <= 200
+        assert len(timers._heap) <= 200
 
     run(main())
 
@@ -159,10 +159,10 @@ def test_a_future_may_come_first():
 
     async def main() -> None:
         clock = ManualClock(LATER)
-        bell, loop = alarm(clock), asyncio.get_running_loop()
+        timers, loop = alarm(clock), asyncio.get_running_loop()
         early, late = loop.create_future(), loop.create_future()
-        first = asyncio.create_task(bell.wait_for(early, clock.us + 5))
-        second = asyncio.create_task(bell.wait_for(late, clock.us + 5))
+        first = asyncio.create_task(timers.wait_for(early, clock.us + 5))
+        second = asyncio.create_task(timers.wait_for(late, clock.us + 5))
         await let_run()
         early.set_result(True)
         await let_run()
@@ -176,17 +176,17 @@ def test_a_future_may_come_first():
 def test_loops_one_after_the_other_each_have_their_alarm():
     """A limiter outlives the event loops it is used in; what belongs to a closed one is let go."""
     limiter = AsyncLimiter("200/second burst 1")
-    alarms = []
+    timers = []
 
     async def main() -> None:
         await limiter.acquire("k")
         await limiter.acquire("k")
-        alarms.append(weakref.ref(limiter._alarms.here()))
+        timers.append(weakref.ref(limiter._timers.here()))
 
     for _ in range(4):
         run(main())
         gc.collect()
-    assert [one() is None for one in alarms] == [True, True, True, False]
+    assert [one() is None for one in timers] == [True, True, True, False]
 
 
 @pytest.mark.parametrize(("text", "step"), [("2/second burst 1", 0.5), ("1/second by fixed-window", 1.0)])
@@ -204,7 +204,7 @@ def test_loops_side_by_side_wake_their_own(text, step):
     for number in range(6):
         threads.append(threading.Thread(target=asyncio.run, args=(one(number),), daemon=True))
         threads[-1].start()
-        eventually(lambda number=number: limiter._line.waiting + len(gone) == number + 1)
+        eventually(lambda number=number: limiter._queue.waiting + len(gone) == number + 1)
     for number in range(1, 6):
         clock.advance(step)
         eventually(lambda number=number: len(gone) > number)
@@ -214,15 +214,15 @@ def test_loops_side_by_side_wake_their_own(text, step):
 
 
 def test_the_alarms_of_a_clock_are_one_for_each_loop():
-    alarms = Alarms(SystemClock())
+    timers = Timers(SystemClock())
 
-    async def main() -> Alarm:
-        assert alarms.here() is alarms.here()
-        return alarms.here()
+    async def main() -> LoopTimers:
+        assert timers.here() is timers.here()
+        return timers.here()
 
     one, other = run(main()), run(main())
     assert one is not other
-    assert len(alarms._alarms) == 1
+    assert len(timers._timers) == 1
 
 
 def test_a_clock_forgets_alarms_that_are_gone():
@@ -232,7 +232,7 @@ def test_a_clock_forgets_alarms_that_are_gone():
     async def main() -> None:
         await AsyncLimiter("1/second", clock=clock).hit("k")
         limiter = AsyncLimiter("1/second", clock=clock)
-        limiter._alarms.here()
+        limiter._timers.here()
 
     for _ in range(5):
         run(main())

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from headgate import AsyncLimiter, Limiter, RateLimited
-from headgate.limiter import line
+from headgate.limiter import wait_queue
 from headgate.stores import Store
 from headgate.testing import ManualClock
 from tests.flight import Asks, forks, held, in_child
@@ -25,8 +25,8 @@ NEVER_BY_ITSELF = 3_600_000_000
 @pytest.fixture
 def rung(monkeypatch) -> None:
     """Who waits does not look by itself: only a release, or who leaves the line, can call it."""
-    monkeypatch.setattr(line, "FIRST_LOOK", NEVER_BY_ITSELF)
-    monkeypatch.setattr(line, "LAST_LOOK", NEVER_BY_ITSELF)
+    monkeypatch.setattr(wait_queue, "FIRST_LOOK", NEVER_BY_ITSELF)
+    monkeypatch.setattr(wait_queue, "LAST_LOOK", NEVER_BY_ITSELF)
 
 
 class Thread(threading.Thread):
@@ -37,9 +37,9 @@ class Thread(threading.Thread):
         self._limiter, self._asked = limiter, (key, cost, timeout)
         self.permit: Any = None
         self.error: BaseException | None = None
-        ahead = limiter._line.waiting
+        ahead = limiter._queue.waiting
         self.start()
-        eventually(lambda: limiter._line.waiting == ahead + 1 or not self.is_alive())
+        eventually(lambda: limiter._queue.waiting == ahead + 1 or not self.is_alive())
 
     def run(self) -> None:
         try:
@@ -54,7 +54,7 @@ class Thread(threading.Thread):
 
 
 def nobody_waits(limiter: Any) -> bool:
-    return (limiter._line.waiting, limiter._line.places, limiter._line._asked) == (0, {}, {})
+    return (limiter._queue.waiting, limiter._queue.places, limiter._queue._asked) == (0, {}, {})
 
 
 @pytest.mark.usefixtures("rung")
@@ -97,7 +97,7 @@ def test_many_threads_pass_one_permit_on_in_the_order_they_came(home):
     for number in range(20):
         threads.append(threading.Thread(target=turn, args=(number,), daemon=True))
         threads[-1].start()
-        eventually(lambda: limiter._line.waiting == len(threads))
+        eventually(lambda: limiter._queue.waiting == len(threads))
     permit.release()
     for thread in threads:
         thread.join(PATIENCE)
@@ -114,7 +114,7 @@ def test_tasks_are_served_in_the_order_they_came(home):
         tasks = []
         for cost in (2, 3, 1, 1):
             tasks.append(asyncio.create_task(take(limiter, cost)))
-            await until(lambda: limiter._line.waiting == len(tasks))
+            await until(lambda: limiter._queue.waiting == len(tasks))
         await first[0].release()
         await let_run()
         assert not any(task.done() for task in tasks) and not await limiter.permit("k")
@@ -171,14 +171,14 @@ def test_a_task_that_waits_in_vain_is_refused_at_its_instant(home):
         limiter = AsyncLimiter("1 in flight", store=store, on_error="raise")
         permit = await limiter.permit("k")
         tasks = [asyncio.create_task(take(limiter, timeout=0.004)), asyncio.create_task(take(limiter, timeout=1))]
-        await until(lambda: limiter._line.waiting == 2)
+        await until(lambda: limiter._queue.waiting == 2)
         await let_run()
         clock.advance(0.003999)
         await let_run()
-        assert limiter._line.waiting == 2
+        assert limiter._queue.waiting == 2
         clock.advance(0.000001)
         assert not await tasks[0]
-        await until(lambda: limiter._line.waiting == 1)
+        await until(lambda: limiter._queue.waiting == 1)
         await let_run()
         clock.advance(0.995999)
         await let_run()
@@ -219,7 +219,7 @@ def test_what_can_never_fit_is_refused_at_once(home):
     for timeout in (0, 5, None):
         refused = limiter.permit("k", 3, timeout)
         assert (bool(refused), refused.decision.never) == (False, True)
-    assert limiter._line.waiting == 1
+    assert limiter._queue.waiting == 1
     permit.release()
     assert waits.answer()
 
@@ -260,7 +260,7 @@ def test_whatever_gives_back_calls_the_head_at_once(home, end):
         awaited = AsyncLimiter("2 in flight", store=store, on_error="raise", namespace="awaited")
         permit = await awaited.permit("k", 2)
         head = asyncio.create_task(take(awaited))
-        await until(lambda: awaited._line.waiting == 1)
+        await until(lambda: awaited._queue.waiting == 1)
         await let_run()
         if end == "exit":
             await permit.__aexit__(None, None, None)
@@ -318,7 +318,7 @@ def test_a_thread_that_fails_in_line_passes_the_turn_on(home, error):
     asks.fail = lambda: error if threading.current_thread() is head else None
     head.join(PATIENCE)
     assert head.error is error
-    assert limiter._line.waiting == 1
+    assert limiter._queue.waiting == 1
     permit.release()
     assert behind.answer() and nobody_waits(limiter) and held(limiter) == 1
 
@@ -330,7 +330,7 @@ def test_a_cancelled_head_passes_the_turn_on(home):
         limiter = AsyncLimiter("2 in flight", store=store, on_error="raise")
         await limiter.permit("k")
         large, small = asyncio.create_task(take(limiter, 2)), asyncio.create_task(take(limiter))
-        await until(lambda: limiter._line.waiting == 2)
+        await until(lambda: limiter._queue.waiting == 2)
         await let_run()
         large.cancel()
         assert await small
@@ -347,7 +347,7 @@ def test_a_task_that_is_cancelled_as_it_is_called_passes_the_turn_on(home):
         for turns in range(10):
             permit = await limiter.permit("k", timeout=1)
             one, two = asyncio.create_task(take(limiter)), asyncio.create_task(take(limiter))
-            await until(lambda: limiter._line.waiting == 2)
+            await until(lambda: limiter._queue.waiting == 2)
             await let_run()
             ending = asyncio.create_task(permit.release())
             for _ in range(turns):
@@ -375,7 +375,7 @@ def test_cancelled_waiters_leave_the_books_exact(kind, count):
         for task in chance.sample(tasks, count // 10):  # on their way, where there is one
             await let_run(1)
             task.cancel()
-        await until(lambda: limiter._line.waiting == sum(not task.done() for task in tasks))
+        await until(lambda: limiter._queue.waiting == sum(not task.done() for task in tasks))
         for permit in first:
             await permit.release()
         await until(lambda: any(task.done() and not task.cancelled() for task in tasks))
@@ -419,7 +419,7 @@ def test_a_rate_and_what_is_in_flight_are_waited_for_together(home):
         assert nobody_waits(limiter)
         # The other way round: the rate has long been ready, and somebody is in flight.
         waits = asyncio.create_task(take(limiter))
-        await until(lambda: limiter._line.waiting == 1)
+        await until(lambda: limiter._queue.waiting == 1)
         await let_run()
         clock.advance(5)
         await let_run()
@@ -447,7 +447,7 @@ def test_a_release_in_one_event_loop_calls_who_waits_in_another(home):
 
     async def wait() -> bool:
         task = asyncio.create_task(take(limiter))
-        await until(lambda: limiter._line.waiting == 1)
+        await until(lambda: limiter._queue.waiting == 1)
         await let_run()
         waits.set()
         async with asyncio.timeout(PATIENCE):
@@ -483,10 +483,10 @@ def test_nobody_waits_in_a_forked_child(home):
     def ask() -> tuple[object, ...]:
         taken = limiter.permit("k", timeout=5)
         taken.release()
-        return bool(taken), bool(limiter.permit("k")), limiter._line.waiting, limiter._line.places
+        return bool(taken), bool(limiter.permit("k")), limiter._queue.waiting, limiter._queue.places
 
     assert in_child(ask) == repr((True, True, 0, {}))
-    assert limiter._line.waiting == 1
+    assert limiter._queue.waiting == 1
     permit.release()
     if home.kind == "redis":
         limiter.reset("k")  # what the child left behind has a lease

@@ -13,7 +13,7 @@ import pytest
 from headgate import MemoryStore
 from headgate.policy import Policy
 from headgate.testing import ManualClock
-from headgate.waiting.alarm import Alarms
+from headgate.waiting.timers import Timers
 from headgate.web.asgi import RateLimitMiddleware
 
 pytest.importorskip("yaml")
@@ -319,7 +319,7 @@ class Road:
     def __init__(self) -> None:
         self.site = Site("ride-hailing.yaml")
         self.site.gate.door.clock = self.site.clock  # type: ignore[assignment]
-        self.site.gate.door.alarms = Alarms(self.site.clock)
+        self.site.gate.door.timers = Timers(self.site.clock)
         self.sent: list[asyncio.Future[Reply]] = []
 
     async def send(self, driver: int, updates: int) -> None:

@@ -21,7 +21,7 @@ UNUSED = {
 
 OURS_UNUSED = {
     "headgate.cli", "headgate.limiter.async_", "headgate.policy", "headgate.shaper", "headgate.stores.lease",
-    "headgate.stores.redis", "headgate.stores.shared", "headgate.tasks", "headgate.testing", "headgate.waiting.alarm",
+    "headgate.stores.redis", "headgate.stores.shared", "headgate.tasks", "headgate.testing", "headgate.waiting.timers",
     "headgate.web",
 }  # fmt: skip
 

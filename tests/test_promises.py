@@ -113,7 +113,7 @@ def test_those_behind_a_task_that_gives_up_move_up(home):
             clock.advance(1)
             await let_run()
         assert left == [(1, 1), (2, 2), (3, 5), (4, 6), (5, 9), (6, 10)]
-        assert (limiter._line.waiting, limiter._line.promises._queues, limiter._alarms.here()._turns) == (0, {}, {})
+        assert (limiter._queue.waiting, limiter._queue.promises._queues, limiter._timers.here()._turns) == (0, {}, {})
 
     home.tell(story, clock)
 
@@ -128,7 +128,7 @@ def test_a_task_that_gives_up_as_it_is_called_leaves_its_turn_to_the_next():
         first, second, third = (asyncio.create_task(limiter.acquire("k")) for _ in range(3))
         await waiting(limiter, 3, asleep=3)
         clock.us += 1_000_000
-        limiter._alarms.here()._ring()
+        limiter._timers.here()._ring()
         first.cancel()
         await let_run()
         assert (first.cancelled(), second.done(), third.done()) == (True, True, False)
@@ -150,7 +150,7 @@ def test_whatever_costs_and_order_they_give_up_in_all_is_given_back(order):
     for number in order:
         reservations[number].cancel()
     assert limiter.peek("k", 0).verdicts == before
-    assert limiter._line.promises._queues == {}
+    assert limiter._queue.promises._queues == {}
 
 
 def test_what_is_given_up_in_the_middle_is_not_given_back_twice():
@@ -177,7 +177,7 @@ def test_promises_of_many_keys_are_forgotten_when_their_instants_have_passed(mon
         limiter.hit(f"{number}")
         limiter.reserve(f"{number}")
         clock.advance(0.01)
-    assert len(limiter._line.promises._queues) <= 400
+    assert len(limiter._queue.promises._queues) <= 400
 
 
 async def shape_and_give_up(shaper: AsyncShaper, clock: ManualClock, chance: random.Random) -> list[Left]:
@@ -192,7 +192,7 @@ async def shape_and_give_up(shaper: AsyncShaper, clock: ManualClock, chance: ran
 
     def answered() -> bool:
         """Everybody who has not left or given up is asleep: nobody is late because of a server."""
-        asleep = sum(not sleeper.done() for *_, sleeper in shaper._alarms.here()._heap)
+        asleep = sum(not sleeper.done() for *_, sleeper in shaper._timers.here()._heap)
         return sum(not task.done() for task in tasks) == asleep
 
     for _ in range(80):
@@ -239,7 +239,7 @@ def test_those_behind_a_caller_that_gives_up_its_place_move_up(home):
             left.append((clock.now() - LATER, number))
 
         tasks = [asyncio.create_task(one(number)) for number in range(5)]
-        await until(lambda: len(shaper._alarms.here()._heap) == 4)
+        await until(lambda: len(shaper._timers.here()._heap) == 4)
         tasks[2].cancel()
         await asyncio.wait([tasks[2]])
         assert (await shaper.enter("k")).delay == 4.0

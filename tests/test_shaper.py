@@ -309,7 +309,7 @@ def test_a_timeout_awaited(home):
         refused = await queue.shape("k", timeout=0.05)
         assert (refused.allowed, refused.retry_after) == (False, 0.05)
         waiter = asyncio.create_task(queue.shape("k", timeout=0.1))
-        await until(lambda: queue._alarms.here()._heap)
+        await until(lambda: queue._timers.here()._heap)
         clock.advance(0.1)
         assert await waiter
 

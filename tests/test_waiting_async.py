@@ -61,7 +61,7 @@ def test_a_cancelled_task_leaves_nothing_charged(home, text):
             assert before.reset_us <= after.reset_us <= before.reset_us + 6 * 7 * 100_000
         else:
             assert after.verdicts == before.verdicts
-        assert (limiter._line.waiting, limiter._line.places) == (0, {})
+        assert (limiter._queue.waiting, limiter._queue.places) == (0, {})
 
     home.tell(story, clock)
 
@@ -81,7 +81,7 @@ def test_a_wait_longer_than_the_timeout_is_refused_at_once(home):
             await limiter.hit("k", 4)
             before = (await limiter.peek("k", 0)).verdicts
             refused = await limiter.acquire("k", 4, timeout=0.39)
-            assert (bool(refused), refused.retry_after >= 0.4, limiter._line.waiting) == (False, True, 0)
+            assert (bool(refused), refused.retry_after >= 0.4, limiter._queue.waiting) == (False, True, 0)
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(0.01):
                     await limiter.acquire("k", 4)
@@ -154,7 +154,7 @@ def test_no_more_wait_than_may(home):
             assert await limiter.acquire("other")
             clock.advance(full)
             await inside[0]
-            await until(lambda limiter=limiter: limiter._line.waiting < 3)
+            await until(lambda limiter=limiter: limiter._queue.waiting < 3)
             inside[0] = asyncio.create_task(limiter.acquire("k"))
             while not all(each.done() for each in inside):
                 await let_run()
@@ -172,7 +172,7 @@ def test_no_more_wait_than_may_of_those_who_come_at_once(home):
         for text in (BUCKET, WINDOW):
             limiter = AsyncLimiter(text, store=store, on_error="raise", max_waiting=5)
             tasks = [asyncio.create_task(limiter.acquire("k")) for _ in range(100)]
-            line = limiter._line
+            line = limiter._queue
             await until(lambda tasks=tasks, line=line: sum(task.done() for task in tasks) >= 95 or line.waiting > 5)
             assert line.waiting == 5
             answers = [task.result().allowed for task in tasks if task.done()]
@@ -202,7 +202,7 @@ def test_any_number_of_tasks_have_one_timer():
     async def main() -> None:
         limiter = AsyncLimiter("1/minute burst 1")
         await limiter.hit("k")
-        alarm = limiter._alarms.here()
+        alarm = limiter._timers.here()
         assert alarm.timers == 0
         tasks = [asyncio.create_task(limiter.acquire("k")) for _ in range(50)]
         await waiting(limiter, 50)
@@ -231,7 +231,7 @@ def test_nobody_goes_early_by_the_real_clock(home):
         await asyncio.gather(*(one() for _ in range(30)))
         assert all(at >= delay for at, delay in gone)
         assert all(at >= 2_000 * place for place, (at, _) in enumerate(gone))
-        assert limiter._alarms.here().timers == 0
+        assert limiter._timers.here().timers == 0
 
     home.tell(story)
 
@@ -244,7 +244,7 @@ def test_a_pause_after_the_question_changes_no_order(home):
         limiter = AsyncLimiter("100/second burst 1", store=store, on_error="raise")
         for _ in range(10):
             await limiter._reserve("k", 1, 10**9, None)
-        finish, done = limiter._line.finish, []
+        finish, done = limiter._queue.finish, []
 
         def held_up(*given):
             clock.advance(0.05)
@@ -254,10 +254,10 @@ def test_a_pause_after_the_question_changes_no_order(home):
             assert await limiter.acquire("k")
             done.append(number)
 
-        limiter._line.finish = held_up  # type: ignore[method-assign]
+        limiter._queue.finish = held_up  # type: ignore[method-assign]
         tasks = [asyncio.create_task(one(0))]
         await waiting(limiter, 1)
-        limiter._line.finish = finish  # type: ignore[method-assign]
+        limiter._queue.finish = finish  # type: ignore[method-assign]
         tasks.append(asyncio.create_task(one(1)))
         await waiting(limiter, 2)
         while len(done) < 2:
@@ -296,7 +296,7 @@ def test_who_comes_after_a_stall_does_not_pass_who_waited(home, told, timeout):
         clock.advance(0)
         await asyncio.gather(*tasks)
         assert done == [0, 1, 2, 3, 4]
-        assert limiter._line.waiting == 0
+        assert limiter._queue.waiting == 0
 
     home.tell(story, clock)
 
@@ -318,6 +318,6 @@ def test_who_is_cancelled_while_others_go_first_leaves_nothing_charged():
         clock.advance(0)
         await asyncio.gather(first, second, return_exceptions=True)
         assert (first.done(), second.cancelled()) == (True, True)
-        assert ((await limiter.peek("k", 0)).remaining, limiter._line.waiting) == (before, 0)
+        assert ((await limiter.peek("k", 0)).remaining, limiter._queue.waiting) == (before, 0)
 
     asyncio.run(main())

@@ -34,7 +34,7 @@ def test_tasks_go_in_the_order_they_came(home, text, at_once):
         await asyncio.gather(*tasks)
         assert done == list(range(9))
         assert seen[0] == 2 and len(set(seen)) > 3
-        assert (limiter._line.waiting, limiter._line.places) == (0, {})
+        assert (limiter._queue.waiting, limiter._queue.places) == (0, {})
 
     home.tell(story, clock)
 
@@ -76,7 +76,7 @@ def test_somebody_in_line_is_refused_when_the_timeout_is_over(home):
         await let_run()
         clock.advance(0.000001)
         assert not await second
-        assert (limiter._line.waiting, (await limiter.peek("k", 0)).remaining) == (0, 0)
+        assert (limiter._queue.waiting, (await limiter.peek("k", 0)).remaining) == (0, 0)
 
     home.tell(story, clock)
 
@@ -165,7 +165,7 @@ def test_a_plan_with_a_smaller_burst_waits_behind_others(home):
         first = asyncio.create_task(limiter.acquire("k", 2, limit=plan))
         await waiting(limiter, 1)
         second = asyncio.create_task(limiter.acquire("k", 1, timeout=1e6, limit=plan))
-        await until(lambda: limiter._line.waiting == 2 or second.done())
+        await until(lambda: limiter._queue.waiting == 2 or second.done())
         assert not second.done()
         clock.advance(1)
         assert await first
@@ -213,7 +213,7 @@ def test_many_may_stand_in_line_and_leave_it_in_any_order():
             await let_run(60)
             assert len(done) == 4 * second
         assert done == sorted(set(range(2_000)) - set(gone))
-        assert (limiter._line.waiting, limiter._line.places) == (0, {})
+        assert (limiter._queue.waiting, limiter._queue.places) == (0, {})
 
     asyncio.run(main())
 

@@ -19,9 +19,9 @@ cdef class Decider:
     cdef bint sized                     # the states of some bound may be in one of several tables
     cdef object plan
     cdef object instead
-    cdef object places                  # where callers stand in line, by key
-    cdef object waiter                  # acquires where that is not simply a yes
-    cdef object ring                    # tells those in line that a permit of their key has come back
+    cdef object waiting                  # where callers stand in the queue, by key
+    cdef object wait                  # acquires where that is not simply a yes
+    cdef object wake                    # tells those in the queue that a permit of their key has come back
     cdef object ends                    # its own `release`, bound once
     cdef object back                    # gives back what a decision has in flight where that is not simple
     cdef Decision spare, other          # the last two decisions over the one bound
@@ -70,26 +70,26 @@ cdef class Decider:
         """Let `release` turn to this where it is not simply for one permit of one bound."""
         self.back, self.ends = back, self.release
 
-    def wait_by(self, dict places not None, waiter not None, ring not None):
-        """Let `acquire` turn to the waiter when somebody is in line, or the answer is no; releases ring for them."""
-        self.places, self.waiter, self.ring = places, waiter, ring
+    def wait_by(self, dict waiting not None, wait not None, wake not None):
+        """Let `acquire` turn to `wait` when somebody is in the queue, or the answer is no; releases wake them."""
+        self.waiting, self.wait, self.wake = waiting, wait, wake
 
     def acquire(self, key, cost=1, timeout=None, *, limit=None):
         """Spend, waiting for it where that is needed."""
         cdef Decision decision
-        if timeout is None and limit is None and not self.places:
+        if timeout is None and limit is None and not self.waiting:
             decision = self.ask(key, cost, M_TAKE)
             if decision.allowed:
                 return decision
-        return self.waiter(key, cost, timeout, limit)
+        return self.wait(key, cost, timeout, limit)
 
     def permit(self, key, cost=1, timeout=0):
         """Spend, waiting for it where that is needed and wanted, until the permit ends."""
         cdef Permit permit = Permit.__new__(Permit)
-        if not self.places and is_patience(timeout):
+        if not self.waiting and is_patience(timeout):
             permit.decision = self.ask(key, cost, M_TAKE)
         if permit.decision is None or not (permit.decision.allowed or timeout == 0):
-            permit.decision = self.waiter(key, cost, timeout, None)
+            permit.decision = self.wait(key, cost, timeout, None)
         permit._give_back = self.ends
         return permit
 
@@ -107,8 +107,8 @@ cdef class Decider:
                 work.tags[0] = self.only.tag(key)
                 work.mark_us[0], work.mark_num[0] = decision._mark_us, decision._mark_num
                 self.give_work(key, &work)
-        if self.places:
-            self.ring(decision)
+        if self.waiting:
+            self.wake(decision)
 
     def reserve(self, key, cost, int64_t wait, limit=None):
         """Spend now what fits now, or where every limit lends, within so many microseconds."""
@@ -331,7 +331,7 @@ cdef class Decider:
 
 
 cdef inline bint is_patience(timeout):
-    """A time to wait that needs no closer look; anything else is judged by the waiter, which raises."""
+    """A time to wait that needs no closer look; anything else is judged by `wait`, which raises."""
     return timeout is ZERO or timeout is None or ((type(timeout) is float or type(timeout) is int) and timeout >= 0)
 
 

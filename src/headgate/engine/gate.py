@@ -74,15 +74,15 @@ class Gate:
 
     def wait_by(
         self,
-        places: dict[str, Any],
-        waiter: Callable[[str, Cost, float | None, Given | None], Decision],
-        ring: Callable[[Decision], None],
+        waiting: dict[str, Any],
+        wait: Callable[[str, Cost, float | None, Given | None], Decision],
+        wake: Callable[[Decision], None],
     ) -> tuple[Acquire, TakePermit]:
-        """The decider's own `acquire` and `permit`: they turn to the waiter where the answer is not simply yes.
+        """The decider's own `acquire` and `permit`: they turn to `wait` where the answer is not simply yes.
 
         What is released from now on rings for those who wait.
         """
-        self._decider.wait_by(places, waiter, ring)
+        self._decider.wait_by(waiting, wait, wake)
         return self._decider.acquire, self._decider.permit
 
     def asker(self, limits: tuple[Limit, ...]) -> Callable[[str | tuple[str, ...], tuple[int, ...]], Decision]:

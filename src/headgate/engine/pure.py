@@ -68,9 +68,9 @@ class Decider:
         self.bounds = bounds
         self.limits = tuple(bound.limit for bound in bounds)
         self._plan = plan
-        self._places: Mapping[str, object] = {}
-        self._waiter: Waiter
-        self._ring: Callable[[Decision], None]
+        self._waiting: Mapping[str, object] = {}
+        self._wait: Wait
+        self._wake: Callable[[Decision], None]
         self._back: Callable[[Decision], None]
 
     def hit(self, key: str, cost: Cost = 1, *, limit: Given | None = None) -> Decision:
@@ -89,33 +89,33 @@ class Decider:
         """Let `release` give back by this."""
         self._back = back
 
-    def wait_by(self, places: Mapping[str, object], waiter: Waiter, ring: Callable[[Decision], None]) -> None:
-        """Let `acquire` turn to the waiter when somebody is in line, or the answer is no; releases ring for them."""
-        self._places, self._waiter, self._ring = places, waiter, ring
+    def wait_by(self, waiting: Mapping[str, object], wait: Wait, wake: Callable[[Decision], None]) -> None:
+        """Let `acquire` turn to `wait` when somebody is in the queue, or the answer is no; releases wake them."""
+        self._waiting, self._wait, self._wake = waiting, wait, wake
 
     def acquire(
         self, key: str, cost: Cost = 1, timeout: float | None = None, *, limit: Given | None = None
     ) -> Decision:
         """Spend, waiting for it where that is needed."""
-        if timeout is None and limit is None and not self._places:
+        if timeout is None and limit is None and not self._waiting:
             decision = self._ask(key, cost, None, TAKE)
             if decision.allowed:
                 return decision
-        return self._waiter(key, cost, timeout, limit)
+        return self._wait(key, cost, timeout, limit)
 
     def permit(self, key: str, cost: Cost = 1, timeout: float | None = 0) -> Permit:
         """Spend, waiting for it where that is needed and wanted, until the permit ends."""
-        plain = timeout is None or (type(timeout) in (int, float) and timeout >= 0)  # or the waiter raises
-        decision = self._ask(key, cost, None, TAKE) if plain and not self._places else None
+        plain = timeout is None or (type(timeout) in (int, float) and timeout >= 0)  # or `wait` raises
+        decision = self._ask(key, cost, None, TAKE) if plain and not self._waiting else None
         if decision is None or not (decision.allowed or timeout == 0):
-            decision = self._waiter(key, cost, timeout, None)
+            decision = self._wait(key, cost, timeout, None)
         return Permit(decision, self.release)
 
     def release(self, decision: Decision) -> None:
         """Give back what the decision has in flight, if that was not done before."""
         self._back(decision)
-        if self._places:
-            self._ring(decision)
+        if self._waiting:
+            self._wake(decision)
 
     def holders(self, key: str) -> list[tuple[int, int, int, bool]]:
         """What each bound has in flight: its place, since when, units, and whether this process holds it."""
@@ -220,4 +220,4 @@ class Decider:
 
 
 Plan = Callable[[Given], Decider]
-Waiter = Callable[[str, Cost, float | None, Given | None], Decision]
+Wait = Callable[[str, Cost, float | None, Given | None], Decision]

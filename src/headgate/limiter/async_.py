@@ -10,18 +10,18 @@ from headgate.call import Call, Cost, checked_key
 from headgate.engine import Decision, pending
 from headgate.engine.holding import Holding
 from headgate.limit import Given
-from headgate.limiter.base import Bound
+from headgate.limiter.base import BaseLimiter
 from headgate.limiter.guard import AsyncGuard, AsyncSlot, Key
-from headgate.limiter.line import Ask, Depart, GiveBack, GiveUp, Look, Sleep, Step, Steps, Turn, checked_wait
 from headgate.limiter.permit import AsyncPermit
 from headgate.limiter.promises import Promise, depart
 from headgate.limiter.reservation import AsyncReservation
+from headgate.limiter.wait_queue import Ask, Depart, GiveBack, GiveUp, Look, Sleep, Step, Steps, Turn, checked_wait
 from headgate.stores import AsyncStore, Store
 from headgate.stores.contract import AsyncLeased, LeasingStore
-from headgate.waiting.alarm import Alarms
+from headgate.waiting.timers import Timers
 
 
-class AsyncLimiter(Bound):
+class AsyncLimiter(BaseLimiter):
     """As `Limiter`; every method that decides is a coroutine."""
 
     _unfinished: set[asyncio.Task[None]]
@@ -31,8 +31,8 @@ class AsyncLimiter(Bound):
         super().bind(store)
         self._unfinished = set()
         self._hit = self._gate.hit
-        self._places = self._line.places
-        self._alarms = Alarms(store.clock)
+        self._by_key = self._queue.by_key
+        self._timers = Timers(store.clock)
         self._door: Any = self._gate
         self._awaited = isinstance(store, AsyncStore)
         if isinstance(store, AsyncStore):  # a store that has to be waited for brings its own coroutines
@@ -69,20 +69,20 @@ class AsyncLimiter(Bound):
         Also refused: a cost that can never fit, and whoever comes when `max_waiting` wait already. Cancelled, it leaves
         nothing charged.
         """
-        if timeout is None and limit is None and not self._line.waiting and not self._awaited:
+        if timeout is None and limit is None and not self._queue.waiting and not self._awaited:
             decision = self._hit(key, cost)
             if decision.allowed:
                 return decision
         return await self._acquire(key, cost, timeout, limit)
 
     async def _acquire(self, key: str, cost: Cost, timeout: float | None, limit: Given | None) -> Decision:
-        line = self._line
-        due = line.due(timeout)
-        if checked_key(key) in line.places:
-            return await self._wait(key, cost, limit, line.stand(key, cost, due, _Place(cost)))
-        wait = line.longest if timeout is None else min(line.longest, checked_wait(timeout))
+        queue = self._queue
+        due = queue.due(timeout)
+        if checked_key(key) in queue.by_key:
+            return await self._wait(key, cost, limit, queue.wait_turn(key, cost, due, _Waiter(cost)))
+        wait = queue.longest if timeout is None else min(queue.longest, checked_wait(timeout))
         decision = await self._reserve(key, cost, wait, limit)
-        return await self._wait(key, cost, limit, line.finish(key, cost, due, decision, lambda: _Place(cost)))
+        return await self._wait(key, cost, limit, queue.finish(key, cost, due, decision, lambda: _Waiter(cost)))
 
     async def _reserve(self, key: str, cost: Cost, wait_us: int, limit: Given | None) -> Decision:
         given = self._door.reserve(key, cost, wait_us, limit)
@@ -90,7 +90,7 @@ class AsyncLimiter(Bound):
         return decision
 
     async def _wait(self, key: str, cost: Cost, limit: Given | None, steps: Steps) -> Decision:
-        """Do what the line says, in this event loop."""
+        """Do what the queue says, in this event loop."""
         try:
             step = next(steps)
             while True:
@@ -111,18 +111,18 @@ class AsyncLimiter(Bound):
             case Look(units):
                 return await self.peek(key, units or cost, limit=limit)
             case Sleep(at_us):
-                await self._alarms.here().wait_until(at_us)
-            case Turn(_Place() as place, due_us):
-                called = await (place.turn if due_us is None else self._alarms.here().wait_for(place.turn, due_us))
-                if place.turn.done():
-                    place.turn = asyncio.get_running_loop().create_future()  # it may be called again
+                await self._timers.here().wait_until(at_us)
+            case Turn(_Waiter() as waiter, due_us):
+                called = await (waiter.turn if due_us is None else self._timers.here().wait_for(waiter.turn, due_us))
+                if waiter.turn.done():
+                    waiter.turn = asyncio.get_running_loop().create_future()  # it may be called again
                 return called
             case GiveBack(decision):
                 await self.refund(decision)
             case GiveUp(promise):
                 await self._give_up(promise)
             case Depart(promise):
-                return await depart(self._alarms.here(), promise, self._give_up)
+                return await depart(self._timers.here(), promise, self._give_up)
         return None
 
     async def _give_up(self, promise: Promise) -> None:
@@ -130,18 +130,18 @@ class AsyncLimiter(Bound):
         if self._awaited:
             await self._finish(self._give_back(promise))
         else:
-            for freed in self._line.promises.free(promise):
+            for freed in self._queue.promises.free(promise):
                 self._gate.refund(freed.decision)
 
     async def _give_back(self, promise: Promise) -> None:
         await asyncio.sleep(0)  # others whom a server has answered together give up too: the last of them is the first
-        for freed in self._line.promises.free(promise):
+        for freed in self._queue.promises.free(promise):
             await self._door.refund(freed.decision)
 
     async def _abandon(self, decision: Decision) -> None:
         """Give back what was decided after its caller was cancelled."""
         if decision.allowed and decision.retry_us:
-            await self._give_up(self._line.promise(decision))
+            await self._give_up(self._queue.promise(decision))
         else:
             await self._door.refund(decision)
 
@@ -166,7 +166,7 @@ class AsyncLimiter(Bound):
         Windows, logs and blocks cannot promise a delay: they reserve what fits now.
         """
         decision = await self._reserve(key, cost, self._promise(max_wait), limit)
-        return AsyncReservation(self, decision, self._alarms)
+        return AsyncReservation(self, decision, self._timers)
 
     async def decide(self, *calls: Call) -> Decision:
         """Several limits and subjects, one decision: every call is charged or none is."""
@@ -178,8 +178,8 @@ class AsyncLimiter(Bound):
             await self._door.refund(charged, n)  # to its end, also where this is cancelled
         else:
             self._gate.refund(charged, n)
-        if self._places and not isinstance(charged, str):
-            self._line.ring(charged)
+        if self._by_key and not isinstance(charged, str):
+            self._queue.wake(charged)
 
     def permit(self, key: str, cost: Cost = 1, timeout: float | None = 0) -> AsyncPermit:
         """Spend, and hold what is in flight until the permit ends: `async with limiter.permit("k"):`, or awaited.
@@ -189,7 +189,7 @@ class AsyncLimiter(Bound):
         return AsyncPermit(self, key, cost, timeout)
 
     async def _permitted(self, key: str, cost: Cost, timeout: float | None) -> Decision:
-        if timeout == 0 and not self._places and not self._awaited:
+        if timeout == 0 and not self._by_key and not self._awaited:
             return self._hit(key, cost)
         return await self._acquire(key, cost, timeout, None)
 
@@ -199,8 +199,8 @@ class AsyncLimiter(Bound):
             await self._door.release(decision)
         else:
             self._gate.release(decision)
-        if self._places:
-            self._line.ring(decision)
+        if self._by_key:
+            self._queue.wake(decision)
 
     async def holders(self, key: str) -> list[Holding]:
         """What is in flight of a key, the oldest first."""
@@ -228,8 +228,8 @@ class AsyncLimiter(Bound):
         await self.aclose()
 
 
-class _Place:
-    """A task's place in line."""
+class _Waiter:
+    """A task that waits."""
 
     __slots__ = ("cost", "turn")
 

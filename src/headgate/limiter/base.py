@@ -8,7 +8,7 @@ from headgate.clock import SECOND, Clock
 from headgate.engine.modes import LONGEST_WAIT
 from headgate.errors import InvalidCall, StoreError
 from headgate.limit import Given, as_limits
-from headgate.limiter.line import DEFAULT_MAX_WAITING, Line, checked_wait, lends
+from headgate.limiter.wait_queue import DEFAULT_MAX_WAITING, WaitQueue, checked_wait, lends
 from headgate.stores import Gate, OnError, Store, open_store
 from headgate.wording import explained
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from headgate.stores.lease import Lease
 
 
-class Bound:
+class BaseLimiter:
     """Limits on a store."""
 
     store: Store
@@ -56,7 +56,7 @@ class Bound:
         """Decide by the states of this store from now on."""
         self.store = store
         self._gate = self._open_gate(store)
-        self._line = Line(self.limits, store, self.max_waiting)
+        self._queue = WaitQueue(self.limits, store, self.max_waiting)
 
     def _open_gate(self, store: Store) -> Gate:
         return store.gate(self.namespace, self.limits, self.on_error)

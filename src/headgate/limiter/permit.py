@@ -69,7 +69,7 @@ class AsyncPermit:
 
     async def __aenter__(self) -> Self:
         limiter = self._limiter
-        if self._timeout == 0 and not self._asked and not limiter._places and not limiter._awaited:
+        if self._timeout == 0 and not self._asked and not limiter._by_key and not limiter._awaited:
             self._asked = True  # as `_ask`, which is two coroutines more
             decision = self._decision = limiter._hit(self._key, self._cost)
         else:
@@ -86,7 +86,7 @@ class AsyncPermit:
         if self.outcome is None and self._decision is not None:  # as `release`, which is two coroutines more
             self.outcome = "success" if kind is None else "ignored"
             limiter = self._limiter
-            if limiter._awaited or limiter._places:
+            if limiter._awaited or limiter._by_key:
                 await limiter.release(self._decision)
             else:
                 limiter._gate.release(self._decision)

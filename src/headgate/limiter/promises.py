@@ -18,7 +18,7 @@ from headgate.clock import Clock
 from headgate.engine import Decision
 
 if TYPE_CHECKING:
-    from headgate.waiting.alarm import Alarm
+    from headgate.waiting.timers import LoopTimers
 
 FEW: Final = 1000
 """Keys with promises, from which on those are looked for whose instants have passed."""
@@ -37,7 +37,7 @@ class Promise:
         """When its caller leaves."""
         self.calls: tuple[Call, ...] = decision.calls
         self.mark = decision.verdicts[0].mark
-        """Its place among the others."""
+        """Its position among the others."""
         self.given_up = False
         self.queued = True
         """Among those of its key: its instant has not passed."""
@@ -51,7 +51,7 @@ class Promise:
 
     @property
     def name(self) -> Name:
-        """Limits and keys: those with the same stand in one queue."""
+        """Limits and keys: those with the same wait_turn in one queue."""
         return tuple([(call.limit.identity, call.key) for call in self.calls])
 
 
@@ -121,12 +121,14 @@ class Promises:
         self._many = 2 * len(self._queues) + FEW
 
 
-async def depart(alarm: Alarm, promise: Promise, give_up: Callable[[Promise], Coroutine[Any, Any, None]]) -> Promise:
+async def depart(
+    timers: LoopTimers, promise: Promise, give_up: Callable[[Promise], Coroutine[Any, Any, None]]
+) -> Promise:
     """Wait in an event loop for one's turn: the first that waits leaves at the first instant promised to one like it.
 
     So those behind a caller that gives up move up, and it is the last of their promises that is given up.
     """
-    turns = alarm.turns(promise.calls)
+    turns = timers.turns(promise.calls)
     turn = turns.enter(promise.ready_us, promise)
     try:
         await turn.called

@@ -13,13 +13,13 @@ from headgate.clock import SECOND
 from headgate.engine import Decision
 from headgate.engine.modes import LONGEST_WAIT
 from headgate.errors import InvalidCall, RateLimited
-from headgate.limiter.line import Line, lends
+from headgate.limiter.wait_queue import WaitQueue, lends
 from headgate.waiting.sleep import sleep_until
 
 if TYPE_CHECKING:
     from headgate.limiter.async_ import AsyncLimiter
     from headgate.limiter.sync import Limiter
-    from headgate.waiting.alarm import Alarms
+    from headgate.waiting.timers import Timers
 
 Doing = Generator[Callable[[], Any], Any, None]
 """Yields what to call, and is sent what that gave: at once, or awaited."""
@@ -28,11 +28,11 @@ Doing = Generator[Callable[[], Any], Any, None]
 class _Reserved:
     """What both kinds share."""
 
-    def __init__(self, decision: Decision, line: Line) -> None:
+    def __init__(self, decision: Decision, queue: WaitQueue) -> None:
         self.decision = decision
-        self._line = line
-        self._promise = line.promise(decision) if decision.allowed and decision.retry_us else None
-        self._clock = line.clock
+        self._queue = queue
+        self._promise = queue.promise(decision) if decision.allowed and decision.retry_us else None
+        self._clock = queue.clock
         self._ready_us = self._clock.now_us() if self._promise is None else self._promise.ready_us
         self._open = decision.allowed
 
@@ -93,12 +93,12 @@ class _Reserved:
         if not self._open:
             return
         self._open = False
-        if not self._line.lends:
+        if not self._queue.lends:
             yield partial(gate.refund, self.decision)
             return
-        promise = self._promise or self._line.promise(self.decision)
+        promise = self._promise or self._queue.promise(self.decision)
         promise.given_up = True
-        for freed in self._line.promises.free(promise):
+        for freed in self._queue.promises.free(promise):
             yield partial(gate.refund, freed.decision)
 
 
@@ -127,7 +127,7 @@ class Reservation(_Reserved):
     """
 
     def __init__(self, limiter: Limiter, decision: Decision) -> None:
-        super().__init__(decision, limiter._line)
+        super().__init__(decision, limiter._queue)
         self._limiter = limiter
 
     def wait(self) -> None:
@@ -162,15 +162,15 @@ class Reservation(_Reserved):
 class AsyncReservation(_Reserved):
     """As `Reservation`, awaited."""
 
-    def __init__(self, limiter: AsyncLimiter, decision: Decision, alarms: Alarms) -> None:
-        super().__init__(decision, limiter._line)
+    def __init__(self, limiter: AsyncLimiter, decision: Decision, timers: Timers) -> None:
+        super().__init__(decision, limiter._queue)
         self._limiter = limiter
-        self._alarms = alarms
+        self._timers = timers
 
     async def wait(self) -> None:
         """Return when it may be used."""
         self._checked()
-        await self._alarms.here().wait_until(self._ready_us)
+        await self._timers.here().wait_until(self._ready_us)
 
     async def settle(self, actual: int | Mapping[str, int] | None = None, /, **by_name: int) -> None:
         """Say what it really cost: `settle(431)`, or `settle(tpm=431)` where limits have names; once."""

@@ -11,18 +11,18 @@ from headgate.clock import SECOND
 from headgate.engine import Decision, Gate, Permit
 from headgate.engine.holding import Holding
 from headgate.limit import Given
-from headgate.limiter.base import Bound
+from headgate.limiter.base import BaseLimiter
 from headgate.limiter.guard import Guard, Key, Slot
-from headgate.limiter.line import Ask, Depart, GiveBack, GiveUp, Look, Sleep, Step, Steps, Turn, checked_wait
 from headgate.limiter.promises import Promise
 from headgate.limiter.reservation import Reservation
+from headgate.limiter.wait_queue import Ask, Depart, GiveBack, GiveUp, Look, Sleep, Step, Steps, Turn, checked_wait
 from headgate.stores import Gate as AnyGate
 from headgate.stores import Store
 from headgate.stores.contract import Leased, LeasingStore
 from headgate.waiting.sleep import sleep_until
 
 
-class Limiter(Bound):
+class Limiter(BaseLimiter):
     """Allow or not, and when to come back.
 
     >>> limiter = Limiter("10/second; 1000/hour burst 50")
@@ -39,7 +39,7 @@ class Limiter(Bound):
         self.take_up_to = self._gate.take_up_to  # type: ignore[method-assign]
         self._reserve = self._gate.reserve
         if isinstance(self._gate, Gate):
-            hot = self._gate.wait_by(self._line.places, self._acquire, self._line.ring)
+            hot = self._gate.wait_by(self._queue.by_key, self._acquire, self._queue.wake)
             self.acquire, self.permit = hot  # type: ignore[method-assign]
             self.release = self._gate.release  # type: ignore[method-assign]
         else:
@@ -77,16 +77,16 @@ class Limiter(Bound):
         return self._acquire(key, cost, timeout, limit)
 
     def _acquire(self, key: str, cost: Cost, timeout: float | None, limit: Given | None) -> Decision:
-        line = self._line
-        due = line.due(timeout)
-        if checked_key(key) in line.places:
-            return self._wait(key, cost, limit, line.stand(key, cost, due, _Place(cost)))
-        wait = line.longest if timeout is None else min(line.longest, checked_wait(timeout))
+        queue = self._queue
+        due = queue.due(timeout)
+        if checked_key(key) in queue.by_key:
+            return self._wait(key, cost, limit, queue.wait_turn(key, cost, due, _Waiter(cost)))
+        wait = queue.longest if timeout is None else min(queue.longest, checked_wait(timeout))
         decision = self._reserve(key, cost, wait, limit)
-        return self._wait(key, cost, limit, line.finish(key, cost, due, decision, lambda: _Place(cost)))
+        return self._wait(key, cost, limit, queue.finish(key, cost, due, decision, lambda: _Waiter(cost)))
 
     def _wait(self, key: str, cost: Cost, limit: Given | None, steps: Steps) -> Decision:
-        """Do what the line says, in this thread."""
+        """Do what the queue says, in this thread."""
         try:
             step = next(steps)
             while True:
@@ -101,7 +101,7 @@ class Limiter(Bound):
             return decision
 
     def _do(self, key: str, cost: Cost, limit: Given | None, step: Step) -> Decision | Promise | bool | None:
-        clock = self._line.clock
+        clock = self._queue.clock
         match step:
             case Ask(wait_us):
                 return self._reserve(key, cost, wait_us, limit)
@@ -109,8 +109,8 @@ class Limiter(Bound):
                 return self._gate.peek(key, units or cost, limit=limit)
             case Sleep(at_us):
                 sleep_until(clock, at_us)
-            case Turn(_Place() as place, due_us):
-                return place.turn.acquire(timeout=-1 if due_us is None else max(0, due_us - clock.now_us()) / SECOND)
+            case Turn(_Waiter() as waiter, due_us):
+                return waiter.turn.acquire(timeout=-1 if due_us is None else max(0, due_us - clock.now_us()) / SECOND)
             case GiveBack(decision):
                 self._gate.refund(decision)
             case GiveUp(promise):
@@ -126,7 +126,7 @@ class Limiter(Bound):
 
     def _give_up(self, promise: Promise) -> None:
         promise.given_up = True
-        for freed in self._line.promises.free(promise):
+        for freed in self._queue.promises.free(promise):
             self._gate.refund(freed.decision)
 
     def permit(self, key: str, cost: Cost = 1, timeout: float | None = 0) -> Permit:
@@ -134,15 +134,15 @@ class Limiter(Bound):
 
         With a `timeout` it waits for that, first come, first served; None waits as long as it takes.
         """
-        if timeout == 0 and checked_key(key) not in self._line.places:
+        if timeout == 0 and checked_key(key) not in self._queue.by_key:
             return Permit(self._gate.hit(key, cost), self.release)
         return Permit(self._acquire(key, cost, timeout, None), self.release)
 
     def release(self, decision: Decision) -> None:
         """Give back what a decision has in flight, at most once; rates stay charged. A `Permit` does this itself."""
         self._gate.release(decision)
-        if self._line.places:
-            self._line.ring(decision)
+        if self._queue.by_key:
+            self._queue.wake(decision)
 
     def holders(self, key: str) -> list[Holding]:
         """What is in flight of a key, the oldest first."""
@@ -168,8 +168,8 @@ class Limiter(Bound):
     def refund(self, charged: Decision | str, n: Cost | None = None) -> None:
         """Give back a decision, or part of it, at most once; or `n` units of a key, as if charged now."""
         self._gate.refund(charged, n)
-        if self._line.places and not isinstance(charged, str):
-            self._line.ring(charged)
+        if self._queue.by_key and not isinstance(charged, str):
+            self._queue.wake(charged)
 
     def reset(self, key: str) -> None:
         """Make the key as new."""
@@ -193,8 +193,8 @@ class Limiter(Bound):
         self.close()
 
 
-class _Place:
-    """A thread's place in line."""
+class _Waiter:
+    """A thread that waits."""
 
     __slots__ = ("cost", "turn")
 

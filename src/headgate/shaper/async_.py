@@ -12,7 +12,7 @@ from headgate.limiter.promises import Promise, depart
 from headgate.shaper.base import EVERYTHING, Departure, Shaping, WhenFull
 from headgate.shaper.pump import AsyncPump
 from headgate.stores import AsyncStore, Store
-from headgate.waiting.alarm import Alarm, Alarms
+from headgate.waiting.timers import LoopTimers, Timers
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -24,7 +24,7 @@ class AsyncShaper(Shaping):
     def bind(self, store: Store) -> None:
         """Queue by the states of this store from now on."""
         super().bind(store)
-        self._alarms = Alarms(store.clock)
+        self._timers = Timers(store.clock)
         self._awaited = isinstance(store, AsyncStore)
         self._door: Any = self._gate
         if isinstance(store, AsyncStore):
@@ -51,9 +51,9 @@ class AsyncShaper(Shaping):
         departure = await self.enter(key, cost)
         if not departure.delay_us:
             return departure.decision
-        promise = self._line.promises.add(departure.decision, departure.at_us)
-        kept = await depart(self.alarm(), promise, self._give_up)
-        self._line.promises.left(kept)
+        promise = self._queue.promises.add(departure.decision, departure.at_us)
+        kept = await depart(self.timers(), promise, self._give_up)
+        self._queue.promises.left(kept)
         return kept.decision
 
     async def _give_up(self, promise: Promise) -> None:
@@ -73,11 +73,11 @@ class AsyncShaper(Shaping):
         """Give back the place of a caller that was cancelled while it asked; one whose time has come is used up."""
         departure = self._departure(decision)
         if departure.delay_us:
-            await self._give_up(self._line.promises.add(decision, departure.at_us))
+            await self._give_up(self._queue.promises.add(decision, departure.at_us))
 
-    def alarm(self) -> Alarm:
+    def timers(self) -> LoopTimers:
         """What wakes whoever waits in the running event loop."""
-        return self._alarms.here()
+        return self._timers.here()
 
     def drain(
         self, source: AsyncIterable[T] | Iterable[T], key: str = EVERYTHING, when_full: WhenFull = "wait"

@@ -10,9 +10,9 @@ from headgate.clock import SECOND, Clock
 from headgate.engine import Decision
 from headgate.errors import InvalidCall, InvalidLimit
 from headgate.limit import Limit
-from headgate.limiter.base import Bound
-from headgate.limiter.line import checked_wait
+from headgate.limiter.base import BaseLimiter
 from headgate.limiter.promises import Promise
+from headgate.limiter.wait_queue import checked_wait
 from headgate.stores import OnError, Store
 from headgate.wording import explained
 
@@ -39,7 +39,7 @@ class Departure(NamedTuple):
         return self.delay_us / SECOND
 
 
-class Shaping(Bound):
+class Shaping(BaseLimiter):
     """One limit, read as a queue: its burst is how many there is room for."""
 
     @explained
@@ -63,7 +63,7 @@ class Shaping(Bound):
         """
         promise.given_up = True
         now = self.store.clock.now_us()
-        return [last_place(freed.decision) for freed in self._line.promises.free(promise) if freed.ready_us > now]
+        return [last_place(freed.decision) for freed in self._queue.promises.free(promise) if freed.ready_us > now]
 
     def _too_late(self, seen: Decision, key: str, cost: int, timeout: float) -> Decision | None:
         """A refusal, where the next one in the queue waits longer than that; `seen` is the queue as it is."""

@@ -181,7 +181,7 @@ class AsyncPump(_Counts[T]):
             self._changed.clear()
             await self._changed.wait()
         at_us, item = self._queue[0]
-        await self._shaper.alarm().wait_until(at_us)
+        await self._shaper.timers().wait_until(at_us)
         self._queue.popleft()
         self.delivered += 1
         self._changed.set()
@@ -235,7 +235,7 @@ class AsyncPump(_Counts[T]):
                 self._changed.clear()
                 await self._changed.wait()
             else:
-                await self._shaper.alarm().wait_until(self._clock.now_us() + departure.decision.retry_us)
+                await self._shaper.timers().wait_until(self._clock.now_us() + departure.decision.retry_us)
 
 
 async def _each(source: AsyncIterable[T] | Iterable[T]) -> AsyncIterator[T]:

@@ -36,14 +36,14 @@ class Shaper(Shaping):
                 return refused
         departure = self.enter(key, cost)
         if departure.delay_us:
-            promise = self._line.promises.add(departure.decision, departure.at_us)
+            promise = self._queue.promises.add(departure.decision, departure.at_us)
             try:
                 sleep_until(self.store.clock, departure.at_us)
             except BaseException:
                 for place in self._freed(promise):
                     self._gate.refund(place)
                 raise
-            self._line.promises.left(promise)
+            self._queue.promises.left(promise)
         return departure.decision
 
     def drain(self, source: Iterable[T], key: str = EVERYTHING, when_full: WhenFull = "wait") -> Pump[T]:

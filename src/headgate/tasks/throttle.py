@@ -19,8 +19,8 @@ from headgate.call import Cost, checked_costs
 from headgate.errors import InvalidCall, RateLimited
 from headgate.limit import Limit
 from headgate.limiter import Limiter
-from headgate.limiter.line import checked_wait
 from headgate.limiter.reservation import Reservation
+from headgate.limiter.wait_queue import checked_wait
 from headgate.tasks.turn import Turn
 
 LONGEST: Final = 900.0

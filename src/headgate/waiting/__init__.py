@@ -1,1 +1,1 @@
-"""Waiting for an instant: in a thread (`sleep`), and in an event loop (`alarm`)."""
+"""Waiting for an instant: in a thread (`sleep`), and in an event loop (`timers`)."""

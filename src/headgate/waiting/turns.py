@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 
-class Sleeper(Protocol):
-    """Whom an alarm wakes."""
+class Wakeable(Protocol):
+    """Whom an timers wakes."""
 
     def done(self) -> bool:
         """Nobody is to be woken any more."""
@@ -23,12 +23,12 @@ class Sleeper(Protocol):
         ...
 
 
-class Bell(Protocol):
-    """What turns need of an alarm."""
+class TimerQueue(Protocol):
+    """What turns need of an timers."""
 
     loop: asyncio.AbstractEventLoop
 
-    def add(self, at_us: int, sleeper: Sleeper) -> int:
+    def add(self, at_us: int, waiter: Wakeable) -> int:
         """Wake somebody at an instant; the number of the entry."""
         ...
 
@@ -69,8 +69,8 @@ class Turn:
 class Turns:
     """Those who wait for promises of one kind, in one event loop."""
 
-    def __init__(self, bell: Bell, over: Callable[[], object]) -> None:
-        self._bell = bell
+    def __init__(self, timers: TimerQueue, over: Callable[[], object]) -> None:
+        self._timers = timers
         self._over = over
         """Called when nobody waits any more."""
         self._instants: deque[Instant] = deque()
@@ -78,19 +78,19 @@ class Turns:
 
     def enter(self, at_us: int, promise: Any) -> Turn:  # noqa: ANN401
         """Wait, with a promise for an instant."""
-        instant, turn = Instant(self, at_us, promise), Turn(self._bell.loop)
+        instant, turn = Instant(self, at_us, promise), Turn(self._timers.loop)
         place = len(self._instants)
         while place and self._instants[place - 1].at_us > at_us:
             place -= 1
         self._instants.insert(place, instant)
         self._waiting[turn] = None
-        instant.entry = self._bell.add(at_us, instant)
+        instant.entry = self._timers.add(at_us, instant)
         return turn
 
     def taken(self, turn: Turn) -> Any:  # noqa: ANN401
         """The promise of somebody whose turn has come, and who goes on."""
         assert turn.instant is not None  # noqa: S101 - called
-        self._bell.drop(turn.instant.entry)
+        self._timers.drop(turn.instant.entry)
         return turn.instant.promise
 
     def leave(self, turn: Turn) -> Any:  # noqa: ANN401
@@ -103,7 +103,7 @@ class Turns:
             self._call(left)
             left = self._instants.pop()
         left.over = True
-        self._bell.drop(left.entry)
+        self._timers.drop(left.entry)
         if not self._waiting:
             self._over()
         return left.promise

@@ -207,7 +207,7 @@ async def hold(docket: Docket[Any], delay_us: int) -> None:
     """A rule that delays: wait for the request's place in the queue."""
     door = docket.door
     try:
-        await door.alarms.here().wait_until(door.clock.now_us() + delay_us)
+        await door.timers.here().wait_until(door.clock.now_us() + delay_us)
     except BaseException:
         await run_awaiting(docket.release())
         raise

@@ -18,7 +18,7 @@ from headgate.policy.recent import Recent
 from headgate.policy.reload import PolicyFile
 from headgate.policy.values import Unclear
 from headgate.stores import Store, open_store
-from headgate.waiting.alarm import Alarms
+from headgate.waiting.timers import Timers
 from headgate.web.court import Court, Found
 from headgate.web.headers import Wire
 from headgate.web.hints import Hints, warn_of_workers
@@ -96,7 +96,7 @@ class Door(Generic[AnyStr]):
         self._claims = claims
         self._plan = plan
         self.clock = SystemClock()
-        self.alarms = Alarms(self.clock)
+        self.timers = Timers(self.clock)
         self._refusal = refusal or Refusal()
         self.check: Callable[[], None] | None = None
         """What an edge has to find right before the first request; until it does, it raises."""

@@ -2,7 +2,7 @@
 
 Where every limit lends (the bucket family), a caller is charged at once and told when it may go: whoever is charged
 first goes first, in all processes of the store. Windows and logs cannot promise a time; there the callers of a key
-stand in a line of this process, and only its head asks, once, at the instant it was told to. For what is in flight
+wait in a queue of this process, and only its head asks, once, at the instant it was told to. For what is in flight
 there is no such instant: its head asks when a permit of the key has come back in this process, and now and then, since
 others may have given one back.
 
@@ -35,10 +35,10 @@ A_MOMENT: Final = 10_000
 """When to come back, in microseconds, where only those ahead are in the way."""
 FIRST_LOOK: Final = 5_000
 LAST_LOOK: Final = 100_000
-"""How long, in microseconds, the head of a line lets pass before it asks by itself: less at first."""
+"""How long, in microseconds, the head of a queue lets pass before it asks by itself: less at first."""
 
 
-_lines: weakref.WeakSet[Line] = weakref.WeakSet()
+_queues: weakref.WeakSet[WaitQueue] = weakref.WeakSet()
 
 
 class Ask(NamedTuple):
@@ -60,9 +60,9 @@ class Sleep(NamedTuple):
 
 
 class Turn(NamedTuple):
-    """Until it is this place's turn, or the instant; whether it is its turn is sent back."""
+    """Until it is this waiter's turn, or the instant; whether it is its turn is sent back."""
 
-    place: Place
+    waiter: Waiter
     due_us: int | None
 
 
@@ -88,8 +88,8 @@ Step = Ask | Look | Sleep | Turn | GiveBack | Depart | GiveUp
 Steps = Generator[Step, "Decision | Promise | bool | None", Decision]
 
 
-class Place(Protocol):
-    """Where somebody stands in line."""
+class Waiter(Protocol):
+    """Somebody who waits."""
 
     cost: Cost
 
@@ -98,7 +98,7 @@ class Place(Protocol):
         ...
 
 
-class Line:
+class WaitQueue:
     """Those who wait for the keys of one limiter in this process."""
 
     def __init__(self, limits: tuple[Limit, ...], store: Store, max_waiting: int) -> None:
@@ -109,22 +109,22 @@ class Line:
         self.promises = Promises(store.clock)
         self.longest = LONGEST_WAIT if max_waiting else NO_WAIT
         """What a caller may be made to wait: nothing, where nobody more may wait."""
-        self.places: dict[str, deque[Place]] = {}
+        self.by_key: dict[str, deque[Waiter]] = {}
         """The lines, by key; only of what cannot lend."""
         self.lends = all(map(lends, limits))
         self._asked: dict[str, int] = {}
-        """How much each line asks for, as far as that is one number."""
+        """How much each queue asks for, as far as that is one number."""
         self._most = max_waiting
         self._by_clock = store.decides_by_clock
         self._burst = min(limit.burst for limit in limits)
         self._lock = threading.Lock()
-        _lines.add(self)
+        _queues.add(self)
 
     def forget(self) -> None:
         """After a fork: whoever waited still waits in the parent."""
         self._lock = threading.Lock()
         self.promises.forget()
-        self.places.clear()
+        self.by_key.clear()
         self._asked.clear()
         self._count(-self.waiting)
 
@@ -132,24 +132,26 @@ class Line:
         """The instant by which a caller has to be on its way."""
         return None if timeout is None else self.clock.now_us() + checked_wait(timeout)
 
-    def finish(self, key: str, cost: Cost, due_us: int | None, first: Decision, place: Callable[[], Place]) -> Steps:
+    def finish(self, key: str, cost: Cost, due_us: int | None, first: Decision, waiter: Callable[[], Waiter]) -> Steps:
         """What is left to do after the first answer, which was not simply yes."""
         if first.allowed:
-            if first.retry_us or key not in self.places:
+            if first.retry_us or key not in self.by_key:
                 return self._depart(first)
             # Somebody who asked before was refused while this was on its way: it goes first.
-            return self.stand(key, cost, due_us, place(), first)
+            return self.wait_turn(key, cost, due_us, waiter(), first)
         if first.never or self.waiting >= self._most or self._too_late(first, due_us):
             return _refused(first)
-        return self.stand(key, cost, due_us, place())
+        return self.wait_turn(key, cost, due_us, waiter())
 
-    def stand(self, key: str, cost: Cost, due_us: int | None, place: Place, spent: Decision | None = None) -> Steps:
-        """Stand in line, and ask when it is one's turn; what was spent too early is given back."""
+    def wait_turn(
+        self, key: str, cost: Cost, due_us: int | None, waiter: Waiter, spent: Decision | None = None
+    ) -> Steps:
+        """Wait in the queue, and ask when it is one's turn; what was spent too early is given back."""
         if self.waiting >= self._most:
             if spent is not None:
                 yield GiveBack(spent)
             return refusal_of(_decision((yield Look(0))))
-        ahead = self._join(key, place)
+        ahead = self._join(key, waiter)
         try:
             if spent is not None:
                 yield GiveBack(spent)
@@ -158,7 +160,7 @@ class Line:
                 refused = _decision((yield Look(whole)))
                 if refused.never:  # together they ask for more than a plan's burst: when that will be is not known
                     refused = _decision((yield Look(0)))
-                if refused.never or self._too_late(refused, due_us) or not (yield Turn(place, due_us)):
+                if refused.never or self._too_late(refused, due_us) or not (yield Turn(waiter, due_us)):
                     return refusal_of(refused)
             look = FIRST_LOOK
             while True:
@@ -171,7 +173,7 @@ class Line:
                 if pause == UNKNOWN:
                     at = self.clock.now_us() + look
                     at = at if due_us is None else min(at, due_us)
-                    if not (yield Turn(place, at)) and due_us is not None:
+                    if not (yield Turn(waiter, at)) and due_us is not None:
                         due_us -= max(0, at - self.clock.now_us())  # of a clock that is moved by hand, and was not
                     look = min(2 * look, LAST_LOOK)
                     continue
@@ -179,7 +181,7 @@ class Line:
                     pause -= LONGEST_WAIT  # from then on it can be promised
                 yield Sleep(self.clock.now_us() + pause)
         finally:
-            self._leave(key, place)
+            self._leave(key, waiter)
         return (yield from self._depart(decision))
 
     def promise(self, decision: Decision) -> Promise:
@@ -222,36 +224,36 @@ class Line:
     def _patience(self, due_us: int | None) -> int:
         return LONGEST_WAIT if due_us is None else max(0, min(LONGEST_WAIT, due_us - self.clock.now_us()))
 
-    def _join(self, key: str, place: Place) -> int | None:
-        """Stand at the end of the line: how much is asked ahead, None at its head."""
+    def _join(self, key: str, waiter: Waiter) -> int | None:
+        """Join the end of the queue: how much is asked ahead, None at its head."""
         with self._lock:
             self._add(1)  # in one step: whoever sees that somebody more waits comes behind it
-            line = self.places.setdefault(key, deque())
-            ahead = self._asked.get(key, 0) if line else None
-            line.append(place)
-            self._asked[key] = self._asked.get(key, 0) + _units(place)
+            queue = self.by_key.setdefault(key, deque())
+            ahead = self._asked.get(key, 0) if queue else None
+            queue.append(waiter)
+            self._asked[key] = self._asked.get(key, 0) + _units(waiter)
             return ahead
 
-    def _leave(self, key: str, place: Place) -> None:
+    def _leave(self, key: str, waiter: Waiter) -> None:
         """Go, or give up; the next one is called where it was the head that left."""
         with self._lock:
             self._add(-1)
-            line = self.places[key]
-            was_head = line[0] is place
-            line.remove(place)
-            self._asked[key] -= _units(place)
-            if not line:
-                del self.places[key], self._asked[key]
+            queue = self.by_key[key]
+            was_head = queue[0] is waiter
+            queue.remove(waiter)
+            self._asked[key] -= _units(waiter)
+            if not queue:
+                del self.by_key[key], self._asked[key]
             elif was_head:
-                line[0].call()
+                queue[0].call()
 
-    def ring(self, decision: Decision) -> None:
-        """Permits have come back: who is first in line may ask again."""
+    def wake(self, decision: Decision) -> None:
+        """Permits have come back: who is first in the queue may ask again."""
         for call in decision.calls:
             with self._lock:
-                line = self.places.get(call.key)
-                if line:
-                    line[0].call()
+                queue = self.by_key.get(call.key)
+                if queue:
+                    queue[0].call()
 
     def _count(self, more: int) -> None:
         with self._lock:
@@ -262,8 +264,8 @@ class Line:
         self.longest = LONGEST_WAIT if self.waiting < self._most else NO_WAIT
 
 
-def _units(place: Place) -> int:
-    return place.cost if isinstance(place.cost, int) else 0
+def _units(waiter: Waiter) -> int:
+    return waiter.cost if isinstance(waiter.cost, int) else 0
 
 
 def lends(limit: Limit) -> bool:
@@ -316,8 +318,8 @@ def _refused(decision: Decision) -> Steps:
 
 
 def _forget_parents() -> None:
-    for line in list(_lines):
-        line.forget()
+    for queue in list(_queues):
+        queue.forget()
 
 
 if hasattr(os, "register_at_fork"):

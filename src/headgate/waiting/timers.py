@@ -10,14 +10,14 @@ from itertools import count
 from typing import Final
 
 from headgate.clock import SECOND, Clock
-from headgate.waiting.turns import Sleeper, Turns
+from headgate.waiting.turns import Turns, Wakeable
 
 LONGEST_TIMER: Final = 86_400.0
 MOST_LEFT_BEHIND: Final = 64
 """Waiters who went early and are kept until their time comes, unless they are also the most of all."""
 
 
-class _Nap:
+class _Timeout:
     """A future that is False at an instant, unless it has a result before."""
 
     __slots__ = ("_future", "done")
@@ -29,7 +29,7 @@ class _Nap:
         self._future.set_result(False)
 
 
-class Alarm:
+class LoopTimers:
     """Wakes the waiters of one event loop by one clock, in the order of their instants, then of their arrival.
 
     The order holds however late the loop is: an instant that has come already is waited for behind those that came
@@ -39,7 +39,7 @@ class Alarm:
     def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock) -> None:
         self.loop = loop
         self._clock = clock
-        self._heap: list[tuple[int, int, Sleeper]] = []
+        self._heap: list[tuple[int, int, Wakeable]] = []
         self._inside: set[int] = set()
         self._woken: set[int] = set()
         """Whose instant has come, and who have not had their turn in the loop since."""
@@ -67,7 +67,7 @@ class Alarm:
         """The future's own result, or False at the instant."""
         if not self._is_ahead(at_us):
             return future.done() and future.result()
-        entry = self.add(at_us, _Nap(future))
+        entry = self.add(at_us, _Timeout(future))
         try:
             return await future
         finally:
@@ -80,15 +80,15 @@ class Alarm:
             turns = self._turns[kind] = Turns(self, partial(self._turns.pop, kind, None))
         return turns
 
-    def add(self, at_us: int, sleeper: Sleeper) -> int:
+    def add(self, at_us: int, waiter: Wakeable) -> int:
         """Wake somebody at an instant; the number of the entry."""
         entry = next(self._arrivals)
-        heapq.heappush(self._heap, (at_us, entry, sleeper))
+        heapq.heappush(self._heap, (at_us, entry, waiter))
         self._inside.add(entry)
         if at_us > self._clock.now_us():
             self._set()
         else:
-            self.loop.call_soon(self._ring)  # not now: a future that has its result is not waited for
+            self.loop.call_soon(self._wake_due)  # not now: a future that has its result is not waited for
         return entry
 
     def drop(self, entry: int) -> None:
@@ -112,17 +112,17 @@ class Alarm:
         if self._heap:
             self._set_for = first
             left = max(0, first - self._clock.now_us())
-            self._timer = self.loop.call_later(min(left / SECOND, LONGEST_TIMER), self._rung)
+            self._timer = self.loop.call_later(min(left / SECOND, LONGEST_TIMER), self._timer_fired)
 
-    def _ring(self) -> None:
+    def _wake_due(self) -> None:
         """Wake everybody whose instant has come, and set the timer for the next."""
         now = self._clock.now_us()
         while self._heap and self._heap[0][0] <= now:
-            _, entry, sleeper = heapq.heappop(self._heap)
+            _, entry, waiter = heapq.heappop(self._heap)
             self._inside.discard(entry)
-            if not sleeper.done():
+            if not waiter.done():
                 self._woken.add(entry)
-                sleeper.wake()
+                waiter.wake()
             else:
                 self._left = max(0, self._left - 1)
         self._set()
@@ -137,27 +137,27 @@ class Alarm:
             self._left = 0
             self._set()
 
-    def _rung(self) -> None:
+    def _timer_fired(self) -> None:
         self._timer = None
-        self._ring()
+        self._wake_due()
 
     def _moved(self) -> None:
         if not self.loop.is_closed():
-            self.loop.call_soon_threadsafe(self._ring)
+            self.loop.call_soon_threadsafe(self._wake_due)
 
 
-class Alarms:
-    """The alarms of one clock, one for each event loop that waits by it."""
+class Timers:
+    """The timers of one clock, one for each event loop that waits by it."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._alarms: dict[int, Alarm] = {}
+        self._timers: dict[int, LoopTimers] = {}
 
-    def here(self) -> Alarm:
-        """The alarm of the running event loop."""
+    def here(self) -> LoopTimers:
+        """The timers of the running event loop."""
         loop = asyncio.get_running_loop()
-        alarm = self._alarms.get(id(loop))
-        if alarm is None or alarm.loop is not loop:
-            self._alarms = {key: each for key, each in self._alarms.items() if not each.loop.is_closed()}
-            alarm = self._alarms[id(loop)] = Alarm(loop, self._clock)
-        return alarm
+        timers = self._timers.get(id(loop))
+        if timers is None or timers.loop is not loop:
+            self._timers = {key: each for key, each in self._timers.items() if not each.loop.is_closed()}
+            timers = self._timers[id(loop)] = LoopTimers(loop, self._clock)
+        return timers
