@@ -115,8 +115,8 @@ def held(limiter: Any, key: str = "k") -> int:
 
 def renewed(limiter: Any) -> list[str]:
     """The keys whose permits are renewed: on a server, and nowhere else."""
-    keeper = getattr(limiter.store, "_keeper", None)
-    return [] if keeper is None else [name.key for name in keeper._held]
+    renewal = getattr(limiter.store, "_renewal", None)
+    return [] if renewal is None else [name.key for name in renewal._held]
 
 
 def left(limiter: Any, key: str = "k") -> list[int]:

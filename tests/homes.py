@@ -273,6 +273,6 @@ async def cancel_at_random(store: Store, clock: ManualClock, count: int, chance:
     else:
         assert charged == used * 10_000
     assert left.remaining == max(0, burst - -(-left.reset_us // 10_000))
-    assert (limiter._queue.waiting, limiter._queue.places) == (0, {})
+    assert (limiter._queue.waiting, limiter._queue.by_key) == (0, {})
     clock.advance(left.reset_after)
     assert (await limiter.peek("k", burst)).allowed

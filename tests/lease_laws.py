@@ -11,8 +11,8 @@ from typing import Final
 
 from headgate.clock import SECOND
 from headgate.limit import Limit
-from headgate.stores.lease.book import LeaseBook
-from headgate.stores.lease.terms import Lease
+from headgate.stores.leases.ledger import LeaseLedger
+from headgate.stores.leases.terms import Lease
 from tests.lease_world import Phases, Setup, Spent, World
 
 ROUNDING: Final = 2
@@ -43,7 +43,7 @@ def uncounted(world: World) -> list[str]:
     leased = sum(spent.units for spent in world.spent if spent.leased)
     exact = sum(spent.units for spent in world.spent if not spent.leased)
     held = sum(node.held() for node in world.nodes)
-    books = {
+    ledger_type = {
         "charged: lost, leased, exact": (ledger.charged, ledger.lost + ledger.received + exact),
         "leased: spent, held, handed out, worn, crashed": (
             ledger.received,
@@ -51,9 +51,9 @@ def uncounted(world: World) -> list[str]:
         ),
     }
     if not world.setup.crashes:
-        books["asked: answered, turned away"] = ledger.asked, ledger.answered + ledger.turned_away
-        books["heard a yes: spent"] = ledger.yes, len(world.spent)
-    found = [f"{names}: {one} is not {other}" for names, (one, other) in books.items() if one != other]
+        ledger_type["asked: answered, turned away"] = ledger.asked, ledger.answered + ledger.turned_away
+        ledger_type["heard a yes: spent"] = ledger.yes, len(world.spent)
+    found = [f"{names}: {one} is not {other}" for names, (one, other) in ledger_type.items() if one != other]
     if not ledger.given_back <= ledger.sent_back <= ledger.handed:
         found.append(f"given back: {ledger.given_back} of {ledger.sent_back} sent, of {ledger.handed} handed out")
     return found
@@ -245,6 +245,6 @@ def trial(seed: int) -> Setup:
     return ambush(seed) if seed % 5 == 0 else storm(seed)
 
 
-def try_out(seed: int, books: type[LeaseBook] = LeaseBook) -> list[str]:
+def try_out(seed: int, ledger_type: type[LeaseLedger] = LeaseLedger) -> list[str]:
     """Run a trial, and say what is wrong with it."""
-    return violations(World(trial(seed), books).run(close=seed % 2 == 0))
+    return violations(World(trial(seed), ledger_type).run(close=seed % 2 == 0))

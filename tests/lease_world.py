@@ -23,16 +23,16 @@ from headgate.engine.modes import TAKE, UP_TO
 from headgate.limit import Limit, as_limits
 from headgate.stores import MemoryStore
 from headgate.stores.fallback import Fallback
-from headgate.stores.lease.book import LeaseBook
-from headgate.stores.lease.grants import Grant, Unused
-from headgate.stores.lease.returns import MOMENT
-from headgate.stores.lease.terms import Lease, checked_terms
-from headgate.stores.redis.denials import Denials
+from headgate.stores.leases.grants import Grant, Unused
+from headgate.stores.leases.ledger import LeaseLedger
+from headgate.stores.leases.returns import MOMENT
+from headgate.stores.leases.terms import Lease, checked_terms
+from headgate.stores.redis.compiled import GIVE, HEARTBEAT, Command
 from headgate.stores.redis.gate import Gate
 from headgate.stores.redis.gate_async import AsyncGate
 from headgate.stores.redis.leased import AsyncLeasedGate, LeasedGate
 from headgate.stores.redis.names import Names
-from headgate.stores.redis.plan import CENSUS, GIVE, Command
+from headgate.stores.redis.refusal_cache import RefusalCache
 from headgate.stores.redis.scripts import sent_params
 from headgate.testing import ReferenceStore
 from tests.virtual import SkewedClock, VirtualLoop
@@ -110,7 +110,7 @@ class Ledger:
     received: int = 0
     """Granted as leases."""
     handed: int = 0
-    """Taken out of the books, to be given back."""
+    """Taken out of the ledger, to be given back."""
     sent_back: int = 0
     given_back: int = 0
     """Arrived there."""
@@ -185,7 +185,7 @@ class NoCluster:
 
 
 class Node:
-    """A process: its clock, its gate and its books."""
+    """A process: its clock, its gate and its ledger."""
 
     def __init__(self, world: World, number: int, clock: SkewedClock, awaited: bool) -> None:
         self.world, self.number, self.clock, self.awaited = world, number, clock, awaited
@@ -202,27 +202,27 @@ class Node:
         self.busy = 0
         self.returning = False
         self.backlog: deque[tuple[str, int]] = deque()
-        denials = Denials(round(self.world.setup.remember * SECOND), self.clock.now_us)
+        refusals = RefusalCache(round(self.world.setup.remember * SECOND), self.clock.now_us)
         fallback = Fallback("deny", self.clock, store=self.world.spare)
-        parts: Any = (limits, NAMES, NoCluster(), denials, fallback, None, None)
+        parts: Any = (limits, NAMES, NoCluster(), refusals, fallback, None, None)
         self.gate: Any
         if self.awaited:
             self.gate = AsyncLeasedGate(*parts) if lease else AsyncGate(*parts)
-            self.gate.couriers, self.gate._kept = lambda: self, set()
+            self.gate.pipelines, self.gate._kept = lambda: self, set()
         else:
             self.gate = SyncLeased(*parts) if lease else SyncExact(*parts)
             self.gate._look_after = self._look_after
-        self.book: Any = None
+        self.leases: Any = None
         if lease:
             self.gate.lease(checked_terms(lease, limits), self.clock)
-            self.book = self.gate._book = self._watched(lease)
+            self.leases = self.gate._ledger = self._watched(lease)
         self._ask: Callable[[str, int], Any] = self.gate._tokens.hit if lease else self.gate.hit
 
-    def _watched(self, terms: Lease) -> LeaseBook:
-        """The books, with somebody who looks over their shoulder."""
-        book: Any = self.world.books(self.world.limits, terms, self.gate._tokens, self.gate._now)
-        spend, unused, give_back, low = book.spend, book.unused, book._give_back, book.low
-        keep = book.keep
+    def _watched(self, terms: Lease) -> LeaseLedger:
+        """The ledger, watched."""
+        leases: Any = self.world.ledger_type(self.world.limits, terms, self.gate._tokens, self.gate._now)
+        spend, unused, give_back, low = leases.spend, leases.unused, leases._give_back, leases.low
+        keep = leases.keep
 
         def spend_seen(key: str, units: int) -> Decision | None:
             decision: Decision | None = spend(key, units)
@@ -236,42 +236,42 @@ class Node:
             return given
 
         def give_back_seen(grant: Grant, units: int, now: int) -> None:
-            waiting = len(book._unused)
+            waiting = len(leases._unused)
             give_back(grant, units, now)
-            if len(book._unused) == waiting:
+            if len(leases._unused) == waiting:
                 self.ledger.worn += units
 
         life = self.life
 
         def keep_seen(kept: list[Unused]) -> None:
-            if self.alive and self.life == life:  # what a crash interrupts is in nobody's books any more
+            if self.alive and self.life == life:  # what a crash interrupts is in no ledger any more
                 self.ledger.handed -= sum(each.units for each in kept)
             keep(kept)
 
-        book.keep = keep_seen
-        book.spend, book.unused, book._give_back = spend_seen, unused_seen, give_back_seen
+        leases.keep = keep_seen
+        leases.spend, leases.unused, leases._give_back = spend_seen, unused_seen, give_back_seen
         if self.world.setup.greedy:
             most, chance = min(limit.burst for limit in self.world.limits), self.world.chance
-            book.wanted = lambda key, units, waiting=0: max(units + 1, chance.randrange(1, most + 1))
-            book.low = lambda key: low(key) and chance.randrange(1, most + 1)
-        return book  # type: ignore[no-any-return]
+            leases.wanted = lambda key, units, waiting=0: max(units + 1, chance.randrange(1, most + 1))
+            leases.low = lambda key: low(key) and chance.randrange(1, most + 1)
+        return leases  # type: ignore[no-any-return]
 
     def crash(self) -> None:
         """What it holds vanishes; what is on its way comes too late."""
         self.ledger.crashed += self.held()
         self.life += 1
         self.alive = False
-        if self.awaited and self.book is not None and self.gate._sweeping is not None:
+        if self.awaited and self.leases is not None and self.gate._sweeping is not None:
             self.gate._sweeping.cancel()
 
     def held(self) -> int:
-        """Units in its books."""
-        if not self.alive or self.book is None:
+        """Units in its ledger."""
+        if not self.alive or self.leases is None:
             return 0
-        each = self.book._held.values()
+        each = self.leases._held.values()
         ahead = sum(held.following.units for held in each if held.following is not None)
-        due = sum(given.units for given in self.book._unused)
-        return int(sum(held.lease.permits for held in each) + ahead + due)
+        due = sum(given.units for given in self.leases._unused)
+        return int(sum(held.lease.tokens for held in each) + ahead + due)
 
     def hit(self, key: str, cost: int) -> None:
         """A request."""
@@ -287,7 +287,7 @@ class Node:
 
     def _begin(self, key: str, cost: int) -> None:
         answer = self._ask(key, cost)
-        if isinstance(answer, Decision):  # straight from the lease cache: the books were not asked
+        if isinstance(answer, Decision):  # straight from the lease cache: the ledger was not asked
             self.spent(key, cost)
             self._answered(answer)
         elif self.awaited:
@@ -313,7 +313,7 @@ class Node:
 
     def _look_after(self) -> None:
         """What the thread for returns does, by virtual time."""
-        pause = self.book.next_return()
+        pause = self.leases.next_return()
         if pause is not None and not self.returning:
             self.returning = True
             self.loop.at(self.loop.now + max(round(MOMENT * SECOND), pause), self._return_due, self.life)
@@ -350,14 +350,14 @@ class Node:
         return None
 
     def exchange(self, command: Command) -> asyncio.Future[Any]:
-        """What couriers do."""
+        """What pipelines do."""
         future = self.loop.create_future()
         self.world.carry(self, command, lambda reply: future.set_result((reply, 0)), future.set_exception)
         return future
 
     def close(self) -> None:
         """In good order: everything is given back."""
-        if self.alive and self.book is not None:
+        if self.alive and self.leases is not None:
             if self.awaited:
                 self.loop.create_task(self.gate.aclose())
             else:
@@ -383,7 +383,7 @@ class Trip:
         if world.loses(self.node):
             return
         answer: Any = len(world.nodes)
-        if mode != CENSUS:
+        if mode != HEARTBEAT:
             answer, self.units = world.server.answer(self.command)
             self.decided = world.loop.now
         if mode == GIVE:
@@ -414,8 +414,8 @@ class Trip:
 class World:
     """Runs once."""
 
-    def __init__(self, setup: Setup, books: type[LeaseBook] = LeaseBook) -> None:
-        self.setup, self.books = setup, books
+    def __init__(self, setup: Setup, ledger_type: type[LeaseLedger] = LeaseLedger) -> None:
+        self.setup, self.ledger_type = setup, ledger_type
         self.chance = random.Random(f"{setup.seed} world")
         self.loop = VirtualLoop()
         self.limits = as_limits(setup.limits)

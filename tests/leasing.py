@@ -1,4 +1,4 @@
-"""What the tests of leases have in common: a bank that sells permits, by a clock of its own, and its books."""
+"""What the tests of leases have in common: a bank that sells tokens, by a clock of its own, and its books."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ START = 1e9
 """800 seconds before the end of an hour."""
 
 BEFORE_LOW = 22
-"""Hits after which the next one finds its lease low, keeps 4 permits and buys 80: while the clock stands still."""
+"""Hits after which the next one finds its lease low, keeps 4 tokens and buys 80: while the clock stands still."""
 
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
 
@@ -62,7 +62,7 @@ class Bank:
         return int(seen.limit - seen.remaining)
 
     def trips(self) -> int:
-        """Scripts that the server has run so far: without the census, and without those it did not know."""
+        """Scripts that the server has run so far: without the heartbeat, and without those it did not know."""
         stats = self.server.info("commandstats")
         none = {"calls": 0, "failed_calls": 0}
         run = [stats.get(f"cmdstat_{name}", none) for name in ("eval", "evalsha")]
@@ -114,7 +114,7 @@ def open_bank(server: Server, kind: str = "threads", **options: Any) -> Iterator
 
 
 def warm(limiter: Any, key: str = "k", hits: int = 50) -> int:
-    """Make a key hot, so that some permits are held when this returns; how many were admitted."""
+    """Make a key hot, so that some tokens are held when this returns; how many were admitted."""
     return sum(limiter.hit(key).allowed for _ in range(hits))
 
 
@@ -129,4 +129,4 @@ def drain(limiter: Any, key: str = "k", cost: int = 1) -> int:
 def held(limiter: Any, key: str = "k") -> int:
     """Permits that this limiter may still spend without asking."""
     gate = limiter.limiter._door if isinstance(limiter, Awaited) else limiter._gate
-    return sum(gate._book.permits(gate._book.grants(key)))
+    return sum(gate._ledger.tokens(gate._ledger.grants(key)))

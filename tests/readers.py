@@ -28,7 +28,7 @@ from headgate.policy.values import COOKIE, QUERY, Unclear, cookies, credentials
 from headgate.shaper.base import as_queue
 from headgate.stores import open_store
 from headgate.stores.redis.options import split_url
-from headgate.stores.redis.target import read_url
+from headgate.stores.redis.url import read_url
 from headgate.web.grpc.rpc import Rpc, address_of, read_rpc
 from headgate.web.headers import merge_exposed
 from headgate.web.refusal import Refusal, negotiate

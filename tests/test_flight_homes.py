@@ -95,7 +95,7 @@ def test_a_permit_that_cannot_be_given_back_has_ended_all_the_same(make, caplog)
             with error:
                 permit.release()
             assert (permit.outcome, permit.release()) == ("success", False)
-        assert limiter.store._keeper._held == {}
+        assert limiter.store._renewal._held == {}
     assert [record.levelno for record in caplog.records if "a refund was lost" in record.message] == [logging.WARNING]
     assert held(honest) == 2
     clock.advance(30)
@@ -216,8 +216,8 @@ def test_a_short_lease_does_not_shorten_the_life_of_longer_ones(server):
         short = limiter.hit("k", limit="3 in flight ttl 1s")
         (key,) = server.client().keys("*")
         assert server.client().pttl(key) > 500_000
-        keeper = limiter.store._keeper
-        keeper._renew([permit for permit in keeper._held.values() if permit.limit.period == 1])
+        renewal = limiter.store._renewal
+        renewal._renew([permit for permit in renewal._held.values() if permit.limit.period == 1])
         assert server.client().pttl(key) > 500_000
         limiter.release(short)
         assert held(limiter) == 1
@@ -229,9 +229,9 @@ def test_renewing_remembers_limits_and_not_limiters(server):
         for _ in range(20):
             limiter = make("1 in flight")
             with limiter.permit("k"):
-                keeper = limiter.store._keeper
-                keeper._renew(list(keeper._held.values()))
-        assert (len(keeper._plans), len(keeper._held)) == (1, 0)
+                renewal = limiter.store._renewal
+                renewal._renew(list(renewal._held.values()))
+        assert (len(renewal._plans), len(renewal._held)) == (1, 0)
 
 
 def test_heavy_permits_are_renewed_a_few_at_a_time(server):
@@ -239,26 +239,26 @@ def test_heavy_permits_are_renewed_a_few_at_a_time(server):
     with flying_at(server, awaited=False) as make:
         limiter = make("9999 in flight")
         permits = [limiter.permit("k", units) for units in (400, 400, 400, 2500, 1000, 1, 999)]
-        keeper = limiter.store._keeper
-        keeper._renew(list(keeper._held.values()))  # the server knows the script now
+        renewal = limiter.store._renewal
+        renewal._renew(list(renewal._held.values()))  # the server knows the script now
         before = calls(server, "evalsha")
-        keeper._renew(list(keeper._held.values()))
+        renewal._renew(list(renewal._held.values()))
         assert calls(server, "evalsha") - before == 5
-        assert len(keeper._held) == 7 and all(permit.release() for permit in permits)
+        assert len(renewal._held) == 7 and all(permit.release() for permit in permits)
 
 
 def test_a_permit_that_could_not_be_renewed_is_not_held(server, monkeypatch):
     """No thread can be started: an error, and the lease ends. The next permit tries again, and renews its own only."""
     with flying_at(server, awaited=False) as make:
         limiter = make("3 in flight ttl 10m")
-        keeper = limiter.store._keeper
+        renewal = limiter.store._renewal
         with monkeypatch.context() as patch:
             patch.setattr(threading.Thread, "start", refuse_to_start)
             with pytest.raises(RuntimeError, match="can't start new thread"):
                 limiter.permit("k")
-        assert (keeper._held, keeper._thread) == ({}, None)
+        assert (renewal._held, renewal._thread) == ({}, None)
         permit = limiter.permit("k")
-        assert len(keeper._held) == 1 and keeper._thread.is_alive()
+        assert len(renewal._held) == 1 and renewal._thread.is_alive()
         permit.release()
 
 

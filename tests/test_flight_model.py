@@ -152,7 +152,7 @@ class Leases(Permits):
 
     def __init__(self) -> None:
         super().__init__()
-        self.keepers = [limiter.store._keeper for limiter in self.limiters]
+        self.keepers = [limiter.store._renewal for limiter in self.limiters]
         self.on_the_way: list[tuple[Any, list[Any], list[Out]]] = []
 
     def of(self, place: int) -> list[Out]:
@@ -167,22 +167,22 @@ class Leases(Permits):
     @rule(place=places)
     def renew(self, place: int) -> None:
         """All at once; what was lost is not renewed again."""
-        keeper = self.keepers[place]
-        keeper._renew(list(keeper._held.values()))
+        renewal = self.keepers[place]
+        renewal._renew(list(renewal._held.values()))
         self.renewed(self.of(place))
-        assert sorted(name.mark[0] for name in keeper._held) == sorted(out.since for out in self.of(place))
+        assert sorted(name.mark[0] for name in renewal._held) == sorted(out.since for out in self.of(place))
 
     @rule(place=places)
     def begin_to_renew(self, place: int) -> None:
-        keeper = self.keepers[place]
-        self.on_the_way.append((keeper, list(keeper._held.values()), self.of(place)))
+        renewal = self.keepers[place]
+        self.on_the_way.append((renewal, list(renewal._held.values()), self.of(place)))
 
     @precondition(lambda self: self.on_the_way)
     @rule(number=picks)
     def finish_renewing(self, number: int) -> None:
         """What has ended since stays so."""
-        keeper, due, outs = self.on_the_way.pop(number % len(self.on_the_way))
-        keeper._renew(due)
+        renewal, due, outs = self.on_the_way.pop(number % len(self.on_the_way))
+        renewal._renew(due)
         self.renewed(outs)
 
     @precondition(lambda self: self.outs)

@@ -15,8 +15,8 @@ import pytest
 
 from headgate import AsyncLimiter, Call, Concurrency, Decision, Limit, Limiter, StoreError
 from headgate.stores.redis import RedisStore
+from headgate.stores.redis.connect import slot_of
 from headgate.stores.redis.names import Names
-from headgate.stores.redis.wire import slot_of
 from tests.faults import open_store
 from tests.holding import Crowd, Holder
 from tests.remote import asked, patient
@@ -126,8 +126,8 @@ def test_a_short_lease_is_renewed_in_time_whatever_was_held_before(server, store
         assert other.hit("k")
     else:
         with limiter.permit("another"):
-            wait_until(lambda: store._keeper._pause == 0.15, "it is held")
-        wait_until(lambda: store._keeper._pause == 1.0, "nothing is held any more")
+            wait_until(lambda: store._renewal._pause == 0.15, "it is held")
+        wait_until(lambda: store._renewal._pause == 1.0, "nothing is held any more")
     assert limiter.hit("k")
     outlive(server, ends_at(server, text), 0.3)
     assert len(ends_at(server, text)) == 1

@@ -54,7 +54,7 @@ class Thread(threading.Thread):
 
 
 def nobody_waits(limiter: Any) -> bool:
-    return (limiter._queue.waiting, limiter._queue.places, limiter._queue._asked) == (0, {}, {})
+    return (limiter._queue.waiting, limiter._queue.by_key, limiter._queue._asked) == (0, {}, {})
 
 
 @pytest.mark.usefixtures("rung")
@@ -393,7 +393,7 @@ def test_cancelled_waiters_leave_the_books_exact(kind, count):
         assert all([await permit.release() for permit in got])
         assert (await limiter.peek("k", 0)).remaining == 5
         assert await limiter.holders("k") == []
-        assert kind != "redis" or store._keeper._held == {}
+        assert kind != "redis" or store._renewal._held == {}
 
     with home_of(kind) as home:
         home.tell(story)
@@ -467,9 +467,9 @@ def test_a_release_in_one_event_loop_calls_who_waits_in_another(home):
 
 async def close_here(store: Any) -> None:
     """Of this event loop only: others use the store too."""
-    couriers = getattr(store, "_couriers", {}).pop(id(asyncio.get_running_loop()), None)
-    if couriers is not None:
-        await couriers.close()
+    pipelines = getattr(store, "_pipelines", {}).pop(id(asyncio.get_running_loop()), None)
+    if pipelines is not None:
+        await pipelines.close()
 
 
 @forks
@@ -483,7 +483,7 @@ def test_nobody_waits_in_a_forked_child(home):
     def ask() -> tuple[object, ...]:
         taken = limiter.permit("k", timeout=5)
         taken.release()
-        return bool(taken), bool(limiter.permit("k")), limiter._queue.waiting, limiter._queue.places
+        return bool(taken), bool(limiter.permit("k")), limiter._queue.waiting, limiter._queue.by_key
 
     assert in_child(ask) == repr((True, True, 0, {}))
     assert limiter._queue.waiting == 1

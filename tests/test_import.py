@@ -20,7 +20,7 @@ UNUSED = {
 """Modules of the standard library that a plain limiter in memory has no use for."""
 
 OURS_UNUSED = {
-    "headgate.cli", "headgate.limiter.async_", "headgate.policy", "headgate.shaper", "headgate.stores.lease",
+    "headgate.cli", "headgate.limiter.async_", "headgate.policy", "headgate.shaper", "headgate.stores.leases",
     "headgate.stores.redis", "headgate.stores.shared", "headgate.tasks", "headgate.testing", "headgate.waiting.timers",
     "headgate.web",
 }  # fmt: skip

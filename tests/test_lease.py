@@ -1,4 +1,4 @@
-"""Leases: permits are charged at the server before they can be spent, spent at memory speed, and never twice.
+"""Leases: tokens are charged at the server before they can be spent, spent at memory speed, and never twice.
 
 Virtual time, real servers; everything here holds for threads and for event loops alike.
 """
@@ -127,7 +127,7 @@ def test_a_lease_takes_at_most_its_share_of_what_is_left(bank, share):
 
 @pytest.mark.parametrize("hits", [1, 2])
 def test_a_cold_key_costs_what_it_costs_without_leases(bank, hits):
-    """Question for question, command for command; and no census, as long as nothing is bought."""
+    """Question for question, command for command; and no heartbeat, as long as nothing is bought."""
 
     def commands(limiter, namespace: str) -> dict[str, int]:
         names = ("eval", "evalsha", "get", "set", "time", "zadd")
@@ -250,7 +250,7 @@ def test_what_was_bought_ahead_for_a_key_that_went_quiet_comes_back(bank, hits, 
 
 
 def test_permits_of_a_window_die_with_it(bank):
-    """The next window starts from its own permits: exactly its limit is admitted, and charged in it."""
+    """The next window starts from its own tokens: exactly its limit is admitted, and charged in it."""
     limiter = bank.limiter(WINDOW, lease=Lease(validity=3600))
     bank.clock.set(START + 799.999)
     warm(limiter, hits=500)

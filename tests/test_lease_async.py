@@ -1,4 +1,4 @@
-"""Leases in event loops: bought in tasks, off the request path, for everybody who waits; and the books stay right
+"""Leases in event loops: bought in tasks, off the request path, for everybody who waits; and the ledger_type stay right
 whoever is cancelled."""
 
 from __future__ import annotations
@@ -309,7 +309,7 @@ def test_what_fails_in_the_background_is_logged_and_nothing_more(server, proxy, 
         await hits(limiter, 30)
         FAULTS["nobody there"].inflict(proxy)
         bank.clock.advance(1)
-        await until(lambda: "permits were lost" in caplog.text, "giving back fails")
+        await until(lambda: "tokens were lost" in caplog.text, "giving back fails")
         heal(proxy)
 
     tell(server, story, url=proxy.url, on_error=on_error, deadline=DEADLINE, lease=Lease(validity=0.05))

@@ -114,7 +114,7 @@ def test_without_a_server_what_is_void_is_not_spent(server, proxy, kind, on_erro
 
 @KINDS
 def test_the_next_lease_pays_alone_once_the_one_before_is_void(server, proxy, kind):
-    """The four permits that the first had left are not spent with it."""
+    """The four tokens that the first had left are not spent with it."""
     with open_bank(server, kind, url=proxy.url, deadline=DEADLINE) as bank:
         limiter = bank.limiter(WINDOW, on_error="deny")
         warm(limiter, hits=BEFORE_LOW)

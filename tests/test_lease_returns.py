@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from headgate import Lease, Limiter
-from headgate.stores.lease import returns as module
+from headgate.stores.leases import returns as module
 from headgate.stores.redis import RedisStore
 from tests.faults import DEADLINE, FAULTS, PATIENT, heal
 from tests.leasing import BUCKET, WINDOW, held, open_bank, warm
@@ -116,7 +116,7 @@ def test_the_thread_outlives_a_server_that_is_away(open_store, proxy, caplog):
         warm(limiter, key)
     (thread,) = workers()
     FAULTS["nobody there"].inflict(proxy)
-    wait_until(lambda: "permits were lost" in caplog.text, "giving back fails")
+    wait_until(lambda: "tokens were lost" in caplog.text, "giving back fails")
     heal(proxy)
     wait_until(lambda: sum(charged(auditor, key) == 50 for key in keys) >= 2, "the rest is back")
     assert workers() in ([thread], [])

@@ -14,8 +14,8 @@ import pytest
 
 from headgate.algorithms import bucket
 from headgate.clock import SECOND
-from headgate.stores.lease.book import Grant, LeaseBook, Unused
-from headgate.stores.lease.terms import Lease
+from headgate.stores.leases.ledger import Grant, LeaseLedger, Unused
+from headgate.stores.leases.terms import Lease
 from tests.lease_laws import (
     admitted,
     ambush,
@@ -53,14 +53,14 @@ def test_a_seed_is_a_world(setup):
 # The laws can be broken: each of these fleets is wrong in one point, and is found out.
 
 
-class Late(LeaseBook):
+class Late(LeaseLedger):
     """Spends after the validity."""
 
     def __init__(self, limits: Any, terms: Lease, *others: Any) -> None:
         super().__init__(limits, replace(terms, validity=3 * terms.validity), *others)
 
 
-class BeyondTheSeam(LeaseBook):
+class BeyondTheSeam(LeaseLedger):
     """Spends after the window."""
 
     def __init__(self, *given: Any) -> None:
@@ -68,36 +68,36 @@ class BeyondTheSeam(LeaseBook):
         self._windows = ()
 
 
-class Uncharged(LeaseBook):
+class Uncharged(LeaseLedger):
     """Spends what the server never charged."""
 
     def _begin(self, held: Any, grant: Grant) -> None:
         super()._begin(held, grant._replace(units=grant.units + max(1, grant.units // 2)))
 
 
-class Twice(LeaseBook):
+class Twice(LeaseLedger):
     """Gives back twice."""
 
     def unused(self, most: int | None = None) -> list[Unused]:
         return super().unused(most) * 2
 
 
-class Forgetful(LeaseBook):
+class Forgetful(LeaseLedger):
     """Loses what is left of a lease."""
 
     def _give_back(self, grant: Grant, units: int, now: int) -> None:
         self._unused += [] if units % 3 else [Unused(grant.key, units, grant.marks)] * 2
 
 
-def ambushes(books: type[LeaseBook] = LeaseBook) -> Iterator[World]:
+def ambushes(ledger_type: type[LeaseLedger] = LeaseLedger) -> Iterator[World]:
     """Those first that have found somebody out."""
-    return (World(ambush(seed), books).run() for seed in (179, 238, 1, 26, 32, 28, 9, *range(100, 300)))
+    return (World(ambush(seed), ledger_type).run() for seed in (179, 238, 1, 26, 32, 28, 9, *range(100, 300)))
 
 
-@pytest.mark.parametrize("books", [Late, BeyondTheSeam, Uncharged, Twice])
-def test_who_admits_too_many_is_found_out(books):
+@pytest.mark.parametrize("ledger_type", [Late, BeyondTheSeam, Uncharged, Twice])
+def test_who_admits_too_many_is_found_out(ledger_type):
     """By the bound alone."""
-    assert any(too_many(world) for world in ambushes(books))
+    assert any(too_many(world) for world in ambushes(ledger_type))
 
 
 @pytest.mark.parametrize("since", [lambda mark, at: mark, lambda mark, at: (2**52, 0)], ids=["from its place", "whole"])
@@ -112,10 +112,10 @@ def test_who_does_as_agreed_is_not():
     assert not any(map(violations, islice(ambushes(), 5)))
 
 
-@pytest.mark.parametrize("books", [Uncharged, Twice, Forgetful])
-def test_who_loses_or_doubles_is_found_out(books):
+@pytest.mark.parametrize("ledger_type", [Uncharged, Twice, Forgetful])
+def test_who_loses_or_doubles_is_found_out(ledger_type):
     """Every unit that was charged is spent, held, given back or known to be lost."""
-    assert any(uncounted(world) for world in islice(ambushes(books), 5))
+    assert any(uncounted(world) for world in islice(ambushes(ledger_type), 5))
 
 
 @BOTH

@@ -8,7 +8,7 @@ import pytest
 
 from headgate import Lease, Limit, MemoryStore
 from headgate.engine.lease_cache import leased_tokens_for
-from headgate.stores.lease import book
+from headgate.stores.leases import ledger
 from headgate.stores.redis import RedisStore
 from headgate.testing import ManualClock
 from tests.leasing import BUCKET, MOST, WINDOW, Bank, drain, held, open_bank, warm
@@ -106,7 +106,7 @@ def test_units_of_a_key_are_refunded_at_the_server(bank):
 
 
 def test_a_decision_of_another_limiter_is_refunded_by_its_own_numbers_or_not_at_all(bank):
-    """Serials are each book's own: a stranger's never pays for another key."""
+    """Serials are each ledger's own: a stranger's never pays for another key."""
     one, two = bank.limiter(WINDOW), bank.limiter(WINDOW)
     decision = leased(one, "a")
     warm(two, "b", hits=500)
@@ -363,7 +363,7 @@ def test_costs_by_name_and_whole_numbers_charge_the_same_states(bank):
 @BOTH
 def test_memory_is_bounded_and_what_is_given_up_is_given_back(bank, limit, monkeypatch):
     """Hot keys, many more than may be held."""
-    monkeypatch.setattr(book, "MOST", 40)
+    monkeypatch.setattr(ledger, "MOST", 40)
     limiter = bank.limiter(limit)
     keys = [f"k{number}" for number in range(200)]
     assert all(limiter.hit(key, 3).allowed for key in keys for _ in range(4))
@@ -373,7 +373,7 @@ def test_memory_is_bounded_and_what_is_given_up_is_given_back(bank, limit, monke
 
 def test_a_hot_key_outlives_a_flood_of_cold_ones(bank, monkeypatch):
     """Given up are those that have bought nothing for the longest time."""
-    monkeypatch.setattr(book, "MOST", 40)
+    monkeypatch.setattr(ledger, "MOST", 40)
     limiter = bank.limiter("1/hour burst 70000")
     warm(limiter, "hot")
     for number in range(100):
@@ -385,28 +385,28 @@ def test_a_hot_key_outlives_a_flood_of_cold_ones(bank, monkeypatch):
 
 
 def test_fifty_thousand_hot_keys_keep_at_most_ten_thousand_leases():
-    """The books alone, with a memory store for a server; and a validity that outlasts the test."""
+    """The ledger alone, with a memory store for a server; and a validity that outlasts the test."""
     clock, limits = ManualClock(1e9), (Limit.parse(WINDOW),)
     store = MemoryStore(clock=clock)
     server = store.gate("server", limits)
     tokens = leased_tokens_for(store.gate("node", limits)._decider, lambda *_: pytest.fail("not asked"))
-    books = book.LeaseBook(limits, Lease(validity=3600), tokens, clock.now_us)
+    own = ledger.LeaseLedger(limits, Lease(validity=3600), tokens, clock.now_us)
     bought = given = 0
     for number in range(50_000):
         key = f"k{number}"
-        books.wanted(key, 3)
-        books.saw(key, server.hit(key, 3))
-        sent = books.asking(key)
+        own.wanted(key, 3)
+        own.saw(key, server.hit(key, 3))
+        sent = own.asking(key)
         assert sent is not None
-        decision = server.take_up_to(key, books.wanted(key, 3) + 7)
-        books.granted(key, sent, clock.now_us(), decision)
+        decision = server.take_up_to(key, own.wanted(key, 3) + 7)
+        own.granted(key, sent, clock.now_us(), decision)
         bought += decision.granted
-        assert books.spend(key, 3) is not None
-        given += sum(each.units for each in books.unused(4))
-    assert len(books._held) <= book.MOST == 10_000
-    assert len(tokens.leases) <= book.MOST
-    assert len(books._ending) <= book.MOST
-    given += sum(each.units for each in books.unused(-1))
+        assert own.spend(key, 3) is not None
+        given += sum(each.units for each in own.unused(4))
+    assert len(own._held) <= ledger.MOST == 10_000
+    assert len(tokens.leases) <= ledger.MOST
+    assert len(own._ending) <= ledger.MOST
+    given += sum(each.units for each in own.unused(-1))
     assert bought - given == 3 * 50_000
 
 
@@ -431,13 +431,13 @@ def test_one_process_is_counted_once_however_many_limiters_it_has(bank):
     limiters = [bank.limiter(f"{number}000/hour by fixed-window") for number in range(1, 5)]
     for limiter in limiters:
         warm(limiter)
-    (census,) = [name for name in bank.server.client().scan_iter() if bank.server.client().type(name) == b"zset"]
-    assert bank.server.client().zcard(census) == 1
+    (heartbeat,) = [name for name in bank.server.client().scan_iter() if bank.server.client().type(name) == b"zset"]
+    assert bank.server.client().zcard(heartbeat) == 1
     other = RedisStore(bank.server.url, clock=bank.clock)
     more = bank.limiter(WINDOW, store=other)
     warm(more)
-    assert bank.server.client().zcard(census) == 2
-    assert 0 < bank.server.client().pttl(census) <= 60_000
+    assert bank.server.client().zcard(heartbeat) == 2
+    assert 0 < bank.server.client().pttl(heartbeat) <= 60_000
     if bank._run is not None:
         bank._run(other.aclose())
     other.close()

@@ -11,7 +11,7 @@ import pytest
 
 from headgate import AsyncLimiter, StoreError
 from headgate.stores.redis import RedisStore, Transition
-from headgate.stores.redis.nodes import LONG_IDLE
+from headgate.stores.redis.topology import LONG_IDLE
 from tests.faults import (
     DEADLINE,
     FAULTS,
@@ -103,7 +103,7 @@ def test_nobody_waits_for_ever_where_the_client_library_fails(server, monkeypatc
         limiter = AsyncLimiter(MANY, store=store)
         await limiter.hit("k")
         with monkeypatch.context() as patch:
-            patch.setattr("headgate.stores.redis.courier.Courier._receive", broken)
+            patch.setattr("headgate.stores.redis.pipeline.Pipeline._receive", broken)
             async with asyncio.timeout(DEADLINE + SLACK):
                 assert (await limiter.hit("k")).degraded
         assert not (await limiter.hit("k")).degraded

@@ -21,7 +21,7 @@ import redis.sentinel
 
 from headgate import AsyncLimiter, Limiter, StoreError
 from headgate.stores.redis import RedisStore
-from headgate.stores.redis.target import Target, read_client, read_url
+from headgate.stores.redis.url import RedisUrl, read_client, read_url
 from headgate.testing import ManualClock, reset_all
 from tests.servers import Server, wait_until
 
@@ -62,7 +62,7 @@ URLS = {
 
 @pytest.mark.parametrize("url", URLS)
 def test_a_url_says_who_and_where(url):
-    assert read_url(url) == Target(*URLS[url])
+    assert read_url(url) == RedisUrl(*URLS[url])
 
 
 def test_sentinels_have_a_login_of_their_own():

@@ -18,8 +18,8 @@ import redis.asyncio
 
 from headgate import AsyncLimiter, Call, Limit, Limiter, StoreError
 from headgate.stores.redis import RedisStore
+from headgate.stores.redis.connect import slot_of
 from headgate.stores.redis.names import Names
-from headgate.stores.redis.wire import slot_of
 from headgate.testing import ManualClock, ReferenceStore
 from tests.faults import DEADLINE, SLACK, at_most
 from tests.remote import KINDS, RemoteSuite, asked, awaited, patient

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from redis.exceptions import ResponseError
 
-from headgate.stores.redis.finding import SLOTS, NoTimeLeft, Place, Sentinels, Slots, Steps
+from headgate.stores.redis.discovery import SLOTS, Address, NoTimeLeft, Sentinels, Slots, Steps
 
 A, B, C = ("a", 1), ("b", 2), ("c", 3)
 SILENT = TimeoutError("no answer")
@@ -16,15 +16,15 @@ DOWN = [*PRIMARY[:-1], b"s_down,master"]
 STRANGE = [b"OK", [b"flags"], 7, None, [b"ip", b"h", b"port", b"x", b"flags", b"master"]]
 
 
-def follow(steps: Steps[Any], replies: dict[Place, Any]) -> tuple[list[Place], Any]:
+def follow(steps: Steps[Any], replies: dict[Address, Any]) -> tuple[list[Address], Any]:
     """Whom they ask, and what they come to, where these are the replies."""
-    asked: list[Place] = []
+    asked: list[Address] = []
     try:
         question = next(steps)
         while True:
-            asked.append(question.place)
+            asked.append(question.address)
             assert question.shares == 1 + len(replies) - len(asked) + 1
-            reply = replies[question.place]
+            reply = replies[question.address]
             question = steps.throw(reply) if isinstance(reply, Exception) else steps.send(reply)
     except StopIteration as done:
         return asked, done.value
@@ -62,7 +62,7 @@ def test_what_does_not_talk_like_a_sentinel_is_none(reply):
     assert follow(Sentinels([A, B], "mymaster").find(), {A: reply, B: PRIMARY}) == ([A, B], ("10.0.0.1", 6379))
 
 
-def served(*ranges: tuple[int, int, Place]) -> list[Any]:
+def served(*ranges: tuple[int, int, Address]) -> list[Any]:
     return [[first, last, [host.encode(), port, b"id", []]] for first, last, (host, port) in ranges]
 
 
@@ -79,10 +79,10 @@ def test_those_for_whom_no_time_is_left_keep_their_places():
 
 def test_a_cluster_is_known_from_one_node_that_knows_all_of_it():
     slots = Slots([C, A])
-    assert slots.place_of(0) is None and slots.places() == []
+    assert slots.address_of(0) is None and slots.addresses() == []
     assert follow(slots.find(), {C: SILENT, A: WHOLE}) == ([C, A], None)
-    assert [slots.place_of(slot) for slot in (0, 8191, 8192, SLOTS - 1)] == [A, A, B, B]
-    assert slots.places() == [A, B]
+    assert [slots.address_of(slot) for slot in (0, 8191, 8192, SLOTS - 1)] == [A, A, B, B]
+    assert slots.addresses() == [A, B]
 
 
 def test_next_time_the_node_that_answered_is_asked_first_then_the_others_last_those_that_did_not():
@@ -95,7 +95,7 @@ def test_next_time_the_node_that_answered_is_asked_first_then_the_others_last_th
 def test_replicas_are_asked_too():
     slots = Slots([A])
     follow(slots.find(), {A: [[0, SLOTS - 1, [b"a", 1, b"id"], [b"c", 3, b"id"]]]})
-    assert slots.places() == [A]
+    assert slots.addresses() == [A]
     assert follow(slots.find(), {A: SILENT, C: SILENT})[0] == [A, C]
 
 
@@ -103,7 +103,7 @@ def test_of_nodes_that_know_only_a_part_the_one_that_knows_most_counts():
     slots = Slots([A, B, C])
     replies = {A: served((0, 9, A)), B: served((0, 99, B)), C: []}
     assert follow(slots.find(), replies) == ([A, B, C], None)
-    assert [slots.place_of(slot) for slot in (0, 99, 100)] == [B, B, None]
+    assert [slots.address_of(slot) for slot in (0, 99, 100)] == [B, B, None]
 
 
 def test_nodes_of_which_none_answers_leave_what_was_known():
@@ -114,23 +114,23 @@ def test_nodes_of_which_none_answers_leave_what_was_known():
         [A, B],
         "no node of the cluster says who serves what: ERR This instance has cluster support disabled",
     )
-    assert slots.place_of(0) == A
+    assert slots.address_of(0) == A
 
 
 def test_a_slot_that_moved_is_there_until_the_nodes_are_found_again():
     slots = Slots([A, B])
     follow(slots.find(), {A: WHOLE, B: WHOLE})
     slots.move(0, C)
-    assert (slots.place_of(0), slots.place_of(1), slots.places()) == (C, A, [A, B, C])
+    assert (slots.address_of(0), slots.address_of(1), slots.addresses()) == (C, A, [A, B, C])
     follow(slots.find(), {A: WHOLE, B: WHOLE})
-    assert slots.place_of(0) == A
+    assert slots.address_of(0) == A
 
 
 @pytest.mark.parametrize("host", [b"", None])
 def test_a_node_that_has_no_name_is_where_it_was_asked(host):
     slots = Slots([A])
     follow(slots.find(), {A: [[0, SLOTS - 1, [host, 7, b"id"]]]})
-    assert slots.place_of(5) == ("a", 7)
+    assert slots.address_of(5) == ("a", 7)
 
 
 @pytest.mark.parametrize(

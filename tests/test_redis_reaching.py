@@ -17,7 +17,7 @@ from headgate.clock import SECOND
 from headgate.stores.breaker import Breaker
 from headgate.stores.redis import Transition
 from headgate.stores.redis.connections import TIMELY
-from headgate.stores.redis.resolving import MOST_THREADS, Resolver
+from headgate.stores.redis.resolver import MOST_THREADS, Resolver
 from headgate.testing import ManualClock
 from tests.faults import DEADLINE, MANY, SLACK, at_most, open_store
 from tests.servers import Server, wait_until
@@ -81,8 +81,8 @@ def test_nobody_waits_for_a_silent_resolver_and_the_server_is_found_when_it_spea
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_name_that_was_known_stays_where_it_was_while_the_resolver_is_silent(way, port, names, monkeypatch):
-    monkeypatch.setattr("headgate.stores.redis.resolving.FRESH", 0.0)
-    monkeypatch.setattr("headgate.stores.redis.resolving.AGAIN", 60.0)
+    monkeypatch.setattr("headgate.stores.redis.resolver.FRESH", 0.0)
+    monkeypatch.setattr("headgate.stores.redis.resolver.AGAIN", 60.0)
     with opened(way, f"redis://{NAME}:{port}", **PATIENTLY) as (limiter, hang_up):
         assert not limiter.hit("k").degraded
         names.speaks.clear()
@@ -93,7 +93,7 @@ def test_a_name_that_was_known_stays_where_it_was_while_the_resolver_is_silent(w
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_name_is_not_looked_up_again_at_once(way, port, names, monkeypatch):
-    monkeypatch.setattr("headgate.stores.redis.resolving.FRESH", 60.0)
+    monkeypatch.setattr("headgate.stores.redis.resolver.FRESH", 60.0)
     with opened(way, f"redis://{NAME}:{port}", **PATIENTLY) as (limiter, hang_up):
         for _ in range(3):
             assert not limiter.hit("k").degraded
@@ -110,7 +110,7 @@ def test_an_address_needs_no_resolver(way, port, monkeypatch):
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_name_that_does_not_exist_is_told_at_once_whatever_it_once_was(way, port, names, monkeypatch):
-    monkeypatch.setattr("headgate.stores.redis.resolving.FRESH", 0.0)
+    monkeypatch.setattr("headgate.stores.redis.resolver.FRESH", 0.0)
     with opened(way, f"redis://{NAME}:{port}", on_error="raise", deadline=60, connect_timeout=60) as (limiter, hang_up):
         assert not limiter.hit("k").degraded
         names.addresses = ()
@@ -120,7 +120,7 @@ def test_a_name_that_does_not_exist_is_told_at_once_whatever_it_once_was(way, po
 
 
 def test_lookups_of_a_silent_resolver_are_bounded_in_number(names, monkeypatch):
-    monkeypatch.setattr("headgate.stores.redis.resolving.AGAIN", 0.0)
+    monkeypatch.setattr("headgate.stores.redis.resolver.AGAIN", 0.0)
     names.speaks.clear()
     resolver = Resolver()
     for port in range(1, MOST_THREADS * 3):

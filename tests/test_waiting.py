@@ -180,7 +180,7 @@ def test_an_interrupted_sleep_gives_back(home, text):
     with pytest.raises(KeyboardInterrupt):
         limiter.acquire("k", 3)
     assert limiter.peek("k", 0).verdicts == before
-    assert (limiter._queue.waiting, limiter._queue.places) == (0, {})
+    assert (limiter._queue.waiting, limiter._queue.by_key) == (0, {})
 
 
 def test_nobody_waits_where_nobody_may():
@@ -248,7 +248,7 @@ def test_threads_leave_a_line_in_the_order_they_came(home, text):
         clock.advance(0.1)
     assert crowd.admitted == ["a", "b", "c", "d", "e"]
     assert crowd.all_home()
-    assert (crowd.limiter._queue.waiting, crowd.limiter._queue.places) == (0, {})
+    assert (crowd.limiter._queue.waiting, crowd.limiter._queue.by_key) == (0, {})
 
 
 def test_who_is_counted_among_those_who_wait_has_its_place():

@@ -61,7 +61,7 @@ def test_a_cancelled_task_leaves_nothing_charged(home, text):
             assert before.reset_us <= after.reset_us <= before.reset_us + 6 * 7 * 100_000
         else:
             assert after.verdicts == before.verdicts
-        assert (limiter._queue.waiting, limiter._queue.places) == (0, {})
+        assert (limiter._queue.waiting, limiter._queue.by_key) == (0, {})
 
     home.tell(story, clock)
 

@@ -34,7 +34,7 @@ def test_tasks_go_in_the_order_they_came(home, text, at_once):
         await asyncio.gather(*tasks)
         assert done == list(range(9))
         assert seen[0] == 2 and len(set(seen)) > 3
-        assert (limiter._queue.waiting, limiter._queue.places) == (0, {})
+        assert (limiter._queue.waiting, limiter._queue.by_key) == (0, {})
 
     home.tell(story, clock)
 
@@ -213,7 +213,7 @@ def test_many_may_stand_in_line_and_leave_it_in_any_order():
             await let_run(60)
             assert len(done) == 4 * second
         assert done == sorted(set(range(2_000)) - set(gone))
-        assert (limiter._queue.waiting, limiter._queue.places) == (0, {})
+        assert (limiter._queue.waiting, limiter._queue.by_key) == (0, {})
 
     asyncio.run(main())
 

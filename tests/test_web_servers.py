@@ -147,7 +147,7 @@ def version_of(fields: dict[str, str]) -> str:
     return version
 
 
-class Load:
+class Batch:
     """Four clients that ask until it is over, and what each worker answered."""
 
     def __init__(self, server: Served) -> None:
@@ -176,7 +176,7 @@ def test_a_policy_exchanged_under_load_loses_no_request_and_mixes_nothing(tmp_pa
     policy = written(tmp_path / "policy.yaml", marked("one", STYLES["one"]))
     wrong = f"the policy stays as it was; {policy} is wrong:\npolicy.yaml:2: not YAML: "
     with serving(name, tmp_path, policy, "memory://") as server, ThreadPoolExecutor(4) as threads:
-        load = Load(server)
+        load = Batch(server)
         running = [threads.submit(load.run) for _ in range(4)]
         try:
             load.wait_until(lambda: len(load.versions) > 1)

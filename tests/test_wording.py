@@ -21,7 +21,7 @@ from headgate.policy import Policy
 from headgate.policy.source import read_source
 from headgate.stores import open_store
 from headgate.stores.redis import RedisStore
-from headgate.stores.redis.target import read_url
+from headgate.stores.redis.url import read_url
 from headgate.stores.shared import SharedStore
 from headgate.web.asgi import RateLimitMiddleware as Asgi
 from headgate.web.flask import RateLimits as FlaskLimits

@@ -34,12 +34,12 @@ __all__ = [
 if TYPE_CHECKING:
     from headgate.limiter.async_ import AsyncLimiter
     from headgate.shaper import AsyncShaper, Shaper
-    from headgate.stores.lease import Lease
+    from headgate.stores.leases import Lease
 else:
     _LATER = {
         "AsyncLimiter": "headgate.limiter.async_",
         "AsyncShaper": "headgate.shaper",
-        "Lease": "headgate.stores.lease",
+        "Lease": "headgate.stores.leases",
         "Shaper": "headgate.shaper",
     }
     """Loaded when first asked for: an event loop or dataclasses would double the time that `import headgate` takes."""

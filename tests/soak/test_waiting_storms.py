@@ -82,7 +82,7 @@ def test_lines_of_tasks_that_come_and_go(home):
                 await let_run(20)
                 clock.advance(0.25)
             await asyncio.gather(*tasks, return_exceptions=True)
-            assert (limiter._queue.waiting, limiter._queue.places) == (0, {})
+            assert (limiter._queue.waiting, limiter._queue.by_key) == (0, {})
             if home.kind == "redis":  # time goes by while an answer is on its way
                 return
             span = 1 if kind == "fixed-window" else 1_000_000  # a window is told by its number

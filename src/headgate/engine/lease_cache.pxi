@@ -1,10 +1,10 @@
-# LeasedTokens: permits bought from a server in advance, spent without asking anybody. engine/lease_cache.py is the definition.
+# LeasedTokens: tokens bought from a server in advance, spent without asking anybody. engine/lease_cache.py is the definition.
 
 @cython.final
 cdef class Lease:
     """Permits of one key."""
 
-    cdef public int64_t permits         # left
+    cdef public int64_t tokens         # left
     cdef public int64_t low             # with so many left, it is time to buy more
     cdef public int64_t until_us        # when they are void
     cdef public tuple left              # what the server had left beside them, under each limit
@@ -33,7 +33,7 @@ cdef class LeasedTokens:
         cdef int64_t now
         if limit is None and cost is ONE and isinstance(key, str):
             lease = <Lease> self.leases.get(key)
-            if lease is not None and lease.permits > lease.low:
+            if lease is not None and lease.tokens > lease.low:
                 now = self.decider.engine.now()
                 if now < lease.until_us:
                     decision = self.pay(key, lease, 1, now)
@@ -42,10 +42,10 @@ cdef class LeasedTokens:
         return self.slow(key, cost, limit)
 
     def spend(self, key, int64_t units):
-        """Spend from the lease, down to its last permit; None where that is not enough, or void."""
+        """Spend from the lease, down to its last token; None where that is not enough, or void."""
         cdef Lease lease = <Lease> self.leases.get(key)
         cdef int64_t now
-        if lease is None or units <= 0 or lease.permits < units:
+        if lease is None or units <= 0 or lease.tokens < units:
             return None
         now = self.decider.engine.now()
         return self.pay(key, lease, units, now) if now < lease.until_us else None
@@ -54,27 +54,27 @@ cdef class LeasedTokens:
         """Take out what is left."""
         cdef int64_t left
         with cython.critical_section(lease):
-            left, lease.permits = lease.permits, 0
+            left, lease.tokens = lease.tokens, 0
         return left
 
     def fill(self, Lease lease not None, int64_t units, int64_t most):
         """Put something in."""
         with cython.critical_section(lease):
-            lease.permits = min(most, lease.permits + units)
+            lease.tokens = min(most, lease.tokens + units)
 
     cdef object pay(self, key, Lease lease, int64_t units, int64_t now):
         cdef Answer[CALLS] seen
         cdef Work work
-        cdef int64_t permits
+        cdef int64_t tokens
         cdef int at, count = len(self.decider.bounds)
         with cython.critical_section(lease):
-            if lease.permits < units:
+            if lease.tokens < units:
                 return None
-            lease.permits -= units
-            permits = lease.permits
+            lease.tokens -= units
+            tokens = lease.tokens
         for at in range(count):
             seen[at].allowed, seen[at].retry = True, 0
-            seen[at].remaining = <int64_t> lease.left[at] + permits
+            seen[at].remaining = <int64_t> lease.left[at] + tokens
             seen[at].reset = max(0, <int64_t> lease.resets[at] - now)
             seen[at].mark_us, seen[at].mark_num = LEASED, lease.serial
         if count == 1:

@@ -1,6 +1,6 @@
-"""LeasedTokens: permits bought from a server in advance, spent without asking anybody.
+"""LeasedTokens: tokens bought from a server in advance, spent without asking anybody.
 
-Every permit was charged under each of the limits. lease_cache.pxi is the native twin of this file.
+Every token was charged under each of the limits. lease_cache.pxi is the native twin of this file.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _tokens: weakref.WeakSet[LeasedTokens] = weakref.WeakSet()
 class Lease:
     """Permits of one key."""
 
-    __slots__ = ("left", "low", "permits", "resets", "serial", "until_us")
+    __slots__ = ("left", "low", "tokens", "resets", "serial", "until_us")
 
     def __init__(self) -> None:
-        self.permits = 0
+        self.tokens = 0
         self.low = 0
         """With so many left, it is time to buy more."""
         self.until_us = 0
@@ -58,23 +58,23 @@ class LeasedTokens:
         """Spend from the lease; what is not simply that goes the slow way."""
         if limit is None and type(cost) is int and cost == 1 and isinstance(key, str):
             lease = self.leases.get(key)
-            if lease is not None and lease.permits > lease.low:
+            if lease is not None and lease.tokens > lease.low:
                 decision = self.spend(key, 1)
                 if decision is not None:
                     return decision
         return self._slow(key, cost, limit)
 
     def spend(self, key: str, units: int) -> Decision | None:
-        """Spend from the lease, down to its last permit; None where that is not enough, or void."""
+        """Spend from the lease, down to its last token; None where that is not enough, or void."""
         lease = self.leases.get(key)
         if lease is None or units <= 0:
             return None
         now = read_clock(self._clock)
         with self._lock:
-            if lease.permits < units or now >= lease.until_us:
+            if lease.tokens < units or now >= lease.until_us:
                 return None
-            lease.permits -= units
-            left = lease.permits
+            lease.tokens -= units
+            left = lease.tokens
         answers: list[int] = []
         for beside, reset in zip(lease.left, lease.resets, strict=True):
             answers += (1, beside + left, 0, max(0, reset - now), LEASED, lease.serial)
@@ -83,13 +83,13 @@ class LeasedTokens:
     def drain(self, lease: Lease) -> int:
         """Take out what is left."""
         with self._lock:
-            left, lease.permits = lease.permits, 0
+            left, lease.tokens = lease.tokens, 0
         return left
 
     def fill(self, lease: Lease, units: int, most: int) -> None:
         """Put something in."""
         with self._lock:
-            lease.permits = min(most, lease.permits + units)
+            lease.tokens = min(most, lease.tokens + units)
 
 
 def leased_tokens_for(decider: Any, slow: Callable[[str, Cost, Given | None], Decision]) -> LeasedTokens:  # noqa: ANN401

@@ -13,7 +13,7 @@ from headgate.stores import Gate, OnError, Store, open_store
 from headgate.wording import explained
 
 if TYPE_CHECKING:
-    from headgate.stores.lease import Lease
+    from headgate.stores.leases import Lease
 
 
 class BaseLimiter:

@@ -12,7 +12,7 @@ from headgate.engine.holding import Holding
 from headgate.limit import Given, Limit
 
 if TYPE_CHECKING:
-    from headgate.stores.lease.terms import Lease
+    from headgate.stores.leases.terms import Lease
 
 OnError = Literal["local", "allow", "deny", "raise"]
 """`local`: by a limiter of the same limits in this process; `allow` and `deny`: everything; `raise`: a StoreError."""

@@ -19,21 +19,21 @@ from headgate.errors import StoreError
 from headgate.limit import Limit
 from headgate.stores.contract import OnError, Store
 from headgate.stores.fallback import Fallback
-from headgate.stores.lease.terms import Lease, checked_terms
+from headgate.stores.leases.terms import Lease, checked_terms
 from headgate.stores.memory import MemoryStore
-from headgate.stores.redis.courier import Couriers
-from headgate.stores.redis.denials import Denials
+from headgate.stores.redis.compiled import Command, CompiledLimits
+from headgate.stores.redis.connect import Connector, Timeouts
 from headgate.stores.redis.gate import Gate
 from headgate.stores.redis.gate_async import AsyncGate
-from headgate.stores.redis.keeper import Keeper
 from headgate.stores.redis.leased import AsyncLeasedGate, LeasedGate
 from headgate.stores.redis.library import FAILURES, MovedError
 from headgate.stores.redis.names import Names
-from headgate.stores.redis.nodes import Node, Nodes, Transition
 from headgate.stores.redis.options import Options, split_url
-from headgate.stores.redis.plan import Command, Plan
-from headgate.stores.redis.target import read_client, read_url
-from headgate.stores.redis.wire import Timeouts, Wire
+from headgate.stores.redis.pipeline import Pipelines
+from headgate.stores.redis.refusal_cache import RefusalCache
+from headgate.stores.redis.renewal import PermitRenewal
+from headgate.stores.redis.topology import Node, Topology, Transition
+from headgate.stores.redis.url import read_client, read_url
 from headgate.wording import explained
 
 __all__ = ["RedisStore", "Transition"]
@@ -56,7 +56,7 @@ class RedisStore:
     @explained
     def __init__(
         self,
-        target: str | Any,  # noqa: ANN401 - or one of redis-py's clients
+        url: str | Any,  # noqa: ANN401 - or one of redis-py's clients
         *,
         deadline: float | None = None,
         connect_timeout: float | None = None,
@@ -71,7 +71,7 @@ class RedisStore:
             "deadline": deadline, "connect_timeout": connect_timeout, "remember_refusals": remember_refusals,
             "nodes": nodes,
         }  # fmt: skip
-        target, in_url = split_url(target) if isinstance(target, str) else (target, {})
+        url, in_url = split_url(url) if isinstance(url, str) else (url, {})
         said: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
         options = Options(**{**in_url, **said}).checked()
         if not isinstance(pepper, bytes) or len(pepper) > LONGEST_PEPPER:
@@ -84,13 +84,13 @@ class RedisStore:
         self._remember_us = round(options.remember_refusals * SECOND)
         self.local = _local_store(local, clock)
         """The store that answers while the server is away."""
-        described = read_url(target) if isinstance(target, str) else read_client(target)
-        wire = Wire(described, Timeouts(options.deadline, options.connect_timeout))
-        self._probing = Plan((Limit.parse("1000/second"),), Names("headgate probe", pepper))
-        self._nodes = Nodes(wire, self._probe, on_transition)
-        self._keeper = Keeper(self._nodes, None if clock is None else self._now_us)
-        self._couriers: dict[int, Couriers] = {}
-        self._denials: dict[str, Denials] = {}
+        described = read_url(url) if isinstance(url, str) else read_client(url)
+        connector = Connector(described, Timeouts(options.deadline, options.connect_timeout))
+        self._probing = CompiledLimits((Limit.parse("1000/second"),), Names("headgate probe", pepper))
+        self._topology = Topology(connector, self._probe, on_transition)
+        self._renewal = PermitRenewal(self._topology, None if clock is None else self._now_us)
+        self._pipelines: dict[int, Pipelines] = {}
+        self._refusals: dict[str, RefusalCache] = {}
         self._leased: weakref.WeakKeyDictionary[LeasedGate | AsyncLeasedGate, str] = weakref.WeakKeyDictionary()
         _stores.add(self)
 
@@ -101,7 +101,7 @@ class RedisStore:
     def async_gate(self, namespace: str, limits: tuple[Limit, ...], on_error: OnError = "local") -> AsyncGate:
         """As `gate`, to be awaited."""
         gate = AsyncGate(limits, *self._parts(namespace, on_error))
-        gate.couriers = self._running_couriers
+        gate.pipelines = self._running_pipelines
         gate._kept = set()
         return gate
 
@@ -119,7 +119,7 @@ class RedisStore:
     ) -> AsyncLeasedGate:
         """As `leased_gate`, to be awaited."""
         gate = AsyncLeasedGate(limits, *self._parts(namespace, on_error))
-        gate.couriers = self._running_couriers
+        gate.pipelines = self._running_pipelines
         gate._kept = set()
         gate.lease(checked_terms(terms, gate.limits), self._clock)
         self._leased[gate] = namespace
@@ -137,15 +137,15 @@ class RedisStore:
 
     def clear(self, namespace: str) -> None:
         """Forget every key of a namespace. Looks at every key of the server: for tests and for repairs."""
-        self._denials_of(namespace).gave_all()
-        self._keeper.drop_all(namespace)
+        self._refusals_of(namespace).gave_all()
+        self._renewal.drop_all(namespace)
         for gate in [gate for gate, its in self._leased.items() if its == namespace]:
             gate.forget_leases()
         pattern = Names(namespace, self._pepper).pattern
         try:
-            if self._nodes.clustered:
-                self._nodes.find()
-            for node in self._nodes.all():
+            if self._topology.clustered:
+                self._topology.find()
+            for node in self._topology.all():
                 cursor = b"0"
                 while True:
                     cursor, found = node.command(b"SCAN", cursor, b"MATCH", pattern, b"COUNT", 1000)
@@ -158,52 +158,61 @@ class RedisStore:
 
     def close(self) -> None:
         """Close what threads use. A store that is used again opens it anew; permits are not renewed meanwhile."""
-        self._keeper.close()
-        self._nodes.close()
+        self._renewal.close()
+        self._topology.close()
 
     async def aclose(self) -> None:
         """Close what threads and this event loop use."""
-        couriers = self._couriers.pop(id(asyncio.get_running_loop()), None)
-        if couriers is not None:
-            await couriers.close()
+        pipelines = self._pipelines.pop(id(asyncio.get_running_loop()), None)
+        if pipelines is not None:
+            await pipelines.close()
         self.close()
 
-    def _parts(self, namespace: str, on_error: OnError) -> tuple[Names, Nodes, Denials, Fallback, Any, Keeper]:
+    def _parts(
+        self, namespace: str, on_error: OnError
+    ) -> tuple[Names, Topology, RefusalCache, Fallback, Any, PermitRenewal]:
         fallback = Fallback(on_error, self._clock, store=self.local, namespace=namespace, nodes=self.nodes)
         now_us = None if self._clock is None else self._now_us
-        return Names(namespace, self._pepper), self._nodes, self._denials_of(namespace), fallback, now_us, self._keeper
+        return (
+            Names(namespace, self._pepper),
+            self._topology,
+            self._refusals_of(namespace),
+            fallback,
+            now_us,
+            self._renewal,
+        )
 
-    def _denials_of(self, namespace: str) -> Denials:
+    def _refusals_of(self, namespace: str) -> RefusalCache:
         now_us = _monotonic_us if self._clock is None else self._now_us
-        return self._denials.setdefault(namespace, Denials(self._remember_us, now_us))
+        return self._refusals.setdefault(namespace, RefusalCache(self._remember_us, now_us))
 
     def _now_us(self) -> int:
         assert self._clock is not None  # noqa: S101 - only asked where there is one
         return read_clock(self._clock)
 
-    def _running_couriers(self) -> Couriers:
+    def _running_pipelines(self) -> Pipelines:
         loop = asyncio.get_running_loop()
-        couriers = self._couriers.get(id(loop))
-        if couriers is None or couriers.loop is not loop:
-            self._couriers = {key: each for key, each in self._couriers.items() if not each.loop.is_closed()}
-            couriers = self._couriers[id(loop)] = Couriers(self._nodes, loop)
-        return couriers
+        pipelines = self._pipelines.get(id(loop))
+        if pipelines is None or pipelines.loop is not loop:
+            self._pipelines = {key: each for key, each in self._pipelines.items() if not each.loop.is_closed()}
+            pipelines = self._pipelines[id(loop)] = Pipelines(self._topology, loop)
+        return pipelines
 
     def _probe(self, node: Node) -> None:
         """Decide something nobody asked for: the server must be able to run, to write and to answer."""
-        plan = self._probing
-        subject = plan.names.subject("probe")
-        command = Command(plan, TAKE, subject, plan.keys(subject), plan.argument((1,)), None)
+        compiled = self._probing
+        subject = compiled.names.subject("probe")
+        command = Command(compiled, TAKE, subject, compiled.keys(subject), compiled.argument((1,)), None)
         command.whole = True
         reply = node.ask(command.encode())[0]
         if isinstance(reply, Exception) and not isinstance(reply, MovedError):
             raise reply
 
     def _after_fork(self) -> None:
-        self._abandoned = self._couriers  # kept, since closing them would reach into the parent's event loop
-        self._couriers = {}
-        self._nodes.forget()
-        self._keeper.forget()
+        self._abandoned = self._pipelines  # kept, since closing them would reach into the parent's event loop
+        self._pipelines = {}
+        self._topology.forget()
+        self._renewal.forget()
 
 
 def _monotonic_us() -> int:

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from headgate.stores.redis.deadline import MANY_TURNS, Deadline
 from headgate.stores.redis.library import redis
-from headgate.stores.redis.resolving import Address, Resolver
+from headgate.stores.redis.resolver import Address, Resolver
 
 LOOK: Final = 0.001
 """Seconds for which a socket is looked at when time is up."""

@@ -130,7 +130,7 @@ for group = 1, groups do
 end
 return table.concat(reply)
 
---- census
+--- heartbeat
 -- Who was there within the last 15 seconds: every process that leases says so about every five.
 local time, count = redis.call('TIME'), 1
 local now = time[1] * 1000 + math.floor(time[2] / 1000)

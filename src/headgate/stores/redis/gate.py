@@ -20,18 +20,18 @@ from headgate.engine.modes import PEEK, RESERVE, TAKE, UP_TO
 from headgate.errors import StoreError
 from headgate.limit import Given, Limit
 from headgate.stores.fallback import Fallback
-from headgate.stores.redis.across import Steps, decide_across
-from headgate.stores.redis.denials import Denials
-from headgate.stores.redis.keeper import Keeper
+from headgate.stores.redis.compiled import GIVE, RESET, Command, CompiledLimits, Keys
+from headgate.stores.redis.connect import FAILURES, slot_of
+from headgate.stores.redis.cross_slot import Steps, decide_cross_slot
 from headgate.stores.redis.names import Names
-from headgate.stores.redis.nodes import Nodes, server_time
-from headgate.stores.redis.plan import GIVE, RESET, Command, Keys, Plan
-from headgate.stores.redis.wire import FAILURES, slot_of
+from headgate.stores.redis.refusal_cache import RefusalCache
+from headgate.stores.redis.renewal import PermitRenewal
+from headgate.stores.redis.topology import Topology, server_time
 
 T = TypeVar("T")
 
 PERMIT: Final = struct.Struct("<qI")
-"""What the members of a permit begin with: its instant, and its place among those of that instant."""
+"""What the members of a permit begin with: its instant, and its index among those of that instant."""
 
 
 class _Asker:
@@ -41,79 +41,81 @@ class _Asker:
         self,
         limits: tuple[Limit, ...],
         names: Names,
-        nodes: Nodes,
-        denials: Denials,
+        nodes: Topology,
+        refusals: RefusalCache,
         fallback: Fallback,
         now_us: Callable[[], int] | None,
-        keeper: Keeper,
+        renewal: PermitRenewal,
     ) -> None:
         self.limits = checked_limits(limits)
         self._names = names
-        self._nodes = nodes
-        self._denials = denials
+        self._topology = nodes
+        self._refusals = refusals
         self._fallback = fallback
         self._now_us = now_us
-        self._keeper = keeper
-        self._own = self._plan_of(limits)
-        self._plans = Plans(limits, self._plan_of)
-        self._deciding: dict[tuple[Limit, ...], Plan] = {}
+        self._renewal = renewal
+        self._own = self._compiled_of(limits)
+        self._plans = Plans(limits, self._compiled_of)
+        self._deciding: dict[tuple[Limit, ...], CompiledLimits] = {}
 
-    def _plan_of(self, limits: tuple[Limit, ...]) -> Plan:
-        return Plan(limits, self._names)
+    def _compiled_of(self, limits: tuple[Limit, ...]) -> CompiledLimits:
+        return CompiledLimits(limits, self._names)
 
-    def remembered(self, limits: tuple[Limit, ...]) -> Plan:
-        """The plan of calls given to `decide`: the same few, again and again."""
-        plan = self._deciding.get(limits)
-        if plan is None:
+    def remembered(self, limits: tuple[Limit, ...]) -> CompiledLimits:
+        """The compiled limits of calls given to `decide`: the same few, again and again."""
+        compiled = self._deciding.get(limits)
+        if compiled is None:
             if len(self._deciding) >= 1024:
                 self._deciding.clear()
-            plan = self._deciding[limits] = self._plan_of(limits)
-        return plan
+            compiled = self._deciding[limits] = self._compiled_of(limits)
+        return compiled
 
-    def command(self, plan: Plan, mode: int, keys: Keys, argument: bytes) -> Command:
-        subjects = plan.subjects(keys)
+    def command(self, compiled: CompiledLimits, mode: int, keys: Keys, argument: bytes) -> Command:
+        subjects = compiled.subjects(keys)
         first = subjects if isinstance(subjects, bytes) else subjects[0]
         now = None if self._now_us is None else self._now_us()
-        return Command(plan, mode, first, plan.keys(subjects), argument, now)
+        return Command(compiled, mode, first, compiled.keys(subjects), argument, now)
 
     def _ask(self, key: str, cost: Cost, limit: Given | None, mode: int, wait: int = 0) -> Steps[Decision]:
-        plan = self._own if limit is None else self._plans.find(limit)
-        return self._decide(plan, checked_key(key), checked_costs(plan.limits, cost), mode, wait)
+        compiled = self._own if limit is None else self._plans.find(limit)
+        return self._decide(compiled, checked_key(key), checked_costs(compiled.limits, cost), mode, wait)
 
-    def _decide(self, plan: Plan, keys: Keys, costs: tuple[int, ...], mode: int, wait: int = 0) -> Steps[Decision]:
-        denials = self._denials
+    def _decide(
+        self, compiled: CompiledLimits, keys: Keys, costs: tuple[int, ...], mode: int, wait: int = 0
+    ) -> Steps[Decision]:
+        refusals = self._refusals
         if mode in (TAKE, UP_TO):
-            denied = denials.find(plan.limits, keys, costs, mode)
+            denied = refusals.find(compiled.limits, keys, costs, mode)
             if denied is not None:
                 return denied
-        sent = denials.sent()
+        sent = refusals.sent()
         try:
             slots = self._by_slot(keys)
             if len(slots) > 1:
-                decision = yield from decide_across(self, plan, slots, keys, costs, mode)
+                decision = yield from decide_cross_slot(self, compiled, slots, keys, costs, mode)
             else:
-                run = TAKE if mode == RESERVE and not plan.lends else mode  # what is not promised is taken or not
-                argument = plan.argument(costs) if run != RESERVE else plan.promise(costs, wait)
-                reply, place = yield self.command(plan, run, keys, argument)
-                decision = plan.read(reply, place, keys, costs, run)
+                run = TAKE if mode == RESERVE and not compiled.lends else mode  # what is not promised is taken or not
+                argument = compiled.argument(costs) if run != RESERVE else compiled.promise(costs, wait)
+                reply, index = yield self.command(compiled, run, keys, argument)
+                decision = compiled.read(reply, index, keys, costs, run)
         except FAILURES as error:
-            return self._fallback.decide(plan.limits, keys, costs, mode, wait, f"{type(error).__name__}: {error}")
-        if plan.flying and decision.allowed and mode != PEEK:
-            self._hold(plan, decision)
+            return self._fallback.decide(compiled.limits, keys, costs, mode, wait, f"{type(error).__name__}: {error}")
+        if compiled.in_flight and decision.allowed and mode != PEEK:
+            self._hold(compiled, decision)
         elif not decision.allowed and mode in (TAKE, UP_TO):
-            denials.keep(plan.limits, keys, (1,) * len(costs) if mode == UP_TO else costs, sent, decision)
+            refusals.keep(compiled.limits, keys, (1,) * len(costs) if mode == UP_TO else costs, sent, decision)
         return decision
 
-    def _hold(self, plan: Plan, decision: Decision) -> None:
+    def _hold(self, compiled: CompiledLimits, decision: Decision) -> None:
         """Keep what a decision has in flight, until it is given back."""
         calls, verdicts = decision.calls, decision.verdicts
-        for at in plan.flying:
+        for at in compiled.in_flight:
             if calls[at].cost:
-                self._keeper.hold(self._names, calls[at].limit, calls[at].key, verdicts[at].mark, calls[at].cost)
+                self._renewal.hold(self._names, calls[at].limit, calls[at].key, verdicts[at].mark, calls[at].cost)
 
     def _by_slot(self, keys: Keys) -> list[list[int]]:
         """The numbers of the calls, by cluster slot, in the order asked."""
-        if isinstance(keys, str) or not self._nodes.clustered:
+        if isinstance(keys, str) or not self._topology.clustered:
             return [[]]
         slots: dict[int, list[int]] = {}
         for index, key in enumerate(keys):
@@ -126,52 +128,52 @@ class _Asker:
             self._fallback.give(limits, keys, units, marks)
             return
         each = zip(limits, keys, marks, units, strict=True)
-        units = tuple(self._keeper.drop(self._names, *one) if one[0].in_flight else one[3] for one in each)
+        units = tuple(self._renewal.drop(self._names, *one) if one[0].in_flight else one[3] for one in each)
         if any(units):
-            self._denials.gave(keys)
+            self._refusals.gave(keys)
             try:
                 yield from self.give(self.remembered(limits), keys, units, marks)
             except FAILURES as error:
                 # Never sent twice: whether it was applied is not known.
                 self._fallback.regret(f"{type(error).__name__}: {error}")
             finally:
-                self._denials.gave(keys)  # again: a refusal may have been decided while this was on its way
+                self._refusals.gave(keys)  # again: a refusal may have been decided while this was on its way
 
     def give(
-        self, plan: Plan, keys: tuple[str, ...], units: tuple[int, ...], marks: tuple[Mark | None, ...]
+        self, compiled: CompiledLimits, keys: tuple[str, ...], units: tuple[int, ...], marks: tuple[Mark | None, ...]
     ) -> Steps[None]:
         for indices in self._by_slot(keys):
             some = indices or list(range(len(keys)))
-            part = plan if len(some) == len(keys) else self.remembered(tuple(plan.limits[at] for at in some))
+            part = compiled if len(some) == len(keys) else self.remembered(tuple(compiled.limits[at] for at in some))
             back = part.back(tuple(units[at] for at in some), tuple(marks[at] for at in some))
             yield self.command(part, GIVE, tuple(keys[at] for at in some), back)
 
     def _holders(self, key: str) -> list[Holding]:
         try:
-            node = self._nodes.ready_for(subject := self._names.subject(key))
+            node = self._topology.ready_for(subject := self._names.subject(key))
             now = server_time(node) if self._now_us is None else self._now_us()
             found = []
-            for place in self._own.flying:
-                limit = self.limits[place]
+            for index in self._own.in_flight:
+                limit = self.limits[index]
                 units = node.command(b"ZRANGEBYSCORE", subject + self._names.suffix(limit), b"(%d" % now, b"+inf")
-                marks = self._keeper.marks(self._names, limit, key)
+                marks = self._renewal.marks(self._names, limit, key)
                 own = {PERMIT.pack(since, number >> UNIT_BITS) for since, number in marks}
                 for permit, count in Counter(unit[: PERMIT.size] for unit in units).items():
-                    found.append((place, PERMIT.unpack(permit)[0], count, permit in own))
+                    found.append((index, PERMIT.unpack(permit)[0], count, permit in own))
         except FAILURES as error:
             raise StoreError(f"the holders cannot be listed: {type(error).__name__}: {error}") from error
         return listed(self.limits, now, found)
 
     def _reset(self, key: str) -> Steps[None]:
-        self._denials.gave((checked_key(key),))
-        if self._own.flying:
-            self._keeper.drop_key(self._names, self.limits, key)
+        self._refusals.gave((checked_key(key),))
+        if self._own.in_flight:
+            self._renewal.drop_key(self._names, self.limits, key)
         try:
             yield self.command(self._own, RESET, key, b"$0\r\n\r\n")
         except FAILURES as error:
             raise StoreError(f"the key was not reset: {type(error).__name__}: {error}") from error
         finally:
-            self._denials.gave((key,))
+            self._refusals.gave((key,))
 
 
 class Gate(_Asker):
@@ -195,8 +197,8 @@ class Gate(_Asker):
 
     def asker(self, limits: tuple[Limit, ...]) -> Callable[[tuple[str, ...], tuple[int, ...]], Decision]:
         """`decide` over these limits again and again."""
-        plan = self.remembered(checked_limits(limits))
-        return lambda keys, costs: self._run(self._decide(plan, keys, costs, TAKE))
+        compiled = self.remembered(checked_limits(limits))
+        return lambda keys, costs: self._run(self._decide(compiled, keys, costs, TAKE))
 
     def decide(self, *calls: Call, peek: bool = False, wait_us: int = 0) -> Decision:
         """Several subjects, one decision: all are charged or none is; with a wait also for later."""
@@ -225,7 +227,7 @@ class Gate(_Asker):
             command = next(steps)
             while True:
                 try:
-                    reply = self._nodes.exchange(command)
+                    reply = self._topology.exchange(command)
                 except FAILURES as error:
                     command = steps.throw(error)
                 else:

@@ -1,4 +1,4 @@
-"""Gates that are awaited: the same questions by the couriers of an event loop."""
+"""Gates that are awaited: the same questions by the pipelines of an event loop."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from headgate.engine.holding import Holding
 from headgate.engine.modes import PEEK, RESERVE, TAKE, UP_TO
 from headgate.errors import StoreError
 from headgate.limit import Given, Limit
-from headgate.stores.redis.across import Steps
-from headgate.stores.redis.courier import Couriers
+from headgate.stores.redis.compiled import CompiledLimits
+from headgate.stores.redis.connect import FAILURES
+from headgate.stores.redis.cross_slot import Steps
 from headgate.stores.redis.gate import _Asker
-from headgate.stores.redis.plan import Plan
-from headgate.stores.redis.wire import FAILURES
+from headgate.stores.redis.pipeline import Pipelines
 
 T = TypeVar("T")
 Finish = Callable[[Coroutine[Any, Any, T]], Coroutine[Any, Any, None]]
@@ -26,9 +26,9 @@ Finish = Callable[[Coroutine[Any, Any, T]], Coroutine[Any, Any, None]]
 
 
 class AsyncGate(_Asker):
-    """Asks by the couriers of the event loop that runs."""
+    """Asks by the pipelines of the event loop that runs."""
 
-    couriers: Callable[[], Couriers]
+    pipelines: Callable[[], Pipelines]
     abandon: Callable[[Decision], Awaitable[None]] | None = None
     """Gives back a decision whose caller was cancelled, where more has to be known than the decision."""
     _kept: set[asyncio.Task[None]]
@@ -51,15 +51,15 @@ class AsyncGate(_Asker):
 
     def asker(self, limits: tuple[Limit, ...]) -> Callable[[tuple[str, ...], tuple[int, ...]], Awaitable[Decision]]:
         """`decide` over these limits again and again."""
-        plan = self.remembered(checked_limits(limits))
-        return lambda keys, costs: self._decided(plan, self._decide(plan, keys, costs, TAKE))
+        compiled = self.remembered(checked_limits(limits))
+        return lambda keys, costs: self._decided(compiled, self._decide(compiled, keys, costs, TAKE))
 
     async def decide(self, *calls: Call, peek: bool = False, wait_us: int = 0) -> Decision:
         """Several subjects, one decision: all are charged or none is; with a wait also for later."""
         limits, keys, costs = checked_calls(calls)
         mode = PEEK if peek else RESERVE if wait_us else TAKE
-        plan = self.remembered(limits)
-        return await self._decided(plan, self._decide(plan, keys, costs, mode, wait_us))
+        compiled = self.remembered(limits)
+        return await self._decided(compiled, self._decide(compiled, keys, costs, mode, wait_us))
 
     async def refund(self, charged: Decision | str, n: Cost | tuple[int, ...] | None = None) -> None:
         """Give back."""
@@ -87,11 +87,11 @@ class AsyncGate(_Asker):
         """
         try:
             command = next(steps) if asked is None else None
-            couriers = self.couriers()
+            pipelines = self.pipelines()
             while True:
                 try:
                     if command is not None:
-                        asked = couriers.exchange(command)
+                        asked = pipelines.exchange(command)
                     if finish is not None:
                         asked = asyncio.ensure_future(asked)  # type: ignore[arg-type]
                         reply = await asyncio.shield(asked)
@@ -99,9 +99,9 @@ class AsyncGate(_Asker):
                         reply = await asked  # type: ignore[misc]
                 except asyncio.CancelledError:
                     if finish is None:
-                        await asyncio.shield(self._let_go(steps, couriers))
+                        await asyncio.shield(self._let_go(steps, pipelines))
                     else:
-                        self._keep(couriers.loop.create_task(finish(self._run(steps, None, asked))))
+                        self._keep(pipelines.loop.create_task(finish(self._run(steps, None, asked))))
                     raise
                 except FAILURES as error:
                     command = steps.throw(error)
@@ -111,9 +111,9 @@ class AsyncGate(_Asker):
             value: T = done.value
             return value
 
-    def _decided(self, plan: Plan, steps: Steps[Decision]) -> Awaitable[Decision]:
+    def _decided(self, compiled: CompiledLimits, steps: Steps[Decision]) -> Awaitable[Decision]:
         """Of a caller that is cancelled meanwhile a rate stays charged; what is in flight nobody else would end."""
-        return self._run(steps, self._give_back) if plan.flying else self._run(steps)
+        return self._run(steps, self._give_back) if compiled.in_flight else self._run(steps)
 
     async def _give_back(self, deciding: Awaitable[Decision]) -> None:
         """Nobody knows of a charge whose caller was cancelled meanwhile."""
@@ -130,12 +130,12 @@ class AsyncGate(_Asker):
         self._kept.add(task)
         task.add_done_callback(self._kept.discard)
 
-    async def _let_go(self, steps: Steps[T], couriers: Couriers) -> None:
+    async def _let_go(self, steps: Steps[T], pipelines: Pipelines) -> None:
         try:
             command = steps.throw(asyncio.CancelledError())
             while True:
                 try:
-                    command = steps.send(await couriers.exchange(command))
+                    command = steps.send(await pipelines.exchange(command))
                 except FAILURES as error:
                     command = steps.throw(error)
         except (StopIteration, asyncio.CancelledError):

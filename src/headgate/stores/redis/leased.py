@@ -1,6 +1,6 @@
-"""Gates that lease: permits are bought from the server in advance and spent at memory speed.
+"""Gates that lease: tokens are bought from the server in advance and spent at memory speed.
 
-`stores/lease/book.py` says what is safe and how many to buy, `leasing.py` what is asked; here is how the questions
+`stores/leases/ledger.py` says what is safe and how many to buy, `leasing.py` what is asked; here is how the questions
 travel. Whatever is not one number of units of one key (costs by name, plans, several subjects, reservations) is asked
 for at the server, exactly.
 """
@@ -16,13 +16,13 @@ from headgate.clock import Clock
 from headgate.engine import Decision
 from headgate.engine.modes import TAKE
 from headgate.limit import Given
-from headgate.stores.lease.returns import MOMENT, returns
-from headgate.stores.lease.terms import Lease
-from headgate.stores.redis.across import Steps
+from headgate.stores.leases.returns import MOMENT, returns
+from headgate.stores.leases.terms import Lease
+from headgate.stores.redis.connect import FAILURES
+from headgate.stores.redis.cross_slot import Steps
 from headgate.stores.redis.gate import Gate
 from headgate.stores.redis.gate_async import AsyncGate
 from headgate.stores.redis.leasing import Leasing
-from headgate.stores.redis.wire import FAILURES
 
 RETURNED_AT_ONCE: Final = 4
 """Leases that one caller gives back on its way."""
@@ -51,33 +51,33 @@ class LeasedGate(Gate, Leasing):
         return self._run(self._take(checked_key(key), checked_cost(cost)))
 
     def _take(self, key: str, units: int) -> Steps[Decision]:
-        decision = self._book.spend(key, units)
+        decision = self._ledger.spend(key, units)
         if decision is not None:
-            ahead = self._book.low(key)
+            ahead = self._ledger.low(key)
             if ahead:
                 with suppress(*FAILURES):
-                    yield from self._bought(key, ahead)
+                    yield from self._refilled(key, ahead)
             return decision
-        decision = self._denials.find(self.limits, key, (units,) * len(self.limits), TAKE)
+        decision = self._refusals.find(self.limits, key, (units,) * len(self.limits), TAKE)
         return (yield from self._ask_for(key, units)) if decision is None else decision
 
     def _ask_for(self, key: str, units: int) -> Steps[Decision]:
         """At the server: for these and some more, or for just these."""
-        wanted = self._book.wanted(key, units)
+        wanted = self._ledger.wanted(key, units)
         if wanted > units:
             try:
-                bought = yield from self._bought(key, wanted)
+                bought = yield from self._refilled(key, wanted)
             except FAILURES as error:
                 return self._degraded(key, units, error)
             if bought is not None and not bought.allowed and units == 1:
                 return bought
-            decision = self._book.spend(key, units)
+            decision = self._ledger.spend(key, units)
             if decision is not None:
                 return decision
         return (yield from self._exactly(key, units))
 
-    def _bought(self, key: str, units: int) -> Steps[Decision | None]:
-        decision = yield from self._buy(key, units)
+    def _refilled(self, key: str, units: int) -> Steps[Decision | None]:
+        decision = yield from self._refill(key, units)
         if decision is not None and decision.allowed:
             self._look_after()
         return decision
@@ -105,11 +105,11 @@ class LeasedGate(Gate, Leasing):
 
     def reset(self, key: str) -> None:
         """Make a key as new."""
-        self._book.forget(checked_key(key))
+        self._ledger.forget(checked_key(key))
         try:
             super().reset(key)
         finally:
-            self._book.forget(key)  # what was bought while this was on its way
+            self._ledger.forget(key)  # what was bought while this was on its way
 
     def close(self) -> None:
         """Give back every lease."""
@@ -123,14 +123,14 @@ class AsyncLeasedGate(AsyncGate, Leasing):
     def lease(self, terms: Lease, clock: Clock | None) -> None:
         """Lease on these terms from now on."""
         self.lease_by(terms, clock, self._slow)
-        self._buying: dict[str, asyncio.Task[BaseException | None]] = {}
+        self._refilling: dict[str, asyncio.Task[BaseException | None]] = {}
         self._sweeping: asyncio.TimerHandle | None = None
         self._sweeper: asyncio.AbstractEventLoop
 
     def _after_fork(self) -> None:
         super()._after_fork()
-        self._abandoned = self._buying, self._kept  # kept, since they belong to the parent's event loop
-        self._buying, self._kept, self._sweeping = {}, set(), None
+        self._abandoned = self._refilling, self._kept  # kept, since they belong to the parent's event loop
+        self._refilling, self._kept, self._sweeping = {}, set(), None
 
     async def hit(self, key: str, cost: Cost = 1, *, limit: Given | None = None) -> Decision:
         """Spend, if every limit allows."""
@@ -143,48 +143,48 @@ class AsyncLeasedGate(AsyncGate, Leasing):
         return self._take(checked_key(key), checked_cost(cost))
 
     async def _take(self, key: str, units: int) -> Decision:
-        book = self._book
-        decision = book.spend(key, units)
+        ledger = self._ledger
+        decision = ledger.spend(key, units)
         if decision is not None:
-            ahead = book.low(key)
-            if ahead and self._bought_here(key) is None:
-                self._start_buying(key, ahead)
+            ahead = ledger.low(key)
+            if ahead and self._refill_here(key) is None:
+                self._start_refill(key, ahead)
             return decision
-        decision = self._denials.find(self.limits, key, (units,) * len(self.limits), TAKE)
+        decision = self._refusals.find(self.limits, key, (units,) * len(self.limits), TAKE)
         if decision is not None:
             return decision
-        buying = self._bought_here(key)
-        if buying is None:
-            wanted = book.wanted(key, units)
+        refilling = self._refill_here(key)
+        if refilling is None:
+            wanted = ledger.wanted(key, units)
             if wanted > units:
-                buying = self._start_buying(key, wanted)
-        if buying is not None:
-            await asyncio.wait([buying])
-            decision = book.spend(key, units)
-            error = None if buying.cancelled() else buying.result()
+                refilling = self._start_refill(key, wanted)
+        if refilling is not None:
+            await asyncio.wait([refilling])
+            decision = ledger.spend(key, units)
+            error = None if refilling.cancelled() else refilling.result()
             if decision is None and error is not None:
                 return self._degraded(key, units, error)
         return await self._run(self._exactly(key, units)) if decision is None else decision
 
-    def _bought_here(self, key: str) -> asyncio.Task[BaseException | None] | None:
+    def _refill_here(self, key: str) -> asyncio.Task[BaseException | None] | None:
         """The purchase that is under way in this event loop: one in another cannot be waited for."""
-        task = self._buying.get(key)
+        task = self._refilling.get(key)
         return task if task is not None and task.get_loop() is asyncio.get_running_loop() else None
 
-    def _start_buying(self, key: str, units: int) -> asyncio.Task[BaseException | None]:
+    def _start_refill(self, key: str, units: int) -> asyncio.Task[BaseException | None]:
         loop = asyncio.get_running_loop()
-        task = self._buying[key] = loop.create_task(self._bought(key, units))
+        task = self._refilling[key] = loop.create_task(self._refilled(key, units))
         return task
 
-    async def _bought(self, key: str, units: int) -> BaseException | None:
-        """Buy; what came of it is in the books, or else it failed."""
+    async def _refilled(self, key: str, units: int) -> BaseException | None:
+        """Buy; what came of it is in the ledgers, or else it failed."""
         try:
-            await self._run(self._buy(key, units))
+            await self._run(self._refill(key, units))
         except FAILURES as error:
             return error
         finally:
-            if self._buying.get(key) is asyncio.current_task():
-                del self._buying[key]
+            if self._refilling.get(key) is asyncio.current_task():
+                del self._refilling[key]
         loop = asyncio.get_running_loop()
         if self._sweeping is None or (self._sweeper is not loop and not self._sweeper.is_running()):
             self._sweep_later(loop)
@@ -221,11 +221,11 @@ class AsyncLeasedGate(AsyncGate, Leasing):
 
     async def reset(self, key: str) -> None:
         """Make a key as new."""
-        self._book.forget(checked_key(key))
+        self._ledger.forget(checked_key(key))
         try:
             await super().reset(key)
         finally:
-            self._book.forget(key)  # what was bought while this was on its way
+            self._ledger.forget(key)  # what was bought while this was on its way
 
     async def aclose(self) -> None:
         """Give back every lease."""
@@ -233,7 +233,7 @@ class AsyncLeasedGate(AsyncGate, Leasing):
         if self._sweeping is not None and self._sweeper is loop:
             self._sweeping.cancel()
             self._sweeping = None
-        under_way = [task for task in (*self._buying.values(), *self._kept) if task.get_loop() is loop]
+        under_way = [task for task in (*self._refilling.values(), *self._kept) if task.get_loop() is loop]
         if under_way:
             await asyncio.wait(under_way)
         await self._run(self._return(-1))

@@ -1,4 +1,4 @@
-"""The steps of buying, spending and giving back: what a gate that leases asks of the server, and what it notes."""
+"""The steps of refilling, spending and giving back: what a gate that leases asks of the server, and what it notes."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from headgate.engine.arguments import checked_refund
 from headgate.engine.lease_cache import leased_tokens_for
 from headgate.engine.modes import LEASED, PEEK, TAKE, UP_TO, read_clock
 from headgate.limit import Given, Limit
-from headgate.stores.lease.book import LeaseBook
-from headgate.stores.lease.terms import Lease
+from headgate.stores.leases.ledger import LeaseLedger
+from headgate.stores.leases.terms import Lease
 from headgate.stores.memory import MemoryStore
-from headgate.stores.redis.across import Steps, log
+from headgate.stores.redis.compiled import GIVE, HEARTBEAT, CompiledLimits, instant
+from headgate.stores.redis.connect import FAILURES
+from headgate.stores.redis.cross_slot import Steps, log
 from headgate.stores.redis.gate import _Asker
-from headgate.stores.redis.plan import CENSUS, GIVE, Plan, instant
-from headgate.stores.redis.wire import FAILURES
 
-CENSUS_EVERY: Final = 5 * SECOND
+HEARTBEAT_EVERY: Final = 5 * SECOND
 """Between two times at which a process says that it is there, and learns how many others are."""
 _gates: weakref.WeakSet[Leasing] = weakref.WeakSet()
 _process = os.urandom(16)
@@ -39,64 +39,64 @@ class Leasing(_Asker):
         local = MemoryStore(clock=clock)
         self._tokens = leased_tokens_for(local.gate("leases", self.limits)._decider, slow)
         self._now: Callable[[], int] = lambda: read_clock(local.clock)
-        self._book = LeaseBook(self.limits, terms, self._tokens, self._now)
-        self._census = Plan((Limit.parse("1/hour as nodes"),), self._names)
+        self._ledger = LeaseLedger(self.limits, terms, self._tokens, self._now)
+        self._heartbeat = CompiledLimits((Limit.parse("1/hour as nodes"),), self._names)
         self._least = self._fallback.nodes
-        self._counted_us = -CENSUS_EVERY
+        self._counted_us = -HEARTBEAT_EVERY
         _gates.add(self)
 
     def next_return(self) -> float | None:
         """Seconds until something is to be given back; None if nothing is held."""
-        pause = self._book.next_return()
+        pause = self._ledger.next_return()
         return None if pause is None else pause / SECOND
 
     def forget_leases(self) -> None:
         """Spend nothing that was bought before."""
-        self._book.forget()
+        self._ledger.forget()
 
     def _after_fork(self) -> None:
-        self._book.disown()
+        self._ledger.disown()
 
     def _exactly(self, key: str, units: int) -> Steps[Decision]:
         decision = yield from self._decide(self._own, key, (units,) * len(self.limits), TAKE)
         if not decision.degraded:
-            self._book.saw(key, decision)
+            self._ledger.saw(key, decision)
         return decision
 
-    def _buy(self, key: str, units: int) -> Steps[Decision | None]:
-        """Ask for permits. What came is in the books; None if somebody else is asking."""
-        sent = self._book.asking(key)
+    def _refill(self, key: str, units: int) -> Steps[Decision | None]:
+        """Ask for tokens. What came is in the ledgers; None if somebody else is asking."""
+        sent = self._ledger.asking(key)
         if sent is None:
             return None
-        plan = self._own
+        compiled = self._own
         costs = (units,) * len(self.limits)
         try:
-            refused_since = self._denials.sent()
-            reply, place = yield self.command(plan, UP_TO, key, plan.argument(costs))
-            decision = plan.read(reply, place, key, costs, UP_TO)
+            refused_since = self._refusals.sent()
+            reply, index = yield self.command(compiled, UP_TO, key, compiled.argument(costs))
+            decision = compiled.read(reply, index, key, costs, UP_TO)
         except BaseException:
-            self._book.failed(key)
+            self._ledger.failed(key)
             raise
-        self._book.granted(key, sent, instant(reply), decision)
+        self._ledger.granted(key, sent, instant(reply), decision)
         if not decision.allowed:
-            self._denials.keep(self.limits, key, (1,) * len(costs), refused_since, decision)
+            self._refusals.keep(self.limits, key, (1,) * len(costs), refused_since, decision)
         yield from self._count_nodes()
         return decision
 
     def _return(self, most: int | None = None) -> Steps[None]:
         """Give back what was not spent, once: a failure loses what was under way, and the rest waits."""
-        due = self._book.unused(most)
+        due = self._ledger.unused(most)
         try:
             while due:
                 key, units, marks = due.pop(0)
                 back = self._own.back((units,) * len(self.limits), marks)
                 yield self.command(self._own, GIVE, (key,) * len(self.limits), back)
-                self._denials.gave((key,))
+                self._refusals.gave((key,))
         except FAILURES as error:  # whoever asks here asks for something else
-            log.warning("unused permits were lost: %s: %s", type(error).__name__, error)
+            log.warning("unused tokens were lost: %s: %s", type(error).__name__, error)
         finally:
             if due:
-                self._book.keep(due)
+                self._ledger.keep(due)
 
     def _degraded(self, key: str, units: int, error: BaseException) -> Decision:
         reason = f"{type(error).__name__}: {error}"
@@ -105,14 +105,14 @@ class Leasing(_Asker):
     def _count_nodes(self) -> Steps[None]:
         """Say that this process is there, and learn how many are: who is cut off answers for that part of the limit."""
         now = self._now()
-        if now - self._counted_us < CENSUS_EVERY:
+        if now - self._counted_us < HEARTBEAT_EVERY:
             return
         self._counted_us = now
         # All limiters on a store answer from one budget while they are cut off, so the store counts, once. No user's
         # key is empty.
-        name = blake2b(b"%d" % id(self._nodes), key=_process, digest_size=16).digest()
+        name = blake2b(b"%d" % id(self._topology), key=_process, digest_size=16).digest()
         try:
-            reply, _ = yield self.command(self._census, CENSUS, "", b"$16\r\n%b\r\n" % name)
+            reply, _ = yield self.command(self._heartbeat, HEARTBEAT, "", b"$16\r\n%b\r\n" % name)
         except FAILURES:
             return
         self._fallback.nodes = max(self._least, int(reply))
@@ -124,24 +124,24 @@ class Leasing(_Asker):
         _, keys, units, marks = checked_refund(self.limits, charged, n)
         mark = marks[0]
         if mark is not None and any(units):
-            self._book.refund(keys[0], min(units), mark[1])
+            self._ledger.refund(keys[0], min(units), mark[1])
         return True
 
     def _peek(self, key: str, cost: Cost, limit: Given | None) -> Steps[Decision]:
         """What a hit would answer: what the server has left, and beside it what this process holds of the key.
 
-        Only leases that were charged before the server was asked are counted, so no permit is counted twice.
+        Only leases that were charged before the server was asked are counted, so no token is counted twice.
         """
         if limit is not None or type(cost) is not int:  # which no lease pays for
             return (yield from self._ask(key, cost, limit, PEEK))
-        grants = self._book.grants(checked_key(key))
-        if max(self._book.permits(grants), default=0) >= checked_cost(cost):
+        grants = self._ledger.grants(checked_key(key))
+        if max(self._ledger.tokens(grants), default=0) >= checked_cost(cost):
             seen = yield from self._ask(key, 0, None, PEEK)
-            permits = self._book.permits(grants)
-            if max(permits, default=0) >= cost:
-                return self._beside(seen, key, cost, sum(permits) - cost, paid=True)
+            tokens = self._ledger.tokens(grants)
+            if max(tokens, default=0) >= cost:
+                return self._beside(seen, key, cost, sum(tokens) - cost, paid=True)
         seen = yield from self._ask(key, cost, None, PEEK)
-        return self._beside(seen, key, cost, sum(self._book.permits(grants)))
+        return self._beside(seen, key, cost, sum(self._ledger.tokens(grants)))
 
     def _beside(self, seen: Decision, key: str, cost: int, held: int, *, paid: bool = False) -> Decision:
         """The answer with so many units more; a yes, where a lease pays for the cost."""
@@ -157,7 +157,7 @@ class Leasing(_Asker):
         """What a reservation gets from the lease."""
         if limit is not None or type(cost) is not int:
             return None
-        return self._book.spend(checked_key(key), checked_cost(cost))
+        return self._ledger.spend(checked_key(key), checked_cost(cost))
 
 
 def _forget_parents() -> None:

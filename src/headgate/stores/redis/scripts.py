@@ -20,7 +20,7 @@ GIVE: Final = 100
 """A mode only a server needs a name for: giving back."""
 RESET: Final = 101
 """And one for making keys as new."""
-CENSUS: Final = 102
+HEARTBEAT: Final = 102
 """And one for counting who is there."""
 RENEW: Final = 103
 """And one for renewing the leases of permits."""
@@ -55,7 +55,7 @@ def shape_of(limit: Limit) -> Shape:
 
 def sent_params(limit: Limit) -> tuple[int, ...]:
     """The numbers of a limit that its kernel asks for, in the kernel's order."""
-    names = _Kernel.load(limit.step.KIND, limit.step.kernel(limit.params)).params
+    names = _Kernel.batch(limit.step.KIND, limit.step.kernel(limit.params)).params
     block = (limit.block_us,) if limit.block_us else ()
     return (*(getattr(limit.params, name) for name in names), *block)
 
@@ -78,7 +78,7 @@ class _Kernel:
 
     @staticmethod
     @lru_cache(maxsize=64)
-    def load(kind: str, file: str) -> _Kernel:
+    def batch(kind: str, file: str) -> _Kernel:
         return _Kernel(kind, file)
 
     def functions(self) -> str:
@@ -114,12 +114,12 @@ def _compose(shapes: tuple[Shape, ...], mode: int) -> str:
     if mode == RESET:
         return "return redis.call('DEL', unpack(KEYS))"
     driver = _sections(resources.files(__package__).joinpath("driver.lua").read_text(encoding="utf-8"))[1]
-    if mode == CENSUS:
-        return driver["census"]
+    if mode == HEARTBEAT:
+        return driver["heartbeat"]
     if mode == RENEW:
-        names = _Kernel.load("concurrency", "kernel").sections["helpers"]
+        names = _Kernel.batch("concurrency", "kernel").sections["helpers"]
         return "\n".join((names, _fill(driver["time"], WIDTH="1"), driver["renew"]))
-    kernels = [_Kernel.load(shape.kind, shape.kernel) for shape in shapes]
+    kernels = [_Kernel.batch(shape.kind, shape.kernel) for shape in shapes]
     helpers = [kernel.sections.get("helpers", "") for kernel in dict.fromkeys(kernels)]
     if mode == TAKE and len(shapes) == 1 and not shapes[0].blocks:
         kernel = kernels[0]
@@ -147,13 +147,13 @@ def _compose(shapes: tuple[Shape, ...], mode: int) -> str:
 
 def _body(driver: dict[str, str], shapes: tuple[Shape, ...], kernels: list[_Kernel], mode: int) -> str:
     """The driver over several limits, or for giving back, with a part for each limit."""
-    parts, place, offset = [], 1, 0
+    parts, address, offset = [], 1, 0
     for index, (shape, kernel) in enumerate(zip(shapes, kernels, strict=True), 1):
         numbers = len(kernel.params)
         fields = {
             "KIND": kernel.name,
             "INDEX": str(index),
-            "PLACE": str(place),
+            "PLACE": str(address),
             "STATE": kernel.state,
             "HELD": ", ".join(f"states[{index}][{2 + at}]" for at in range(kernel.state.count(",") + 1)),
             "GIVEN": ", ".join(f"packed[{offset + at + 1}]" for at in range(numbers)),
@@ -164,14 +164,14 @@ def _body(driver: dict[str, str], shapes: tuple[Shape, ...], kernels: list[_Kern
         if mode == RESERVE and "lend" in kernel.sections:
             text += "\n" + driver["lend"]
         parts.append(_fill(text, **fields))
-        place += 1 + shape.blocks
+        address += 1 + shape.blocks
         offset += numbers + shape.blocks + (3 if mode == GIVE else 1)
     return _fill(
         driver["give" if mode == GIVE else "several"],
         LIMITS="\n".join(parts),
         GIVES="\n".join(parts),
         COUNT=str(len(shapes)),
-        WIDTH=str(place - 1),
+        WIDTH=str(address - 1),
         PACKED=_packed(offset + (mode == RESERVE)),
         WAIT=f"packed[{offset + 1}]" if mode == RESERVE else "0",
         UP_TO=str(mode == UP_TO).lower(),

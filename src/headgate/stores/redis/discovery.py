@@ -15,13 +15,13 @@ from headgate.stores.redis.library import FAILURES, ResponseError
 T = TypeVar("T")
 SLOTS: Final = 16_384
 DOWN: Final = {b"s_down", b"o_down"}
-Place = tuple[str, int]
+Address = tuple[str, int]
 
 
 class Question(NamedTuple):
     """To be asked of one server."""
 
-    place: Place
+    address: Address
     words: tuple[str, ...]
     shares: int
     """How many must do with the time that is left: this server, those that may be asked after it, and the one found."""
@@ -37,28 +37,28 @@ class NoTimeLeft(TimeoutError):
 class _Order:
     """Servers, in the order in which they are asked."""
 
-    def __init__(self, places: Iterable[Place]) -> None:
-        self.places = list(dict.fromkeys(places))
+    def __init__(self, addresses: Iterable[Address]) -> None:
+        self.addresses = list(dict.fromkeys(addresses))
 
     def questions(self, *words: str) -> list[Question]:
-        return [Question(place, words, len(self.places) - at + 1) for at, place in enumerate(self.places)]
+        return [Question(address, words, len(self.addresses) - at + 1) for at, address in enumerate(self.addresses)]
 
-    def first(self, place: Place) -> None:
-        self.places = [place, *(each for each in self.places if each != place)]
+    def first(self, address: Address) -> None:
+        self.addresses = [address, *(each for each in self.addresses if each != address)]
 
-    def last(self, place: Place) -> None:
-        self.places = [*(each for each in self.places if each != place), place]
+    def last(self, address: Address) -> None:
+        self.addresses = [*(each for each in self.addresses if each != address), address]
 
 
 class Sentinels:
     """Who watch a primary, and say where it is."""
 
-    def __init__(self, hosts: Iterable[Place], service: str) -> None:
+    def __init__(self, hosts: Iterable[Address], service: str) -> None:
         self._service = service
         self._order = _Order(hosts)
-        self._told: Place | None = None
+        self._told: Address | None = None
 
-    def find(self) -> Steps[Place]:
+    def find(self) -> Steps[Address]:
         """Where the primary is. While no sentinel answers it is where it was: without them it is not replaced."""
         why: BaseException | None = None
         silent = True
@@ -71,11 +71,11 @@ class Sentinels:
                 break
             except FAILURES as error:
                 why = error
-                self._order.last(question.place)
+                self._order.last(question.address)
             else:
                 silent = False
                 if primary is not None:
-                    self._order.first(question.place)
+                    self._order.first(question.address)
                     self._told = primary
                     return primary
         if silent and self._told is not None:
@@ -83,76 +83,76 @@ class Sentinels:
         raise ConnectionError(f"no sentinel says where the primary of {self._service} is") from why
 
 
-def _announced(state: Any) -> Place | None:  # noqa: ANN401
+def _announced(state: Any) -> Address | None:  # noqa: ANN401
     """The primary a sentinel tells of, unless it finds that one down."""
     try:
         fields = dict(zip(state[::2], state[1::2], strict=True))
         flags = set(fields[b"flags"].split(b","))
-        place = fields[b"ip"].decode(), int(fields[b"port"])
+        address = fields[b"ip"].decode(), int(fields[b"port"])
     except (AttributeError, KeyError, TypeError, ValueError) as nonsense:
         raise ConnectionError("a sentinel answers what no sentinel does") from nonsense
-    return place if b"master" in flags and not flags & DOWN else None
+    return address if b"master" in flags and not flags & DOWN else None
 
 
 class Slots:
     """Which node of a cluster serves which slot, as far as is known."""
 
-    def __init__(self, hosts: Iterable[Place]) -> None:
+    def __init__(self, hosts: Iterable[Address]) -> None:
         self._hosts = tuple(hosts)
         self._order = _Order(self._hosts)
-        self._served: list[Place | None] = []
-        self._moved: dict[int, Place] = {}
+        self._served: list[Address | None] = []
+        self._moved: dict[int, Address] = {}
         """Slots that servers said are elsewhere, since the nodes were found."""
 
     def find(self) -> Steps[None]:
         """Ask one node after another, until one knows who serves every slot."""
-        best: list[Place | None] = []
+        best: list[Address | None] = []
         why: BaseException | None = None
-        known: set[Place] = set()
+        known: set[Address] = set()
         for question in self._order.questions("CLUSTER", "SLOTS"):
             try:
-                served, nodes = _served((yield question), question.place[0])
+                served, nodes = _served((yield question), question.address[0])
             except NoTimeLeft:
                 break
             except FAILURES as error:
                 why = error
-                self._order.last(question.place)
+                self._order.last(question.address)
                 continue
             known |= nodes
             if not best or served.count(None) < best.count(None):
                 best = served
-                self._order.first(question.place)
+                self._order.first(question.address)
             if None not in best:
                 break
         if not known:
             raise ConnectionError(f"no node of the cluster says who serves what: {why}") from why
         self._served, self._moved = best, {}
-        kept = [place for place in self._order.places if place in known or place in self._hosts]
+        kept = [address for address in self._order.addresses if address in known or address in self._hosts]
         self._order = _Order([*kept, *sorted(known)])
 
-    def place_of(self, slot: int) -> Place | None:
+    def address_of(self, slot: int) -> Address | None:
         """Who serves a slot."""
         moved = self._moved.get(slot) if self._moved else None
         return moved or (self._served[slot] if self._served else None)
 
-    def places(self) -> list[Place]:
+    def addresses(self) -> list[Address]:
         """Every node that serves slots."""
-        return sorted({place for place in self._served if place} | set(self._moved.values()))
+        return sorted({address for address in self._served if address} | set(self._moved.values()))
 
-    def move(self, slot: int, place: Place) -> None:
+    def move(self, slot: int, address: Address) -> None:
         """A slot lives elsewhere now."""
-        self._moved[slot] = place
+        self._moved[slot] = address
 
 
-def _served(ranges: Any, asked: str) -> tuple[list[Place | None], set[Place]]:  # noqa: ANN401
+def _served(ranges: Any, asked: str) -> tuple[list[Address | None], set[Address]]:  # noqa: ANN401
     """The primary of each slot, and every node that is told of. A node that has no other name is where it was asked."""
-    served: list[Place | None] = [None] * SLOTS
-    known: set[Place] = set()
+    served: list[Address | None] = [None] * SLOTS
+    known: set[Address] = set()
     try:
         for start, end, *nodes in ranges:
-            places = [((node[0] or b"").decode() or asked, int(node[1])) for node in nodes]
-            served[start : end + 1] = places[:1] * (end + 1 - start)
-            known.update(places)
+            addresses = [((node[0] or b"").decode() or asked, int(node[1])) for node in nodes]
+            served[start : end + 1] = addresses[:1] * (end + 1 - start)
+            known.update(addresses)
         if len(served) != SLOTS:
             raise ValueError(f"{len(served)} slots")
     except (AttributeError, IndexError, TypeError, ValueError) as nonsense:

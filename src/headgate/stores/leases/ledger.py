@@ -1,7 +1,7 @@
-"""The books of leases: how many permits to ask for, which may be spent, and which are to be given back.
+"""The ledgers of leases: how many tokens to ask for, which may be spent, and which are to be given back.
 
 No I/O, no clock but the one it is given, no lock over anything slow: a gate, a test or a simulation carries the
-questions. The safety is in three lines: a permit is charged at the server before it can be spent; it is spent only
+questions. The safety is in three lines: a token is charged at the server before it can be spent; it is spent only
 within `validity` of the local instant at which it was asked for, and within its window; and what is left over is given
 back at most once, counted from the server's instant of the grant. Everything else here is about how many to ask for.
 """
@@ -17,11 +17,11 @@ from headgate.algorithms.contract import Verdict
 from headgate.engine import Decision
 from headgate.engine.lease_cache import LeasedTokens
 from headgate.limit import Limit
-from headgate.stores.lease.grants import Grant, Held, Unused
-from headgate.stores.lease.terms import Lease as Terms
+from headgate.stores.leases.grants import Grant, Held, Unused
+from headgate.stores.leases.terms import Lease as Terms
 
 HOT: Final = 3
-"""Units asked for, lately, from which on permits of a key are bought in advance."""
+"""Units asked for, lately, from which on tokens of a key are bought in advance."""
 COUNTED: Final = 2
 """Validities for which what was asked for is counted: a lease that has just run out says how large the next one is."""
 AHEAD: Final = 4
@@ -31,12 +31,12 @@ GROWTH: Final = 4
 LASTS: Final = 0.5
 """The part of its validity that a lease is meant to last."""
 OF_A_WINDOW: Final = 1 / 3
-"""The part of what is left of a window that a lease is meant to last: its permits die with the window."""
+"""The part of what is left of a window that a lease is meant to last: its tokens die with the window."""
 MOST: Final = 10_000
 """Keys that are looked after. One that is forgotten is asked about at the server."""
 
 
-class LeaseBook:
+class LeaseLedger:
     """The leases of a limiter in one process."""
 
     def __init__(
@@ -64,13 +64,13 @@ class LeaseBook:
         return self._turn_over(key, units) if decision is None else decision
 
     def wanted(self, key: str, units: int) -> int:
-        """How many permits to ask the server for; `units` itself where it is to be asked for just these."""
+        """How many tokens to ask the server for; `units` itself where it is to be asked for just these."""
         now = self._now_us()
         with self._lock:
             held = self._held.get(key) or self._open(key, now)
             if held.asking is not None:
                 return units
-            if held.current is not None and (now >= held.current.until_us or not held.lease.permits):
+            if held.current is not None and (now >= held.current.until_us or not held.lease.tokens):
                 self._retire(held, now)
             self._note(held, units, now)
             extra = self._extra(held, now) if held.asked >= HOT else 0
@@ -86,9 +86,9 @@ class LeaseBook:
             if held is None or held.asking is not None or held.following or held.current is None:
                 return 0
             lease, current = held.lease, held.current
-            if lease.permits > lease.low or now >= current.until_us:
+            if lease.tokens > lease.low or now >= current.until_us:
                 return 0
-            held.rate = (current.units - lease.permits) / max(1, now - current.sent_us)
+            held.rate = (current.units - lease.tokens) / max(1, now - current.sent_us)
             lease.low = 0  # this lease is looked after: nobody else need stop here
             return self._extra(held, now)
 
@@ -103,7 +103,7 @@ class LeaseBook:
             return now
 
     def granted(self, key: str, sent_us: int, granted_us: int, decision: Decision) -> None:
-        """What the server answered: permits, or none."""
+        """What the server answered: tokens, or none."""
         now = self._now_us()
         with self._lock:
             held = self._held.pop(key, None)
@@ -119,7 +119,7 @@ class LeaseBook:
                 held.size = 1
                 return
             until = sent_us + self.terms.validity_us
-            for at in self._windows:  # permits die with their window; it ends so long after the grant, or later
+            for at in self._windows:  # tokens die with their window; it ends so long after the grant, or later
                 until = min(until, sent_us + verdicts[at].reset_us)
             marks = tuple(
                 limit.step.at_grant(verdict.mark, granted_us)
@@ -133,14 +133,14 @@ class LeaseBook:
                 self._give_back(grant, grant.units, now)
                 return
             self._ending.append(grant)
-            if held.current is not None and held.lease.permits and now < held.current.until_us:
+            if held.current is not None and held.lease.tokens and now < held.current.until_us:
                 held.following = grant
             else:
                 self._retire(held, now)
                 self._begin(held, grant)
 
     def failed(self, key: str) -> None:
-        """No answer. What was charged, if anything was, is lost; the key starts again from single permits."""
+        """No answer. What was charged, if anything was, is lost; the key starts again from single tokens."""
         with self._lock:
             held = self._held.get(key)
             if held is not None:
@@ -170,16 +170,16 @@ class LeaseBook:
             held = self._held.get(key)
             return () if held is None else tuple(grant for grant in (held.current, held.following) if grant is not None)
 
-    def permits(self, grants: tuple[Grant, ...]) -> list[int]:
-        """How many permits of each of these leases may still be spent."""
+    def tokens(self, grants: tuple[Grant, ...]) -> list[int]:
+        """How many tokens of each of these leases may still be spent."""
         now = self._now_us()
         with self._lock:
-            return [self._permits(grant) if now < grant.until_us else 0 for grant in grants]
+            return [self._tokens_of(grant) if now < grant.until_us else 0 for grant in grants]
 
-    def _permits(self, grant: Grant) -> int:
+    def _tokens_of(self, grant: Grant) -> int:
         held = self._held.get(grant.key)
         if held is None or grant is held.current:
-            return 0 if held is None else held.lease.permits
+            return 0 if held is None else held.lease.tokens
         return grant.units if grant is held.following else 0
 
     def forget(self, key: str | None = None) -> None:

@@ -12,6 +12,8 @@ from typing import Any, Final, NamedTuple
 
 from headgate.clock import SECOND
 from headgate.stores.breaker import Breaker
+from headgate.stores.redis.compiled import Command
+from headgate.stores.redis.connect import Connector, slot_of, told
 from headgate.stores.redis.library import (
     FAILURES,
     AskError,
@@ -22,8 +24,6 @@ from headgate.stores.redis.library import (
     TryAgainError,
     understood,
 )  # fmt: skip
-from headgate.stores.redis.plan import Command
-from headgate.stores.redis.wire import Wire, slot_of, told
 from headgate.wording import log_of
 
 MOST_HOPS: Final = 5
@@ -34,7 +34,7 @@ LONG_IDLE: Final = 1.0
 FIRST_PROBE: Final = 0.05
 LONGEST_PROBE: Final = 0.5
 
-Place = tuple[str, int] | None
+Address = tuple[str, int] | None
 log = log_of("headgate")
 
 
@@ -53,11 +53,11 @@ class Transition(NamedTuple):
 class Node:
     """One server."""
 
-    def __init__(self, wire: Wire, place: Place) -> None:
-        self.place = place
-        self.name = f"{place[0]}:{place[1]}" if place else wire.target.service or "server"
+    def __init__(self, connector: Connector, address: Address) -> None:
+        self.address = address
+        self.name = f"{address[0]}:{address[1]}" if address else connector.url.service or "server"
         self.breaker = Breaker()
-        self._wire = wire
+        self._connector = connector
         self._free: deque[tuple[Any, float]] = deque()
         """Free connections, and since when each is."""
 
@@ -71,7 +71,7 @@ class Node:
         connection = self._idle()
         if connection is None:
             connection, began = self._connect(began)
-        connection.due = began + self._wire.timeouts.answer
+        connection.due = began + self._connector.timeouts.answer
         got: list[Any] = []
         try:
             connection.send_packed_command([data], check_health=False)
@@ -109,7 +109,7 @@ class Node:
         # While the breaker is open only a probe connects, and nobody waits for it.
         hurried = self.breaker.troubled and not self.breaker.open
         try:
-            connection = self._wire.connect(self.place, began + self._wire.patience(hurried))
+            connection = self._connector.connect(self.address, began + self._connector.patience(hurried))
         except ValueError as nonsense:
             raise Away(f"{self.name} answers what no such server does") from nonsense
         return connection, began if hurried else time.monotonic()
@@ -136,36 +136,38 @@ class Node:
         self.breaker = Breaker()
 
 
-class Nodes:
-    """Every server of a target. While one is away a thread asks whether it is back; no request pays for that."""
+class Topology:
+    """Every server of a URL. While one is away a thread asks whether it is back; no request pays for that."""
 
-    def __init__(self, wire: Wire, probe: Callable[[Node], None], hook: Callable[[Transition], None] | None) -> None:
-        self.wire = wire
-        self.clustered = wire.target.kind == "cluster"
+    def __init__(
+        self, connector: Connector, probe: Callable[[Node], None], hook: Callable[[Transition], None] | None
+    ) -> None:
+        self.connector = connector
+        self.clustered = connector.url.kind == "cluster"
         self._probe = probe
         self._hook = hook
-        self.origin = Node(wire, None)
+        self.origin = Node(connector, None)
         """The server, if there is one; of a cluster, what finds its nodes."""
-        self._nodes: dict[Place, Node] = {None: self.origin}
+        self._nodes: dict[Address, Node] = {None: self.origin}
         self._prober: threading.Thread | None = None
         self._closed = threading.Event()
         self._probing = threading.Lock()
 
     def all(self) -> list[Node]:
         """Every server that holds states."""
-        return [self.at(place) for place in self.wire.slots.places()] if self.clustered else [self.origin]
+        return [self.at(address) for address in self.connector.slots.addresses()] if self.clustered else [self.origin]
 
-    def at(self, place: Place) -> Node:
-        """The server of a place."""
-        node = self._nodes.get(place)
-        return node if node is not None else self._nodes.setdefault(place, Node(self.wire, place))
+    def at(self, address: Address) -> Node:
+        """The server of an address."""
+        node = self._nodes.get(address)
+        return node if node is not None else self._nodes.setdefault(address, Node(self.connector, address))
 
     def node_for(self, subject: bytes) -> Node:
         """The server that has a subject's states; the origin stands for a cluster that is not known yet."""
         if not self.clustered:
             return self.origin
-        place = self.wire.slots.place_of(slot_of(subject))
-        return self.origin if place is None else self.at(place)
+        address = self.connector.slots.address_of(slot_of(subject))
+        return self.origin if address is None else self.at(address)
 
     def ready_for(self, subject: bytes) -> Node:
         """As `node_for`; finds the nodes of the cluster first where that was not done, and raises while it is away."""
@@ -181,7 +183,7 @@ class Nodes:
         """Find the nodes of a cluster."""
         began = time.monotonic()
         try:
-            self.wire.find_nodes(began + self.wire.patience(self.origin.breaker.troubled))
+            self.connector.find_nodes(began + self.connector.patience(self.origin.breaker.troubled))
         except FAILURES as error:
             self.failed(self.origin, error, began)
             raise
@@ -219,12 +221,12 @@ class Nodes:
             command.whole = True
         elif isinstance(error, MovedError):
             command.asking = False
-            place = told(error, node.place)
-            self.wire.slots.move(error.slot_id, place)
-            node = self.at(place)
+            address = told(error, node.address)
+            self.connector.slots.move(error.slot_id, address)
+            node = self.at(address)
         elif isinstance(error, AskError):
             command.asking = True
-            node = self.at(told(error, node.place))
+            node = self.at(told(error, node.address))
         elif isinstance(error, ReadOnlyError) and not command.turned:
             command.turned = True
             node.hang_up()
@@ -283,8 +285,8 @@ class Nodes:
     def _try(self, node: Node) -> str:
         """Why nobody has to wait for this server any more; or a failure."""
         if self.clustered:
-            self.wire.find_nodes(time.monotonic() + self.wire.timeouts.connect)
-            if node is self.origin or node.place not in self.wire.slots.places():
+            self.connector.find_nodes(time.monotonic() + self.connector.timeouts.connect)
+            if node is self.origin or node.address not in self.connector.slots.addresses():
                 return "other nodes of the cluster serve its slots"
         self._probe(node)
         return "a probe passed"
@@ -300,7 +302,7 @@ class Nodes:
 
     def forget(self) -> None:
         """After a fork: no socket, lock or thread of the parent is used."""
-        self.wire.forget()
+        self.connector.forget()
         self._prober = None
         self._closed = threading.Event()
         self._probing = threading.Lock()

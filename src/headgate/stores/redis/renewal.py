@@ -16,10 +16,10 @@ from typing import Final, NamedTuple
 from headgate.clock import SECOND
 from headgate.engine.arguments import MOST_PLANS, Mark
 from headgate.limit import Limit
+from headgate.stores.redis.compiled import RENEW, Command, CompiledLimits, read_left
+from headgate.stores.redis.connect import slot_of
 from headgate.stores.redis.names import Names
-from headgate.stores.redis.nodes import Nodes
-from headgate.stores.redis.plan import RENEW, Command, Plan, read_left
-from headgate.stores.redis.wire import slot_of
+from headgate.stores.redis.topology import Topology
 from headgate.wording import log_of
 
 MOST_AT_ONCE: Final = 1000
@@ -54,18 +54,18 @@ class Held:
         return self.limit.period_us / SECOND / RENEWALS
 
 
-class Keeper:
+class PermitRenewal:
     """What the gates of one store hold in this process."""
 
-    def __init__(self, nodes: Nodes, now_us: Callable[[], int] | None) -> None:
-        self._nodes = nodes
+    def __init__(self, nodes: Topology, now_us: Callable[[], int] | None) -> None:
+        self._topology = nodes
         self._now_us = now_us
         self.forget()
 
     def forget(self) -> None:
         """After a fork, or when the store is closed: what is held is not this process's, or is given up."""
         self._held: dict[Name, Held] = {}
-        self._plans: dict[tuple[str, Limit], Plan] = {}
+        self._plans: dict[tuple[str, Limit], CompiledLimits] = {}
         self._pause = 0.0
         """Seconds after which the thread looks again."""
         self._lock = threading.Lock()
@@ -143,7 +143,7 @@ class Keeper:
             self._renew(due)
 
     def _renew(self, due: Iterable[Held]) -> None:
-        clustered = self._nodes.clustered
+        clustered = self._topology.clustered
         by_slot = (lambda held: slot_of(held.names.subject(held.key))) if clustered else (lambda held: 0)
         for _, some in groupby(sorted(due, key=by_slot), key=by_slot):
             for batch in _batches(some):
@@ -159,26 +159,26 @@ class Keeper:
         """Of each permit: how many of its units are still out."""
         command: Command | None = None
         for held in batch:
-            plan = self._plan_of(held)
+            compiled = self._compiled_of(held)
             subject = held.names.subject(held.key)
-            keys, argument = plan.keys(subject), plan.renewal(held.mark)
+            keys, argument = compiled.keys(subject), compiled.renewal(held.mark)
             if command is None:
                 now = None if self._now_us is None else self._now_us()
-                command = Command(plan, RENEW, subject, keys, argument, now)
+                command = Command(compiled, RENEW, subject, keys, argument, now)
             else:
                 command.groups += 1
                 command.keys.append(keys)
                 command.arguments.append(argument)
-        return [] if command is None else read_left(self._nodes.exchange(command))
+        return [] if command is None else read_left(self._topology.exchange(command))
 
-    def _plan_of(self, held: Held) -> Plan:
+    def _compiled_of(self, held: Held) -> CompiledLimits:
         name = (held.names.namespace, held.limit)
-        plan = self._plans.get(name)
-        if plan is None:
+        compiled = self._plans.get(name)
+        if compiled is None:
             if len(self._plans) >= MOST_PLANS:
                 self._plans.clear()
-            plan = self._plans[name] = Plan((held.limit,), held.names)
-        return plan
+            compiled = self._plans[name] = CompiledLimits((held.limit,), held.names)
+        return compiled
 
     def _note(self, batch: list[Held], left: list[int], sent: float) -> None:
         lost = 0

@@ -73,7 +73,7 @@ class Returns:
                 try:
                     due.pop().return_due()
                 except Exception:
-                    log.exception("unused permits were not given back, which is tried again")
+                    log.exception("unused tokens were not given back, which is tried again")
 
     def _wait(self) -> list[Holder] | None:
         """The gates that have something to give back, when they have; None when the thread is to end."""

@@ -9,13 +9,13 @@ from headgate.engine import Decision
 from headgate.engine.arguments import Mark
 from headgate.engine.modes import PEEK, TAKE
 from headgate.limit import Limit
-from headgate.stores.redis.plan import Command, Keys, Plan, instant
-from headgate.stores.redis.wire import FAILURES
+from headgate.stores.redis.compiled import Command, CompiledLimits, Keys, instant
+from headgate.stores.redis.connect import FAILURES
 from headgate.wording import log_of
 
 T = TypeVar("T")
 Steps = Generator[Command, tuple[Any, int], T]
-"""Yields what to send, is sent the reply and the place in it, or thrown the failure; returns what it came to."""
+"""Yields what to send, is sent the reply and the index in it, or thrown the failure; returns what it came to."""
 
 log = log_of("headgate")
 
@@ -23,26 +23,26 @@ log = log_of("headgate")
 class Asker(Protocol):
     """What a gate can do for it."""
 
-    def remembered(self, limits: tuple[Limit, ...]) -> Plan:
-        """The plan of some limits."""
+    def remembered(self, limits: tuple[Limit, ...]) -> CompiledLimits:
+        """Some limits, compiled."""
         ...
 
-    def command(self, plan: Plan, mode: int, keys: Keys, argument: bytes) -> Command:
+    def command(self, compiled: CompiledLimits, mode: int, keys: Keys, argument: bytes) -> Command:
         """What to send."""
         ...
 
     def give(
-        self, plan: Plan, keys: tuple[str, ...], units: tuple[int, ...], marks: tuple[Mark | None, ...]
+        self, compiled: CompiledLimits, keys: tuple[str, ...], units: tuple[int, ...], marks: tuple[Mark | None, ...]
     ) -> Steps[None]:
         """Give back."""
         ...
 
 
-def decide_across(
-    asker: Asker, plan: Plan, slots: list[list[int]], keys: Keys, costs: tuple[int, ...], mode: int
+def decide_cross_slot(
+    asker: Asker, compiled: CompiledLimits, slots: list[list[int]], keys: Keys, costs: tuple[int, ...], mode: int
 ) -> Steps[Decision]:
     """Taken slot by slot, and given back when a later one refuses."""
-    parts = [_Part(asker, plan, keys, costs, indices) for indices in slots]
+    parts = [_Part(asker, compiled, keys, costs, indices) for indices in slots]
     taken: list[_Part] = []
     refused = False
     try:
@@ -67,27 +67,29 @@ def decide_across(
     for part in parts:
         for index, row in zip(part.indices, part.answers, strict=True):
             answers[index * 6 : index * 6 + 6] = row
-    return Decision(plan.limits, keys, costs, answers, charged=mode != PEEK)
+    return Decision(compiled.limits, keys, costs, answers, charged=mode != PEEK)
 
 
 class _Part:
     """The calls of a decision that live in one slot."""
 
-    def __init__(self, asker: Asker, plan: Plan, keys: Keys, costs: tuple[int, ...], indices: list[int]) -> None:
+    def __init__(
+        self, asker: Asker, compiled: CompiledLimits, keys: Keys, costs: tuple[int, ...], indices: list[int]
+    ) -> None:
         self._asker = asker
         self.indices = indices
-        self._plan = asker.remembered(tuple(plan.limits[at] for at in indices))
+        self._compiled = asker.remembered(tuple(compiled.limits[at] for at in indices))
         self._keys = tuple(keys[at] for at in indices)
         self._costs = tuple(costs[at] for at in indices)
         self._granted_us = 0
         self.allowed = self.charged = False
-        self.blocks = any(limit.block_us for limit in self._plan.limits)
+        self.blocks = any(limit.block_us for limit in self._compiled.limits)
         self.answers: list[tuple[int, ...]] = []
 
     def ask(self, mode: int, free: bool = False) -> Steps[None]:
         costs = (0,) * len(self._costs) if free else self._costs
-        reply, place = yield self._asker.command(self._plan, mode, self._keys, self._plan.argument(costs))
-        decision = self._plan.read(reply, place, self._keys, costs, mode)
+        reply, index = yield self._asker.command(self._compiled, mode, self._keys, self._compiled.argument(costs))
+        decision = self._compiled.read(reply, index, self._keys, costs, mode)
         self.allowed = decision.allowed
         self.charged = decision.allowed and mode == TAKE
         self._granted_us = instant(reply)
@@ -98,9 +100,9 @@ class _Part:
         """Give back from the time of the grant, so that no overlap can admit more than the limits."""
         marks = [
             limit.step.at_grant(mark, self._granted_us)
-            for limit, mark in zip(self._plan.limits, self._marks, strict=True)
+            for limit, mark in zip(self._compiled.limits, self._marks, strict=True)
         ]
         try:
-            yield from self._asker.give(self._plan, self._keys, self._costs, tuple(marks))
+            yield from self._asker.give(self._compiled, self._keys, self._costs, tuple(marks))
         except FAILURES as error:
             log.warning("a charge could not be given back and stays: %s", error)

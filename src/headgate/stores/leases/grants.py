@@ -1,4 +1,4 @@
-"""What the books of leases are about: permits as they were charged, as they are held, and as they go back."""
+"""What the ledgers of leases are about: tokens as they were charged, as they are held, and as they go back."""
 
 from __future__ import annotations
 

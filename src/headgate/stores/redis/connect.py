@@ -15,13 +15,13 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from headgate.stores.redis.connections import AWAITED, TIMELY, UNANNOUNCED, hang_up, shared
 from headgate.stores.redis.deadline import MANY_TURNS, Deadline
-from headgate.stores.redis.finding import SLOTS, NoTimeLeft, Place, Question, Sentinels, Slots, Steps
+from headgate.stores.redis.discovery import SLOTS, Address, NoTimeLeft, Question, Sentinels, Slots, Steps
 from headgate.stores.redis.library import FAILURES, AskError, MovedError, NoBackoff, ResponseError, Retry, redis
-from headgate.stores.redis.resolving import Resolver
-from headgate.stores.redis.target import Target
+from headgate.stores.redis.resolver import Resolver
+from headgate.stores.redis.url import RedisUrl
 from headgate.wording import log_of
 
-__all__ = ["FAILURES", "Timeouts", "Wire", "slot_of", "told"]
+__all__ = ["FAILURES", "Connector", "Timeouts", "slot_of", "told"]
 
 T = TypeVar("T")
 LOOK: Final = ("INFO", "memory")
@@ -39,30 +39,30 @@ def slot_of(subject: bytes) -> int:
     return binascii.crc_hqx(subject[subject.index(b"{") + 1 : -1], 0) % SLOTS
 
 
-class Wire:
-    """Makes connections to the servers of one target. Whatever that takes, it ends at the time `due`."""
+class Connector:
+    """Makes connections to the servers of one URL. Whatever that takes, it ends at the time `due`."""
 
-    def __init__(self, target: Target, timeouts: Timeouts) -> None:
-        self.target = target
+    def __init__(self, url: RedisUrl, timeouts: Timeouts) -> None:
+        self.url = url
         self.timeouts = timeouts
         self._looked = False
         self.forget()
 
     def forget(self) -> None:
         """After a fork: everything is found anew, with no lock or thread of the parent."""
-        self.slots = Slots(self.target.hosts)
-        self._sentinels = Sentinels(self.target.hosts, self.target.service)
+        self.slots = Slots(self.url.hosts)
+        self._sentinels = Sentinels(self.url.hosts, self.url.service)
         self._resolver = Resolver()
 
     def patience(self, hurried: bool) -> float:
         """Seconds to connect. After a failure nobody is made to wait longer than for an answer."""
         return min(self.timeouts) if hurried else self.timeouts.connect
 
-    def connect(self, place: Place | None, due: float) -> Any:  # noqa: ANN401
-        """A connection to a place of the cluster, or to the one server that is meant; connected."""
-        if self.target.kind == "sentinel":
-            place = self._follow(self._sentinels.find(), due)
-        made = self._made(TIMELY, place, due)
+    def connect(self, address: Address | None, due: float) -> Any:  # noqa: ANN401
+        """A connection to an address of the cluster, or to the one server that is meant; connected."""
+        if self.url.kind == "sentinel":
+            address = self._follow(self._sentinels.find(), due)
+        made = self._made(TIMELY, address, due)
         try:
             made.connect()
             if self._looks():
@@ -74,11 +74,11 @@ class Wire:
             raise
         return made
 
-    async def connect_async(self, place: Place | None, due: float) -> Any:  # noqa: ANN401
+    async def connect_async(self, address: Address | None, due: float) -> Any:  # noqa: ANN401
         """As `connect`; it then waits for answers for ever, since whoever asks has a deadline."""
-        if self.target.kind == "sentinel":
-            place = await self._follow_async(self._sentinels.find(), due)
-        made = self._made(AWAITED, place, due)
+        if self.url.kind == "sentinel":
+            address = await self._follow_async(self._sentinels.find(), due)
+        made = self._made(AWAITED, address, due)
         try:
             async with Deadline(due, MANY_TURNS):
                 await made.connect()
@@ -91,13 +91,13 @@ class Wire:
             raise
         return made
 
-    def _made(self, kinds: dict[str, Any], place: Place | None, due: float, sentinel: bool = False) -> Any:  # noqa: ANN401
+    def _made(self, kinds: dict[str, Any], address: Address | None, due: float, sentinel: bool = False) -> Any:  # noqa: ANN401
         """A connection, not connected yet."""
-        options, transport = self.target.options, self.target.transport
+        options, transport = self.url.options, self.url.transport
         if sentinel:
-            options = self.target.sentinel_options
+            options = self.url.sentinel_options
             transport = "tls" if any(name.startswith("ssl_") for name in options) else "tcp"
-        where = {"host": place[0], "port": place[1]} if place else {}
+        where = {"host": address[0], "port": address[1]} if address else {}
         retry = Retry(NoBackoff(), 0) if kinds is TIMELY else redis.asyncio.retry.Retry(NoBackoff(), 0)
         ours = {"protocol": 2, "socket_timeout": None, "socket_connect_timeout": None, "retry": retry}
         made = kinds[transport](**{**options, **where, **ours, **UNANNOUNCED})
@@ -147,7 +147,7 @@ class Wire:
             return value
 
     def _ask(self, question: Question, due: float) -> Any:  # noqa: ANN401
-        made = self._made(TIMELY, question.place, due, sentinel=self.target.kind == "sentinel")
+        made = self._made(TIMELY, question.address, due, sentinel=self.url.kind == "sentinel")
         try:
             made.connect()
             made.send_command(*question.words)
@@ -156,7 +156,7 @@ class Wire:
             made.disconnect()
 
     async def _ask_async(self, question: Question, due: float) -> Any:  # noqa: ANN401
-        made = self._made(AWAITED, question.place, due, sentinel=self.target.kind == "sentinel")
+        made = self._made(AWAITED, question.address, due, sentinel=self.url.kind == "sentinel")
         try:
             async with Deadline(due, MANY_TURNS):
                 await made.connect()
@@ -174,7 +174,7 @@ def _next_after(steps: Steps[T], error: Exception, late: bool) -> Question:
     return steps.throw(NoTimeLeft("no time to ask anybody else")) if late else question
 
 
-def told(error: MovedError | AskError, asked: Place | None) -> Place:
+def told(error: MovedError | AskError, asked: Address | None) -> Address:
     """Where a server sends us; one that tells only a port means its own host."""
     return error.host or (asked[0] if asked else ""), int(error.port)
 

@@ -24,7 +24,7 @@ TRUE_OR_FALSE: Final = ("socket_keepalive", "ssl_check_hostname", "ssl_validate_
 YES: Final = ("1", "true", "yes", "on")
 
 
-class Target(NamedTuple):
+class RedisUrl(NamedTuple):
     """Who is to be asked."""
 
     kind: str
@@ -38,11 +38,11 @@ class Target(NamedTuple):
 
     def __repr__(self) -> str:
         """Without the options: a password is among them."""
-        return f"Target({self.kind!r}, {self.transport!r})"
+        return f"RedisUrl({self.kind!r}, {self.transport!r})"
 
 
-def read_url(url: str) -> Target:
-    """A target from any of the URL spellings. What is wrong with one is said without showing it: it has a password."""
+def read_url(url: str) -> RedisUrl:
+    """Read any of the URL spellings. What is wrong with one is said without showing it: it has a password."""
     parts = split(url)
     scheme, _, kind = parts.scheme.partition("+")
     transport = SCHEMES.get(scheme)
@@ -58,8 +58,8 @@ def read_url(url: str) -> Target:
     if strangers:
         raise StoreError(f"the URL of a {kind or transport} Redis store has no option {listed(sorted(strangers))}")
     login, _, hosts = parts.netloc.rpartition("@")
-    places = tuple(map(_host_and_port, hosts.split(","))) if kind or hosts else ()
-    if not kind and len(places) > 1:
+    addresses = tuple(map(_host_and_port, hosts.split(","))) if kind or hosts else ()
+    if not kind and len(addresses) > 1:
         raise StoreError("several hosts are a cluster or sentinels: write redis+cluster:// or redis+sentinel://")
     service, path = "", parts.path
     if kind == "sentinel":
@@ -77,13 +77,13 @@ def read_url(url: str) -> Target:
     read = _read_options(login, options)
     if kind:
         sentinel = {name.removeprefix("sentinel_"): value for name, value in own.items()}
-        known = tuple((host, port or (SENTINEL_PORT if service else DEFAULT_PORT)) for host, port in places)
-        return Target(kind, transport, read, known, unquote(service), sentinel)
+        known = tuple((host, port or (SENTINEL_PORT if service else DEFAULT_PORT)) for host, port in addresses)
+        return RedisUrl(kind, transport, read, known, unquote(service), sentinel)
     if transport == "unix":
         read["path"] = unquote(path)
-    elif places:
-        read |= {"host": places[0][0]} | ({"port": places[0][1]} if places[0][1] else {})
-    return Target("single", transport, read)
+    elif addresses:
+        read |= {"host": addresses[0][0]} | ({"port": addresses[0][1]} if addresses[0][1] else {})
+    return RedisUrl("single", transport, read)
 
 
 def _read_options(login: str, options: dict[str, str]) -> dict[str, Any]:
@@ -106,8 +106,8 @@ def _host_and_port(text: str) -> tuple[str, int | None]:
     raise StoreError("a Redis URL needs a host, and a port that is a number up to 65535")
 
 
-def read_client(client: Any) -> Target:  # noqa: ANN401 - any of redis-py's clients
-    """A target from a ready redis-py client, sync or async, plain, sentinel or cluster."""
+def read_client(client: Any) -> RedisUrl:  # noqa: ANN401 - any of redis-py's clients
+    """A `RedisUrl` from a ready redis-py client, sync or async, plain, sentinel or cluster."""
     if any(kind.__module__.partition(".")[0] == "fakeredis" for kind in type(client).__mro__):
         raise StoreError("fakeredis has no server that a store could ask: use memory://, or a real server")
     manager = getattr(client, "nodes_manager", None)
@@ -115,7 +115,7 @@ def read_client(client: Any) -> Target:  # noqa: ANN401 - any of redis-py's clie
         options = getattr(manager, "connection_kwargs", None) or client.connection_kwargs
         hosts = tuple((node.host, int(node.port)) for node in manager.startup_nodes.values())
         transport = "tls" if options.get("ssl") or "SSL" in str(options.get("connection_class")) else "tcp"
-        return Target("cluster", transport, _who(options, "host", "port"), hosts)
+        return RedisUrl("cluster", transport, _who(options, "host", "port"), hosts)
     pool = getattr(client, "connection_pool", None)
     if pool is None:
         raise StoreError(f"a Redis store is made from a URL or a redis-py client; got {type(client).__name__}")
@@ -123,11 +123,11 @@ def read_client(client: Any) -> Target:  # noqa: ANN401 - any of redis-py's clie
     transport = "unix" if "Unix" in name else "tls" if "SSL" in name else "tcp"
     sentinels = getattr(pool, "sentinel_manager", None)
     if sentinels is None:
-        return Target("single", transport, _who(pool.connection_kwargs))
+        return RedisUrl("single", transport, _who(pool.connection_kwargs))
     reach = [each.connection_pool.connection_kwargs for each in sentinels.sentinels]
     hosts = tuple((each["host"], int(each["port"])) for each in reach)
     own = _who(reach[0], "host", "port")
-    return Target("sentinel", transport, _who(pool.connection_kwargs, "host", "port"), hosts, pool.service_name, own)
+    return RedisUrl("sentinel", transport, _who(pool.connection_kwargs, "host", "port"), hosts, pool.service_name, own)
 
 
 def _who(options: dict[str, Any], *but: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A plan: limits compiled to what is sent and how the reply is read."""
+"""Limits compiled to what is sent and how the reply is read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headgate.engine import Decision
 from headgate.engine.modes import PEEK, RESERVE, TAKE, UP_TO
 from headgate.limit import Limit
 from headgate.stores.redis.names import Names
-from headgate.stores.redis.scripts import CENSUS, GIVE, RENEW, RESET, Script, script, sent_params, shape_of
+from headgate.stores.redis.scripts import GIVE, HEARTBEAT, RENEW, RESET, Script, script, sent_params, shape_of
 
 WORD: Final = 8
 REMEMBERED: Final = 64
@@ -20,7 +20,7 @@ REMEMBERED: Final = 64
 Keys = str | tuple[str, ...]
 
 
-class Plan:
+class CompiledLimits:
     """Limits of one decision, in their order."""
 
     def __init__(self, limits: tuple[Limit, ...], names: Names) -> None:
@@ -40,8 +40,8 @@ class Plan:
         }
         self.lends = all(limit.step.LENDS and not limit.block_us for limit in limits)
         """What does not fit now can be promised."""
-        self.flying = tuple(at for at, limit in enumerate(limits) if limit.in_flight)
-        """The places of those whose charges are to be given back."""
+        self.in_flight = tuple(at for at, limit in enumerate(limits) if limit.in_flight)
+        """The indexes of those whose charges are to be given back."""
         self._packed: dict[tuple[int, ...], bytes] = {}
 
     def script(self, mode: int) -> Script:
@@ -88,10 +88,10 @@ class Plan:
         reads = self._reads.get(mode)
         return 0 if reads is None else reads.size
 
-    def read(self, reply: Any, place: int, keys: Keys, costs: tuple[int, ...], mode: int) -> Decision:  # noqa: ANN401
-        """The decision of one group; `place` is its number in the reply."""
+    def read(self, reply: Any, index: int, keys: Keys, costs: tuple[int, ...], mode: int) -> Decision:  # noqa: ANN401
+        """The decision of one group; `index` is its number in the reply."""
         reads = self._reads[mode]
-        words = list(reads.unpack_from(reply, WORD + place * reads.size))
+        words = list(reads.unpack_from(reply, WORD + index * reads.size))
         if mode == UP_TO:
             costs = (words.pop(0),) * len(self.limits)
         return Decision(self.limits, keys, costs, words, charged=mode != PEEK)
@@ -119,10 +119,12 @@ class Command:
         "arguments", "asking", "groups", "keys", "mode", "now", "script", "size", "subject", "turned", "whole", "width",
     )  # fmt: skip
 
-    def __init__(self, plan: Plan, mode: int, subject: bytes, keys: bytes, argument: bytes, now: int | None) -> None:
-        self.script = plan.script(mode)
-        self.width = plan.width
-        self.size = plan.size(mode)
+    def __init__(
+        self, compiled: CompiledLimits, mode: int, subject: bytes, keys: bytes, argument: bytes, now: int | None
+    ) -> None:
+        self.script = compiled.script(mode)
+        self.width = compiled.width
+        self.size = compiled.size(mode)
         self.mode = mode
         self.subject = subject
         self.groups = 1
@@ -156,4 +158,4 @@ class Command:
         )  # fmt: skip
 
 
-__all__ = ["CENSUS", "GIVE", "RENEW", "RESET", "Command", "Keys", "Plan", "instant", "read_left"]
+__all__ = ["GIVE", "HEARTBEAT", "RENEW", "RESET", "Command", "CompiledLimits", "Keys", "instant", "read_left"]

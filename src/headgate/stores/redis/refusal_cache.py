@@ -14,13 +14,13 @@ from headgate.algorithms.contract import NEVER, Verdict
 from headgate.engine import Decision
 from headgate.engine.modes import UP_TO
 from headgate.limit import Limit
-from headgate.stores.redis.plan import Keys
+from headgate.stores.redis.compiled import Keys
 
 MOST: Final = 10_000
 """Refusals remembered, and keys that were given something back."""
 
 
-class Denial(NamedTuple):
+class CachedRefusal(NamedTuple):
     """One refusal."""
 
     sent_us: int
@@ -29,13 +29,13 @@ class Denial(NamedTuple):
     verdicts: tuple[Verdict, ...]
 
 
-class Denials:
+class RefusalCache:
     """The refusals of one namespace of a store."""
 
     def __init__(self, longest_us: int, now_us: Callable[[], int]) -> None:
         self._longest_us = longest_us
         self._now_us = now_us
-        self._kept: dict[tuple[tuple[Limit, ...], Keys], Denial] = {}
+        self._kept: dict[tuple[tuple[Limit, ...], Keys], CachedRefusal] = {}
         self._given: dict[str, int] = {}
         self._all_given_us = 0
 
@@ -45,19 +45,19 @@ class Denials:
 
     def find(self, limits: tuple[Limit, ...], keys: Keys, costs: tuple[int, ...], mode: int) -> Decision | None:
         """The refusal that answers this too, if there is one."""
-        denial = self._kept.get((limits, keys)) if self._kept else None
-        if denial is None:
+        refusal = self._kept.get((limits, keys)) if self._kept else None
+        if refusal is None:
             return None
         now = self._now_us()
-        if not denial.sent_us <= now < denial.ends_us or denial.sent_us <= self._last_given(keys):
+        if not refusal.sent_us <= now < refusal.ends_us or refusal.sent_us <= self._last_given(keys):
             self._kept.pop((limits, keys), None)
             return None
         asked = tuple(min(cost, 1) for cost in costs) if mode == UP_TO else costs  # what fits is at least 1
-        if asked != denial.costs and not all(map(_covers, denial.costs, asked, limits)):
+        if asked != refusal.costs and not all(map(_covers, refusal.costs, asked, limits)):
             return None
         answers: list[int] = []
-        for allowed, remaining, retry, reset, mark, _ in denial.verdicts:
-            age = now - denial.sent_us
+        for allowed, remaining, retry, reset, mark, _ in refusal.verdicts:
+            age = now - refusal.sent_us
             answers += (
                 allowed,
                 remaining,
@@ -74,7 +74,7 @@ class Denials:
         if self._longest_us and not decision.unknown:
             wait = self._longest_us if decision.retry_us == NEVER else min(decision.retry_us, self._longest_us)
             _make_room(self._kept)
-            self._kept[limits, keys] = Denial(sent_us, sent_us + wait, costs, decision.verdicts)
+            self._kept[limits, keys] = CachedRefusal(sent_us, sent_us + wait, costs, decision.verdicts)
 
     def gave(self, keys: tuple[str, ...]) -> None:
         """Something was given back: what was refused to these keys before may pass now."""
@@ -103,7 +103,7 @@ def _covers(refused: int, cost: int, limit: Limit) -> bool:
     return cost == refused or (refused < cost <= limit.burst and not limit.block_us)
 
 
-def _make_room(kept: dict[tuple[tuple[Limit, ...], Keys], Denial]) -> None:
+def _make_room(kept: dict[tuple[tuple[Limit, ...], Keys], CachedRefusal]) -> None:
     """Forget the oldest quarter when there are too many: each costs one question."""
     if len(kept) >= MOST:
         for oldest in list(kept)[: MOST // 4]:

@@ -1,4 +1,4 @@
-"""`Lease`: on which terms permits are bought in advance."""
+"""`Lease`: on which terms tokens are bought in advance."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LONGEST: Final = 3600.0
 class Lease:
     """`Limiter("10000/second", store="redis://cache", lease=Lease(validity=0.5))`; `lease=True` for these defaults.
 
-    `validity`: seconds within which a permit must be spent, counted from when it was asked for. In any time t the fleet
+    `validity`: seconds within which a token must be spent, counted from when it was asked for. In any time t the fleet
     admits at most burst + rate * (t + validity). `share`: the largest part of what is left that one lease may take.
     `floor`: what would be a smaller lease than this is asked for one by one.
     """
@@ -51,7 +51,7 @@ def checked_terms(given: Lease | bool, limits: tuple[Limit, ...]) -> Lease:
         raise InvalidCall(f"lease is True or a Lease(validity=...); got {given!r}")
     for limit in limits:
         if limit.block_us:
-            raise InvalidLimit(f"{limit} cannot be leased: a block must hold at once, and a permit is spent later")
+            raise InvalidLimit(f"{limit} cannot be leased: a block must hold at once, and a token is spent later")
         if not (limit.step.LENDS or limit.step.kernel(limit.params) == "fixed"):
             raise InvalidLimit(f"{limit} cannot be leased: only the bucket family and fixed windows can")
     return given
