@@ -28,27 +28,27 @@ def decide_by_rules(name: str, seconds: float, repeats: int) -> Figures:
     """Nanoseconds of processor time to make the view of a request and rule on it; two rules apply to each."""
     count, look = next((each, look) for each in (FEW, MANY) for look in LOOKS if name == rules_named(each, look))
     prove(count, look)
-    judge = judge_of(count, look, LARGE)
+    compiled = compiled_of(count, look, LARGE)
 
     def check() -> None:
-        ruling = ask(judge, "/service-0/check")
-        if ruling.kind != "pass" or len(ruling.group.limits) != 2:
-            raise WorkloadError(f"{name}: {ruling.kind} over {len(ruling.group.limits)} limits")
+        outcome = ask(compiled, "/service-0/check")
+        if outcome.kind != "pass" or len(outcome.group.limits) != 2:
+            raise WorkloadError(f"{name}: {outcome.kind} over {len(outcome.group.limits)} limits")
 
-    return timed(lambda times: spend(judge, look, times), check, seconds, repeats)
+    return timed(lambda times: spend(compiled, look, times), check, seconds, repeats)
 
 
 def prove(count: int, look: str) -> None:
-    judge = judge_of(count, look, SMALL)
-    found = [ask(judge, f"/service-0/{number}").kind for number in range(SMALL + OVER)]
+    compiled = compiled_of(count, look, SMALL)
+    found = [ask(compiled, f"/service-0/{number}").kind for number in range(SMALL + OVER)]
     if found != ["pass"] * SMALL + ["deny"] * OVER:
         raise WorkloadError(f"{rules_named(count, look)}: of {SMALL + OVER} requests came {found}")
 
 
-def judge_of(count: int, look: str, amount: int) -> Any:
+def compiled_of(count: int, look: str, amount: int) -> Any:
     from headgate import MemoryStore
     from headgate.policy import Policy
-    from headgate.policy.judge import Judge
+    from headgate.policy.compiled import CompiledPolicy
 
     def match(number: int) -> dict[str, Any]:
         return (
@@ -57,24 +57,24 @@ def judge_of(count: int, look: str, amount: int) -> Any:
 
     each = [{"match": match(number), "key": "ip", "limits": words(amount)} for number in range(count - 1)]
     everywhere = {"name": "site", "key": "ip", "limits": words(2 * amount)}
-    return Judge(Policy({"rules": [*each, everywhere]}), {"": MemoryStore()}, awaited=False)
+    return CompiledPolicy(Policy({"rules": [*each, everywhere]}), {"": MemoryStore()}, awaited=False)
 
 
-def ask(judge: Any, path: str) -> Any:
+def ask(compiled: Any, path: str) -> Any:
     from headgate.policy import RequestView
     from headgate.policy.steps import run
 
-    return run(judge.before(RequestView("GET", path, HEADERS, "203.0.113.9")))
+    return run(compiled.before(RequestView("GET", path, HEADERS, "203.0.113.9")))
 
 
 _NUMBER = numbers()
 
 
-def spend(judge: Any, look: str, count: int) -> int:
+def spend(compiled: Any, look: str, count: int) -> int:
     from headgate.policy import RequestView
     from headgate.policy.steps import run
 
-    before: Callable[[Any], Any] = judge.before
+    before: Callable[[Any], Any] = compiled.before
     if look == NEW_PATHS:
         paths = [f"/service-0/{next(_NUMBER)}" for _ in repeat(None, count)]
     else:

@@ -1,4 +1,4 @@
-"""Requests for tests: to a judge, to an ASGI app and to a WSGI app; no server, no socket."""
+"""Requests for tests: to a compiled, to an ASGI app and to a WSGI app; no server, no socket."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from headgate import MemoryStore
 from headgate.policy import Policy, Proxies, RequestView
-from headgate.policy.judge import Judge
-from headgate.policy.ruling import Ruling
+from headgate.policy.compiled import CompiledPolicy
+from headgate.policy.outcome import Outcome
 from headgate.policy.steps import run
 from headgate.testing import ManualClock
 
@@ -35,21 +35,21 @@ def view(
 
 
 class Court:
-    """A judge by a clock that stands still."""
+    """A compiled by a clock that stands still."""
 
     def __init__(self, policy: Any, **stores: Any) -> None:
         self.clock = ManualClock(LATER)
         self.store = MemoryStore(clock=self.clock)
         self.stores: dict[str, Any] = {"": self.store, **stores}
-        self.judge = Judge(Policy.load(policy), self.stores, awaited=False)
+        self.compiled = CompiledPolicy(Policy.load(policy), self.stores, awaited=False)
 
-    def ask(self, method: str = "GET", path: str = "/", **known: Any) -> Ruling:
+    def ask(self, method: str = "GET", path: str = "/", **known: Any) -> Outcome:
         """Before the app."""
-        return run(self.judge.before(view(method, path, **known)))
+        return run(self.compiled.before(view(method, path, **known)))
 
-    def answer(self, ruling: Ruling, status: int = 200, **headers: str) -> None:
+    def answer(self, outcome: Outcome, status: int = 200, **headers: str) -> None:
         """After the app."""
-        run(self.judge.after(ruling.charges, status, lambda name: headers.get(name.replace("-", "_"))))
+        run(self.compiled.after(outcome.charges, status, lambda name: headers.get(name.replace("-", "_"))))
 
     def kinds(self, times: int, *request: Any, **known: Any) -> list[str]:
         """The same request again and again."""
@@ -61,18 +61,18 @@ class Court:
 
     def left_of(self, rule: int, at: int, store: str = "", key: str = PEER) -> int:
         """What is left of one of a rule's limits."""
-        limit = self.judge.policy.rules[rule].limits_for(view())[at]
+        limit = self.compiled.policy.rules[rule].limits_for(view())[at]
         return int(self.stores[store].gate("policy", (limit,)).peek(key, 0).remaining)
 
     def wait(self, *request: Any, **known: Any) -> float:
         """How long a request that is refused has to wait."""
-        ruling = self.ask(*request, **known)
-        assert ruling.kind == "deny" and ruling.decision is not None
-        return ruling.decision.retry_after
+        outcome = self.ask(*request, **known)
+        assert outcome.kind == "deny" and outcome.decision is not None
+        return outcome.decision.retry_after
 
 
 def court(*rules: dict[str, Any], **more: Any) -> Court:
-    """A judge over rules that count by address, two a minute, unless they say otherwise."""
+    """A compiled over rules that count by address, two a minute, unless they say otherwise."""
     stores = more.pop("at", {})
     given = [{"key": "ip", "limits": "2/minute", **rule} for rule in rules or ({},)]
     return Court({"rules": given, "stores": dict.fromkeys(stores, "memory://"), **more}, **stores)

@@ -106,7 +106,7 @@ def _token(header: str) -> Read:
 
 
 def _cost(text: str) -> object:
-    from headgate.policy.judge import _real
+    from headgate.policy.compiled import _real
 
     return _real(_COSTLY.rules[0], 1, 200, lambda name: text)
 

@@ -317,7 +317,7 @@ def end_all(servers: Iterable[Server]) -> None:
         server.stop()
 
 
-class _Group:
+class _LimitGroup:
     """Servers that start, serve and end together."""
 
     @property
@@ -348,7 +348,7 @@ class _Group:
         raise NotImplementedError
 
 
-class Cluster(_Group):
+class Cluster(_LimitGroup):
     """Three primaries that share all slots evenly, with a replica each unless told otherwise.
 
     A node declines to serve in its first two seconds, so starting takes a little longer.
@@ -537,7 +537,7 @@ class Sentinel(Server):
         return int(port)
 
 
-class SentinelSet(_Group):
+class SentinelSet(_LimitGroup):
     """A primary and its replica, watched by three sentinels of whom two must agree."""
 
     service = "mymaster"

@@ -29,7 +29,7 @@ from headgate.testing import ManualClock, disabled, frozen, reset_all
 from headgate.web.aiohttp import RateLimitExceeded, RateLimits, exempt, limited
 from headgate.web.refusal import Refusal
 from tests.edges import LATER
-from tests.test_judge_stores import Broken
+from tests.test_compiled_stores import Broken
 from tests.test_shared_servers import UnixConnection, wait_until_served
 
 WRONG = {"when": {"status": [401, 403]}}

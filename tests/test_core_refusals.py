@@ -269,7 +269,7 @@ def test_refusals_at_endpoints_tell_the_decision_and_the_wait():
     @app.exception_handler(fastapi.RateLimitExceeded)
     async def note(request: Any, error: Any) -> PlainTextResponse:
         seen.append((error.decision.limit, error.retry_after))
-        return PlainTextResponse("pending", 429)
+        return PlainTextResponse("later", 429)
 
     assert [asgi(app).status for _ in range(2)] == [200, 429]
     assert seen == [(1, 3600)]

@@ -27,8 +27,8 @@ from headgate.testing import ManualClock
 from headgate.web.django import RateLimitMiddleware, limited, rate_limits
 from tests.django_site import AUTH, CALLS, LIMITS, SESSIONS, logged_in, site
 from tests.edges import LATER
+from tests.test_compiled_stores import Slow
 from tests.test_django import API, WHEREVER, Urls
-from tests.test_judge_stores import Slow
 from tests.test_shared_servers import UnixConnection, wait_until_served
 
 T = TypeVar("T")
@@ -175,7 +175,7 @@ def test_a_refusal_of_the_apps(where, url):
 
         answer = run(asked())
     assert (answer.status_code, answer["Retry-After"]) == (429, "30")
-    assert answer.content == (b"pending" if where.endswith("awaited") else b"ann: wait 30")
+    assert answer.content == (b"later" if where.endswith("awaited") else b"ann: wait 30")
 
 
 def test_ten_logins_at_once_at_a_limit_of_two():

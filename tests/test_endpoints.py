@@ -75,7 +75,7 @@ def test_urls_do_not_fill_the_memory_of_every_endpoint():
 
     asyncio.run(story())
     (court,) = limits.door._routes.values()
-    assert len(court.judge.policy._found) < 10
+    assert len(court.compiled.policy._found) < 10
 
 
 def test_a_websocket_is_one_whatever_else_is_in_its_scope():

@@ -13,7 +13,7 @@ from headgate.web.asgi import RateLimitMiddleware
 from headgate.web.flask import RateLimits
 from headgate.web.wsgi import RateLimitMiddleware as WSGIMiddleware
 from tests.edges import LATER, Answer, asgi, wsgi
-from tests.test_judge_stores import Slow
+from tests.test_compiled_stores import Slow
 
 Ask = Any
 FAILURES = {"name": "login", "key": "ip", "limits": "2/hour", "count": {"when": {"status": 401}}}
@@ -92,7 +92,7 @@ def test_a_charge_that_stays_is_told_without_another_question():
     store = MemoryStore(clock=ManualClock(LATER))
     limited = RateLimitMiddleware(app, {"rules": [FAILURES]}, store=store)
     asked: list[Any] = []
-    gate = limited.door._court.judge._gates[""]
+    gate = limited.door._court.compiled._gates[""]
     decide = gate.decide
 
     def noted(*calls: Any, **how: Any) -> Any:

@@ -435,7 +435,7 @@ def test_an_apps_handler_may_answer_with_a_stream():
     """Nothing that is said of the refusal's own body is said of it."""
     app = make()
     put(app, "/", limited("1/minute")(hello))
-    app.register_error_handler(429, lambda error: (iter(["much ", "pending"]), 429, {"Content-Type": "text/plain"}))
+    app.register_error_handler(429, lambda error: (iter(["much ", "later"]), 429, {"Content-Type": "text/plain"}))
     assert statuses(app, "/", ip="127.0.0.1") == [200]
     answer = app.test_client().get("/")
     assert answer.text == "much later" and answer.headers["Retry-After"] == "60"

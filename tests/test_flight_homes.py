@@ -30,9 +30,9 @@ def away(limiter: Any) -> Iterator[None]:
     """Its home cannot be reached."""
     store = limiter.store
     if isinstance(store, RedisStore):
-        store._nodes.origin.breaker.open = True
+        store._topology.origin.breaker.open = True
         yield
-        store._nodes.origin.breaker.open = False
+        store._topology.origin.breaker.open = False
     else:
         store._engine.leave()  # as a forked child that finds every number taken
         yield

@@ -268,14 +268,14 @@ def test_what_renews_goes_on_after_a_failure_that_nobody_foresaw(server, store, 
     text = "1 in flight ttl 500ms"
     limiter = limiter_at(store, text)
     assert limiter.hit("k")
-    exchange, fails = store._nodes.exchange, itertools.chain([RuntimeError("unforeseen")], itertools.repeat(None))
+    exchange, fails = store._topology.exchange, itertools.chain([RuntimeError("unforeseen")], itertools.repeat(None))
 
     def failing(command):
         if error := next(fails):
             raise error
         return exchange(command)
 
-    monkeypatch.setattr(store._nodes, "exchange", failing)
+    monkeypatch.setattr(store._topology, "exchange", failing)
     outlive(server, ends_at(server, text), 0.3)
     assert len(ends_at(server, text)) == 1
 

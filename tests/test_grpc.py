@@ -22,7 +22,7 @@ from headgate.web.grpc import Rpc, exempt, limited
 from headgate.web.grpc.rpc import address_of
 from headgate.web.refusal import Refusal
 from tests.grpc_servers import KINDS, TWO, Answer, AsyncEcho, Echo, each_sort, ended, every_server, serving
-from tests.test_judge_stores import Broken
+from tests.test_compiled_stores import Broken
 
 
 @every_server

@@ -32,7 +32,7 @@ from tests.grpc_servers import (
     every_server,
     serving,
 )
-from tests.test_judge_stores import Slow
+from tests.test_compiled_stores import Slow
 
 WRONG = {"when": {"status": [401, 403]}}
 

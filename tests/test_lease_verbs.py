@@ -227,7 +227,7 @@ def test_a_peek_does_not_count_twice_what_is_bought_while_it_asks(server):
         warm(limiter)
         left, gate = MOST - bank.charged(WINDOW), limiter._gate
         steps = gate._peek("k", 0, None)
-        reply = gate._nodes.exchange(next(steps))
+        reply = gate._topology.exchange(next(steps))
         warm(limiter, hits=500)
         with pytest.raises(StopIteration) as done:
             steps.send((reply, 0))

@@ -1,4 +1,4 @@
-"""The targets of the Makefile that judge: what fails is said, and nothing that failed is called a success."""
+"""The targets of the Makefile that compiled: what fails is said, and nothing that failed is called a success."""
 
 from __future__ import annotations
 

@@ -154,7 +154,7 @@ def test_no_value_looks_like_nobody():
     ],
 )
 def test_the_log_says_once_what_to_set(trusted, advice, caplog, monkeypatch):
-    monkeypatch.setattr("headgate.policy.nobody._said", False)
+    monkeypatch.setattr("headgate.policy.no_address._said", False)
     app = Asgi(_hello, {"rules": [RULE]}, trusted_proxies=trusted)
     with caplog.at_level(logging.WARNING, "headgate"):
         for _ in range(1100):
@@ -164,7 +164,7 @@ def test_the_log_says_once_what_to_set(trusted, advice, caplog, monkeypatch):
 
 
 def test_the_log_says_nothing_where_no_rule_needs_an_address(caplog, monkeypatch):
-    monkeypatch.setattr("headgate.policy.nobody._said", False)
+    monkeypatch.setattr("headgate.policy.no_address._said", False)
     app = Asgi(_hello, {"rules": [{**RULE, "key": "everyone"}]})
     with caplog.at_level(logging.WARNING, "headgate"):
         asgi_once(app)

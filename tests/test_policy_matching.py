@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from headgate import MemoryStore
 from headgate.policy import Policy
-from headgate.policy.judge import Judge
+from headgate.policy.compiled import CompiledPolicy
 from headgate.policy.key import join
+from headgate.policy.outcome import Outcome
 from headgate.policy.path import compile_pattern, tidy
-from headgate.policy.ruling import Ruling
 from tests.edges import PEER, view
 
 
@@ -28,11 +28,11 @@ def matches(match: Any, *request: Any, **known: Any) -> bool:
 def key_of(key: Any, *request: Any, match: Any = None, missing: str = "ip", **known: Any) -> Any:
     """What a request is counted by; the status of a refusal."""
     rule = {"match": match or {}, "key": key, "limits": "1/minute", "missing": missing}
-    judge = Judge(Policy({"rules": [rule]}), {"": MemoryStore()}, awaited=False)
+    compiled = CompiledPolicy(Policy({"rules": [rule]}), {"": MemoryStore()}, awaited=False)
     seen = view(*request, **known)
-    ((found, params),) = judge.policy.matching(seen)
-    told = judge._key(found, seen, params)
-    return str(told.status) if isinstance(told, Ruling) else told
+    ((found, params),) = compiled.policy.matching(seen)
+    told = compiled._key(found, seen, params)
+    return str(told.status) if isinstance(told, Outcome) else told
 
 
 PATHS = [

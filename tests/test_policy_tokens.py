@@ -149,7 +149,7 @@ def test_nothing_is_verified_that_nobody_asks_for():
     """A rule that counts by address does not look at tokens."""
     rules = [{"match": {"path": "/a"}, "key": "ip", "limits": "9/minute"}, {"match": {"path": "/b"}, **BY_SUB}]
     asked = Court({"tokens": HS256, "rules": rules})
-    verified = counting(asked.judge.policy)
+    verified = counting(asked.compiled.policy)
     asked.ask(path="/a", **bearer(signed()))
     assert verified == []
     asked.ask(path="/b", **bearer(signed()))
@@ -160,7 +160,7 @@ def test_a_token_is_verified_once_for_a_request_however_often_it_is_asked_for():
     """Also one that is not genuine, which is not remembered."""
     rule = {**BY_SUB, "key": [{"claim": "sub"}, {"claim": "org"}, is_ann], "missing": "ip"}
     asked = Court({"tokens": HS256, "plan": {"claim": "plan"}, "rules": [rule, {**rule, "name": "b"}]})
-    verified = counting(asked.judge.policy)
+    verified = counting(asked.compiled.policy)
     bad = signed(key="x" * 64)
     asked.kinds(2, **bearer(bad))
     assert verified == [bad, bad]

@@ -210,16 +210,16 @@ def test_a_refusal_while_a_refund_travels_is_not_remembered_beyond_it(watch):
     limiter = watch.limiter("10/hour")
     spent = limiter.hit("k", 10)
     limiter.hit("k")
-    exchange, watch.clock.us = watch.store._nodes.exchange, watch.clock.us + 1_000_000
+    exchange, watch.clock.us = watch.store._topology.exchange, watch.clock.us + 1_000_000
 
     def refused_first(command):
-        watch.store._nodes.exchange = exchange
+        watch.store._topology.exchange = exchange
         watch.clock.advance(1)
         assert not limiter.hit("k")
         watch.clock.advance(1)
         return exchange(command)
 
-    watch.store._nodes.exchange = refused_first
+    watch.store._topology.exchange = refused_first
     limiter.refund(spent)
     watch.clock.advance(1)
     assert limiter.hit("k")

@@ -25,11 +25,11 @@ SAID = "was sent more than once, with different values."
 
 
 def ruled(*rules: dict[str, Any], headers: Any = TWO, more: Any = None, **known: Any) -> tuple[int, str]:
-    """The status and the words of a ruling."""
-    ruling = Court({"rules": [{"name": f"r{at}", **rule} for at, rule in enumerate(rules)], **(more or {})}).ask(
+    """The status and the words of a outcome."""
+    outcome = Court({"rules": [{"name": f"r{at}", **rule} for at, rule in enumerate(rules)], **(more or {})}).ask(
         headers=headers, **known
     )
-    return ruling.status, ruling.detail
+    return outcome.status, outcome.detail
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_each_value_is_given_back_with_what_is_in_flight():
     asked = court({**BY_KEY, "limits": "1 in flight", "repeated": "each"})
     first = asked.ask(headers=TWO)
     assert [asked.ask(headers={"x-key": each}).status for each in "ab"] == [429, 429]
-    for _ in asked.judge.end(first.charges):
+    for _ in asked.compiled.end(first.charges):
         pass
     assert [asked.ask(headers={"x-key": each}).status for each in "ab"] == [200, 200]
 
@@ -196,8 +196,8 @@ def test_lists_and_rules_look_at_every_value(given, expected, source):
         "query": {"query_string": "x-key=a&x-key=b"},
         "cookie": {"headers": {"cookie": "x-key=a; x-key=b"}},
     }[source]
-    ruling = court(rule, **told).ask(**known)
-    assert {200: "pass", 403: "deny", 429: "limited"}[ruling.status] == expected
+    outcome = court(rule, **told).ask(**known)
+    assert {200: "pass", 403: "deny", 429: "limited"}[outcome.status] == expected
 
 
 @pytest.mark.parametrize("word", ["a, b", "a,b"])
@@ -281,12 +281,12 @@ def test_the_refusal_is_a_problem_that_names_the_field():
     assert "retry-after" not in problem.fields
 
 
-def test_a_lane_leaves_what_is_said_twice_to_the_long_way():
-    """The lane of a path that has served a thousand requests refuses the next as the first one."""
+def test_a_fast_path_leaves_what_is_said_twice_to_the_long_way():
+    """The fast_path of a path that has served a thousand requests refuses the next as the first one."""
     app = Asgi(_asgi_app, {"rules": [BY_KEY]}, store=MemoryStore(clock=ManualClock(LATER)))
     one, two = [(b"x-key", b"a")], [(b"x-key", b"a"), (b"x-key", b"b")]
     assert [_ask(app, lines).status for lines in (one, two, one, two, one)] == [200, 400, 200, 400, 429]
-    assert app.door.lanes[("GET", "/")] is not None
+    assert app.door.fast_paths[("GET", "/")] is not None
     app = Asgi(_asgi_app, {"repeated": "each", "rules": [BY_KEY]}, store=MemoryStore(clock=ManualClock(LATER)))
     assert [_ask(app, lines).status for lines in (one, two, [(b"x-key", b"b")], one, [(b"x-key", b"b")])] == [
         200, 200, 200, 429, 429,

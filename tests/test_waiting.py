@@ -256,7 +256,7 @@ def test_who_is_counted_among_those_who_wait_has_its_place():
     clock = HandMoved()
     crowd = Crowd(Limiter("10/second by fixed-window", clock=clock))
     line, seen = crowd.limiter._queue, []
-    look = lambda: seen.append((line.waiting, len(line.places.get("k", ()))))  # noqa: E731
+    look = lambda: seen.append((line.waiting, len(line.by_key.get("k", ()))))  # noqa: E731
     line._lock = Witness(line._lock, look)  # type: ignore[assignment]
     crowd.limiter.hit("k", 10)
     for name in "abc":

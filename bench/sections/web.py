@@ -175,7 +175,7 @@ SECTION = Section(
     Starlette sends for an empty JSONResponse, without Starlette. Added is the difference of limited and bare; never
     seen is the same where each request asks for another path, /users/1, /users/2 and so on, under one rule for all. A
     refusal, its body and header fields included, is compared with the same app without a limiter: for Starlette its
-    routing and an empty JSONResponse. A decision is the view of a request and the ruling on it; two rules apply,
+    routing and an empty JSONResponse. A decision is the view of a request and the outcome on it; two rules apply,
     however many there are: one of its path or header, and one of every request. Rules by headers have all to be looked
     at: that figure is only shown. A server has one worker on a core of its own; uvicorn's is the plain one, h11 on
     asyncio, but where uvloop is said: that is httptools on uvloop. gunicorn's has two threads, so that connections are

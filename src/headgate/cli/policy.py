@@ -9,9 +9,9 @@ from typing import Any
 from headgate.errors import InvalidCall, StoreError
 from headgate.limit import LimitWarning
 from headgate.policy import Policy, Proxies, RequestView
+from headgate.policy.compiled import CompiledPolicy
 from headgate.policy.explain import by_lists, by_rules
-from headgate.policy.judge import Judge
-from headgate.policy.ruling import Ruling
+from headgate.policy.outcome import Outcome
 from headgate.policy.steps import run
 from headgate.stores import MemoryStore
 
@@ -72,25 +72,25 @@ def _explained(policy: Policy, view: RequestView) -> list[str]:
     listed = by_lists(policy, view)
     if listed is not None:
         return [listed]
-    judge = Judge(policy, {name: MemoryStore() for name in ("", *policy.stores)}, awaited=False)
-    told = by_rules(judge, view)
+    compiled = CompiledPolicy(policy, {name: MemoryStore() for name in ("", *policy.stores)}, awaited=False)
+    told = by_rules(compiled, view)
     if not told:
         return ["allowed: no rule matches"]
     idle = [each.idle for each in told if each.idle]
-    return [*(each.words for each in told), *_verdict(run(judge.before(view)), idle)]
+    return [*(each.words for each in told), *_verdict(run(compiled.before(view)), idle)]
 
 
-def _verdict(ruling: Ruling, idle: list[str]) -> list[str]:
+def _verdict(outcome: Outcome, idle: list[str]) -> list[str]:
     """What happens to the request, and by whom."""
-    if ruling.decision is not None and ruling.rule is not None:
-        said = "allowed" if ruling.kind == "pass" else "refused"
-        left = f"{ruling.decision.remaining} of {ruling.decision.limit} left after it"
-        binding = f"binding: rule {ruling.rule.name}, {ruling.decision.binding}"
+    if outcome.decision is not None and outcome.rule is not None:
+        said = "allowed" if outcome.kind == "pass" else "refused"
+        left = f"{outcome.decision.remaining} of {outcome.decision.limit} left after it"
+        binding = f"binding: rule {outcome.rule.name}, {outcome.decision.binding}"
         return [binding, f"with nothing spent yet: {said}, {left}"]
-    if ruling.kind == "pass":
+    if outcome.kind == "pass":
         return [f"allowed: {'; '.join(idle)}"]
-    said = f"refused ({ruling.status})" + (f" by rule {ruling.rule.name}" if ruling.rule else "")
-    return [f"{said}: {ruling.detail}" if ruling.detail else said]
+    said = f"refused ({outcome.status})" + (f" by rule {outcome.rule.name}" if outcome.rule else "")
+    return [f"{said}: {outcome.detail}" if outcome.detail else said]
 
 
 def _view(chosen: argparse.Namespace) -> RequestView:

@@ -10,7 +10,7 @@ from typing import Any, Final
 from headgate.call import checked_cost
 from headgate.errors import HeadgateError, InvalidPolicy
 from headgate.policy.match import METHODS
-from headgate.policy.reading import Reading, shown
+from headgate.policy.parser import Parser, shown
 from headgate.policy.source import Path_
 from headgate.policy.view import RequestView
 
@@ -46,27 +46,27 @@ class Cost:
         return self.after_header is not None or any(cost > least for _, cost in self.after_status)
 
 
-def read_count(reading: Reading, value: object, path: Path_) -> tuple[Statuses | None, bool]:
+def read_count(parser: Parser, value: object, path: Path_) -> tuple[Statuses | None, bool]:
     """A rule's `count`: statuses that count, None for all; and whether what is refused does."""
-    given = reading.fields(value, path, ("when", "refused"))
+    given = parser.fields(value, path, ("when", "refused"))
     refused = given.get("refused", False)
     if not isinstance(refused, bool):
-        reading.mistake((*path, "refused"), f"expected true or false; got {shown(refused)}")
+        parser.error((*path, "refused"), f"expected true or false; got {shown(refused)}")
     if "when" not in given:
         return None, refused is True
-    when = reading.fields(given["when"], (*path, "when"), ("status",))
+    when = parser.fields(given["when"], (*path, "when"), ("status",))
     if "status" not in when:
-        reading.mistake((*path, "when"), "expected status, as in {status: [401, 403]}")
+        parser.error((*path, "when"), "expected status, as in {status: [401, 403]}")
         return None, refused is True
-    return _statuses(reading, when["status"], (*path, "when", "status")), refused is True
+    return _statuses(parser, when["status"], (*path, "when", "status")), refused is True
 
 
-def _statuses(reading: Reading, value: object, path: Path_) -> Statuses:
+def _statuses(parser: Parser, value: object, path: Path_) -> Statuses:
     """`401`, `[401, 403]`, `5xx`."""
     found: set[int] = set()
     given = value if isinstance(value, list | tuple) else [value]
     if not given:
-        reading.mistake(path, f"expected a status such as 401 or 5xx; got {shown(value)}")
+        parser.error(path, f"expected a status such as 401 or 5xx; got {shown(value)}")
     for each in given:
         whole = _CLASS.fullmatch(each) if isinstance(each, str) else None
         if whole:
@@ -74,38 +74,36 @@ def _statuses(reading: Reading, value: object, path: Path_) -> Statuses:
         elif re.fullmatch("[1-5][0-9][0-9]", str(each) if isinstance(each, int | str) else ""):
             found.add(int(str(each)))
         else:
-            reading.mistake(path, f"expected a status such as 401 or 5xx; got {shown(each)}")
+            parser.error(path, f"expected a status such as 401 or 5xx; got {shown(each)}")
     return frozenset(found)
 
 
-def read_cost(reading: Reading, value: object, path: Path_, rule: str) -> Cost:
+def read_cost(parser: Parser, value: object, path: Path_, rule: str) -> Cost:
     """A rule's `cost`."""
     if callable(value):
-        return Cost(of=_checked(rule, reading.function(value, path)))
+        return Cost(of=_checked(rule, parser.function(value, path)))
     if not isinstance(value, Mapping):
-        return Cost(reading.whole(value, path, 0))
-    given = reading.fields(value, path, (*METHODS, "default", "after"))
-    by_method = {name: reading.whole(given[name], (*path, name), 0) for name in given if name in METHODS}
+        return Cost(parser.whole(value, path, 0))
+    given = parser.fields(value, path, (*METHODS, "default", "after"))
+    by_method = {name: parser.whole(given[name], (*path, name), 0) for name in given if name in METHODS}
     if "GET" in by_method:
         by_method.setdefault("HEAD", by_method["GET"])  # as it is matched
-    fixed = reading.whole(given.get("default", 1), (*path, "default"), 0)
+    fixed = parser.whole(given.get("default", 1), (*path, "default"), 0)
     if "after" not in given:
         return Cost(fixed, by_method or None)
-    after = reading.fields(given["after"], (*path, "after"), ("header", "status"))
+    after = parser.fields(given["after"], (*path, "after"), ("header", "status"))
     header = after.get("header")
     if header is not None and not isinstance(header, str):
-        reading.mistake((*path, "after", "header"), f"expected the name of a response header; got {shown(header)}")
+        parser.error((*path, "after", "header"), f"expected the name of a response header; got {shown(header)}")
         header = None
     table = after.get("status", {})
     pairs = []
     if not isinstance(table, Mapping):
-        reading.mistake(
-            (*path, "after", "status"), f"expected statuses and costs, as in {{5xx: 0}}; got {shown(table)}"
-        )
+        parser.error((*path, "after", "status"), f"expected statuses and costs, as in {{5xx: 0}}; got {shown(table)}")
     else:
         for status, cost in table.items():
             at = (*path, "after", "status", str(status))
-            pairs.append((_statuses(reading, status, at), reading.whole(cost, at, 0)))
+            pairs.append((_statuses(parser, status, at), parser.whole(cost, at, 0)))
     return Cost(fixed, by_method or None, None, header.lower() if header else None, tuple(pairs))
 
 

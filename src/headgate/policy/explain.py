@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from headgate.policy.judge import Judge
+from headgate.policy.compiled import CompiledPolicy
 from headgate.policy.key import Params, is_missing
+from headgate.policy.outcome import Outcome
 from headgate.policy.policy import Policy
 from headgate.policy.rule import Rule
-from headgate.policy.ruling import Ruling
 from headgate.policy.values import Unclear
 from headgate.policy.view import RequestView
 
@@ -36,26 +36,26 @@ def by_lists(policy: Policy, view: RequestView) -> str | None:
     return None
 
 
-def by_rules(judge: Judge, view: RequestView) -> list[Told]:
+def by_rules(compiled: CompiledPolicy, view: RequestView) -> list[Told]:
     """The rules that a request comes under: what each counts it by, its limits, and what it costs."""
     try:
-        return [_by_rule(judge, rule, view, params) for rule, params in judge.policy.matching(view)]
+        return [_by_rule(compiled, rule, view, params) for rule, params in compiled.policy.matching(view)]
     except Unclear as reason:  # of a condition
         return [Told(f"refused because {reason.reason}", "")]
 
 
-def _by_rule(judge: Judge, rule: Rule, view: RequestView, params: Params) -> Told:
+def _by_rule(compiled: CompiledPolicy, rule: Rule, view: RequestView, params: Params) -> Told:
     try:
-        return _counted(rule, judge.keys(rule, view, params), view, params)
+        return _counted(rule, compiled.keys(rule, view, params), view, params)
     except Unclear as reason:
         return Told(f"rule {rule.name}: refused because {reason.reason}; repeated: {rule.repeated}", "")
 
 
-def _counted(rule: Rule, keys: Ruling | Sequence[str], view: RequestView, params: Params) -> Told:
+def _counted(rule: Rule, keys: Outcome | Sequence[str], view: RequestView, params: Params) -> Told:
     limits, idle = rule.limits_for(view), ""
-    told = f"counted by {' and by '.join(keys)}" if not isinstance(keys, Ruling) else ""
-    if isinstance(keys, Ruling) or not keys:
-        refused = isinstance(keys, Ruling) and rule.act.kind != "observe"
+    told = f"counted by {' and by '.join(keys)}" if not isinstance(keys, Outcome) else ""
+    if isinstance(keys, Outcome) or not keys:
+        refused = isinstance(keys, Outcome) and rule.act.kind != "observe"
         told = f"{'refused' if refused else 'skipped'} because {_missing(rule, view, params)}"
         idle = f"rule {rule.name} is skipped"
     elif rule.act.kind == "observe":

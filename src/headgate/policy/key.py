@@ -16,8 +16,8 @@ from headgate.errors import InvalidCall
 from headgate.policy.address import counted
 from headgate.policy.hashing import Hash, hashed, remembering
 from headgate.policy.match import Values, trusted_header
+from headgate.policy.parser import Parser, shown
 from headgate.policy.path import tidy
-from headgate.policy.reading import Reading, shown
 from headgate.policy.source import Path_
 from headgate.policy.values import COOKIE, MOST_VALUES, QUERY, Kind, Repeated, Unclear, kind_of_header
 from headgate.policy.view import RequestView, informed
@@ -36,34 +36,34 @@ EMPTY: Final = "\\e"
 MISSING: Final = "\\m"
 
 
-def read_key(reading: Reading, value: object, path: Path_, names: Collection[str]) -> tuple[Part, ...]:
+def read_key(parser: Parser, value: object, path: Path_, names: Collection[str]) -> tuple[Part, ...]:
     """A rule's `key`: one part or several."""
     given = value if isinstance(value, list | tuple) else [value]
     if not given:
-        reading.mistake(path, "a key has at least one part, such as ip")
+        parser.error(path, "a key has at least one part, such as ip")
     several = isinstance(value, list | tuple)
-    return tuple(_read_part(reading, each, (*path, at) if several else path, names) for at, each in enumerate(given))
+    return tuple(_read_part(parser, each, (*path, at) if several else path, names) for at, each in enumerate(given))
 
 
-def _read_part(reading: Reading, value: object, path: Path_, names: Collection[str]) -> Part:
+def _read_part(parser: Parser, value: object, path: Path_, names: Collection[str]) -> Part:
     if callable(value):
-        function, written = reading.function(value, path), writer(reading.hashed)
+        function, written = parser.function(value, path), writer(parser.hashed)
         return lambda view, params: written(function(view))
     if isinstance(value, str):
-        word = reading.one_of(value, path, WORDS)
-        return _words(writer(reading.hashed))[word or "ip"]
-    found = reading.fields(value, path, NAMED)
+        word = parser.one_of(value, path, WORDS)
+        return _words(writer(parser.hashed))[word or "ip"]
+    found = parser.fields(value, path, NAMED)
     if len(found) != 1:
-        reading.mistake(path, f"a part of a key is one of {', '.join(WORDS)} or {{header: name}}; got {shown(value)}")
+        parser.error(path, f"a part of a key is one of {', '.join(WORDS)} or {{header: name}}; got {shown(value)}")
         return address_part
     kind, name = next(iter(found.items()))
     if not isinstance(name, str) or not name:
-        reading.mistake((*path, kind), f"expected a name; got {shown(name)}")
+        parser.error((*path, kind), f"expected a name; got {shown(name)}")
         return address_part
     if kind == "param" and name not in names:
         known = f"the path has {listed(names)}" if names else "the rule's path has none"
-        reading.mistake((*path, kind), f"no {{{name}}} in the path; {known}")
-    return _NAMED[kind](name, reading)
+        parser.error((*path, kind), f"no {{{name}}} in the path; {known}")
+    return _NAMED[kind](name, parser)
 
 
 def part_names(value: object) -> tuple[str, ...]:
@@ -232,28 +232,28 @@ def _host(written: Write) -> Part:
     return host
 
 
-def _header(name: str, reading: Reading) -> Part:
+def _header(name: str, parser: Parser) -> Part:
     field = name.lower()
     kind = kind_of_header(field)
-    return SentPart(kind, field, RequestView.header_values, keeper(reading.hashed, kind), reading.repeated)
+    return SentPart(kind, field, RequestView.header_values, keeper(parser.hashed, kind), parser.repeated)
 
 
-def _trusted_header(name: str, reading: Reading) -> Part:
-    field, written = name.lower(), writer(reading.hashed)
+def _trusted_header(name: str, parser: Parser) -> Part:
+    field, written = name.lower(), writer(parser.hashed)
     kind = kind_of_header(field)
-    return SentPart(kind, field, trusted_header, lambda value: written(kind.plain(value)), reading.repeated)
+    return SentPart(kind, field, trusted_header, lambda value: written(kind.plain(value)), parser.repeated)
 
 
-def _cookie(name: str, reading: Reading) -> Part:
-    return SentPart(COOKIE, name, RequestView.cookie_values, keeper(reading.hashed, COOKIE), reading.repeated)
+def _cookie(name: str, parser: Parser) -> Part:
+    return SentPart(COOKIE, name, RequestView.cookie_values, keeper(parser.hashed, COOKIE), parser.repeated)
 
 
-def _query(name: str, reading: Reading) -> Part:
-    return SentPart(QUERY, name, RequestView.query_values, keeper(reading.hashed, QUERY), reading.repeated)
+def _query(name: str, parser: Parser) -> Part:
+    return SentPart(QUERY, name, RequestView.query_values, keeper(parser.hashed, QUERY), parser.repeated)
 
 
-def _claim(name: str, reading: Reading) -> Part:
-    claims_of, written = informed(_claims, reading.claims_of), writer(reading.hashed)
+def _claim(name: str, parser: Parser) -> Part:
+    claims_of, written = informed(_claims, parser.claims_of), writer(parser.hashed)
 
     def claim(view: RequestView, params: Params) -> str | None:
         claims = claims_of(view)
@@ -267,17 +267,17 @@ def _claims(view: RequestView) -> Mapping[str, Any] | None:
     return view.claims
 
 
-def _param(name: str, reading: Reading) -> Part:
-    written = writer(reading.hashed)
+def _param(name: str, parser: Parser) -> Part:
+    written = writer(parser.hashed)
     return lambda view, params: written(params.get(name))
 
 
-def _constant(text: str, reading: Reading) -> Part:
-    written = writer(reading.hashed)(text)
+def _constant(text: str, parser: Parser) -> Part:
+    written = writer(parser.hashed)(text)
     return lambda view, params: written
 
 
-_NAMED: Final[dict[str, Callable[[str, Reading], Part]]] = {
+_NAMED: Final[dict[str, Callable[[str, Parser], Part]]] = {
     "header": _header,
     "trusted_header": _trusted_header,
     "cookie": _cookie,

@@ -14,8 +14,8 @@ from typing import Any, Final, NamedTuple
 from headgate.errors import InvalidCall
 from headgate.policy.address import Networks
 from headgate.policy.host import compile_host
+from headgate.policy.parser import Parser, shown
 from headgate.policy.path import Pattern, compile_pattern
-from headgate.policy.reading import Reading, shown
 from headgate.policy.source import Path_
 from headgate.policy.values import COOKIE, HEADER, QUERY, Kind, kind_of_header
 from headgate.policy.view import RequestView
@@ -49,15 +49,15 @@ class Match(NamedTuple):
     """It names the messages of a websocket, which no rule counts by accident."""
 
 
-def read_match(reading: Reading, value: object, path: Path_) -> Match:
+def read_match(parser: Parser, value: object, path: Path_) -> Match:
     """A rule's `match`."""
     if callable(value):
-        return Match(None, (), (reading.function(value, path),))
-    given = reading.fields(value, path, FIELDS)
-    methods = _methods(reading, given["method"], (*path, "method")) if "method" in given else None
-    patterns = _patterns(reading, given["path"], (*path, "path")) if "path" in given else ()
+        return Match(None, (), (parser.function(value, path),))
+    given = parser.fields(value, path, FIELDS)
+    methods = _methods(parser, given["method"], (*path, "method")) if "method" in given else None
+    patterns = _patterns(parser, given["path"], (*path, "path")) if "path" in given else ()
     rest = {name: given[name] for name in given if name not in ("method", "path")}
-    return Match(methods, patterns, tuple(_conditions(reading, rest, path, every=False)), _names_messages(given))
+    return Match(methods, patterns, tuple(_conditions(parser, rest, path, every=False)), _names_messages(given))
 
 
 def _names_messages(value: object) -> bool:
@@ -70,60 +70,60 @@ def _names_messages(value: object) -> bool:
     return isinstance(value, list | tuple) and any(map(_names_messages, value))
 
 
-def read_condition(reading: Reading, value: object, path: Path_, every: bool = False) -> Predicate:
+def read_condition(parser: Parser, value: object, path: Path_, every: bool = False) -> Predicate:
     """The same as one predicate; `every` value that a client sends has to fit, or one of them."""
     if callable(value):
-        return reading.function(value, path)
-    given = reading.fields(value, path, FIELDS)
-    return _all(_conditions(reading, given, path, every))
+        return parser.function(value, path)
+    given = parser.fields(value, path, FIELDS)
+    return _all(_conditions(parser, given, path, every))
 
 
-def _conditions(reading: Reading, given: Mapping[str, Any], path: Path_, every: bool) -> list[Predicate]:
-    return [_READERS[name](reading, value, (*path, name), every) for name, value in given.items()]
+def _conditions(parser: Parser, given: Mapping[str, Any], path: Path_, every: bool) -> list[Predicate]:
+    return [_READERS[name](parser, value, (*path, name), every) for name, value in given.items()]
 
 
-def _methods(reading: Reading, value: object, path: Path_) -> frozenset[str]:
-    words = [word.upper() for word in reading.words(value, path, "a method such as GET")]
+def _methods(parser: Parser, value: object, path: Path_) -> frozenset[str]:
+    words = [word.upper() for word in parser.words(value, path, "a method such as GET")]
     for word in words:
         if word not in METHODS:
-            reading.one_of(word, path, METHODS)
+            parser.one_of(word, path, METHODS)
     if "GET" in words:
         words.append("HEAD")  # frameworks answer it with the handler of GET: it would run uncounted
     return frozenset(words)
 
 
-def _patterns(reading: Reading, value: object, path: Path_) -> tuple[Pattern, ...]:
+def _patterns(parser: Parser, value: object, path: Path_) -> tuple[Pattern, ...]:
     compiled = []
-    for word in reading.words(value, path, "a path such as /api/**"):
+    for word in parser.words(value, path, "a path such as /api/**"):
         try:
             compiled.append(compile_pattern(word))
         except ValueError as reason:
-            reading.mistake(path, str(reason))
+            parser.error(path, str(reason))
     return tuple(compiled)
 
 
-def _method(reading: Reading, value: object, path: Path_, every: bool) -> Predicate:
-    methods = _methods(reading, value, path)
+def _method(parser: Parser, value: object, path: Path_, every: bool) -> Predicate:
+    methods = _methods(parser, value, path)
     return lambda view: view.method in methods
 
 
-def _path(reading: Reading, value: object, path: Path_, every: bool) -> Predicate:
-    patterns = _patterns(reading, value, path)
+def _path(parser: Parser, value: object, path: Path_, every: bool) -> Predicate:
+    patterns = _patterns(parser, value, path)
     return lambda view: any(pattern.match(view.path) is not None for pattern in patterns)
 
 
-def _route(reading: Reading, value: object, path: Path_, every: bool) -> Predicate:
-    routes = frozenset(reading.words(value, path, "a route template such as /users/{id}"))
+def _route(parser: Parser, value: object, path: Path_, every: bool) -> Predicate:
+    routes = frozenset(parser.words(value, path, "a route template such as /users/{id}"))
     return lambda view: view.route in routes
 
 
-def _host(reading: Reading, value: object, path: Path_, every: bool) -> Predicate:
+def _host(parser: Parser, value: object, path: Path_, every: bool) -> Predicate:
     tests = []
-    for word in reading.words(value, path, "a host such as *.example.com"):
+    for word in parser.words(value, path, "a host such as *.example.com"):
         try:
             tests.append(compile_host(word))
         except ValueError as reason:
-            reading.mistake(path, str(reason))
+            parser.error(path, str(reason))
 
     fitting = all if every else any
 
@@ -133,17 +133,17 @@ def _host(reading: Reading, value: object, path: Path_, every: bool) -> Predicat
     return fits
 
 
-def _ip(reading: Reading, value: object, path: Path_, every: bool) -> Predicate:
+def _ip(parser: Parser, value: object, path: Path_, every: bool) -> Predicate:
     try:
-        networks = Networks(reading.words(value, path, "an address or a network such as 10.0.0.0/8"))
+        networks = Networks(parser.words(value, path, "an address or a network such as 10.0.0.0/8"))
     except InvalidCall as reason:
-        reading.mistake(path, str(reason))
+        parser.error(path, str(reason))
         networks = Networks(())
     return lambda view: bool(view.client) and view.client in networks
 
 
-def _plan(reading: Reading, value: object, path: Path_, every: bool) -> Predicate:
-    plans = frozenset(reading.words(value, path, "a plan"))
+def _plan(parser: Parser, value: object, path: Path_, every: bool) -> Predicate:
+    plans = frozenset(parser.words(value, path, "a plan"))
     return lambda view: view.plan in plans
 
 
@@ -154,9 +154,9 @@ Values = Callable[[RequestView, str], Sequence[str]]
 def _of(values: Values, kind: Kind) -> Callable[..., Predicate]:
     """A predicate over named values: `{name: value}`, `{name: [values]}`, `{name: true}` for any, `false` for none."""
 
-    def read(reading: Reading, value: object, path: Path_, every: bool) -> Predicate:
+    def read(parser: Parser, value: object, path: Path_, every: bool) -> Predicate:
         if not isinstance(value, Mapping) or not value:
-            reading.mistake(path, f"expected names and values, as in {{x-plan: pro}}; got {shown(value)}")
+            parser.error(path, f"expected names and values, as in {{x-plan: pro}}; got {shown(value)}")
             return lambda view: False
         tests = []
         for name, wanted in value.items():
@@ -165,7 +165,7 @@ def _of(values: Values, kind: Kind) -> Callable[..., Predicate]:
             if isinstance(wanted, bool):
                 tests.append(_present(values, field, wanted))
             else:
-                words = reading.words(wanted, (*path, str(name)), "a value, true or false")
+                words = parser.words(wanted, (*path, str(name)), "a value, true or false")
                 tests.append(_equals(values, own, field, frozenset(map(own.wanted, words)), every))
         return _all(tests)
 
@@ -198,25 +198,25 @@ def trusted_header(view: RequestView, name: str) -> Sequence[str]:
     return view.header_values(name) if view.from_trusted_peer else ()
 
 
-def _any(reading: Reading, value: object, path: Path_, every: bool) -> Predicate:
-    tests = _several(reading, value, path, every)
+def _any(parser: Parser, value: object, path: Path_, every: bool) -> Predicate:
+    tests = _several(parser, value, path, every)
     return lambda view: any(test(view) for test in tests)
 
 
-def _every(reading: Reading, value: object, path: Path_, every: bool) -> Predicate:
-    return _all(_several(reading, value, path, every))
+def _every(parser: Parser, value: object, path: Path_, every: bool) -> Predicate:
+    return _all(_several(parser, value, path, every))
 
 
-def _not(reading: Reading, value: object, path: Path_, every: bool) -> Predicate:
-    test = read_condition(reading, value, path, not every)
+def _not(parser: Parser, value: object, path: Path_, every: bool) -> Predicate:
+    test = read_condition(parser, value, path, not every)
     return lambda view: not test(view)
 
 
-def _several(reading: Reading, value: object, path: Path_, every: bool) -> list[Predicate]:
+def _several(parser: Parser, value: object, path: Path_, every: bool) -> list[Predicate]:
     if not isinstance(value, list | tuple) or not value:
-        reading.mistake(path, f"expected a list of conditions; got {shown(value)}")
+        parser.error(path, f"expected a list of conditions; got {shown(value)}")
         return []
-    return [read_condition(reading, each, (*path, at), every) for at, each in enumerate(value)]
+    return [read_condition(parser, each, (*path, at), every) for at, each in enumerate(value)]
 
 
 def _all(tests: list[Predicate]) -> Predicate:
@@ -225,7 +225,7 @@ def _all(tests: list[Predicate]) -> Predicate:
     return lambda view: all(test(view) for test in tests)
 
 
-_READERS: Final[dict[str, Callable[[Reading, Any, Path_, bool], Predicate]]] = {
+_READERS: Final[dict[str, Callable[[Parser, Any, Path_, bool], Predicate]]] = {
     "method": _method,
     "path": _path,
     "route": _route,

@@ -9,7 +9,7 @@ from typing import Final
 from headgate.engine import Decision
 from headgate.errors import HeadgateError
 from headgate.limit import Limit
-from headgate.policy.ruling import UNAVAILABLE, Group, Ruling
+from headgate.policy.outcome import UNAVAILABLE, LimitGroup, Outcome
 from headgate.stores import MemoryStore, Store
 from headgate.stores.fallback import share_of
 from headgate.wording import log_of
@@ -32,13 +32,13 @@ class Outage:
         self._next_complaint = 0.0
 
     def answer(
-        self, group: Group, keys: tuple[str, ...], costs: tuple[int, ...], error: Exception
-    ) -> Ruling | tuple[Group, Decision] | None:
+        self, group: LimitGroup, keys: tuple[str, ...], costs: tuple[int, ...], error: Exception
+    ) -> Outcome | tuple[LimitGroup, Decision] | None:
         """A refusal, the local answer with what it was decided over, or None where every rule says to let it pass."""
         self._complain(error)
         closed = next((rule for rule in group.owners if rule.on_error in ("deny", "raise")), None)
         if closed is not None:
-            return Ruling("deny", UNAVAILABLE, closed)
+            return Outcome("deny", UNAVAILABLE, closed)
         counting = [at for at, rule in enumerate(group.owners) if rule.on_error == "local"]
         if not counting:
             return None
@@ -48,15 +48,15 @@ class Outage:
             decision = group.local.ask(tuple(keys[at] for at in counting), tuple(costs[at] for at in counting))
         except Exception as reason:  # where nothing counts, nothing passes
             self._complain(reason)
-            return Ruling("deny", UNAVAILABLE, group.owners[counting[0]])
+            return Outcome("deny", UNAVAILABLE, group.owners[counting[0]])
         return group.local, decision
 
-    def _local_group(self, group: Group, counting: list[int]) -> Group:
+    def _local_group(self, group: LimitGroup, counting: list[int]) -> LimitGroup:
         store = self._stores[group.store]
         nodes = getattr(store, "nodes", 1)
         gate = (getattr(store, "local", None) or self._memory).gate(self._namespace, _SOME, "raise")
         shares = [(group.owners[at], share_of(group.limits[at], nodes)) for at in counting]
-        return Group(group.store, gate, shares)
+        return LimitGroup(group.store, gate, shares)
 
     def _complain(self, error: Exception) -> None:
         """An outage is one event, not one for each request. What nobody foresaw is shown with its traceback."""

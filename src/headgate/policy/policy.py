@@ -9,12 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from headgate.policy.bounded_cache import BoundedCache
 from headgate.policy.hashing import hasher
 from headgate.policy.key import Params
 from headgate.policy.match import Predicate, read_condition
+from headgate.policy.parser import Parser, shown
 from headgate.policy.path import Pattern, tidy
-from headgate.policy.reading import Reading, shown
-from headgate.policy.recent import Recent
 from headgate.policy.rule import Rule, read_rule
 from headgate.policy.secret import read_secret
 from headgate.policy.source import Source, read_source
@@ -42,15 +42,17 @@ class RuleSet:
         """Nothing else has to be looked at."""
         self._named = tuple((rule, rule.match.patterns if rule.by_params else ()) for rule in rules)
         same = not any(patterns for _, patterns in self._named)
-        self.found = Found(self, tuple((rule, NOTHING) for rule in rules)) if same else None
+        self.found = MatchedRules(self, tuple((rule, NOTHING) for rule in rules)) if same else None
         """What is found at every path, where no key needs what a path names."""
 
-    def at(self, path: str) -> Found:
+    def at(self, path: str) -> MatchedRules:
         """What is found at one path."""
-        return self.found or Found(self, tuple([(rule, _named(patterns, path)) for rule, patterns in self._named]))
+        return self.found or MatchedRules(
+            self, tuple([(rule, _named(patterns, path)) for rule, patterns in self._named])
+        )
 
 
-class Found(NamedTuple):
+class MatchedRules(NamedTuple):
     """The rules whose methods and paths fit a request, in order, each with what its path names for its key."""
 
     set: RuleSet
@@ -65,29 +67,29 @@ class Policy:
 
     def __init__(self, value: Mapping[str, Any] | Source) -> None:
         source = value if isinstance(value, Source) else read_source(value)
-        reading = Reading(source)
-        given = reading.fields(source.value, (), FIELDS)
+        parser = Parser(source)
+        given = parser.fields(source.value, (), FIELDS)
         version = given.get("version", VERSION)
         if version != VERSION or isinstance(version, bool):
-            reading.mistake(("version",), f"this is version {VERSION}; got {shown(version)}")
-        self.stores: Mapping[str, str] = _stores(reading, given.get("stores", {}))
-        self.namespace = _namespace(reading, given.get("namespace", "policy"))
-        self.headers = _headers(reading, given.get("headers", "draft-11"))
-        self.plan_header, self.plan_claim = _plan(reading, given.get("plan"))
-        self.tokens: Tokens | None = read_tokens(reading, given["tokens"]) if "tokens" in given else None
+            parser.error(("version",), f"this is version {VERSION}; got {shown(version)}")
+        self.stores: Mapping[str, str] = _stores(parser, given.get("stores", {}))
+        self.namespace = _namespace(parser, given.get("namespace", "policy"))
+        self.headers = _headers(parser, given.get("headers", "draft-11"))
+        self.plan_header, self.plan_claim = _plan(parser, given.get("plan"))
+        self.tokens: Tokens | None = read_tokens(parser, given["tokens"]) if "tokens" in given else None
         """What verifies the tokens of requests, where the policy has a key for that."""
-        self.repeated: Repeated = reading.read_repeated(given, ())
+        self.repeated: Repeated = parser.read_repeated(given, ())
         """What happens to a request that gives different values under one name."""
-        reading.repeated = self.repeated
+        parser.repeated = self.repeated
         if self.tokens is not None:
             self.tokens.repeated = self.repeated
-            reading.claims_of = self.tokens.claims
+            parser.claims_of = self.tokens.claims
         if "pepper" in given:
-            reading.hashed = hasher(read_secret(reading, given["pepper"], ("pepper",)) or b"")
-        self.allow = read_condition(reading, given["allow"], ("allow",), every=True) if "allow" in given else None
-        self.deny: Predicate | None = read_condition(reading, given["deny"], ("deny",)) if "deny" in given else None
-        self.rules = _rules(reading, given.get("rules"), self.stores, given.keys() <= {"version", "rules"})
-        reading.finish()
+            parser.hashed = hasher(read_secret(parser, given["pepper"], ("pepper",)) or b"")
+        self.allow = read_condition(parser, given["allow"], ("allow",), every=True) if "allow" in given else None
+        self.deny: Predicate | None = read_condition(parser, given["deny"], ("deny",)) if "deny" in given else None
+        self.rules = _rules(parser, given.get("rules"), self.stores, given.keys() <= {"version", "rules"})
+        parser.finish()
         self._settings = {field: given[field] for field in given if field != "rules"}
         self._index()
 
@@ -101,7 +103,7 @@ class Policy:
         for rule in self.rules:
             self._file(rule)
         self._sets: dict[tuple[int, ...], RuleSet] = {}
-        self._found: Recent[Found] = Recent(self.find)
+        self._found: BoundedCache[MatchedRules] = BoundedCache(self.find)
 
     @classmethod
     def load(cls, given: Policy | str | Path | Mapping[str, Any]) -> Policy:
@@ -123,7 +125,7 @@ class Policy:
         """Whether both make the same keys of the same secrets."""
         return bool(self._settings.get("pepper") == other._settings.get("pepper"))
 
-    def rules_for(self, method: str, path: str) -> Found:
+    def rules_for(self, method: str, path: str) -> MatchedRules:
         """The rules whose methods and paths fit, in order, each with what its path names."""
         return self._found[method, "/" if self._pathless else path]
 
@@ -160,7 +162,7 @@ class Policy:
             for first in firsts:
                 self._by_segment.setdefault(first or "", list(self._anywhere)).append(rule)
 
-    def find(self, method: str, path: str) -> Found:
+    def find(self, method: str, path: str) -> MatchedRules:
         """As `rules_for`, for callers that keep what is found."""
         path = tidy(path)
         indexes = []
@@ -193,58 +195,58 @@ def _named(patterns: Sequence[Pattern], path: str) -> Params:
     return NOTHING
 
 
-def _rules(reading: Reading, value: object, stores: Mapping[str, str], alone: bool) -> tuple[Rule, ...]:
+def _rules(parser: Parser, value: object, stores: Mapping[str, str], alone: bool) -> tuple[Rule, ...]:
     if not isinstance(value, list | tuple):
-        reading.mistake(("rules",) if value is not None else (), f"a policy needs rules, a list; got {shown(value)}")
+        parser.error(("rules",) if value is not None else (), f"a policy needs rules, a list; got {shown(value)}")
         return ()
     if not value and alone:
-        reading.mistake(("rules",), "a policy needs rules, or another section beside none, such as deny or headers")
-    rules = [read_rule(reading, each, ("rules", at), at, stores) for at, each in enumerate(value)]
+        parser.error(("rules",), "a policy needs rules, or another section beside none, such as deny or headers")
+    rules = [read_rule(parser, each, ("rules", at), at, stores) for at, each in enumerate(value)]
     seen: set[str] = set()
     for at, rule in enumerate(rules):
         if rule is None:
             continue
         names = {rule.name} | {limit.name for limits in (rule.plans or {}).values() for limit in limits}
         if names & seen:
-            reading.mistake(("rules", at, "name"), f"two rules are called {rule.name!r}; their counts would be one")
+            parser.error(("rules", at, "name"), f"two rules are called {rule.name!r}; their counts would be one")
         seen |= names
     read = (rule for rule in rules if rule is not None)
     return tuple(replace(rule, index=index) for index, rule in enumerate(read))
 
 
-def _stores(reading: Reading, value: object) -> dict[str, str]:
+def _stores(parser: Parser, value: object) -> dict[str, str]:
     if not isinstance(value, Mapping) or not all(isinstance(url, str) for url in value.values()):
         odd = [each for each in value.values() if not isinstance(each, str)] if isinstance(value, Mapping) else [value]
         kind = type(odd[0]).__name__  # and not what it is: a URL has a password
-        reading.mistake(
+        parser.error(
             ("stores",), f"expected names and URLs, as in {{fleet: redis://cache}}; got a value of type {kind}"
         )
         return {}
     return {str(name): url for name, url in value.items()}
 
 
-def _namespace(reading: Reading, value: object) -> str:
+def _namespace(parser: Parser, value: object) -> str:
     if isinstance(value, str) and re.fullmatch(r"[^\0]{1,128}", value):
         return value
-    reading.mistake(("namespace",), f"expected a word; got {shown(value)}")
+    parser.error(("namespace",), f"expected a word; got {shown(value)}")
     return "policy"
 
 
-def _headers(reading: Reading, value: object) -> tuple[str, ...]:
-    styles = reading.words(value, ("headers",), "a style of headers")
-    known = tuple(style for style in styles if reading.one_of(style, ("headers",), HEADER_STYLES))
+def _headers(parser: Parser, value: object) -> tuple[str, ...]:
+    styles = parser.words(value, ("headers",), "a style of headers")
+    known = tuple(style for style in styles if parser.one_of(style, ("headers",), HEADER_STYLES))
     families = ["x-ratelimit" if style.startswith("x-ratelimit") else style for style in known]
     if len(set(families)) < len(families) or ("none" in known and len(known) > 1):
-        reading.mistake(("headers",), f"styles that write the same fields, or one beside none; got {shown(value)}")
+        parser.error(("headers",), f"styles that write the same fields, or one beside none; got {shown(value)}")
     return known
 
 
-def _plan(reading: Reading, value: object) -> tuple[str | None, str | None]:
+def _plan(parser: Parser, value: object) -> tuple[str | None, str | None]:
     if value is None:
         return None, None
-    given = reading.fields(value, ("plan",), ("trusted_header", "claim"))
+    given = parser.fields(value, ("plan",), ("trusted_header", "claim"))
     if len(given) != 1 or not all(isinstance(name, str) and name for name in given.values()):
-        reading.mistake(("plan",), f"expected {{trusted_header: name}} or {{claim: name}}; got {shown(value)}")
+        parser.error(("plan",), f"expected {{trusted_header: name}} or {{claim: name}}; got {shown(value)}")
         return None, None
     header = given.get("trusted_header")
     return (header.lower() if header else None), given.get("claim")

@@ -49,7 +49,7 @@ class PolicyFile(Generic[Ready]):
         return self._path is not None
 
     def next(self) -> Ready | None:
-        """A policy that is ready, once. Costs a look at the file, at most once a second, and never its reading."""
+        """A policy that is ready, once. Costs a look at the file, at most once a second, and never the reading of it."""
         if self._ready:
             return self._taken()
         if self._path is None:
@@ -66,7 +66,7 @@ class PolicyFile(Generic[Ready]):
         return None
 
     def reload(self) -> Ready | None:
-        """Read the file here and now, for a signal handler. A file with mistakes changes nothing; the log says why."""
+        """Read the file here and now, for a signal handler. A file with errors changes nothing; the log says why."""
         if self._path is not None:
             self._read(next(self._turns), self._stamp())
         return self._taken()
@@ -95,8 +95,8 @@ class PolicyFile(Generic[Ready]):
         assert self._path is not None  # noqa: S101 - who has none is not asked
         try:
             return self._prepare(Policy.load(self._path))
-        except InvalidPolicy as mistakes:
-            log.error("the policy stays as it was; %s is wrong:\n%s", self._path, mistakes)
+        except InvalidPolicy as errors:
+            log.error("the policy stays as it was; %s is wrong:\n%s", self._path, errors)
         except HeadgateError as reason:
             log.error("the policy stays as it was; %s cannot be used: %s", self._path, reason)
         except Exception:

@@ -14,7 +14,7 @@ from headgate.limit.grammar import parse_name, parse_period
 from headgate.policy.cost import Cost, Statuses, read_cost, read_count
 from headgate.policy.key import Part, part_names, read_key
 from headgate.policy.match import Match, Predicate, read_condition, read_match
-from headgate.policy.reading import Reading, shown
+from headgate.policy.parser import Parser, shown
 from headgate.policy.source import Path_
 from headgate.policy.values import Repeated
 from headgate.policy.view import RequestView
@@ -103,47 +103,45 @@ class Rule:
         return found if found is not None else self.plans[DEFAULT_PLAN]
 
 
-def read_rule(reading: Reading, value: object, path: Path_, index: int, stores: Mapping[str, str]) -> Rule | None:
-    """A rule from plain values; None where mistakes leave nothing to compile."""
-    given = reading.fields(value, path, FIELDS)
+def read_rule(parser: Parser, value: object, path: Path_, index: int, stores: Mapping[str, str]) -> Rule | None:
+    """A rule from plain values; None where errors leave nothing to compile."""
+    given = parser.fields(value, path, FIELDS)
     if not isinstance(value, Mapping):
         return None
-    of_policy = reading.repeated
-    reading.repeated = reading.read_repeated(given, path)
+    of_policy = parser.repeated
+    parser.repeated = parser.read_repeated(given, path)
     try:
-        return _read_fields(reading, given, path, index, stores)
+        return _read_fields(parser, given, path, index, stores)
     finally:
-        reading.repeated = of_policy
+        parser.repeated = of_policy
 
 
-def _read_fields(
-    reading: Reading, given: Mapping[str, Any], path: Path_, index: int, stores: Mapping[str, str]
-) -> Rule:
-    name = _name(reading, given.get("name", f"rule-{index + 1}"), (*path, "name"))
-    match = read_match(reading, given.get("match", {}), (*path, "match"))
+def _read_fields(parser: Parser, given: Mapping[str, Any], path: Path_, index: int, stores: Mapping[str, str]) -> Rule:
+    name = _name(parser, given.get("name", f"rule-{index + 1}"), (*path, "name"))
+    match = read_match(parser, given.get("match", {}), (*path, "match"))
     names = dict.fromkeys(name for pattern in match.patterns for name in pattern.names)
     for field in ("key", "limits"):
         if field not in given or (field == "limits" and given[field] in (None, "", [], (), {})):
-            reading.mistake(path, f"a rule needs {field!r}, as in key: ip, limits: 100/minute")
-    act = _act(reading, given.get("act", "deny"), (*path, "act"))
-    block = _time(reading, given["for"], (*path, "for")) if "for" in given else 0.0
+            parser.error(path, f"a rule needs {field!r}, as in key: ip, limits: 100/minute")
+    act = _act(parser, given.get("act", "deny"), (*path, "act"))
+    block = _time(parser, given["for"], (*path, "for")) if "for" in given else 0.0
     if block and act.kind == "delay":
-        reading.mistake((*path, "for"), "a delay does not block: use one of the two")
+        parser.error((*path, "for"), "a delay does not block: use one of the two")
     limits = given.get("limits")
-    choose = reading.function(limits, (*path, "limits")) if callable(limits) else None
-    plans = None if choose else _plans(reading, limits, (*path, "limits"), name, act, block)
-    cost = read_cost(reading, given.get("cost", 1), (*path, "cost"), name)
-    counts, refused = read_count(reading, given.get("count", {}), (*path, "count"))
+    choose = parser.function(limits, (*path, "limits")) if callable(limits) else None
+    plans = None if choose else _plans(parser, limits, (*path, "limits"), name, act, block)
+    cost = read_cost(parser, given.get("cost", 1), (*path, "cost"), name)
+    counts, refused = read_count(parser, given.get("count", {}), (*path, "count"))
     store = given.get("store", "")
     if store != "" and not (isinstance(store, str) and store in stores):
-        _note_no_store(reading, store, (*path, "store"), stores)
+        _unknown_store(parser, store, (*path, "store"), stores)
     if cost.rises:
-        _note_what_cannot_owe(reading, plans or {}, (*path, "limits"), name)
+        _warn_of_no_debt(parser, plans or {}, (*path, "limits"), name)
     return Rule(
         index=index,
         name=name,
         match=match,
-        key=read_key(reading, given.get("key", "ip"), (*path, "key"), names),
+        key=read_key(parser, given.get("key", "ip"), (*path, "key"), names),
         parts=part_names(given.get("key", "ip")),
         plans=plans,
         limits_of=choose,
@@ -152,82 +150,82 @@ def _read_fields(
         counts_refused=refused,
         act=act,
         block=block,
-        missing=cast("Missing", _word(reading, given, path, "missing", Missing, "ip")),
-        repeated=reading.repeated,
-        on_error=cast("OnError", _word(reading, given, path, "on_error", OnError, "local")),
-        disclose=cast("Disclose", _word(reading, given, path, "disclose", Disclose, "full")),
-        exempt=read_condition(reading, given["exempt"], (*path, "exempt"), every=True) if "exempt" in given else None,
+        missing=cast("Missing", _word(parser, given, path, "missing", Missing, "ip")),
+        repeated=parser.repeated,
+        on_error=cast("OnError", _word(parser, given, path, "on_error", OnError, "local")),
+        disclose=cast("Disclose", _word(parser, given, path, "disclose", Disclose, "full")),
+        exempt=read_condition(parser, given["exempt"], (*path, "exempt"), every=True) if "exempt" in given else None,
         store=store if isinstance(store, str) else "",
     )
 
 
-def _note_no_store(reading: Reading, store: object, path: Path_, stores: Mapping[str, str]) -> None:
+def _unknown_store(parser: Parser, store: object, path: Path_, stores: Mapping[str, str]) -> None:
     if isinstance(store, str) and ("/" in store or "@" in store):  # which is not shown: a URL has a password
-        reading.mistake(path, "a rule has the name of a store; its URL stands beside that name in `stores`")
+        parser.error(path, "a rule has the name of a store; its URL stands beside that name in `stores`")
     else:
-        reading.one_of(store, path, stores)
+        parser.one_of(store, path, stores)
 
 
-def _note_what_cannot_owe(reading: Reading, plans: Plans, path: Path_, name: str) -> None:
+def _warn_of_no_debt(parser: Parser, plans: Plans, path: Path_, name: str) -> None:
     """A window or a log has no debts: what a response costs beyond its room is lost, unless it is blocked for it."""
     every = (limit for limits in plans.values() for limit in limits if not limit.in_flight)
     limits = dict.fromkeys(str(limit) for limit in every if not limit.step.LENDS and not limit.block_us)
     if limits:
-        reading.note(
+        parser.warn(
             path,
             f"rule {name}: what costs more after the response is charged to {', '.join(limits)} only as far as "
             "there is room; use a token bucket",
         )
 
 
-def _word(reading: Reading, given: Mapping[str, Any], path: Path_, field: str, known: Any, default: str) -> str:  # noqa: ANN401
+def _word(parser: Parser, given: Mapping[str, Any], path: Path_, field: str, known: Any, default: str) -> str:  # noqa: ANN401
     if field not in given:
         return default
-    return reading.one_of(given[field], (*path, field), get_args(known)) or default
+    return parser.one_of(given[field], (*path, field), get_args(known)) or default
 
 
-def _name(reading: Reading, value: object, path: Path_) -> str:
+def _name(parser: Parser, value: object, path: Path_) -> str:
     try:
         return parse_name(value)  # type: ignore[arg-type]
     except HeadgateError as reason:
-        reading.mistake(path, str(reason).replace("a limit", "a rule"))
+        parser.error(path, str(reason).replace("a limit", "a rule"))
         return "unnamed"
 
 
-def _time(reading: Reading, value: object, path: Path_) -> float:
+def _time(parser: Parser, value: object, path: Path_) -> float:
     """`10m`, or seconds."""
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= LONGEST_TIME:
         return float(value)
     try:
-        return parse_period(value) / SECOND if isinstance(value, str) else _no_time(reading, value, path)
+        return parse_period(value) / SECOND if isinstance(value, str) else _no_time(parser, value, path)
     except HeadgateError as reason:
-        reading.mistake(path, str(reason))
+        parser.error(path, str(reason))
         return 0.0
 
 
-def _no_time(reading: Reading, value: object, path: Path_) -> float:
-    reading.mistake(path, f"expected a time such as 10m; got {shown(value)}")
+def _no_time(parser: Parser, value: object, path: Path_) -> float:
+    parser.error(path, f"expected a time such as 10m; got {shown(value)}")
     return 0.0
 
 
-def _plans(reading: Reading, value: object, path: Path_, name: str, act: Action, block: float) -> Plans:
+def _plans(parser: Parser, value: object, path: Path_, name: str, act: Action, block: float) -> Plans:
     """Limits by plan; limits that are the same for everybody are the default plan's."""
     by_plan = value if isinstance(value, Mapping) else {DEFAULT_PLAN: value}
     plans: dict[str, tuple[Limit, ...]] = {}
     for plan, words in by_plan.items():
         at = (*path, str(plan)) if isinstance(value, Mapping) else path
-        plans[str(plan)] = _limits(reading, words, at, name, act, block)
+        plans[str(plan)] = _limits(parser, words, at, name, act, block)
     if DEFAULT_PLAN not in plans and plans:
-        reading.mistake(path, "plans need a default, for requests without a plan or with one that is not listed")
+        parser.error(path, "plans need a default, for requests without a plan or with one that is not listed")
         plans[DEFAULT_PLAN] = ()
     return plans
 
 
-def _limits(reading: Reading, value: object, path: Path_, name: str, act: Action, block: float) -> tuple[Limit, ...]:
+def _limits(parser: Parser, value: object, path: Path_, name: str, act: Action, block: float) -> tuple[Limit, ...]:
     try:
         return compile_limits(name, value, act, block)
     except HeadgateError as reason:
-        reading.mistake(path, str(reason))
+        parser.error(path, str(reason))
         return ()
 
 
@@ -254,32 +252,32 @@ def _named(rule: str, at: int, limit: Limit, several: bool, burst: int, block: f
     return limit.replace(name=name, burst=burst or None, block=block or None)
 
 
-def _act(reading: Reading, value: object, path: Path_) -> Action:
+def _act(parser: Parser, value: object, path: Path_) -> Action:
     kinds = get_args(Act)
     if isinstance(value, str):
-        kind = reading.one_of(value, path, kinds) or "deny"
+        kind = parser.one_of(value, path, kinds) or "deny"
         return Action(cast("Act", kind))
-    given = reading.fields(value, path, kinds)
+    given = parser.fields(value, path, kinds)
     if len(given) != 1:
-        reading.mistake(path, f"expected one of {', '.join(kinds)}; got {shown(value)}")
+        parser.error(path, f"expected one of {', '.join(kinds)}; got {shown(value)}")
         return Action()
     kind, details = next(iter(given.items()))
     if kind == "delay":
-        found = reading.fields(details, (*path, kind), ("hold",))
-        return Action("delay", hold=reading.whole(found["hold"], (*path, kind, "hold"), 1) if "hold" in found else 0)
+        found = parser.fields(details, (*path, kind), ("hold",))
+        return Action("delay", hold=parser.whole(found["hold"], (*path, kind, "hold"), 1) if "hold" in found else 0)
     if kind == "shadow":
-        found = reading.fields(details, (*path, kind), ("status", "body", "content_type"))
+        found = parser.fields(details, (*path, kind), ("status", "body", "content_type"))
         body = found.get("body", "")
         if not isinstance(body, str) or not _is_text(body):
-            reading.mistake((*path, kind, "body"), f"expected text; got {shown(body)}")
+            parser.error((*path, kind, "body"), f"expected text; got {shown(body)}")
             body = ""
         kind_of = found.get("content_type", Action().content_type)
         if not isinstance(kind_of, str) or not _CONTENT_TYPE.fullmatch(kind_of):
-            reading.mistake((*path, kind, "content_type"), f"expected a type such as text/html; got {shown(kind_of)}")
+            parser.error((*path, kind, "content_type"), f"expected a type such as text/html; got {shown(kind_of)}")
             kind_of = Action().content_type
-        status = reading.whole(found.get("status", 200), (*path, kind, "status"), 200, 599)
+        status = parser.whole(found.get("status", 200), (*path, kind, "status"), 200, 599)
         return Action("shadow", status=status, body=body.encode(), content_type=kind_of)
-    reading.mistake(path, f"{kind} has no details; write act: {kind}")
+    parser.error(path, f"{kind} has no details; write act: {kind}")
     return Action(cast("Act", kind))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from headgate.policy.reading import Reading, shown
+from headgate.policy.parser import Parser, shown
 from headgate.policy.source import Path_
 
 PLACES: Final = ("env", "file")
@@ -15,30 +15,30 @@ LARGEST: Final = 65_536
 """Bytes of a file."""
 
 
-def read_secret(reading: Reading, value: object, path: Path_) -> bytes | None:
+def read_secret(parser: Parser, value: object, path: Path_) -> bytes | None:
     """The secret that is at `{env: NAME}` or `{file: PATH}`; no message ever shows what was given instead."""
     if not isinstance(value, Mapping):
-        reading.mistake(path, "a policy is no place for a secret: write {env: NAME} or {file: PATH}, where it is")
+        parser.error(path, "a policy is no place for a secret: write {env: NAME} or {file: PATH}, where it is")
         return None
-    given = reading.fields(value, path, PLACES)
+    given = parser.fields(value, path, PLACES)
     if len(given) != 1:
-        reading.mistake(path, "expected {env: NAME} or {file: PATH}")
+        parser.error(path, "expected {env: NAME} or {file: PATH}")
         return None
     kind, name = next(iter(given.items()))
     if not isinstance(name, str) or not name:
-        reading.mistake((*path, kind), f"expected the name of {_WHAT[kind]}; got {shown(name)}")
+        parser.error((*path, kind), f"expected the name of {_WHAT[kind]}; got {shown(name)}")
         return None
     try:
         secret = os.fsencode(os.environ.get(name, "")) if kind == "env" else _in_file(name)
     except (OSError, ValueError) as reason:  # a name that no file can have is a ValueError
-        reading.mistake((*path, kind), f"cannot be read: {reason}")
+        parser.error((*path, kind), f"cannot be read: {reason}")
         return None
     if not secret:
         empty = "is not set, or empty" if kind == "env" else "is empty"
-        reading.mistake((*path, kind), f"{name} {empty}")
+        parser.error((*path, kind), f"{name} {empty}")
         return None
     if len(secret) > LARGEST:
-        reading.mistake((*path, kind), f"a secret has at most {LARGEST} bytes")
+        parser.error((*path, kind), f"a secret has at most {LARGEST} bytes")
         return None
     return secret
 

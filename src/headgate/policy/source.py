@@ -135,14 +135,14 @@ def _read_yaml(name: str, text: str) -> Source:
     if not INSTALLED:
         raise InvalidPolicy([f"{name}: {missing('YAML', 'PyYAML', 'yaml')}; or write TOML or JSON"])
     try:
-        value, lines, mistakes = read_yaml(text, Bounds(MOST_NODES, DEEPEST))
+        value, lines, errors = read_yaml(text, Bounds(MOST_NODES, DEEPEST))
     except TooLarge as reason:
         raise InvalidPolicy([f"{name}:{reason.line}: {_TOO_LARGE}"]) from None
     except NotYaml as reason:
         line = "" if reason.line is None else f":{reason.line}"
         raise InvalidPolicy([f"{name}{line}: not YAML: {reason.problem}"]) from None
-    if mistakes:
-        raise InvalidPolicy([f"{name}:{line}: {mistake}" for line, mistake in sorted(mistakes)])
+    if errors:
+        raise InvalidPolicy([f"{name}:{line}: {error}" for line, error in sorted(errors)])
     return Source(name, value, lines)
 
 

@@ -13,7 +13,7 @@ from math import inf
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from headgate.policy.reading import Reading, shown
+from headgate.policy.parser import Parser, shown
 from headgate.policy.secret import read_secret
 from headgate.policy.source import Path_
 from headgate.policy.values import HEADER, Repeated, Unclear, kind_of_header
@@ -102,43 +102,43 @@ def _instant(claims: Mapping[str, Any], name: str, otherwise: float) -> float:
     return instant
 
 
-def read_tokens(reading: Reading, value: object) -> Tokens | None:
-    """A policy's `tokens`; None where mistakes leave nothing to verify with."""
-    given = reading.fields(value, _PATH, FIELDS)
+def read_tokens(parser: Parser, value: object) -> Tokens | None:
+    """A policy's `tokens`; None where errors leave nothing to verify with."""
+    given = parser.fields(value, _PATH, FIELDS)
     if isinstance(value, Mapping):
         for field in ("key", "algorithms"):
             if field not in given:
-                reading.mistake(_PATH, f"tokens need {field!r}, as in key: {{env: JWT_KEY}}, algorithms: [RS256]")
-    secret = read_secret(reading, given["key"], (*_PATH, "key")) if "key" in given else None
-    algorithms = _algorithms(reading, given["algorithms"]) if "algorithms" in given else ()
-    header = _text(reading, given, "header") or AUTHORIZATION
-    audience, issuer = _text(reading, given, "audience"), _text(reading, given, "issuer")
+                parser.error(_PATH, f"tokens need {field!r}, as in key: {{env: JWT_KEY}}, algorithms: [RS256]")
+    secret = read_secret(parser, given["key"], (*_PATH, "key")) if "key" in given else None
+    algorithms = _algorithms(parser, given["algorithms"]) if "algorithms" in given else ()
+    header = _text(parser, given, "header") or AUTHORIZATION
+    audience, issuer = _text(parser, given, "audience"), _text(parser, given, "issuer")
     if secret is None or not algorithms:
         return None
-    decode = _decoder(reading, secret, algorithms, audience, issuer)
+    decode = _decoder(parser, secret, algorithms, audience, issuer)
     return None if decode is None else Tokens(decode, header.lower())
 
 
-def _text(reading: Reading, given: Mapping[str, Any], field: str) -> str | None:
+def _text(parser: Parser, given: Mapping[str, Any], field: str) -> str | None:
     value = given.get(field)
     if field in given and (not isinstance(value, str) or not value):
-        reading.mistake((*_PATH, field), f"expected a text; got {shown(value)}")
+        parser.error((*_PATH, field), f"expected a text; got {shown(value)}")
         return None
     return value
 
 
-def _algorithms(reading: Reading, value: object) -> tuple[str, ...]:
+def _algorithms(parser: Parser, value: object) -> tuple[str, ...]:
     path = (*_PATH, "algorithms")
-    words = reading.words(value, path, "an algorithm such as RS256")
+    words = parser.words(value, path, "an algorithm such as RS256")
     known = []
     for word in words:
         if word.lower() == "none":
-            reading.mistake(path, "'none' is no signature: anybody could claim anything")
-        elif reading.one_of(word, path, (*SHARED, *PUBLIC)):
+            parser.error(path, "'none' is no signature: anybody could claim anything")
+        elif parser.one_of(word, path, (*SHARED, *PUBLIC)):
             known.append(word)
     shared, public = ([word for word in known if (word in SHARED) is kind] for kind in (True, False))
     if shared and public:
-        reading.mistake(
+        parser.error(
             path,
             f"{shared[0]} has a secret and {public[0]} a public key: with both, whoever knows the public key can sign",
         )
@@ -147,31 +147,31 @@ def _algorithms(reading: Reading, value: object) -> tuple[str, ...]:
 
 
 def _decoder(
-    reading: Reading, secret: bytes, algorithms: Sequence[str], audience: str | None, issuer: str | None
+    parser: Parser, secret: bytes, algorithms: Sequence[str], audience: str | None, issuer: str | None
 ) -> Decode | None:
     try:
         import jwt  # an extra, and needed by no policy without tokens
     except ImportError:
-        reading.mistake(_PATH, _NEEDS_JWT)
+        parser.error(_PATH, _NEEDS_JWT)
         return None
     path = (*_PATH, "key")
     if b"PRIVATE KEY-----" in secret:
-        reading.mistake(path, "this is a private key: give the public one, which is all that verifying takes")
+        parser.error(path, "this is a private key: give the public one, which is all that verifying takes")
         return None
     key: Any = secret
     for name in algorithms:
         try:
             key = jwt.get_algorithm_by_name(name).prepare_key(secret)
         except NotImplementedError:  # PyJWT without cryptography
-            reading.mistake(_PATH, _NEEDS_JWT)
+            parser.error(_PATH, _NEEDS_JWT)
             return None
         except Exception:  # PyJWT lets through whatever cryptography raises
             takes = "a secret, not a key in PEM" if name in SHARED else "a public key in PEM"
-            reading.mistake(path, f"this is no key for {name}, which takes {takes}")
+            parser.error(path, f"this is no key for {name}, which takes {takes}")
             return None
         weak = _weakness(name, key)
         if weak:
-            reading.mistake(path, weak)
+            parser.error(path, weak)
             return None
     # The times are looked at whenever a token comes, not only when it is verified.
     options: Any = {"verify_exp": False, "verify_nbf": False, "verify_iat": False}

@@ -56,10 +56,10 @@ class _Anchor(NamedTuple):
 
 
 def read_yaml(text: str, bounds: Bounds) -> tuple[Any, dict[Path_, int], list[tuple[int, str]]]:
-    """The value, the line of each value in it, and mistakes with their lines."""
+    """The value, the line of each value in it, and errors with their lines."""
     try:
         builder = _Builder(text, bounds)
-        return builder.document(), builder.lines, builder.mistakes
+        return builder.document(), builder.lines, builder.errors
     except yaml.YAMLError as reason:
         mark = getattr(reason, "problem_mark", None)
         line = mark.line + 1 if mark is not None else None
@@ -86,7 +86,7 @@ class _Builder:
 
     def __init__(self, text: str, bounds: Bounds) -> None:
         self.lines: dict[Path_, int] = {}
-        self.mistakes: list[tuple[int, str]] = []
+        self.errors: list[tuple[int, str]] = []
         self._bounds = bounds
         self._count = 0
         self._anchors: dict[str, _Anchor | None] = {}
@@ -151,9 +151,9 @@ class _Builder:
             value, below = self._build((*path, name or ""))
             levels = max(levels, below + 1)
             if name is None:
-                self.mistakes.append((line, "a field's name is a word"))
+                self.errors.append((line, "a field's name is a word"))
             elif name in built:
-                self.mistakes.append((line, f"{name!r} is said twice"))
+                self.errors.append((line, f"{name!r} is said twice"))
             else:
                 built[name] = value
         self._loader.get_event()
@@ -181,14 +181,14 @@ class _Builder:
         if tag == _STRING:
             return event.value
         if len(event.value) > LONGEST_NUMBER:
-            self.mistakes.append((line, "cannot read this value: it is no text, and too long for anything else"))
+            self.errors.append((line, "cannot read this value: it is no text, and too long for anything else"))
             return None
         try:
             return self._loader.construct_object(yaml.ScalarNode(tag, event.value, event.start_mark, event.end_mark))
         except yaml.YAMLError:
             raise
         except Exception as reason:  # PyYAML lets through whatever Python raises
-            self.mistakes.append((line, f"cannot read this value: {reason}"))
+            self.errors.append((line, f"cannot read this value: {reason}"))
             return None
 
     def _grow(self, values: int, depth: int, line: int) -> None:

@@ -28,8 +28,8 @@ with requiring("headgate.web.aiohttp", "aiohttp"):
 
 from headgate.errors import InvalidCall, RateLimited
 from headgate.policy import Proxies, RequestView
+from headgate.policy.outcome import PASS
 from headgate.policy.path import below
-from headgate.policy.ruling import PASS
 from headgate.policy.steps import run_awaiting
 from headgate.web.aiohttp_refusals import RateLimitExceeded, refusal_for, refusal_of
 from headgate.web.aiohttp_requests import TOLD, address_of, read_request, request_key
@@ -101,7 +101,7 @@ class RateLimits:
         if door.looks:
             door.look(request)
         docket = request[self._docket] = Docket(door)
-        begun = docket.ask(door.lanes[request.method, self._path(request)], address_of(request.remote))
+        begun = docket.ask(door.fast_paths[request.method, self._path(request)], address_of(request.remote))
         if begun is None or begun[1].kind != "pass":
             await self._rule(request, docket, request.method, None, begun)
         return await _answer(request, docket, handler)
@@ -168,7 +168,7 @@ class RateLimits:
             method, address = request.method, address_of(request.remote)
             places = known[method] if method in known else self._places(handler, place, method)
             for each in places:
-                found = docket.ask(door.lane_at(each[1], each[0], method), address)
+                found = docket.ask(door.fast_path_at(each[1], each[0], method), address)
                 if found is None or found[1] is not PASS:
                     return self._ask(request, docket, places[places.index(each) :], found, call)
             return call(request)
@@ -202,12 +202,12 @@ class RateLimits:
             else:
                 view.route, limits = place
                 found = await run_awaiting(docket.enter(view, limits))
-        court, ruling = found
-        if ruling.kind != "pass":
+        court, outcome = found
+        if outcome.kind != "pass":
             await run_awaiting(docket.release())
-            raise refusal_of(request, docket, court, ruling)
-        if ruling.delay_us:
-            await hold(docket, ruling.delay_us)
+            raise refusal_of(request, docket, court, outcome)
+        if outcome.delay_us:
+            await hold(docket, outcome.delay_us)
 
     def _places(self, handler: Any, place: str, method: str) -> Places:  # noqa: ANN401
         """The limits of a handler or of a view's class, and of the view's method; the default where there are none."""
@@ -268,10 +268,10 @@ class RateLimits:
             view = door.view(request)
             view.method = "MESSAGE"
             docket = Docket(door)
-            _, ruling = await run_awaiting(docket.begin(view))
-            if ruling.kind == "pass":
-                if ruling.delay_us:
-                    await hold(docket, ruling.delay_us)
+            _, outcome = await run_awaiting(docket.begin(view))
+            if outcome.kind == "pass":
+                if outcome.delay_us:
+                    await hold(docket, outcome.delay_us)
                 await run_awaiting(docket.land())  # a message is in flight until it is handed over
                 return message
             await socket.close(code=POLICY_VIOLATION, message=b"rate limited")

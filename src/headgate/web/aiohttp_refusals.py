@@ -8,7 +8,7 @@ from aiohttp import web
 
 from headgate.engine import Decision
 from headgate.errors import RateLimited
-from headgate.policy.ruling import Ruling
+from headgate.policy.outcome import Outcome
 from headgate.web.court import Court, Pairs
 from headgate.web.docket import Denial, Docket
 
@@ -67,14 +67,14 @@ REFUSALS: Final[dict[int, type[RateLimitExceeded]]] = {
 
 
 def refusal_of(
-    request: web.Request, docket: Docket[str], court: Court[str], ruling: Ruling
+    request: web.Request, docket: Docket[str], court: Court[str], outcome: Outcome
 ) -> RateLimitExceeded | _Shadow:
     """What is raised for a no; the docket keeps its fields for whatever is answered instead."""
-    status, fields, body = court.refuse(ruling, _accepted(request))
-    if ruling.kind == "shadow":
+    status, fields, body = court.refuse(outcome, _accepted(request))
+    if outcome.kind == "shadow":
         return _Shadow(status, fields, body)
     docket.denial = Denial(court, [pair for pair in fields if pair[0] not in OF_A_BODY])
-    return REFUSALS[status](fields, body, ruling.decision)
+    return REFUSALS[status](fields, body, outcome.decision)
 
 
 def refusal_for(request: web.Request, docket: Docket[str], error: RateLimited) -> RateLimitExceeded:

@@ -11,8 +11,8 @@ from typing import Any, ClassVar, Final, Unpack
 
 from headgate.errors import RateLimited
 from headgate.policy import Proxies, RequestView
+from headgate.policy.fast_path import Keys
 from headgate.policy.key import client_key
-from headgate.policy.lane import Keys
 from headgate.policy.path import below
 from headgate.policy.steps import Steps, run, run_awaiting, run_to_the_end
 from headgate.web.court import Court, decide
@@ -62,50 +62,50 @@ class RateLimitMiddleware:
         if not self._fronted:
             await self._pass(scope, receive, send, Docket(door))
             return
-        found = door.lanes[scope["method"], path_of(scope)]
+        found = door.fast_paths[scope["method"], path_of(scope)]
         if found is not None:
-            court, lane, fields = found
-            if lane is None:
+            court, fast_path, fields = found
+            if fast_path is None:
                 if self.endpoints:
                     await self._pass(scope, receive, send, Docket(door))
                 else:
                     await self.app(scope, receive, send)
                 return
             keys: Keys | None
-            if lane.by_address and door.proxies is None:
+            if fast_path.by_address and door.proxies is None:
                 peer = scope.get("client")
                 keys = client_key(peer[0]) if peer and peer[0] else None
             else:
-                keys = lane.keys(door.view(scope))
-            decision = decide(lane, keys)
+                keys = fast_path.keys(door.view(scope))
+            decision = decide(fast_path, keys)
             if decision is not None:
                 if not decision.allowed:
-                    await _answer(send, court.refuse_in_lane(lane, decision, _accept(scope["headers"])))
+                    await _answer(send, court.refuse_in_fast_path(fast_path, decision, _accept(scope["headers"])))
                 elif self.endpoints:
-                    await self._pass(scope, receive, send, Docket(door, Entry(court, lane.group, decision, ())))
+                    await self._pass(scope, receive, send, Docket(door, Entry(court, fast_path.group, decision, ())))
                 else:
                     await self.app(scope, receive, _adding(court, fields(decision), send))
                 return
-        await self._judged(scope, receive, send)
+        await self._decided(scope, receive, send)
 
-    async def _judged(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _decided(self, scope: Scope, receive: Receive, send: Send) -> None:
         """A request that has to be looked at."""
         door = self.door
         view = door.view(scope)
         court = door.court(view)
-        judge = court.judge
-        steps = judge.before(view)
-        ruling = await run_awaiting(steps) if judge.awaits else run(steps)
-        if ruling.kind != "pass":
-            await _answer(send, court.refuse(ruling, _accept(scope["headers"])))
+        compiled = court.compiled
+        steps = compiled.before(view)
+        outcome = await run_awaiting(steps) if compiled.awaits else run(steps)
+        if outcome.kind != "pass":
+            await _answer(send, court.refuse(outcome, _accept(scope["headers"])))
             return
-        if ruling.charges or self.endpoints:
-            docket = Docket(door, Entry(court, ruling.group, ruling.decision, ruling.charges))
-            if ruling.delay_us:
-                await hold(docket, ruling.delay_us)
+        if outcome.charges or self.endpoints:
+            docket = Docket(door, Entry(court, outcome.group, outcome.decision, outcome.charges))
+            if outcome.delay_us:
+                await hold(docket, outcome.delay_us)
             await self._pass(scope, receive, send, docket)
         else:
-            await self.app(scope, receive, _adding(court, court.fields(ruling.group, ruling.decision), send))
+            await self.app(scope, receive, _adding(court, court.fields(outcome.group, outcome.decision), send))
 
     async def _pass(self, scope: Scope, receive: Receive, send: Send, docket: Docket[bytes]) -> None:
         """Call the app; tell what is left, and count what its response says."""
@@ -142,13 +142,13 @@ class RateLimitMiddleware:
             self.door.look(scope)
         view = self.door.view(scope)
         court = self.door.court(view)
-        ruling = await run_awaiting(court.judge.before(view))
-        if ruling.kind != "pass":
-            await refuse_websocket(scope, receive, send, court.refuse(ruling, view.accept))
+        outcome = await run_awaiting(court.compiled.before(view))
+        if outcome.kind != "pass":
+            await refuse_websocket(scope, receive, send, court.refuse(outcome, view.accept))
             return
-        docket = Docket(self.door, Entry(court, ruling.group, ruling.decision, ruling.charges))
-        if ruling.delay_us:
-            await hold(docket, ruling.delay_us)
+        docket = Docket(self.door, Entry(court, outcome.group, outcome.decision, outcome.charges))
+        if outcome.delay_us:
+            await hold(docket, outcome.delay_us)
         docket.path = view.path
         if self.endpoints:
             scope[DOCKET] = docket
@@ -169,14 +169,14 @@ class RateLimitMiddleware:
             view = door.view(scope)
             view.method, view.path = "MESSAGE", docket.path
             court = door.court(view)
-            ruling = await run_awaiting(court.judge.before(view))
-            told = Docket(door, Entry(court, ruling.group, ruling.decision, ruling.charges))
-            if ruling.kind == "pass" and docket.messages:
+            outcome = await run_awaiting(court.compiled.before(view))
+            told = Docket(door, Entry(court, outcome.group, outcome.decision, outcome.charges))
+            if outcome.kind == "pass" and docket.messages:
                 view.route, view.request = docket.route, docket.request
-                _, ruling = await run_awaiting(told.enter(view, docket.messages))
-            if ruling.kind == "pass":
-                if ruling.delay_us:
-                    await hold(told, ruling.delay_us)
+                _, outcome = await run_awaiting(told.enter(view, docket.messages))
+            if outcome.kind == "pass":
+                if outcome.delay_us:
+                    await hold(told, outcome.delay_us)
                 await run_awaiting(told.land())  # a message is in flight until it is handed over
                 return message
             await send({"type": "websocket.close", "code": POLICY_VIOLATION, "reason": "rate limited"})

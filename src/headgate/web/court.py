@@ -1,4 +1,4 @@
-"""A court: one policy on its stores, and how its rulings are said in HTTP."""
+"""A court: one policy on its stores, and how its outcomes are said in HTTP."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any, AnyStr, Final, Generic
 from headgate.clock import Clock, SystemClock, WallClock
 from headgate.engine import Decision
 from headgate.policy import Policy
-from headgate.policy.judge import Judge
-from headgate.policy.lane import MOST_LANES, Keys, Lane
+from headgate.policy.compiled import CompiledPolicy
+from headgate.policy.fast_path import MOST_FAST_PATHS, FastPath, Keys
 from headgate.policy.match import METHODS
-from headgate.policy.policy import Found as Fitting
+from headgate.policy.outcome import LimitGroup, Outcome, refused
+from headgate.policy.policy import MatchedRules as Fitting
 from headgate.policy.policy import RuleSet
-from headgate.policy.ruling import Group, Ruling, refused
 from headgate.stores import Store
 from headgate.web.headers import Compile, Say, Wire, expose_for, headers_for
 from headgate.web.refusal import (
@@ -36,32 +36,32 @@ CROWD: Final = 20
 """Keys refused in one second beyond which clients are told to come back one after the other."""
 
 
-Found = tuple["Court[AnyStr]", Lane | None, Callable[[Decision], Pairs[AnyStr]]]
-"""Under which policy a lane is, the lane (none where no rule applies), and how to say what is left."""
+Found = tuple["Court[AnyStr]", FastPath | None, Callable[[Decision], Pairs[AnyStr]]]
+"""Under which policy a fast path is, the fast path (none where no rule applies), and how to say what is left."""
 
 
-def decide(lane: Lane, keys: Keys | None) -> Decision | None:
-    """What a lane says; None where the request has to be looked at after all, and nothing was charged."""
+def decide(fast_path: FastPath, keys: Keys | None) -> Decision | None:
+    """What a fast path says; None where the request has to be looked at after all, and nothing was charged."""
     try:
-        return None if keys is None else lane.ask(keys, lane.costs)
+        return None if keys is None else fast_path.ask(keys, fast_path.costs)
     except Exception:  # the long way asks again, and answers by `on_error`
         return None
 
 
 class Court(Generic[AnyStr]):
-    """One policy, and how its rulings are said: a request is answered wholly by the one it came under."""
+    """One policy, and how its outcomes are said: a request is answered wholly by the one it came under."""
 
     def __init__(
         self, policy: Policy, stores: Mapping[str, Store], wire: Wire[AnyStr], refusal: Refusal, awaited: bool
     ) -> None:
-        self.judge = Judge(policy, stores, awaited=awaited)
+        self.compiled = CompiledPolicy(policy, stores, awaited=awaited)
         self._looks_at_paths = any(rule.match.patterns for rule in policy.rules)
         self.counts_messages = any(rule.match.messages for rule in policy.rules)
         self.wire: Wire[AnyStr] = wire
         self._compile: Compile[AnyStr] = headers_for(policy.headers, wire, _told_by(stores[""]))
         self._expose: Callable[[Iterable[tuple[AnyStr, AnyStr]]], Pairs[AnyStr]] = expose_for(policy.headers, wire)
-        self._says: dict[Group, Say[AnyStr]] = {}
-        self._refusers: dict[Group, Refuse[AnyStr]] = {}
+        self._says: dict[LimitGroup, Say[AnyStr]] = {}
+        self._refusers: dict[LimitGroup, Refuse[AnyStr]] = {}
         self._ways: dict[tuple[RuleSet, str], Found[AnyStr] | None] = {}
         """Lanes by the rules that fit and a method that is known; None where each request has to be looked at."""
         self._refusals: CompileRefusal[AnyStr] = refusal.compile(self._compile, wire)
@@ -69,41 +69,41 @@ class Court(Generic[AnyStr]):
         self._second = 0
         self._refused: set[str] = set()
 
-    def lane_for(self, method: str, path: str) -> Found[AnyStr] | None:
-        """The lane of such requests; None where each has to be looked at."""
-        if self.judge.looks_first:
+    def fast_path_for(self, method: str, path: str) -> Found[AnyStr] | None:
+        """The fast path of such requests; None where each has to be looked at."""
+        if self.compiled.looks_first:
             return None
         method = method.upper()
-        fitting = self.judge.policy.find(method, path)
+        fitting = self.compiled.policy.find(method, path)
         name = (fitting.set, method if method in METHODS else "")  # methods are the client's
         try:
             way = self._ways[name]
         except KeyError:
             way = self._way(fitting, method)
-            if len(self._ways) < MOST_LANES:
+            if len(self._ways) < MOST_FAST_PATHS:
                 self._ways[name] = way
         if way is not None and way[1] is not None and way[1].by_params:
             return self, way[1].at(fitting.pairs), way[2]
         return way
 
-    def lane_at(self, method: str, route: str) -> Found[AnyStr] | None:
-        """The lane of an endpoint, for all its paths; None where each request has to be looked at."""
-        return None if self._looks_at_paths else self._way(self.judge.policy.rules_for(method, "/"), method, route)
+    def fast_path_at(self, method: str, route: str) -> Found[AnyStr] | None:
+        """The fast path of an endpoint, for all its paths; None where each request has to be looked at."""
+        return None if self._looks_at_paths else self._way(self.compiled.policy.rules_for(method, "/"), method, route)
 
     def _way(self, fitting: Fitting, method: str, route: str | None = None) -> Found[AnyStr] | None:
         if route is None and not fitting.pairs:
             return self, None, lambda decision: []
-        lane = self.judge.lane(fitting, method, route)
-        return None if lane is None else (self, lane, self._say(lane.group))
+        fast_path = self.compiled.fast_path(fitting, method, route)
+        return None if fast_path is None else (self, fast_path, self._say(fast_path.group))
 
-    def fields(self, group: Group | None, decision: Decision | None) -> Pairs[AnyStr]:
+    def fields(self, group: LimitGroup | None, decision: Decision | None) -> Pairs[AnyStr]:
         """The header fields that say how much is left, as far as each rule discloses it."""
         if group is None or decision is None:
             return []
         say = self._says.get(group)
         return self._say(group)(decision) if say is None else say(decision)
 
-    def _say(self, group: Group) -> Say[AnyStr]:
+    def _say(self, group: LimitGroup) -> Say[AnyStr]:
         if len(self._says) >= MOST_SAYS:
             self._says.clear()
         say = self._says[group] = self._compile(group.limits, "", group.disclose).of_yes
@@ -117,34 +117,36 @@ class Court(Generic[AnyStr]):
                 return self._expose(every)
         return every
 
-    def refuse(self, ruling: Ruling, accept: str | bytes | None) -> tuple[int, Pairs[AnyStr], bytes]:
+    def refuse(self, outcome: Outcome, accept: str | bytes | None) -> tuple[int, Pairs[AnyStr], bytes]:
         """Status, headers and body of a no."""
-        if ruling.kind == "shadow" and ruling.rule is not None:
-            act = ruling.rule.act
+        if outcome.kind == "shadow" and outcome.rule is not None:
+            act = outcome.rule.act
             pairs = (("Content-Type", act.content_type), ("Content-Length", str(len(act.body))))
             return act.status, [(self.wire.name(name), self.wire.value(value)) for name, value in pairs], act.body
-        if ruling.group is not None and ruling.decision is not None:
-            return self._refuse(ruling.group, ruling.decision, accept)
-        reason = REASONS.get(ruling.status, QUOTA)
-        answer = self._refusals((), "", "full", reason._replace(detail=ruling.detail))(None, accept, None)
-        if ruling.challenge:
-            answer[1].append((self.wire.name("WWW-Authenticate"), self.wire.value(ruling.challenge)))
+        if outcome.group is not None and outcome.decision is not None:
+            return self._refuse(outcome.group, outcome.decision, accept)
+        reason = REASONS.get(outcome.status, QUOTA)
+        answer = self._refusals((), "", "full", reason._replace(detail=outcome.detail))(None, accept, None)
+        if outcome.challenge:
+            answer[1].append((self.wire.name("WWW-Authenticate"), self.wire.value(outcome.challenge)))
         return answer
 
-    def refuse_in_lane(
-        self, lane: Lane, decision: Decision, accept: str | bytes | None
+    def refuse_in_fast_path(
+        self, fast_path: FastPath, decision: Decision, accept: str | bytes | None
     ) -> tuple[int, Pairs[AnyStr], bytes]:
-        """As `refuse`, for a no from a lane."""
-        if lane.shadows:
-            return self.refuse(refused(lane.group, decision), accept)
-        return self._refuse(lane.group, decision, accept)
+        """As `refuse`, for a no from a fast_path."""
+        if fast_path.shadows:
+            return self.refuse(refused(fast_path.group, decision), accept)
+        return self._refuse(fast_path.group, decision, accept)
 
     def refuse_for(self, decision: Decision, accept: str | bytes | None) -> tuple[int, Pairs[AnyStr], bytes]:
         """As `refuse`, for the no of a limiter of the app's own."""
         limits = tuple(call.limit for call in decision.calls)
         return self._refusals(limits, "", "full", QUOTA)(decision, accept, self._retry_after(decision))
 
-    def _refuse(self, group: Group, decision: Decision, accept: str | bytes | None) -> tuple[int, Pairs[AnyStr], bytes]:
+    def _refuse(
+        self, group: LimitGroup, decision: Decision, accept: str | bytes | None
+    ) -> tuple[int, Pairs[AnyStr], bytes]:
         refuse = self._refusers.get(group)
         if refuse is None:
             if len(self._refusers) >= MOST_SAYS:

@@ -12,7 +12,7 @@ from typing import Any, AnyStr, Final, Generic, NamedTuple
 
 from headgate.decision import tightest
 from headgate.engine import Decision
-from headgate.policy.ruling import PASS, Charge, Group, Ruling, refused
+from headgate.policy.outcome import PASS, Charge, LimitGroup, Outcome, refused
 from headgate.policy.steps import Steps
 from headgate.policy.view import RequestView
 from headgate.web.court import Court, Found, Pairs, decide
@@ -31,13 +31,13 @@ class Entry(NamedTuple, Generic[AnyStr]):
     """One decision that let the request pass."""
 
     court: Court[AnyStr]
-    group: Group | None
+    group: LimitGroup | None
     decision: Decision | None
     charges: tuple[Charge, ...]
     """What the response may still change."""
 
 
-Ruled = tuple[Court[AnyStr], Ruling]
+Ruled = tuple[Court[AnyStr], Outcome]
 
 
 class Denial(NamedTuple, Generic[AnyStr]):
@@ -71,10 +71,10 @@ class Docket(Generic[AnyStr]):
     """The refusal, once there is one at an endpoint; set by an edge that leaves the answer to the app."""
     _counted = False
     _passed: tuple[Found[AnyStr], Decision] | None = None
-    """The only decision so far, where a lane has taken it; else there are entries."""
+    """The only decision so far, where a fast path has taken it; else there are entries."""
     _entries: tuple[Entry[AnyStr], ...] = ()
 
-    _left: Mapping[Group, Decision] = MappingProxyType({})
+    _left: Mapping[LimitGroup, Decision] = MappingProxyType({})
     """What is left where the response has changed what was charged."""
 
     def __init__(self, door: Door[AnyStr], first: Entry[AnyStr] | None = None) -> None:
@@ -92,48 +92,48 @@ class Docket(Generic[AnyStr]):
     def _every(self) -> tuple[Entry[AnyStr], ...]:
         if self._passed is None:
             return self._entries
-        (court, lane, _), decision = self._passed
-        return (Entry(court, lane.group if lane is not None else None, decision, ()),)
+        (court, fast_path, _), decision = self._passed
+        return (Entry(court, fast_path.group if fast_path is not None else None, decision, ()),)
 
     def ask(self, found: Found[AnyStr] | None, address: str | None) -> Ruled[AnyStr] | None:
-        """As `begin` or `enter`, in a lane: without a look at the request.
+        """As `begin` or `enter`, in a fast_path: without a look at the request.
 
         None where it needs one, and nothing was charged. `address` is the client's, where no proxy has to be asked
         about it. After a no the edge has to `release`.
         """
         if found is None:
             return None
-        court, lane, _ = found
-        if lane is None:  # no rule is for such requests
+        court, fast_path, _ = found
+        if fast_path is None:  # no rule is for such requests
             return court, PASS
-        if not address or not lane.by_address or self.door.proxies is not None:
+        if not address or not fast_path.by_address or self.door.proxies is not None:
             return None
-        decision = decide(lane, lane.key_by(address))
+        decision = decide(fast_path, fast_path.key_by(address))
         if decision is None:
             return None
         if not decision.allowed:
-            return court, refused(lane.group, decision)
+            return court, refused(fast_path.group, decision)
         if self._passed is None and not self._entries:
             self._passed = found, decision
         else:
-            self._add(Entry(court, lane.group, decision, ()))
+            self._add(Entry(court, fast_path.group, decision, ()))
         return court, PASS
 
     def begin(self, view: RequestView) -> Steps[Ruled[AnyStr]]:
         """Rule by the policy in front of the app."""
-        return self._judge(self.door.court(view), view)
+        return self._compiled(self.door.court(view), view)
 
     def enter(self, view: RequestView, limits: tuple[RouteLimit, ...]) -> Steps[Ruled[AnyStr]]:
         """Rule on a request that has come to an endpoint with limits of its own."""
-        return self._judge(self.door.court_at(view, limits), view)
+        return self._compiled(self.door.court_at(view, limits), view)
 
-    def _judge(self, court: Court[AnyStr], view: RequestView) -> Steps[Ruled[AnyStr]]:
-        ruling = yield from court.judge.before(view)
-        if ruling.kind == "pass":
-            self._add(Entry(court, ruling.group, ruling.decision, ruling.charges))
+    def _compiled(self, court: Court[AnyStr], view: RequestView) -> Steps[Ruled[AnyStr]]:
+        outcome = yield from court.compiled.before(view)
+        if outcome.kind == "pass":
+            self._add(Entry(court, outcome.group, outcome.decision, outcome.charges))
         else:
             yield from self.release()
-        return court, ruling
+        return court, outcome
 
     def refuse_for(self, decision: Decision, accept: str | bytes | None) -> tuple[int, Pairs[AnyStr], bytes]:
         """Status, headers and body of the no of a limiter of the app's own, in a view. What was charged stays."""
@@ -184,7 +184,7 @@ class Docket(Generic[AnyStr]):
             self._counted, self.follows = True, self.holds_permits
             for each in self._entries:
                 if each.charges:
-                    left = yield from each.court.judge.after(each.charges, status, header)
+                    left = yield from each.court.compiled.after(each.charges, status, header)
                     self._left = {**self._left, **left}
 
     def end(self, status: int = FAILED, header: Callable[[str], str | None] = lambda name: None) -> Steps[None]:
@@ -197,7 +197,7 @@ class Docket(Generic[AnyStr]):
         if self.holds_permits:
             self.holds_permits = self.follows = False
             for each in self._entries:
-                yield from each.court.judge.end(each.charges)
+                yield from each.court.compiled.end(each.charges)
 
     def release(self) -> Steps[None]:
         """Give everything back: the request goes no further."""
@@ -207,7 +207,7 @@ class Docket(Generic[AnyStr]):
             every = [charge for charge in charges if charge.decision is not decision]
             if group is not None and decision is not None:
                 every.append(Charge(group, decision))
-            yield from court.judge.release(every)
+            yield from court.compiled.release(every)
 
 
 def _nearest(decisions: list[Decision]) -> int:

@@ -1,6 +1,6 @@
 """What every edge shares: stores, the policy of now, who the client is, and the limits of single endpoints.
 
-An edge turns its framework's request into a `RequestView`, and a ruling into its framework's response. Everything else
+An edge turns its framework's request into a `RequestView`, and a outcome into its framework's response. Everything else
 is here and in `court.py`, once.
 """
 
@@ -12,9 +12,9 @@ from typing import Any, AnyStr, Final, Generic, NamedTuple, TypedDict
 
 from headgate.clock import SystemClock
 from headgate.policy import Policy, Proxies, RequestView
+from headgate.policy.bounded_cache import BoundedCache
 from headgate.policy.carried import Carried, Reload, compare, with_carried
 from headgate.policy.match import METHODS
-from headgate.policy.recent import Recent
 from headgate.policy.reload import PolicyFile
 from headgate.policy.values import Unclear
 from headgate.stores import Store, open_store
@@ -109,7 +109,7 @@ class Door(Generic[AnyStr]):
         """Limits of earlier policies that go on for a while."""
         self._hints: Hints | None = Hints(self.proxies is not None)
         self.looks = True
-        """Something is to be looked at with each request, before its lane."""
+        """Something is to be looked at with each request, before its fast_path."""
         self._exchange(self._prepare(self._plain))
         warn_of_workers([self.store, *self._opened.values()])
 
@@ -121,7 +121,7 @@ class Door(Generic[AnyStr]):
     @property
     def policy(self) -> Policy:
         """The policy of now."""
-        return self._court.judge.policy
+        return self._court.compiled.policy
 
     @property
     def court_now(self) -> Court[AnyStr]:
@@ -131,7 +131,7 @@ class Door(Generic[AnyStr]):
     @property
     def awaits(self) -> bool:
         """Some of the stores have to be awaited."""
-        return self._court.judge.awaits
+        return self._court.compiled.awaits
 
     def bind(self, store: Store) -> None:
         """Count there from now on, whatever the rules say; `headgate.testing` does so for a while."""
@@ -143,7 +143,7 @@ class Door(Generic[AnyStr]):
         store = self.store
         reload = compare(self._plain, policy, self._carried, store.clock.now_us())
         court = self._open(with_carried(policy, reload.carried))
-        court.judge.bind()
+        court.compiled.bind()
         return Ready(store, policy, reload, court)
 
     def _exchange(self, ready: Ready[AnyStr]) -> None:
@@ -157,9 +157,9 @@ class Door(Generic[AnyStr]):
             log.log(level, line)
         self._court: Court[AnyStr] = ready.court
         self._routes: dict[tuple[tuple[RouteLimit, ...], str], Court[AnyStr]] = {}
-        self._lanes_at: dict[tuple[tuple[RouteLimit, ...], str, str], Found[AnyStr] | None] = {}
-        find = self._court.lane_for if self._plan is None else _no_lane
-        self.lanes: Recent[Found[AnyStr] | None] = Recent(find)  # last: who sees it sees the others
+        self._fast_paths_at: dict[tuple[tuple[RouteLimit, ...], str, str], Found[AnyStr] | None] = {}
+        find = self._court.fast_path_for if self._plan is None else _no_fast_path
+        self.fast_paths: BoundedCache[Found[AnyStr] | None] = BoundedCache(find)  # last: who sees it sees the others
         """By method and path; None where each request has to be looked at."""
 
     def _open(self, policy: Policy) -> Court[AnyStr]:
@@ -232,17 +232,17 @@ class Door(Generic[AnyStr]):
             self._choose_plan(view)
         return self._court_of(limits, view.route or "endpoint")
 
-    def lane_at(self, limits: tuple[RouteLimit, ...], route: str, method: str) -> Found[AnyStr] | None:
-        """The lane of an endpoint; None where each request has to be looked at."""
+    def fast_path_at(self, limits: tuple[RouteLimit, ...], route: str, method: str) -> Found[AnyStr] | None:
+        """The fast path of an endpoint; None where each request has to be looked at."""
         if self._plan is not None:
             return None
-        lanes = self._lanes_at  # not of another policy that comes meanwhile
+        fast_paths = self._fast_paths_at  # not of another policy that comes meanwhile
         if method not in METHODS:  # the client's own, and all the same to rules
             method = ""
         try:
-            return lanes[limits, route, method]
+            return fast_paths[limits, route, method]
         except KeyError:
-            found = lanes[limits, route, method] = self._court_of(limits, route).lane_at(method, route)
+            found = fast_paths[limits, route, method] = self._court_of(limits, route).fast_path_at(method, route)
             return found
 
     def _court_of(self, limits: tuple[RouteLimit, ...], route: str) -> Court[AnyStr]:
@@ -280,5 +280,5 @@ class Door(Generic[AnyStr]):
                 store.close()
 
 
-def _no_lane(method: str, path: str) -> None:
+def _no_fast_path(method: str, path: str) -> None:
     """A plan is the app's to tell, for each request."""

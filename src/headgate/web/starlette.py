@@ -22,7 +22,7 @@ with requiring("headgate.web.starlette", "starlette"):
 
 
 from headgate.errors import HeadgateError, InvalidCall, RateLimited
-from headgate.policy.ruling import PASS
+from headgate.policy.outcome import PASS
 from headgate.policy.steps import run_awaiting
 from headgate.web import asgi
 from headgate.web.asgi import DOCKET, hold
@@ -203,8 +203,8 @@ def enter_at_once(connection: HTTPConnection, limits: tuple[Limit, ...], place: 
     times = scope[ENTERED] = scope.get(ENTERED, 0) + 1
     route = place.route if times == 1 else f"{place.template}/{times} {place.name} {times}"  # other counts each time
     peer = scope.get("client")
-    lane = docket.door.lane_at(asked, route, scope.get("method", "WEBSOCKET"))
-    found = docket.ask(lane, peer[0] if peer else None)
+    fast_path = docket.door.fast_path_at(asked, route, scope.get("method", "WEBSOCKET"))
+    found = docket.ask(fast_path, peer[0] if peer else None)
     return None if found is not None and found[1] is PASS else _enter(connection, docket, asked, route, found)
 
 
@@ -219,14 +219,14 @@ async def _enter(
         view = docket.door.view(connection.scope)
         view.route, view.request, view.path = route, connection, docket.path
         found = await run_awaiting(docket.enter(view, limits))
-    court, ruling = found
-    if ruling.kind == "pass":
-        return await hold(docket, ruling.delay_us) if ruling.delay_us else None
+    court, outcome = found
+    if outcome.kind == "pass":
+        return await hold(docket, outcome.delay_us) if outcome.delay_us else None
     await run_awaiting(docket.release())
-    answer = court.refuse(ruling, accepted(connection))
-    if ruling.kind == "deny":
+    answer = court.refuse(outcome, accepted(connection))
+    if outcome.kind == "deny":
         docket.denial = Denial(court, told_in(answer))
-    raise refusal_of(connection, answer, ruling.decision)
+    raise refusal_of(connection, answer, outcome.decision)
 
 
 @functools.lru_cache(maxsize=4096)

@@ -7,7 +7,7 @@ from typing import Any
 
 from starlette.routing import Host, Mount, WebSocketRoute
 
-from headgate.policy.lane import MOST_LANES
+from headgate.policy.fast_path import MOST_FAST_PATHS
 from headgate.web import asgi
 from headgate.web.callables import full_name
 from headgate.web.reach import Route, read_route
@@ -36,7 +36,7 @@ def place_of(scope: asgi.Scope, endpoint: Any = None, known: Known | None = None
         name = full_name(scope.get("endpoint") if endpoint is None else endpoint)
         alone = "app_root_path" not in scope and getattr(route, "endpoint", None) is not None
         place = Place((getattr(route, "path", None) or "/") if alone else _template_of(scope, route), name, route)
-        if alone and known is not None and len(known) < MOST_LANES:
+        if alone and known is not None and len(known) < MOST_FAST_PATHS:
             known[id(route)] = place
     return place
 

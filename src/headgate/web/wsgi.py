@@ -10,8 +10,8 @@ from http import HTTPStatus
 from typing import Any, Unpack
 
 from headgate.policy import Proxies, RequestView
+from headgate.policy.fast_path import Keys
 from headgate.policy.key import client_key
-from headgate.policy.lane import Keys
 from headgate.policy.steps import run
 from headgate.waiting.sleep import sleep_until
 from headgate.web.court import Court, decide
@@ -38,36 +38,36 @@ class RateLimitMiddleware:
         door = self.door
         if door.looks:
             door.look(environ)
-        found = door.lanes[environ["REQUEST_METHOD"], path_of(environ)]
+        found = door.fast_paths[environ["REQUEST_METHOD"], path_of(environ)]
         if found is not None:
-            court, lane, fields = found
-            if lane is None:
+            court, fast_path, fields = found
+            if fast_path is None:
                 return self.app(environ, start_response)
             keys: Keys | None
-            if lane.by_address and door.proxies is None:
+            if fast_path.by_address and door.proxies is None:
                 peer = environ.get("REMOTE_ADDR")
                 keys = client_key(peer) if peer else None
             else:
-                keys = lane.keys(door.view(environ))
-            decision = decide(lane, keys)
+                keys = fast_path.keys(door.view(environ))
+            decision = decide(fast_path, keys)
             if decision is not None:
                 if decision.allowed:
                     return self.app(environ, _adding(court, fields(decision), start_response))
-                answer = court.refuse_in_lane(lane, decision, environ.get("HTTP_ACCEPT"))
+                answer = court.refuse_in_fast_path(fast_path, decision, environ.get("HTTP_ACCEPT"))
                 return _answer(answer, environ, start_response)
-        return self._judged(environ, start_response)
+        return self._decided(environ, start_response)
 
-    def _judged(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+    def _decided(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         """A request that has to be looked at."""
         door = self.door
         view = door.view(environ)
         court = door.court(view)
-        ruling = run(court.judge.before(view))
-        if ruling.kind != "pass":
-            return _answer(court.refuse(ruling, environ.get("HTTP_ACCEPT")), environ, start_response)
-        docket = Docket(door, Entry(court, ruling.group, ruling.decision, ruling.charges))
-        if ruling.delay_us:
-            hold(docket, ruling.delay_us)
+        outcome = run(court.compiled.before(view))
+        if outcome.kind != "pass":
+            return _answer(court.refuse(outcome, environ.get("HTTP_ACCEPT")), environ, start_response)
+        docket = Docket(door, Entry(court, outcome.group, outcome.decision, outcome.charges))
+        if outcome.delay_us:
+            hold(docket, outcome.delay_us)
         if docket.follows:
             return self._count(environ, start_response, docket)
         return self.app(environ, _adding(court, docket.fields, start_response))

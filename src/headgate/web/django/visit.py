@@ -11,9 +11,9 @@ from django.http.response import HttpResponseBase
 
 from headgate.engine import Decision
 from headgate.errors import HeadgateError, RateLimited
+from headgate.policy.outcome import PASS, Outcome
 from headgate.policy.policy import Policy
 from headgate.policy.rule import Rule
-from headgate.policy.ruling import PASS, Ruling
 from headgate.policy.steps import Steps, run, run_awaiting
 from headgate.web import asgi, wsgi
 from headgate.web.court import Court, Pairs
@@ -120,14 +120,14 @@ class Visit:
             await asgi.hold(self.docket, found[1].delay_us)
         return self._refused(request, *found)
 
-    def _at_once(self, request: Request, limits: Limits | None, at: str) -> tuple[Court[str], Ruling] | None:
+    def _at_once(self, request: Request, limits: Limits | None, at: str) -> tuple[Court[str], Outcome] | None:
         """What needs no look at the request: limits by address on a store that answers at once. None otherwise."""
         address = request.META.get("REMOTE_ADDR")
         if limits is None:
-            return self.docket.ask(self._door.lanes[request.method, request.path_info], address)
+            return self.docket.ask(self._door.fast_paths[request.method, request.path_info], address)
         self.entered += limits
         route = route_of(request, at)
-        return self.docket.ask(self._door.lane_at(limits, route, request.method), address) if route else None
+        return self.docket.ask(self._door.fast_path_at(limits, route, request.method), address) if route else None
 
     def _read(self, request: Request, limits: Limits | None, at: str) -> tuple[SiteView, Court[str]]:
         view = self._door.view(request)
@@ -153,18 +153,18 @@ class Visit:
     def _plan_of(self, view: SiteView, court: Court[str]) -> Callable[[Request], str | None] | None:
         """Who says which plan a request has, where that makes a difference."""
         plan_of = self._setup.plan_of
-        return plan_of if plan_of is not None and _by_plan(court.judge.policy, _rules(view, court)) else None
+        return plan_of if plan_of is not None and _by_plan(court.compiled.policy, _rules(view, court)) else None
 
-    def _steps(self, view: SiteView, court: Court[str], limits: Limits | None) -> Steps[Ruling]:
+    def _steps(self, view: SiteView, court: Court[str], limits: Limits | None) -> Steps[Outcome]:
         steps = self.docket.begin(view) if limits is None else self.docket.enter(view, limits)
-        _, ruling = yield from steps
-        return ruling
+        _, outcome = yield from steps
+        return outcome
 
-    def _refused(self, request: Request, court: Court[str], ruling: Ruling) -> RateLimitExceeded | None:
-        if ruling.kind == "pass":
+    def _refused(self, request: Request, court: Court[str], outcome: Outcome) -> RateLimitExceeded | None:
+        if outcome.kind == "pass":
             return None
-        answer = court.refuse(ruling, request.META.get("HTTP_ACCEPT"))
-        return self._no(answer, ruling.decision, ruling.kind == "shadow", ruling.detail)
+        answer = court.refuse(outcome, request.META.get("HTTP_ACCEPT"))
+        return self._no(answer, outcome.decision, outcome.kind == "shadow", outcome.detail)
 
     def refuse_by(self, request: Request, error: RateLimited) -> RateLimitExceeded:
         """A limiter of the app's own has refused, in the view: what was charged stays."""
@@ -218,7 +218,7 @@ class Visit:
 
 
 def _rules(view: SiteView, court: Court[str]) -> Sequence[Rule]:
-    return court.judge.policy.rules_for(view.method, view.path).set.rules
+    return court.compiled.policy.rules_for(view.method, view.path).set.rules
 
 
 def _by_plan(policy: Policy, rules: Sequence[Rule]) -> bool:

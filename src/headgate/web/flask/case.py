@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from headgate.engine import Decision
-from headgate.policy.ruling import Ruling, refused
+from headgate.policy.outcome import Outcome, refused
 from headgate.policy.steps import run
 from headgate.policy.view import RequestView
 from headgate.web.court import Court, Found, Pairs, decide
@@ -46,35 +46,35 @@ class Case(Docket[str]):
 
     def front(self, view: RequestView) -> No | None:
         """Rule by the policy in front of the app."""
-        found = self.door.lanes[view.method, view.path]
+        found = self.door.fast_paths[view.method, view.path]
         return self._rule(found[0] if found is not None else self.door.court(view), found, view)
 
     def come_to(self, view: RequestView, limits: tuple[RouteLimit, ...]) -> No | None:
         """Rule by limits at an endpoint, which `view.route` names."""
         self.limits += limits
-        found = self.door.lane_at(limits, view.route or "", view.method)
+        found = self.door.fast_path_at(limits, view.route or "", view.method)
         return self._rule(found[0] if found is not None else self.door.court_at(view, limits), found, view)
 
     def _rule(self, court: Court[str], found: Found[str] | None, view: RequestView) -> No | None:
-        lane = found[1] if found is not None else None
-        if lane is not None:
-            decision = decide(lane, lane.keys(view))
+        fast_path = found[1] if found is not None else None
+        if fast_path is not None:
+            decision = decide(fast_path, fast_path.keys(view))
             if decision is not None:
                 if decision.allowed:
-                    self._add(Entry(court, lane.group, decision, ()))
+                    self._add(Entry(court, fast_path.group, decision, ()))
                     return None
-                return self.refuse(court, refused(lane.group, decision), view.accept)
-        _, ruling = run(self._judge(court, view))
-        if ruling.kind != "pass":
-            return self.refuse(court, ruling, view.accept)
-        if ruling.delay_us:
-            hold(self, ruling.delay_us)
+                return self.refuse(court, refused(fast_path.group, decision), view.accept)
+        _, outcome = run(self._compiled(court, view))
+        if outcome.kind != "pass":
+            return self.refuse(court, outcome, view.accept)
+        if outcome.delay_us:
+            hold(self, outcome.delay_us)
         return None
 
-    def refuse(self, court: Court[str], ruling: Ruling, accept: str | None) -> No:
+    def refuse(self, court: Court[str], outcome: Outcome, accept: str | None) -> No:
         """The request goes no further."""
         run(self.release())
-        self.no = No(*court.refuse(ruling, accept), ruling.decision, ruling.kind == "shadow")
+        self.no = No(*court.refuse(outcome, accept), outcome.decision, outcome.kind == "shadow")
         return self.no
 
     def refuse_by(self, decision: Decision, accept: str | None) -> No:
@@ -84,7 +84,7 @@ class Case(Docket[str]):
 
 
 class Passed:
-    """A request that a lane let pass, of which nothing is open."""
+    """A request that a fast path let pass, of which nothing is open."""
 
     __slots__ = ("decision", "found", "limits")
 
@@ -93,7 +93,7 @@ class Passed:
 
     def opened(self, door: Door[str]) -> Case:
         """The same as a case, for more to be asked."""
-        court, lane, _ = self.found
-        case = Case(door, Entry(court, lane.group if lane is not None else None, self.decision, ()))
+        court, fast_path, _ = self.found
+        case = Case(door, Entry(court, fast_path.group if fast_path is not None else None, self.decision, ()))
         case.limits = self.limits
         return case

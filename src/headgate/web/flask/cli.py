@@ -78,8 +78,8 @@ def _lines(edge: Edge, asked: Request) -> Iterator[str]:
     told: list[str] = []
     if edge.fronted:
         view.route = rule.rule if rule is not None else None
-        told += explained(edge.door.court(view).judge, view)
+        told += explained(edge.door.court(view).compiled, view)
     if place is not None and place.limits:
         view.route, view.method = place.route, place.method
-        told += explained(edge.door.court_at(view, place.limits).judge, view)
+        told += explained(edge.door.court_at(view, place.limits).compiled, view)
     yield from told or ["no limits"]

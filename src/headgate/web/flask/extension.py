@@ -9,7 +9,7 @@ from flask import Flask, Request, Response, current_app
 from werkzeug.routing import Rule
 
 from headgate.errors import HeadgateError, InvalidCall, RateLimited
-from headgate.policy.ruling import refused
+from headgate.policy.outcome import refused
 from headgate.policy.steps import run
 from headgate.stores import Store
 from headgate.web.court import Found, decide
@@ -115,30 +115,30 @@ class Edge:
             door.look(_unforwarded(environ) if PROXY_FIXED in environ else environ)
         place = NOWHERE if rule is None else self.place(rule, asked.method)
         if self.fronted:
-            found = None if place.limits else self._lane_in_front(environ)
+            found = None if place.limits else self._fast_path_in_front(environ)
         elif place.limits:
-            found = door.lane_at(place.limits, place.route, place.method)
+            found = door.fast_path_at(place.limits, place.route, place.method)
         else:
             return None
         if found is not None:
-            court, lane, _ = found
-            if lane is None:  # no rule is for such requests
+            court, fast_path, _ = found
+            if fast_path is None:  # no rule is for such requests
                 return None
-            if lane.by_address:
+            if fast_path.by_address:
                 client = environ.get("REMOTE_ADDR") if door.proxies is None else door.view(environ).client
-                decision = decide(lane, lane.key_by(client)) if client else None
+                decision = decide(fast_path, fast_path.key_by(client)) if client else None
                 if decision is not None and decision.allowed:
                     asked.__dict__[CASE] = Passed(found, decision, place.limits)
                     return None
                 if decision is not None:
                     case = asked.__dict__[CASE] = Case(door)
-                    return refuse(case.refuse(court, refused(lane.group, decision), environ.get("HTTP_ACCEPT")))
-        return self._judge(asked, place)
+                    return refuse(case.refuse(court, refused(fast_path.group, decision), environ.get("HTTP_ACCEPT")))
+        return self._compiled(asked, place)
 
-    def _lane_in_front(self, environ: dict[str, Any]) -> Found[str] | None:
-        return self.door.lanes[environ["REQUEST_METHOD"], path_of(environ)]
+    def _fast_path_in_front(self, environ: dict[str, Any]) -> Found[str] | None:
+        return self.door.fast_paths[environ["REQUEST_METHOD"], path_of(environ)]
 
-    def _judge(self, asked: Request, place: Place) -> Response | None:
+    def _compiled(self, asked: Request, place: Place) -> Response | None:
         """A request that has to be looked at."""
         case = asked.__dict__[CASE] = Case(self.door)
         view, no = self.door.view(asked.environ), None

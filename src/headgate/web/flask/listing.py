@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headgate.policy import Policy, RequestView
+from headgate.policy.compiled import CompiledPolicy
 from headgate.policy.explain import by_lists, by_rules
-from headgate.policy.judge import Judge
 from headgate.policy.rule import DEFAULT_PLAN, Rule
 from headgate.web.route import RouteLimit, rules_at
 
@@ -39,7 +39,7 @@ def _limits(rule: Rule) -> str:
     return plans[DEFAULT_PLAN] if len(plans) == 1 else ", ".join(f"{name}: {words}" for name, words in plans.items())
 
 
-def explained(judge: Judge, view: RequestView) -> list[str]:
+def explained(compiled: CompiledPolicy, view: RequestView) -> list[str]:
     """The rules that a request comes under, and by which key each counts it."""
-    listed = by_lists(judge.policy, view)
-    return [each.words for each in by_rules(judge, view)] if listed is None else [listed]
+    listed = by_lists(compiled.policy, view)
+    return [each.words for each in by_rules(compiled, view)] if listed is None else [listed]

@@ -56,23 +56,23 @@ class Interceptor:
         view = door.view(rpc)
         view.method = method or view.method
         court = door.court(view)
-        ruling = yield from court.judge.before(view)
-        if ruling.kind != "pass":
-            return refusal(court, ruling)
-        docket = Docket(door, Entry(court, ruling.group, ruling.decision, ruling.charges))
-        delay = ruling.delay_us
+        outcome = yield from court.compiled.before(view)
+        if outcome.kind != "pass":
+            return refusal(court, outcome)
+        docket = Docket(door, Entry(court, outcome.group, outcome.decision, outcome.charges))
+        delay = outcome.delay_us
         if limits:
             view.method = METHOD  # whoever names no method in a limit of messages means them
             try:
-                court, ruling = yield from docket.enter(view, limits)
+                court, outcome = yield from docket.enter(view, limits)
             except BaseException as error:
                 yield from docket.end(status_of(code_of(error)))
                 raise
-            if ruling.kind != "pass":
-                return refusal(court, ruling)
+            if outcome.kind != "pass":
+                return refusal(court, outcome)
         if method == "MESSAGE":
             yield from docket.land()  # a message is in flight until it is handed over
-        return Admitted(docket, max(delay, ruling.delay_us))
+        return Admitted(docket, max(delay, outcome.delay_us))
 
 
 class Method:

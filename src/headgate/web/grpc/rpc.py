@@ -11,7 +11,7 @@ from headgate.algorithms.contract import NEVER
 from headgate.engine import Decision
 from headgate.policy import Proxies, RequestView
 from headgate.policy.address import read_node
-from headgate.policy.ruling import Ruling
+from headgate.policy.outcome import Outcome
 from headgate.web.court import Court, Pairs
 from headgate.web.headers import HIDDEN, Plan, Wire, plan_for
 
@@ -97,12 +97,12 @@ def address_of(peer: str) -> str | None:
     return None if found is None else found.text
 
 
-def refusal(court: Court[str], ruling: Ruling) -> Refused:
+def refusal(court: Court[str], outcome: Outcome) -> Refused:
     """What a no is in gRPC."""
-    status, fields, body = court.refuse(ruling, "text/plain")
-    if ruling.kind == "shadow":
+    status, fields, body = court.refuse(outcome, "text/plain")
+    if outcome.kind == "shadow":
         return Refused(CODES.get(status, grpc.StatusCode.UNKNOWN), "", (), Raw(body) if status < 300 else None)
-    group, decision = ruling.group, ruling.decision
+    group, decision = outcome.group, outcome.decision
     if group is None or decision is None:
         return _refused((status, fields, body), None, None)
     return _refused((status, fields, body), plan_for(group.limits, "", group.disclose), decision)

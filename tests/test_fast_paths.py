@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from headgate import MemoryStore
 from headgate.errors import InvalidPolicy
 from headgate.policy import Policy
-from headgate.policy.judge import Judge
-from headgate.policy.recent import MOST, Recent
+from headgate.policy.bounded_cache import MOST, BoundedCache
+from headgate.policy.compiled import CompiledPolicy
 from headgate.testing import ManualClock
 from headgate.web.asgi import RateLimitMiddleware as Asgi
 from headgate.web.route import RouteLimit, rules_at
 from headgate.web.wsgi import RateLimitMiddleware as Wsgi
 from tests.edges import LATER, Answer, asgi, wsgi
-from tests.test_judge_stores import Broken
+from tests.test_compiled_stores import Broken
 
 KEYS: list[Any] = ["ip", "everyone", {"header": "x-key"}, ["ip", {"header": "x-key"}], {"param": "id"}]
 RULES = st.fixed_dictionaries(
@@ -69,34 +69,34 @@ def test_the_short_way_answers_as_the_long_way(rules, requests, headers):
             spelling = path if ask is asgi else path.encode().decode("latin-1")
             answers = [ask(each, method, spelling, headers=fields) for each in (short, long)]
             assert answers[0] == answers[1]
-        assert not any(long.door.lanes.values())
+        assert not any(long.door.fast_paths.values())
 
 
 def served(app: Any, *request: Any, **more: Any) -> Answer:
     return asgi(app, *request, **more)
 
 
-def test_the_first_request_finds_its_lane():
+def test_the_first_request_finds_its_fast_path():
     app = Asgi(_hello, {"rules": [{"match": {"path": "/a"}, "key": "ip", "limits": "2/minute"}]})
-    assert not app.door.lanes
+    assert not app.door.fast_paths
     assert [served(app, "GET", "/a").status for _ in range(3)] == [200, 200, 429]
-    assert [key for key, found in app.door.lanes.items() if found] == [("GET", "/a")]
+    assert [key for key, found in app.door.fast_paths.items() if found] == [("GET", "/a")]
     served(app, "GET", "/" + "a" * 300)
-    assert len(app.door.lanes) == 1  # what is that long is not kept
+    assert len(app.door.fast_paths) == 1  # what is that long is not kept
 
 
 @pytest.mark.parametrize("key", ["ip", {"param": "id"}])
 @pytest.mark.parametrize(("edge", "app", "ask"), [(Asgi, _hello, asgi), (Wsgi, _hello_wsgi, wsgi)])
-def test_paths_under_the_same_rules_have_one_lane_made_once(edge, app, ask, key, monkeypatch):
+def test_paths_under_the_same_rules_have_one_fast_path_made_once(edge, app, ask, key, monkeypatch):
     """A path that was never seen before costs a look at patterns: no limits are put together for it."""
     made: list[Any] = []
-    put_together = Judge._put_together
+    put_together = CompiledPolicy._put_together
 
     def noted(*given: Any) -> Any:
         made.append(given)
         return put_together(*given)
 
-    monkeypatch.setattr(Judge, "_put_together", noted)
+    monkeypatch.setattr(CompiledPolicy, "_put_together", noted)
     rules = [{"match": {"path": "/users/{id}"}, "key": key, "limits": "2/hour"}, {"key": "ip", "limits": "999/hour"}]
     limited = edge(app, {"rules": rules})
     paths = [f"/users/{at}" for at in range(50)] * 3
@@ -113,7 +113,7 @@ def test_a_flood_of_paths_leaves_those_that_are_asked_for_again():
         found.append(path)
         return path
 
-    recent: Recent[str] = Recent(find)
+    recent: BoundedCache[str] = BoundedCache(find)
     for at in range(10 * MOST):
         assert recent["GET", f"/flood/{at}"] == f"/flood/{at}"
         if at % 1000 == 0:
@@ -124,13 +124,13 @@ def test_a_flood_of_paths_leaves_those_that_are_asked_for_again():
     assert ("GET", "/" + "a" * 300) not in recent
 
 
-def test_a_flood_of_methods_makes_one_lane():
+def test_a_flood_of_methods_makes_one_fast_path():
     app = Asgi(_hello, {"rules": [{"key": "ip", "limits": "2/minute"}]})
     limits = (RouteLimit("1/minute", {}),)
-    lanes = {id(app.door.lane_at(limits, "/search", f"METHOD{at}")) for at in range(100)}
-    assert len(lanes) == 1 and len(app.door._lanes_at) == 1
+    fast_paths = {id(app.door.fast_path_at(limits, "/search", f"METHOD{at}")) for at in range(100)}
+    assert len(fast_paths) == 1 and len(app.door._fast_paths_at) == 1
     for at in range(100):
-        assert app.door.lanes[f"METHOD{at}", "/"] is not None
+        assert app.door.fast_paths[f"METHOD{at}", "/"] is not None
     assert len(app.door._court._ways) == 1
 
 
@@ -146,36 +146,37 @@ def test_a_flood_of_methods_makes_one_lane():
 def test_rules_that_look_at_more_than_their_key_have_none(rule):
     app = Asgi(_hello, {"rules": [{"key": "ip", "limits": "2/minute", **rule}]})
     served(app)
-    assert app.door.lanes == {("GET", "/"): None}
+    assert app.door.fast_paths == {("GET", "/"): None}
 
 
 @pytest.mark.parametrize("field", [{"allow": {"ip": "203.0.113.0/24"}}, {"deny": {"ip": "10.0.0.0/8"}}])
 def test_policies_that_look_at_every_request_have_none(field):
     app = Asgi(_hello, {"rules": [{"key": "ip", "limits": "1/minute"}], **field})
     assert [served(app).status for _ in range(2)] == ([200, 200] if "allow" in field else [200, 429])
-    assert app.door.lanes == {("GET", "/"): None}
+    assert app.door.fast_paths == {("GET", "/"): None}
 
 
 def test_a_store_that_has_no_answer_any_more_leaves_it_to_the_rule():
-    """The lane gives up, and the long way follows `on_error`."""
+    """The fast_path gives up, and the long way follows `on_error`."""
     for on_error, expected in {"deny": [200, 200, 503], "allow": [200, 200, 200]}.items():
         rule = {"key": "ip", "limits": "2/minute", "on_error": on_error}
         app = Wsgi(_hello_wsgi, {"rules": [rule]}, store=Broken(answers=2))
         assert [wsgi(app).status for _ in range(3)] == expected
 
 
-def test_a_lane_believes_trusted_proxies():
+def test_a_fast_path_believes_trusted_proxies():
     app = Asgi(_hello, {"rules": [{"key": "ip", "limits": "1/minute"}]}, trusted_proxies=["203.0.113.9"])
     told = ["198.51.100.1", "198.51.100.1", "198.51.100.2", "6.6.6.6, 198.51.100.2"]
     assert [served(app, headers={"x-forwarded-for": each}).status for each in told] == [200, 429, 200, 429]
 
 
-def test_a_new_policy_has_new_lanes(tmp_path):
+def test_a_new_policy_has_new_fast_paths(tmp_path):
+    """With the numbers of now, over the counts of before."""
     file = tmp_path / "policy.json"
-    file.write_text('{"rules": [{"key": "ip", "limits": "1/minute"}]}')
+    file.write_text('{"rules": [{"key": "ip", "limits": "1/minute by fixed-window"}]}')
     app = Asgi(_hello, file)
     assert [served(app).status for _ in range(2)] == [200, 429]
-    file.write_text('{"rules": [{"key": "ip", "limits": "3/hour"}]}')
+    file.write_text('{"rules": [{"key": "ip", "limits": "4/minute by fixed-window"}]}')
     assert app.door.reload()
     assert [served(app).status for _ in range(4)] == [200, 200, 200, 429]
 

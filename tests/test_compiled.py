@@ -25,18 +25,18 @@ def test_deny_is_429_with_the_rule_and_the_exact_wait():
 
 
 def test_where_no_rule_applies_nothing_is_asked():
-    """The ruling names no rule and holds nothing."""
+    """The outcome names no rule and holds nothing."""
     judged = court({"match": {"path": "/api/**"}})
-    ruling = judged.ask("GET", "/")
-    assert (ruling.kind, ruling.rule, ruling.decision, ruling.charges) == ("pass", None, None, ())
+    outcome = judged.ask("GET", "/")
+    assert (outcome.kind, outcome.rule, outcome.decision, outcome.charges) == ("pass", None, None, ())
     assert judged.store.keys() == 0
 
 
 def test_delay_holds_each_for_its_place_and_denies_when_the_queue_is_full():
     """One a second, three held: at once, after 1 s, after 2 s, then no; a second later one more."""
     judged = court({"limits": "60/minute", "act": {"delay": {"hold": 3}}})
-    rulings = [judged.ask() for _ in range(4)]
-    assert [(ruling.kind, ruling.delay_us) for ruling in rulings] == [
+    outcomes = [judged.ask() for _ in range(4)]
+    assert [(outcome.kind, outcome.delay_us) for outcome in outcomes] == [
         ("pass", 0), ("pass", 1_000_000), ("pass", 2_000_000), ("deny", 0),
     ]  # fmt: skip
     judged.clock.advance(1)
@@ -56,7 +56,7 @@ def test_a_request_that_goes_away_while_it_is_held_leaves_its_place():
     judged = court({"limits": "60/minute", "act": {"delay": {"hold": 3}}})
     judged.ask()
     held = judged.ask()
-    for _ in judged.judge.release(held.charges):
+    for _ in judged.compiled.release(held.charges):
         pass
     assert judged.ask().delay_us == held.delay_us == 1_000_000
 
@@ -64,9 +64,9 @@ def test_a_request_that_goes_away_while_it_is_held_leaves_its_place():
 def test_shadow_answers_in_place_of_the_app():
     """The status of its own, and nothing is told that a limit was crossed."""
     judged = court({"act": {"shadow": {"status": 202, "body": "thanks"}}})
-    rulings = [judged.ask() for _ in range(3)]
-    assert [(ruling.kind, ruling.status) for ruling in rulings] == [("pass", 200), ("pass", 200), ("shadow", 202)]
-    assert rulings[2].rule is not None and rulings[2].rule.act.body == b"thanks"
+    outcomes = [judged.ask() for _ in range(3)]
+    assert [(outcome.kind, outcome.status) for outcome in outcomes] == [("pass", 200), ("pass", 200), ("shadow", 202)]
+    assert outcomes[2].rule is not None and outcomes[2].rule.act.body == b"thanks"
 
 
 def test_observe_counts_and_logs_and_admits(caplog):
@@ -86,9 +86,9 @@ def test_only_the_statuses_named_are_counted():
     """Good logins are given back, bad ones stay; 4xx is every one of them."""
     judged = court(LOGIN)
     for status in (200, 302, 500, 401, 200, 403):
-        ruling = judged.ask("POST", "/login")
-        assert ruling.kind == "pass"
-        judged.answer(ruling, status)
+        outcome = judged.ask("POST", "/login")
+        assert outcome.kind == "pass"
+        judged.answer(outcome, status)
     assert judged.kinds(1, "POST", "/login") == ["deny"]
     every = court({"count": {"when": {"status": "4xx"}}})
     for status in (399, 400, 500, 499):
@@ -99,19 +99,19 @@ def test_only_the_statuses_named_are_counted():
 def test_concurrent_attempts_cannot_slip_past_what_is_counted_later():
     """Of ten logins at once two are tried; when both were good, two more may."""
     judged = court(LOGIN)
-    rulings = [judged.ask("POST", "/login") for _ in range(10)]
-    assert [ruling.kind for ruling in rulings] == ["pass"] * 2 + ["deny"] * 8
-    for ruling in rulings[:2]:
-        judged.answer(ruling, 200)
+    outcomes = [judged.ask("POST", "/login") for _ in range(10)]
+    assert [outcome.kind for outcome in outcomes] == ["pass"] * 2 + ["deny"] * 8
+    for outcome in outcomes[:2]:
+        judged.answer(outcome, 200)
     again = [judged.ask("POST", "/login") for _ in range(3)]
-    assert [ruling.kind for ruling in again] == ["pass", "pass", "deny"]
-    for ruling in again[:2]:
-        judged.answer(ruling, 401)
+    assert [outcome.kind for outcome in again] == ["pass", "pass", "deny"]
+    for outcome in again[:2]:
+        judged.answer(outcome, 401)
     assert judged.kinds(2, "POST", "/login") == ["deny"] * 2
 
 
 def test_an_answer_counts_once():
-    """Told twice of the same response, the judge gives back once."""
+    """Told twice of the same response, the compiled gives back once."""
     judged = court(LOGIN)
     one, other = judged.ask("POST", "/login"), judged.ask("POST", "/login")
     judged.answer(one, 200)
@@ -185,8 +185,8 @@ def test_several_rules_are_one_decision_and_the_binding_one_is_named():
 
 def test_on_a_yes_the_rule_with_the_smallest_part_left_is_named():
     """Of five a minute and two an hour, half is less than four fifths."""
-    ruling = court({"name": "minute", "limits": "5/minute"}, {"name": "hour", "limits": "2/hour"}).ask()
-    assert ruling.rule is not None and ruling.rule.name == "hour"
+    outcome = court({"name": "minute", "limits": "5/minute"}, {"name": "hour", "limits": "2/hour"}).ask()
+    assert outcome.rule is not None and outcome.rule.name == "hour"
 
 
 def test_rules_count_by_keys_of_their_own():

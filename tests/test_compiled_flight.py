@@ -9,7 +9,7 @@ import pytest
 
 from headgate import InvalidLimit, MemoryStore, StoreError
 from headgate.policy import Policy
-from headgate.policy.ruling import Ruling
+from headgate.policy.outcome import Outcome
 from headgate.policy.steps import run
 from headgate.testing import ManualClock
 from tests.edges import LATER, Court, court
@@ -17,8 +17,8 @@ from tests.edges import LATER, Court, court
 FLIGHT = {"name": "flight", "limits": "2 in flight"}
 
 
-def end(judged: Court, ruling: Ruling) -> None:
-    run(judged.judge.end(ruling.charges))
+def end(judged: Court, outcome: Outcome) -> None:
+    run(judged.compiled.end(outcome.charges))
 
 
 def test_a_request_is_held_until_it_ends_not_until_it_is_answered():
@@ -43,9 +43,9 @@ def test_ending_twice_ends_one():
 def test_rates_stay_charged_when_a_request_ends():
     judged = court({"name": "both", "limits": "3/minute; 2 in flight"})
     for _ in range(3):
-        ruling = judged.ask()
-        assert ruling.kind == "pass"
-        end(judged, ruling)
+        outcome = judged.ask()
+        assert outcome.kind == "pass"
+        end(judged, outcome)
     refused = judged.ask()
     assert refused.decision is not None and refused.decision.retry_after == 20.0
 
@@ -55,8 +55,8 @@ def test_a_no_of_either_charges_neither():
     held = [judged.ask() for _ in range(2)]
     assert judged.kinds(5) == ["deny"] * 5
     assert judged.left(1) == 1
-    for ruling in held:
-        end(judged, ruling)
+    for outcome in held:
+        end(judged, outcome)
     end(judged, judged.ask())
     assert judged.kinds(1) == ["deny"]
     assert judged.left(0) == 2
@@ -88,11 +88,11 @@ def test_refusals_that_count_hold_nothing():
 
 def test_what_is_watched_ends_too():
     judged = court({**FLIGHT, "act": "observe"})
-    rulings = [judged.ask() for _ in range(3)]
-    assert [ruling.kind for ruling in rulings] == ["pass"] * 3
+    outcomes = [judged.ask() for _ in range(3)]
+    assert [outcome.kind for outcome in outcomes] == ["pass"] * 3
     assert judged.left() == 0
-    for ruling in rulings:
-        end(judged, ruling)
+    for outcome in outcomes:
+        end(judged, outcome)
     assert judged.left() == 2
 
 
@@ -115,9 +115,9 @@ def test_each_kind_of_store_error_leaves_nothing_held():
             raise StoreError("away")
 
     judged = court({**FLIGHT, "store": "far"}, at={"far": Away()})
-    rulings = [judged.ask() for _ in range(3)]
-    assert [ruling.kind for ruling in rulings] == ["pass", "pass", "deny"]  # by this process alone
-    end(judged, rulings[0])
+    outcomes = [judged.ask() for _ in range(3)]
+    assert [outcome.kind for outcome in outcomes] == ["pass", "pass", "deny"]  # by this process alone
+    end(judged, outcomes[0])
     assert judged.kinds(2) == ["pass", "deny"]
 
 
@@ -135,7 +135,7 @@ def test_what_makes_no_sense_for_it_is_told(rule, said):
 
 
 def test_each_request_has_to_be_looked_at():
-    """A lane keeps nothing of a request, and so could not end it."""
+    """A fast_path keeps nothing of a request, and so could not end it."""
     for judged, looks in ((court(FLIGHT), True), (court(), False)):
-        lane = judged.judge.lane(judged.judge.policy.find("GET", "/"), "GET")
-        assert (lane is None) is looks
+        fast_path = judged.compiled.fast_path(judged.compiled.policy.find("GET", "/"), "GET")
+        assert (fast_path is None) is looks

@@ -1,8 +1,8 @@
 """Lanes: what happens to most requests, worked out once for a method and a set of rules.
 
 Where the rules of a path look at nothing but the path and their keys, nothing but the keys is left to find out for
-each request: one question to one store, with everything but the keys ready. A request that a lane cannot serve
-(a part of its key is missing, its store gives no answer) goes the long way, through the judge's steps.
+each request: one question to one store, with everything but the keys ready. A request that a fast_path cannot serve
+(a part of its key is missing, its store gives no answer) goes the long way, through the compiled's steps.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from typing import Final
 
 from headgate.engine import Decision
 from headgate.policy.key import LONGEST_KEY, Params, address_part, client_key, join, key_of, route_part
+from headgate.policy.outcome import LimitGroup
 from headgate.policy.rule import DEFAULT_PLAN, Rule
-from headgate.policy.ruling import Group
 from headgate.policy.values import Unclear
 from headgate.policy.view import RequestView
 
 Keys = str | tuple[str, ...]
-MOST_LANES: Final = 4096
+MOST_FAST_PATHS: Final = 4096
 
 
-class Lane:
+class FastPath:
     """Rules without conditions, on one store that answers at once."""
 
     __slots__ = ("_keyed", "_only", "_prefix", "ask", "by_address", "by_params", "costs", "group", "shadows")
 
     def __init__(
-        self, group: Group, keyed: Sequence[tuple[Rule, Params]], costs: tuple[int, ...], route: str | None = None
+        self, group: LimitGroup, keyed: Sequence[tuple[Rule, Params]], costs: tuple[int, ...], route: str | None = None
     ) -> None:
         self.group = group
         self.ask: Callable[[Keys, tuple[int, ...]], Decision] = group.ask
@@ -40,16 +40,21 @@ class Lane:
         """Every rule counts by the client's address, and at an endpoint by its route."""
         self._prefix = "" if route is None else join([route.replace("\\", "\\\\"), ""])
         self.by_params = any(rule.by_params for rule, _ in keyed)
-        """What paths name is part of a key: each path has a lane of its own, made of this one."""
+        """What paths name is part of a key: each path has a fast path of its own, made of this one."""
         self.shadows = any(rule.act.kind == "shadow" for rule in group.owners)
 
-    def at(self, keyed: Sequence[tuple[Rule, Params]]) -> Lane:
+    def at(self, keyed: Sequence[tuple[Rule, Params]]) -> FastPath:
         """The same rules at another path."""
-        lane = Lane.__new__(Lane)
-        lane.group, lane.ask, lane.costs, lane.by_address = self.group, self.ask, self.costs, self.by_address
-        lane.by_params, lane.shadows, lane._prefix = self.by_params, self.shadows, self._prefix
-        lane._keyed, lane._only = keyed, keyed[0] if len(keyed) == 1 else None
-        return lane
+        fast_path = FastPath.__new__(FastPath)
+        fast_path.group, fast_path.ask, fast_path.costs, fast_path.by_address = (
+            self.group,
+            self.ask,
+            self.costs,
+            self.by_address,
+        )
+        fast_path.by_params, fast_path.shadows, fast_path._prefix = self.by_params, self.shadows, self._prefix
+        fast_path._keyed, fast_path._only = keyed, keyed[0] if len(keyed) == 1 else None
+        return fast_path
 
     def key_by(self, address: str) -> Keys | None:
         """The key where it is `by_address`; None for what no address looks like."""
@@ -70,8 +75,8 @@ class Lane:
         return tuple([by_rule[rule.index] or "" for rule in self.group.owners])
 
 
-def cost_in_lane(rule: Rule, method: str) -> int | None:
-    """What a request costs under a rule that a lane can serve; None for every other rule."""
+def cost_in_fast_path(rule: Rule, method: str) -> int | None:
+    """What a request costs under a rule that a fast path can serve; None for every other rule."""
     cost = rule.cost
     if (
         rule.act.kind not in ("deny", "shadow")

@@ -10,7 +10,7 @@ log = log_of("headgate.policy")
 _said = False
 
 
-def tell_of_nobody(view: RequestView) -> None:
+def warn_of_no_address(view: RequestView) -> None:
     """Say once in a process that such requests share a budget, and what to set."""
     global _said
     if not _said:

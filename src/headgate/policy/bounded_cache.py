@@ -13,7 +13,7 @@ _UNKNOWN: Final = object()
 V = TypeVar("V")
 
 
-class Recent(dict[tuple[str, str], V]):
+class BoundedCache(dict[tuple[str, str], V]):
     """`recent[method, path]` is what was found for it, or is found now and kept.
 
     When the table is full it becomes the generation before, and a new one begins. What is asked for again moves to the

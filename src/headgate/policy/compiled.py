@@ -1,4 +1,4 @@
-"""A judge: a policy on its stores. What happens to one request, before the app and after it.
+"""A compiled policy: rules bound to their stores. What happens to one request, before the app and after it.
 
 The steps are generators. They yield what a gate gave, a decision or something to await, and are sent the decision: so
 threads and event loops run the same steps.
@@ -17,13 +17,22 @@ from headgate.engine import Decision
 from headgate.engine.modes import LONGEST_WAIT, MOST_CALLS
 from headgate.errors import HeadgateError, InvalidPolicy
 from headgate.limit import Limit
+from headgate.policy.fast_path import FastPath, cost_in_fast_path
 from headgate.policy.key import Params, fallback_key, key_of, keys_of
-from headgate.policy.lane import Lane, cost_in_lane
-from headgate.policy.nobody import tell_of_nobody
+from headgate.policy.no_address import warn_of_no_address
 from headgate.policy.outage import Outage
-from headgate.policy.policy import Found, Policy
+from headgate.policy.outcome import (
+    FORBIDDEN,
+    PASS,
+    Charge,
+    LimitGroup,
+    Outcome,
+    refused,
+    refused_unclear,
+    refused_without,
+)
+from headgate.policy.policy import MatchedRules, Policy
 from headgate.policy.rule import Rule
-from headgate.policy.ruling import FORBIDDEN, PASS, Charge, Group, Ruling, refused, refused_unclear, refused_without
 from headgate.policy.steps import Steps
 from headgate.policy.values import Unclear
 from headgate.policy.view import RequestView
@@ -40,7 +49,7 @@ MOST_GROUPS: Final = 4096
 log = log_of("headgate.policy")
 
 
-class Judge:
+class CompiledPolicy:
     """Rules on requests. `stores` are by name; the one called "" is for rules that name none."""
 
     def __init__(self, policy: Policy, stores: Mapping[str, Store], *, awaited: bool) -> None:
@@ -53,50 +62,50 @@ class Judge:
                 self._gates[name] = store.gate(policy.namespace, _SOME, "raise")
         self.awaits = awaited and any(isinstance(store, AsyncStore) for store in stores.values())
         """Some of the gates have to be awaited."""
-        self._groups: dict[tuple[Any, ...], tuple[Group, ...]] = {}
+        self._groups: dict[tuple[Any, ...], tuple[LimitGroup, ...]] = {}
         self._outage = Outage(policy.namespace, stores)
         self.looks_first = any((policy.allow, policy.deny, policy.plan_header, policy.plan_claim))
         """Each request has to be looked at, whatever the rules say."""
 
     def bind(self) -> None:
         """Open what every limit of every plan needs in its store, so that nothing is left to fail at a request."""
-        mistakes = []
+        errors = []
         for rule in self.policy.rules:
             for limits in dict.fromkeys((rule.plans or {}).values()):
                 try:
                     for start in range(0, len(limits), MOST_CALLS):
                         self._gates[rule.store].asker(limits[start : start + MOST_CALLS])
                 except HeadgateError as reason:
-                    mistakes.append(f"rule {rule.name}: {reason}")
-        if mistakes:
-            raise InvalidPolicy(mistakes)
+                    errors.append(f"rule {rule.name}: {reason}")
+        if errors:
+            raise InvalidPolicy(errors)
 
-    def lane(self, found: Found, method: str, route: str | None = None) -> Lane | None:
-        """The lane of these requests, made anew; None where each has to be looked at. `route`: of an endpoint."""
+    def fast_path(self, found: MatchedRules, method: str, route: str | None = None) -> FastPath | None:
+        """The fast path of these requests, made anew; None where each has to be looked at. `route`: of an endpoint."""
         rules = found.set.rules
-        costs = [cost_in_lane(rule, method) for rule in rules]
+        costs = [cost_in_fast_path(rule, method) for rule in rules]
         if self.awaits or self.looks_first or not found.set.plain or not costs or None in costs:
             return None
         asked = [(rule, "", cost or 0, rule.limits_for(_NOBODY)) for rule, cost in zip(rules, costs, strict=True)]
         groups = self._put_together(asked)
-        return Lane(groups[0], found.pairs, _flat(groups[0], asked)[1], route) if len(groups) == 1 else None
+        return FastPath(groups[0], found.pairs, _flat(groups[0], asked)[1], route) if len(groups) == 1 else None
 
-    def before(self, view: RequestView) -> Steps[Ruling]:
+    def before(self, view: RequestView) -> Steps[Outcome]:
         """Rule on a request, before the app is called."""
         try:
             asked = self._asked(view)
         except Unclear as reason:
             return refused_unclear(reason)
-        if isinstance(asked, Ruling):
+        if isinstance(asked, Outcome):
             return asked
         rounds, watched = asked
         seen: list[Charge] = []
         for question in watched:
             yield from self._watch(view, question, seen)
-        ruling = (yield from self._take(view, rounds)) if rounds else PASS
-        return ruling._replace(charges=(*ruling.charges, *seen)) if seen and ruling.kind == "pass" else ruling
+        outcome = (yield from self._take(view, rounds)) if rounds else PASS
+        return outcome._replace(charges=(*outcome.charges, *seen)) if seen and outcome.kind == "pass" else outcome
 
-    def _asked(self, view: RequestView) -> Ruling | tuple[Rounds, list[Question]]:
+    def _asked(self, view: RequestView) -> Outcome | tuple[Rounds, list[Question]]:
         """What the rules ask about a request, and what those ask that only observe; or what is ruled without them."""
         policy = self.policy
         if view.unclear is not None:
@@ -106,7 +115,7 @@ class Judge:
         if policy.allow is not None and policy.allow(view):
             return PASS
         if policy.deny is not None and policy.deny(view):
-            return Ruling("deny", FORBIDDEN)
+            return Outcome("deny", FORBIDDEN)
         found = policy.matching(view)
         if not found:
             return PASS
@@ -117,7 +126,7 @@ class Judge:
             observes = rule.act.kind == "observe"
             try:
                 keys = self.keys(rule, view, params)
-                if isinstance(keys, Ruling):
+                if isinstance(keys, Outcome):
                     if not observes:
                         return keys
                     continue
@@ -137,7 +146,7 @@ class Judge:
                     more.append([question])
         return [asked, *more] if asked else [], watched
 
-    def keys(self, rule: Rule, view: RequestView, params: Params) -> Ruling | Sequence[str]:
+    def keys(self, rule: Rule, view: RequestView, params: Params) -> Outcome | Sequence[str]:
         """What is counted: one key, unless values differ and each is to be; none where the rule is skipped."""
         try:
             key = self._key(rule, view, params)
@@ -146,9 +155,9 @@ class Judge:
                 raise
             keys = keys_of(rule.key, view, params, fallback_key(view) if rule.missing == "ip" else None)
             return keys or (refused_without(rule, view, params) if rule.missing == "deny" else ())
-        return key if isinstance(key, Ruling) else () if key is None else (key,)
+        return key if isinstance(key, Outcome) else () if key is None else (key,)
 
-    def _key(self, rule: Rule, view: RequestView, params: Params) -> str | Ruling | None:
+    def _key(self, rule: Rule, view: RequestView, params: Params) -> str | Outcome | None:
         """What is counted; None where the rule does not apply, or a refusal."""
         key = key_of(rule.key, view, params)
         if key is not None or rule.missing == "skip":
@@ -156,15 +165,15 @@ class Judge:
         if rule.missing == "deny":
             return refused_without(rule, view, params)
         if not view.client:
-            tell_of_nobody(view)
+            warn_of_no_address(view)
         return key_of(rule.key, view, params, fallback_key(view))
 
-    def _take(self, view: RequestView, rounds: Rounds) -> Steps[Ruling]:
+    def _take(self, view: RequestView, rounds: Rounds) -> Steps[Outcome]:
         """One decision for each store, in order; what earlier ones charged is given back when a later one refuses."""
         charges: list[Charge] = []
         passed: list[Charge] = []
         delay = 0
-        groups: list[tuple[Group, list[Question]]] = []
+        groups: list[tuple[LimitGroup, list[Question]]] = []
         for asked in rounds:
             groups += zip(self._grouped(view, asked), repeat(asked), strict=False)
         for group, asked in groups:
@@ -173,7 +182,7 @@ class Judge:
                 decision: Decision = yield group.ask(keys, costs)
             except Exception as error:  # whatever a store raises, the request is not to blame for it
                 instead = self._outage.answer(group, keys, costs, error)
-                if isinstance(instead, Ruling):
+                if isinstance(instead, Outcome):
                     yield from self.release(charges)
                     return instead
                 if instead is None:
@@ -200,7 +209,7 @@ class Judge:
             return PASS
         nearest = tightest([each.decision.granted for each in passed], [each.decision.remaining for each in passed])
         group, decision = passed[nearest]
-        return Ruling("pass", 200, group.owner(decision), decision, group, delay, tuple(charges))
+        return Outcome("pass", 200, group.owner(decision), decision, group, delay, tuple(charges))
 
     def _watch(self, view: RequestView, question: Question, seen: list[Charge]) -> Steps[None]:
         """A dry run: counted, said in the log, and admitted."""
@@ -216,7 +225,7 @@ class Judge:
                 elif group.follows or group.holds_permits:
                     seen.append(Charge(group, decision))
 
-    def _grouped(self, view: RequestView, asked: list[Question]) -> tuple[Group, ...]:
+    def _grouped(self, view: RequestView, asked: list[Question]) -> tuple[LimitGroup, ...]:
         """The groups of a request's rules, one for each store."""
         if len(asked) == 1 and asked[0][0].limits_of is None:
             name: tuple[Any, ...] = (asked[0][0].index, view.plan)
@@ -229,13 +238,13 @@ class Judge:
             groups = self._groups[name] = self._put_together(asked)
         return groups
 
-    def _put_together(self, asked: list[Question]) -> tuple[Group, ...]:
+    def _put_together(self, asked: list[Question]) -> tuple[LimitGroup, ...]:
         by_store: dict[str, list[tuple[Rule, Limit]]] = {}
         for rule, _, _, limits in asked:
             for limit in limits:
                 by_store.setdefault(rule.store, []).append((rule, limit))
         return tuple(
-            Group(store, self._gates[store], pairs[start : start + MOST_CALLS])
+            LimitGroup(store, self._gates[store], pairs[start : start + MOST_CALLS])
             for store, pairs in by_store.items()
             for start in range(0, len(pairs), MOST_CALLS)  # a decision has so many; more are as several stores
         )
@@ -250,12 +259,12 @@ class Judge:
 
     def after(
         self, charges: Sequence[Charge], status: int, header: Callable[[str], str | None]
-    ) -> Steps[dict[Group, Decision]]:
+    ) -> Steps[dict[LimitGroup, Decision]]:
         """Count what the response says: give back what does not count, charge what cost more.
 
         For each group of which something changed: what is left now.
         """
-        left: dict[Group, Decision] = {}
+        left: dict[LimitGroup, Decision] = {}
         for group, decision in charges:
             if not group.follows:
                 continue
@@ -284,7 +293,7 @@ class Judge:
                 except Exception as error:
                     log.warning("a permit could not be given back before its time: %s", error)
 
-    def _charge_more(self, group: Group, decision: Decision, more: tuple[int, ...]) -> Steps[None]:
+    def _charge_more(self, group: LimitGroup, decision: Decision, more: tuple[int, ...]) -> Steps[None]:
         """Charge on top, as far as each limit can owe."""
         for call, extra in zip(decision.calls, more, strict=True):
             while extra > 0:
@@ -301,10 +310,10 @@ class Judge:
 _NOBODY: Final = RequestView("GET", "/", {})
 """For limits that are the same for everybody."""
 _SOME: Final = (Limit(1, "hour", name="headgate"),)
-"""A gate is opened for limits; a judge asks about those of its rules."""
+"""A gate is opened for limits; a policy asks about those of its rules."""
 
 
-def _flat(group: Group, asked: list[Question]) -> tuple[tuple[str, ...], tuple[int, ...]]:
+def _flat(group: LimitGroup, asked: list[Question]) -> tuple[tuple[str, ...], tuple[int, ...]]:
     """A key and a cost for each limit of a group."""
     if len(asked) == 1:
         _, key, cost, _ = asked[0]
@@ -314,7 +323,7 @@ def _flat(group: Group, asked: list[Question]) -> tuple[tuple[str, ...], tuple[i
     return tuple(key for key, _ in pairs), tuple(cost for _, cost in pairs)
 
 
-def _delay(group: Group, decision: Decision, costs: tuple[int, ...]) -> int:
+def _delay(group: LimitGroup, decision: Decision, costs: tuple[int, ...]) -> int:
     """How long rules that delay hold the request: until its place in their queue has come."""
     held = [
         bucket.departs(bucket.Params(*limit.params), verdict, cost)

@@ -1,4 +1,4 @@
-"""Reading plain values with care: every mistake is noted with its place, and the reading goes on."""
+"""Parse plain values with care: every error is collected with its place, and parsing goes on."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MOST_HINTS: Final = 100
 LONGEST_SHOWN: Final = 60
 
 
-class Reading:
+class Parser:
     """A policy being read, and what all of its rules have in common."""
 
     def __init__(self, source: Source) -> None:
@@ -35,16 +35,16 @@ class Reading:
         self.repeated: Repeated = "refuse"
         """What happens to a request whose values of one name differ."""
 
-    def mistake(self, path: Path_, message: str) -> None:
-        """Note a mistake."""
+    def error(self, path: Path_, message: str) -> None:
+        """Collect an error."""
         self._mistakes.append((path, message))
 
-    def note(self, path: Path_, message: str) -> None:
+    def warn(self, path: Path_, message: str) -> None:
         """Note what works, and is probably not what its writer wants."""
         self._notes.append((path, message))
 
     def finish(self) -> None:
-        """Raise every mistake, in the order of the file; where there is none, warn of the rest."""
+        """Raise every error, in the order of the file; where there is none, warn of the rest."""
         if self._mistakes:
             noted = sorted(self._mistakes, key=lambda each: self._source.lines.get(each[0], 0))
             raise InvalidPolicy([self._source.place(path) + message for path, message in noted])
@@ -54,13 +54,13 @@ class Reading:
     def fields(self, value: object, path: Path_, known: Sequence[str]) -> Mapping[str, Any]:
         """A mapping with no field but the known ones; what is not is noted, with what was probably meant."""
         if not isinstance(value, Mapping):
-            self.mistake(path, f"expected fields ({', '.join(known)}); got {shown(value)}")
+            self.error(path, f"expected fields ({', '.join(known)}); got {shown(value)}")
             return {}
         for name in value:
             if name not in known:
                 near = self._nearest(str(name), known)
                 hint = f"did you mean {near!r}?" if near else f"there are {listed(known)}"
-                self.mistake((*path, str(name)), f"unknown field {shown(str(name))}; {hint}")
+                self.error((*path, str(name)), f"unknown field {shown(str(name))}; {hint}")
         return {name: value[name] for name in known if name in value}
 
     def one_of(self, value: object, path: Path_, known: Collection[str]) -> str | None:
@@ -69,7 +69,7 @@ class Reading:
             return value
         near = self._nearest(value, known) if isinstance(value, str) else None
         hint = f"; did you mean {near!r}?" if near else ""
-        self.mistake(path, f"expected one of {listed(known) or 'none that is there'}; got {shown(value)}{hint}")
+        self.error(path, f"expected one of {listed(known) or 'none that is there'}; got {shown(value)}{hint}")
         return None
 
     def _nearest(self, word: str, known: Collection[str]) -> str | None:
@@ -84,14 +84,14 @@ class Reading:
     def function(self, value: Callable[..., Any], path: Path_) -> Callable[..., Any]:
         """An app's own function of the request. What has to be awaited cannot be asked here."""
         if inspect.iscoroutinefunction(value) or inspect.iscoroutinefunction(getattr(value, "__call__", None)):  # noqa: B004
-            self.mistake(path, f"expected a plain function; {shown(value)} has to be awaited")
+            self.error(path, f"expected a plain function; {shown(value)} has to be awaited")
         return informed(value, self.claims_of, self.repeated)
 
     def whole(self, value: object, path: Path_, least: int, most: int = EXACT) -> int:
         """A whole number."""
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
             upto = f" to {most}" if most < EXACT else ""
-            self.mistake(path, f"expected a whole number from {least}{upto}; got {shown(value)}")
+            self.error(path, f"expected a whole number from {least}{upto}; got {shown(value)}")
             return max(least, 0)
         return value
 
@@ -100,7 +100,7 @@ class Reading:
         found = value if isinstance(value, list | tuple) else [value]
         bad = [each for each in found if not isinstance(each, str)]
         if bad or not found:
-            self.mistake(path, f"expected {what}, or a list of them; got {shown(bad[0] if bad else value)}")
+            self.error(path, f"expected {what}, or a list of them; got {shown(bad[0] if bad else value)}")
             return []
         return list(found)
 

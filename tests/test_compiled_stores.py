@@ -9,7 +9,7 @@ import pytest
 
 from headgate import MemoryStore, StoreError
 from headgate.policy import Policy
-from headgate.policy.judge import Judge
+from headgate.policy.compiled import CompiledPolicy
 from headgate.policy.steps import run_awaiting
 from headgate.testing import ManualClock
 from tests.edges import LATER, court, view
@@ -63,9 +63,9 @@ ON_ERROR = {"local": ["pass", "pass", "deny"], "allow": ["pass"] * 3, "deny": ["
 def test_a_store_that_cannot_answer_leaves_it_to_each_rule(on_error, caplog):
     """By this process's own memory, open, or closed with 503; said in the log."""
     judged = court({"store": "far", "on_error": on_error}, at={"far": Broken()})
-    rulings = [judged.ask() for _ in range(3)]
-    assert [ruling.kind for ruling in rulings] == ON_ERROR[on_error]
-    assert {ruling.status for ruling in rulings if ruling.kind == "deny"} <= {429 if on_error == "local" else 503}
+    outcomes = [judged.ask() for _ in range(3)]
+    assert [outcome.kind for outcome in outcomes] == ON_ERROR[on_error]
+    assert {outcome.status for outcome in outcomes if outcome.kind == "deny"} <= {429 if on_error == "local" else 503}
     assert "the cable was cut" in caplog.text
 
 
@@ -90,30 +90,30 @@ def test_a_store_that_fails_while_a_response_is_counted_fails_nobody(caplog):
     """The charge stays, and the log says so."""
     store = Broken(answers=1)
     judged = court({**LOGIN, "store": "far"}, at={"far": store})
-    ruling = judged.ask("POST", "/login")
+    outcome = judged.ask("POST", "/login")
 
     def refund(*_: Any) -> None:
         raise StoreError("the cable was cut")
 
-    ruling.charges[0].group.gate.refund = refund
-    judged.answer(ruling, 200)
+    outcome.charges[0].group.gate.refund = refund
+    judged.answer(outcome, 200)
     assert "the response could not be counted: the cable was cut" in caplog.text
 
 
 def test_a_broken_store_changes_who_counts_and_not_what_a_no_looks_like():
     """A shadow stays a shadow."""
     judged = court({"store": "far", "act": {"shadow": {"status": 202}}}, at={"far": Broken()})
-    rulings = [judged.ask() for _ in range(3)]
-    assert [(ruling.kind, ruling.status) for ruling in rulings] == [("pass", 200), ("pass", 200), ("shadow", 202)]
+    outcomes = [judged.ask() for _ in range(3)]
+    assert [(outcome.kind, outcome.status) for outcome in outcomes] == [("pass", 200), ("pass", 200), ("shadow", 202)]
 
 
 def test_without_the_store_only_the_statuses_named_are_counted_too():
     """Good logins do not use up the limit while the store is down."""
     judged = court({**LOGIN, "store": "far"}, at={"far": Broken()})
     for _ in range(5):
-        ruling = judged.ask("POST", "/login")
-        assert ruling.kind == "pass"
-        judged.answer(ruling, 200)
+        outcome = judged.ask("POST", "/login")
+        assert outcome.kind == "pass"
+        judged.answer(outcome, 200)
 
 
 def test_what_was_counted_locally_is_given_back_when_a_later_layer_refuses():
@@ -139,14 +139,14 @@ def test_attempts_at_once_in_an_event_loop_and_by_a_slow_store():
     async def attempts() -> list[str]:
         store = Slow(MemoryStore(clock=ManualClock(LATER)))
         policy = Policy({"rules": [{"key": "ip", "limits": "2/minute", **LOGIN}]})
-        judge = Judge(policy, {"": store}, awaited=True)  # type: ignore[dict-item]
+        compiled = CompiledPolicy(policy, {"": store}, awaited=True)  # type: ignore[dict-item]
 
         async def attempt() -> str:
-            ruling = await run_awaiting(judge.before(view("POST", "/login")))
-            if ruling.kind == "pass":
+            outcome = await run_awaiting(compiled.before(view("POST", "/login")))
+            if outcome.kind == "pass":
                 await asyncio.sleep(0)
-                await run_awaiting(judge.after(ruling.charges, 401, lambda name: None))
-            return ruling.kind
+                await run_awaiting(compiled.after(outcome.charges, 401, lambda name: None))
+            return outcome.kind
 
         return sorted(await asyncio.gather(*(attempt() for _ in range(10))))
 

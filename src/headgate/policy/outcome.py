@@ -23,7 +23,7 @@ SENT: Final = {"header": "header", "cookie": "cookie", "query": "query parameter
 """Parts of a key that a client sends, and what they are called."""
 
 
-class Group:
+class LimitGroup:
     """Limits of one store that one decision is taken over, and whose rule each of them is."""
 
     __slots__ = (
@@ -42,7 +42,7 @@ class Group:
             self.ask = gate.asker(self.limits)
         except HeadgateError:  # no room for such limits, for now: answered as if the store were away
             self.ask = self._ask_anew
-        self.local: Group | None = None
+        self.local: LimitGroup | None = None
         """Where the store cannot answer: the limits of rules that are then counted locally; made when it is needed."""
         self.counts_refused = any(rule.counts_refused for rule in self.owners)
         self.delays = any(rule.act.kind == "delay" for rule in self.owners)
@@ -61,11 +61,11 @@ class Group:
 class Charge(NamedTuple):
     """What was charged for a request, until its response says whether that was right."""
 
-    group: Group
+    group: LimitGroup
     decision: Decision
 
 
-class Ruling(NamedTuple):
+class Outcome(NamedTuple):
     """What happens to a request."""
 
     kind: Kind
@@ -73,7 +73,7 @@ class Ruling(NamedTuple):
     rule: Rule | None = None
     """Whose no it is; of a yes, whose limit is nearest."""
     decision: Decision | None = None
-    group: Group | None = None
+    group: LimitGroup | None = None
     """What the decision was over."""
     delay_us: int = 0
     """How long to hold the request before the app is called."""
@@ -85,28 +85,28 @@ class Ruling(NamedTuple):
     """By which scheme the client can say who it is, as `WWW-Authenticate` has it."""
 
 
-PASS: Final = Ruling("pass")
+PASS: Final = Outcome("pass")
 
 
-def refused(group: Group, decision: Decision) -> Ruling:
+def refused(group: LimitGroup, decision: Decision) -> Outcome:
     """What a no comes to."""
     rule = group.owner(decision)
     if rule.act.kind == "shadow":
-        return Ruling("shadow", rule.act.status, rule, decision, group)
-    return Ruling("deny", TOO_MANY, rule, decision, group)
+        return Outcome("shadow", rule.act.status, rule, decision, group)
+    return Outcome("deny", TOO_MANY, rule, decision, group)
 
 
-def refused_unclear(reason: Unclear) -> Ruling:
+def refused_unclear(reason: Unclear) -> Outcome:
     """A request that says two things at once."""
-    return Ruling("deny", BAD_REQUEST, detail=str(reason))
+    return Outcome("deny", BAD_REQUEST, detail=str(reason))
 
 
-def refused_without(rule: Rule, view: RequestView, params: Params) -> Ruling:
+def refused_without(rule: Rule, view: RequestView, params: Params) -> Outcome:
     """A request without a part of the key: told which, where the client can send it."""
     for name, part in zip(rule.parts, rule.key, strict=True):
         kind, _, field = name.partition(" ")
         if kind in SENT and is_missing(part, view, params):
             bearer = kind == "claim" or field.lower() in CREDENTIALS
             detail = f"The {SENT[kind]} {field} is missing."
-            return Ruling("deny", UNAUTHORIZED, rule, detail=detail, challenge="Bearer" if bearer else "APIKey")
-    return Ruling("deny", FORBIDDEN, rule)
+            return Outcome("deny", UNAUTHORIZED, rule, detail=detail, challenge="Bearer" if bearer else "APIKey")
+    return Outcome("deny", FORBIDDEN, rule)
