@@ -47,6 +47,11 @@ rules:
   limits: 3/minute
 """
 
+ADVICE = (
+    "warning: policy.yaml:7: rule login: a client can invent header Authorization, and has a new budget with each new "
+    "value; add a rule by ip for the same requests, or count by what was verified (user, claim, trusted_header)\n"
+)
+
 
 @pytest.fixture
 def file(tmp_path):
@@ -63,8 +68,8 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
 
 
 def test_check_counts_the_rules_of_a_file_without_mistakes(capsys, file, tmp_path):
-    """One line, exit code 0."""
-    assert run(capsys, "check", file) == (0, f"{file}: 6 rules, no mistakes\n", "")
+    """One line, then what its writer may want to know; exit code 0."""
+    assert run(capsys, "check", file) == (0, f"{file}: 6 rules, no mistakes\n{ADVICE}", "")
     one = tmp_path / "one.json"
     one.write_text('{"rules": [{"key": "ip", "limits": "1/minute"}]}')
     assert run(capsys, "check", str(one)) == (0, f"{one}: 1 rule, no mistakes\n", "")
@@ -353,4 +358,4 @@ def test_check_from_a_shell(file):
     """As people run it."""
     command = [sys.executable, "-m", "headgate", "policy", "check", file]
     done = subprocess.run(command, capture_output=True, text=True, env=dict(os.environ), check=False)
-    assert (done.returncode, done.stdout) == (0, f"{file}: 6 rules, no mistakes\n")
+    assert (done.returncode, done.stdout) == (0, f"{file}: 6 rules, no mistakes\n{ADVICE}")

@@ -12,6 +12,8 @@ import pytest
 
 from headgate import MemoryStore
 from headgate.policy import Policy
+from headgate.policy.invented import inventions
+from headgate.policy.source import read_source
 from headgate.testing import ManualClock
 from headgate.waiting.timers import Timers
 from headgate.web.asgi import RateLimitMiddleware
@@ -385,6 +387,24 @@ def test_ride_hailing_console_and_partners():
     site.clock.advance(0.000001)
     assert site.ask("GET", "/partner/rides", x_partner_key="k").status == 200
     assert site.ask("GET", "/partner/rides").status == 401
+
+
+def test_ride_hailing_a_client_that_invents_keys():
+    """Another key in each request: the app knows none of them, and the address has 20 tries a minute."""
+    site = Site("ride-hailing.yaml")
+    site.status = 401
+    asked = [site.ask("GET", "/partner/rides", x_partner_key=f"guess-{number}") for number in range(21)]
+    assert [reply.status for reply in asked] == [401] * 20 + [429]
+    assert asked[-1].violated == ["partner-guess"]
+    site.status = 200
+    assert site.ask("GET", "/partner/rides", "198.51.100.7", x_partner_key="k").status == 200
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_no_file_counts_only_by_what_a_client_can_invent(path):
+    """`headgate policy check` has nothing to say about any of them."""
+    source = read_source(path)
+    assert list(inventions(source, Policy(source))) == []
 
 
 def test_every_file_has_a_story():

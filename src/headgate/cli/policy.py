@@ -11,7 +11,9 @@ from headgate.limit import LimitWarning
 from headgate.policy import Policy, Proxies, RequestView
 from headgate.policy.compiled import CompiledPolicy
 from headgate.policy.explain import by_lists, by_rules
+from headgate.policy.invented import inventions
 from headgate.policy.outcome import Outcome
+from headgate.policy.source import Source, read_source
 from headgate.policy.steps import run
 from headgate.stores import MemoryStore
 
@@ -46,26 +48,28 @@ def add_verbs(verbs: Any) -> None:  # noqa: ANN401 - argparse has no public name
 
 def check(chosen: argparse.Namespace) -> str:
     """The file is right, and what its writer may want to know; or an error with every mistake."""
-    policy, warned = _load(chosen.file)
+    source, policy, warned = _load(chosen.file)
+    warned += inventions(source, policy)
     rules = "1 rule" if len(policy.rules) == 1 else f"{len(policy.rules)} rules"
     return "\n".join([f"{chosen.file}: {rules}, no mistakes", *(f"warning: {each}" for each in warned)])
 
 
 def explain(chosen: argparse.Namespace) -> str:
     """What would happen to a request, with nothing spent yet. The last line is the verdict."""
-    policy, _ = _load(chosen.file)
+    _, policy, _ = _load(chosen.file)
     view = _view(chosen)
     told = _explained(policy, view)
     head = f"{view.method} {view.path} from {view.client or 'nobody known'}"
     return "\n".join([head + (f", plan {view.plan}" if view.plan else ""), *told])
 
 
-def _load(file: str) -> tuple[Policy, list[str]]:
-    """The policy, and what was warned of."""
+def _load(file: str) -> tuple[Source, Policy, list[str]]:
+    """The file as it was read, the policy, and what was warned of."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", LimitWarning)
-        policy = Policy.load(file)
-    return policy, [str(each.message) for each in caught if each.category is LimitWarning]
+        source = read_source(file)
+        policy = Policy(source)
+    return source, policy, [str(each.message) for each in caught if each.category is LimitWarning]
 
 
 def _explained(policy: Policy, view: RequestView) -> list[str]:

@@ -9,13 +9,17 @@ hostile it is, and the whole path is compared, however long: neither is a way ar
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from itertools import product
 from typing import Final, NamedTuple
 from urllib.parse import urlparse
 
 LONGEST: Final = 1024
 _NAME: Final = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)(:path)?\}")
 _SLASHES: Final = re.compile(r"/{2,}")
+_ANY: Final = "\0"
+"""A text that nothing but a wildcard fits."""
 
 Test = Callable[[str], bool]
 
@@ -60,6 +64,13 @@ class Pattern(NamedTuple):
             return self._fit_slowly(path) is not None
         return self.regex.fullmatch(path) is not None
 
+    def fits_all_of(self, other: Pattern) -> bool:
+        """Whether every path that fits the other one fits this one too."""
+        if not self.fits(_shortest(other.text)):  # as of most pairs
+            return False
+        most = len(self.head) + len(self.middle) + len(self.tail) + 1  # one more than what is not a `**` here can fit
+        return all(self.fits(path) for path in _examples(other.text, most))
+
     def _fit_slowly(self, path: str) -> dict[str, str] | None:
         given = path[1:].split("/")
         least = len(self.head) + len(self.middle) + len(self.tail)
@@ -96,7 +107,7 @@ def compile_pattern(text: str) -> Pattern:
         raise ValueError(f"a path begins with /, as in /api/**; got {text!r}")
     if len(text) > LONGEST:
         raise ValueError(f"a path pattern has at most {LONGEST} characters")
-    words = tidy(text if text.startswith("/") else f"/{text}")[1:].split("/")
+    words = _words(text)
     if words.count("**") > 2:
         raise ValueError(f"a path pattern has at most two **; got {text!r}")
     rest = _NAME.fullmatch(words[-1])
@@ -176,6 +187,28 @@ def glob(word: str) -> Test:
         return True
 
     return fits
+
+
+@lru_cache(maxsize=8192)
+def _shortest(text: str) -> str:
+    return next(_examples(text, 1))
+
+
+def _examples(text: str, most: int) -> Iterator[str]:
+    """Paths that stand for all that fit: with any text for what is free, and up to so many segments for `**`."""
+    choices = []
+    for word in _words(text):
+        named = _NAME.fullmatch(word)
+        if word == "**" or (named is not None and named[2]):
+            choices.append([[_ANY] * count for count in range(named is not None, most + 1)])
+        else:
+            choices.append([[_ANY if named is not None else word.replace("*", _ANY)]])
+    for chosen in product(*choices):
+        yield "/" + "/".join(segment for segments in chosen for segment in segments)
+
+
+def _words(text: str) -> list[str]:
+    return tidy(text if text.startswith("/") else f"/{text}")[1:].split("/")
 
 
 def tidy(path: str) -> str:

@@ -1,0 +1,127 @@
+"""Rules that count only by what a client can invent: a new value has a new budget, so such a rule alone stops nobody.
+
+For people who check a policy; an app that starts is not told. A rule beside such a one is enough where the file shows
+that it applies to the same requests. What a function says is not known, and functions are the app's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from headgate.policy.cost import Cost
+from headgate.policy.policy import Policy
+from headgate.policy.rule import DEFAULT_PLAN, Rule
+from headgate.policy.source import Source
+
+SENT: Final = frozenset({"header", "cookie", "query"})
+"""What a client writes, by name. Claims are not among them: there are none but verified ones."""
+ASKED_FOR: Final = frozenset({"path", "param"})
+"""What names the thing that is asked for: a client chooses it, and gets another thing."""
+ALWAYS_THERE: Final = frozenset({"ip", "everyone", "method", "constant"})
+"""Parts of a key that are never missing because of a client."""
+TELLING: Final = frozenset({200, 401, 403})
+"""Statuses of which one answers whoever invents a key: the app believes it, or refuses it."""
+ENFORCED: Final = ("deny", "delay")
+
+Given = Mapping[str, Any]
+"""A rule as it is written."""
+
+
+def inventions(source: Source, policy: Policy) -> Iterator[str]:
+    """A sentence for each rule that a client escapes by another value in each request."""
+    given = source.value["rules"]
+    sure = [rule for rule in policy.rules if _stops_whom_it_meets(rule, given[rule.index])]
+    for rule in policy.rules:
+        parts = _invented(given[rule.index])
+        if parts and not any(_covers(other, given[other.index], rule, given[rule.index]) for other in sure):
+            yield (
+                f"{source.where(('rules', rule.index, 'key'))}rule {rule.name}: a client can invent "
+                f"{' and '.join(parts)}, and has a new budget with each new value; add a rule by ip for the same "
+                "requests, or count by what was verified (user, claim, trusted_header)"
+            )
+
+
+def _parts(given: Given) -> list[tuple[str, str]]:
+    """The parts of a key: each a kind and a name, which is empty where the kind is all."""
+    key = given["key"]
+    parts = key if isinstance(key, list | tuple) else [key]
+    found = (next(iter(part.items())) if isinstance(part, Mapping) else (part, "") for part in parts)
+    return [(kind if isinstance(kind, str) else "function", name) for kind, name in found]
+
+
+def _match(given: Given) -> Given:
+    match = given.get("match", {})
+    return match if isinstance(match, Mapping) else {"function": match}
+
+
+def _invented(given: Given) -> list[str]:
+    """The parts of a rule's key that a client can invent, as people call them."""
+    match = _match(given)
+    return [
+        f"{kind} {name}".rstrip()
+        for kind, name in _parts(given)
+        if (kind == "host" and not _names_hosts(match)) or (kind in SENT and not _names_values(match, kind, name))
+    ]
+
+
+def _names_hosts(match: Given) -> bool:
+    hosts = match.get("host", "*")
+    return not any("*" in host for host in ([hosts] if isinstance(hosts, str) else hosts))
+
+
+def _names_values(match: Given, kind: str, name: str) -> bool:
+    """Whether the rule applies only to values that it names."""
+    plain = str.lower if kind == "header" else str
+    wanted = {plain(str(each)): value for each, value in match.get(kind, {}).items()}
+    return not isinstance(wanted.get(plain(name), True), bool)
+
+
+def _stops_whom_it_meets(rule: Rule, given: Given) -> bool:
+    """Whether a rule counts every request that it applies to, by what no client can invent, and refuses."""
+    kinds = {kind for kind, _ in _parts(given)}
+    return (
+        rule.act.kind in ENFORCED
+        and not _invented(given)
+        and (rule.missing != "skip" or kinds <= ALWAYS_THERE)
+        and (rule.plans is None or bool(rule.plans[DEFAULT_PLAN]))
+        and (rule.counts is None or not rule.counts.isdisjoint(TELLING))
+        and rule.cost != Cost(0)
+    )
+
+
+def _covers(other: Rule, other_given: Given, rule: Rule, given: Given) -> bool:
+    """Whether the other one bounds what this rule counts: it applies to every request that this one applies to."""
+    return (
+        _has_methods_of(other, rule)
+        and _has_paths_of(other, rule)
+        and (_has_rate(other) or not _has_rate(rule))
+        and (_is_one_place(rule) or not any(kind in ASKED_FOR for kind, _ in _parts(other_given)))
+        and _conditions(other_given).items() <= _conditions(given).items()
+        and other_given.get("exempt") in (None, given.get("exempt"))
+    )
+
+
+def _has_rate(rule: Rule) -> bool:
+    return rule.plans is None or any(not limit.in_flight for limits in rule.plans.values() for limit in limits)
+
+
+def _is_one_place(rule: Rule) -> bool:
+    return bool(rule.match.patterns) and not any(mark in each.text for each in rule.match.patterns for mark in "*{")
+
+
+def _has_methods_of(other: Rule, rule: Rule) -> bool:
+    if rule.match.messages and not other.match.messages:
+        return False
+    methods = other.match.methods
+    return methods is None or (rule.match.methods is not None and rule.match.methods <= methods)
+
+
+def _has_paths_of(other: Rule, rule: Rule) -> bool:
+    wide, narrow = other.match.patterns, rule.match.patterns
+    return not wide or (bool(narrow) and all(any(each.fits_all_of(one) for each in wide) for one in narrow))
+
+
+def _conditions(given: Given) -> dict[str, str]:
+    """What else has to hold for a rule to apply, in words that can be compared."""
+    return {field: repr(value) for field, value in _match(given).items() if field not in ("method", "path")}
