@@ -40,6 +40,11 @@ rules:
   key: ip
   act: observe
   limits: 3/minute
+- name: held
+  match: {path: /held}
+  key: ip
+  act: {delay: {at_most: 200ms}}
+  limits: 20/second
 - name: dear
   match: {path: /dear}
   key: ip
@@ -69,7 +74,7 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
 
 def test_check_counts_the_rules_of_a_file_without_mistakes(capsys, file, tmp_path):
     """One line, then what its writer may want to know; exit code 0."""
-    assert run(capsys, "check", file) == (0, f"{file}: 6 rules, no mistakes\n{ADVICE}", "")
+    assert run(capsys, "check", file) == (0, f"{file}: 7 rules, no mistakes\n{ADVICE}", "")
     one = tmp_path / "one.json"
     one.write_text('{"rules": [{"key": "ip", "limits": "1/minute"}]}')
     assert run(capsys, "check", str(one)) == (0, f"{one}: 1 rule, no mistakes\n", "")
@@ -95,6 +100,15 @@ def test_check_of_what_is_not_there(capsys, tmp_path):
 
 
 EXPLAINED = [
+    (
+        ["--path", "/held"],
+        [
+            "GET /held from 127.0.0.1",
+            "rule held: counted by 127.0.0.1; 20/second as held; cost 1; act delay of at most 0.2 s",
+            "binding: rule held, 20/second as held",
+            "with nothing spent yet: allowed, 4 of 20 left after it",
+        ],
+    ),
     (["--path", "/"], ["GET / from 127.0.0.1", "allowed: no rule matches"]),
     (
         ["--path", "/api/red/x"],
@@ -358,4 +372,4 @@ def test_check_from_a_shell(file):
     """As people run it."""
     command = [sys.executable, "-m", "headgate", "policy", "check", file]
     done = subprocess.run(command, capture_output=True, text=True, env=dict(os.environ), check=False)
-    assert (done.returncode, done.stdout) == (0, f"{file}: 6 rules, no mistakes\n{ADVICE}")
+    assert (done.returncode, done.stdout) == (0, f"{file}: 7 rules, no mistakes\n{ADVICE}")

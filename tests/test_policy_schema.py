@@ -112,6 +112,7 @@ RIGHT: list[Any] = [
         with_rule(act=act)
         for act in values("deny", "delay", "shadow", "observe", {"delay": {"hold": 5}}, {"delay": {}})
     ),
+    *(with_rule(act={"delay": {"hold": 5, "at_most": time}}) for time in values("200ms", "2 seconds", 1, 0.2, 0.001)),
     with_rule(act={"shadow": {"status": 404, "body": "no", "content_type": "text/html"}}),
     *(with_rule(**{"for": time}) for time in values("10m", "2 hours", "500ms", 30, 0.5)),
     with_rule(**{"for": "1h", "act": "shadow"}),
@@ -257,6 +258,7 @@ WRONG: list[Any] = [
         for act in values("refuse", "", 5, None, [], {}, {"deny": {}}, {"observe": {}}, {"delay": None}, {"delay": 5})
     ),
     with_rule(act={"delay": {"hold": 0}}),
+    *(with_rule(act={"delay": {"at_most": time}}) for time in values("soon", "", 0, -1, 0.0001, True, None, [], 1e9)),
     with_rule(act={"delay": {}, "shadow": {}}),
     with_rule(act={"delay": {"keep": 1}}),
     with_rule(act={"shadow": {"status": 199}}),

@@ -132,6 +132,19 @@ class Limit:
         )
         return limit
 
+    def _starting_within(self, wait_us: int, cost: int) -> Limit:
+        """A limit of the bucket family on the same states, for calls of this cost.
+
+        It refuses those that would begin to drain later than so many microseconds from now.
+        """
+        limit = object.__new__(Limit)
+        put = object.__setattr__
+        for field in Limit.__slots__:
+            put(limit, field, getattr(self, field))
+        put(limit, "params", bucket.starting_within(bucket.Params(*self.params), wait_us, cost))
+        put(limit, "_hash", hash(limit._fields()))
+        return limit
+
     @classmethod
     def parse(cls, text: str) -> Limit:
         """One limit from its words."""
@@ -161,7 +174,8 @@ class Limit:
         return self.algorithm == IN_FLIGHT.name
 
     def _fields(self) -> tuple[Any, ...]:
-        return self.amount, self.period_us, self.burst, self.algorithm, self.block_us, self.name
+        # With the params: what is remembered by a limit is not to be found by one of the same words that starts sooner.
+        return self.amount, self.period_us, self.burst, self.algorithm, self.block_us, self.name, self.params
 
     def _family(self) -> str:
         words = [self.algorithm] if self.in_flight else [self.algorithm, write_period(self.period_us)]

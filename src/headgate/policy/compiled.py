@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import repeat
 from typing import Any, Final
 
-from headgate.algorithms import bucket
 from headgate.call import Call, checked_cost
 from headgate.decision import tightest
 from headgate.engine import Decision
@@ -192,6 +191,8 @@ class CompiledPolicy:
             except BaseException:
                 yield from self.release(charges)
                 raise
+            if group.bounds is not None:
+                decision = group.bounds.as_written(decision)
             if not decision.allowed:
                 yield from self.release(charges)
                 if group.counts_refused:
@@ -201,7 +202,7 @@ class CompiledPolicy:
                     yield from self._charge_more(group, decision, more)
                 return refused(group, decision)
             if group.delays:
-                delay = max(delay, _delay(group, decision, costs))
+                delay = max(delay, group.delay(decision))
             passed.append(Charge(group, decision))
             if group.follows or group.delays or group.holds_permits or len(groups) > 1:
                 charges.append(passed[-1])
@@ -321,16 +322,6 @@ def _flat(group: LimitGroup, asked: list[Question]) -> tuple[tuple[str, ...], tu
     by_rule = {rule.index: (key, cost) for rule, key, cost, _ in asked}
     pairs = [by_rule[rule.index] for rule in group.owners]
     return tuple(key for key, _ in pairs), tuple(cost for _, cost in pairs)
-
-
-def _delay(group: LimitGroup, decision: Decision, costs: tuple[int, ...]) -> int:
-    """How long rules that delay hold the request: until its place in their queue has come."""
-    held = [
-        bucket.departs(bucket.Params(*limit.params), verdict, cost)
-        for rule, limit, verdict, cost in zip(group.owners, group.limits, decision.verdicts, costs, strict=True)
-        if rule.act.kind == "delay"
-    ]
-    return max(held)
 
 
 def _real(rule: Rule, cost: int, status: int, header: Callable[[str], str | None]) -> int:

@@ -63,7 +63,7 @@ def _counted(rule: Rule, keys: Outcome | Sequence[str], view: RequestView, param
     elif not limits:
         idle = f"rule {rule.name} has no limit for this plan"
     words = "; ".join(map(str, limits)) or "no limit for this plan"
-    return Told(f"rule {rule.name}: {told}; {words}; cost {rule.cost.before(view)}; act {rule.act.kind}", idle)
+    return Told(f"rule {rule.name}: {told}; {words}; cost {rule.cost.before(view)}; act {rule.act.words}", idle)
 
 
 def _missing(rule: Rule, view: RequestView, params: Params) -> str:

@@ -8,6 +8,7 @@ from typing import Any, Final, Literal, NamedTuple
 from headgate.engine import Decision
 from headgate.errors import HeadgateError
 from headgate.limit import Limit
+from headgate.policy.delaying import Bounds, held_for
 from headgate.policy.key import Params, is_missing
 from headgate.policy.rule import Rule
 from headgate.policy.values import CREDENTIALS, Unclear
@@ -27,8 +28,8 @@ class LimitGroup:
     """Limits of one store that one decision is taken over, and whose rule each of them is."""
 
     __slots__ = (
-        "ask", "counts_refused", "delays", "disclose", "follows", "gate", "holds_permits", "limits", "local", "owners",
-        "store",
+        "ask", "bounds", "counts_refused", "delays", "disclose", "follows", "gate", "holds_permits", "limits", "local",
+        "owners", "store",
     )  # fmt: skip
 
     def __init__(self, store: str, gate: Any, pairs: Sequence[tuple[Rule, Limit]]) -> None:  # noqa: ANN401
@@ -38,8 +39,11 @@ class LimitGroup:
         self.owners = tuple(rule for rule, _ in pairs)
         self.limits = tuple(limit for _, limit in pairs)
         self.disclose = tuple(rule.disclose for rule in self.owners)
+        at_most = tuple(rule.act.at_most_us for rule in self.owners)
+        self.bounds = Bounds(gate, self.limits, at_most) if any(at_most) else None
+        """Where a rule refuses what it would hold for too long."""
         try:
-            self.ask = gate.asker(self.limits)
+            self.ask = gate.asker(self.limits) if self.bounds is None else self.bounds.ask
         except HeadgateError:  # no room for such limits, for now: answered as if the store were away
             self.ask = self._ask_anew
         self.local: LimitGroup | None = None
@@ -52,6 +56,15 @@ class LimitGroup:
     def _ask_anew(self, keys: tuple[str, ...], costs: tuple[int, ...]) -> Any:  # noqa: ANN401
         self.ask = self.gate.asker(self.limits)
         return self.ask(keys, costs)
+
+    def delay(self, decision: Decision) -> int:
+        """How long rules that delay hold the request: until its place in the queue of each has come."""
+        each = zip(self.owners, self.limits, decision.verdicts, decision.costs, strict=True)
+        return max(
+            held_for(limit, verdict, cost, rule.act.at_most_us)
+            for rule, limit, verdict, cost in each
+            if rule.act.kind == "delay"
+        )
 
     def owner(self, decision: Decision) -> Rule:
         """The rule whose limit binds."""

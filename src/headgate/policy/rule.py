@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, cast, get_args
 
-from headgate.clock import SECOND
+from headgate.clock import SECOND, write_seconds
 from headgate.errors import HeadgateError, InvalidLimit, InvalidPolicy
 from headgate.limit import Limit, as_limits
 from headgate.limit.grammar import parse_name, parse_period
@@ -31,6 +31,8 @@ DEFAULT_PLAN: Final = "default"
 LONGEST_NAME: Final = 64
 LONGEST_TIME: Final = 10**8
 """Seconds: three years."""
+SHORTEST_DELAY: Final = 0.001
+"""Seconds, as in words."""
 _CONTENT_TYPE: Final = re.compile(r"[!-.0-~]+/[!-~][ -~]*", re.ASCII)
 
 Plans = Mapping[str, tuple[Limit, ...]]
@@ -43,9 +45,16 @@ class Action:
     kind: Act = "deny"
     hold: int = 0
     """How many requests a delay holds at once; 0 for as many as the limit's own burst."""
+    at_most_us: int = 0
+    """For how long a delay holds a request: one that would wait longer is refused; 0 for as long as its turn takes."""
     status: int = 200
     body: bytes = b""
     content_type: str = "text/plain; charset=utf-8"
+
+    @property
+    def words(self) -> str:
+        """For people: `deny`, `delay of at most 0.2 s`."""
+        return f"{self.kind} of at most {write_seconds(self.at_most_us)} s" if self.at_most_us else self.kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +133,7 @@ def _read_fields(parser: Parser, given: Mapping[str, Any], path: Path_, index: i
         if field not in given or (field == "limits" and given[field] in (None, "", [], (), {})):
             parser.error(path, f"a rule needs {field!r}, as in key: ip, limits: 100/minute")
     act = _act(parser, given.get("act", "deny"), (*path, "act"))
-    block = _time(parser, given["for"], (*path, "for")) if "for" in given else 0.0
+    block = _time(parser, given["for"], (*path, "for"), "10m") if "for" in given else 0.0
     if block and act.kind == "delay":
         parser.error((*path, "for"), "a delay does not block: use one of the two")
     limits = given.get("limits")
@@ -192,19 +201,17 @@ def _name(parser: Parser, value: object, path: Path_) -> str:
         return "unnamed"
 
 
-def _time(parser: Parser, value: object, path: Path_) -> float:
+def _time(parser: Parser, value: object, path: Path_, such_as: str, least: float = 0.0) -> float:
     """`10m`, or seconds."""
-    if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= LONGEST_TIME:
+    if isinstance(value, str):
+        try:
+            return parse_period(value) / SECOND
+        except HeadgateError as reason:
+            parser.error(path, str(reason))
+            return 0.0
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= LONGEST_TIME and value >= least:
         return float(value)
-    try:
-        return parse_period(value) / SECOND if isinstance(value, str) else _no_time(parser, value, path)
-    except HeadgateError as reason:
-        parser.error(path, str(reason))
-        return 0.0
-
-
-def _no_time(parser: Parser, value: object, path: Path_) -> float:
-    parser.error(path, f"expected a time such as 10m; got {shown(value)}")
+    parser.error(path, f"expected a time such as {such_as}; got {shown(value)}")
     return 0.0
 
 
@@ -263,8 +270,7 @@ def _act(parser: Parser, value: object, path: Path_) -> Action:
         return Action()
     kind, details = next(iter(given.items()))
     if kind == "delay":
-        found = parser.fields(details, (*path, kind), ("hold",))
-        return Action("delay", hold=parser.whole(found["hold"], (*path, kind, "hold"), 1) if "hold" in found else 0)
+        return _delay(parser, details, (*path, kind))
     if kind == "shadow":
         found = parser.fields(details, (*path, kind), ("status", "body", "content_type"))
         body = found.get("body", "")
@@ -279,6 +285,15 @@ def _act(parser: Parser, value: object, path: Path_) -> Action:
         return Action("shadow", status=status, body=body.encode(), content_type=kind_of)
     parser.error(path, f"{kind} has no details; write act: {kind}")
     return Action(cast("Act", kind))
+
+
+def _delay(parser: Parser, value: object, path: Path_) -> Action:
+    given = parser.fields(value, path, ("hold", "at_most"))
+    hold = parser.whole(given["hold"], (*path, "hold"), 1) if "hold" in given else 0
+    if "at_most" not in given:
+        return Action("delay", hold=hold)
+    at_most = _time(parser, given["at_most"], (*path, "at_most"), "200ms", least=SHORTEST_DELAY)
+    return Action("delay", hold=hold, at_most_us=round(at_most * SECOND))
 
 
 def _is_text(text: str) -> bool:

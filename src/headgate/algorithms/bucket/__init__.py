@@ -14,6 +14,7 @@ from headgate.algorithms.bucket.reference import (
     fresh,
     give,
     lend,
+    starting_within,
     usable_at,
 )
 from headgate.algorithms.contract import EXACT
@@ -35,6 +36,7 @@ __all__ = [
     "is_exact",
     "kernel",
     "lend",
+    "starting_within",
     "usable_at",
     "words",
 ]

@@ -139,6 +139,17 @@ def departs(params: Params, verdict: Verdict, cost: int) -> int:
     return max(0, verdict.reset_us - length)
 
 
+def starting_within(params: Params, wait_us: int, cost: int) -> Params:
+    """The same bucket, for calls of this cost that have to begin to drain within so many microseconds.
+
+    The instant from which on a clock is taken to have stepped back stays where it is: others may be further ahead.
+    """
+    inc_us, inc_num = increment(params, min(cost, params.burst))
+    depth_us, depth_num = min((params.depth_us, params.depth_num), (wait_us + inc_us, inc_num))
+    slack_us = params.slack_us + params.depth_us - depth_us
+    return params._replace(depth_us=depth_us, depth_num=depth_num, slack_us=slack_us)
+
+
 def usable_at(params: Params, mark: tuple[int, int], cost: int) -> int:
     """The instant from which a charge at this mark is within a burst: when what was reserved may be used."""
     inc_us, inc_num = increment(params, cost)

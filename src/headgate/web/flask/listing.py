@@ -28,7 +28,7 @@ def _words(rule: Rule) -> str:
     if rule.counts is not None:
         said.append("counted by the response")
     if rule.act.kind != "deny":
-        said.append(rule.act.kind)
+        said.append(rule.act.words)
     return ", ".join(said)
 
 
