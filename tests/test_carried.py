@@ -170,3 +170,17 @@ def test_other_numbers_alone_carry_nothing(site, caplog):
         site.change("name: api, key: ip, limits: 7/hour burst 9")
     assert not caplog.records
     assert wsgi(site.app).fields["ratelimit-policy"].count("api") == 1
+
+
+@pytest.mark.parametrize("act", ["delay", "{delay: {at_most: 200ms}}"])
+def test_a_rule_that_begins_to_delay_counts_by_its_old_window_and_holds_by_its_new_bucket(site, act):
+    """The window has no queue in which a request could be held: it lets pass or refuses, as before."""
+    site = site("name: api, key: ip, limits: 5/minute by sliding-log")
+    site.app.door.clock = site.clock
+    assert site.admitted(3) == 3
+    site.change(f"name: api, key: ip, limits: 5/minute, act: {act}")
+    assert site.admitted(1) == 1
+    site.clock.advance(12)
+    assert site.admitted(2) == 1
+    site.clock.advance(48)
+    assert site.admitted(1) == 1

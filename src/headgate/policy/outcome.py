@@ -39,7 +39,7 @@ class LimitGroup:
         self.owners = tuple(rule for rule, _ in pairs)
         self.limits = tuple(limit for _, limit in pairs)
         self.disclose = tuple(rule.disclose for rule in self.owners)
-        at_most = tuple(rule.act.at_most_us for rule in self.owners)
+        at_most = tuple(rule.act.at_most_us if limit.step.LENDS else 0 for rule, limit in pairs)
         self.bounds = Bounds(gate, self.limits, at_most) if any(at_most) else None
         """Where a rule refuses what it would hold for too long."""
         try:
@@ -49,7 +49,8 @@ class LimitGroup:
         self.local: LimitGroup | None = None
         """Where the store cannot answer: the limits of rules that are then counted locally; made when it is needed."""
         self.counts_refused = any(rule.counts_refused for rule in self.owners)
-        self.delays = any(rule.act.kind == "delay" for rule in self.owners)
+        self.delays = any(rule.act.kind == "delay" and limit.step.LENDS for rule, limit in pairs)
+        """A limit holds requests. One that was carried over a reload may have no queue, in a rule that delays."""
         self.follows = any(rule.follows_response for rule in self.owners)
         self.holds_permits = any(limit.in_flight for limit in self.limits)
 
@@ -63,7 +64,7 @@ class LimitGroup:
         return max(
             held_for(limit, verdict, cost, rule.act.at_most_us)
             for rule, limit, verdict, cost in each
-            if rule.act.kind == "delay"
+            if rule.act.kind == "delay" and limit.step.LENDS
         )
 
     def owner(self, decision: Decision) -> Rule:
