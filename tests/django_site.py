@@ -40,7 +40,7 @@ if not settings.configured:
 from django.conf.urls.i18n import i18n_patterns
 from django.contrib import admin
 from django.contrib.auth.decorators import login_required
-from django.contrib.auth.models import LimitGroup, Permission, User
+from django.contrib.auth.models import Group, Permission, User
 from django.contrib.contenttypes.models import ContentType
 from django.contrib.sessions.models import Session
 from django.core.asgi import get_asgi_application
@@ -328,9 +328,9 @@ def site(client: Callable[[], Any] = Client, **given: Any) -> Iterator[Any]:
 def make_users() -> None:
     """Ann is in the group `pro`, Bob in none."""
     with connection.schema_editor() as editor:
-        for table in (ContentType, Permission, LimitGroup, User, Session):
+        for table in (ContentType, Permission, Group, User, Session):
             editor.create_model(table)
-    User.objects.create_user("ann").groups.add(LimitGroup.objects.create(name="pro"))
+    User.objects.create_user("ann").groups.add(Group.objects.create(name="pro"))
     User.objects.create_user("bob")
 
 

@@ -1,4 +1,4 @@
-"""Requests for tests: to a compiled, to an ASGI app and to a WSGI app; no server, no socket."""
+"""Requests for tests: to a compiled policy, to an ASGI app and to a WSGI app; no server, no socket."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def view(
     return seen
 
 
-class Court:
-    """A compiled by a clock that stands still."""
+class Responder:
+    """A compiled policy by a clock that stands still."""
 
     def __init__(self, policy: Any, **stores: Any) -> None:
         self.clock = ManualClock(LATER)
@@ -71,11 +71,11 @@ class Court:
         return outcome.decision.retry_after
 
 
-def court(*rules: dict[str, Any], **more: Any) -> Court:
-    """A compiled over rules that count by address, two a minute, unless they say otherwise."""
+def responder(*rules: dict[str, Any], **more: Any) -> Responder:
+    """A compiled policy over rules that count by address, two a minute, unless they say otherwise."""
     stores = more.pop("at", {})
     given = [{"key": "ip", "limits": "2/minute", **rule} for rule in rules or ({},)]
-    return Court({"rules": given, "stores": dict.fromkeys(stores, "memory://"), **more}, **stores)
+    return Responder({"rules": given, "stores": dict.fromkeys(stores, "memory://"), **more}, **stores)
 
 
 class Answer(NamedTuple):

@@ -261,7 +261,7 @@ async def cancel_at_random(store: Store, clock: ManualClock, count: int, chance:
         if number % 97 == 0:
             await let_run(1)
     ends = await asyncio.gather(*tasks, return_exceptions=True)
-    await until(lambda: not (limiter._unfinished or getattr(limiter._door, "_kept", None)))
+    await until(lambda: not (limiter._unfinished or getattr(limiter._runtime, "_kept", None)))
     used = sum(not isinstance(end, BaseException) for end in ends)
     assert 0 < used < count and all(isinstance(end, Decision | asyncio.CancelledError) for end in ends)
     left = await limiter.peek("k", 0)

@@ -132,8 +132,8 @@ class Proxy:
     async def _stop_listening(self) -> None:
         if self._listener is not None:
             listener, self._listener = self._listener, None
-            for door in listener.sockets:
-                asyncio.get_running_loop().remove_reader(door.fileno())
+            for runtime in listener.sockets:
+                asyncio.get_running_loop().remove_reader(runtime.fileno())
             for _ in range(5):  # who is half way in is let in: asyncio would forget them, sockets and all
                 await asyncio.sleep(0)
             listener.close()

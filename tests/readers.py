@@ -29,10 +29,10 @@ from headgate.shaper.base import as_queue
 from headgate.stores import open_store
 from headgate.stores.redis.options import split_url
 from headgate.stores.redis.url import read_url
+from headgate.web.endpoint import route_name
 from headgate.web.grpc.rpc import Rpc, address_of, read_rpc
 from headgate.web.headers import merge_exposed
 from headgate.web.refusal import Refusal, negotiate
-from headgate.web.route import route_name
 
 TIMES = 8
 ALLOWED = 4

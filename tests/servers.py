@@ -317,7 +317,7 @@ def end_all(servers: Iterable[Server]) -> None:
         server.stop()
 
 
-class _LimitGroup:
+class _Group:
     """Servers that start, serve and end together."""
 
     @property
@@ -348,7 +348,7 @@ class _LimitGroup:
         raise NotImplementedError
 
 
-class Cluster(_LimitGroup):
+class Cluster(_Group):
     """Three primaries that share all slots evenly, with a replica each unless told otherwise.
 
     A node declines to serve in its first two seconds, so starting takes a little longer.
@@ -537,7 +537,7 @@ class Sentinel(Server):
         return int(port)
 
 
-class SentinelSet(_LimitGroup):
+class SentinelSet(_Group):
     """A primary and its replica, watched by three sentinels of whom two must agree."""
 
     service = "mymaster"

@@ -354,7 +354,7 @@ def test_limits_of_an_app_within_an_app_rule_there():
         assert await statuses(client, 3, "/in/") == [200, 200, 429]
         assert await statuses(client, 2, "/") == [200, 429]
         assert [await opened(client, "/in/ws") for _ in range(3)] == [101, 101, 429]
-        limits.door.store.clear("policy")
+        limits.runtime.store.clear("policy")
         async with client.get("/in/") as answer:
             assert answer.headers.getall("RateLimit") == ['"in";r=1;t=30']
 
@@ -930,7 +930,7 @@ def test_a_store_that_was_opened_here_is_closed_with_the_app():
     app = web.Application()
     limits = RateLimits(app, default="1/minute")
     opened_here = Noted()
-    limits.door._owned = [opened_here]
+    limits.runtime._owned = [opened_here]
     app.router.add_get("/", hello)
     app.add_subapp("/in", site(web.get("/", hello), store=brought))
 
@@ -938,20 +938,20 @@ def test_a_store_that_was_opened_here_is_closed_with_the_app():
     assert closed == [opened_here]
 
 
-def test_tools_for_testing_work_on_the_door():
+def test_tools_for_testing_work_on_the_runtime():
     """Time that stands still, limits that are off, counts that are forgotten."""
     app = web.Application()
     limits = RateLimits(app, default="1/minute")
     app.router.add_get("/", hello)
 
     async def story(client: Client) -> None:
-        with frozen(limits.door) as clock:
+        with frozen(limits.runtime) as clock:
             assert await statuses(client, 2) == [200, 429]
             clock.advance(60)
             assert await statuses(client, 2) == [200, 429]
-            reset_all(limits.door)
+            reset_all(limits.runtime)
             assert await statuses(client, 2) == [200, 429]
-        with disabled(limits.door):
+        with disabled(limits.runtime):
             assert await statuses(client, 3) == [200] * 3
 
     play(app, story)

@@ -209,7 +209,7 @@ def test_a_delay_holds_the_request_and_a_cancelled_one_leaves_the_queue():
 
     async def run() -> float:
         app = limited(limits="20/second", act={"delay": {"hold": 4}})
-        app.door.store._engine.clock.set(app.door.clock.now_us() / 1e6)
+        app.runtime.store._engine.clock.set(app.runtime.clock.now_us() / 1e6)
         loop = asyncio.get_running_loop()
         start = loop.time()
         tasks = [asyncio.create_task(get(app)) for _ in range(4)]

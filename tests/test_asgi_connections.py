@@ -153,11 +153,11 @@ def test_a_bad_file_keeps_the_old_policy_and_the_log_says_why(tmp_path, caplog):
     app = RateLimitMiddleware(plain, file)
     write(file, "rules:\n- key: ip\n  limit: 1/minute\n")
     with caplog.at_level(logging.INFO, "headgate.policy"):
-        assert app.door.reload() is False
+        assert app.runtime.reload() is False
     assert "policy.yaml:3: rules[0].limit: unknown field 'limit'; did you mean 'limits'?" in caplog.text
     assert asgi(app).fields["ratelimit-policy"] == '"api";q=9;w=60'
     write(file, policy("8/minute"))
-    assert app.door.reload() is True
+    assert app.runtime.reload() is True
     assert asgi(app).fields["ratelimit-policy"] == '"api";q=8;w=60'
 
 
@@ -169,7 +169,7 @@ def test_a_store_that_moved_is_opened_where_it_is_now(tmp_path):
     app = RateLimitMiddleware(plain, file)
     assert [asgi(app).status for _ in range(2)] == [200, 429]
     write(file, f"{rule}stores: {{far: 'memory://?max_keys=10'}}\n")
-    assert app.door.reload() is True
+    assert app.runtime.reload() is True
     assert [asgi(app).status for _ in range(2)] == [200, 429]
 
 
@@ -203,7 +203,7 @@ def test_a_request_is_answered_wholly_by_the_policy_it_came_under(tmp_path):
         first = asyncio.create_task(get(app))
         await asyncio.sleep(0)
         write(file, policy("8/minute", "headers: x-ratelimit"))
-        assert app.door.reload()
+        assert app.runtime.reload()
         return [set((await first).fields), set((await get(app)).fields)]
 
     old, new = asyncio.run(run())

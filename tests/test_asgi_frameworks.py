@@ -134,9 +134,9 @@ def test_litestar_in_tests():
     """Frozen and switched off by one line."""
     app, client = litestar()
     with client:
-        with disabled(app.door):
+        with disabled(app.runtime):
             assert [client.get("/items/1").status_code for _ in range(5)] == [200] * 5
-        with frozen(app.door) as clock:
+        with frozen(app.runtime) as clock:
             assert [client.get("/items/1").status_code for _ in range(3)] == [200, 200, 429]
             clock.advance(1800)
             assert client.get("/items/1").status_code == 200

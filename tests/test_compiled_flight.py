@@ -12,17 +12,17 @@ from headgate.policy import Policy
 from headgate.policy.outcome import Outcome
 from headgate.policy.steps import run
 from headgate.testing import ManualClock
-from tests.edges import LATER, Court, court
+from tests.edges import LATER, Responder, responder
 
 FLIGHT = {"name": "flight", "limits": "2 in flight"}
 
 
-def end(judged: Court, outcome: Outcome) -> None:
+def end(judged: Responder, outcome: Outcome) -> None:
     run(judged.compiled.end(outcome.charges))
 
 
 def test_a_request_is_held_until_it_ends_not_until_it_is_answered():
-    judged = court(FLIGHT)
+    judged = responder(FLIGHT)
     first, _, third = (judged.ask() for _ in range(3))
     assert (first.kind, third.kind, third.status) == ("pass", "deny", 429)
     assert third.decision is not None and math.isnan(third.decision.retry_after)
@@ -33,7 +33,7 @@ def test_a_request_is_held_until_it_ends_not_until_it_is_answered():
 
 
 def test_ending_twice_ends_one():
-    judged = court(FLIGHT)
+    judged = responder(FLIGHT)
     first, _ = judged.ask(), judged.ask()
     end(judged, first)
     end(judged, first)
@@ -41,7 +41,7 @@ def test_ending_twice_ends_one():
 
 
 def test_rates_stay_charged_when_a_request_ends():
-    judged = court({"name": "both", "limits": "3/minute; 2 in flight"})
+    judged = responder({"name": "both", "limits": "3/minute; 2 in flight"})
     for _ in range(3):
         outcome = judged.ask()
         assert outcome.kind == "pass"
@@ -51,7 +51,7 @@ def test_rates_stay_charged_when_a_request_ends():
 
 
 def test_a_no_of_either_charges_neither():
-    judged = court(FLIGHT, {"name": "rate", "limits": "3/minute"})
+    judged = responder(FLIGHT, {"name": "rate", "limits": "3/minute"})
     held = [judged.ask() for _ in range(2)]
     assert judged.kinds(5) == ["deny"] * 5
     assert judged.left(1) == 1
@@ -68,7 +68,7 @@ def test_what_the_response_says_is_not_about_what_is_in_flight():
         "name": "login", "limits": "4/minute; 3 in flight",
         "count": {"when": {"status": [200]}}, "cost": {"after": {"header": "x-cost"}},
     }  # fmt: skip
-    judged = court(rule)
+    judged = responder(rule)
     first, second = judged.ask(), judged.ask()
     judged.answer(first, 500)
     judged.answer(second, 200, x_cost="3")
@@ -79,7 +79,7 @@ def test_what_the_response_says_is_not_about_what_is_in_flight():
 
 
 def test_refusals_that_count_hold_nothing():
-    judged = court({"name": "strict", "limits": "2/minute; 1 in flight", "count": {"refused": True}})
+    judged = responder({"name": "strict", "limits": "2/minute; 1 in flight", "count": {"refused": True}})
     first = judged.ask()
     assert judged.kinds(3) == ["deny"] * 3
     end(judged, first)
@@ -87,7 +87,7 @@ def test_refusals_that_count_hold_nothing():
 
 
 def test_what_is_watched_ends_too():
-    judged = court({**FLIGHT, "act": "observe"})
+    judged = responder({**FLIGHT, "act": "observe"})
     outcomes = [judged.ask() for _ in range(3)]
     assert [outcome.kind for outcome in outcomes] == ["pass"] * 3
     assert judged.left() == 0
@@ -99,7 +99,7 @@ def test_what_is_watched_ends_too():
 def test_a_later_store_that_refuses_gives_back_what_an_earlier_one_holds():
     near, far = (MemoryStore(clock=ManualClock(LATER)) for _ in range(2))
     rules = [{**FLIGHT, "store": "near"}, {"name": "far", "store": "far", "limits": "1/minute"}]
-    judged = court(*rules, at={"near": near, "far": far})
+    judged = responder(*rules, at={"near": near, "far": far})
     assert judged.kinds(4) == ["pass"] + ["deny"] * 3
     assert judged.left(0, "near") == 1
 
@@ -114,7 +114,7 @@ def test_each_kind_of_store_error_leaves_nothing_held():
         def fail(self, keys: Any, costs: Any) -> Any:
             raise StoreError("away")
 
-    judged = court({**FLIGHT, "store": "far"}, at={"far": Away()})
+    judged = responder({**FLIGHT, "store": "far"}, at={"far": Away()})
     outcomes = [judged.ask() for _ in range(3)]
     assert [outcome.kind for outcome in outcomes] == ["pass", "pass", "deny"]  # by this process alone
     end(judged, outcomes[0])
@@ -136,6 +136,6 @@ def test_what_makes_no_sense_for_it_is_told(rule, said):
 
 def test_each_request_has_to_be_looked_at():
     """A fast_path keeps nothing of a request, and so could not end it."""
-    for judged, looks in ((court(FLIGHT), True), (court(), False)):
+    for judged, looks in ((responder(FLIGHT), True), (responder(), False)):
         fast_path = judged.compiled.fast_path(judged.compiled.policy.find("GET", "/"), "GET")
         assert (fast_path is None) is looks

@@ -12,7 +12,7 @@ from headgate.policy import Policy
 from headgate.policy.compiled import CompiledPolicy
 from headgate.policy.steps import run_awaiting
 from headgate.testing import ManualClock
-from tests.edges import LATER, court, view
+from tests.edges import LATER, responder, view
 
 LOGIN: dict[str, Any] = {"match": {"path": "/login"}, "count": {"when": {"status": [401, 403]}}}
 
@@ -51,7 +51,7 @@ def test_layers_in_several_stores_give_back_when_a_later_one_refuses():
     """The store in front is charged first, and not for what the one behind refused."""
     near, far = MemoryStore(clock=ManualClock(LATER)), MemoryStore(clock=ManualClock(LATER))
     rules = [{"name": "near", "store": "near", "limits": "9/minute"}, {"name": "far", "store": "far"}]
-    judged = court(*rules, at={"near": near, "far": far})
+    judged = responder(*rules, at={"near": near, "far": far})
     assert judged.kinds(5) == ["pass", "pass", "deny", "deny", "deny"]
     assert judged.left(0, "near") == 7
 
@@ -62,7 +62,7 @@ ON_ERROR = {"local": ["pass", "pass", "deny"], "allow": ["pass"] * 3, "deny": ["
 @pytest.mark.parametrize("on_error", ON_ERROR)
 def test_a_store_that_cannot_answer_leaves_it_to_each_rule(on_error, caplog):
     """By this process's own memory, open, or closed with 503; said in the log."""
-    judged = court({"store": "far", "on_error": on_error}, at={"far": Broken()})
+    judged = responder({"store": "far", "on_error": on_error}, at={"far": Broken()})
     outcomes = [judged.ask() for _ in range(3)]
     assert [outcome.kind for outcome in outcomes] == ON_ERROR[on_error]
     assert {outcome.status for outcome in outcomes if outcome.kind == "deny"} <= {429 if on_error == "local" else 503}
@@ -73,23 +73,23 @@ def test_a_broken_layer_gives_back_what_the_one_before_it_charged():
     """Refused by `deny` of the broken one, the request costs nothing in the other."""
     near = MemoryStore(clock=ManualClock(LATER))
     rules = [{"store": "near"}, {"store": "far", "on_error": "deny"}]
-    judged = court(*rules, at={"near": near, "far": Broken()})
+    judged = responder(*rules, at={"near": near, "far": Broken()})
     assert [judged.ask().status for _ in range(5)] == [503] * 5
 
 
 def test_of_rules_in_one_broken_store_each_keeps_its_own_word():
     """Allowed by one, counted by the other; and what one refuses is refused."""
     open_, local, closed = ({"name": word, "on_error": word, "store": "far"} for word in ("allow", "local", "deny"))
-    judged = court(open_, {**local, "limits": "3/minute"}, at={"far": Broken()})
+    judged = responder(open_, {**local, "limits": "3/minute"}, at={"far": Broken()})
     assert judged.kinds(4) == ["pass", "pass", "pass", "deny"]
-    refused = court(open_, closed, at={"far": Broken()}).ask()
+    refused = responder(open_, closed, at={"far": Broken()}).ask()
     assert refused.rule is not None and (refused.status, refused.rule.name) == (503, "deny")
 
 
 def test_a_store_that_fails_while_a_response_is_counted_fails_nobody(caplog):
     """The charge stays, and the log says so."""
     store = Broken(answers=1)
-    judged = court({**LOGIN, "store": "far"}, at={"far": store})
+    judged = responder({**LOGIN, "store": "far"}, at={"far": store})
     outcome = judged.ask("POST", "/login")
 
     def refund(*_: Any) -> None:
@@ -102,14 +102,14 @@ def test_a_store_that_fails_while_a_response_is_counted_fails_nobody(caplog):
 
 def test_a_broken_store_changes_who_counts_and_not_what_a_no_looks_like():
     """A shadow stays a shadow."""
-    judged = court({"store": "far", "act": {"shadow": {"status": 202}}}, at={"far": Broken()})
+    judged = responder({"store": "far", "act": {"shadow": {"status": 202}}}, at={"far": Broken()})
     outcomes = [judged.ask() for _ in range(3)]
     assert [(outcome.kind, outcome.status) for outcome in outcomes] == [("pass", 200), ("pass", 200), ("shadow", 202)]
 
 
 def test_without_the_store_only_the_statuses_named_are_counted_too():
     """Good logins do not use up the limit while the store is down."""
-    judged = court({**LOGIN, "store": "far"}, at={"far": Broken()})
+    judged = responder({**LOGIN, "store": "far"}, at={"far": Broken()})
     for _ in range(5):
         outcome = judged.ask("POST", "/login")
         assert outcome.kind == "pass"
@@ -120,7 +120,7 @@ def test_what_was_counted_locally_is_given_back_when_a_later_layer_refuses():
     """The broken layer in front is not charged for what the one behind refused."""
     near = MemoryStore(clock=ManualClock(LATER))
     rules = [{"store": "far", "limits": "3/hour"}, {"store": "near", "limits": "1/minute"}]
-    judged = court(*rules, at={"far": Broken(), "near": near})
+    judged = responder(*rules, at={"far": Broken(), "near": near})
     assert judged.kinds(5) == ["pass"] + ["deny"] * 4
     near.clear("policy")
     assert judged.kinds(2) == ["pass", "deny"]
@@ -129,7 +129,7 @@ def test_what_was_counted_locally_is_given_back_when_a_later_layer_refuses():
 def test_more_limits_than_a_store_has_tables_for_follow_on_error():
     """A policy of three hundred rules in memory is served, not an exception at request 257."""
     rules = [{"name": f"r{at}", "match": {"path": f"/{at}"}, "on_error": "deny"} for at in range(300)]
-    judged = court(*rules)
+    judged = responder(*rules)
     assert {judged.ask("GET", f"/{at}").status for at in range(300)} <= {200, 503}
 
 

@@ -146,7 +146,7 @@ def test_what_the_policy_charged_stays_charged():
     app.get("/")(lambda: guarded())
     assert [asgi(app).status for _ in range(3)] == [429] * 3
     assert asgi(app).fields["ratelimit-policy"] == '"rule-1";q=2;w=60'
-    assert limits.door.policy.rules
+    assert limits.runtime.policy.rules
 
 
 def test_counts_by_the_response_see_it():

@@ -18,7 +18,7 @@ from headgate.testing import ManualClock
 from headgate.waiting.timers import Timers
 from headgate.web.asgi import RateLimitMiddleware
 from headgate.web.wsgi import RateLimitMiddleware as WSGIMiddleware
-from tests.edges import LATER, Court, court, get, plain, view, wsgi
+from tests.edges import LATER, Responder, get, plain, responder, view, wsgi
 from tests.homes import EVERY_HOME, home_of
 
 SHORT: dict[str, Any] = {"limits": "20/second", "act": {"delay": {"at_most": "200ms"}}}
@@ -30,9 +30,9 @@ def home(request):
         yield made
 
 
-def judged_at(home: Any, *rules: dict[str, Any]) -> Court:
+def judged_at(home: Any, *rules: dict[str, Any]) -> Responder:
     """A compiled on a store of this home."""
-    judged = Court({"rules": [{"key": "ip", **rule} for rule in rules]})
+    judged = Responder({"rules": [{"key": "ip", **rule} for rule in rules]})
     judged.stores[""] = home.store(judged.clock)
     judged.compiled = CompiledPolicy(judged.compiled.policy, judged.stores, awaited=False)
     return judged
@@ -87,14 +87,14 @@ def test_of_many_at_once_as_many_pass_as_can_be_held(home):
 
 def test_the_queue_may_still_be_full_first():
     """Three are held at most, of which the third waits for 100 ms."""
-    judged = court({**SHORT, "act": {"delay": {"hold": 3, "at_most": "200ms"}}})
+    judged = responder({**SHORT, "act": {"delay": {"hold": 3, "at_most": "200ms"}}})
     assert [judged.ask().delay_us for _ in range(3)] == [0, 50_000, 100_000]
     assert judged.wait() == 0.05
 
 
 def test_a_request_that_costs_nothing_passes_and_waits_no_longer():
     """No limit refuses what costs nothing."""
-    judged = court({**SHORT, "cost": {"POST": 10, "GET": 0}})
+    judged = responder({**SHORT, "cost": {"POST": 10, "GET": 0}})
     judged.ask("POST")
     assert [(outcome.kind, outcome.delay_us) for outcome in (judged.ask(), judged.ask())] == [("pass", 200_000)] * 2
 
@@ -126,7 +126,7 @@ def test_rules_of_one_decision_have_each_its_own_time_and_all_or_none_is_charged
 
 def test_a_held_request_that_goes_away_gives_back_all_it_was_charged():
     """Also behind a dearer one that is held for as long as may be."""
-    judged = court({**SHORT, "cost": {"POST": 10}})
+    judged = responder({**SHORT, "cost": {"POST": 10}})
     held = [judged.ask() for _ in range(2)]
     assert judged.ask("POST").delay_us == 100_000
     assert judged.left() == 8
@@ -161,7 +161,7 @@ def test_where_the_store_cannot_answer_the_same_holds_here():
 
 def test_limits_that_a_function_chooses_are_bounded_too():
     """They are read for each request."""
-    judged = court({**SHORT, "limits": lambda seen: "10/second", "cost": lambda seen: 1})
+    judged = responder({**SHORT, "limits": lambda seen: "10/second", "cost": lambda seen: 1})
     assert [judged.ask().delay_us for _ in range(3)] == [0, 100_000, 200_000]
     assert judged.wait() == 0.1
 
@@ -169,7 +169,7 @@ def test_limits_that_a_function_chooses_are_bounded_too():
 def test_a_million_costs_take_no_more_room_than_a_thousand():
     """What is remembered for each cost is bounded."""
     act = {"delay": {"at_most": 10}}
-    judged = court({"limits": "1000000/second queue 9000000", "act": act, "cost": lambda seen: int(seen.user)})
+    judged = responder({"limits": "1000000/second queue 9000000", "act": act, "cost": lambda seen: int(seen.user)})
     for cost in range(1, 3000):
         assert judged.ask(user=str(cost)).kind == "pass"
     (groups,) = judged.compiled._groups.values()
@@ -196,7 +196,7 @@ def test_random_traces_agree_with_a_queue_in_fractions(seed):
         }
         for at, ((amount, period), wait, hold) in enumerate(zip(rates, waits, holds, strict=True))
     ]
-    judged = court(*rules)
+    judged = responder(*rules)
     units = [Fraction(period * 1000, amount) for amount, period in rates]
     ends = [Fraction(0)] * len(rates)
     for _ in range(300):
@@ -221,7 +221,7 @@ def test_random_traces_agree_with_a_queue_in_fractions(seed):
 
 def held_by(clock: ManualClock, app: Any) -> Any:
     """The edge holds requests by this clock."""
-    app.door.clock, app.door.timers = clock, Timers(clock)
+    app.runtime.clock, app.runtime.timers = clock, Timers(clock)
     return app
 
 

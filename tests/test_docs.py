@@ -65,7 +65,7 @@ class Claims(ast.NodeTransformer):
         expected = self.unclaimed.pop(node.end_lineno or node.lineno, None)
         if expected is not None:
             told: list[ast.expr] = [ast.Constant(node.end_lineno), ast.Constant(expected), node.value]
-            node.value = ast.Call(ast.Name("__came_out", ast.Batch()), told, [])
+            node.value = ast.Call(ast.Name("__came_out", ast.Load()), told, [])
         return node
 
 

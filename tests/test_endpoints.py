@@ -15,7 +15,7 @@ from starlette.testclient import TestClient
 from headgate.errors import HeadgateError
 from headgate.testing import disabled
 from headgate.web.asgi import read_scope
-from headgate.web.route import RouteLimit
+from headgate.web.endpoint import EndpointLimit
 from headgate.web.starlette import RateLimitExceeded, RateLimits, limited
 from tests.edges import asgi, get
 
@@ -36,7 +36,7 @@ def test_async_functions_are_refused_where_they_are_written():
         return "ann"
 
     with pytest.raises(HeadgateError):
-        RouteLimit("1/hour", {"key": who})
+        EndpointLimit("1/hour", {"key": who})
 
 
 def test_refusals_at_endpoints_are_exposed_to_scripts():
@@ -61,7 +61,7 @@ def test_whom_the_policy_allows_is_not_limited_at_endpoints():
 
 def test_disabled_reaches_rules_with_a_store_of_their_own():
     app, limits = serve({"stores": {"m": "memory://"}, "rules": [{"key": "ip", "limits": "1/hour", "store": "m"}]})
-    with disabled(limits.door):
+    with disabled(limits.runtime):
         assert [asgi(app, "GET", "/y").status for _ in range(2)] == [200, 200]
 
 
@@ -74,8 +74,8 @@ def test_urls_do_not_fill_the_memory_of_every_endpoint():
             await get(app, "GET", f"/x/{at}")
 
     asyncio.run(story())
-    (court,) = limits.door._routes.values()
-    assert len(court.compiled.policy._found) < 10
+    (responder,) = limits.runtime._routes.values()
+    assert len(responder.compiled.policy._found) < 10
 
 
 def test_a_websocket_is_one_whatever_else_is_in_its_scope():

@@ -15,7 +15,7 @@ from headgate.policy.bounded_cache import MOST, BoundedCache
 from headgate.policy.compiled import CompiledPolicy
 from headgate.testing import ManualClock
 from headgate.web.asgi import RateLimitMiddleware as Asgi
-from headgate.web.route import RouteLimit, rules_at
+from headgate.web.endpoint import EndpointLimit, rules_at
 from headgate.web.wsgi import RateLimitMiddleware as Wsgi
 from tests.edges import LATER, Answer, asgi, wsgi
 from tests.test_compiled_stores import Broken
@@ -69,7 +69,7 @@ def test_the_short_way_answers_as_the_long_way(rules, requests, headers):
             spelling = path if ask is asgi else path.encode().decode("latin-1")
             answers = [ask(each, method, spelling, headers=fields) for each in (short, long)]
             assert answers[0] == answers[1]
-        assert not any(long.door.fast_paths.values())
+        assert not any(long.runtime.fast_paths.values())
 
 
 def served(app: Any, *request: Any, **more: Any) -> Answer:
@@ -78,11 +78,11 @@ def served(app: Any, *request: Any, **more: Any) -> Answer:
 
 def test_the_first_request_finds_its_fast_path():
     app = Asgi(_hello, {"rules": [{"match": {"path": "/a"}, "key": "ip", "limits": "2/minute"}]})
-    assert not app.door.fast_paths
+    assert not app.runtime.fast_paths
     assert [served(app, "GET", "/a").status for _ in range(3)] == [200, 200, 429]
-    assert [key for key, found in app.door.fast_paths.items() if found] == [("GET", "/a")]
+    assert [key for key, found in app.runtime.fast_paths.items() if found] == [("GET", "/a")]
     served(app, "GET", "/" + "a" * 300)
-    assert len(app.door.fast_paths) == 1  # what is that long is not kept
+    assert len(app.runtime.fast_paths) == 1  # what is that long is not kept
 
 
 @pytest.mark.parametrize("key", ["ip", {"param": "id"}])
@@ -126,12 +126,12 @@ def test_a_flood_of_paths_leaves_those_that_are_asked_for_again():
 
 def test_a_flood_of_methods_makes_one_fast_path():
     app = Asgi(_hello, {"rules": [{"key": "ip", "limits": "2/minute"}]})
-    limits = (RouteLimit("1/minute", {}),)
-    fast_paths = {id(app.door.fast_path_at(limits, "/search", f"METHOD{at}")) for at in range(100)}
-    assert len(fast_paths) == 1 and len(app.door._fast_paths_at) == 1
+    limits = (EndpointLimit("1/minute", {}),)
+    fast_paths = {id(app.runtime.fast_path_at(limits, "/search", f"METHOD{at}")) for at in range(100)}
+    assert len(fast_paths) == 1 and len(app.runtime._fast_paths_at) == 1
     for at in range(100):
-        assert app.door.fast_paths[f"METHOD{at}", "/"] is not None
-    assert len(app.door._court._ways) == 1
+        assert app.runtime.fast_paths[f"METHOD{at}", "/"] is not None
+    assert len(app.runtime._responder._ways) == 1
 
 
 @pytest.mark.parametrize(
@@ -146,14 +146,14 @@ def test_a_flood_of_methods_makes_one_fast_path():
 def test_rules_that_look_at_more_than_their_key_have_none(rule):
     app = Asgi(_hello, {"rules": [{"key": "ip", "limits": "2/minute", **rule}]})
     served(app)
-    assert app.door.fast_paths == {("GET", "/"): None}
+    assert app.runtime.fast_paths == {("GET", "/"): None}
 
 
 @pytest.mark.parametrize("field", [{"allow": {"ip": "203.0.113.0/24"}}, {"deny": {"ip": "10.0.0.0/8"}}])
 def test_policies_that_look_at_every_request_have_none(field):
     app = Asgi(_hello, {"rules": [{"key": "ip", "limits": "1/minute"}], **field})
     assert [served(app).status for _ in range(2)] == ([200, 200] if "allow" in field else [200, 429])
-    assert app.door.fast_paths == {("GET", "/"): None}
+    assert app.runtime.fast_paths == {("GET", "/"): None}
 
 
 def test_a_store_that_has_no_answer_any_more_leaves_it_to_the_rule():
@@ -177,18 +177,22 @@ def test_a_new_policy_has_new_fast_paths(tmp_path):
     app = Asgi(_hello, file)
     assert [served(app).status for _ in range(2)] == [200, 429]
     file.write_text('{"rules": [{"key": "ip", "limits": "4/minute by fixed-window"}]}')
-    assert app.door.reload()
+    assert app.runtime.reload()
     assert [served(app).status for _ in range(4)] == [200, 200, 200, 429]
 
 
 def test_a_limit_at_an_endpoint_may_name_a_store_of_the_policy():
     """Which is looked for when there is a policy, not where the limit is written."""
-    limit = RouteLimit("1/minute", {"store": "fleet"})
+    limit = EndpointLimit("1/minute", {"store": "fleet"})
     assert rules_at("/search app.search", [limit])[0]["store"] == "fleet"
     with pytest.raises(InvalidPolicy, match="store"):
         Policy({"rules": rules_at("/search app.search", [limit])})
 
 
 def test_unnamed_limits_of_an_endpoint_keep_off_the_names_that_were_given():
-    limits = [RouteLimit("1/minute", {"name": "search"}), RouteLimit("2/minute", {}), RouteLimit("3/minute", {})]
+    limits = [
+        EndpointLimit("1/minute", {"name": "search"}),
+        EndpointLimit("2/minute", {}),
+        EndpointLimit("3/minute", {}),
+    ]
     assert [rule["name"] for rule in rules_at("/search app.search", limits)] == ["search", "search.2", "search.3"]

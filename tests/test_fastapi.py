@@ -713,7 +713,7 @@ def test_ten_failing_logins_at_once_are_two_attempts(way):
         assert [await attempt(b"wrong") for _ in range(3)] == [401, 401, 429]
 
     def reset_all_in(app: FastAPI) -> None:
-        reset_all(app.build_middleware_stack.__self__.door)
+        reset_all(app.build_middleware_stack.__self__.runtime)
 
     asyncio.run(story())
 
@@ -888,7 +888,7 @@ def test_two_workers_of_uvicorn_let_exactly_the_limit_pass(tmp_path):
 
 
 def test_one_line_switches_limits_off_in_tests():
-    """All of them by the door, or one by FastAPI's own means."""
+    """All of them by the runtime, or one by FastAPI's own means."""
     at = site(policy=EVERYONE, default="1/hour")
     strict = limit("1/hour")
 
@@ -896,14 +896,14 @@ def test_one_line_switches_limits_off_in_tests():
     def endpoint() -> None: ...
 
     assert at.codes("/x", "/x") == [200, 429]
-    with disabled(at.limits.door):
+    with disabled(at.limits.runtime):
         assert at.codes("/x", times=9) == [200] * 9
-    with frozen(at.limits.door) as clock:
+    with frozen(at.limits.runtime) as clock:
         assert at.codes("/x", "/x") == [200, 429]
         clock.advance(3600)
         assert at.codes("/x") == [200]
     assert at.codes("/x") == [429]
-    reset_all(at.limits.door)
+    reset_all(at.limits.runtime)
     assert at.codes("/x") == [200]
     at.app.dependency_overrides[strict] = lambda: None
     assert at.codes("/x", times=3) == [200, 200, 200]

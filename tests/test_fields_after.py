@@ -92,7 +92,7 @@ def test_a_charge_that_stays_is_told_without_another_question():
     store = MemoryStore(clock=ManualClock(LATER))
     limited = RateLimitMiddleware(app, {"rules": [FAILURES]}, store=store)
     asked: list[Any] = []
-    gate = limited.door._court.compiled._gates[""]
+    gate = limited.runtime._responder.compiled._gates[""]
     decide = gate.decide
 
     def noted(*calls: Any, **how: Any) -> Any:

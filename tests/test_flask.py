@@ -693,7 +693,7 @@ def test_a_policy_alone(tmp_path):
     ]
     client = app.test_client()
     file.write_text(json.dumps({"headers": "x-ratelimit", **policy_of("5/minute")}))
-    assert app.extensions["headgate"].door.reload()
+    assert app.extensions["headgate"].runtime.reload()
     assert client.get("/about").headers["X-RateLimit-Limit"] == "5"
 
 
@@ -703,7 +703,7 @@ def test_a_policy_and_limits_at_an_endpoint():
     put(app, "/a", limited("1/minute")(hello))
     put(app, "/b", limited("9/minute")(hello))
     assert statuses(app, *["/a"] * 5, "/b", "/b", "/b", ip="127.0.0.1") == [200] + [429] * 4 + [200, 200, 429]
-    app.extensions["headgate"].door.store.clear("policy")
+    app.extensions["headgate"].runtime.store.clear("policy")
     assert fields_of(app, "/b")["ratelimit"] == '"front";r=2;t=20, "b";r=8;t=7'
 
 
@@ -811,11 +811,11 @@ def test_one_extension_for_several_apps():
     for app in apps:
         assert statuses(app, "/", "/", "/", "/default", "/default") == [200, 200, 429, 200, 429]
     with apps[0].app_context():
-        assert limits.door is apps[0].extensions["headgate"].door
+        assert limits.runtime is apps[0].extensions["headgate"].runtime
         with apps[1].app_context():
-            assert limits.door is apps[1].extensions["headgate"].door
+            assert limits.runtime is apps[1].extensions["headgate"].runtime
     with pytest.raises(HeadgateError, match="app_context"):
-        limits.door  # noqa: B018
+        limits.runtime  # noqa: B018
     with pytest.raises(InvalidCall, match="already"):
         limits.init_app(apps[0])
 
@@ -864,13 +864,13 @@ def test_settings_from_the_config_and_arguments_that_win():
     assert statuses(app, "/?user=ann", "/?user=ann", "/?user=bob", "/?user=cid", "/?user=dan", **through) == [
         200, 429, 200, 200, 429,
     ]  # fmt: skip
-    assert app.extensions["headgate"].door.store is store
+    assert app.extensions["headgate"].runtime.store is store
     won = Flask("shop")
     won.config.from_mapping(config)
     RateLimits(won, policy_of("9/minute"), default="2/minute", store=MemoryStore(), key="ip")
     put(won, "/")
     assert statuses(won, "/", "/", "/") == [200, 200, 429]
-    assert won.extensions["headgate"].door.store is not store
+    assert won.extensions["headgate"].runtime.store is not store
 
 
 @pytest.mark.parametrize(
@@ -914,23 +914,23 @@ def test_switched_off_and_on():
 
 
 def test_the_tools_for_testing():
-    """Frozen, switched off, forgotten: through the door, and for what was asked before too."""
+    """Frozen, switched off, forgotten: through the runtime, and for what was asked before too."""
     app, limits = Flask("shop"), RateLimits()
     limits.init_app(app)
     put(app, "/", limited("1/hour")(hello))
     with app.app_context():
-        door = limits.door
+        runtime = limits.runtime
     assert statuses(app, "/", "/") == [200, 429]
-    with frozen(door) as clock:
+    with frozen(runtime) as clock:
         assert statuses(app, "/", "/") == [200, 429]
         clock.advance(3599.999)
         assert statuses(app, "/") == [429]
         clock.advance(0.001)
         assert statuses(app, "/", "/") == [200, 429]
-    with disabled(door):
+    with disabled(runtime):
         assert statuses(app, *["/"] * 3) == [200] * 3
     assert statuses(app, "/") == [429]
-    reset_all(door)
+    reset_all(runtime)
     assert statuses(app, "/", "/") == [200, 429]
 
 

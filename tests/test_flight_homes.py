@@ -202,7 +202,7 @@ def test_who_is_cancelled_while_it_asks_leaves_nothing_in_flight(home, ask):
             await asyncio.wait([task])
             if not task.cancelled() and not gives:  # it was too quick
                 await limiter.release(getattr(task.result(), "decision", task.result()))
-            await until(lambda: not (limiter._unfinished or getattr(limiter._door, "_kept", None)))
+            await until(lambda: not (limiter._unfinished or getattr(limiter._runtime, "_kept", None)))
             assert (await limiter.peek("k", 0)).remaining == 2, turns
 
     home.tell(story)

@@ -357,7 +357,7 @@ def test_a_task_that_is_cancelled_as_it_is_called_passes_the_turn_on(home):
             if not one.cancelled():  # it was too late: it has the permit
                 await one.result().release()
             await (await two).release()
-            await until(lambda: not (limiter._unfinished or getattr(limiter._door, "_kept", None)))
+            await until(lambda: not (limiter._unfinished or getattr(limiter._runtime, "_kept", None)))
             assert nobody_waits(limiter) and (await limiter.peek("k", 0)).remaining == 1
 
     home.tell(story)
@@ -387,7 +387,7 @@ def test_cancelled_waiters_leave_the_books_exact(kind, count):
         ends = await asyncio.gather(*tasks, return_exceptions=True)
         got: list[Any] = [end for end in ends if not isinstance(end, asyncio.CancelledError)]
         assert 0 < len(got) <= 5 and all(got)
-        await until(lambda: not (limiter._unfinished or getattr(limiter._door, "_kept", None)))
+        await until(lambda: not (limiter._unfinished or getattr(limiter._runtime, "_kept", None)))
         assert nobody_waits(limiter)
         assert (await limiter.peek("k", 0)).remaining == 5 - sum(permit.decision.granted for permit in got)
         assert all([await permit.release() for permit in got])

@@ -320,8 +320,8 @@ class Road:
 
     def __init__(self) -> None:
         self.site = Site("ride-hailing.yaml")
-        self.site.gate.door.clock = self.site.clock  # type: ignore[assignment]
-        self.site.gate.door.timers = Timers(self.site.clock)
+        self.site.gate.runtime.clock = self.site.clock  # type: ignore[assignment]
+        self.site.gate.runtime.timers = Timers(self.site.clock)
         self.sent: list[asyncio.Future[Reply]] = []
 
     async def send(self, driver: int, updates: int) -> None:

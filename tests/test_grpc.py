@@ -309,17 +309,17 @@ def test_a_client_with_a_retry_policy_comes_back_when_told_to(kind):
         assert len(tried) == 4
 
 
-def test_tools_for_testing_work_on_the_door():
+def test_tools_for_testing_work_on_the_runtime():
     """Time that stands still, limits that are off, counts that are forgotten."""
     with serving(default="1/minute") as server:
-        door = server.interceptor.door
-        with frozen(door) as clock:
+        runtime = server.interceptor.runtime
+        with frozen(runtime) as clock:
             assert server.codes(2) == ["OK", "RESOURCE_EXHAUSTED"]
             clock.advance(60)
             assert server.codes(2) == ["OK", "RESOURCE_EXHAUSTED"]
-            reset_all(door)
+            reset_all(runtime)
             assert server.codes(2) == ["OK", "RESOURCE_EXHAUSTED"]
-        with disabled(door):
+        with disabled(runtime):
             assert server.codes(3) == ["OK"] * 3
 
 

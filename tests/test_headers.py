@@ -15,7 +15,7 @@ from headgate import HeadgateError, Limit, Limiter
 from headgate.engine import Decision
 from headgate.testing import ManualClock
 from headgate.web import headers as web
-from headgate.web.headers import ASGI, WSGI, headers_for, plan_for, quota_and_window
+from headgate.web.headers import ASGI, WSGI, disclosure_for, headers_for, quota_and_window
 
 DRAFT = web.DEFAULT_STYLES
 LATER = 1_000_000_000.0
@@ -130,7 +130,7 @@ def test_every_field_is_read_by_a_parser_of_structured_fields(data):
     pairs = headers_for(("draft-11", "draft-6", "x-ratelimit-epoch"), ASGI)(limits, rules)(decision)
     fields = dict(pairs)
     policies, states = parsed(fields.pop(b"ratelimit-policy")), parsed(fields.pop(b"ratelimit"))
-    told = plan_for(limits, rules).names
+    told = disclosure_for(limits, rules).names
     quotas = map(quota_and_window, limits)
     assert policies == [(name, {"q": quota, "w": window}) for name, (quota, window) in zip(told, quotas, strict=True)]
     assert states == [(name, {"r": row[1], "t": -(-row[3] // 10**6)}) for name, row in zip(told, rows, strict=True)]
@@ -166,7 +166,7 @@ def test_a_name_cannot_leave_its_field(name):
 )  # fmt: skip
 def test_a_ledger_of_names(words, names, told):
     """A limit's own name, else its rule's, else its rate; never the algorithm, which is nobody's business."""
-    assert plan_for(Limit.parse_all(words), names).names == told
+    assert disclosure_for(Limit.parse_all(words), names).names == told
 
 
 @pytest.mark.parametrize(
@@ -318,9 +318,9 @@ def test_names_and_disclosures_fit_the_limits():
     """One for all or one for each; the error shows what was given."""
     for told in ({"names": ("a", "b")}, {"disclose": ("full", "none")}, {"names": ()}):
         with pytest.raises(HeadgateError, match="1 limits need as many"):
-            plan_for((Limit.parse("5/minute"),), **told)
+            disclosure_for((Limit.parse("5/minute"),), **told)
     with pytest.raises(HeadgateError, match="full, retry, none; got 'all'"):
-        plan_for((Limit.parse("5/minute"),), disclose="all")
+        disclosure_for((Limit.parse("5/minute"),), disclose="all")
 
 
 def test_browsers_are_told_what_they_may_read():

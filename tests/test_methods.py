@@ -21,7 +21,7 @@ from headgate.web.flask import RateLimits as FlaskLimits
 from headgate.web.starlette import RateLimits as StarletteLimits
 from headgate.web.wsgi import RateLimitMiddleware as Wsgi
 from tests.django_site import site
-from tests.edges import LATER, PEER, asgi, court, wsgi
+from tests.edges import LATER, PEER, asgi, responder, wsgi
 
 ORDER = ("HEAD", "GET", "HEAD", "GET", "POST")
 COUNTED = [200, 200, 429, 429]
@@ -93,10 +93,10 @@ class TestHead:
 
 
 def test_a_rule_for_head_is_for_head_alone():
-    judged = court({"match": {"method": "HEAD"}})
+    judged = responder({"match": {"method": "HEAD"}})
     assert judged.kinds(3, "GET") == ["pass"] * 3 and judged.left() == 2
     assert judged.kinds(3, "HEAD") == ["pass", "pass", "deny"]
-    without = court({"match": {"method": "GET", "not": {"method": "HEAD"}}})
+    without = responder({"match": {"method": "GET", "not": {"method": "HEAD"}}})
     assert without.kinds(3, "HEAD") == ["pass"] * 3
 
 

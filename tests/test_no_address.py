@@ -19,7 +19,7 @@ from headgate.web.asgi import RateLimitMiddleware as Asgi
 from headgate.web.flask import RateLimits as FlaskLimits
 from headgate.web.wsgi import RateLimitMiddleware as Wsgi
 from tests.django_site import site
-from tests.edges import LATER, asgi, court, wsgi
+from tests.edges import LATER, asgi, responder, wsgi
 from tests.grpc_servers import serving
 
 RULE = {"key": "ip", "limits": "2/hour"}
@@ -134,13 +134,13 @@ def test_callers_of_grpc_on_a_unix_socket_are_one(kind, given):
 @pytest.mark.parametrize("key", ["user", {"header": "x-key"}, {"claim": "sub"}, ["user", "ip"], lambda view: None])
 def test_a_part_that_is_missing_beside_an_address_that_is_missing_is_counted(key):
     """By default; in a budget that nobody's value can be."""
-    assert court({"key": key}).kinds(3, peer=None) == ["pass", "pass", "deny"]
-    assert court({"key": key, "missing": "deny"}).ask(peer=None).status == (401 if isinstance(key, dict) else 403)
-    assert court({"key": key, "missing": "skip"}).kinds(3, peer=None) == ["pass"] * 3
+    assert responder({"key": key}).kinds(3, peer=None) == ["pass", "pass", "deny"]
+    assert responder({"key": key, "missing": "deny"}).ask(peer=None).status == (401 if isinstance(key, dict) else 403)
+    assert responder({"key": key, "missing": "skip"}).kinds(3, peer=None) == ["pass"] * 3
 
 
 def test_no_value_looks_like_nobody():
-    judged = court({"key": "user"})
+    judged = responder({"key": "user"})
     assert judged.kinds(3, peer=None) == ["pass", "pass", "deny"]
     assert [judged.ask(user=name).kind for name in ("\\m", "\\\\m", "")] == ["pass"] * 3
 

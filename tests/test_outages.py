@@ -13,7 +13,7 @@ from headgate.errors import InvalidPolicy
 from headgate.stores.redis import RedisStore
 from headgate.testing import ManualClock
 from headgate.web.asgi import RateLimitMiddleware
-from tests.edges import LATER, asgi, court, plain
+from tests.edges import LATER, asgi, plain, responder
 
 needs_shared = pytest.mark.skipif(not NATIVE, reason="shared stores need the native engine")
 NOWHERE = "redis://127.0.0.1:1"
@@ -37,7 +37,7 @@ def test_a_larger_limit_in_a_followed_file_is_served(tmp_path, home, before, aft
     app = RateLimitMiddleware(plain, file, store=store)
     assert asgi(app).status == 200
     written(file, after)
-    assert app.door.reload() is True
+    assert app.runtime.reload() is True
     statuses = [asgi(app).status for _ in range(31)]
     assert statuses == ([200] * 31 if "flight" in after else [200] * 29 + [429] * 2)
 
@@ -46,7 +46,7 @@ def test_a_larger_limit_in_a_followed_file_is_served(tmp_path, home, before, aft
 @pytest.mark.parametrize("limit", ["{} in flight", "{}/hour by sliding-log"])
 def test_plans_of_any_size_come_in_any_order(order, limit):
     """A free user before a pro user, or after: each gets the numbers of the plan."""
-    judged = court({"limits": {"default": limit.format(2), "pro": limit.format(20)}, "key": "user"})
+    judged = responder({"limits": {"default": limit.format(2), "pro": limit.format(20)}, "key": "user"})
     passed = {name: judged.kinds(25, user=name, plan=name).count("pass") for name in order}
     assert passed == {"free": 2, "pro": 20}
 
@@ -60,7 +60,7 @@ def test_a_limit_that_its_store_has_no_room_for_is_refused_when_it_is_read(tmp_p
     file = written(tmp_path / "policy.yaml", "2/hour")
     app = RateLimitMiddleware(plain, file, store=store)
     written(file, "9000/week by sliding-log")
-    assert app.door.reload() is False
+    assert app.runtime.reload() is False
     assert "rule api: no room for 9000/week by sliding-log as api" in caplog.text
     assert [asgi(app).status for _ in range(3)] == [200, 200, 429]
 
@@ -108,20 +108,20 @@ def test_no_fault_of_a_store_is_a_fault_of_the_request(fault, on_error, statuses
 
 def test_a_dry_run_never_fails_a_request():
     """A rule that only observes lets every request pass, also where its store fails."""
-    judged = court({"act": "observe", "on_error": "deny", "store": "far"}, at={"far": Failing(KeyError("x"))})
+    judged = responder({"act": "observe", "on_error": "deny", "store": "far"}, at={"far": Failing(KeyError("x"))})
     assert judged.kinds(3) == ["pass"] * 3
 
 
 def test_limits_made_for_each_customer_are_counted_for_each():
     """Two thousand limits that a function makes are budgets in one table; customer 2,000 is refused like customer 1."""
-    judged = court({"key": "user", "limits": lambda view: f"2/minute as c{view.user}"})
+    judged = responder({"key": "user", "limits": lambda view: f"2/minute as c{view.user}"})
     assert {tuple(judged.kinds(3, user=str(number))) for number in range(2_000)} == {("pass", "pass", "deny")}
 
 
 @pytest.mark.parametrize(("on_error", "kinds"), [("local", {("deny",) * 3}), ("allow", {("pass",) * 3})])
 def test_where_nothing_can_count_nothing_passes(on_error, kinds):
     """More periods than a store has tables for, and than memory has: refused, unless the rule says to let it pass."""
-    judged = court({"key": "user", "limits": lambda view: f"2/{view.user} s", "on_error": on_error})
+    judged = responder({"key": "user", "limits": lambda view: f"2/{view.user} s", "on_error": on_error})
     counted = {tuple(judged.kinds(3, user=str(number))) for number in range(1, 250)}
     assert counted == {("pass", "pass", "deny")}
     for number in range(250, 520):
@@ -141,7 +141,7 @@ def test_a_store_that_had_no_room_for_a_moment_is_asked_again():
         return opened
 
     store.gate = gate  # type: ignore[assignment, method-assign]
-    judged = court({"store": "far", "on_error": "deny"}, at={"far": store})
+    judged = responder({"store": "far", "on_error": "deny"}, at={"far": store})
     assert judged.kinds(2) == ["deny", "deny"]
     store.fault = None
     assert judged.kinds(3) == ["pass", "pass", "deny"]
@@ -150,7 +150,7 @@ def test_a_store_that_had_no_room_for_a_moment_is_asked_again():
 def test_without_its_server_each_node_lets_its_share_pass():
     """`nodes` of the store divide the limits of a policy as they divide those of a limiter."""
     store = RedisStore(NOWHERE, nodes=4)
-    judged = court({"store": "far", "limits": "100/hour"}, at={"far": store})
+    judged = responder({"store": "far", "limits": "100/hour"}, at={"far": store})
     assert judged.kinds(100).count("pass") == 25
     store.close()
 
@@ -159,7 +159,7 @@ def test_without_its_server_each_node_lets_its_share_pass():
 def test_without_its_server_the_store_named_for_that_counts(tmp_path):
     """`local` of the store is where a policy counts meanwhile: here one budget for two processes of a host."""
     stores = [RedisStore(NOWHERE, local=f"shared://{tmp_path}/local") for _ in range(2)]
-    courts = [court({"store": "far", "limits": "10/hour"}, at={"far": store}) for store in stores]
-    assert sum(judged.kinds(8).count("pass") for judged in courts) == 10
+    responders = [responder({"store": "far", "limits": "10/hour"}, at={"far": store}) for store in stores]
+    assert sum(judged.kinds(8).count("pass") for judged in responders) == 10
     for store in stores:
         store.close()

@@ -11,7 +11,7 @@ from headgate import Limit
 from headgate.errors import InvalidPolicy
 from headgate.limit import LimitWarning
 from headgate.policy import Policy
-from tests.edges import court, view
+from tests.edges import responder, view
 
 LATE = {"default": 3, "after": {"header": "x-cost"}}
 
@@ -72,8 +72,8 @@ def test_every_limit_that_cannot_owe_is_named_once():
 def test_what_is_warned_of_is_true():
     """A bucket has its debt paid; a log forgets what was more than it had room for."""
     with pytest.warns(LimitWarning):
-        logged = court({"limits": "10/minute by sliding-log", "cost": LATE})
-    owing = court({"limits": "10/minute", "cost": LATE})
+        logged = responder({"limits": "10/minute by sliding-log", "cost": LATE})
+    owing = responder({"limits": "10/minute", "cost": LATE})
     for each in (logged, owing):
         each.answer(each.ask(), x_cost="30")
         assert each.ask().kind == "deny"
@@ -108,7 +108,7 @@ def test_a_policy_with_mistakes_is_not_warned_of():
 )
 def test_a_function_that_gives_no_limit_is_named_by_its_rule(gives, said):
     """Among twenty rules, whose it is has to be told."""
-    asked = court({"name": "api", "limits": lambda seen: gives})
+    asked = responder({"name": "api", "limits": lambda seen: gives})
     with pytest.raises(InvalidPolicy) as raised:
         asked.ask()
     assert raised.value.mistakes == (f"rule api: its function for limits: {said}",)
@@ -117,7 +117,7 @@ def test_a_function_that_gives_no_limit_is_named_by_its_rule(gives, said):
 @pytest.mark.parametrize("gives", [None, -1, 1.5, True, "7", 2**53 + 1])
 def test_a_function_that_gives_no_cost_is_named_by_its_rule(gives):
     """As for limits."""
-    asked = court({"name": "api", "cost": lambda seen: gives})
+    asked = responder({"name": "api", "cost": lambda seen: gives})
     with pytest.raises(InvalidPolicy) as raised:
         asked.ask()
     said = f"rule api: its function for cost: a cost must be a whole number from 0 to 2**53; got {gives!r}"

@@ -10,7 +10,7 @@ import pytest
 from headgate.errors import InvalidPolicy
 from headgate.policy import Policy
 from headgate.policy.secret import LARGEST
-from tests.edges import Court, view
+from tests.edges import Responder, view
 
 PEPPER = "a pepper of some length"
 
@@ -92,7 +92,7 @@ def test_requests_are_counted_under_the_keyed_hash(monkeypatch):
     """All the way to the store."""
     monkeypatch.setenv("PEPPER", PEPPER)
     rule = {"key": {"header": "x-key"}, "limits": "2/minute"}
-    asked = Court({"pepper": {"env": "PEPPER"}, "rules": [rule]})
+    asked = Responder({"pepper": {"env": "PEPPER"}, "rules": [rule]})
     assert asked.kinds(3, headers={"x-key": "sk-1"}) == ["pass", "pass", "deny"]
     assert asked.left(key=hashed("sk-1", PEPPER.encode())) == 0
     assert asked.left(key=hashed("sk-1")) == 2

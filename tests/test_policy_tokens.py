@@ -21,7 +21,7 @@ from headgate.policy.token import LONGEST_TOKEN, REMEMBERED, Tokens
 from headgate.policy.values import Unclear
 from headgate.web.asgi import RateLimitMiddleware as Asgi
 from headgate.web.wsgi import RateLimitMiddleware as Wsgi
-from tests.edges import LATER, Court, asgi, view, wsgi
+from tests.edges import LATER, Responder, asgi, view, wsgi
 
 jwt = pytest.importorskip("jwt")
 pytest.importorskip("cryptography")
@@ -91,7 +91,7 @@ def counting(policy: Policy) -> list[str]:
 
 def test_a_claim_of_a_verified_token_is_counted_by():
     """Each subject has a budget; a request without a token, or with an invented one, has none."""
-    asked = Court({"tokens": HS256, "rules": [BY_SUB]})
+    asked = Responder({"tokens": HS256, "rules": [BY_SUB]})
     assert asked.kinds(3, **bearer(signed())) == ["pass", "pass", "deny"]
     assert asked.kinds(1, **bearer(signed({"sub": "ann", "jti": "another token of hers"}))) == ["deny"]
     assert asked.kinds(1, **bearer(signed({"sub": "bob"}))) == ["pass"]
@@ -102,7 +102,7 @@ def test_a_claim_of_a_verified_token_is_counted_by():
 def test_a_plan_comes_from_a_verified_token():
     """And from no other."""
     rule = {"key": "ip", "limits": {"default": "1/minute", "pro": "3/minute"}}
-    asked = Court({"tokens": HS256, "plan": {"claim": "plan"}, "rules": [rule]})
+    asked = Responder({"tokens": HS256, "plan": {"claim": "plan"}, "rules": [rule]})
     assert asked.kinds(4, **bearer(signed({"plan": "pro"}))) == ["pass", "pass", "pass", "deny"]
     assert asked.kinds(2, peer="10.0.0.1", **bearer(signed({"plan": "pro"}, key="x" * 64))) == ["pass", "deny"]
 
@@ -131,7 +131,7 @@ def test_functions_of_the_request_see_the_claims(place):
     given = [bearer(signed()), bearer(signed(key="x" * 64))]
     told = []
     for each in given:
-        asked = Court({"tokens": HS256, "rules": [rule], **head})
+        asked = Responder({"tokens": HS256, "rules": [rule], **head})
         told.append(asked.kinds(2, **each)[-1])
     assert told == kinds
 
@@ -148,7 +148,7 @@ def test_claims_that_the_app_gives_go_before_the_tokens():
 def test_nothing_is_verified_that_nobody_asks_for():
     """A rule that counts by address does not look at tokens."""
     rules = [{"match": {"path": "/a"}, "key": "ip", "limits": "9/minute"}, {"match": {"path": "/b"}, **BY_SUB}]
-    asked = Court({"tokens": HS256, "rules": rules})
+    asked = Responder({"tokens": HS256, "rules": rules})
     verified = counting(asked.compiled.policy)
     asked.ask(path="/a", **bearer(signed()))
     assert verified == []
@@ -159,7 +159,7 @@ def test_nothing_is_verified_that_nobody_asks_for():
 def test_a_token_is_verified_once_for_a_request_however_often_it_is_asked_for():
     """Also one that is not genuine, which is not remembered."""
     rule = {**BY_SUB, "key": [{"claim": "sub"}, {"claim": "org"}, is_ann], "missing": "ip"}
-    asked = Court({"tokens": HS256, "plan": {"claim": "plan"}, "rules": [rule, {**rule, "name": "b"}]})
+    asked = Responder({"tokens": HS256, "plan": {"claim": "plan"}, "rules": [rule, {**rule, "name": "b"}]})
     verified = counting(asked.compiled.policy)
     bad = signed(key="x" * 64)
     asked.kinds(2, **bearer(bad))
@@ -270,7 +270,7 @@ NOT_BELIEVED: dict[str, Callable[[], str]] = {
 @pytest.mark.parametrize("token", NOT_BELIEVED.values(), ids=NOT_BELIEVED.keys())
 def test_a_token_that_is_not_genuine_is_as_none_at_all(token):
     """Never an error: its claims are missing, and the rule says what that means."""
-    asked = Court({"tokens": HS256, "rules": [BY_SUB]})
+    asked = Responder({"tokens": HS256, "rules": [BY_SUB]})
     assert asked.ask(**bearer(token())).status == 401
 
 
@@ -291,7 +291,7 @@ def test_a_public_key_is_no_secret():
     public = pem(RSA)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TOKEN_SECRET", public.decode())
-        asked = Court(policy)
+        asked = Responder(policy)
     forged = jwt.api_jws.PyJWS()
     head = base64.urlsafe_b64encode(b'{"alg":"HS256","typ":"JWT"}').rstrip(b"=")
     body = base64.urlsafe_b64encode(b'{"sub":"ann"}').rstrip(b"=")
@@ -386,7 +386,7 @@ def test_where_the_token_is(header, sent, believed):
 
 def test_claims_cannot_be_changed_for_the_next_request():
     """They are remembered, so a function that writes to them would write for others."""
-    asked = Court({"tokens": HS256, "rules": [{**BY_SUB, "key": lambda seen: seen.claims.update(sub="bob")}]})
+    asked = Responder({"tokens": HS256, "rules": [{**BY_SUB, "key": lambda seen: seen.claims.update(sub="bob")}]})
     with pytest.raises(AttributeError):
         asked.ask(**bearer(signed()))
 

@@ -1,4 +1,4 @@
-"""The front door: what is public stays public, and nothing else becomes so by accident."""
+"""The front runtime: what is public stays public, and nothing else becomes so by accident."""
 
 from __future__ import annotations
 

@@ -26,8 +26,8 @@ from headgate.web.aiohttp import RateLimits as AiohttpLimits
 from headgate.web.asgi import RateLimitMiddleware as Asgi
 from headgate.web.fastapi import RateLimits as FastApiLimits
 from headgate.web.flask import RateLimits as FlaskLimits
-from headgate.web.reach import Wild, meets, routes_below
 from headgate.web.starlette import RateLimits as StarletteLimits
+from headgate.web.unreached import Wild, meets, routes_below
 from headgate.web.wsgi import RateLimitMiddleware as Wsgi
 from tests.django_site import site
 from tests.edges import asgi, wsgi
@@ -250,7 +250,7 @@ def test_a_new_policy_is_compared_again(said, tmp_path):
     asgi(app, path="/login")
     assert said() == []
     file.write_text('{"rules": [{"name": "r", "key": "ip", "limits": "9/hour", "match": {"path": "/logon"}}]}')
-    assert limits.door.reload()
+    assert limits.runtime.reload()
     asgi(app, path="/login")
     assert said() == [no_route("r", "/logon", "/login")]
 

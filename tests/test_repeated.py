@@ -16,7 +16,7 @@ from headgate.policy.hashing import hashed
 from headgate.testing import ManualClock
 from headgate.web.asgi import RateLimitMiddleware as Asgi
 from headgate.web.wsgi import RateLimitMiddleware as Wsgi
-from tests.edges import LATER, PEER, Answer, Court, asgi, court, exchange, read_answer, scope, view, wsgi
+from tests.edges import LATER, PEER, Answer, Responder, asgi, exchange, read_answer, responder, scope, view, wsgi
 from tests.frameworks import READERS, Sent, asking
 
 TWO = {"x-key": ["a", "b"]}
@@ -26,7 +26,7 @@ SAID = "was sent more than once, with different values."
 
 def ruled(*rules: dict[str, Any], headers: Any = TWO, more: Any = None, **known: Any) -> tuple[int, str]:
     """The status and the words of a outcome."""
-    outcome = Court({"rules": [{"name": f"r{at}", **rule} for at, rule in enumerate(rules)], **(more or {})}).ask(
+    outcome = Responder({"rules": [{"name": f"r{at}", **rule} for at, rule in enumerate(rules)], **(more or {})}).ask(
         headers=headers, **known
     )
     return outcome.status, outcome.detail
@@ -68,14 +68,14 @@ def test_a_rule_that_observes_refuses_nobody(rule, caplog):
     """What it could not count is in the log, and the other rules are asked."""
     caplog.set_level("INFO", "headgate.policy")
     dry = {"name": "dry", "act": "observe", **BY_KEY, **rule}
-    asked = court(dry, {"name": "real", "key": "ip", "limits": "1/hour"})
+    asked = responder(dry, {"name": "real", "key": "ip", "limits": "1/hour"})
     assert [asked.ask(headers=TWO).status for _ in range(2)] == [200, 429]
     assert caplog.messages[0] == f"rule dry (observe) would refuse: The header x-key {SAID}"
 
 
 def test_a_rule_that_observes_counts_each_value():
     """As one that refuses does."""
-    asked = court({**BY_KEY, "name": "dry", "limits": "1/hour", "act": "observe", "repeated": "each"})
+    asked = responder({**BY_KEY, "name": "dry", "limits": "1/hour", "act": "observe", "repeated": "each"})
     assert asked.ask(headers=TWO).status == 200
     assert [asked.left(key=hashed(each)) for each in ("a", "b", "c")] == [0, 0, 1]
 
@@ -85,7 +85,7 @@ def test_equal_values_are_one():
     for headers in ({"x-key": ["a", " a", "a\t"]}, {"x-key": "a"}):
         assert ruled(BY_KEY, headers=headers) == (200, "")
     same: dict[str, Any] = {"key": {"header": "authorization"}, "limits": "1/hour"}
-    asked = court(same)
+    asked = responder(same)
     forms = ["Bearer x", "bearer  x ", ["BEARER x", "Bearer x"]]
     assert [asked.ask(headers={"authorization": each}).status for each in forms] == [200, 429, 429]
 
@@ -96,7 +96,7 @@ BASIC = ["Basic YW5uOnB3", "basic YW5uOnB3", "Basic  YW5u!OnB3", "Basic YW5uOnB3
 @pytest.mark.parametrize("form", BASIC[:3])
 def test_basic_credentials_are_counted_by_what_they_decode_to(form):
     """Whatever else stands between the letters of base64, apps pass over."""
-    asked = court({"key": {"header": "authorization"}, "limits": "1/hour"})
+    asked = responder({"key": {"header": "authorization"}, "limits": "1/hour"})
     assert [asked.ask(headers={"authorization": each}).status for each in (BASIC[0], form)] == [200, 429]
 
 
@@ -105,7 +105,7 @@ def test_basic_credentials_are_counted_by_what_they_decode_to(form):
 def test_the_first_or_the_last_can_be_the_one_that_counts(repeated, counted, where):
     """For a whole policy, or for a rule."""
     rule = BY_KEY if where == "policy" else {**BY_KEY, "repeated": repeated}
-    asked = court(rule, **({"repeated": repeated} if where == "policy" else {}))
+    asked = responder(rule, **({"repeated": repeated} if where == "policy" else {}))
     assert asked.kinds(2, headers=TWO) == ["pass", "pass"]
     assert asked.ask(headers={"x-key": counted}).status == 429
     assert asked.ask(headers={"x-key": "b" if counted == "a" else "a"}).status == 200
@@ -119,14 +119,14 @@ def test_functions_are_given_the_value_that_counts(repeated, counted):
         "key": lambda each: seen.append((each.header("x-key"), each.query("q"), each.cookie("c"))),
         "limits": "9/hour",
     }
-    asked = court({**rule, "repeated": repeated})
+    asked = responder({**rule, "repeated": repeated})
     asked.ask(headers={**TWO, "cookie": "c=a; c=b"}, query_string="q=a&q=b")
     assert seen[0] == (counted, counted, counted)
 
 
 def test_each_value_can_be_counted():
     """All are charged, or none is: a request with a value whose budget is used up charges the others nothing."""
-    asked = court({**BY_KEY, "repeated": "each"})
+    asked = responder({**BY_KEY, "repeated": "each"})
     assert [asked.ask(headers=TWO).kind for _ in range(3)] == ["pass", "pass", "deny"]
     assert [asked.ask(headers={"x-key": each}).status for each in ("a", "b", "c")] == [429, 429, 200]
     assert asked.ask(headers={"x-key": ["d", "a"]}).status == 429
@@ -136,18 +136,18 @@ def test_each_value_can_be_counted():
 def test_each_value_of_several_parts_is_a_key_of_its_own():
     """Every combination; what is missing follows `missing`."""
     rule = {"key": [{"header": "x-key"}, {"query": "q"}], "limits": "1/hour", "repeated": "each", "missing": "deny"}
-    asked = court(rule)
+    asked = responder(rule)
     assert asked.ask(headers=TWO, query_string="q=1&q=2").status == 200
     pairs = [("a", "1"), ("a", "2"), ("b", "1"), ("b", "2"), ("a", "3")]
     assert [asked.ask(headers={"x-key": a}, query_string=f"q={b}").status for a, b in pairs] == [429] * 4 + [200]
     missing = asked.ask(headers=TWO)
     assert (missing.status, missing.detail) == (401, "The query parameter q is missing.")
-    assert court({**rule, "missing": "skip"}).ask(headers=TWO).kind == "pass"
+    assert responder({**rule, "missing": "skip"}).ask(headers=TWO).kind == "pass"
 
 
 def test_each_of_too_many_values_is_refused():
     """A value is a charge: a request is not to make a thousand of them."""
-    asked = court({**BY_KEY, "repeated": "each"})
+    asked = responder({**BY_KEY, "repeated": "each"})
     assert asked.ask(headers={"x-key": [str(each) for each in range(16)]}).status == 200
     many = asked.ask(headers={"x-key": [str(each) for each in range(17)]})
     assert (many.status, many.detail) == (400, "The key of the request has more than 16 values.")
@@ -155,7 +155,7 @@ def test_each_of_too_many_values_is_refused():
 
 def test_each_value_is_given_back_with_what_is_in_flight():
     """A place for each value, free again when the request is over."""
-    asked = court({**BY_KEY, "limits": "1 in flight", "repeated": "each"})
+    asked = responder({**BY_KEY, "limits": "1 in flight", "repeated": "each"})
     first = asked.ask(headers=TWO)
     assert [asked.ask(headers={"x-key": each}).status for each in "ab"] == [429, 429]
     for _ in asked.compiled.end(first.charges):
@@ -196,26 +196,26 @@ def test_lists_and_rules_look_at_every_value(given, expected, source):
         "query": {"query_string": "x-key=a&x-key=b"},
         "cookie": {"headers": {"cookie": "x-key=a; x-key=b"}},
     }[source]
-    outcome = court(rule, **told).ask(**known)
+    outcome = responder(rule, **told).ask(**known)
     assert {200: "pass", 403: "deny", 429: "limited"}[outcome.status] == expected
 
 
 @pytest.mark.parametrize("word", ["a, b", "a,b"])
 def test_lines_of_a_header_are_denied_as_frameworks_join_them(word):
     """Some apps see the lines of a header as one."""
-    assert court(BY_KEY, deny={"header": {"x-key": word}}).ask(headers=TWO).status == 403
-    assert court(BY_KEY, deny={"query": {"q": word}}).ask(query_string="q=a&q=b").status == 200
+    assert responder(BY_KEY, deny={"header": {"x-key": word}}).ask(headers=TWO).status == 403
+    assert responder(BY_KEY, deny={"query": {"q": word}}).ask(query_string="q=a&q=b").status == 200
 
 
 def test_a_host_that_is_said_twice_is_matched_by_each():
     """Ports, letters and the dot at the end do not matter, as they do not to DNS."""
     rule = {"key": "everyone", "limits": "1/hour", "cost": 2, "match": {"host": "api.example.com"}}
     for host in ("api.example.com", "API.example.com.:8000", ["x.org", "api.example.com"], "api.example.com."):
-        assert court(rule).ask(headers={"host": host}).status == 429
-    assert court(rule).ask(headers={"host": ["x.org", "y.org"]}).status == 200
+        assert responder(rule).ask(headers={"host": host}).status == 429
+    assert responder(rule).ask(headers={"host": ["x.org", "y.org"]}).status == 200
     allowed = {"allow": {"host": "api.example.com"}}
-    assert court({**rule, "match": {}}, **allowed).ask(headers={"host": ["x.org", "api.example.com"]}).status == 429
-    by_host = court({"key": "host", "limits": "1/hour"})
+    assert responder({**rule, "match": {}}, **allowed).ask(headers={"host": ["x.org", "api.example.com"]}).status == 429
+    by_host = responder({"key": "host", "limits": "1/hour"})
     assert [by_host.ask(headers={"host": each}).status for each in ("a.org:1", "A.org.:2", "b.org")] == [200, 429, 200]
 
 
@@ -226,9 +226,9 @@ def test_a_plan_that_is_said_twice_is_refused():
         "rules": [{"key": "ip", "limits": {"default": "1/hour", "pro": "9/hour"}}],
     }
     plans = {"x-plan": ["pro", "free"]}
-    asked = Court(policy).ask(headers=plans, trusted=[PEER])
+    asked = Responder(policy).ask(headers=plans, trusted=[PEER])
     assert (asked.status, asked.detail) == (400, f"The header x-plan {SAID}")
-    assert Court({**policy, "repeated": "last"}).kinds(2, headers=plans, trusted=[PEER]) == ["pass", "deny"]
+    assert Responder({**policy, "repeated": "last"}).kinds(2, headers=plans, trusted=[PEER]) == ["pass", "deny"]
     app = Wsgi(_app, {"rules": [{"key": "ip", "limits": "1/hour"}]}, plan=lambda seen: seen.query("plan"))
     assert wsgi(app, QUERY_STRING="plan=a&plan=b").status == 400
 
@@ -242,7 +242,7 @@ def test_nothing_is_hidden_behind_others(key):
         return {"query_string": "&".join(pairs), "headers": {"cookie": ";".join(pairs)}}
 
     ((kind, _),) = key.items()
-    asked = court({"key": key, "limits": "1/hour", "missing": "skip"}, deny={kind: {"q": "8"}})
+    asked = responder({"key": key, "limits": "1/hour", "missing": "skip"}, deny={kind: {"q": "8"}})
     assert [asked.ask(**sent(count)).status for count in (0, 255, 256, 10_000)] == [200, 429, 429, 429]
     word = {"query": "query parameter", "cookie": "cookie"}[kind]
     told = f"The {word} q cannot be looked for in more than 65536 characters."
@@ -286,7 +286,7 @@ def test_a_fast_path_leaves_what_is_said_twice_to_the_long_way():
     app = Asgi(_asgi_app, {"rules": [BY_KEY]}, store=MemoryStore(clock=ManualClock(LATER)))
     one, two = [(b"x-key", b"a")], [(b"x-key", b"a"), (b"x-key", b"b")]
     assert [_ask(app, lines).status for lines in (one, two, one, two, one)] == [200, 400, 200, 400, 429]
-    assert app.door.fast_paths[("GET", "/")] is not None
+    assert app.runtime.fast_paths[("GET", "/")] is not None
     app = Asgi(_asgi_app, {"repeated": "each", "rules": [BY_KEY]}, store=MemoryStore(clock=ManualClock(LATER)))
     assert [_ask(app, lines).status for lines in (one, two, [(b"x-key", b"b")], one, [(b"x-key", b"b")])] == [
         200, 200, 200, 429, 429,

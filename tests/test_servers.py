@@ -123,7 +123,7 @@ def test_arguments_reach_the_server():
             stranger.ping()
 
 
-def test_a_server_that_closes_its_door_to_strangers_is_up():
+def test_a_server_that_closes_its_runtime_to_strangers_is_up():
     rules = ["--user", "default", "off", "--user", "ann", "on", ">secret", "~*", "+@all"]
     with Server(*rules) as server, plain_client(f"unix://ann:secret@{server.socket_path}") as ann:
         assert ann.ping()

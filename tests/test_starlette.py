@@ -651,7 +651,7 @@ def test_a_mounted_app_with_limits_of_its_own_decides_by_them():
     answer = site.client.get("/in/1")
     assert answer.headers.get_list("ratelimit-policy") == ['"inner";q=9;w=3600, "in-id";q=1;w=3600', '"all";q=5;w=3600']
     assert site.codes("/in/2") == [429]
-    with frozen(inner.limits.door):
+    with frozen(inner.limits.runtime):
         assert site.codes("/in/2") == [200]
 
 
@@ -873,18 +873,18 @@ def test_users_plans_and_claims():
 
 
 def test_limits_are_frozen_forgotten_and_switched_off_by_one_line():
-    """By the door; the policy, the default limits and those of endpoints at once."""
+    """By the runtime; the policy, the default limits and those of endpoints at once."""
     site = serve(Route("/x", limited("1/hour")(hello)), Route("/y", hello), policy=EVERYONE, default="1/hour")
     assert site.codes("/x", "/y", times=2) == [200, 200, 429, 429]
-    with disabled(site.limits.door):
+    with disabled(site.limits.runtime):
         assert site.codes("/x", "/y", times=9) == [200] * 18
     assert site.codes("/x", "/y") == [429, 429]
-    with frozen(site.limits.door) as clock:
+    with frozen(site.limits.runtime) as clock:
         assert site.codes("/x", "/x") == [200, 429]
         clock.advance(3600)
         assert site.codes("/x") == [200]
     assert site.codes("/x", "/y") == [429, 429]
-    reset_all(site.limits.door)
+    reset_all(site.limits.runtime)
     assert site.codes("/x", "/y") == [200, 200]
 
 
@@ -919,7 +919,7 @@ def test_redis_is_awaited_in_the_event_loop(server):
 
     async def story() -> list[int]:
         answers = await asyncio.gather(*(get(app, "GET", "/x") for _ in range(20)))
-        await limits.door.aclose()
+        await limits.runtime.aclose()
         return sorted(answer.status for answer in answers)
 
     assert asyncio.run(story()) == [200] * 5 + [429] * 15
@@ -952,7 +952,7 @@ def test_counts_after_the_response_and_all_or_none_hold_on_redis_too(server):
         assert [part.split(";t")[0] for part in other.fields["ratelimit"].split(", ")] == [
             '"all";r=2', '"login";r=2', '"login.2";r=2',
         ]  # fmt: skip
-        await limits.door.aclose()
+        await limits.runtime.aclose()
 
     asyncio.run(story())
 
@@ -964,7 +964,7 @@ def test_a_policy_file_is_read_again_and_endpoints_go_on(tmp_path):
     site = serve(Route("/x", limited("3/hour")(hello)), policy=file)
     assert names_in(site.client.get("/x").headers["ratelimit"]) == ['"one"', '"x"']
     file.write_text("headers: x-ratelimit\nrules: [{name: two, key: ip, limits: 9/hour}]\n")
-    assert site.limits.door.reload()
+    assert site.limits.runtime.reload()
     answer = site.client.get("/x")
     assert "ratelimit" not in answer.headers and answer.headers["x-ratelimit-remaining"] == "1"
     assert site.codes("/x", "/x") == [200, 429]

@@ -34,7 +34,7 @@ def test_an_instant_is_told_by_the_machine_as_it_is_set_now(monkeypatch):
 @pytest.fixture
 def one_second(monkeypatch):
     """Every refusal of a test falls into one second."""
-    monkeypatch.setattr("headgate.web.court.monotonic", lambda: 7.5)
+    monkeypatch.setattr("headgate.web.responder.monotonic", lambda: 7.5)
 
 
 def test_a_client_that_hammers_is_told_its_exact_wait(one_second):

@@ -68,7 +68,7 @@ def test_a_cancelled_task_leaves_nothing_charged(home, text):
 
 def still_busy(limiter: AsyncLimiter) -> bool:
     """Whether something is still being given back."""
-    return bool(limiter._unfinished or getattr(limiter._door, "_kept", None))
+    return bool(limiter._unfinished or getattr(limiter._runtime, "_kept", None))
 
 
 def test_a_wait_longer_than_the_timeout_is_refused_at_once(home):

@@ -49,7 +49,7 @@ class PolicyFile(Generic[Ready]):
         return self._path is not None
 
     def next(self) -> Ready | None:
-        """A policy that is ready, once. Costs a look at the file, at most once a second, and never the reading of it."""
+        """A policy that is ready, once. Costs a look at the file, at most once a second, and never reads it."""
         if self._ready:
             return self._taken()
         if self._path is None:

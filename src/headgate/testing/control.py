@@ -16,7 +16,7 @@ from headgate.testing.clock import ManualClock
 
 
 class AnyLimiter(Protocol):
-    """A limiter, or the door of an app."""
+    """A limiter, or the runtime of an app."""
 
     store: Store
 

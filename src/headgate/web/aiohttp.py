@@ -36,10 +36,10 @@ from headgate.web.aiohttp_requests import TOLD, address_of, read_request, reques
 from headgate.web.aiohttp_routes import Guard, prefix_of, put_in_front, routes_in, routes_of
 from headgate.web.asgi import POLICY_VIOLATION, SWITCHED, finish, hold
 from headgate.web.callables import full_name, mark_of
-from headgate.web.docket import Docket, Ruled
-from headgate.web.door import Door, Options, PolicyGiven
+from headgate.web.endpoint import EndpointLimit
 from headgate.web.headers import WSGI
-from headgate.web.route import RouteLimit
+from headgate.web.request_limits import RequestLimits, Ruled
+from headgate.web.runtime import Options, PolicyGiven, Runtime
 
 __all__ = ["RateLimitExceeded", "RateLimits", "exempt", "limited"]
 
@@ -47,12 +47,12 @@ LIMITS: Final = "__headgate_limits__"
 """The limits of a handler, on the handler; none at all where it is exempt."""
 Marked = TypeVar("Marked", bound=Callable[..., Any])
 ORIGIN: Final = istr("Access-Control-Allow-Origin")
-Place = tuple[str, tuple[RouteLimit, ...]]
+Place = tuple[str, tuple[EndpointLimit, ...]]
 """Limits, and the place that they are counted at."""
 Places = list[Place]
 
 
-_LAST: Final[ContextVar[tuple[Docket[str], Any] | None]] = ContextVar("headgate", default=None)
+_LAST: Final[ContextVar[tuple[RequestLimits[str], Any] | None]] = ContextVar("headgate", default=None)
 """What was decided last in this task, and about whom: of a request that a middleware has cloned, the one that aiohttp
 answers has nothing on it."""
 
@@ -77,11 +77,11 @@ class RateLimits:
             raise InvalidCall("the app runs already, or is part of another: RateLimits(app) goes where the app is made")
         if OWNER in app:
             raise InvalidCall("the app has its limits already: one RateLimits for each app")
-        self.door: Door[str] = Door(policy, WSGI, self._read, awaited=True, **options)
-        self.door.routes = lambda: routes_in(app, self._root or "")
+        self.runtime: Runtime[str] = Runtime(policy, WSGI, self._read, awaited=True, **options)
+        self.runtime.routes = lambda: routes_in(app, self._root or "")
         self._app = app
-        self._default = None if default is None else (RouteLimit(default, {"key": key}),)
-        self._docket: Any = request_key()
+        self._default = None if default is None else (EndpointLimit(default, {"key": key}),)
+        self._request_limits: Any = request_key()
         self._covered: set[web.AbstractRoute] = set()
         self._limited: dict[web.AbstractRoute, tuple[Any, str]] = {}
         """Handlers that have limits, and their place."""
@@ -97,14 +97,14 @@ class RateLimits:
     @web.middleware
     async def _in_front(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Rule by the policy."""
-        door = self.door
-        if door.looks:
-            door.look(request)
-        docket = request[self._docket] = Docket(door)
-        begun = docket.ask(door.fast_paths[request.method, self._path(request)], address_of(request.remote))
+        runtime = self.runtime
+        if runtime.looks:
+            runtime.look(request)
+        request_limits = request[self._request_limits] = RequestLimits(runtime)
+        begun = request_limits.ask(runtime.fast_paths[request.method, self._path(request)], address_of(request.remote))
         if begun is None or begun[1].kind != "pass":
-            await self._rule(request, docket, request.method, None, begun)
-        return await _answer(request, docket, handler)
+            await self._rule(request, request_limits, request.method, None, begun)
+        return await _answer(request, request_limits, handler)
 
     def _read(self, request: web.Request, proxies: Proxies | None) -> RequestView:
         """A request as policies see it."""
@@ -141,73 +141,83 @@ class RateLimits:
             try:
                 answer: web.StreamResponse = await handler(request)
             except RateLimited as error:
-                docket = self._docket_of(request)
-                if docket is None:
-                    docket = request[self._docket] = Docket(self.door)
-                raise refusal_for(request, docket, error) from error
+                request_limits = self._request_limits_of(request)
+                if request_limits is None:
+                    request_limits = request[self._request_limits] = RequestLimits(self.runtime)
+                raise refusal_for(request, request_limits, error) from error
             return answer
 
         return caught
 
     def _guard(self, handler: Any, place: str, known: dict[str, Places], call: Guard) -> Guard:  # noqa: ANN401
         """The limits of a handler, and then the call of it."""
-        door, key = self.door, self._docket
+        runtime, key = self.runtime, self._request_limits
         plain: bool | None = None  # no middleware is around it
 
         def guarded(request: web.Request) -> Awaitable[web.StreamResponse]:
             nonlocal plain
-            docket = None if plain else self._docket_of(request)
-            if docket is None:
-                docket = request[key] = Docket(door)
-                if door.looks:
-                    door.look(request)
+            request_limits = None if plain else self._request_limits_of(request)
+            if request_limits is None:
+                request_limits = request[key] = RequestLimits(runtime)
+                if runtime.looks:
+                    runtime.look(request)
                 if plain is None:
                     plain = not any(app.middlewares for app in request.match_info.apps)
                 if not plain:
-                    _LAST.set((docket, request.match_info))
+                    _LAST.set((request_limits, request.match_info))
             method, address = request.method, address_of(request.remote)
             places = known[method] if method in known else self._places(handler, place, method)
             for each in places:
-                found = docket.ask(door.fast_path_at(each[1], each[0], method), address)
+                found = request_limits.ask(runtime.fast_path_at(each[1], each[0], method), address)
                 if found is None or found[1] is not PASS:
-                    return self._ask(request, docket, places[places.index(each) :], found, call)
+                    return self._ask(request, request_limits, places[places.index(each) :], found, call)
             return call(request)
 
         return guarded
 
-    def _docket_of(self, request: web.Request) -> Docket[str] | None:
+    def _request_limits_of(self, request: web.Request) -> RequestLimits[str] | None:
         last = _LAST.get()
-        if last is not None and last[1] is request.match_info and last[0].door is self.door:
+        if last is not None and last[1] is request.match_info and last[0].runtime is self.runtime:
             return last[0]
-        return request.get(self._docket)
+        return request.get(self._request_limits)
 
     async def _ask(
-        self, request: web.Request, docket: Docket[str], places: Places, found: Ruled[str] | None, handler: Guard
+        self,
+        request: web.Request,
+        request_limits: RequestLimits[str],
+        places: Places,
+        found: Ruled[str] | None,
+        handler: Guard,
     ) -> web.StreamResponse:
         """Where limits have to look at the request, or one has refused it."""
         for place in places:
-            await self._rule(request, docket, request.method, place, found)
+            await self._rule(request, request_limits, request.method, place, found)
             found = None
-        return await _answer(request, docket, handler)
+        return await _answer(request, request_limits, handler)
 
     async def _rule(
-        self, request: web.Request, docket: Docket[str], method: str, place: Place | None, found: Ruled[str] | None
+        self,
+        request: web.Request,
+        request_limits: RequestLimits[str],
+        method: str,
+        place: Place | None,
+        found: Ruled[str] | None,
     ) -> None:
         """Ask the limits of a place or the policy, unless that has `found` out; hold the request where one says so."""
         if found is None:
-            view = self.door.view(request)
+            view = self.runtime.view(request)
             view.method = method
             if place is None:
-                found = await run_awaiting(docket.begin(view))
+                found = await run_awaiting(request_limits.begin(view))
             else:
                 view.route, limits = place
-                found = await run_awaiting(docket.enter(view, limits))
-        court, outcome = found
+                found = await run_awaiting(request_limits.enter(view, limits))
+        responder, outcome = found
         if outcome.kind != "pass":
-            await run_awaiting(docket.release())
-            raise refusal_of(request, docket, court, outcome)
+            await run_awaiting(request_limits.release())
+            raise refusal_of(request, request_limits, responder, outcome)
         if outcome.delay_us:
-            await hold(docket, outcome.delay_us)
+            await hold(request_limits, outcome.delay_us)
 
     def _places(self, handler: Any, place: str, method: str) -> Places:  # noqa: ANN401
         """The limits of a handler or of a view's class, and of the view's method; the default where there are none."""
@@ -224,55 +234,59 @@ class RateLimits:
     def _prepare(self, request: web.Request, response: web.StreamResponse) -> Awaitable[None]:
         """Before the first byte of an answer: say what is left, and count what it says."""
         try:
-            docket = request[self._docket]
+            request_limits = request[self._request_limits]
         except KeyError:
-            docket = self._docket_of(request)
-        if docket is None:
+            request_limits = self._request_limits_of(request)
+        if request_limits is None:
             return TOLD
-        if docket.follows or docket.denial is not None or response.status == SWITCHED:
-            return self._prepare_slowly(request, response, docket)
-        _tell(response, docket)
+        if request_limits.follows or request_limits.denial is not None or response.status == SWITCHED:
+            return self._prepare_slowly(request, response, request_limits)
+        _tell(response, request_limits)
         return TOLD
 
-    async def _prepare_slowly(self, request: web.Request, response: web.StreamResponse, docket: Docket[str]) -> None:
-        if isinstance(response, web.WebSocketResponse) and docket.denial is None:
-            await self._open(request, docket, response)
-        for name, value in docket.denial.fields if docket.denial is not None else ():
+    async def _prepare_slowly(
+        self, request: web.Request, response: web.StreamResponse, request_limits: RequestLimits[str]
+    ) -> None:
+        if isinstance(response, web.WebSocketResponse) and request_limits.denial is None:
+            await self._open(request, request_limits, response)
+        for name, value in request_limits.denial.fields if request_limits.denial is not None else ():
             response.headers.setdefault(name, value)
-        if docket.follows:
-            await finish(docket, docket.after(response.status, response.headers.get))
-        _tell(response, docket)
+        if request_limits.follows:
+            await finish(request_limits, request_limits.after(response.status, response.headers.get))
+        _tell(response, request_limits)
 
-    async def _open(self, request: web.Request, docket: Docket[str], socket: web.WebSocketResponse) -> None:
+    async def _open(
+        self, request: web.Request, request_limits: RequestLimits[str], socket: web.WebSocketResponse
+    ) -> None:
         """Rule on a handshake. Until here it was a GET: anybody can ask for an upgrade and get a page."""
-        policy = self.door.policy
+        policy = self.runtime.policy
         if policy.rules or policy.allow or policy.deny:
-            await run_awaiting(docket.release())
-            await self._rule(request, docket, "WEBSOCKET", None, None)
-            counts = docket.court.counts_messages
+            await run_awaiting(request_limits.release())
+            await self._rule(request, request_limits, "WEBSOCKET", None, None)
+            counts = request_limits.responder.counts_messages
             if request.match_info.route in self._limited:
                 for place in self._places(*self._limited[request.match_info.route], request.method):
-                    await self._rule(request, docket, "WEBSOCKET", place, None)
+                    await self._rule(request, request_limits, "WEBSOCKET", place, None)
             if counts:
                 self._count_messages(request, socket)
 
     def _count_messages(self, request: web.Request, socket: web.WebSocketResponse) -> None:
         """Count each message that arrives; the connection of one that sends too many is closed."""
         receive = socket.receive
-        door = self.door
+        runtime = self.runtime
 
         async def counted(timeout: float | None = None) -> Any:  # noqa: ANN401
             message = await receive(timeout)
             if message.type not in (WSMsgType.TEXT, WSMsgType.BINARY):
                 return message
-            view = door.view(request)
+            view = runtime.view(request)
             view.method = "MESSAGE"
-            docket = Docket(door)
-            _, outcome = await run_awaiting(docket.begin(view))
+            request_limits = RequestLimits(runtime)
+            _, outcome = await run_awaiting(request_limits.begin(view))
             if outcome.kind == "pass":
                 if outcome.delay_us:
-                    await hold(docket, outcome.delay_us)
-                await run_awaiting(docket.land())  # a message is in flight until it is handed over
+                    await hold(request_limits, outcome.delay_us)
+                await run_awaiting(request_limits.land())  # a message is in flight until it is handed over
                 return message
             await socket.close(code=POLICY_VIOLATION, message=b"rate limited")
             return await receive(timeout)  # that it is closed
@@ -280,7 +294,7 @@ class RateLimits:
         socket.receive = counted  # type: ignore[method-assign]
 
     async def _close(self, app: web.Application) -> None:
-        await self.door.aclose()
+        await self.runtime.aclose()
 
 
 OWNER: Final = web.AppKey("headgate", RateLimits)
@@ -293,7 +307,7 @@ def limited(limits: Any, *, key: Any = "ip", **rule: Any) -> Callable[[Marked], 
     Any field of a policy's rule can be given by name. Functions (`limits`, `key`, `cost`, `exempt`) take the request.
     Several on one handler are one decision: all are charged, or none is. Without `RateLimits(app)` nobody asks.
     """
-    limit = RouteLimit(limits, {"key": key, **rule})
+    limit = EndpointLimit(limits, {"key": key, **rule})
 
     def decorate(handler: Marked) -> Marked:
         if inspect.isclass(handler) and not issubclass(handler, web.View):
@@ -308,7 +322,7 @@ def exempt(handler: Marked) -> Marked:
     return _marked(handler, ())
 
 
-def _marked(handler: Marked, limits: tuple[RouteLimit, ...]) -> Marked:
+def _marked(handler: Marked, limits: tuple[EndpointLimit, ...]) -> Marked:
     """The handler with its limits; of a bound method another one, for its class is not asked."""
     target: Any = functools.partial(handler) if inspect.ismethod(handler) else handler
     setattr(target, LIMITS, limits)
@@ -316,25 +330,25 @@ def _marked(handler: Marked, limits: tuple[RouteLimit, ...]) -> Marked:
     return marked
 
 
-async def _answer(request: web.Request, docket: Docket[str], handler: Guard) -> web.StreamResponse:
+async def _answer(request: web.Request, request_limits: RequestLimits[str], handler: Guard) -> web.StreamResponse:
     """What the handler answers; what is in flight ends with it."""
     try:
         return await handler(request)
     except RateLimited as error:  # of a limiter that a middleware has asked
-        raise refusal_for(request, docket, error) from error
+        raise refusal_for(request, request_limits, error) from error
     except asyncio.CancelledError:  # whatever else is raised becomes an answer
-        await finish(docket, docket.end())
+        await finish(request_limits, request_limits.end())
         raise
     finally:
-        if docket.holds_permits:
-            await finish(docket, docket.land())
+        if request_limits.holds_permits:
+            await finish(request_limits, request_limits.land())
 
 
-def _tell(response: web.StreamResponse, docket: Docket[str]) -> None:
+def _tell(response: web.StreamResponse, request_limits: RequestLimits[str]) -> None:
     """Say in an answer how much is left."""
-    fields, headers = docket.fields, response.headers
+    fields, headers = request_limits.fields, response.headers
     if fields and ORIGIN in headers:
-        every = docket.court.with_fields(headers.items(), fields)
+        every = request_limits.responder.with_fields(headers.items(), fields)
         headers.clear()
         headers.extend(every)
     else:

@@ -9,8 +9,8 @@ from aiohttp import web
 from headgate.engine import Decision
 from headgate.errors import RateLimited
 from headgate.policy.outcome import Outcome
-from headgate.web.court import Court, Pairs
-from headgate.web.docket import Denial, Docket
+from headgate.web.request_limits import Denial, RequestLimits
+from headgate.web.responder import Pairs, Responder
 
 OF_A_BODY: Final = ("Content-Type", "Content-Length")
 
@@ -67,19 +67,19 @@ REFUSALS: Final[dict[int, type[RateLimitExceeded]]] = {
 
 
 def refusal_of(
-    request: web.Request, docket: Docket[str], court: Court[str], outcome: Outcome
+    request: web.Request, request_limits: RequestLimits[str], responder: Responder[str], outcome: Outcome
 ) -> RateLimitExceeded | _Shadow:
-    """What is raised for a no; the docket keeps its fields for whatever is answered instead."""
-    status, fields, body = court.refuse(outcome, _accepted(request))
+    """What is raised for a no; the request's limits keeps its fields for whatever is answered instead."""
+    status, fields, body = responder.refuse(outcome, _accepted(request))
     if outcome.kind == "shadow":
         return _Shadow(status, fields, body)
-    docket.denial = Denial(court, [pair for pair in fields if pair[0] not in OF_A_BODY])
+    request_limits.denial = Denial(responder, [pair for pair in fields if pair[0] not in OF_A_BODY])
     return REFUSALS[status](fields, body, outcome.decision)
 
 
-def refusal_for(request: web.Request, docket: Docket[str], error: RateLimited) -> RateLimitExceeded:
+def refusal_for(request: web.Request, request_limits: RequestLimits[str], error: RateLimited) -> RateLimitExceeded:
     """What is raised where a limiter of the app's own has refused, in a handler."""
-    status, fields, body = docket.refuse_for(error.decision, _accepted(request))
+    status, fields, body = request_limits.refuse_for(error.decision, _accepted(request))
     return REFUSALS[status](fields, body, error.decision)
 
 

@@ -11,7 +11,7 @@ from aiohttp import web
 
 from headgate.policy import Proxies, RequestView
 from headgate.policy.address import read_address
-from headgate.web.docket import Docket
+from headgate.web.request_limits import RequestLimits
 
 
 class Told:
@@ -51,7 +51,7 @@ def read_request(request: web.Request, path: str, proxies: Proxies | None) -> Re
     return view
 
 
-_KEY: Final[Any] = web.RequestKey("headgate", Docket) if hasattr(web, "RequestKey") else None
+_KEY: Final[Any] = web.RequestKey("headgate", RequestLimits) if hasattr(web, "RequestKey") else None
 """Made here, as aiohttp looks for the module that makes a key, and in other threads than the main one finds none."""
 
 

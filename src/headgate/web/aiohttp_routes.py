@@ -13,7 +13,7 @@ from aiohttp import web
 
 from headgate.errors import HeadgateError
 from headgate.policy.path import below
-from headgate.web.reach import Route, read_route
+from headgate.web.unreached import Route, read_route
 
 Guard = Callable[[web.Request], Awaitable[web.StreamResponse]]
 

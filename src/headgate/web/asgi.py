@@ -15,11 +15,11 @@ from headgate.policy.fast_path import Keys
 from headgate.policy.key import client_key
 from headgate.policy.path import below
 from headgate.policy.steps import Steps, run, run_awaiting, run_to_the_end
-from headgate.web.court import Court, decide
-from headgate.web.docket import Docket, Entry
-from headgate.web.door import Door, Options, PolicyGiven
 from headgate.web.headers import ASGI
-from headgate.web.reach import routes_below
+from headgate.web.request_limits import Entry, RequestLimits
+from headgate.web.responder import Responder, decide
+from headgate.web.runtime import Options, PolicyGiven, Runtime
+from headgate.web.unreached import routes_below
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -30,7 +30,7 @@ POLICY_VIOLATION: Final = 1008
 """The code with which a websocket is closed that sent too much."""
 SWITCHED: Final = 101
 """The status of a websocket."""
-DOCKET: Final = "headgate"
+REQUEST_LIMITS: Final = "headgate"
 """Where endpoints find in their scope what was decided about the request so far."""
 
 
@@ -42,12 +42,12 @@ class RateLimitMiddleware:
     """
 
     endpoints: ClassVar[bool] = False
-    """Whether endpoints may have limits of their own; then each request has a docket."""
+    """Whether endpoints may have limits of their own; then each request has a `RequestLimits`."""
 
     def __init__(self, app: App, policy: PolicyGiven | None, **options: Unpack[Options]) -> None:
         self.app = app
-        self.door: Door[bytes] = Door(policy, ASGI, read_scope, awaited=True, **options)
-        self.door.routes = lambda: routes_below(self.app)
+        self.runtime: Runtime[bytes] = Runtime(policy, ASGI, read_scope, awaited=True, **options)
+        self.runtime.routes = lambda: routes_below(self.app)
         self._fronted = policy is not None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -56,58 +56,60 @@ class RateLimitMiddleware:
         if kind != "http":
             await self._other(kind, scope, receive, send)
             return
-        door = self.door
-        if door.looks:
-            door.look(scope)
+        runtime = self.runtime
+        if runtime.looks:
+            runtime.look(scope)
         if not self._fronted:
-            await self._pass(scope, receive, send, Docket(door))
+            await self._pass(scope, receive, send, RequestLimits(runtime))
             return
-        found = door.fast_paths[scope["method"], path_of(scope)]
+        found = runtime.fast_paths[scope["method"], path_of(scope)]
         if found is not None:
-            court, fast_path, fields = found
+            responder, fast_path, fields = found
             if fast_path is None:
                 if self.endpoints:
-                    await self._pass(scope, receive, send, Docket(door))
+                    await self._pass(scope, receive, send, RequestLimits(runtime))
                 else:
                     await self.app(scope, receive, send)
                 return
             keys: Keys | None
-            if fast_path.by_address and door.proxies is None:
+            if fast_path.by_address and runtime.proxies is None:
                 peer = scope.get("client")
                 keys = client_key(peer[0]) if peer and peer[0] else None
             else:
-                keys = fast_path.keys(door.view(scope))
+                keys = fast_path.keys(runtime.view(scope))
             decision = decide(fast_path, keys)
             if decision is not None:
                 if not decision.allowed:
-                    await _answer(send, court.refuse_in_fast_path(fast_path, decision, _accept(scope["headers"])))
+                    await _answer(send, responder.refuse_in_fast_path(fast_path, decision, _accept(scope["headers"])))
                 elif self.endpoints:
-                    await self._pass(scope, receive, send, Docket(door, Entry(court, fast_path.group, decision, ())))
+                    await self._pass(
+                        scope, receive, send, RequestLimits(runtime, Entry(responder, fast_path.group, decision, ()))
+                    )
                 else:
-                    await self.app(scope, receive, _adding(court, fields(decision), send))
+                    await self.app(scope, receive, _adding(responder, fields(decision), send))
                 return
         await self._decided(scope, receive, send)
 
     async def _decided(self, scope: Scope, receive: Receive, send: Send) -> None:
         """A request that has to be looked at."""
-        door = self.door
-        view = door.view(scope)
-        court = door.court(view)
-        compiled = court.compiled
+        runtime = self.runtime
+        view = runtime.view(scope)
+        responder = runtime.responder(view)
+        compiled = responder.compiled
         steps = compiled.before(view)
         outcome = await run_awaiting(steps) if compiled.awaits else run(steps)
         if outcome.kind != "pass":
-            await _answer(send, court.refuse(outcome, _accept(scope["headers"])))
+            await _answer(send, responder.refuse(outcome, _accept(scope["headers"])))
             return
         if outcome.charges or self.endpoints:
-            docket = Docket(door, Entry(court, outcome.group, outcome.decision, outcome.charges))
+            request_limits = RequestLimits(runtime, Entry(responder, outcome.group, outcome.decision, outcome.charges))
             if outcome.delay_us:
-                await hold(docket, outcome.delay_us)
-            await self._pass(scope, receive, send, docket)
+                await hold(request_limits, outcome.delay_us)
+            await self._pass(scope, receive, send, request_limits)
         else:
-            await self.app(scope, receive, _adding(court, court.fields(outcome.group, outcome.decision), send))
+            await self.app(scope, receive, _adding(responder, responder.fields(outcome.group, outcome.decision), send))
 
-    async def _pass(self, scope: Scope, receive: Receive, send: Send, docket: Docket[bytes]) -> None:
+    async def _pass(self, scope: Scope, receive: Receive, send: Send, request_limits: RequestLimits[bytes]) -> None:
         """Call the app; tell what is left, and count what its response says."""
         started = False
 
@@ -116,20 +118,24 @@ class RateLimitMiddleware:
             if started or message["type"] != "http.response.start":
                 return send(message)
             started = True
-            return _counting(docket, message, send) if docket.follows else send(_telling(docket, message))
+            return (
+                _counting(request_limits, message, send)
+                if request_limits.follows
+                else send(_telling(request_limits, message))
+            )
 
         if self.endpoints:
-            docket.path = path_of(scope)
-            scope[DOCKET] = docket
+            request_limits.path = path_of(scope)
+            scope[REQUEST_LIMITS] = request_limits
         try:
             await self.app(scope, receive, answer)
         except RateLimited as no:  # of a limiter of the app's own
             if started or not self.endpoints:
                 raise
-            await _answer(answer, docket.refuse_for(no.decision, _accept(scope["headers"])))
+            await _answer(answer, request_limits.refuse_for(no.decision, _accept(scope["headers"])))
         finally:
-            if docket.follows:  # nothing more to do, unless something holds_permits, or there was no answer
-                await finish(docket, docket.end())
+            if request_limits.follows:  # nothing more to do, unless a permit is held, or there was no answer
+                await finish(request_limits, request_limits.end())
 
     async def _other(self, kind: str, scope: Scope, receive: Receive, send: Send) -> None:
         if kind == "websocket":
@@ -138,42 +144,44 @@ class RateLimitMiddleware:
             await self.app(scope, receive, self._closing(send) if kind == "lifespan" else send)
 
     async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if self.door.looks:
-            self.door.look(scope)
-        view = self.door.view(scope)
-        court = self.door.court(view)
-        outcome = await run_awaiting(court.compiled.before(view))
+        if self.runtime.looks:
+            self.runtime.look(scope)
+        view = self.runtime.view(scope)
+        responder = self.runtime.responder(view)
+        outcome = await run_awaiting(responder.compiled.before(view))
         if outcome.kind != "pass":
-            await refuse_websocket(scope, receive, send, court.refuse(outcome, view.accept))
+            await refuse_websocket(scope, receive, send, responder.refuse(outcome, view.accept))
             return
-        docket = Docket(self.door, Entry(court, outcome.group, outcome.decision, outcome.charges))
+        request_limits = RequestLimits(self.runtime, Entry(responder, outcome.group, outcome.decision, outcome.charges))
         if outcome.delay_us:
-            await hold(docket, outcome.delay_us)
-        docket.path = view.path
+            await hold(request_limits, outcome.delay_us)
+        request_limits.path = view.path
         if self.endpoints:
-            scope[DOCKET] = docket
-        limited = self._limit_messages(scope, receive, send, docket)
+            scope[REQUEST_LIMITS] = request_limits
+        limited = self._limit_messages(scope, receive, send, request_limits)
         try:
-            await self.app(scope, limited if self.endpoints or court.counts_messages else receive, send)
+            await self.app(scope, limited if self.endpoints or responder.counts_messages else receive, send)
         finally:
-            await finish(docket, docket.end(SWITCHED))
+            await finish(request_limits, request_limits.end(SWITCHED))
 
-    def _limit_messages(self, scope: Scope, receive: Receive, send: Send, docket: Docket[bytes]) -> Receive:
+    def _limit_messages(
+        self, scope: Scope, receive: Receive, send: Send, request_limits: RequestLimits[bytes]
+    ) -> Receive:
         """Count each message that arrives; the connection of one that sends too many is closed."""
-        door = self.door
+        runtime = self.runtime
 
         async def counted() -> Message:
             message = await receive()
             if message["type"] != "websocket.receive":
                 return message
-            view = door.view(scope)
-            view.method, view.path = "MESSAGE", docket.path
-            court = door.court(view)
-            outcome = await run_awaiting(court.compiled.before(view))
-            told = Docket(door, Entry(court, outcome.group, outcome.decision, outcome.charges))
-            if outcome.kind == "pass" and docket.messages:
-                view.route, view.request = docket.route, docket.request
-                _, outcome = await run_awaiting(told.enter(view, docket.messages))
+            view = runtime.view(scope)
+            view.method, view.path = "MESSAGE", request_limits.path
+            responder = runtime.responder(view)
+            outcome = await run_awaiting(responder.compiled.before(view))
+            told = RequestLimits(runtime, Entry(responder, outcome.group, outcome.decision, outcome.charges))
+            if outcome.kind == "pass" and request_limits.messages:
+                view.route, view.request = request_limits.route, request_limits.request
+                _, outcome = await run_awaiting(told.enter(view, request_limits.messages))
             if outcome.kind == "pass":
                 if outcome.delay_us:
                     await hold(told, outcome.delay_us)
@@ -189,27 +197,27 @@ class RateLimitMiddleware:
 
         async def answer(message: Message) -> None:
             if message["type"] in ("lifespan.shutdown.complete", "lifespan.shutdown.failed"):
-                await self.door.aclose()
+                await self.runtime.aclose()
             await send(message)
 
         return answer
 
 
-async def finish(docket: Docket[Any], steps: Steps[None]) -> None:
+async def finish(request_limits: RequestLimits[Any], steps: Steps[None]) -> None:
     """Count, or end, a request; also one that is cancelled meanwhile, where its store has to be awaited."""
-    if docket.door.awaits:
+    if request_limits.runtime.awaits:
         await run_to_the_end(steps)
     else:
         run(steps)
 
 
-async def hold(docket: Docket[Any], delay_us: int) -> None:
+async def hold(request_limits: RequestLimits[Any], delay_us: int) -> None:
     """A rule that delays: wait for the request's place in the queue."""
-    door = docket.door
+    runtime = request_limits.runtime
     try:
-        await door.timers.here().wait_until(door.clock.now_us() + delay_us)
+        await runtime.timers.here().wait_until(runtime.clock.now_us() + delay_us)
     except BaseException:
-        await run_awaiting(docket.release())
+        await run_awaiting(request_limits.release())
         raise
 
 
@@ -252,19 +260,21 @@ def _accept(headers: Iterable[tuple[bytes, bytes]]) -> bytes | None:
     return None
 
 
-async def _counting(docket: Docket[bytes], message: Message, send: Send) -> None:
+async def _counting(request_limits: RequestLimits[bytes], message: Message, send: Send) -> None:
     """Count what the beginning of a response says, and send it: its fields tell what is left after that."""
-    await finish(docket, docket.after(message["status"], ScopeHeaders(message.get("headers", ())).first))
-    await send(_telling(docket, message))
+    await finish(
+        request_limits, request_limits.after(message["status"], ScopeHeaders(message.get("headers", ())).first)
+    )
+    await send(_telling(request_limits, message))
 
 
-def _telling(docket: Docket[bytes], message: Message) -> Message:
+def _telling(request_limits: RequestLimits[bytes], message: Message) -> Message:
     """The beginning of a response with our fields; an app may send the same message every time."""
-    fields = docket.fields
+    fields = request_limits.fields
     if fields:
-        return {**message, "headers": docket.court.with_fields(message.get("headers", ()), fields)}
-    if docket.denial is not None:
-        return {**message, "headers": docket.denial.completed(message.get("headers", ()))}
+        return {**message, "headers": request_limits.responder.with_fields(message.get("headers", ()), fields)}
+    if request_limits.denial is not None:
+        return {**message, "headers": request_limits.denial.completed(message.get("headers", ()))}
     return message
 
 
@@ -274,14 +284,14 @@ async def _answer(send: Send, response: tuple[int, list[tuple[bytes, bytes]], by
     await send({"type": "http.response.body", "body": body, "more_body": False})  # some test clients insist on it
 
 
-def _adding(court: Court[bytes], fields: list[tuple[bytes, bytes]], send: Send) -> Send:
+def _adding(responder: Responder[bytes], fields: list[tuple[bytes, bytes]], send: Send) -> Send:
     """Say in the response how much is left."""
     if not fields:
         return send
 
     def answer(message: Message) -> Awaitable[None]:
         if message["type"] == "http.response.start":  # an app may send the same message every time
-            message = {**message, "headers": court.with_fields(message.get("headers", ()), fields)}
+            message = {**message, "headers": responder.with_fields(message.get("headers", ()), fields)}
         return send(message)
 
     return answer

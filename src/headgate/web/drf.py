@@ -67,7 +67,7 @@ class RateLimitThrottle(BaseThrottle):
             return True
         others = dict.fromkeys(each for each in _others(view) if each not in visit.entered)
         self._no = visit.enter(request, tuple({limit: None, **others}))
-        if visit.docket.follows and not visit.settles:
+        if visit.request_limits.follows and not visit.settles:
             raise HeadgateError(f"{type(self).__name__} counts by the response: that needs RateLimitMiddleware")
         if self._no is None:
             return True
@@ -133,7 +133,7 @@ def _visit_of(request: Request) -> Visit | None:
         return None
     visit: Visit | None = getattr(request._request, VISIT, None)
     if visit is None:
-        visit = Visit(rate_limits.setup, rate_limits.door(False))
+        visit = Visit(rate_limits.setup, rate_limits.runtime(False))
         visit.settles = False
         setattr(request._request, VISIT, visit)
     return visit

@@ -22,8 +22,8 @@ with requiring("headgate.web.fastapi", "fastapi"):
 
 
 from headgate.web.callables import mark_of
-from headgate.web.door import Options, PolicyGiven
 from headgate.web.headers import FIELDS
+from headgate.web.runtime import Options, PolicyGiven
 from headgate.web.starlette import (
     EXEMPT,
     Limit,
@@ -85,11 +85,11 @@ class RateLimits(StarletteRateLimits):
         return (
             any(not each.messages for each in self.limits_at(route))
             or (self._default is not None and not mark_of(route.endpoint, EXEMPT))
-            or bool(self.door.policy.rules_for(method, route.path_format).pairs)
+            or bool(self.runtime.policy.rules_for(method, route.path_format).pairs)
         )
 
     def _fields(self) -> dict[str, Any]:
-        fields = {field: "string" for style in self.door.policy.headers for field in FIELDS[style]}
+        fields = {field: "string" for style in self.runtime.policy.headers for field in FIELDS[style]}
         return {field: {"schema": {"type": kind}} for field, kind in {**fields, "Retry-After": "integer"}.items()}
 
 

@@ -57,7 +57,7 @@ Disclose = str | tuple[str, ...]
 """One of `DISCLOSE` for every limit, or one for each."""
 
 
-class Wire(NamedTuple, Generic[AnyStr]):
+class HeaderCodec(NamedTuple, Generic[AnyStr]):
     """How an interface to a server spells fields."""
 
     name: Callable[[str], AnyStr]
@@ -65,23 +65,25 @@ class Wire(NamedTuple, Generic[AnyStr]):
     text: Callable[[AnyStr], str]
 
 
-ASGI: Final[Wire[bytes]] = Wire(
+ASGI: Final[HeaderCodec[bytes]] = HeaderCodec(
     lambda name: name.lower().encode("ascii"),
     lambda value: value.encode("latin-1"),
     lambda value: value.decode("latin-1"),
 )
-WSGI: Final[Wire[str]] = Wire(str, str, str)
+WSGI: Final[HeaderCodec[str]] = HeaderCodec(str, str, str)
 
 
 class Compile(Protocol[AnyStr]):
     """What to write for these limits, in the order of the decision's calls. The last 1024 answers are kept."""
 
-    def __call__(self, limits: tuple[Limit, ...], names: Names = "", disclose: Disclose = "full") -> Write[AnyStr]:
+    def __call__(
+        self, limits: tuple[Limit, ...], names: Names = "", disclose: Disclose = "full"
+    ) -> HeaderWriter[AnyStr]:
         """A limit's own name goes before its rule's; one that has neither is called after its words."""
         ...
 
 
-class Plan(NamedTuple):
+class Disclosure(NamedTuple):
     """Which limits of a decision are told, and by which names."""
 
     limits: tuple[Limit, ...]
@@ -114,7 +116,7 @@ class Plan(NamedTuple):
         return math.ceil(retry_after)
 
 
-def plan_for(limits: tuple[Limit, ...], names: Names = "", disclose: Disclose = "full") -> Plan:
+def disclosure_for(limits: tuple[Limit, ...], names: Names = "", disclose: Disclose = "full") -> Disclosure:
     """Resolve what may be told; an error shows what cannot be read."""
     each_name = (names,) * len(limits) if isinstance(names, str) else names
     each = (disclose,) * len(limits) if isinstance(disclose, str) else disclose
@@ -125,7 +127,7 @@ def plan_for(limits: tuple[Limit, ...], names: Names = "", disclose: Disclose = 
             raise HeadgateError(f"disclose is one of {', '.join(DISCLOSE)}; got {word!r}")
     shown = tuple(place for place, word in enumerate(each) if word == "full")
     told = unique(policy_name(limits[place], each_name[place]) for place in shown)
-    return Plan(limits, shown, told, tuple(word != "none" for word in each), "none" in each)
+    return Disclosure(limits, shown, told, tuple(word != "none" for word in each), "none" in each)
 
 
 def policy_name(limit: Limit, rule: str = "") -> str:
@@ -169,30 +171,32 @@ def binding_of(decision: Decision, answers: Sequence[int], places: Sequence[int]
     return max(places, key=lambda place: order_of(waits[place]))
 
 
-Say = Callable[["Decision"], list[tuple[AnyStr, AnyStr]]]
+FieldWriter = Callable[["Decision"], list[tuple[AnyStr, AnyStr]]]
 """The fields of one style."""
 
 
-class Write(Generic[AnyStr]):
+class HeaderWriter(Generic[AnyStr]):
     """The fields of a decision over some limits."""
 
-    def __init__(self, plan: Plan, says: Sequence[Say[AnyStr]], wire: Wire[AnyStr]) -> None:
+    def __init__(self, plan: Disclosure, says: Sequence[FieldWriter[AnyStr]], codec: HeaderCodec[AnyStr]) -> None:
         self.plan = plan
-        self.of_yes: Say[AnyStr] = (
-            says[0] if len(says) == 1 else lambda decision: [pair for say in says for pair in say(decision)]
+        self.of_yes: FieldWriter[AnyStr] = (
+            says[0]
+            if len(says) == 1
+            else lambda decision: [pair for write_fields in says for pair in write_fields(decision)]
         )
         """What is left, without a look at whether it is a no."""
-        self._retry: AnyStr = wire.name("Retry-After")
-        self._number: AnyStr = wire.value("%d")
-        self._no_store: tuple[AnyStr, AnyStr] = (wire.name("Cache-Control"), wire.value("no-store"))
+        self._retry: AnyStr = codec.name("Retry-After")
+        self._number: AnyStr = codec.value("%d")
+        self._no_store: tuple[AnyStr, AnyStr] = (codec.name("Cache-Control"), codec.value("no-store"))
 
     def __call__(
         self, decision: Decision | None, retry_after: float | None = None, seconds: int | None = None
     ) -> list[tuple[AnyStr, AnyStr]]:
         """None in place of a decision is a refusal that no limit is to blame for.
 
-        `retry_after` may be later than the decision's own, for a crowd; never earlier. `seconds` is what `Plan.wait`
-        said.
+        `retry_after` may be later than the decision's own, for a crowd; never earlier. `seconds` is what
+        `Disclosure.wait` said.
         """
         pairs = [] if decision is None else self.of_yes(decision)
         if decision is None or not decision.allowed:
@@ -203,13 +207,13 @@ class Write(Generic[AnyStr]):
         return pairs
 
 
-def _draft_11(plan: Plan, wire: Wire[AnyStr]) -> Say[AnyStr]:
+def _draft_11(plan: Disclosure, codec: HeaderCodec[AnyStr]) -> FieldWriter[AnyStr]:
     limits = [plan.limits[place] for place in plan.shown]
     names = ['"' + name.replace("\\", r"\\").replace('"', r"\"") + '"' for name in plan.names]
-    policy = (wire.name("RateLimit-Policy"), wire.value(", ".join(map(_policy_item, names, limits))))
-    field = wire.name("RateLimit")
+    policy = (codec.name("RateLimit-Policy"), codec.value(", ".join(map(_policy_item, names, limits))))
+    field = codec.name("RateLimit")
     told = zip([name.replace("%", "%%") for name in names], limits, strict=True)
-    template = wire.value(", ".join(name + (";r=%d" if limit.in_flight else ";r=%d;t=%d") for name, limit in told))
+    template = codec.value(", ".join(name + (";r=%d" if limit.in_flight else ";r=%d;t=%d") for name, limit in told))
     large = any(limit.burst > LARGEST for limit in limits)
 
     rows = [(ANSWER_FIELDS * place, plan.limits[place].in_flight) for place in plan.shown]
@@ -217,7 +221,7 @@ def _draft_11(plan: Plan, wire: Wire[AnyStr]) -> Say[AnyStr]:
     def say_one(decision: Decision) -> list[tuple[AnyStr, AnyStr]]:
         return [policy, (field, template % (decision.remaining, -(-decision.reset_us // SECOND)))]
 
-    def say(decision: Decision) -> list[tuple[AnyStr, AnyStr]]:
+    def write_fields(decision: Decision) -> list[tuple[AnyStr, AnyStr]]:
         answers = decision.answers
         numbers: list[int] = []
         for row, in_flight in rows:
@@ -226,7 +230,7 @@ def _draft_11(plan: Plan, wire: Wire[AnyStr]) -> Say[AnyStr]:
                 numbers.append(-(-answers[row + RESET_US] // SECOND))
         return [policy, (field, template % tuple([min(number, LARGEST) for number in numbers] if large else numbers))]
 
-    return say_one if len(plan.limits) == 1 and not large and not plan.limits[0].in_flight else say
+    return say_one if len(plan.limits) == 1 and not large and not plan.limits[0].in_flight else write_fields
 
 
 def _policy_item(name: str, limit: Limit) -> str:
@@ -235,13 +239,15 @@ def _policy_item(name: str, limit: Limit) -> str:
     return "{};q={};w={}".format(name, *quota_and_window(limit))
 
 
-def _three(fields: Sequence[str], plan: Plan, wire: Wire[AnyStr], clock: Clock | None) -> Say[AnyStr]:
+def _three(
+    fields: Sequence[str], plan: Disclosure, codec: HeaderCodec[AnyStr], clock: Clock | None
+) -> FieldWriter[AnyStr]:
     """Limit, remaining and reset; the reset is an instant where there is a clock."""
-    limit_field, remaining_field, reset_field = map(wire.name, fields)
-    totals = [(limit_field, wire.value(str(min(limit.burst, LARGEST)))) for limit in plan.limits]
-    number = wire.value("%d")
+    limit_field, remaining_field, reset_field = map(codec.name, fields)
+    totals = [(limit_field, codec.value(str(min(limit.burst, LARGEST)))) for limit in plan.limits]
+    number = codec.value("%d")
 
-    def say(decision: Decision) -> list[tuple[AnyStr, AnyStr]]:
+    def write_fields(decision: Decision) -> list[tuple[AnyStr, AnyStr]]:
         answers = decision.answers
         at = plan.shown[0] if len(plan.shown) == 1 else binding_of(decision, answers, plan.shown)
         remaining, reset_us = answers[ANSWER_FIELDS * at + REMAINING], answers[ANSWER_FIELDS * at + RESET_US]
@@ -251,7 +257,7 @@ def _three(fields: Sequence[str], plan: Plan, wire: Wire[AnyStr], clock: Clock |
             told.append((reset_field, number % reset))
         return told
 
-    return say
+    return write_fields
 
 
 _THREE: Final = ("-Limit", "-Remaining", "-Reset")
@@ -265,10 +271,10 @@ FIELDS: Final[dict[str, tuple[str, ...]]] = {
 """What each style sends."""
 
 
-def _say(style: str, plan: Plan, wire: Wire[AnyStr], clock: Clock) -> Say[AnyStr]:
+def _writer(style: str, plan: Disclosure, codec: HeaderCodec[AnyStr], clock: Clock) -> FieldWriter[AnyStr]:
     if style == "draft-11":
-        return _draft_11(plan, wire)
-    return _three(FIELDS[style], plan, wire, clock if style.endswith("-epoch") else None)
+        return _draft_11(plan, codec)
+    return _three(FIELDS[style], plan, codec, clock if style.endswith("-epoch") else None)
 
 
 def checked_styles(styles: Sequence[str]) -> tuple[str, ...]:
@@ -283,15 +289,15 @@ def checked_styles(styles: Sequence[str]) -> tuple[str, ...]:
     return tuple(style for style in given if style != "none")
 
 
-def headers_for(styles: Sequence[str], wire: Wire[AnyStr], clock: Clock | None = None) -> Compile[AnyStr]:
+def headers_for(styles: Sequence[str], codec: HeaderCodec[AnyStr], clock: Clock | None = None) -> Compile[AnyStr]:
     """Compile styles; the clock is read by `x-ratelimit-epoch` only."""
     sending = checked_styles(styles)
     time = clock or WallClock()
 
     @lru_cache(maxsize=1024)
-    def compiled(limits: tuple[Limit, ...], names: Names = "", disclose: Disclose = "full") -> Write[AnyStr]:
-        plan = plan_for(limits, names, disclose)
-        return Write(plan, [_say(style, plan, wire, time) for style in sending] if plan.shown else [], wire)
+    def compiled(limits: tuple[Limit, ...], names: Names = "", disclose: Disclose = "full") -> HeaderWriter[AnyStr]:
+        plan = disclosure_for(limits, names, disclose)
+        return HeaderWriter(plan, [_writer(style, plan, codec, time) for style in sending] if plan.shown else [], codec)
 
     return compiled
 
@@ -311,19 +317,19 @@ def merge_exposed(existing: str, ours: str) -> str:
 
 
 def expose_for(
-    styles: Sequence[str], wire: Wire[AnyStr]
+    styles: Sequence[str], codec: HeaderCodec[AnyStr]
 ) -> Callable[[Iterable[tuple[AnyStr, AnyStr]]], list[tuple[AnyStr, AnyStr]]]:
     """A function that adds the fields of these styles to what a response exposes already."""
-    ours, spelling = exposed_fields(styles), wire.name("Access-Control-Expose-Headers")
-    field, alone = spelling.lower(), wire.value(ours)
+    ours, spelling = exposed_fields(styles), codec.name("Access-Control-Expose-Headers")
+    field, alone = spelling.lower(), codec.value(ours)
 
     def expose(headers: Iterable[tuple[AnyStr, AnyStr]]) -> list[tuple[AnyStr, AnyStr]]:
         kept: list[tuple[AnyStr, AnyStr]] = []
         found: list[tuple[AnyStr, AnyStr]] = []
         for pair in headers:
             (found if pair[0].lower() == field else kept).append(pair)
-        existing = ",".join(wire.text(value) for _, value in found)
-        kept.append((spelling, wire.value(merge_exposed(existing, ours)) if found else alone))
+        existing = ",".join(codec.text(value) for _, value in found)
+        kept.append((spelling, codec.value(merge_exposed(existing, ours)) if found else alone))
         return kept
 
     return expose

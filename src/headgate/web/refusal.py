@@ -27,7 +27,7 @@ from headgate.algorithms.contract import NEVER
 from headgate.call import shown
 from headgate.decision import ANSWER_FIELDS
 from headgate.errors import HeadgateError
-from headgate.web.headers import Compile, Disclose, Names, Plan, Wire, Write, plan_for
+from headgate.web.headers import Compile, Disclose, Disclosure, HeaderCodec, HeaderWriter, Names, disclosure_for
 
 if TYPE_CHECKING:
     from headgate.engine import Decision
@@ -148,7 +148,7 @@ class Bodies(NamedTuple):
     hidden: bytes
 
     def body(self, seconds: int) -> bytes:
-        """With what `Plan.wait` said."""
+        """With what `Disclosure.wait` said."""
         if seconds > 0:
             return b"%b%d%b" % (self.before, seconds, self.after)
         return self.never if seconds == NEVER else self.hidden
@@ -190,7 +190,7 @@ def content(given: Content, content_type: str | None = None) -> tuple[bytes, str
 
 
 Sent = tuple[bytes, tuple[AnyStr, AnyStr]]
-Say = Callable[["Decision | None", str | bytes | None, int], Sent[AnyStr]]
+FieldWriter = Callable[["Decision | None", str | bytes | None, int], Sent[AnyStr]]
 """The body, and the field of its content type."""
 
 
@@ -205,23 +205,25 @@ class Refusal:
         self.body = body
         self.content_type = content_type
 
-    def compile(self, headers: Compile[AnyStr], wire: Wire[AnyStr]) -> CompileRefusal[AnyStr]:
+    def compile(self, headers: Compile[AnyStr], codec: HeaderCodec[AnyStr]) -> CompileRefusal[AnyStr]:
         """For one kind of server; `headers` is what `headers_for` made for the same wire."""
-        length, number = wire.name("Content-Length"), wire.value("%d")
+        length, number = codec.name("Content-Length"), codec.value("%d")
 
         @lru_cache(maxsize=1024)
         def compiled(
             limits: tuple[Limit, ...] = (), names: Names = "", disclose: Disclose = "full", reason: Reason = QUOTA
         ) -> Refuse[AnyStr]:
-            plan = plan_for(limits, names, disclose)
-            write: Write[AnyStr] = headers(limits, names, disclose)
-            say = _negotiated(reason, plan, wire) if self.body is None else self._brought(self.body, reason, wire)
+            plan = disclosure_for(limits, names, disclose)
+            write: HeaderWriter[AnyStr] = headers(limits, names, disclose)
+            write_fields = (
+                _negotiated(reason, plan, codec) if self.body is None else self._brought(self.body, reason, codec)
+            )
 
             def refuse(
                 decision: Decision | None, accept: str | bytes | None = None, retry_after: float | None = None
             ) -> Response[AnyStr]:
                 seconds = plan.wait(decision, retry_after)
-                body, kind = say(decision, accept, seconds)
+                body, kind = write_fields(decision, accept, seconds)
                 pairs = write(decision, None, seconds)
                 pairs += (kind, (length, number % len(body)))
                 return reason.status, pairs, body
@@ -230,12 +232,12 @@ class Refusal:
 
         return compiled
 
-    def _brought(self, body: Body, reason: Reason, wire: Wire[AnyStr]) -> Say[AnyStr]:
-        field = wire.name("Content-Type")
+    def _brought(self, body: Body, reason: Reason, codec: HeaderCodec[AnyStr]) -> FieldWriter[AnyStr]:
+        field = codec.name("Content-Type")
 
         def sent(given: Content) -> Sent[AnyStr]:
             sending, kind = content(given, self.content_type)
-            return sending, (field, wire.value(kind))
+            return sending, (field, codec.value(kind))
 
         if callable(body):
             return lambda decision, accept, seconds: sent(body(reason, decision, seconds if seconds > 0 else None))
@@ -243,8 +245,8 @@ class Refusal:
         return lambda decision, accept, seconds: always
 
 
-def _negotiated(reason: Reason, plan: Plan, wire: Wire[AnyStr]) -> Say[AnyStr]:
-    types = {media: (wire.name("Content-Type"), wire.value(value)) for media, value in OFFERS.items()}
+def _negotiated(reason: Reason, plan: Disclosure, codec: HeaderCodec[AnyStr]) -> FieldWriter[AnyStr]:
+    types = {media: (codec.name("Content-Type"), codec.value(value)) for media, value in OFFERS.items()}
     alone = bodies(reason, plan.names) if len(plan.limits) == 1 else None
 
     def violated(decision: Decision | None) -> tuple[str, ...]:
@@ -252,8 +254,8 @@ def _negotiated(reason: Reason, plan: Plan, wire: Wire[AnyStr]) -> Say[AnyStr]:
         each = zip(plan.shown, plan.names, strict=True) if answers else ()
         return tuple([name for place, name in each if not answers[ANSWER_FIELDS * place]])
 
-    def say(decision: Decision | None, accept: str | bytes | None, seconds: int) -> Sent[AnyStr]:
+    def write_fields(decision: Decision | None, accept: str | bytes | None, seconds: int) -> Sent[AnyStr]:
         media = negotiate(accept)
         return (alone or bodies(reason, violated(decision)))[media].body(seconds), types[media]
 
-    return say
+    return write_fields

@@ -25,12 +25,11 @@ from headgate.errors import HeadgateError, InvalidCall, RateLimited
 from headgate.policy.outcome import PASS
 from headgate.policy.steps import run_awaiting
 from headgate.web import asgi
-from headgate.web.asgi import DOCKET, hold
+from headgate.web.asgi import REQUEST_LIMITS, hold
 from headgate.web.callables import asking_for, called, mark_of, misplaced, name_after, note_limited
-from headgate.web.docket import Denial, Docket, Ruled
-from headgate.web.door import Options, PolicyGiven
-from headgate.web.reach import router_behind
-from headgate.web.route import RouteLimit
+from headgate.web.endpoint import EndpointLimit
+from headgate.web.request_limits import Denial, RequestLimits, Ruled
+from headgate.web.runtime import Options, PolicyGiven
 from headgate.web.starlette_refusals import (
     RateLimitExceeded,
     accepted,
@@ -40,6 +39,7 @@ from headgate.web.starlette_refusals import (
     told_in,
 )
 from headgate.web.starlette_routes import Known, Place, as_included, endpoints_of, place_of, routes_in
+from headgate.web.unreached import router_behind
 
 __all__ = ["Limit", "RateLimitExceeded", "RateLimitMiddleware", "RateLimits", "exempt", "limited", "send_refusal"]
 
@@ -62,7 +62,7 @@ class RateLimitMiddleware(asgi.RateLimitMiddleware):
     def __init__(self, app: asgi.App, policy: PolicyGiven | None = None, **options: Unpack[Options]) -> None:
         super().__init__(app, policy, **options)
         self.routes_of: Callable[[], Any] = lambda: getattr(router_behind(self.app), "routes", ())
-        self.door.check = self._check
+        self.runtime.check = self._check
 
     async def _other(self, kind: str, scope: asgi.Scope, receive: asgi.Receive, send: asgi.Send) -> None:
         """Where a server says that it starts, the app does not start with limits that nobody would ask."""
@@ -103,8 +103,8 @@ class RateLimits:
         if getattr(app, "middleware_stack", None) is not None:
             raise InvalidCall("the app runs already; RateLimits(app) goes where the app is made")
         self._outside = RateLimitMiddleware(_nothing, policy, **options)
-        self.door = self._outside.door
-        self.door.routes = lambda: routes_in(app)
+        self.runtime = self._outside.runtime
+        self.runtime.routes = lambda: routes_in(app)
         self._outside.routes_of = lambda: app.routes
         self._app = app
         self._build = app.build_middleware_stack
@@ -135,7 +135,7 @@ class RateLimits:
         """An endpoint, behind the default limits where it has none; a mounted app may have other default limits."""
         connection = _connection(scope, *way)
         methods = getattr(route, "methods", None) or (scope.get("method"),)  # others get a 405
-        if scope.get("method") in methods and docket_of(connection).door is self.door:
+        if scope.get("method") in methods and request_limits_of(connection).runtime is self.runtime:
             route = as_included(route, scope)
             if self._default and not self.limits_at(route) and not mark_of(route.endpoint, EXEMPT):
                 await enter(connection, (self._default,))
@@ -164,7 +164,7 @@ class Limit:
     def __init__(self, limits: Any, *, key: Any = "ip", messages: bool = False, **rule: Any) -> None:  # noqa: ANN401
         if messages:
             rule["match"] = {"method": "MESSAGE", **rule.get("match", {})}
-        self.limit = RouteLimit(limits, {"key": key, **rule})
+        self.limit = EndpointLimit(limits, {"key": key, **rule})
         self.messages = messages
 
     async def __call__(self, connection: HTTPConnection) -> None:
@@ -173,15 +173,15 @@ class Limit:
             await enter(connection, (self,))
 
 
-def docket_of(connection: HTTPConnection) -> Docket[bytes]:
+def request_limits_of(connection: HTTPConnection) -> RequestLimits[bytes]:
     """What was decided about this request so far."""
-    docket: Docket[bytes] | None = connection.scope.get(DOCKET)
-    if docket is None:
+    request_limits: RequestLimits[bytes] | None = connection.scope.get(REQUEST_LIMITS)
+    if request_limits is None:
         raise HeadgateError(
             "limits at endpoints need RateLimits(app), or app.add_middleware(RateLimitMiddleware) of "
             "headgate.web.starlette: there the store is chosen, and the response is told what is left"
         )
-    return docket
+    return request_limits
 
 
 async def enter(connection: HTTPConnection, limits: tuple[Limit, ...], endpoint: Any = None) -> None:  # noqa: ANN401
@@ -193,44 +193,44 @@ async def enter(connection: HTTPConnection, limits: tuple[Limit, ...], endpoint:
 
 def enter_at_once(connection: HTTPConnection, limits: tuple[Limit, ...], place: Place) -> Awaitable[None] | None:
     """The same, in most cases; in the others there is more to await."""
-    docket, scope = docket_of(connection), connection.scope
+    request_limits, scope = request_limits_of(connection), connection.scope
     asked, messages = _split(limits)
     if messages:
-        docket.messages += messages
-        docket.route, docket.request = f"{place.template}/messages {place.name} messages", connection
+        request_limits.messages += messages
+        request_limits.route, request_limits.request = f"{place.template}/messages {place.name} messages", connection
     if not asked:
         return None
     times = scope[ENTERED] = scope.get(ENTERED, 0) + 1
     route = place.route if times == 1 else f"{place.template}/{times} {place.name} {times}"  # other counts each time
     peer = scope.get("client")
-    fast_path = docket.door.fast_path_at(asked, route, scope.get("method", "WEBSOCKET"))
-    found = docket.ask(fast_path, peer[0] if peer else None)
-    return None if found is not None and found[1] is PASS else _enter(connection, docket, asked, route, found)
+    fast_path = request_limits.runtime.fast_path_at(asked, route, scope.get("method", "WEBSOCKET"))
+    found = request_limits.ask(fast_path, peer[0] if peer else None)
+    return None if found is not None and found[1] is PASS else _enter(connection, request_limits, asked, route, found)
 
 
 async def _enter(
     connection: HTTPConnection,
-    docket: Docket[bytes],
-    limits: tuple[RouteLimit, ...],
+    request_limits: RequestLimits[bytes],
+    limits: tuple[EndpointLimit, ...],
     route: str,
     found: Ruled[bytes] | None,
 ) -> None:
     if found is None:
-        view = docket.door.view(connection.scope)
-        view.route, view.request, view.path = route, connection, docket.path
-        found = await run_awaiting(docket.enter(view, limits))
-    court, outcome = found
+        view = request_limits.runtime.view(connection.scope)
+        view.route, view.request, view.path = route, connection, request_limits.path
+        found = await run_awaiting(request_limits.enter(view, limits))
+    responder, outcome = found
     if outcome.kind == "pass":
-        return await hold(docket, outcome.delay_us) if outcome.delay_us else None
-    await run_awaiting(docket.release())
-    answer = court.refuse(outcome, accepted(connection))
+        return await hold(request_limits, outcome.delay_us) if outcome.delay_us else None
+    await run_awaiting(request_limits.release())
+    answer = responder.refuse(outcome, accepted(connection))
     if outcome.kind == "deny":
-        docket.denial = Denial(court, told_in(answer))
+        request_limits.denial = Denial(responder, told_in(answer))
     raise refusal_of(connection, answer, outcome.decision)
 
 
 @functools.lru_cache(maxsize=4096)
-def _split(limits: tuple[Limit, ...]) -> tuple[tuple[RouteLimit, ...], tuple[RouteLimit, ...]]:
+def _split(limits: tuple[Limit, ...]) -> tuple[tuple[EndpointLimit, ...], tuple[EndpointLimit, ...]]:
     """Those of requests, and those of messages."""
     return (
         tuple(each.limit for each in limits if not each.messages),

@@ -12,8 +12,8 @@ from starlette.websockets import WebSocket, WebSocketState
 
 from headgate.engine import Decision
 from headgate.errors import RateLimited
-from headgate.web.asgi import DOCKET, POLICY_VIOLATION
-from headgate.web.court import Pairs
+from headgate.web.asgi import POLICY_VIOLATION, REQUEST_LIMITS
+from headgate.web.responder import Pairs
 
 HANDLERS: Final = "starlette.exception_handlers"
 """In the scope: what the nearest app does about exceptions."""
@@ -85,9 +85,9 @@ async def send_refusal(connection: HTTPConnection, error: Exception) -> Response
 async def answer_rate_limited(connection: HTTPConnection, error: Exception) -> Any:  # noqa: ANN401
     """What is done about a `RateLimited` of a limiter in a view: a refusal as one of the endpoint's own."""
     assert isinstance(error, RateLimited)  # noqa: S101 - it is there for these
-    docket = connection.scope.get(DOCKET)
-    if docket is None:
+    request_limits = connection.scope.get(REQUEST_LIMITS)
+    if request_limits is None:
         raise error
-    refusal = refusal_of(connection, docket.refuse_for(error.decision, accepted(connection)), error.decision)
+    refusal = refusal_of(connection, request_limits.refuse_for(error.decision, accepted(connection)), error.decision)
     answered = connection.scope[HANDLERS][0][type(refusal)](connection, refusal)
     return await answered if inspect.isawaitable(answered) else answered

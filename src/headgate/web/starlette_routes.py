@@ -10,7 +10,7 @@ from starlette.routing import Host, Mount, WebSocketRoute
 from headgate.policy.fast_path import MOST_FAST_PATHS
 from headgate.web import asgi
 from headgate.web.callables import full_name
-from headgate.web.reach import Route, read_route
+from headgate.web.unreached import Route, read_route
 
 
 class Place:

@@ -14,11 +14,11 @@ from headgate.policy.fast_path import Keys
 from headgate.policy.key import client_key
 from headgate.policy.steps import run
 from headgate.waiting.sleep import sleep_until
-from headgate.web.court import Court, decide
-from headgate.web.docket import Docket, Entry
-from headgate.web.door import Door, Options, PolicyGiven
 from headgate.web.headers import WSGI
-from headgate.web.reach import routes_below
+from headgate.web.request_limits import Entry, RequestLimits
+from headgate.web.responder import Responder, decide
+from headgate.web.runtime import Options, PolicyGiven, Runtime
+from headgate.web.unreached import routes_below
 
 Environ = dict[str, Any]
 StartResponse = Callable[..., Any]
@@ -30,70 +30,74 @@ class RateLimitMiddleware:
 
     def __init__(self, app: App, policy: PolicyGiven, **options: Unpack[Options]) -> None:
         self.app = app
-        self.door: Door[str] = Door(policy, WSGI, read_environ, awaited=False, **options)
-        self.door.routes = lambda: routes_below(self.app)
+        self.runtime: Runtime[str] = Runtime(policy, WSGI, read_environ, awaited=False, **options)
+        self.runtime.routes = lambda: routes_below(self.app)
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         """One request."""
-        door = self.door
-        if door.looks:
-            door.look(environ)
-        found = door.fast_paths[environ["REQUEST_METHOD"], path_of(environ)]
+        runtime = self.runtime
+        if runtime.looks:
+            runtime.look(environ)
+        found = runtime.fast_paths[environ["REQUEST_METHOD"], path_of(environ)]
         if found is not None:
-            court, fast_path, fields = found
+            responder, fast_path, fields = found
             if fast_path is None:
                 return self.app(environ, start_response)
             keys: Keys | None
-            if fast_path.by_address and door.proxies is None:
+            if fast_path.by_address and runtime.proxies is None:
                 peer = environ.get("REMOTE_ADDR")
                 keys = client_key(peer) if peer else None
             else:
-                keys = fast_path.keys(door.view(environ))
+                keys = fast_path.keys(runtime.view(environ))
             decision = decide(fast_path, keys)
             if decision is not None:
                 if decision.allowed:
-                    return self.app(environ, _adding(court, fields(decision), start_response))
-                answer = court.refuse_in_fast_path(fast_path, decision, environ.get("HTTP_ACCEPT"))
+                    return self.app(environ, _adding(responder, fields(decision), start_response))
+                answer = responder.refuse_in_fast_path(fast_path, decision, environ.get("HTTP_ACCEPT"))
                 return _answer(answer, environ, start_response)
         return self._decided(environ, start_response)
 
     def _decided(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         """A request that has to be looked at."""
-        door = self.door
-        view = door.view(environ)
-        court = door.court(view)
-        outcome = run(court.compiled.before(view))
+        runtime = self.runtime
+        view = runtime.view(environ)
+        responder = runtime.responder(view)
+        outcome = run(responder.compiled.before(view))
         if outcome.kind != "pass":
-            return _answer(court.refuse(outcome, environ.get("HTTP_ACCEPT")), environ, start_response)
-        docket = Docket(door, Entry(court, outcome.group, outcome.decision, outcome.charges))
+            return _answer(responder.refuse(outcome, environ.get("HTTP_ACCEPT")), environ, start_response)
+        request_limits = RequestLimits(runtime, Entry(responder, outcome.group, outcome.decision, outcome.charges))
         if outcome.delay_us:
-            hold(docket, outcome.delay_us)
-        if docket.follows:
-            return self._count(environ, start_response, docket)
-        return self.app(environ, _adding(court, docket.fields, start_response))
+            hold(request_limits, outcome.delay_us)
+        if request_limits.follows:
+            return self._count(environ, start_response, request_limits)
+        return self.app(environ, _adding(responder, request_limits.fields, start_response))
 
-    def _count(self, environ: Environ, start_response: StartResponse, docket: Docket[str]) -> Iterable[bytes]:
+    def _count(
+        self, environ: Environ, start_response: StartResponse, request_limits: RequestLimits[str]
+    ) -> Iterable[bytes]:
         """Call the app, and count what its response says; the fields tell what is left after that."""
 
         def start(status: str, headers: list[tuple[str, str]], *exc_info: Any) -> Any:  # noqa: ANN401
             said = {name.lower(): value for name, value in headers}
-            run(docket.after(int(status[:3]), said.get))
-            return start_response(status, docket.court.with_fields(headers, docket.fields), *exc_info)
+            run(request_limits.after(int(status[:3]), said.get))
+            return start_response(
+                status, request_limits.responder.with_fields(headers, request_limits.fields), *exc_info
+            )
 
         try:
-            return _Counted(self.app(environ, start), docket)
+            return _Counted(self.app(environ, start), request_limits)
         except BaseException:
-            run(docket.end())
+            run(request_limits.end())
             raise
 
 
-def hold(docket: Docket[str], delay_us: int) -> None:
+def hold(request_limits: RequestLimits[str], delay_us: int) -> None:
     """A rule that delays: wait for the request's place in the queue."""
-    clock = docket.door.clock
+    clock = request_limits.runtime.clock
     try:
         sleep_until(clock, clock.now_us() + delay_us)
     except BaseException:
-        run(docket.release())
+        run(request_limits.release())
         raise
 
 
@@ -107,13 +111,13 @@ def read_environ(environ: Environ, proxies: Proxies | None) -> RequestView:
     return view
 
 
-def _adding(court: Court[str], fields: list[tuple[str, str]], start_response: StartResponse) -> StartResponse:
+def _adding(responder: Responder[str], fields: list[tuple[str, str]], start_response: StartResponse) -> StartResponse:
     """Say in the response how much is left."""
     if not fields:
         return start_response
 
     def start(status: str, headers: list[tuple[str, str]], *exc_info: Any) -> Any:  # noqa: ANN401
-        return start_response(status, court.with_fields(headers, fields), *exc_info)
+        return start_response(status, responder.with_fields(headers, fields), *exc_info)
 
     return start
 
@@ -129,14 +133,14 @@ def _answer(
 class _Counted:
     """An app's pieces as they are; one that ends without a response is counted too."""
 
-    def __init__(self, pieces: Iterable[bytes], docket: Docket[str]) -> None:
-        self._pieces, self._docket = pieces, docket
+    def __init__(self, pieces: Iterable[bytes], request_limits: RequestLimits[str]) -> None:
+        self._pieces, self._request_limits = pieces, request_limits
 
     def __iter__(self) -> Iterator[bytes]:
         try:
             yield from self._pieces
         finally:
-            run(self._docket.end())
+            run(self._request_limits.end())
 
     def close(self) -> None:
         """What the app wants closed."""
@@ -145,7 +149,7 @@ class _Counted:
             if close is not None:
                 close()
         finally:
-            run(self._docket.end())
+            run(self._request_limits.end())
 
 
 def path_of(environ: Environ) -> str:

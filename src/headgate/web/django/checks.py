@@ -16,7 +16,7 @@ from headgate.web.django.middleware import RateLimitMiddleware
 from headgate.web.django.request import primary_key
 from headgate.web.django.routes import routes_in
 from headgate.web.django.settings import Setup
-from headgate.web.reach import unreached
+from headgate.web.unreached import unreached
 
 AUTHENTICATION: Final = "django.contrib.auth.middleware.AuthenticationMiddleware"
 OURS: Final = f"{RateLimitMiddleware.__module__}.{RateLimitMiddleware.__qualname__}"

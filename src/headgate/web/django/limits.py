@@ -11,13 +11,13 @@ from asgiref.sync import iscoroutinefunction
 from headgate.call import shown
 from headgate.errors import InvalidCall
 from headgate.web.django.request import View, told
-from headgate.web.route import CALLABLE, RouteLimit
+from headgate.web.endpoint import CALLABLE, EndpointLimit
 
 LIMITS: Final = "__headgate_limits__"
 """The limits of a decorated view, on the view; none at all where it is exempt."""
 
 
-class ViewLimit(RouteLimit):
+class ViewLimit(EndpointLimit):
     """One limit at a view. Functions (`limits`, `key`, `cost`, `exempt`) take the request."""
 
     __slots__ = ("by_user", "functions")

@@ -29,7 +29,7 @@ class RateLimitMiddleware:
         if self._awaits:
             markcoroutinefunction(self)
             self.process_view = self._at_view_awaiting
-        rate_limits.door(self._awaits)  # what is wrong with the settings is told when the site starts
+        rate_limits.runtime(self._awaits)  # what is wrong with the settings is told when the site starts
 
     def __call__(self, request: Request) -> Any:  # noqa: ANN401
         """One request; something to await under ASGI."""
@@ -41,12 +41,12 @@ class RateLimitMiddleware:
         setup = opened.setup
         if not setup.enabled:
             return None
-        door = opened.door(self._awaits)
-        if door.looks:
-            door.look(request)
-        visit = Visit(setup, door)
+        runtime = opened.runtime(self._awaits)
+        if runtime.looks:
+            runtime.look(request)
+        visit = Visit(setup, runtime)
         if self._awaits:
-            visit.awaits = door.awaits
+            visit.awaits = runtime.awaits
         setattr(request, VISIT, visit)
         return visit
 
@@ -58,17 +58,17 @@ class RateLimitMiddleware:
             no = visit.enter(request)
             if no is not None:
                 return visit.respond(request, no)
-        docket = visit.docket
+        request_limits = visit.request_limits
         try:
             response = self.get_response(request)
-            if docket.follows:
-                run(docket.after(response.status_code, response.headers.get))
-            if docket.holds_permits and response.streaming:
+            if request_limits.follows:
+                run(request_limits.after(response.status_code, response.headers.get))
+            if request_limits.holds_permits and response.streaming:
                 visit.end_with(response)
             return visit.tell(response)
         finally:
-            if docket.follows and not visit.streams:  # nothing more to do, unless something holds_permits
-                run(docket.end())
+            if request_limits.follows and not visit.streams:  # nothing more to do, unless a permit is held
+                run(request_limits.end())
 
     async def _pass_awaiting(self, request: Request) -> Any:  # noqa: ANN401
         visit = self._begin(request)
@@ -78,17 +78,17 @@ class RateLimitMiddleware:
             no = await visit.enter_awaiting(request)
             if no is not None:
                 return await visit.respond_awaiting(request, no)
-        docket = visit.docket
+        request_limits = visit.request_limits
         try:
             response = await self.get_response(request)
-            if docket.follows:
-                await asgi.finish(docket, docket.after(response.status_code, response.headers.get))
-            if docket.holds_permits and response.streaming:
+            if request_limits.follows:
+                await asgi.finish(request_limits, request_limits.after(response.status_code, response.headers.get))
+            if request_limits.holds_permits and response.streaming:
                 visit.end_with(response)
             return visit.tell(response)
         finally:
-            if docket.follows and not visit.streams:
-                await asgi.finish(docket, docket.end())
+            if request_limits.follows and not visit.streams:
+                await asgi.finish(request_limits, request_limits.end())
 
     def process_exception(self, request: Request, exception: Exception) -> HttpResponseBase | None:
         """A limiter of the app's own has refused in a view: a refusal as one of the middleware's."""

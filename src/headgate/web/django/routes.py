@@ -10,7 +10,7 @@ from django.conf import settings
 from django.urls import URLResolver, get_resolver
 from django.urls.resolvers import LocalePrefixPattern, RoutePattern
 
-from headgate.web.reach import Route, read_route
+from headgate.web.unreached import Route, read_route
 
 
 def routes_in() -> Iterator[Route]:

@@ -14,8 +14,8 @@ from headgate.policy import Policy, Proxies
 from headgate.stores import open_store
 from headgate.web.django.limits import ViewLimit
 from headgate.web.django.request import UserOf, primary_key
-from headgate.web.door import NO_RULES
 from headgate.web.refusal import Refusal
+from headgate.web.runtime import NO_RULES
 
 KEYS: Final = (
     "ENABLED", "STORE", "POLICY", "DEFAULT", "KEY", "TRUSTED_PROXIES", "PROXY_HOPS", "FORWARDED_HEADER", "USER", "PLAN",

@@ -16,18 +16,18 @@ from headgate.stores import Store, open_store
 from headgate.web.django.request import read_request
 from headgate.web.django.routes import routes_in
 from headgate.web.django.settings import Setup
-from headgate.web.door import Door
 from headgate.web.headers import WSGI
+from headgate.web.runtime import Runtime
 
 _every: WeakSet[_Opened] = WeakSet()
 
 
 class _Opened:
-    """Settings, and the stores and doors by them: one door for threads, one for event loops, as they are needed."""
+    """Settings, and the stores and runtimes by them: one runtime for threads, one for event loops, made when needed."""
 
     def __init__(self, bound: Store | None = None) -> None:
         self._bound = bound
-        self._doors: dict[bool, Door[str]] = {}
+        self._runtimes: dict[bool, Runtime[str]] = {}
         self._lock = RLock()
         _every.add(self)
 
@@ -46,8 +46,8 @@ class _Opened:
     def bind(self, store: Store) -> None:
         with self._lock:
             self._bound = None if store is self.__dict__.get("_own") else store
-            for door in self._doors.values():
-                door.bind(store)
+            for runtime in self._runtimes.values():
+                runtime.bind(store)
 
     def renew_lock(self) -> None:
         """After a fork, which may have copied the lock while another thread held it."""
@@ -57,26 +57,28 @@ class _Opened:
         """Other settings on the store that a test has chosen, where one has."""
         return _Opened(self._bound)
 
-    def door(self, awaited: bool) -> Door[str]:
-        door = self._doors.get(awaited)
-        if door is None:
+    def runtime(self, awaited: bool) -> Runtime[str]:
+        runtime = self._runtimes.get(awaited)
+        if runtime is None:
             with self._lock:
-                door = self._doors.get(awaited) or self._open(awaited)
-        return door
+                runtime = self._runtimes.get(awaited) or self._open(awaited)
+        return runtime
 
-    def _open(self, awaited: bool) -> Door[str]:
+    def _open(self, awaited: bool) -> Runtime[str]:
         setup = self.setup
         if setup.mistakes:
             raise ImproperlyConfigured("\n".join(each.message for each in setup.mistakes))
         read = partial(read_request, setup.user_of)
-        door = self._doors[awaited] = Door(setup.policy, WSGI, read, awaited=awaited, store=self.store, **setup.options)
-        door.routes = routes_in
-        return door
+        runtime = self._runtimes[awaited] = Runtime(
+            setup.policy, WSGI, read, awaited=awaited, store=self.store, **setup.options
+        )
+        runtime.routes = routes_in
+        return runtime
 
     def close(self) -> None:
         """Let go of what was opened here; a store that came ready is its maker's."""
-        for door in self._doors.values():
-            door.close()
+        for runtime in self._runtimes.values():
+            runtime.close()
         if "_own" in self.__dict__ and self._own is not self.setup.store and hasattr(self._own, "close"):
             self._own.close()
 
@@ -103,9 +105,9 @@ class RateLimits:
         """What the settings say."""
         return self.opened.setup
 
-    def door(self, awaited: bool) -> Door[str]:
+    def runtime(self, awaited: bool) -> Runtime[str]:
         """For an event loop, or for threads; raises `ImproperlyConfigured` where the settings are wrong."""
-        return self.opened.door(awaited)
+        return self.opened.runtime(awaited)
 
     @property
     def store(self) -> Store:
@@ -115,7 +117,7 @@ class RateLimits:
     @property
     def namespace(self) -> str:
         """Of every count made here."""
-        return self.door(False).namespace
+        return self.runtime(False).namespace
 
     def bind(self, store: Store) -> None:
         """Count there from now on, as `headgate.testing.frozen` and `disabled` do for a while."""

@@ -16,12 +16,12 @@ from headgate.policy.policy import Policy
 from headgate.policy.rule import Rule
 from headgate.policy.steps import Steps, run, run_awaiting
 from headgate.web import asgi, wsgi
-from headgate.web.court import Court, Pairs
 from headgate.web.django.limits import ViewLimit, has_throttles, limits_at
 from headgate.web.django.request import Request, SiteView, View, route_of, told_in_loop
 from headgate.web.django.settings import Setup
-from headgate.web.docket import Docket
-from headgate.web.door import Door
+from headgate.web.request_limits import RequestLimits
+from headgate.web.responder import Pairs, Responder
+from headgate.web.runtime import Runtime
 
 VISIT: Final = "_headgate"
 """Where the middleware, decorators and throttles find it on the request."""
@@ -62,10 +62,10 @@ class Visit:
     settles = True
     """There is somebody who counts what the response says."""
 
-    def __init__(self, setup: Setup, door: Door[str]) -> None:
+    def __init__(self, setup: Setup, runtime: Runtime[str]) -> None:
         self._setup = setup
-        self._door = door
-        self.docket: Docket[str] = Docket(door)
+        self._runtime = runtime
+        self.request_limits: RequestLimits[str] = RequestLimits(runtime)
 
     @property
     def fronted(self) -> bool:
@@ -92,15 +92,15 @@ class Visit:
         if found is not None and found[1] is PASS:
             return None
         if found is None:
-            view, court = self._read(request, limits, at)
-            plan_of = self._plan_of(view, court)
+            view, responder = self._read(request, limits, at)
+            plan_of = self._plan_of(view, responder)
             if plan_of is not None:
                 view.plan = plan_of(request)
-            found = court, run(self._steps(view, court, limits))
+            found = responder, run(self._steps(view, responder, limits))
         if found[1].kind != "pass":
-            run(self.docket.release())
+            run(self.request_limits.release())
         elif found[1].delay_us:
-            wsgi.hold(self.docket, found[1].delay_us)
+            wsgi.hold(self.request_limits, found[1].delay_us)
         return self._refused(request, *found)
 
     async def enter_awaiting(
@@ -111,64 +111,68 @@ class Visit:
         if found is not None and found[1] is PASS:
             return None
         if found is None:
-            view, court = self._read(request, limits, at)
-            await self._know(view, court, limits or ())
-            found = court, await run_awaiting(self._steps(view, court, limits))
+            view, responder = self._read(request, limits, at)
+            await self._know(view, responder, limits or ())
+            found = responder, await run_awaiting(self._steps(view, responder, limits))
         if found[1].kind != "pass":
-            await run_awaiting(self.docket.release())
+            await run_awaiting(self.request_limits.release())
         elif found[1].delay_us:
-            await asgi.hold(self.docket, found[1].delay_us)
+            await asgi.hold(self.request_limits, found[1].delay_us)
         return self._refused(request, *found)
 
-    def _at_once(self, request: Request, limits: Limits | None, at: str) -> tuple[Court[str], Outcome] | None:
+    def _at_once(self, request: Request, limits: Limits | None, at: str) -> tuple[Responder[str], Outcome] | None:
         """What needs no look at the request: limits by address on a store that answers at once. None otherwise."""
         address = request.META.get("REMOTE_ADDR")
         if limits is None:
-            return self.docket.ask(self._door.fast_paths[request.method, request.path_info], address)
+            return self.request_limits.ask(self._runtime.fast_paths[request.method, request.path_info], address)
         self.entered += limits
         route = route_of(request, at)
-        return self.docket.ask(self._door.fast_path_at(limits, route, request.method), address) if route else None
+        return (
+            self.request_limits.ask(self._runtime.fast_path_at(limits, route, request.method), address)
+            if route
+            else None
+        )
 
-    def _read(self, request: Request, limits: Limits | None, at: str) -> tuple[SiteView, Court[str]]:
-        view = self._door.view(request)
-        assert isinstance(view, SiteView)  # noqa: S101 - the door reads by `read_request`
+    def _read(self, request: Request, limits: Limits | None, at: str) -> tuple[SiteView, Responder[str]]:
+        view = self._runtime.view(request)
+        assert isinstance(view, SiteView)  # noqa: S101 - the runtime reads by `read_request`
         if limits is None:
-            court = self._door.court(view)
+            responder = self._runtime.responder(view)
         else:
             view.route = route_of(request, at)
-            court = self._door.court_at(view, limits)
-        return view, court
+            responder = self._runtime.responder_at(view, limits)
+        return view, responder
 
-    async def _know(self, view: SiteView, court: Court[str], limits: Limits) -> None:
+    async def _know(self, view: SiteView, responder: Responder[str], limits: Limits) -> None:
         """Find out what the rules will ask for: they cannot wait for it."""
-        if any("user" in rule.parts for rule in _rules(view, court)):
+        if any("user" in rule.parts for rule in _rules(view, responder)):
             view.user = await told_in_loop(self._setup.user_of, view.request)
-        plan_of = self._plan_of(view, court)
+        plan_of = self._plan_of(view, responder)
         if plan_of is not None:
             view.plan = await told_in_loop(plan_of, view.request)
         for limit in limits:
             for function in limit.functions:
                 view.known[function] = await told_in_loop(function, view.request)
 
-    def _plan_of(self, view: SiteView, court: Court[str]) -> Callable[[Request], str | None] | None:
+    def _plan_of(self, view: SiteView, responder: Responder[str]) -> Callable[[Request], str | None] | None:
         """Who says which plan a request has, where that makes a difference."""
         plan_of = self._setup.plan_of
-        return plan_of if plan_of is not None and _by_plan(court.compiled.policy, _rules(view, court)) else None
+        return plan_of if plan_of is not None and _by_plan(responder.compiled.policy, _rules(view, responder)) else None
 
-    def _steps(self, view: SiteView, court: Court[str], limits: Limits | None) -> Steps[Outcome]:
-        steps = self.docket.begin(view) if limits is None else self.docket.enter(view, limits)
+    def _steps(self, view: SiteView, responder: Responder[str], limits: Limits | None) -> Steps[Outcome]:
+        steps = self.request_limits.begin(view) if limits is None else self.request_limits.enter(view, limits)
         _, outcome = yield from steps
         return outcome
 
-    def _refused(self, request: Request, court: Court[str], outcome: Outcome) -> RateLimitExceeded | None:
+    def _refused(self, request: Request, responder: Responder[str], outcome: Outcome) -> RateLimitExceeded | None:
         if outcome.kind == "pass":
             return None
-        answer = court.refuse(outcome, request.META.get("HTTP_ACCEPT"))
+        answer = responder.refuse(outcome, request.META.get("HTTP_ACCEPT"))
         return self._no(answer, outcome.decision, outcome.kind == "shadow", outcome.detail)
 
     def refuse_by(self, request: Request, error: RateLimited) -> RateLimitExceeded:
         """A limiter of the app's own has refused, in the view: what was charged stays."""
-        answer = self.docket.refuse_for(error.decision, request.META.get("HTTP_ACCEPT"))
+        answer = self.request_limits.refuse_for(error.decision, request.META.get("HTTP_ACCEPT"))
         return self._no(answer, error.decision, hides=False)
 
     def _no(
@@ -198,27 +202,27 @@ class Visit:
 
     def end_with(self, response: HttpResponseBase) -> None:
         """What is in flight ends when the last of a streamed response was sent: Django closes it then, in a thread."""
-        self.streams, docket = True, self.docket
+        self.streams, request_limits = True, self.request_limits
         response._resource_closers.append(
-            lambda: async_to_sync(run_awaiting)(docket.end()) if self.awaits else run(docket.end())
+            lambda: async_to_sync(run_awaiting)(request_limits.end()) if self.awaits else run(request_limits.end())
         )
 
     def tell(self, response: HttpResponseBase) -> HttpResponseBase:
         """Say in a response how much is left."""
         if self.no is not None and response.status_code == self.no.response.status_code:
             self.no.give_fields(response)
-        fields = self.docket.fields
+        fields = self.request_limits.fields
         if fields:
             headers = response.headers
             if "Access-Control-Allow-Origin" in headers:
-                fields = self.docket.court.with_fields(headers.items(), fields)
+                fields = self.request_limits.responder.with_fields(headers.items(), fields)
             for name, value in fields:
                 headers[name] = value
         return response
 
 
-def _rules(view: SiteView, court: Court[str]) -> Sequence[Rule]:
-    return court.compiled.policy.rules_for(view.method, view.path).set.rules
+def _rules(view: SiteView, responder: Responder[str]) -> Sequence[Rule]:
+    return responder.compiled.policy.rules_for(view.method, view.path).set.rules
 
 
 def _by_plan(policy: Policy, rules: Sequence[Rule]) -> bool:

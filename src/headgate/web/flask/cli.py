@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from headgate.web.flask.listing import explained, listed
-from headgate.web.reach import unreached
+from headgate.web.unreached import unreached
 from headgate.web.werkzeug_routes import routes_in
 
 if TYPE_CHECKING:  # the extension imports this
@@ -34,8 +34,8 @@ def commands_for(app: Flask, edge: Edge) -> click.Group:
         for *cells, words in sorted(rows, key=lambda row: (row[1], row[0])):
             click.echo("  ".join([*(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)), words]))
         if edge.fronted:
-            click.echo(f"in front of all, by the policy: {', '.join(rule.name for rule in edge.door.policy.rules)}")
-            for words, _ in unreached(edge.door.policy, list(routes_in(app))):
+            click.echo(f"in front of all, by the policy: {', '.join(rule.name for rule in edge.runtime.policy.rules)}")
+            for words, _ in unreached(edge.runtime.policy, list(routes_in(app))):
                 click.echo(f"warning: {words}")
 
     @group.command("explain", help="What a request would come under. Nothing is charged.")
@@ -63,7 +63,7 @@ def _rows(edge: Edge, rule: Rule) -> Iterator[Row]:
     by_limits: dict[str, list[str]] = {}
     for method in sorted((rule.methods or set()) - BY_FLASK) or sorted(rule.methods or ()):
         place = edge.place(rule, method)
-        words = " + ".join(listed(edge.door.policy, place.route, place.limits))
+        words = " + ".join(listed(edge.runtime.policy, place.route, place.limits))
         words += " (default)" if place.limits == (edge.default,) else ""
         by_limits.setdefault(words or ("exempt" if place.exempt else "no limits"), []).append(method)
     for words, methods in by_limits.items():
@@ -71,15 +71,15 @@ def _rows(edge: Edge, rule: Rule) -> Iterator[Row]:
 
 
 def _lines(edge: Edge, asked: Request) -> Iterator[str]:
-    view, rule = edge.door.view(asked.environ), asked.url_rule
+    view, rule = edge.runtime.view(asked.environ), asked.url_rule
     place = edge.place(rule, asked.method) if rule is not None else None
     found = f"endpoint {rule.endpoint}, {rule.rule}" if rule is not None else f"no endpoint ({asked.routing_exception})"
     yield f"{view.method} {view.path} from {view.client}: {found}"
     told: list[str] = []
     if edge.fronted:
         view.route = rule.rule if rule is not None else None
-        told += explained(edge.door.court(view).compiled, view)
+        told += explained(edge.runtime.responder(view).compiled, view)
     if place is not None and place.limits:
         view.route, view.method = place.route, place.method
-        told += explained(edge.door.court_at(view, place.limits).compiled, view)
+        told += explained(edge.runtime.responder_at(view, place.limits).compiled, view)
     yield from told or ["no limits"]

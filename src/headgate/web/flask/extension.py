@@ -12,8 +12,7 @@ from headgate.errors import HeadgateError, InvalidCall, RateLimited
 from headgate.policy.outcome import refused
 from headgate.policy.steps import run
 from headgate.stores import Store
-from headgate.web.court import Found, decide
-from headgate.web.door import Door, PolicyGiven
+from headgate.web.endpoint import EndpointLimit
 from headgate.web.flask.case import Case, Passed
 from headgate.web.flask.cli import commands_for
 from headgate.web.flask.config import ENABLED, settings_from
@@ -21,7 +20,8 @@ from headgate.web.flask.requests import CASE, current_flask, current_request, ex
 from headgate.web.flask.views import EXTENSION, NOWHERE, Place, call, place_of
 from headgate.web.headers import WSGI
 from headgate.web.refusal import Refusal
-from headgate.web.route import RouteLimit
+from headgate.web.responder import Found, decide
+from headgate.web.runtime import PolicyGiven, Runtime
 from headgate.web.werkzeug_routes import routes_in
 from headgate.web.wsgi import path_of
 
@@ -79,13 +79,13 @@ class RateLimits:
         app.extensions[EXTENSION] = edge
 
     @property
-    def door(self) -> Door[str]:
+    def runtime(self) -> Runtime[str]:
         """Where the current app's counts are: for `headgate.testing`, to close its stores, to reload its policy."""
         app = current_flask() if current_app else self._app
         edge: Edge | None = app.extensions.get(EXTENSION) if app is not None else None
         if edge is None:
             raise HeadgateError("which app's? Ask within `with app.app_context():`, after limits.init_app(app)")
-        return edge.door
+        return edge.runtime
 
 
 class Edge:
@@ -99,49 +99,51 @@ class Edge:
         self._app = app
         self._config = app.config
         self._places: dict[tuple[str, str], Place] = {}
-        self.default = None if default is None else RouteLimit(default, {"key": key}, call)
+        self.default = None if default is None else EndpointLimit(default, {"key": key}, call)
         self.fronted = policy is not None
         """There is a policy in front of every endpoint."""
-        self.door: Door[str] = Door(policy, WSGI, read, awaited=False, **options)
-        self.door.routes = lambda: routes_in(app)
+        self.runtime: Runtime[str] = Runtime(policy, WSGI, read, awaited=False, **options)
+        self.runtime.routes = lambda: routes_in(app)
 
     def before(self) -> Response | None:
         """Rule on a request whose endpoint is known; a no answers for the view, or is raised."""
         asked = current_request()
         if not self._config.get(ENABLED, True):  # looked at each time: tests switch it when the app is made
             return None
-        door, environ, rule = self.door, asked.environ, asked.url_rule
-        if door.looks:
-            door.look(_unforwarded(environ) if PROXY_FIXED in environ else environ)
+        runtime, environ, rule = self.runtime, asked.environ, asked.url_rule
+        if runtime.looks:
+            runtime.look(_unforwarded(environ) if PROXY_FIXED in environ else environ)
         place = NOWHERE if rule is None else self.place(rule, asked.method)
         if self.fronted:
             found = None if place.limits else self._fast_path_in_front(environ)
         elif place.limits:
-            found = door.fast_path_at(place.limits, place.route, place.method)
+            found = runtime.fast_path_at(place.limits, place.route, place.method)
         else:
             return None
         if found is not None:
-            court, fast_path, _ = found
+            responder, fast_path, _ = found
             if fast_path is None:  # no rule is for such requests
                 return None
             if fast_path.by_address:
-                client = environ.get("REMOTE_ADDR") if door.proxies is None else door.view(environ).client
+                client = environ.get("REMOTE_ADDR") if runtime.proxies is None else runtime.view(environ).client
                 decision = decide(fast_path, fast_path.key_by(client)) if client else None
                 if decision is not None and decision.allowed:
                     asked.__dict__[CASE] = Passed(found, decision, place.limits)
                     return None
                 if decision is not None:
-                    case = asked.__dict__[CASE] = Case(door)
-                    return refuse(case.refuse(court, refused(fast_path.group, decision), environ.get("HTTP_ACCEPT")))
+                    case = asked.__dict__[CASE] = Case(runtime)
+                    return refuse(
+                        case.refuse(responder, refused(fast_path.group, decision), environ.get("HTTP_ACCEPT"))
+                    )
         return self._compiled(asked, place)
 
     def _fast_path_in_front(self, environ: dict[str, Any]) -> Found[str] | None:
-        return self.door.fast_paths[environ["REQUEST_METHOD"], path_of(environ)]
+        return self.runtime.fast_paths[environ["REQUEST_METHOD"], path_of(environ)]
 
     def _compiled(self, asked: Request, place: Place) -> Response | None:
         """A request that has to be looked at."""
-        case = asked.__dict__[CASE] = Case(self.door)
-        view, no = self.door.view(asked.environ), None
+        case = asked.__dict__[CASE] = Case(self.runtime)
+        view, no = self.runtime.view(asked.environ), None
         if self.fronted:
             view.route = asked.url_rule.rule if asked.url_rule is not None else None
             no = case.front(view)
@@ -150,14 +152,14 @@ class Edge:
             no = case.come_to(view, place.limits)
         return None if no is None else refuse(no)
 
-    def come_to(self, asked: Request, limits: tuple[RouteLimit, ...], name: str) -> Response | None:
+    def come_to(self, asked: Request, limits: tuple[EndpointLimit, ...], name: str) -> Response | None:
         """Rule on a request that has come to limits which could not be seen from outside."""
         if not self._config.get(ENABLED, True):
             return None
         case: Case | Passed | None = asked.__dict__.get(CASE)
         if not isinstance(case, Case):
-            case = asked.__dict__[CASE] = Case(self.door) if case is None else case.opened(self.door)
-        view = self.door.view(asked.environ)
+            case = asked.__dict__[CASE] = Case(self.runtime) if case is None else case.opened(self.runtime)
+        view = self.runtime.view(asked.environ)
         view.route = name
         no = case.come_to(view, limits)
         return None if no is None else refuse(no)
@@ -166,11 +168,11 @@ class Edge:
         """Say in the response what is left, and count what it says."""
         case: Case | Passed | None = current_request().__dict__.get(CASE)
         if isinstance(case, Passed):
-            tell(response.headers, case.found[2](case.decision), True, self.door)
+            tell(response.headers, case.found[2](case.decision), True, self.runtime)
         elif case is not None:
             if case.follows:
                 run(case.after(response.status_code, response.headers.get))
-            tell(response.headers, case.fields if case.no is None else case.no.told, case.no is None, self.door)
+            tell(response.headers, case.fields if case.no is None else case.no.told, case.no is None, self.runtime)
             if (
                 case.holds_permits and response.is_streamed and "Content-Length" not in response.headers
             ):  # made as it is sent
@@ -183,7 +185,7 @@ class Edge:
         asked = current_request()
         case: Case | Passed | None = asked.__dict__.get(CASE)
         if not isinstance(case, Case):
-            case = asked.__dict__[CASE] = Case(self.door) if case is None else case.opened(self.door)
+            case = asked.__dict__[CASE] = Case(self.runtime) if case is None else case.opened(self.runtime)
         no = case.refuse_by(error.decision, asked.environ.get("HTTP_ACCEPT"))
         return current_app.handle_user_exception(exceeded(no))
 

@@ -8,10 +8,10 @@ from headgate.policy import Policy, RequestView
 from headgate.policy.compiled import CompiledPolicy
 from headgate.policy.explain import by_lists, by_rules
 from headgate.policy.rule import DEFAULT_PLAN, Rule
-from headgate.web.route import RouteLimit, rules_at
+from headgate.web.endpoint import EndpointLimit, rules_at
 
 
-def listed(policy: Policy, route: str, limits: Sequence[RouteLimit]) -> list[str]:
+def listed(policy: Policy, route: str, limits: Sequence[EndpointLimit]) -> list[str]:
     """The limits of an endpoint, a line for each."""
     return [_words(rule) for rule in policy.with_rules(rules_at(route, limits)).rules] if limits else []
 

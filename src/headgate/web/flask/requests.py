@@ -11,9 +11,9 @@ from werkzeug.exceptions import TooManyRequests, default_exceptions
 
 from headgate.engine import Decision
 from headgate.policy import Proxies, RequestView
-from headgate.web.door import Door
 from headgate.web.flask.case import No
 from headgate.web.headers import exposed_fields, merge_exposed
+from headgate.web.runtime import Runtime
 from headgate.web.wsgi import read_environ
 
 CASE: Final = "headgate_case"
@@ -83,7 +83,7 @@ def exceeded(no: No) -> RateLimitExceeded:
     return RateLimitExceeded(current_app.response_class(no.body, no.status, no.fields), no.decision)
 
 
-def tell(headers: Headers, fields: Sequence[tuple[str, str]], instead: bool, door: Door[str]) -> None:
+def tell(headers: Headers, fields: Sequence[tuple[str, str]], instead: bool, runtime: Runtime[str]) -> None:
     """Add header fields; `instead` of those that are there already, as an app may send one response every time."""
     there = {name.lower() for name, _ in headers}
     for name, value in fields:
@@ -92,5 +92,5 @@ def tell(headers: Headers, fields: Sequence[tuple[str, str]], instead: bool, doo
         elif instead:
             headers[name] = value
     if ORIGIN in there and fields:
-        ours = exposed_fields(door.policy.headers)
+        ours = exposed_fields(runtime.policy.headers)
         headers[EXPOSE] = merge_exposed(",".join(headers.getlist(EXPOSE)), ours)

@@ -13,9 +13,9 @@ from werkzeug.routing import Rule
 from headgate.errors import HeadgateError, InvalidCall
 from headgate.policy import RequestView
 from headgate.web.callables import LIMITED_AS, full_name, note_limited, stands_for
+from headgate.web.endpoint import EndpointLimit
 from headgate.web.flask.case import Case, Passed
 from headgate.web.flask.requests import CASE, current_request
-from headgate.web.route import RouteLimit
 
 EXTENSION: Final = "headgate"
 """Where an app keeps its limits: `app.extensions["headgate"]`."""
@@ -36,7 +36,7 @@ def limited(limits: Any, *, key: Any = "ip", **rule: Any) -> Callable[[Marked], 
     Any field of a policy's rule can be given by name. Functions (`limits`, `key`, `cost`, `exempt`) take no arguments.
     Several on one view are one decision: all are charged, or none is.
     """
-    limit = RouteLimit(limits, {"key": key, **rule}, call)
+    limit = EndpointLimit(limits, {"key": key, **rule}, call)
 
     def decorate(target: Marked) -> Marked:
         every = (limit, *getattr(target, LIMITS, ()))
@@ -63,7 +63,7 @@ def _checked(view: Any) -> Any:  # noqa: ANN401
     return view
 
 
-def _guarded(view: Callable[..., Any], limits: tuple[RouteLimit, ...]) -> Callable[..., Any]:
+def _guarded(view: Callable[..., Any], limits: tuple[EndpointLimit, ...]) -> Callable[..., Any]:
     """The view. Where its limits could not be seen from outside, they are asked when it is come to."""
     name = full_name(view)
 
@@ -83,7 +83,7 @@ def _guarded(view: Callable[..., Any], limits: tuple[RouteLimit, ...]) -> Callab
     return made
 
 
-def _admit(limits: tuple[RouteLimit, ...], name: str) -> Response | None:
+def _admit(limits: tuple[EndpointLimit, ...], name: str) -> Response | None:
     """None to go on, which is all there is to do where the limits were asked before the view was called."""
     try:
         asked = current_request()
@@ -106,7 +106,7 @@ class Place:
 
     __slots__ = ("exempt", "limits", "method", "route")
 
-    def __init__(self, route: str, method: str, limits: Iterable[RouteLimit], exempt: bool) -> None:
+    def __init__(self, route: str, method: str, limits: Iterable[EndpointLimit], exempt: bool) -> None:
         self.route = route
         """The endpoint, as several URLs may lead to one; and whose it is, as apps may share a store."""
         self.method = method
@@ -119,7 +119,7 @@ NOWHERE: Final = Place("", "", (), False)
 """The place of a request that came to no endpoint."""
 
 
-def place_of(app: Flask, rule: Rule, method: str, default: RouteLimit | None) -> Place:
+def place_of(app: Flask, rule: Rule, method: str, default: EndpointLimit | None) -> Place:
     """A view's own limits, and its blueprints' from the inside out to an exemption, or else the default."""
     endpoint, view = rule.endpoint, app.view_functions.get(rule.endpoint)
     method = _answered(view, method, rule)
@@ -150,13 +150,13 @@ def _views(view: Any, method: str) -> list[Any]:  # noqa: ANN401
     return [view] if kind is None else [view, kind.dispatch_request, getattr(kind, method.lower(), None)]
 
 
-def _limits_of(view: Any, app: Flask) -> tuple[RouteLimit, ...]:  # noqa: ANN401
+def _limits_of(view: Any, app: Flask) -> tuple[EndpointLimit, ...]:  # noqa: ANN401
     """A view's own; also by a decorator above the route's, whose result Flask was never given."""
     whose, every = getattr(view, LIMITED_AS, (None, ()))
     for made in every if whose is view else ():
         if stands_for(made, view) and made not in app.view_functions.values():
             return _limits_of(made, app)
-    limits: tuple[RouteLimit, ...] = getattr(view, LIMITS, ())
+    limits: tuple[EndpointLimit, ...] = getattr(view, LIMITS, ())
     return limits
 
 

@@ -86,8 +86,8 @@ class _Calls:
         if isinstance(ruled, Refused):
             return ruled.raw or await refuse(context, ruled, trailing_of(context))
         if ruled.delay_us:
-            await hold(ruled.docket, ruled.delay_us)
-        return _AwaitedContext(context, ruled.docket, method)
+            await hold(ruled.request_limits, ruled.delay_us)
+        return _AwaitedContext(context, ruled.request_limits, method)
 
     def _messages(self, given: Any, context: _AwaitedContext) -> Any:  # noqa: ANN401
         """The request; of a stream whose messages are counted, those that pass."""
@@ -97,10 +97,10 @@ class _Calls:
 class _AwaitedContext(Context):
     """Handlers may read messages from it."""
 
-    def __init__(self, context: Any, docket: Any, method: Method) -> None:  # noqa: ANN401
-        super().__init__(context, docket)
+    def __init__(self, context: Any, request_limits: Any, method: Method) -> None:  # noqa: ANN401
+        super().__init__(context, request_limits)
         self._method = method
-        self._counts = method.counts_messages(docket)
+        self._counts = method.counts_messages(request_limits)
 
     async def read(self) -> Any:  # noqa: ANN401
         """As the server's own; messages that are counted pass first."""
@@ -120,7 +120,7 @@ class _AwaitedContext(Context):
                 await self._refuse(ruled)
             return False
         if ruled.delay_us:
-            await hold(ruled.docket, ruled.delay_us)
+            await hold(ruled.request_limits, ruled.delay_us)
         return True
 
 
@@ -142,5 +142,5 @@ async def _counted(context: Context) -> AsyncIterator[None]:
         context._end_by(error)
         raise
     finally:
-        if context._docket.follows:
+        if context._request_limits.follows:
             await run_to_the_end(context._end())

@@ -9,17 +9,17 @@ import grpc
 
 from headgate.errors import RateLimited
 from headgate.policy.steps import Steps
-from headgate.web.docket import Docket
 from headgate.web.grpc.rpc import Metadata, Refused, refusal_for, status_of
+from headgate.web.request_limits import RequestLimits
 
 
 class Context:
     """Stands for the server's own context: whatever is not here is that one's."""
 
-    def __init__(self, context: Any, docket: Docket[str]) -> None:  # noqa: ANN401
+    def __init__(self, context: Any, request_limits: RequestLimits[str]) -> None:  # noqa: ANN401
         self._context = context
-        self._docket = docket
-        self._fields: Metadata = tuple(docket.fields)
+        self._request_limits = request_limits
+        self._fields: Metadata = tuple(request_limits.fields)
         self._given: Metadata = ()
         self._code: Any = None
         self.set_trailing_metadata(trailing_of(context))
@@ -58,7 +58,7 @@ class Context:
 
     def _refuse_by(self, error: RateLimited) -> Any:  # noqa: ANN401
         """A limiter of the app's own has refused, in the handler."""
-        return self._refuse(refusal_for(self._docket.door.court_now, error.decision))
+        return self._refuse(refusal_for(self._request_limits.runtime.responder_now, error.decision))
 
     def _refuse(self, no: Refused) -> Any:  # noqa: ANN401
         """End a call that has begun."""
@@ -74,8 +74,8 @@ class Context:
         """Count what the end of the call says."""
         code = grpc.StatusCode.OK if self._code is None else self._code
         told = {name.lower(): value for name, value in self._given if isinstance(value, str)}
-        yield from self._docket.end(status_of(code), told.get)
-        fields = tuple(self._docket.fields)
+        yield from self._request_limits.end(status_of(code), told.get)
+        fields = tuple(self._request_limits.fields)
         if fields != self._fields and not is_gone(self._context):  # the end has changed what is left
             self._fields = fields
             self._context.set_trailing_metadata((*self._given, *fields))

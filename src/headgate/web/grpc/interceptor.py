@@ -9,23 +9,23 @@ import grpc
 
 from headgate.errors import InvalidCall
 from headgate.policy.steps import Steps
-from headgate.web.docket import Docket, Entry
-from headgate.web.door import Door, Options, PolicyGiven
+from headgate.web.endpoint import EndpointLimit
 from headgate.web.grpc.context import code_of
 from headgate.web.grpc.marks import Marks, marks_of
 from headgate.web.grpc.rpc import GRPC, METHOD, Raw, Refused, Rpc, read_rpc, refusal, status_of
-from headgate.web.route import RouteLimit
+from headgate.web.request_limits import Entry, RequestLimits
+from headgate.web.runtime import Options, PolicyGiven, Runtime
 
 
 class Admitted(NamedTuple):
     """A yes, and how long to wait before it holds."""
 
-    docket: Docket[str]
+    request_limits: RequestLimits[str]
     delay_us: int
 
 
 class Interceptor:
-    """A policy in front of methods, and the limits of single ones. `door` is where the counts are."""
+    """A policy in front of methods, and the limits of single ones. `runtime` is where the counts are."""
 
     awaited: ClassVar[bool]
     """Whether stores are."""
@@ -38,41 +38,41 @@ class Interceptor:
         key: Any = "ip",  # noqa: ANN401
         **options: Unpack[Options],
     ) -> None:
-        self.door: Door[str] = Door(policy, GRPC, read_rpc, awaited=self.awaited, **options)
-        self.default = Marks(() if default is None else (RouteLimit(default, {"key": key}),))
+        self.runtime: Runtime[str] = Runtime(policy, GRPC, read_rpc, awaited=self.awaited, **options)
+        self.default = Marks(() if default is None else (EndpointLimit(default, {"key": key}),))
 
-    def opening(self, rpc: Rpc, limits: tuple[RouteLimit, ...]) -> Steps[Admitted | Refused]:
+    def opening(self, rpc: Rpc, limits: tuple[EndpointLimit, ...]) -> Steps[Admitted | Refused]:
         """Rule on a call, by the policy and by the limits of its method."""
-        if self.door.looks:
-            self.door.look(rpc)
+        if self.runtime.looks:
+            self.runtime.look(rpc)
         return (yield from self._rule(rpc, limits, None))
 
-    def message(self, rpc: Rpc, limits: tuple[RouteLimit, ...]) -> Steps[Admitted | Refused]:
+    def message(self, rpc: Rpc, limits: tuple[EndpointLimit, ...]) -> Steps[Admitted | Refused]:
         """Rule on a message that a client has streamed."""
         return (yield from self._rule(rpc, limits, "MESSAGE"))
 
-    def _rule(self, rpc: Rpc, limits: tuple[RouteLimit, ...], method: str | None) -> Steps[Admitted | Refused]:
-        door = self.door
-        view = door.view(rpc)
+    def _rule(self, rpc: Rpc, limits: tuple[EndpointLimit, ...], method: str | None) -> Steps[Admitted | Refused]:
+        runtime = self.runtime
+        view = runtime.view(rpc)
         view.method = method or view.method
-        court = door.court(view)
-        outcome = yield from court.compiled.before(view)
+        responder = runtime.responder(view)
+        outcome = yield from responder.compiled.before(view)
         if outcome.kind != "pass":
-            return refusal(court, outcome)
-        docket = Docket(door, Entry(court, outcome.group, outcome.decision, outcome.charges))
+            return refusal(responder, outcome)
+        request_limits = RequestLimits(runtime, Entry(responder, outcome.group, outcome.decision, outcome.charges))
         delay = outcome.delay_us
         if limits:
             view.method = METHOD  # whoever names no method in a limit of messages means them
             try:
-                court, outcome = yield from docket.enter(view, limits)
+                responder, outcome = yield from request_limits.enter(view, limits)
             except BaseException as error:
-                yield from docket.end(status_of(code_of(error)))
+                yield from request_limits.end(status_of(code_of(error)))
                 raise
             if outcome.kind != "pass":
-                return refusal(court, outcome)
+                return refusal(responder, outcome)
         if method == "MESSAGE":
-            yield from docket.land()  # a message is in flight until it is handed over
-        return Admitted(docket, max(delay, outcome.delay_us))
+            yield from request_limits.land()  # a message is in flight until it is handed over
+        return Admitted(request_limits, max(delay, outcome.delay_us))
 
 
 class Method:
@@ -96,9 +96,9 @@ class Method:
         """A call of it, as it opens."""
         return Rpc(self.name, context, None if self.streams else message)
 
-    def counts_messages(self, docket: Docket[str]) -> bool:
+    def counts_messages(self, request_limits: RequestLimits[str]) -> bool:
         """Whether the messages of a stream are counted."""
-        return self.streams and (bool(self.marks.messages) or docket.court.counts_messages)
+        return self.streams and (bool(self.marks.messages) or request_limits.responder.counts_messages)
 
     def handled_by(self, behavior: Callable[[Any, Any], Any]) -> grpc.RpcMethodHandler[Any, Any]:
         """The same method with another behavior, whose responses may be raw."""

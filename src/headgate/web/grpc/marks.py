@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple, TypeVar
 
 from headgate.web.callables import mark_of
-from headgate.web.route import RouteLimit
+from headgate.web.endpoint import EndpointLimit
 
 MARKS: Final = "__headgate_limits__"
 Marked = TypeVar("Marked", bound=Callable[..., Any])
@@ -17,8 +17,8 @@ Marked = TypeVar("Marked", bound=Callable[..., Any])
 class Marks(NamedTuple):
     """The limits of a method; none at all where it is exempt."""
 
-    calls: tuple[RouteLimit, ...] = ()
-    messages: tuple[RouteLimit, ...] = ()
+    calls: tuple[EndpointLimit, ...] = ()
+    messages: tuple[EndpointLimit, ...] = ()
 
 
 def limited(limits: Any, *, key: Any = "ip", messages: bool = False, **rule: Any) -> Callable[[Marked], Marked]:  # noqa: ANN401
@@ -28,7 +28,7 @@ def limited(limits: Any, *, key: Any = "ip", messages: bool = False, **rule: Any
     in place of the call. Several on one method are one decision: all are charged, or none is. Without the interceptor
     nobody asks.
     """
-    limit = RouteLimit(limits, {"key": key, **rule})
+    limit = EndpointLimit(limits, {"key": key, **rule})
 
     def decorate(method: Marked) -> Marked:
         marks = marks_of(method) or Marks()

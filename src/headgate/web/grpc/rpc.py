@@ -12,11 +12,11 @@ from headgate.engine import Decision
 from headgate.policy import Proxies, RequestView
 from headgate.policy.address import read_node
 from headgate.policy.outcome import Outcome
-from headgate.web.court import Court, Pairs
-from headgate.web.headers import HIDDEN, Plan, Wire, plan_for
+from headgate.web.headers import HIDDEN, Disclosure, HeaderCodec, disclosure_for
+from headgate.web.responder import Pairs, Responder
 
 Metadata = tuple[tuple[str, Any], ...]
-GRPC: Final[Wire[str]] = Wire(str.lower, str, str)
+GRPC: Final[HeaderCodec[str]] = HeaderCodec(str.lower, str, str)
 METHOD: Final = "POST"
 """What every call is in HTTP/2."""
 PUSHBACK: Final = "grpc-retry-pushback-ms"
@@ -97,24 +97,24 @@ def address_of(peer: str) -> str | None:
     return None if found is None else found.text
 
 
-def refusal(court: Court[str], outcome: Outcome) -> Refused:
+def refusal(responder: Responder[str], outcome: Outcome) -> Refused:
     """What a no is in gRPC."""
-    status, fields, body = court.refuse(outcome, "text/plain")
+    status, fields, body = responder.refuse(outcome, "text/plain")
     if outcome.kind == "shadow":
         return Refused(CODES.get(status, grpc.StatusCode.UNKNOWN), "", (), Raw(body) if status < 300 else None)
     group, decision = outcome.group, outcome.decision
     if group is None or decision is None:
         return _refused((status, fields, body), None, None)
-    return _refused((status, fields, body), plan_for(group.limits, "", group.disclose), decision)
+    return _refused((status, fields, body), disclosure_for(group.limits, "", group.disclose), decision)
 
 
-def refusal_for(court: Court[str], decision: Decision) -> Refused:
+def refusal_for(responder: Responder[str], decision: Decision) -> Refused:
     """The same, where a limiter of the app's own has refused in a handler."""
     limits = tuple(call.limit for call in decision.calls)
-    return _refused(court.refuse_for(decision, "text/plain"), plan_for(limits), decision)
+    return _refused(responder.refuse_for(decision, "text/plain"), disclosure_for(limits), decision)
 
 
-def _refused(answer: tuple[int, Pairs[str], bytes], plan: Plan | None, decision: Decision | None) -> Refused:
+def _refused(answer: tuple[int, Pairs[str], bytes], plan: Disclosure | None, decision: Decision | None) -> Refused:
     status, fields, body = answer
     told = {name: value for name, value in fields if name not in NOT_OURS}
     wait = _pushback(plan, decision, told.get("retry-after")) if plan and decision is not None else None
@@ -123,7 +123,7 @@ def _refused(answer: tuple[int, Pairs[str], bytes], plan: Plan | None, decision:
     return Refused(CODES[status], body.decode(errors="replace").strip(), tuple(told.items()), None)
 
 
-def _pushback(plan: Plan, decision: Decision, retry_after: str | None) -> int | None:
+def _pushback(plan: Disclosure, decision: Decision, retry_after: str | None) -> int | None:
     """Milliseconds, rounded up: exact, or as staggered as the whole seconds are; -1 where no wait helps."""
     seconds = plan.wait(decision, None)
     if seconds in (HIDDEN, NEVER):

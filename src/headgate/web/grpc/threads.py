@@ -73,23 +73,23 @@ class _Calls:
         if isinstance(ruled, Refused):
             return ruled.raw or refuse(context, ruled, trailing_of(context))
         self._hold(ruled, context)
-        return Context(context, ruled.docket)
+        return Context(context, ruled.request_limits)
 
     def _hold(self, admitted: Admitted, context: Any) -> None:  # noqa: ANN401
         """A rule that delays: wait for the call's place in the queue; whoever has gone meanwhile does not take it."""
         if admitted.delay_us:
-            clock = self._method.owner.door.clock
+            clock = self._method.owner.runtime.clock
             try:
                 sleep_until(clock, clock.now_us() + admitted.delay_us)
                 if is_gone(context):
                     context.abort(grpc.StatusCode.CANCELLED, "")
             except BaseException:
-                self._run(admitted.docket.release())
+                self._run(admitted.request_limits.release())
                 raise
 
     def _messages(self, given: Any, context: Context) -> Any:  # noqa: ANN401
         """The request; of a stream whose messages are counted, those that pass."""
-        counts = self._method.counts_messages(context._docket)
+        counts = self._method.counts_messages(context._request_limits)
         return self._passing(given, context) if counts else given
 
     def _passing(self, messages: Iterable[Any], context: Context) -> Iterator[Any]:
@@ -115,5 +115,5 @@ class _Calls:
             context._end_by(error)
             raise
         finally:
-            if context._docket.follows:
+            if context._request_limits.follows:
                 self._run(context._end())

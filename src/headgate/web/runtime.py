@@ -1,7 +1,7 @@
 """What every edge shares: stores, the policy of now, who the client is, and the limits of single endpoints.
 
 An edge turns its framework's request into a `RequestView`, and a outcome into its framework's response. Everything else
-is here and in `court.py`, once.
+is here and in `responder.py`, once.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from headgate.policy.reload import PolicyFile
 from headgate.policy.values import Unclear
 from headgate.stores import Store, open_store
 from headgate.waiting.timers import Timers
-from headgate.web.court import Court, Found
-from headgate.web.headers import Wire
-from headgate.web.hints import Hints, warn_of_workers
-from headgate.web.reach import Route, tell_of_unreached
+from headgate.web.endpoint import EndpointLimit, rules_at
+from headgate.web.headers import HeaderCodec
+from headgate.web.misconfiguration import Misconfiguration, warn_of_workers
 from headgate.web.refusal import Refusal
-from headgate.web.route import RouteLimit, rules_at
+from headgate.web.responder import Found, Responder
+from headgate.web.unreached import Route, tell_of_unreached
 from headgate.wording import explained, log_of
 
 PolicyGiven = Policy | str | Path | Mapping[str, Any]
@@ -58,17 +58,17 @@ class Ready(NamedTuple, Generic[AnyStr]):
     policy: Policy
     """As it was read."""
     reload: Reload
-    court: Court[AnyStr]
+    responder: Responder[AnyStr]
 
 
-class Door(Generic[AnyStr]):
+class Runtime(Generic[AnyStr]):
     """A policy in front of an app. `read` makes a view of the framework's request."""
 
     @explained
     def __init__(
         self,
         policy: PolicyGiven | None,
-        wire: Wire[AnyStr],
+        codec: HeaderCodec[AnyStr],
         read: Callable[[Any, Proxies | None], RequestView],
         *,
         awaited: bool,
@@ -82,7 +82,7 @@ class Door(Generic[AnyStr]):
         refusal: Refusal | None = None,
     ) -> None:
         self._file: PolicyFile[Ready[AnyStr]] = PolicyFile(NO_RULES if policy is None else policy, self._prepare)
-        self._wire: Wire[AnyStr] = wire
+        self._codec: HeaderCodec[AnyStr] = codec
         self._read = read
         self._awaited = awaited
         self.store = open_store(store, None)
@@ -107,7 +107,7 @@ class Door(Generic[AnyStr]):
         """The policy of now, as it was read."""
         self._carried: tuple[Carried, ...] = ()
         """Limits of earlier policies that go on for a while."""
-        self._hints: Hints | None = Hints(self.proxies is not None)
+        self._misconfiguration: Misconfiguration | None = Misconfiguration(self.proxies is not None)
         self.looks = True
         """Something is to be looked at with each request, before its fast_path."""
         self._exchange(self._prepare(self._plain))
@@ -121,17 +121,17 @@ class Door(Generic[AnyStr]):
     @property
     def policy(self) -> Policy:
         """The policy of now."""
-        return self._court.compiled.policy
+        return self._responder.compiled.policy
 
     @property
-    def court_now(self) -> Court[AnyStr]:
-        """The court of the policy of now."""
-        return self._court
+    def responder_now(self) -> Responder[AnyStr]:
+        """The responder of the policy of now."""
+        return self._responder
 
     @property
     def awaits(self) -> bool:
         """Some of the stores have to be awaited."""
-        return self._court.compiled.awaits
+        return self._responder.compiled.awaits
 
     def bind(self, store: Store) -> None:
         """Count there from now on, whatever the rules say; `headgate.testing` does so for a while."""
@@ -142,9 +142,9 @@ class Door(Generic[AnyStr]):
         """Everything that takes time or can fail before a policy is used; in a thread, where a file has changed."""
         store = self.store
         reload = compare(self._plain, policy, self._carried, store.clock.now_us())
-        court = self._open(with_carried(policy, reload.carried))
-        court.compiled.bind()
-        return Ready(store, policy, reload, court)
+        responder = self._open(with_carried(policy, reload.carried))
+        responder.compiled.bind()
+        return Ready(store, policy, reload, responder)
 
     def _exchange(self, ready: Ready[AnyStr]) -> None:
         """Rule by this policy from now on; whoever is under way goes on by the old one."""
@@ -155,20 +155,20 @@ class Door(Generic[AnyStr]):
         self._carried = ready.reload.taken_up(ready.store.clock.now_us())
         for level, line in ready.reload.told:
             log.log(level, line)
-        self._court: Court[AnyStr] = ready.court
-        self._routes: dict[tuple[tuple[RouteLimit, ...], str], Court[AnyStr]] = {}
-        self._fast_paths_at: dict[tuple[tuple[RouteLimit, ...], str, str], Found[AnyStr] | None] = {}
-        find = self._court.fast_path_for if self._plan is None else _no_fast_path
+        self._responder: Responder[AnyStr] = ready.responder
+        self._routes: dict[tuple[tuple[EndpointLimit, ...], str], Responder[AnyStr]] = {}
+        self._fast_paths_at: dict[tuple[tuple[EndpointLimit, ...], str, str], Found[AnyStr] | None] = {}
+        find = self._responder.fast_path_for if self._plan is None else _no_fast_path
         self.fast_paths: BoundedCache[Found[AnyStr] | None] = BoundedCache(find)  # last: who sees it sees the others
         """By method and path; None where each request has to be looked at."""
 
-    def _open(self, policy: Policy) -> Court[AnyStr]:
+    def _open(self, policy: Policy) -> Responder[AnyStr]:
         stores = {"": self.store}
         for name, url in policy.stores.items():
             if url not in self._opened:
                 self._keep(url, open_store(url, None))
             stores[name] = self._opened[url] if self.store is self._home else self.store
-        return Court(policy, stores, self._wire, self._refusal, self._awaited)
+        return Responder(policy, stores, self._codec, self._refusal, self._awaited)
 
     def _keep(self, url: str, store: Store) -> None:
         """Keep one store for each URL, also where two threads have opened it at the same time."""
@@ -196,11 +196,11 @@ class Door(Generic[AnyStr]):
             self._take_up(ready)
         elif self._carried and min(each.until_us for each in self._carried) <= self.store.clock.now_us():
             self._exchange(self._prepare(self._plain))
-        if self._hints is not None and not self._hints.look(self.view(request)):
-            self._hints = None
+        if self._misconfiguration is not None and not self._misconfiguration.look(self.view(request)):
+            self._misconfiguration = None
         if not self._compared:
             self._compare()
-        self.looks = self._hints is not None or self._file.can_change
+        self.looks = self._misconfiguration is not None or self._file.can_change
 
     def _compare(self) -> None:
         """Tell of rules that meet no route, once for each policy: at a request, as apps add routes until then."""
@@ -212,11 +212,11 @@ class Door(Generic[AnyStr]):
         except Exception:  # whatever an app has among its routes: it is served all the same
             log.info("the routes of the app could not be compared with the rules", exc_info=True)
 
-    def court(self, view: RequestView) -> Court[AnyStr]:
+    def responder(self, view: RequestView) -> Responder[AnyStr]:
         """Where this request is ruled on."""
         if self._plan is not None and view.plan is None:
             self._choose_plan(view)
-        return self._court
+        return self._responder
 
     def _choose_plan(self, view: RequestView) -> None:
         """Ask the app's function; a request that it cannot read is refused when it is ruled on."""
@@ -226,13 +226,13 @@ class Door(Generic[AnyStr]):
             except Unclear as reason:
                 view.unclear = reason
 
-    def court_at(self, view: RequestView, limits: tuple[RouteLimit, ...]) -> Court[AnyStr]:
+    def responder_at(self, view: RequestView, limits: tuple[EndpointLimit, ...]) -> Responder[AnyStr]:
         """Where the limits of the endpoint are ruled on that the request has come to; `view.route` says which."""
         if self._plan is not None and view.plan is None:
             self._choose_plan(view)
-        return self._court_of(limits, view.route or "endpoint")
+        return self._responder_of(limits, view.route or "endpoint")
 
-    def fast_path_at(self, limits: tuple[RouteLimit, ...], route: str, method: str) -> Found[AnyStr] | None:
+    def fast_path_at(self, limits: tuple[EndpointLimit, ...], route: str, method: str) -> Found[AnyStr] | None:
         """The fast path of an endpoint; None where each request has to be looked at."""
         if self._plan is not None:
             return None
@@ -242,16 +242,16 @@ class Door(Generic[AnyStr]):
         try:
             return fast_paths[limits, route, method]
         except KeyError:
-            found = fast_paths[limits, route, method] = self._court_of(limits, route).fast_path_at(method, route)
+            found = fast_paths[limits, route, method] = self._responder_of(limits, route).fast_path_at(method, route)
             return found
 
-    def _court_of(self, limits: tuple[RouteLimit, ...], route: str) -> Court[AnyStr]:
+    def _responder_of(self, limits: tuple[EndpointLimit, ...], route: str) -> Responder[AnyStr]:
         routes = self._routes
-        court = routes.get((limits, route))
-        if court is None:  # once for each endpoint: routes are the app's, not the client's
-            court = self._open(self.policy.with_rules(rules_at(route, limits)))
-            routes[limits, route] = court
-        return court
+        responder = routes.get((limits, route))
+        if responder is None:  # once for each endpoint: routes are the app's, not the client's
+            responder = self._open(self.policy.with_rules(rules_at(route, limits)))
+            routes[limits, route] = responder
+        return responder
 
     def reload(self) -> bool:
         """Read the policy's file again now, and rule by it; false where it stays as it was. For a signal handler."""

@@ -1,4 +1,4 @@
-"""A court: one policy on its stores, and how its outcomes are said in HTTP."""
+"""A responder: one policy on its stores, and how its outcomes are said in HTTP."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from headgate.policy.outcome import LimitGroup, Outcome, refused
 from headgate.policy.policy import MatchedRules as Fitting
 from headgate.policy.policy import RuleSet
 from headgate.stores import Store
-from headgate.web.headers import Compile, Say, Wire, expose_for, headers_for
+from headgate.web.headers import Compile, FieldWriter, HeaderCodec, expose_for, headers_for
 from headgate.web.refusal import (
     BAD_REQUEST,
     CAPACITY,
@@ -30,13 +30,13 @@ from headgate.web.refusal import (
 
 Pairs = list[tuple[AnyStr, AnyStr]]
 REASONS: Final = {400: BAD_REQUEST, 401: UNAUTHORIZED, 403: FORBIDDEN, 429: QUOTA, 503: CAPACITY}
-MOST_SAYS: Final = 4096
+MOST_WRITERS: Final = 4096
 ALLOWS_ORIGIN: Final = len("Access-Control-Allow-Origin")
 CROWD: Final = 20
 """Keys refused in one second beyond which clients are told to come back one after the other."""
 
 
-Found = tuple["Court[AnyStr]", FastPath | None, Callable[[Decision], Pairs[AnyStr]]]
+Found = tuple["Responder[AnyStr]", FastPath | None, Callable[[Decision], Pairs[AnyStr]]]
 """Under which policy a fast path is, the fast path (none where no rule applies), and how to say what is left."""
 
 
@@ -48,24 +48,24 @@ def decide(fast_path: FastPath, keys: Keys | None) -> Decision | None:
         return None
 
 
-class Court(Generic[AnyStr]):
+class Responder(Generic[AnyStr]):
     """One policy, and how its outcomes are said: a request is answered wholly by the one it came under."""
 
     def __init__(
-        self, policy: Policy, stores: Mapping[str, Store], wire: Wire[AnyStr], refusal: Refusal, awaited: bool
+        self, policy: Policy, stores: Mapping[str, Store], codec: HeaderCodec[AnyStr], refusal: Refusal, awaited: bool
     ) -> None:
         self.compiled = CompiledPolicy(policy, stores, awaited=awaited)
         self._looks_at_paths = any(rule.match.patterns for rule in policy.rules)
         self.counts_messages = any(rule.match.messages for rule in policy.rules)
-        self.wire: Wire[AnyStr] = wire
-        self._compile: Compile[AnyStr] = headers_for(policy.headers, wire, _told_by(stores[""]))
-        self._expose: Callable[[Iterable[tuple[AnyStr, AnyStr]]], Pairs[AnyStr]] = expose_for(policy.headers, wire)
-        self._says: dict[LimitGroup, Say[AnyStr]] = {}
+        self.codec: HeaderCodec[AnyStr] = codec
+        self._compile: Compile[AnyStr] = headers_for(policy.headers, codec, _told_by(stores[""]))
+        self._expose: Callable[[Iterable[tuple[AnyStr, AnyStr]]], Pairs[AnyStr]] = expose_for(policy.headers, codec)
+        self._writers: dict[LimitGroup, FieldWriter[AnyStr]] = {}
         self._refusers: dict[LimitGroup, Refuse[AnyStr]] = {}
         self._ways: dict[tuple[RuleSet, str], Found[AnyStr] | None] = {}
         """Lanes by the rules that fit and a method that is known; None where each request has to be looked at."""
-        self._refusals: CompileRefusal[AnyStr] = refusal.compile(self._compile, wire)
-        self._allows_origin: AnyStr = wire.name("Access-Control-Allow-Origin").lower()
+        self._refusals: CompileRefusal[AnyStr] = refusal.compile(self._compile, codec)
+        self._allows_origin: AnyStr = codec.name("Access-Control-Allow-Origin").lower()
         self._second = 0
         self._refused: set[str] = set()
 
@@ -94,20 +94,20 @@ class Court(Generic[AnyStr]):
         if route is None and not fitting.pairs:
             return self, None, lambda decision: []
         fast_path = self.compiled.fast_path(fitting, method, route)
-        return None if fast_path is None else (self, fast_path, self._say(fast_path.group))
+        return None if fast_path is None else (self, fast_path, self._writer(fast_path.group))
 
     def fields(self, group: LimitGroup | None, decision: Decision | None) -> Pairs[AnyStr]:
         """The header fields that say how much is left, as far as each rule discloses it."""
         if group is None or decision is None:
             return []
-        say = self._says.get(group)
-        return self._say(group)(decision) if say is None else say(decision)
+        write_fields = self._writers.get(group)
+        return self._writer(group)(decision) if write_fields is None else write_fields(decision)
 
-    def _say(self, group: LimitGroup) -> Say[AnyStr]:
-        if len(self._says) >= MOST_SAYS:
-            self._says.clear()
-        say = self._says[group] = self._compile(group.limits, "", group.disclose).of_yes
-        return say
+    def _writer(self, group: LimitGroup) -> FieldWriter[AnyStr]:
+        if len(self._writers) >= MOST_WRITERS:
+            self._writers.clear()
+        write_fields = self._writers[group] = self._compile(group.limits, "", group.disclose).of_yes
+        return write_fields
 
     def with_fields(self, headers: Iterable[tuple[AnyStr, AnyStr]], fields: Pairs[AnyStr]) -> Pairs[AnyStr]:
         """A response's headers and ours; named for scripts where the app lets browsers of other origins in."""
@@ -122,13 +122,13 @@ class Court(Generic[AnyStr]):
         if outcome.kind == "shadow" and outcome.rule is not None:
             act = outcome.rule.act
             pairs = (("Content-Type", act.content_type), ("Content-Length", str(len(act.body))))
-            return act.status, [(self.wire.name(name), self.wire.value(value)) for name, value in pairs], act.body
+            return act.status, [(self.codec.name(name), self.codec.value(value)) for name, value in pairs], act.body
         if outcome.group is not None and outcome.decision is not None:
             return self._refuse(outcome.group, outcome.decision, accept)
         reason = REASONS.get(outcome.status, QUOTA)
         answer = self._refusals((), "", "full", reason._replace(detail=outcome.detail))(None, accept, None)
         if outcome.challenge:
-            answer[1].append((self.wire.name("WWW-Authenticate"), self.wire.value(outcome.challenge)))
+            answer[1].append((self.codec.name("WWW-Authenticate"), self.codec.value(outcome.challenge)))
         return answer
 
     def refuse_in_fast_path(
@@ -149,7 +149,7 @@ class Court(Generic[AnyStr]):
     ) -> tuple[int, Pairs[AnyStr], bytes]:
         refuse = self._refusers.get(group)
         if refuse is None:
-            if len(self._refusers) >= MOST_SAYS:
+            if len(self._refusers) >= MOST_WRITERS:
                 self._refusers.clear()
             refuse = self._refusers[group] = self._refusals(group.limits, "", group.disclose, QUOTA)
         return refuse(decision, accept, self._retry_after(decision))

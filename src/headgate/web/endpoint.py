@@ -31,7 +31,7 @@ def with_request(function: Callable[..., Any], view: RequestView) -> Any:  # noq
     return function(view.request)
 
 
-class RouteLimit:
+class EndpointLimit:
     """One `limit(...)`. A mistake is told here, where it was made, not at the first request."""
 
     __slots__ = ("rule",)
@@ -55,7 +55,7 @@ def _adapted(value: Any, call: Call) -> Any:  # noqa: ANN401
     return lambda view: call(value, view)
 
 
-def rules_at(route: str, limits: Sequence[RouteLimit]) -> list[dict[str, Any]]:
+def rules_at(route: str, limits: Sequence[EndpointLimit]) -> list[dict[str, Any]]:
     """The rules of an endpoint: by their own names, or by that of the route."""
     taken = {limit.rule["name"] for limit in limits if "name" in limit.rule}
     rules = []

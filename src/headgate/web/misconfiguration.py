@@ -20,7 +20,7 @@ FORWARDED: Final = ("x-forwarded-for", "forwarded")
 log = log_of("headgate.web")
 
 
-class Hints:
+class Misconfiguration:
     """Looks at the first requests of a process."""
 
     def __init__(self, trusts_proxies: bool) -> None:
