@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 MATRIX ?=
-EDGES := $(foreach edge,starlette fastapi endpoints flask django drf aiohttp grpc tasks edges,$(wildcard tests/test_$(edge)*.py))
+EDGES := tests/tasks $(foreach edge,starlette fastapi endpoints flask django drf aiohttp grpc edges,$(wildcard tests/web/test_$(edge)*.py))
 SOURCES := pyproject.toml setup.py $(shell find src -name 'decision.py' -o -name 'permit.py' -o -name '*.pyx' -o -name '*.px[id]')
 
 .PHONY: run test native pure check format bench soak wheel matrix oldest clean
@@ -25,7 +25,7 @@ check: $(VENV)/.dev  ## lint, format, types, architecture
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest tests/test_architecture.py
+	$(BIN)/python -m pytest tests/project/test_architecture.py
 
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .

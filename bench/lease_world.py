@@ -37,7 +37,7 @@ def simulate(name: str, worlds: int) -> Figures:
 
 
 def _storms(worlds: int) -> Figures:
-    from tests.lease_laws import try_out
+    from tests.support.lease_laws import try_out
 
     with ProcessPoolExecutor(os.cpu_count()) as pool:
         wrong = [found for found in pool.map(try_out, range(worlds), chunksize=5) if found]
@@ -46,8 +46,8 @@ def _storms(worlds: int) -> Figures:
 
 def _fleet(fleet: Fleet) -> Figures:
     """The worse of threads and tasks."""
-    from tests.lease_laws import decisions_a_trip, equal, fairness, unequal, utilisation, violations
-    from tests.lease_world import Setup, World
+    from tests.support.lease_laws import decisions_a_trip, equal, fairness, unequal, utilisation, violations
+    from tests.support.lease_world import Setup, World
 
     phases = (equal if fleet.alike else unequal)(fleet.nodes, fleet.total)
     setup = Setup(seed=1, limits=fleet.limits, phases=phases, seconds=fleet.seconds, threads=4)

@@ -12,10 +12,10 @@ from contextlib import ExitStack
 import pytest
 
 from headgate.engine import NATIVE
-from tests.holding import CONTEXT, Crowd, Holder, damage
-from tests.homes import Home, home_of
-from tests.servers import wait_until
-from tests.test_flight_processes import folder_of
+from tests.limiter.in_flight.test_permits_processes import folder_of
+from tests.support.holding import CONTEXT, Crowd, Holder, damage
+from tests.support.homes import Home, home_of
+from tests.support.servers import wait_until
 
 pytestmark = pytest.mark.soak
 shares = pytest.mark.skipif(not NATIVE, reason="shared stores need the native engine")

@@ -10,8 +10,8 @@ from itertools import chain, count
 
 import pytest
 
-from tests.lease_laws import equal, fairness, try_out, unequal, violations
-from tests.lease_world import Setup, World
+from tests.support.lease_laws import equal, fairness, try_out, unequal, violations
+from tests.support.lease_world import Setup, World
 
 pytestmark = pytest.mark.soak
 

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from tests.readers import READERS, Reader, Text, is_linear, texts
+from tests.support.readers import READERS, Reader, Text, is_linear, texts
 
 pytestmark = pytest.mark.soak
 

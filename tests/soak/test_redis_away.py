@@ -19,9 +19,9 @@ import pytest
 
 from headgate import AsyncLimiter, Limiter
 from headgate.stores.redis import RedisStore
-from tests.faults import MANY, percentile
-from tests.servers import Cluster, SentinelSet, Server
-from tests.unreachable import NAME, Names, black_hole
+from tests.support.faults import MANY, percentile
+from tests.support.servers import Cluster, SentinelSet, Server
+from tests.support.unreachable import NAME, Names, black_hole
 
 pytestmark = pytest.mark.soak
 

@@ -17,9 +17,9 @@ from headgate import AsyncLimiter, Limiter
 from headgate.engine import Decision
 from headgate.stores.redis import RedisStore
 from tests import test_redis_async, test_redis_async_faults
-from tests.faults import FAULTS, heal, in_trouble, latencies, open_store, percentile, spent
-from tests.proxy import Proxy
-from tests.servers import Server, wait_until
+from tests.support.faults import FAULTS, heal, in_trouble, latencies, open_store, percentile, spent
+from tests.support.proxy import Proxy
+from tests.support.servers import Server, wait_until
 
 pytestmark = pytest.mark.soak
 

@@ -8,10 +8,10 @@ import random
 import pytest
 
 from headgate.engine import NATIVE
-from tests import sharing
-from tests.sharing import fuzz
-from tests.test_shared import LIMITS
-from tests.test_shared_instants import CASES, can_trace, kill_at_instructions
+from tests.stores.test_shared import LIMITS
+from tests.stores.test_shared_instants import CASES, can_trace, kill_at_instructions
+from tests.support import sharing
+from tests.support.sharing import fuzz
 
 pytestmark = [pytest.mark.soak, pytest.mark.skipif(not NATIVE, reason="shared stores need the native engine")]
 

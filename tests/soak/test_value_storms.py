@@ -8,8 +8,8 @@ import time
 
 import pytest
 
-from tests.forms import FORMS, passed_the_lists, served_twice
-from tests.frameworks import READERS, SLOW
+from tests.support.forms import FORMS, passed_the_lists, served_twice
+from tests.support.frameworks import READERS, SLOW
 
 pytestmark = pytest.mark.soak
 

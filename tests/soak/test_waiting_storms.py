@@ -16,7 +16,7 @@ import pytest
 from headgate import AsyncLimiter, AsyncShaper, Limiter
 from headgate.stores import Store
 from headgate.testing import ManualClock
-from tests.homes import EVERY_HOME, LATER, Home, cancel_at_random, home_of, let_run
+from tests.support.homes import EVERY_HOME, LATER, Home, cancel_at_random, home_of, let_run
 
 pytestmark = pytest.mark.soak
 

@@ -33,16 +33,16 @@ class AsyncLimiter(BaseLimiter):
         self._hit = self._gate.hit
         self._by_key = self._queue.by_key
         self._timers = Timers(store.clock)
-        self._door: Any = self._gate
+        self._async_gate: Any = self._gate
         self._awaited = isinstance(store, AsyncStore)
         if isinstance(store, AsyncStore):  # a store that has to be waited for brings its own coroutines
-            self._door = self._open_async_gate(store)
+            self._async_gate = self._open_async_gate(store)
         for name in ("hit", "peek", "take_up_to", "decide", "reset", "holders", "acquire", "reserve"):
             method = getattr(type(self), name).__get__(self)
             if name in ("acquire", "reserve"):
                 setattr(self, name, pending(method, method, True))
             else:
-                setattr(self, name, pending(method, getattr(self._door, name), self._awaited))
+                setattr(self, name, pending(method, getattr(self._async_gate, name), self._awaited))
 
     def _open_async_gate(self, store: AsyncStore) -> Any:  # noqa: ANN401
         if self.lease and isinstance(store, LeasingStore):
@@ -85,7 +85,7 @@ class AsyncLimiter(BaseLimiter):
         return await self._wait(key, cost, limit, queue.finish(key, cost, due, decision, lambda: _Waiter(cost)))
 
     async def _reserve(self, key: str, cost: Cost, wait_us: int, limit: Given | None) -> Decision:
-        given = self._door.reserve(key, cost, wait_us, limit)
+        given = self._async_gate.reserve(key, cost, wait_us, limit)
         decision: Decision = await given if self._awaited else given
         return decision
 
@@ -136,14 +136,14 @@ class AsyncLimiter(BaseLimiter):
     async def _give_back(self, promise: Promise) -> None:
         await asyncio.sleep(0)  # others whom a server has answered together give up too: the last of them is the first
         for freed in self._queue.promises.free(promise):
-            await self._door.refund(freed.decision)
+            await self._async_gate.refund(freed.decision)
 
     async def _abandon(self, decision: Decision) -> None:
         """Give back what was decided after its caller was cancelled."""
         if decision.allowed and decision.retry_us:
             await self._give_up(self._queue.promise(decision))
         else:
-            await self._door.refund(decision)
+            await self._async_gate.refund(decision)
 
     async def _finish(self, work: Coroutine[Any, Any, None]) -> None:
         """See it through even if who asked for it is cancelled meanwhile."""
@@ -175,7 +175,7 @@ class AsyncLimiter(BaseLimiter):
     async def refund(self, charged: Decision | str, n: Cost | None = None) -> None:
         """Give back a decision, or part of it, at most once; or `n` units of a key, as if charged now."""
         if self._awaited:
-            await self._door.refund(charged, n)  # to its end, also where this is cancelled
+            await self._async_gate.refund(charged, n)  # to its end, also where this is cancelled
         else:
             self._gate.refund(charged, n)
         if self._by_key and not isinstance(charged, str):
@@ -196,7 +196,7 @@ class AsyncLimiter(BaseLimiter):
     async def release(self, decision: Decision) -> None:
         """Give back what a decision has in flight, at most once; its rates stay charged. A permit does this itself."""
         if self._awaited:
-            await self._door.release(decision)
+            await self._async_gate.release(decision)
         else:
             self._gate.release(decision)
         if self._by_key:
@@ -216,8 +216,8 @@ class AsyncLimiter(BaseLimiter):
 
     async def aclose(self) -> None:
         """Give back leases, and let go of a store that this limiter opened itself; as `async with` does at its end."""
-        if isinstance(self._door, AsyncLeased):
-            await self._door.aclose()
+        if isinstance(self._async_gate, AsyncLeased):
+            await self._async_gate.aclose()
         if self._owned and isinstance(self._opened, AsyncStore):
             await self._opened.aclose()
 

@@ -182,7 +182,7 @@ class AsyncReservation(_Reserved):
 
     @property
     def _gate(self) -> Any:  # noqa: ANN401
-        return self._limiter._door
+        return self._limiter._async_gate
 
     async def __aenter__(self) -> Self:
         self._checked()

@@ -1,0 +1,269 @@
+"""Timers: however many wait, one timer, no early wake-up, and no memory of those who left."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import random
+import threading
+import weakref
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+import pytest
+
+from headgate import AsyncLimiter, Limiter
+from headgate.clock import SystemClock
+from headgate.testing import ManualClock
+from headgate.waiting.sleep import sleep_until
+from headgate.waiting.timers import LoopTimers, Timers
+from tests.support.homes import LATER, eventually, let_run
+
+T = TypeVar("T")
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """In an event loop of its own, and not for ever."""
+
+    async def main() -> T:
+        async with asyncio.timeout(20):
+            return await work
+
+    return asyncio.run(main())
+
+
+def alarm(clock=None) -> LoopTimers:
+    return LoopTimers(asyncio.get_running_loop(), clock or SystemClock())
+
+
+def test_waiters_wake_in_the_order_of_their_instants():
+    """Then of their arrival."""
+
+    async def main() -> None:
+        clock, woken = ManualClock(LATER), []
+        timers = alarm(clock)
+
+        async def one(name: str, at: int) -> None:
+            await timers.wait_until(clock.us + at)
+            woken.append(name)
+
+        tasks = [asyncio.create_task(one(*each)) for each in (("c", 3), ("a", 1), ("b", 2), ("b2", 2), ("d", 9))]
+        await let_run()
+        clock.advance(5e-6)
+        await let_run()
+        assert woken == ["a", "b", "b2", "c"]
+        clock.advance(4e-6)
+        await asyncio.gather(*tasks)
+        assert woken[-1] == "d"
+
+    run(main())
+
+
+def test_an_instant_that_has_come_is_not_waited_for():
+    async def main() -> None:
+        timers = alarm()
+        await timers.wait_until(SystemClock().now_us())
+        assert timers.timers == 0
+        clock = ManualClock(LATER)
+        by_hand = alarm(clock)
+        await by_hand.wait_until(clock.us)
+        future = asyncio.get_running_loop().create_future()
+        assert await asyncio.wait_for(by_hand.wait_for(future, clock.us), 5) is False
+
+    run(main())
+
+
+def test_nobody_wakes_early_though_the_timer_does():
+    """An event loop may call a little early, and a clock may run slower than the loop's: who wakes looks again."""
+
+    class Slow(SystemClock):
+        def now_us(self) -> int:
+            return super().now_us() // 4
+
+    async def main() -> None:
+        clock = Slow()
+        timers = alarm(clock)
+        at = clock.now_us() + 5_000
+        await timers.wait_until(at)
+        assert clock.now_us() >= at
+        assert timers.timers == 0
+
+    run(main())
+
+
+def test_the_timer_is_set_for_the_first_of_a_thousand():
+    """One handle in the loop, whatever order they come in."""
+
+    async def main() -> None:
+        timers, clock = alarm(), SystemClock()
+        loop, base = asyncio.get_running_loop(), clock.now_us()
+        chance = random.Random(5)
+        instants = [base + chance.randrange(10**9, 2 * 10**9) for _ in range(1000)]
+        tasks = [asyncio.create_task(timers.wait_until(at)) for at in instants]
+        await let_run(3)
+        live = [each for each in loop._scheduled if each._callback == timers._timer_fired and not each.cancelled()]
+        assert (timers.timers, len(live)) == (1, 1)
+        assert abs(live[0].when() - loop.time() - (min(instants) - clock.now_us()) / 1e6) < 1
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        assert timers.timers <= 1
+
+    run(main())
+
+
+def test_those_who_left_are_forgotten():
+    """A hundred thousand who give up, one after the other or all at once, leave a handful of places behind."""
+
+    async def main() -> None:
+        clock = ManualClock(LATER)
+        timers = alarm(clock)
+        for crowd in (1, 10, 1000, 9):
+            for _ in range(10_000 // crowd):
+                tasks = [asyncio.create_task(timers.wait_until(clock.us + 10**9)) for _ in range(crowd)]
+                await asyncio.sleep(0)
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+            assert len(timers._heap) <= 200
+
+    run(main())
+
+
+def test_those_who_leave_as_their_time_comes_are_counted_once():
+    """Cancelled when the instant is over and before anybody was woken: later leavers are forgotten all the same."""
+
+    async def main() -> None:
+        clock = ManualClock(LATER)
+        timers = alarm(clock)
+        for _ in range(20):
+            tasks = [asyncio.create_task(timers.wait_until(clock.us + 1)) for _ in range(500)]
+            await let_run(2)
+            clock.advance(1)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await let_run(2)
+        for _ in range(2_000):
+            task = asyncio.create_task(timers.wait_until(clock.us + 10**9))
+            await asyncio.sleep(0)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        assert len(timers._heap) <= 200
+
+    run(main())
+
+
+def test_a_future_may_come_first():
+    """`wait_for`: the future's own result, or False at the instant."""
+
+    async def main() -> None:
+        clock = ManualClock(LATER)
+        timers, loop = alarm(clock), asyncio.get_running_loop()
+        early, late = loop.create_future(), loop.create_future()
+        first = asyncio.create_task(timers.wait_for(early, clock.us + 5))
+        second = asyncio.create_task(timers.wait_for(late, clock.us + 5))
+        await let_run()
+        early.set_result(True)
+        await let_run()
+        assert (first.done(), second.done()) == (True, False)
+        clock.advance(5e-6)
+        assert (await first, await second) == (True, False)
+
+    run(main())
+
+
+def test_loops_one_after_the_other_each_have_their_alarm():
+    """A limiter outlives the event loops it is used in; what belongs to a closed one is let go."""
+    limiter = AsyncLimiter("200/second burst 1")
+    timers = []
+
+    async def main() -> None:
+        await limiter.acquire("k")
+        await limiter.acquire("k")
+        timers.append(weakref.ref(limiter._timers.here()))
+
+    for _ in range(4):
+        run(main())
+        gc.collect()
+    assert [one() is None for one in timers] == [True, True, True, False]
+
+
+@pytest.mark.parametrize(("text", "step"), [("2/second burst 1", 0.5), ("1/second by fixed-window", 1.0)])
+def test_loops_side_by_side_wake_their_own(text, step):
+    """Six threads, six event loops, one limiter and one clock that a seventh moves; the line is one line."""
+    clock = ManualClock(LATER)
+    limiter = AsyncLimiter(text, clock=clock)
+    gone: list[int] = []
+
+    async def one(number: int) -> None:
+        assert await limiter.acquire("k")
+        gone.append(number)
+
+    threads = []
+    for number in range(6):
+        threads.append(threading.Thread(target=asyncio.run, args=(one(number),), daemon=True))
+        threads[-1].start()
+        eventually(lambda number=number: limiter._queue.waiting + len(gone) == number + 1)
+    for number in range(1, 6):
+        clock.advance(step)
+        eventually(lambda number=number: len(gone) > number)
+    for thread in threads:
+        thread.join(10)
+    assert gone == list(range(6))
+
+
+def test_the_alarms_of_a_clock_are_one_for_each_loop():
+    timers = Timers(SystemClock())
+
+    async def main() -> LoopTimers:
+        assert timers.here() is timers.here()
+        return timers.here()
+
+    one, other = run(main()), run(main())
+    assert one is not other
+    assert len(timers._timers) == 1
+
+
+def test_a_clock_forgets_alarms_that_are_gone():
+    """What watches a clock that is moved by hand does not keep it, nor itself, alive."""
+    clock = ManualClock(LATER)
+
+    async def main() -> None:
+        await AsyncLimiter("1/second", clock=clock).hit("k")
+        limiter = AsyncLimiter("1/second", clock=clock)
+        limiter._timers.here()
+
+    for _ in range(5):
+        run(main())
+    gc.collect()
+    clock.advance(1)
+    assert clock._watchers == []
+
+
+def test_a_thread_sleeps_until_and_not_before():
+    """By the real clock, and by one that a test moves."""
+    clock = SystemClock()
+    at = clock.now_us() + 3_000
+    sleep_until(clock, at)
+    assert clock.now_us() >= at
+    sleep_until(clock, at - 10_000_000)
+    moved = ManualClock(LATER)
+    sleep_until(moved, moved.us + 7)
+    sleep_until(moved, moved.us - 7)
+    assert moved.us == round(LATER * 1e6) + 7
+
+
+def test_a_thread_that_sleeps_too_little_sleeps_again():
+    """What wakes it may be anything; it goes when the clock says so."""
+
+    class Slow(SystemClock):
+        def now_us(self) -> int:
+            return super().now_us() // 3
+
+    clock = Slow()
+    limiter = Limiter("200/second burst 1", clock=clock)
+    limiter.hit("k")
+    start = clock.now_us()
+    assert limiter.acquire("k")
+    assert clock.now_us() - start >= 4_900

@@ -1,0 +1,186 @@
+"""Budgets across a reload: a rule that changes its algorithm, period or name gives nobody a second budget."""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headgate import MemoryStore
+from headgate.testing import ManualClock
+from headgate.web.wsgi import RateLimitMiddleware
+from tests.support.edges import wsgi
+
+HOUR = 3600
+
+
+def hello(environ: Any, start_response: Any) -> list[bytes]:
+    start_response("200 OK", [])
+    return [b"hello"]
+
+
+class Site:
+    """An app whose policy is a file, under a clock of the test's own."""
+
+    def __init__(self, file: Path, rule: str, more: str = "") -> None:
+        self.file = file
+        self.clock = ManualClock()
+        self.write(rule, more)
+        self.app = RateLimitMiddleware(hello, file, store=MemoryStore(clock=self.clock))
+
+    def write(self, rule: str, more: str = "") -> None:
+        new = self.file.with_suffix(".new")
+        new.write_text(f"rules: [{{{rule}}}]\n{more}")
+        os.replace(new, self.file)
+
+    def change(self, rule: str, more: str = "") -> None:
+        self.write(rule, more)
+        assert self.app.runtime.reload() is True
+
+    def admitted(self, of: int, client: str = "192.0.2.1") -> int:
+        """How many of so many requests pass."""
+        return sum(wsgi(self.app, REMOTE_ADDR=client).status == 200 for _ in range(of))
+
+
+@pytest.fixture
+def site(tmp_path):
+    return lambda rule, more="": Site(tmp_path / "policy.yaml", rule, more)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("name: api, key: ip, limits: 5/hour", "name: api, key: ip, limits: 5/hour by sliding-log"),
+        ("name: api, key: ip, limits: 5/hour by sliding-log", "name: api, key: ip, limits: 5/hour by fixed-window"),
+        ("name: api, key: ip, limits: 5/hour by fixed-window", "name: api, key: ip, limits: 5/2h by fixed-window"),
+        ("name: api, key: ip, limits: 5/hour", "name: calls, key: ip, limits: 5/hour"),
+        ("name: api, key: ip, limits: 5/hour", "name: api, key: ip, limits: 5/hour, for: 1s"),
+        ("name: api, key: ip, limits: 5/hour, for: 1s", "name: api, key: ip, limits: 5/hour"),
+        ("name: api, key: ip, limits: 5/hour", "name: api, key: ip, limits: 5/hour as calls"),
+    ],
+)
+def test_a_changed_rule_gives_nobody_a_second_budget(site, old, new):
+    """Neither a client that has used it up, nor one that has used a part."""
+    site = site(old)
+    assert site.admitted(9) == 5
+    assert site.admitted(2, "192.0.2.2") == 2
+    site.change(new)
+    assert site.admitted(9) == 0
+    assert site.admitted(9, "192.0.2.2") == 3
+    assert site.admitted(9, "192.0.2.3") == 5
+
+
+def test_an_old_limit_goes_once_its_period_is_over(site):
+    """Not a microsecond before; afterwards the new one is alone, also in the header fields."""
+    site = site("name: api, key: ip, limits: 5/hour by sliding-log")
+    site.clock.advance(1000)
+    assert site.admitted(9) == 5
+    site.change("name: api, key: ip, limits: 9/2h by fixed-window")
+    site.clock.advance(HOUR - 0.000_001)
+    assert site.admitted(5) == 0
+    assert wsgi(site.app).fields["ratelimit-policy"].count("api") == 2
+    site.clock.advance(0.000_001)
+    assert site.admitted(20) == 9
+    assert wsgi(site.app).fields["ratelimit-policy"].count("api") == 1
+
+
+@pytest.mark.parametrize("new", ["9/hour by sliding-log", "9/minute", "1/minute burst 9"])
+def test_a_limit_that_is_raised_in_another_form_takes_effect_at_once(site, new):
+    """The old counts are read by the new numbers."""
+    site = site("name: api, key: ip, limits: 5/hour by fixed-window")
+    assert site.admitted(9) == 5
+    site.change(f"name: api, key: ip, limits: {new}")
+    assert site.admitted(9) >= 4
+
+
+def test_a_limit_that_is_lowered_in_another_form_takes_effect_at_once(site):
+    """What was used already counts."""
+    site = site("name: api, key: ip, limits: 9/hour by fixed-window")
+    assert site.admitted(4) == 4
+    site.change("name: api, key: ip, limits: 5/hour by sliding-log")
+    assert site.admitted(9) == 1
+
+
+def test_reloads_in_a_row_keep_every_count(site):
+    """Also there and back again."""
+    site = site("name: api, key: ip, limits: 5/hour")
+    assert site.admitted(3) == 3
+    site.change("name: api, key: ip, limits: 5/hour by sliding-log")
+    assert site.admitted(1) == 1
+    site.change("name: api, key: ip, limits: 5/hour by fixed-window")
+    assert site.admitted(9) == 1
+    site.change("name: calls, key: ip, limits: 5/hour by fixed-window")
+    assert site.admitted(9) == 0
+    site.change("name: api, key: ip, limits: 5/hour")
+    assert site.admitted(9) == 0
+
+
+def test_a_rule_that_is_renamed_twice_keeps_its_counts(site):
+    """Those under its first name too."""
+    site = site("name: api, key: ip, limits: 5/hour")
+    assert site.admitted(3) == 3
+    site.change("name: calls, key: ip, limits: 5/hour")
+    site.change("name: requests, key: ip, limits: 5/hour")
+    assert site.admitted(9) == 2
+
+
+def test_plans_are_carried_each_by_itself(site):
+    """And a limit beside another that stays."""
+    site = site("name: api, key: ip, limits: {default: [3/hour, 100/day], gold: 5/hour}")
+    assert site.admitted(9) == 3
+    site.change("name: api, key: ip, limits: {default: [3/hour by sliding-log, 100/day], gold: 7/hour}")
+    assert site.admitted(9) == 0
+
+
+@pytest.mark.parametrize(
+    ("new", "more", "why"),
+    [
+        ("name: api, key: [ip, method], limits: 5/hour", "", "rule api begins anew: it counts by ip, method"),
+        ("name: api, key: ip, limits: 5/hour", "namespace: other", "rule api begins anew: its counts are in the names"),
+        ("name: api, key: ip, limits: 5/hour", "pepper: {env: HOME}", "rule api begins anew: its keys are hashed"),
+    ],
+)
+def test_a_rule_whose_counts_cannot_be_found_begins_anew_and_is_named(site, caplog, new, more, why):
+    """In the log, once."""
+    site = site("name: api, key: ip, limits: 5/hour")
+    assert site.admitted(9) == 5
+    with caplog.at_level(logging.INFO, "headgate"):
+        site.change(new, more)
+        site.admitted(3)
+    assert [why in record.getMessage() for record in caplog.records].count(True) == 1
+
+
+def test_the_log_names_what_goes_on(site, caplog):
+    """The rule, both limits, and for how long."""
+    site = site("name: api, key: ip, limits: 5/hour")
+    with caplog.at_level(logging.INFO, "headgate"):
+        site.change("name: api, key: ip, limits: 5/hour by sliding-log")
+    words = "rule api: 5/hour as api goes on beside 5/hour by sliding-log as api for 3600 s"
+    assert [record.getMessage() for record in caplog.records].count(words) == 1
+
+
+def test_other_numbers_alone_carry_nothing(site, caplog):
+    """The state is the same one."""
+    site = site("name: api, key: ip, limits: 5/hour")
+    assert site.admitted(2) == 2
+    with caplog.at_level(logging.WARNING, "headgate"):
+        site.change("name: api, key: ip, limits: 7/hour burst 9")
+    assert not caplog.records
+    assert wsgi(site.app).fields["ratelimit-policy"].count("api") == 1
+
+
+@pytest.mark.parametrize("act", ["delay", "{delay: {at_most: 200ms}}"])
+def test_a_rule_that_begins_to_delay_counts_by_its_old_window_and_holds_by_its_new_bucket(site, act):
+    """The window has no queue in which a request could be held: it lets pass or refuses, as before."""
+    site = site("name: api, key: ip, limits: 5/minute by sliding-log")
+    site.app.runtime.clock = site.clock
+    assert site.admitted(3) == 3
+    site.change(f"name: api, key: ip, limits: 5/minute, act: {act}")
+    assert site.admitted(1) == 1
+    site.clock.advance(12)
+    assert site.admitted(2) == 1
+    site.clock.advance(48)
+    assert site.admitted(1) == 1

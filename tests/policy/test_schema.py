@@ -1,0 +1,384 @@
+"""The schema that editors use and the parser that servers use agree on what is right and what is wrong."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+from headgate import LimitWarning
+from headgate.errors import InvalidPolicy
+from headgate.limit.grammar import UNITS
+from headgate.policy import Policy, policy, rule
+from headgate.policy.key import NAMED, WORDS
+from headgate.policy.match import FIELDS, METHODS
+from headgate.policy.secret import PLACES
+from headgate.policy.source import read_source
+from headgate.policy.token import FIELDS as TOKEN_FIELDS
+from headgate.policy.token import PUBLIC, SHARED
+from headgate.policy.values import Repeated
+from tests.support import ROOT
+
+pytestmark = pytest.mark.engineless
+
+jsonschema = pytest.importorskip("jsonschema")
+pytest.importorskip("jwt")
+SCHEMA = json.loads((Path(policy.__file__).parent / "schema.json").read_text(encoding="utf-8"))
+VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
+GALLERY = sorted((ROOT / "docs" / "gallery").glob("*.yaml"))
+
+
+def with_rule(**fields: Any) -> dict[str, Any]:
+    return {"rules": [{"key": "ip", "limits": "5/minute", **fields}]}
+
+
+def matching(**fields: Any) -> dict[str, Any]:
+    return with_rule(match=fields)
+
+
+def values(*each: Any) -> tuple[Any, ...]:
+    return each
+
+
+def with_tokens(**fields: Any) -> dict[str, Any]:
+    return {"tokens": {"key": {"env": "SCHEMA_SECRET"}, "algorithms": "HS256", **fields}, **with_rule()}
+
+
+@pytest.fixture(autouse=True)
+def _secrets(monkeypatch):
+    monkeypatch.setenv("SCHEMA_SECRET", "s" * 64)
+    monkeypatch.setenv("SCHEMA_KEY", PUBLIC_KEY)
+
+
+PUBLIC_KEY = """\
+-----BEGIN PUBLIC KEY-----
+MCowBQYDK2VwAyEA+W5ymkm3u/9UG3PYAq6X8pT1+BxeugA/ffVJH4AGPII=
+-----END PUBLIC KEY-----
+"""
+RIGHT: list[Any] = [
+    with_rule(),
+    with_tokens(),
+    *(with_tokens(algorithms=each) for each in values(*SHARED, list(SHARED))),
+    *(with_tokens(algorithms=each, key={"env": "SCHEMA_KEY"}) for each in values("EdDSA", ["EdDSA"])),
+    with_tokens(header="X-Token", audience="api", issuer="https://id.example.com"),
+    {"pepper": {"env": "SCHEMA_SECRET"}, **with_rule()},
+    {"deny": {"ip": "192.0.2.1"}, "rules": []},
+    {"headers": "none", "rules": []},
+    {"pepper": {"file": __file__}, **with_rule()},
+    {"version": 1, **with_rule(name="a", store="fleet"), "stores": {"fleet": "redis://cache"}},
+    {"namespace": "api", "headers": "none", "plan": {"claim": "plan"}, **with_rule()},
+    {"headers": ["draft-11", "x-ratelimit-epoch"], "plan": {"trusted_header": "x-plan"}, **with_rule()},
+    {
+        "allow": {"ip": ["10.0.0.0/8", "::1"]},
+        "deny": {"any": [{"ip": "192.0.2.1"}, {"host": "*.bad.org"}]},
+        **with_rule(),
+    },
+    *(matching(method=word) for word in values(*METHODS, "get", ["GET", "Post"])),
+    *(
+        matching(path=word)
+        for word in values(
+            "/", "/a/**", "**", "/{id}/x/{rest:path}", ["/a", "/b*"], "/**/x/**", "//a/", "/*.png", "**/x"
+        )
+    ),
+    matching(route="/users/{id}", host=["a.org", "*.a.org"], plan="pro"),
+    matching(header={"X-Plan": "pro"}, query={"q": ["a", "b"]}, cookie={"visit": True}, trusted_header={"x": False}),
+    {**matching(any=[{"method": "GET"}, {"all": [{"path": "/a"}, {"not": {"ip": "10.0.0.1"}}]}])},
+    matching(),
+    *(with_rule(key=word) for word in WORDS),
+    *(with_rule(key={word: "name"}) for word in NAMED if word != "param"),
+    with_rule(match={"path": "/{id}"}, key=["ip", {"param": "id"}, {"header": "x"}]),
+    *(
+        with_rule(limits=words)
+        for words in values(
+            "5 per 2 hours",
+            "200/500ms",
+            "1_000/DAY BY gcra",
+            "10/s; 100/m;",
+            "100/hour burst 20 block 10m as api",
+            "5/minute by sliding-log",
+            "50/minute by sliding-window/60",
+            ["10/s", "100/m as b"],
+            {"default": "1/second", "pro": ["10/second", "100/hour"], "all": ""},
+        )
+    ),
+    *(with_rule(limits=f"5/{unit}") for unit in UNITS),
+    *(with_rule(cost=cost) for cost in values(0, 7, {"GET": 1, "POST": 10, "default": 2}, {"default": 3, "after": {}})),
+    with_rule(cost={"after": {"header": "X-Cost", "status": {"5xx": 0, "404": 2}}}),
+    *(with_rule(count={"when": {"status": each}}) for each in values(401, "401", "5xx", [401, "403", "5xx"])),
+    with_rule(count={"refused": True}),
+    with_rule(count={}),
+    *(
+        with_rule(act=act)
+        for act in values("deny", "delay", "shadow", "observe", {"delay": {"hold": 5}}, {"delay": {}})
+    ),
+    *(with_rule(act={"delay": {"hold": 5, "at_most": time}}) for time in values("200ms", "2 seconds", 1, 0.2, 0.001)),
+    with_rule(act={"shadow": {"status": 404, "body": "no", "content_type": "text/html"}}),
+    *(with_rule(**{"for": time}) for time in values("10m", "2 hours", "500ms", 30, 0.5)),
+    with_rule(**{"for": "1h", "act": "shadow"}),
+    *({"repeated": word, **with_rule(repeated=word)} for word in values("refuse", "first", "last", "each")),
+    with_rule(missing="deny", on_error="raise", disclose="retry", exempt={"ip": "10.0.0.1"}),
+]
+WRONG: list[Any] = [
+    {},
+    [],
+    "rules",
+    None,
+    {"rules": []},
+    {"rules": None},
+    {"rules": {}},
+    {"rules": ["5/minute"]},
+    {"rules": [{"key": "ip"}]},
+    {"rules": [{"limits": "5/minute"}]},
+    {"version": 2, **with_rule()},
+    *({"repeated": word, **with_rule()} for word in values("all", True, ["first"], None)),
+    with_rule(repeated="second"),
+    {"version": "1", **with_rule()},
+    {"version": True, **with_rule()},
+    {"rulez": [], **with_rule()},
+    {"namespace": "", **with_rule()},
+    {"namespace": 5, **with_rule()},
+    {"namespace": "a" * 129, **with_rule()},
+    {"headers": "x", **with_rule()},
+    {"headers": [], **with_rule()},
+    {"headers": [1], **with_rule()},
+    {"headers": ["none", "draft-6"], **with_rule()},
+    {"headers": ["draft-6", "draft-6"], **with_rule()},
+    {"headers": ["x-ratelimit", "x-ratelimit-epoch"], **with_rule()},
+    {"plan": "x-plan", **with_rule()},
+    {"plan": {}, **with_rule()},
+    {"plan": {"header": "x"}, **with_rule()},
+    {"plan": {"claim": "a", "trusted_header": "b"}, **with_rule()},
+    {"plan": {"claim": ""}, **with_rule()},
+    {"plan": {"trusted_header": ""}, **with_rule()},
+    *({"pepper": each, **with_rule()} for each in values("s", None, [], {}, {"env": ""}, {"env": 5}, {"value": "s"})),
+    {"pepper": {"env": "SCHEMA_SECRET", "file": __file__}, **with_rule()},
+    *({"tokens": each, **with_rule()} for each in values(None, "s", [], {}, {"algorithms": "HS256"})),
+    {"tokens": {"key": {"env": "SCHEMA_SECRET"}}, **with_rule()},
+    *(
+        with_tokens(algorithms=each)
+        for each in values("none", ["none"], ["HS256", "none"], ["HS256", "RS256"], [], None, 5, "hs256", "HS1")
+    ),
+    *(with_tokens(key=each) for each in values("s" * 64, None, {}, {"env": ""})),
+    *(
+        with_tokens(**{field: each})
+        for field in ("header", "audience", "issuer")
+        for each in values("", 5, None, ["a"])
+    ),
+    with_tokens(leeway=5),
+    {"stores": ["redis://x"], **with_rule()},
+    {"stores": {"a": 1}, **with_rule()},
+    {"allow": "10.0.0.0/8", **with_rule()},
+    {"deny": {"adress": "::1"}, **with_rule()},
+    *(with_rule(name=name) for name in values("", "1st", "a b", "a" * 65, 5, None)),
+    *(matching(method=word) for word in values("FETCH", "", [], 5, ["GET", 5])),
+    *(
+        matching(path=word)
+        for word in values(
+            "a",
+            "",
+            [],
+            5,
+            "/{",
+            "/a}",
+            "/{1}",
+            "/{a:path}/b",
+            "/**/{a:path}",
+            "/a**",
+            "/x{a}",
+            "/{a}/{a}",
+            "/**/**/**",
+            "/" + "a" * 1024,
+        )
+    ),
+    *(matching(ip=word) for word in values("everywhere", "", [], 10, "10.0.0.0/1234")),
+    *(matching(header=word) for word in values({}, "x", {"x": 1}, {"x": []}, {"x": None}, ["x"])),
+    matching(any=[]),
+    matching(any={}),
+    matching(all=["x"]),
+    matching(**{"not": []}),
+    matching(paths="/a"),
+    with_rule(match=[]),
+    matching(plan=5),
+    matching(route=[]),
+    matching(host=True),
+    *(
+        with_rule(key=key)
+        for key in values("addr", "", [], {}, 5, None, {"header": ""}, {"header": 5}, {"header": "a", "cookie": "b"})
+    ),
+    with_rule(key=["ip", []]),
+    with_rule(key={"body": "x"}),
+    *(
+        with_rule(limits=words)
+        for words in values(
+            "5",
+            "",
+            None,
+            [],
+            {},
+            "5/",
+            "/minute",
+            "five/minute",
+            "0/minute",
+            "5/fortnight",
+            "5/month",
+            "1.5/second",
+            "-5/minute",
+            5,
+            True,
+            "5perday",
+            "5/minute by magic",
+            "5/minute by gcra/60",
+            "5/minute by sliding-window/0",
+            "5/minute burst",
+            "5/minute burst 0",
+            "5/minute as 1st",
+            "5/minute block",
+            "5/minute and more",
+            ["5/minute", ""],
+            [5],
+            {"default": {"a": "5/minute"}},
+            {"default": 5},
+            {"free": "5/minute"},
+        )
+    ),
+    *(with_rule(cost=cost) for cost in values(-1, 1.5, "1", True, None, [1], {"get": 1}, {"GET": -1}, {"after": 5})),
+    with_rule(cost={"after": {"headers": "x"}}),
+    with_rule(cost={"after": {"header": 5}}),
+    with_rule(cost={"after": {"status": {"6xx": 0}}}),
+    with_rule(cost={"after": {"status": {"404": -1}}}),
+    with_rule(cost={"after": {"status": [404]}}),
+    *(
+        with_rule(count=count)
+        for count in values(5, [], {"when": {}}, {"when": 401}, {"refused": "yes"}, {"whenever": {}})
+    ),
+    *(with_rule(count={"when": {"status": each}}) for each in values(99, 600, "4x", "ok", None, True, [], [401, 999])),
+    *(
+        with_rule(act=act)
+        for act in values("refuse", "", 5, None, [], {}, {"deny": {}}, {"observe": {}}, {"delay": None}, {"delay": 5})
+    ),
+    with_rule(act={"delay": {"hold": 0}}),
+    *(with_rule(act={"delay": {"at_most": time}}) for time in values("soon", "", 0, -1, 0.0001, True, None, [], 1e9)),
+    with_rule(act={"delay": {}, "shadow": {}}),
+    with_rule(act={"delay": {"keep": 1}}),
+    with_rule(act={"shadow": {"status": 199}}),
+    with_rule(act={"shadow": {"status": 600}}),
+    with_rule(act={"shadow": {"content_type": "html"}}),
+    with_rule(cost=2**53 + 1),
+    {"rules": [{}]},
+    with_rule(store=["fleet"]),
+    with_rule(store=None),
+    with_rule(act={"shadow": {"body": 5}}),
+    with_rule(act={"shadow": {"code": 5}}),
+    *(with_rule(**{"for": time}) for time in values("soon", "", 0, -1, True, None, [], "10", "1 month")),
+    with_rule(**{"for": "10m", "act": "delay"}),
+    with_rule(**{"for": "10m", "act": {"delay": {"hold": 5}}}),
+    with_rule(missing="ignore"),
+    with_rule(on_error="fail"),
+    with_rule(disclose=True),
+    with_rule(priority=1),
+    with_rule(exempt=[]),
+    with_rule(limit="5/minute"),
+]
+BEYOND = {
+    "two rules of one name": {"rules": [*with_rule(name="a")["rules"], *with_rule(name="a")["rules"]]},
+    "a store that is not there": with_rule(store="fleet"),
+    "a param that is not in the path": with_rule(match={"path": "/{id}"}, key={"param": "user"}),
+    "a network with bits beyond its prefix": matching(ip="10.0.0.1/8"),
+    "a delay of a window": with_rule(limits="50/minute by fixed-window", act="delay"),
+    "a clause said twice": with_rule(limits="5/minute burst 2 burst 3"),
+    "a burst of a window": with_rule(limits="5/minute burst 2 by fixed-window"),
+    "a secret that is not there": {"pepper": {"env": "SCHEMA_NOTHING"}, **with_rule()},
+    "a key that is none": with_tokens(algorithms="RS256"),
+    "a burst that does not fit": with_rule(limits="10/minute burst 100_000_000"),
+}
+"""What only the parser finds: it relates places to each other, and counts."""
+
+
+def parses(value: Any) -> bool:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", LimitWarning)
+            Policy(value) if isinstance(value, dict) else Policy.load(value)
+    except InvalidPolicy:
+        return False
+    return True
+
+
+def ids(value: Any) -> str:
+    return json.dumps(value)[:70]
+
+
+def test_the_schema_is_one():
+    """Draft 2020-12 takes it."""
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+    assert SCHEMA["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+
+
+@pytest.mark.parametrize("path", GALLERY, ids=lambda path: path.stem)
+def test_the_gallery_is_right_for_both(path):
+    """Every file of the gallery."""
+    pytest.importorskip("yaml")
+    assert parses(path)
+    assert [error.message for error in VALIDATOR.iter_errors(read_source(path).value)] == []
+
+
+@pytest.mark.parametrize("value", RIGHT, ids=ids)
+def test_right_for_both(value):
+    """What the parser takes, the schema takes."""
+    assert parses(value)
+    assert [error.message for error in VALIDATOR.iter_errors(value)] == []
+
+
+@pytest.mark.parametrize("value", WRONG, ids=ids)
+def test_wrong_for_both(value, tmp_path):
+    """What the parser refuses, the schema refuses."""
+    file = tmp_path / "policy.json"
+    file.write_text(json.dumps(value), encoding="utf-8")
+    assert not parses(file)
+    assert not VALIDATOR.is_valid(value)
+
+
+@pytest.mark.parametrize("value", BEYOND.values(), ids=BEYOND.keys())
+def test_what_only_the_parser_finds(value):
+    """The schema never refuses what the parser takes; a few mistakes are beyond it."""
+    assert not parses(value)
+    assert VALIDATOR.is_valid(value)
+
+
+def test_the_schema_knows_the_fields_of_the_parser():
+    """A field or a word that is added to one is missed in the other."""
+    defined = SCHEMA["$defs"]
+    assert tuple(SCHEMA["properties"]) == policy.FIELDS
+    assert tuple(SCHEMA["properties"]["tokens"]["properties"]) == TOKEN_FIELDS
+    assert tuple(defined["secret"]["properties"]) == PLACES
+    assert tuple(defined["shared_algorithm"]["enum"]) == tuple(SHARED)
+    assert tuple(defined["public_algorithm"]["enum"]) == PUBLIC
+    assert tuple(defined["rule"]["properties"]) == rule.FIELDS
+    assert tuple(defined["condition"]["properties"]) == FIELDS
+    assert tuple(defined["style"]["enum"]) == policy.HEADER_STYLES
+    assert tuple(defined["repeated"]["enum"]) == get_args(Repeated)
+    assert tuple(defined["part"]["anyOf"][0]["enum"]) == WORDS
+    assert tuple(defined["part"]["anyOf"][1]["properties"]) == NAMED
+    assert tuple(defined["costs"]["properties"]) == (*METHODS, "default", "after")
+
+
+def test_every_field_is_described():
+    """What an editor shows beside a field."""
+    assert [name for name, field in fields_of(SCHEMA) if "description" not in field] == []
+
+
+def fields_of(schema: Any) -> Iterator[tuple[str, Any]]:
+    """Every property anywhere in a schema, but for those of conditions that only look at them."""
+    if isinstance(schema, list):
+        for each in schema:
+            yield from fields_of(each)
+    elif isinstance(schema, dict):
+        for name, value in schema.items():
+            if name == "properties":
+                yield from value.items()
+            if name not in ("if", "then"):
+                yield from fields_of(list(value.values()) if name == "properties" else value)

@@ -1,0 +1,372 @@
+"""What messages say: public names, what was probably meant, what to install; and never a password."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headgate import AsyncLimiter, AsyncShaper, InvalidLimit, Limit, Limiter, MemoryStore, Shaper, StoreError
+from headgate.cli import main
+from headgate.cli.shared import read_path
+from headgate.errors import HeadgateError, InvalidPolicy
+from headgate.policy import Policy
+from headgate.policy.source import read_source
+from headgate.stores import open_store
+from headgate.stores.redis import RedisStore
+from headgate.stores.redis.url import read_url
+from headgate.stores.shared import SharedStore
+from headgate.web.asgi import RateLimitMiddleware as Asgi
+from headgate.web.flask import RateLimits as FlaskLimits
+from headgate.web.flask import limited
+from headgate.web.starlette import Limit as Dependency
+from headgate.web.wsgi import RateLimitMiddleware as Wsgi
+from headgate.wording import missing, without_password
+
+pytestmark = pytest.mark.engineless
+
+CANARY = "canary"
+WRONG_URLS = [
+    f"redis://:{CANARY}@cache:port",
+    f"redis://user:{CANARY}@cache:99999",
+    f"redis://:{CANARY}@a,b",
+    f"redis://:{CANARY}@cache/zero",
+    f"redis://:{CANARY}/x@cache",
+    f"redis://:{CANARY}#x@cache",
+    f"redis://:{CANARY}@x@cache:port",
+    f"redis://:x y {CANARY}@cache:port",
+    f"redis://:[{CANARY}]@cache",
+    f"redis://:{CANARY}\u2100@cache",
+    f"redis://[::1:{CANARY}@cache",
+    f"redis://:{CANARY}@cache?deadline=soon",
+    f"redis://:{CANARY}@cache?colour=red",
+    f"redis://cache?password={CANARY}&deadline=soon",
+    f"redis://cache?deadline=1;password={CANARY}",
+    f"redis://cache/x?password={CANARY}",
+    f"redis+cluster://:{CANARY}@cache/1",
+    f"redis+sentinel://:{CANARY}@cache",
+    f"redis+sentinel://cache/m?sentinel_password={CANARY}&db=x",
+    f"redis+other://:{CANARY}@cache",
+    f"rediss//:{CANARY}@cache",
+    f"unix://:{CANARY}@cache",
+    f"mysql://root:{CANARY}@cache",
+    f"memory://:{CANARY}@cache",
+    f"memory://?password={CANARY}",
+    f"shared://:{CANARY}@cache/x",
+    f"user:{CANARY}@cache:6379",
+    f":{CANARY}@cache:6379",
+    f"{CANARY}@cache:6379",
+    f"{CANARY}:6379@cache",
+    f"://{CANARY}@cache",
+    f"redis://:{CANARY}{'x' * 200}@cache:port",
+]
+
+
+def said(call: Callable[[], Any]) -> str:
+    """What an error of ours says, and that it is one."""
+    with pytest.raises(HeadgateError) as raised:
+        call()
+    assert raised.value.__cause__ is None
+    return f"{raised.value} {raised.value!r} {raised.value.args}"
+
+
+@pytest.mark.parametrize("url", WRONG_URLS)
+def test_no_message_about_a_url_has_its_password(url):
+    """Whatever is wrong with it: the place, the scheme, the options, or a password that nobody quoted."""
+    assert CANARY not in said(lambda: open_store(url, None))
+    assert CANARY not in said(lambda: Limiter("1/s", store=url))
+    if url.startswith(("redis", "unix")):
+        assert CANARY not in said(lambda: RedisStore(url))
+
+
+@pytest.mark.parametrize(
+    "given", [WRONG_URLS[0].encode(), [WRONG_URLS[0]], {"url": WRONG_URLS[0]}, Path(WRONG_URLS[0])]
+)
+def test_what_is_no_url_is_not_shown_either(given):
+    """Of what stands in the place of a store, the type is told."""
+    assert CANARY not in said(lambda: open_store(given, None))
+
+
+def policies(url: str) -> list[dict[str, Any]]:
+    """A URL at the right place, and at every wrong one."""
+    rule = {"key": "ip", "limits": "1/hour"}
+    return [
+        {"stores": {"far": url}, "rules": [{**rule, "store": "fra"}]},
+        {"stores": {url: "far"}, "rules": [{**rule, "store": "fra"}]},
+        {"stores": {"far": [url]}, "rules": [rule]},
+        {"stores": {"far": {"url": url}}, "rules": [rule]},
+        {"stores": [url], "rules": [rule]},
+        {"stores": url, "rules": [rule]},
+        {"store": url, "rules": [{**rule, "limits": "often"}]},
+        {url: "far", "rules": [rule]},
+        {"rules": [{**rule, "store": url}]},
+        {"rules": [{**rule, "store": {"far": url}}]},
+        {"rules": [{**rule, "stores": {"far": url}, "limits": "often"}]},
+        {"rules": {"stores": url}},
+        {"namespace": {"far": url}, "rules": [rule]},
+        {"headers": url, "rules": [rule]},
+    ]
+
+
+@pytest.mark.parametrize(
+    "url", [f"redis://:{CANARY}@cache:6379", f"redis://u:{'x' * 50}{CANARY}@cache", f":{CANARY}@c:1"]
+)
+def test_no_mistake_in_a_policy_shows_a_password(tmp_path, caplog, capsys, url):
+    """In Python, in a file, in the log of a reload, and in what the command prints."""
+    file = tmp_path / "policy.json"
+    file.write_text(json.dumps({"rules": [{"key": "ip", "limits": "1/hour"}]}))
+    app = Wsgi(lambda environ, start: [], file)
+    for policy in policies(url):
+        assert CANARY not in said(partial(Policy, policy))
+        file.write_text(json.dumps(policy))
+        assert main(["policy", "check", str(file)]) == 1
+        assert main(["policy", "explain", str(file)]) == 1
+        assert app.runtime.reload() is False
+    printed = capsys.readouterr()
+    assert CANARY not in printed.out + printed.err + caplog.text
+    assert "cache" in printed.err or ":1" in printed.err
+
+
+def test_a_policy_whose_store_cannot_be_opened_is_told_of_without_its_password(tmp_path, caplog):
+    """It is right as a policy, and fails when it is used."""
+    file = tmp_path / "policy.json"
+    rule = {"key": "ip", "limits": "1/hour", "store": "far"}
+    file.write_text(json.dumps({"rules": [{"key": "ip", "limits": "1/hour"}]}))
+    app = Wsgi(lambda environ, start: [], file)
+    for url in WRONG_URLS:
+        file.write_text(json.dumps({"stores": {"far": url}, "rules": [rule]}))
+        assert app.runtime.reload() is False
+        assert CANARY not in said(lambda: Wsgi(lambda environ, start: [], file))
+    assert CANARY not in caplog.text
+
+
+def test_nothing_that_has_a_url_shows_it():
+    """In a debugger or in a log."""
+    url = f"redis://:{CANARY}@cache:6379"
+    policy = {"stores": {"far": url}, "rules": [{"key": "ip", "limits": "1/hour", "store": "far"}]}
+    app = Wsgi(lambda environ, start: [], policy, store=url)
+    parts = (
+        app,
+        app.runtime,
+        app.runtime.policy,
+        app.runtime.store,
+        app.runtime.policy.rules,
+        read_source(policy),
+        read_url(url),
+    )
+    for part in (*parts, Limiter("1/s", store=url)):
+        assert CANARY not in f"{part!r} {part}"
+
+
+def test_the_command_line_shows_no_password_of_a_shared_store():
+    """It is not there to be one, but a URL can be wrong in any way."""
+    for url in (f"shared://:{CANARY}@cache/x", f"shared://:[{CANARY}]@cache"):
+        with pytest.raises(argparse.ArgumentTypeError) as raised:
+            read_path(url)
+        assert CANARY not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("redis://:pw@cache:6379/0", "redis://***@cache:6379/0"),
+        ("cannot read 'redis://u:pw@cache', or 'x'", "cannot read 'redis://***@cache', or 'x'"),
+        ("u:pw@cache", "***@cache"),
+        ("ann@example.com", "ann@example.com"),
+        ("{'x': 'ann@example.com'}", "{'x': 'ann@example.com'}"),
+        ("redis://cache?db=1&password=pw&nodes=2", "redis://cache?db=1&password=***&nodes=2"),
+        ("redis://cache:6379", "redis://cache:6379"),
+        ("", ""),
+    ],
+)
+def test_what_is_hidden_and_what_is_not(text, told):
+    """A host, a database and an address of mail are no secrets."""
+    assert without_password(text) == told
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        ("1,000/hour", "write 1000/hour or 1_000/hour"),
+        ("1,000,000 per 2 hours burst 5", "write 1000000 per 2 hours burst 5 or 1_000_000 per 2 hours burst 5"),
+        ("1,000 in flight", "write 1000 in flight or 1_000 in flight"),
+        ("0.5/second", "write 1 per 2 seconds"),
+        ("1.5/minute", "write 3 per 2 minutes"),
+        (".25 per 2 hours", "write 1 per 8 hours"),
+        ("10/second, 100/hour", "limits are separated by ;"),
+        ("10/second & 100/hour", "limits are separated by ;"),
+        ("1/second \u2003", "after the rate there may be"),
+    ],
+)
+def test_a_limit_that_cannot_be_read_is_told_how_to_be_written(words, hint):
+    """And what is proposed can be read."""
+    with pytest.raises(InvalidLimit) as raised:
+        Limit.parse_all(words)
+    assert hint in str(raised.value)
+    for proposed in hint.removeprefix("write ").split(" or ") if hint.startswith("write ") else ():
+        assert Limit.parse(proposed)
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (
+            lambda: Limiter("5/minute", algorithm="gcra"),
+            "Limiter() has no argument 'algorithm': write '5/minute by gcra'",
+        ),
+        (lambda: AsyncLimiter("5/minute", burst=9), "AsyncLimiter() has no argument 'burst': write '5/minute burst 9'"),
+        (lambda: Limiter("1/s", stor="memory://"), "Limiter() has no argument 'stor'; did you mean 'store'?"),
+        (
+            lambda: Limiter("1/s", dedline=0.1),
+            "Limiter() has no argument 'dedline'; 'deadline' belongs to a Redis store: "
+            "write store='redis://cache?deadline=0.1'",
+        ),
+        (
+            lambda: Limiter("1/s", colour=1),
+            "Limiter() has no argument 'colour'; there are store, namespace, clock, on_error, max_waiting, lease",
+        ),
+        (lambda: Shaper("1/s", namespac="a"), "Shaper() has no argument 'namespac'; did you mean 'namespace'?"),
+        (lambda: AsyncShaper("1/s", clok=1), "AsyncShaper() has no argument 'clok'; did you mean 'clock'?"),
+        (
+            lambda: RedisStore("redis://a", dedline=1),
+            "RedisStore() has no argument 'dedline'; did you mean 'deadline'?",
+        ),
+        (lambda: MemoryStore(max_key=1), "MemoryStore() has no argument 'max_key'; did you mean 'max_keys'?"),
+        (lambda: SharedStore("/x", max_key=1), "SharedStore() has no argument 'max_key'; did you mean 'max_keys'?"),
+        (lambda: Asgi(None, {}, stor=1), "RateLimitMiddleware() has no argument 'stor'; did you mean 'store'?"),
+        (
+            lambda: Wsgi(None, {}, proxies=1),
+            "RateLimitMiddleware() has no argument 'proxies'; did you mean 'trusted_proxies'?",
+        ),
+    ],
+)
+def test_an_argument_that_is_not_there_is_told_with_the_class_that_was_called(make, told):
+    """And with what was probably meant; nothing is named that is not public."""
+    with pytest.raises(TypeError) as raised:
+        make()
+    assert str(raised.value) == told
+
+
+def test_the_arguments_of_a_class_can_still_be_looked_up():
+    """By `help`, by editors and by those who wrap it."""
+    import inspect
+
+    assert list(inspect.signature(Limiter).parameters)[:3] == ["limits", "store", "namespace"]
+
+
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        ("localhost:6379", "'localhost:6379' has no scheme: write redis://localhost:6379"),
+        ("[::1]:6379", "'[::1]:6379' has no scheme: write redis://[::1]:6379"),
+        ("user:pw@cache:6379", "'cache:6379' has no scheme: write redis://***@cache:6379"),
+        ("cache", "no store for a URL without a scheme"),
+        ("shared:./x", f"cannot read 'shared:./x': the directory is a whole path; write shared://{Path.cwd()}/x"),
+        ("shared:up/x", f"cannot read 'shared:up/x': the directory is a whole path; write shared://{Path.cwd()}/up/x"),
+    ],
+)
+def test_a_store_that_cannot_be_opened_is_told_how_to_be_written(url, told):
+    """As far as it can be known what was meant."""
+    with pytest.raises(StoreError) as raised:
+        open_store(url, None)
+    assert str(raised.value).startswith(told)
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (lambda: limited("often"), "limited(): limits: cannot read the limit 'often'"),
+        (lambda: limited("1/s", kay="user"), "limited(): kay: unknown field 'kay'; did you mean 'key'?"),
+        (lambda: Dependency("1/s", key="usr"), "Limit(): key: expected one of"),
+        (lambda: Dependency("often"), "Limit(): limits: cannot read the limit 'often'"),
+    ],
+)
+def test_a_mistake_at_an_endpoint_names_what_was_written_there(make, told):
+    """Not a rule of a policy, which nobody has written."""
+    with pytest.raises(InvalidPolicy) as raised:
+        make()
+    assert str(raised.value).startswith(told)
+
+
+def test_the_default_of_an_app_names_the_class_it_was_given_to():
+    """As there is no decorator."""
+    from flask import Flask
+
+    with pytest.raises(InvalidPolicy, match=r"^RateLimits\(\): limits: cannot read the limit 'often'"):
+        FlaskLimits(Flask("app"), default="often")
+
+
+@pytest.mark.parametrize(("setup", "begins"), [("", "headgate: "), ("logging.basicConfig()", "WARNING:headgate.web:")])
+def test_a_line_in_the_log_begins_with_headgate(setup, begins):
+    """By the name of the log; where no handler is set up, Python writes the bare text to stderr, so that says it."""
+    code = (
+        f"import logging; {setup}\n"
+        "from headgate.web.wsgi import RateLimitMiddleware as R\n"
+        "app = R(lambda environ, start: [], {'rules': [{'key': 'ip', 'limits': '1/s'}]})\n"
+        "app({'REQUEST_METHOD': 'GET', 'PATH_INFO': '/', 'REMOTE_ADDR': '::1', 'HTTP_FORWARDED': 'x'}, None)\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stderr.startswith(f"{begins}requests come with forwarded headers and no proxy is trusted")
+
+
+def test_every_log_of_ours_is_one_of_these():
+    """A module that took a log of its own would write lines that nobody can tell the origin of."""
+    import headgate
+
+    folder = Path(headgate.__file__).parent
+    for source in folder.rglob("*.py"):
+        if source.name != "logs.py":
+            assert "getLogger" not in source.read_text(encoding="utf-8"), source
+
+
+def test_what_has_to_be_installed_is_told_as_it_can_be_installed():
+    """From a clone, or by itself."""
+    extra = "a Redis store needs redis: pip install '.[redis]' in a clone of Headgate, or pip install 'redis'"
+    assert missing("a Redis store", "redis", "redis") == extra
+    assert missing("headgate.web.grpc", "grpcio") == "headgate.web.grpc needs grpcio: pip install grpcio"
+
+
+def test_yaml_without_its_library_is_told_and_json_has_its_lines(tmp_path, monkeypatch):
+    """JSON and TOML need nothing."""
+    monkeypatch.setattr("headgate.policy.source.INSTALLED", False)
+    for name, told in {
+        "policy.yaml": "policy.yaml: YAML needs PyYAML: pip install '.[yaml]' in a clone of Headgate, "
+        "or pip install 'PyYAML'; or write TOML or JSON",
+        "policy.json": "policy.json:2: rules[0].kay: unknown field 'kay'; did you mean 'key'?",
+    }.items():
+        (tmp_path / name).write_text('{"rules": [{"key": "ip", "limits": "1/s",\n "kay": 1}]}')
+        with pytest.raises(InvalidPolicy) as raised:
+            Policy.load(tmp_path / name)
+        assert str(raised.value) == told
+
+
+@pytest.mark.parametrize(
+    ("module", "without", "package"),
+    [
+        ("headgate.web.fastapi", "fastapi", "fastapi"),
+        ("headgate.web.starlette", "starlette", "starlette"),
+        ("headgate.web.flask", "flask", "flask"),
+        ("headgate.web.django", "django", "django"),
+        ("headgate.web.drf", "rest_framework", "djangorestframework"),
+        ("headgate.web.aiohttp", "aiohttp", "aiohttp"),
+        ("headgate.web.grpc", "grpc", "grpcio"),
+        ("headgate.tasks.celery", "celery", "celery"),
+        ("headgate.tasks.dramatiq", "dramatiq", "dramatiq"),
+        ("headgate.tasks.rq", "rq", "rq"),
+    ],
+)
+def test_a_framework_that_is_not_there_is_told_by_the_name_it_is_installed_by(module, without, package):
+    """Which is not always the name it is imported by."""
+    code = (
+        f"import sys; sys.modules[{without!r}] = None\n"
+        f"try:\n    import {module}\nexcept ModuleNotFoundError as error: print(error)"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout == f"{module} needs {package}: pip install {package}\n"

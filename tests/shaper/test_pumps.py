@@ -1,0 +1,222 @@
+"""Pumps in threads: a source's items at the constant rate, held back or dropped, none of the accepted ones lost."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from itertools import count, islice
+
+import pytest
+
+from headgate import InvalidCall, Shaper
+from headgate.testing import ManualClock
+from tests.support.homes import LATER, eventually
+
+
+class Source:
+    """Counts what was taken from it, and may end with an error."""
+
+    def __init__(self, items: Iterable[int], error: Exception | None = None) -> None:
+        self.taken: list[int] = []
+        self._items, self._error = items, error
+
+    def __iter__(self) -> Iterator[int]:
+        for item in self._items:
+            self.taken.append(item)
+            yield item
+        if self._error is not None:
+            raise self._error
+
+
+def steady(clock: ManualClock, text: str = "10/second queue 3") -> Shaper:
+    return Shaper(text, clock=clock)
+
+
+def test_items_leave_at_the_rate_in_their_order(home):
+    """Whatever comes out is counted, and when it is over it is over."""
+    clock = ManualClock(LATER)
+    pump = Shaper("7/second queue 3", store=home.store(clock), on_error="raise").drain("abcde")
+    at = [(item, clock.us - round(LATER * 1e6)) for item in pump]
+    assert at == [("a", 0), ("b", 142_858), ("c", 285_715), ("d", 428_572), ("e", 571_429)]
+    assert (pump.accepted, pump.delivered, pump.dropped, pump.rest()) == (5, 5, 0, [])
+    assert list(pump) == []
+
+
+def test_the_source_is_asked_when_there_is_room():
+    """Back-pressure: never further ahead than what is about to leave."""
+    source = Source(count())
+    pump = steady(ManualClock(LATER)).drain(source)
+    for delivered in range(1, 30):
+        next(pump)
+        assert len(source.taken) == delivered
+
+
+def test_others_in_the_queue_are_waited_for(home):
+    """The queue is full of somebody else's: the pump holds its item until there is room, and loses nothing."""
+    clock = ManualClock(LATER)
+    queue = Shaper("10/second queue 3", store=home.store(clock), on_error="raise")
+    for _ in range(3):
+        queue.enter("jobs")
+    with queue.drain("ab", "jobs") as pump:
+        assert [(item, round(clock.now() - LATER, 6)) for item in pump] == [("a", 0.3), ("b", 0.4)]
+
+
+def test_pumps_of_one_key_share_the_rate():
+    """Two of them, in turn: together no faster than one."""
+    clock = ManualClock(LATER)
+    queue = steady(clock)
+    one, other = queue.drain("abc"), queue.drain("xyz")
+    assert [(next(each), round(clock.now() - LATER, 6)) for each in (one, other) * 3] == [
+        ("a", 0.0), ("x", 0.1), ("b", 0.2), ("y", 0.3), ("c", 0.4), ("z", 0.5),
+    ]  # fmt: skip
+    assert [*queue.drain("a", "a key"), *queue.drain("b", "another")] == ["a", "b"]
+    assert clock.now() == LATER + 0.5
+
+
+def test_who_takes_slowly_gets_no_burst_afterwards():
+    """The consumer sets the pace where it is slower than the rate."""
+    clock = ManualClock(LATER)
+    taken = []
+    for _ in steady(clock).drain(range(5)):
+        taken.append(round(clock.now() - LATER, 6))
+        clock.advance(1 if len(taken) < 3 else 0)
+    assert taken == [0.0, 1.0, 2.0, 2.1, 2.2]
+
+
+def test_stop_takes_nothing_more():
+    """From the source, that is: and leaving the block is a stop."""
+    source = Source(range(10))
+    with steady(ManualClock(LATER)).drain(source) as pump:
+        assert list(islice(pump, 3)) == [0, 1, 2]
+        pump.stop()
+        assert list(pump) == []
+    assert (source.taken, pump.rest()) == ([0, 1, 2], [])
+
+
+def test_an_error_of_the_source_comes_after_what_was_accepted():
+    """Then it is over."""
+    for when_full in ("wait", "drop"):
+        taken: list[int] = []
+        pump = Shaper("10/second queue 100", clock=ManualClock(LATER)).drain(
+            Source(range(5), OSError("gone")), when_full=when_full
+        )
+        with pytest.raises(OSError, match="gone"):
+            take_all(pump, taken.append)
+        assert taken == [0, 1, 2, 3, 4]
+        assert list(pump) == []
+
+
+def test_an_interrupted_item_is_not_lost():
+    """Ctrl-C while it is waited for, or while there is no room for it: it is the next to leave, or part of the rest."""
+
+    class Shaken(ManualClock):
+        shakes = 0
+
+        def sleep_until(self, at_us: int) -> None:
+            if self.shakes:
+                self.shakes -= 1
+                raise KeyboardInterrupt
+            super().sleep_until(at_us)
+
+    clock = Shaken(LATER)
+    pump = steady(clock).drain(range(5))
+    assert next(pump) == 0
+    clock.shakes = 1
+    with pytest.raises(KeyboardInterrupt):
+        next(pump)
+    assert pump.rest() == [1]
+    assert [next(pump), next(pump)] == [1, 2]
+    for _ in range(3):
+        pump._shaper.enter("everything")
+    clock.shakes = 1
+    with pytest.raises(KeyboardInterrupt):
+        next(pump)
+    assert pump.rest() == [3]
+    assert list(pump) == [3, 4]
+
+
+def test_what_finds_no_room_is_dropped_and_counted():
+    """Produced is accepted and dropped; what was accepted leaves in order, all of it."""
+    clock = ManualClock(LATER)
+    source = Source(range(1_000))
+    with Shaper("10/second queue 20", clock=clock).drain(source, when_full="drop") as pump:
+        first = next(pump)
+        eventually(lambda: pump.accepted + pump.dropped == 1_000)
+        assert (pump.accepted, pump.dropped, pump.rest()) == (20, 980, list(range(1, 20)))
+        assert [first, *pump] == list(range(20))
+    assert (clock.now(), pump.delivered, source.taken) == (LATER + 1.9, 20, list(range(1_000)))
+
+
+def test_a_slow_consumer_holds_no_more_than_there_is_room_for():
+    """The rate would let items in as time goes by: beyond the room they are dropped all the same."""
+    clock = ManualClock(LATER)
+    go, made = threading.Semaphore(0), []
+
+    def produce() -> Iterator[int]:
+        for item in range(50):
+            made.append(item)
+            yield item
+            go.acquire()
+
+    pump = steady(clock).drain(produce(), when_full="drop")
+    assert next(pump) == 0
+    for place in range(1, 50):
+        clock.advance(1)
+        go.release()
+        eventually(lambda place=place: pump.accepted + pump.dropped == place + 1)
+        assert len(pump.rest()) <= 3
+    go.release()
+    assert (pump.accepted, pump.dropped, made) == (4, 46, list(range(50)))
+    assert list(pump) == [1, 2, 3]
+    pump.close()
+
+
+def test_after_stop_what_was_accepted_still_leaves():
+    """Dropping or not, in its time."""
+    clock = ManualClock(LATER)
+    pump = Shaper("10/second queue 20", clock=clock).drain(range(10), when_full="drop")
+    assert next(pump) == 0
+    eventually(lambda: pump.accepted == 10)
+    pump.stop()
+    assert list(pump) == list(range(1, 10))
+    assert clock.now() == LATER + 0.9
+
+
+def test_who_leaves_early_finds_the_rest():
+    """Nothing that was accepted is lost: delivered and rest together are it."""
+    clock = ManualClock(LATER)
+    with Shaper("10/second queue 20", clock=clock).drain(range(10), when_full="drop") as pump:
+        taken = list(islice(pump, 4))
+        eventually(lambda: pump.accepted == 10)
+    assert (taken, pump.rest()) == ([0, 1, 2, 3], [4, 5, 6, 7, 8, 9])
+    assert (pump.accepted, pump.delivered, pump.dropped) == (10, 4, 0)
+
+
+def test_the_thread_of_a_pump_ends_with_it():
+    """A source without an end is left when it yields next."""
+    before = threading.active_count()
+    with steady(ManualClock(LATER)).drain(count(), when_full="drop") as pump:
+        assert next(pump) == 0
+        assert threading.active_count() == before + 1
+    assert threading.active_count() == before
+    pump.close()
+
+
+def test_who_stops_before_the_first_item_reads_nothing():
+    """Of either kind."""
+    for when_full in ("wait", "drop"):
+        source = Source(range(5))
+        with steady(ManualClock(LATER)).drain(source, when_full=when_full) as pump:
+            pump.stop()
+            assert list(pump) == []
+        assert (source.taken, pump.accepted, pump.rest()) == ([], 0, [])
+
+
+def test_what_to_do_when_full_is_checked():
+    with pytest.raises(InvalidCall, match="when_full is one of wait, drop; got 'explode'"):
+        steady(ManualClock(LATER)).drain([], when_full="explode")
+
+
+def take_all(results: Iterable[int], take: Callable[[int], None]) -> None:
+    for each in results:
+        take(each)

@@ -1,0 +1,265 @@
+"""Pumps in an event loop: read ahead as far as there is room, and nothing that was taken is lost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from itertools import count
+
+import pytest
+
+from headgate import AsyncShaper, InvalidCall
+from headgate.shaper import AsyncPump
+from headgate.stores import Store
+from headgate.testing import ManualClock
+from tests.support.homes import LATER, let_run, until
+
+ROOM = 3
+
+
+class Scene:
+    """A shaper on a clock, and a source that counts."""
+
+    def __init__(self, text: str = f"10/second queue {ROOM}") -> None:
+        self.clock = ManualClock(LATER)
+        self.shaper = AsyncShaper(text, clock=self.clock)
+        self.taken: list[int] = []
+
+    async def source(self, items, error: Exception | None = None) -> AsyncIterator[int]:
+        for item in items:
+            self.taken.append(item)
+            yield item
+        if error is not None:
+            raise error
+
+    async def drive(self, work: Awaitable[None], step: float = 0.1) -> None:
+        """Let time go by until it is done."""
+        task = asyncio.ensure_future(work)
+        while not task.done():
+            await let_run()
+            if not task.done():
+                self.clock.advance(step)
+        await task
+
+
+def tell(story: Callable[[Scene], Awaitable[None]], text: str = f"10/second queue {ROOM}") -> None:
+    async def main() -> None:
+        async with asyncio.timeout(20):
+            await story(Scene(text))
+
+    asyncio.run(main())
+
+
+async def take(pump: AsyncPump[int], into: list[tuple[int, float]], clock: ManualClock) -> None:
+    """Write down what leaves, and when."""
+    await exhaust(pump, lambda item: into.append((item, round(clock.now() - LATER, 6))))
+
+
+async def exhaust(items: AsyncIterator[int], into: Callable[[int], None]) -> None:
+    async for item in items:
+        into(item)
+
+
+def test_items_leave_at_the_rate_in_their_order(home):
+    """Of a plain iterable and of an async one."""
+
+    clock = ManualClock(LATER)
+
+    async def story(store: Store) -> None:
+        for key, plain in (("plain", True), ("async", False)):
+            scene = Scene()
+            clock.set(LATER)
+            scene.shaper = AsyncShaper("10/second queue 3", store=store, on_error="raise")
+            left: list[tuple[int, float]] = []
+            async with scene.shaper.drain(range(8) if plain else scene.source(range(8)), key) as pump:
+                taking = asyncio.ensure_future(take(pump, left, clock))
+                for leaves in range(1, 9):
+                    await until(lambda leaves=leaves, left=left: len(left) == leaves)
+                    if leaves < 8:
+                        await until(lambda leaves=leaves: pump.accepted > leaves)
+                    clock.advance(0.1)
+                await taking
+            assert left == [(item, round(item / 10, 6)) for item in range(8)]
+            assert (pump.accepted, pump.delivered, pump.dropped, pump.rest()) == (8, 8, 0, [])
+
+    home.tell(story, clock)
+
+
+def test_the_source_is_held_back():
+    """It is read as far ahead as there is room, and the one more for which there is none yet."""
+
+    async def story(scene: Scene) -> None:
+        pump = scene.shaper.drain(scene.source(count()))
+        for delivered in range(1, 20):
+            taking = asyncio.ensure_future(anext(pump))
+            await let_run()
+            scene.clock.advance(0.1)
+            await taking
+            await let_run()
+            assert delivered < len(scene.taken) <= delivered + ROOM + 1
+        await pump.stop()
+
+    tell(story)
+
+
+def test_a_slow_consumer_is_waited_for():
+    """However much time goes by, the source is not read further than there is room; then no burst either."""
+
+    async def story(scene: Scene) -> None:
+        pump = scene.shaper.drain(scene.source(count()))
+        assert await anext(pump) == 0
+        for _ in range(20):
+            scene.clock.advance(1)
+            await let_run()
+            assert len(pump.rest()) <= ROOM + 1
+        assert len(scene.taken) <= 1 + ROOM + 1
+        assert [await anext(pump) for _ in range(ROOM)] == [1, 2, 3]
+        await pump.stop()
+
+    tell(story)
+
+
+def test_a_slow_source_is_waited_for():
+    """Whoever takes the items sleeps until there is one."""
+
+    async def story(scene: Scene) -> None:
+        more: asyncio.Queue[int | None] = asyncio.Queue()
+
+        async def source() -> AsyncIterator[int]:
+            while (item := await more.get()) is not None:
+                yield item
+
+        left: list[tuple[int, float]] = []
+        taking = asyncio.ensure_future(take(scene.shaper.drain(source()), left, scene.clock))
+        for item in (0, 1):
+            await let_run()
+            assert len(left) == item
+            more.put_nowait(item)
+            await let_run()
+            scene.clock.advance(5)
+        more.put_nowait(None)
+        await taking
+        assert left == [(0, 0.0), (1, 5.0)]
+
+    tell(story)
+
+
+def test_what_finds_no_room_is_dropped_and_counted():
+    """Produced is accepted and dropped; the accepted ones leave, in order."""
+
+    async def story(scene: Scene) -> None:
+        left: list[tuple[int, float]] = []
+        async with scene.shaper.drain(scene.source(range(1_000)), when_full="drop") as pump:
+            await scene.drive(take(pump, left, scene.clock))
+        assert left == [(0, 0.0), (1, 0.1), (2, 0.2)]
+        assert (pump.accepted, pump.delivered, pump.dropped) == (3, 3, 997)
+        assert len(scene.taken) == 1_000
+
+    tell(story)
+
+
+def test_a_plain_source_lets_the_others_breathe():
+    """A long iterable whose items are all dropped does not keep the event loop to itself."""
+
+    async def story(scene: Scene) -> None:
+        turns = 0
+
+        async def other() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        others = asyncio.ensure_future(other())
+        left: list[tuple[int, float]] = []
+        async with scene.shaper.drain(range(10_000), when_full="drop") as pump:
+            await scene.drive(take(pump, left, scene.clock))
+        others.cancel()
+        assert pump.accepted + pump.dropped == 10_000
+        assert turns > 100
+
+    tell(story)
+
+
+def test_after_stop_what_was_accepted_still_leaves():
+    """And the source is left where it is."""
+
+    async def story(scene: Scene) -> None:
+        pump = scene.shaper.drain(scene.source(count()))
+        assert await anext(pump) == 0
+        await let_run()
+        accepted = pump.accepted
+        left: list[tuple[int, float]] = []
+        await pump.stop()
+        await scene.drive(take(pump, left, scene.clock))
+        assert [item for item, _ in left] == list(range(1, accepted))
+        assert pump.rest() == scene.taken[accepted:]
+        assert pump.delivered == pump.accepted == accepted == ROOM
+
+    tell(story)
+
+
+def test_who_leaves_early_finds_the_rest(home):
+    """Delivered and rest together are everything that was taken from the source, in order."""
+
+    async def story(store: Store) -> None:
+        scene = Scene()
+        shaper = AsyncShaper("10/second queue 3", store=store, on_error="raise")
+        for turns in (0, 1, 3, 30, 300):
+            scene.taken.clear()
+            async with shaper.drain(scene.source(count()), f"k{turns}") as pump:
+                got = [await anext(pump)]
+                await let_run(turns)
+            assert got + pump.rest() == scene.taken
+            assert pump.delivered == 1 <= pump.accepted
+
+    home.tell(story, ManualClock(LATER))
+
+
+def test_who_stops_before_the_first_item_reads_nothing():
+    async def story(scene: Scene) -> None:
+        async with scene.shaper.drain(scene.source(count())) as pump:
+            await pump.stop()
+            assert [item async for item in pump] == []
+        assert scene.taken == []
+
+    tell(story)
+
+
+def test_an_error_of_the_source_comes_after_what_was_accepted():
+    """Then it is over."""
+
+    async def story(scene: Scene) -> None:
+        left: list[tuple[int, float]] = []
+        pump = scene.shaper.drain(scene.source(range(5), OSError("gone")))
+        with pytest.raises(OSError, match="gone"):
+            await scene.drive(take(pump, left, scene.clock))
+        assert [item for item, _ in left] == [0, 1, 2, 3, 4]
+        assert [item async for item in pump] == []
+
+    tell(story)
+
+
+def test_who_is_cancelled_while_it_waits_loses_no_item():
+    async def story(scene: Scene) -> None:
+        pump = scene.shaper.drain(scene.source(range(3)))
+        assert await anext(pump) == 0
+        for _ in range(3):
+            taking = asyncio.ensure_future(anext(pump))
+            await let_run()
+            taking.cancel()
+            await asyncio.wait([taking])
+        scene.clock.advance(0.1)
+        assert await anext(pump) == 1
+        await pump.stop()
+        assert pump.rest() == [2]
+
+    tell(story)
+
+
+def test_what_to_do_when_full_is_checked():
+    async def story(scene: Scene) -> None:
+        with pytest.raises(InvalidCall, match="when_full is one of wait, drop"):
+            scene.shaper.drain([], when_full="explode")
+
+    tell(story)

@@ -1,0 +1,350 @@
+"""Leases: tokens are charged at the server before they can be spent, spent at memory speed, and never twice.
+
+Virtual time, real servers; everything here holds for threads and for event loops alike.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import pytest
+
+from headgate import AsyncLimiter, Call, InvalidCall, InvalidLimit, Lease, Limit, Limiter
+from headgate.engine import NATIVE
+from tests.support.leasing import BUCKET, MOST, START, WINDOW, Bank, drain, open_bank, warm
+
+BOTH = pytest.mark.parametrize("limit", [BUCKET, WINDOW], ids=["bucket", "window"])
+
+
+@pytest.fixture(params=["threads", "tasks"])
+def bank(server, request) -> Iterator[Bank]:
+    with open_bank(server, request.param) as bank:
+        yield bank
+
+
+UNLEASED = ["10/minute by sliding-log", "10/minute by sliding-window", "10/minute by sliding-window/6"]
+
+
+@pytest.mark.parametrize("kind", [Limiter, AsyncLimiter])
+@pytest.mark.parametrize("limits", [*UNLEASED, f"10/second; {UNLEASED[0]}"])
+def test_logs_and_sliding_windows_cannot_be_leased(bank, kind, limits):
+    with pytest.raises(InvalidLimit, match="cannot be leased: only the bucket family and fixed windows can"):
+        kind(limits, store=bank.store, lease=True)
+
+
+@pytest.mark.parametrize("limit", ["10/minute block 1h", "10/minute by fixed-window block 1h"])
+def test_a_block_cannot_be_leased(bank, limit):
+    with pytest.raises(InvalidLimit, match="a block must hold at once"):
+        Limiter(limit, store=bank.store, lease=True)
+
+
+@pytest.mark.parametrize("kind", [Limiter, AsyncLimiter])
+@pytest.mark.parametrize(
+    "store",
+    [
+        None, "memory://",
+        pytest.param("shared://{}", marks=pytest.mark.skipif(not NATIVE, reason="shared stores are native")),
+    ],
+)  # fmt: skip
+def test_only_a_server_sells_leases(tmp_path, kind, store):
+    with pytest.raises(InvalidCall, match="leases are for stores on a server"):
+        kind("10/second", store=store and store.format(tmp_path / "s"), lease=True)
+
+
+WRONG = {
+    ("validity", "valid for 0.001 to 3600 seconds"): [0, 0.0009, 3600.1, -1, math.inf, math.nan, True, "1", None],
+    ("share", "above 0 and at most 1"): [0, -0.1, 1.01, math.nan, True, "0.1", None],
+    ("floor", "whole number from 2"): [1, 0, -4, 4.0, True, "4", None],
+}
+
+
+@pytest.mark.parametrize(("name", "why", "value"), [(*what, value) for what, each in WRONG.items() for value in each])
+def test_terms_that_make_no_sense_are_refused(name, why, value):
+    with pytest.raises(InvalidCall, match=why):
+        Lease(**{name: value})
+
+
+@pytest.mark.parametrize("lease", ["yes", 1, 0.5, {"validity": 1}])
+def test_terms_are_true_or_a_lease(bank, lease):
+    with pytest.raises(InvalidCall, match="lease is True or a Lease"):
+        bank.limiter(lease=lease)
+
+
+@pytest.mark.parametrize("lease", [True, Lease(), Lease(validity=0.5, share=0.05, floor=8), Lease(share=1, floor=2)])
+@BOTH
+def test_every_hit_is_counted_once_and_what_was_not_spent_comes_back(bank, limit, lease):
+    """A lone limiter says after each hit exactly what one without leases would, for far fewer questions."""
+    limiter = bank.limiter(limit, lease=lease)
+    before = bank.trips()
+    assert [limiter.hit("k").remaining for _ in range(1000)] == list(range(MOST - 1, MOST - 1001, -1))
+    assert bank.trips() - before <= 30
+    assert bank.charged(limit) > 1000
+    limiter.close()
+    assert bank.charged(limit) == 1000
+    with bank.asked(1):  # the peek itself
+        limiter.close()
+        assert bank.charged(limit) == 1000
+    assert limiter.hit("k").remaining < MOST - 1000  # not of what was given back
+    limiter.close()
+    assert bank.charged(limit) == 1001
+
+
+@pytest.mark.parametrize("most", [1, 3, 10, 39, 40, 100, 2000])
+@pytest.mark.parametrize("limit", ["{}/hour by fixed-window", "1/hour burst {}"], ids=["window", "bucket"])
+def test_exactly_the_limit_is_admitted(bank, limit, most):
+    limiter = bank.limiter(limit.format(most))
+    assert drain(limiter) == most
+    with bank.asked(0):
+        assert drain(limiter) == 0
+
+
+@BOTH
+def test_several_limiters_share_one_budget_to_the_last_permit(bank, limit):
+    limiters = [bank.limiter(limit) for _ in range(3)] + [bank.plain(limit)]
+    admitted = sum(limiter.hit("k").allowed for _ in range(600) for limiter in limiters)
+    assert bank.charged(limit) >= admitted == 2400
+    assert admitted + sum(map(drain, limiters)) == MOST
+
+
+def test_near_the_limit_every_permit_is_asked_for(bank):
+    """A tenth of what is left would be less than the floor: from there on the answers are the server's."""
+    limiter = bank.limiter("39/hour by fixed-window")
+    with bank.asked(39):
+        assert [limiter.hit("k").remaining for _ in range(39)] == list(range(38, -1, -1))
+
+
+@pytest.mark.parametrize("share", [0.01, 0.1, 0.5])
+def test_a_lease_takes_at_most_its_share_of_what_is_left(bank, share):
+    limit = "1/hour burst 500"
+    limiter = bank.limiter(limit, lease=Lease(share=share, floor=2))
+    left = 500
+    while limiter.hit("k"):
+        now = 500 - bank.charged(limit)
+        assert left - now <= 1 + left * share
+        left = now
+
+
+@pytest.mark.parametrize("hits", [1, 2])
+def test_a_cold_key_costs_what_it_costs_without_leases(bank, hits):
+    """Question for question, command for command; and no heartbeat, as long as nothing is bought."""
+
+    def commands(limiter, namespace: str) -> dict[str, int]:
+        names = ("eval", "evalsha", "get", "set", "time", "zadd")
+        bank.server.command("CONFIG", "RESETSTAT")
+        for number in range(100):
+            for _ in range(hits):
+                limiter.hit(f"{namespace}{number}")
+        stats = bank.server.info("commandstats")
+        return {name: stats.get(f"cmdstat_{name}", {"calls": 0})["calls"] for name in names}
+
+    bank.limiter(lease=False).hit("before")
+    without = commands(bank.limiter(lease=False), "a")
+    assert without == {"eval": 0, "evalsha": 100 * hits, "get": 100 * hits, "set": 100 * hits, "time": 0, "zadd": 0}
+    assert commands(bank.limiter(), "b") == without
+
+
+def test_a_key_asked_for_rarely_stays_exact_for_ever(bank):
+    limiter = bank.limiter()
+    for _ in range(20):
+        bank.clock.advance(0.4)
+        with bank.asked(1):
+            limiter.hit("k")
+
+
+def test_a_key_that_was_hot_is_exact_again_after_one_lease_too_many(bank):
+    limiter = bank.limiter(WINDOW)
+    warm(limiter, hits=500)
+    bank.clock.advance(60)
+    limiter.hit("k")
+    bank.clock.advance(1.5)
+    limiter.close()
+    for hits in range(1, 6):
+        bank.clock.advance(1.5)
+        with bank.asked(1):
+            limiter.hit("k")
+        assert bank.charged(WINDOW) == 501 + hits
+
+
+def test_a_key_that_was_hot_is_leased_no_more_than_it_uses(bank):
+    """Three times a second is too rare for a lease, however hot it was before."""
+    limiter = bank.limiter(WINDOW)
+    admitted = warm(limiter)
+    for _ in range(20):
+        bank.clock.advance(0.33)
+        admitted += limiter.hit("k").allowed
+    limiter.close()
+    for _ in range(20):
+        bank.clock.advance(0.33)
+        with bank.asked(1):
+            admitted += limiter.hit("k").allowed
+    assert bank.charged(WINDOW) == admitted == 90
+
+
+def test_a_refused_key_is_refused_here_until_its_retry(bank):
+    limiter = bank.limiter("1000/hour by fixed-window")
+    drain(limiter)
+    with bank.asked(0):
+        refusals = [limiter.hit("k") for _ in range(100)]
+    assert {(each.allowed, each.degraded, each.retry_after) for each in refusals} == {(False, False, 800.0)}
+    bank.clock.advance(800)
+    assert limiter.hit("k").remaining == 999
+
+
+def test_a_purchase_that_is_refused_answers_for_all_that_follow(bank):
+    limiter = bank.limiter(WINDOW)
+    warm(limiter)
+    limiter.close()
+    drain(bank.plain(WINDOW))
+    bank.clock.advance(0.001)
+    with bank.asked(1):
+        assert [limiter.hit("k", cost).allowed for cost in [1] * 50 + [2]] == [False] * 51
+
+
+@BOTH
+def test_permits_are_spent_to_the_last_microsecond_of_their_validity_and_not_at_it(bank, limit):
+    limiter = bank.limiter(limit, lease=Lease(validity=2))
+    assert warm(limiter) == 50
+    bank.clock.us += 1_999_999
+    with bank.asked(0):
+        assert limiter.hit("k").allowed
+    bank.clock.us += 1
+    before = bank.trips()
+    assert limiter.hit("k").allowed
+    assert bank.trips() > before
+
+
+def test_what_has_run_out_is_given_back_once_counted_from_the_grant(bank):
+    """`1/second`: two seconds later the server regained two units by itself. What is given back leaves these out, so
+    exactly what was admitted counts against the key then, as if the rest had never been bought."""
+    limit = "1/second burst 10000"
+    limiter = bank.limiter(limit)
+    admitted = warm(limiter, hits=200)
+    bank.clock.advance(2)
+    limiter.close()
+    assert bank.charged(limit) == admitted
+    limiter.close()
+    bank.clock.advance(1)
+    assert bank.charged(limit) == admitted - 1
+
+
+@pytest.mark.parametrize("limit", ["1000/second burst 10000", "10000/10 seconds by fixed-window"])
+def test_what_a_limit_regained_by_itself_is_not_worth_a_message(bank, limit):
+    limiter = bank.limiter(limit)  # in the first microsecond of the window
+    assert warm(limiter, hits=200) < bank.charged(limit)
+    bank.clock.advance(10)
+    with bank.asked(0):
+        limiter.close()
+
+
+@pytest.mark.parametrize("wait", [0, 0.999, 1.5], ids=["at once", "just before it ends", "after its end"])
+@pytest.mark.parametrize("hits", [24, 25, 50, 106])
+def test_what_was_bought_ahead_for_a_key_that_went_quiet_comes_back(bank, hits, wait):
+    """The lease in use is low at so many hits, and the next one is bought."""
+    limiter = bank.limiter(WINDOW)
+    warm(limiter, hits=hits)
+    bank.clock.advance(wait)
+    limiter.hit("other")
+    limiter.close()
+    assert bank.charged(WINDOW) == hits
+
+
+def test_permits_of_a_window_die_with_it(bank):
+    """The next window starts from its own tokens: exactly its limit is admitted, and charged in it."""
+    limiter = bank.limiter(WINDOW, lease=Lease(validity=3600))
+    bank.clock.set(START + 799.999)
+    warm(limiter, hits=500)
+    bank.clock.us += 999
+    with bank.asked(0):
+        assert limiter.hit("k")
+    bank.clock.us += 1
+    assert bank.charged(WINDOW) == 0
+    assert limiter.hit("k").remaining == MOST - 1
+    assert drain(limiter) == MOST - 1
+
+
+def test_a_bucket_that_fills_while_permits_are_held_admits_what_the_bound_says(bank):
+    """In any time t: burst + rate * (t + validity). Four nodes, hit until refused, every tenth of a second."""
+    limiters = [bank.limiter("100/second burst 500", lease=Lease(validity=1)) for _ in range(4)]
+    admitted = []
+    for _ in range(40):
+        admitted.append(sum(map(drain, limiters)))
+        bank.clock.advance(0.1)
+    for start in range(40):
+        for end in range(start, 40):
+            assert sum(admitted[start : end + 1]) <= 500 + 100 * ((end - start) / 10 + 1)
+    assert sum(admitted) >= 0.95 * (500 + 100 * 3.9)
+
+
+@BOTH
+def test_costs_are_charged_unit_for_unit(bank, limit):
+    limiter = bank.limiter(limit)
+    spent = 0
+    for cost in [3, 1, 7, 2, 40, 1, 1, 60, 5] * 10:
+        spent += cost * limiter.hit("k", cost).allowed
+    assert spent == 1200
+    limiter.close()
+    assert bank.charged(limit) == 1200
+
+
+@pytest.mark.parametrize("cost", [2, 3, 7, 300])
+def test_costs_are_admitted_to_the_last_that_fits(bank, cost):
+    """At once all but one: what is left of a lease, less than the cost, may be what is missing. It comes back."""
+    limiter = bank.limiter(WINDOW)
+    admitted = drain(limiter, cost=cost)
+    assert MOST // cost - 1 <= admitted <= MOST // cost
+    bank.clock.advance(1)
+    limiter.close()
+    assert admitted + drain(limiter, cost=cost) == MOST // cost
+    assert bank.charged(WINDOW) == MOST // cost * cost
+
+
+def test_a_cost_that_does_not_fit_takes_nothing(bank):
+    """Neither one that never will nor one that is too much for now: what is left stays there for the others."""
+    limiter = bank.limiter(WINDOW)
+    warm(limiter)
+    held = bank.charged(WINDOW)
+    assert limiter.hit("k", MOST + 1).never
+    assert not limiter.hit("k", MOST - 1).allowed
+    assert bank.charged(WINDOW) <= held
+    assert bank.plain(WINDOW).hit("k", MOST - held).allowed
+
+
+def test_a_cost_of_nothing_is_always_allowed_and_spends_nothing(bank):
+    limiter = bank.limiter(WINDOW)
+    admitted = warm(limiter)
+    assert all(limiter.hit("k", 0).allowed for _ in range(10))
+    assert admitted + drain(limiter) == MOST
+    assert limiter.hit("k", 0).allowed
+
+
+def test_what_is_not_one_number_of_one_key_is_asked_for_exactly(bank):
+    limiter = bank.limiter(WINDOW)
+    spent = warm(limiter)
+    own = Limit.parse(WINDOW)
+    assert limiter.take_up_to("k", 30).granted == 30
+    assert limiter.decide(Call(own, "k", 20), Call(own, "other", 5)).allowed
+    assert limiter.hit("k", 10, limit=Limit(6000, "1h", algorithm="fixed-window")).limit == 6000
+    assert not limiter.hit("k", 10, limit=Limit(60, "1h", algorithm="fixed-window")).allowed
+    spent += 60 + warm(limiter)
+    limiter.close()
+    assert (bank.charged(WINDOW), bank.charged(WINDOW, "other")) == (spent, 5)
+
+
+BAD = [
+    (["k"], 1), ({}, 1), (b"k", 1), ("", 1), (7, 1), (None, 1), ("x" * 5000, 1),
+    ("k", True), ("k", 1.0), ("k", -1), ("k", "1"), ("k", 2**53 + 1), ("k", 2**70), ("k", None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("verb", ["hit", "peek", "take_up_to", "reserve", "acquire"])
+def test_what_is_no_question_is_refused_as_without_leases(bank, verb):
+    limiter = bank.limiter()
+    warm(limiter)
+    for key, cost in BAD[2:] if verb == "acquire" else BAD:  # which looks for a line first, leases or not
+        with pytest.raises(InvalidCall):
+            getattr(limiter, verb)(key, cost)
+    limiter.close()
+    assert bank.charged() == 50
+    with pytest.raises(InvalidCall):
+        limiter.refund(42)

@@ -1,0 +1,355 @@
+"""Leases among real processes: one budget for four workers by real time, whoever is killed, forked or gone."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import multiprocessing
+import os
+import select
+import signal
+import threading
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing.connection import Connection
+from typing import Any
+
+import pytest
+import redis
+
+from headgate import AsyncLimiter, Lease, Limiter
+from headgate.stores.leases.returns import returns
+from headgate.stores.redis import RedisStore
+from tests.support.faults import PATIENT, calls
+from tests.support.leasing import BEFORE_LOW, MOST, WINDOW, Bank, drain, open_bank, warm
+from tests.support.servers import Server, wait_until
+
+SPAWN = multiprocessing.get_context("spawn")
+LIMITS = ["10000/4 weeks by fixed-window", "1/hour burst 10000"]
+VALIDITY = 0.25
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+
+
+@pytest.fixture(scope="module")
+def fleet() -> Iterator[ProcessPoolExecutor]:
+    with ProcessPoolExecutor(4, mp_context=SPAWN) as pool:
+        yield pool
+
+
+def gather(url: str, count: int = 4) -> None:
+    """Return when so many are there."""
+    with redis.Redis.from_url(url) as client:
+        client.incr("ready")
+        wait_until(lambda: int(client.get("ready") or 0) >= count, f"{count} processes are ready", 60)
+
+
+def exhaust(url: str, limit: str, number: int) -> int:
+    """Hit until refused, in turn or by fifty coroutines; how many were admitted."""
+    gather(url)
+    store = RedisStore(url, deadline=PATIENT)
+    if number % 2:
+        with Limiter(limit, store=store, lease=True, on_error="raise") as threaded:
+            return drain(threaded)
+
+    async def main() -> int:
+        async def some() -> int:
+            admitted = 0
+            while await limiter.hit("k"):
+                admitted += 1
+            return admitted
+
+        limiter = AsyncLimiter(limit, store=store, lease=True, on_error="raise")
+        async with limiter:
+            admitted = sum(await asyncio.gather(*(some() for _ in range(50))))
+        await store.aclose()
+        return admitted
+
+    return asyncio.run(main())
+
+
+@pytest.mark.parametrize("limit", LIMITS, ids=["window", "bucket"])
+def test_four_processes_admit_exactly_the_limit_for_few_questions(server, fleet, limit):
+    server.command("CONFIG", "RESETSTAT")
+    admitted = [job.result(60) for job in [fleet.submit(exhaust, server.url, limit, n) for n in range(4)]]
+    scripts = calls(server, "eval", "evalsha")
+    store = RedisStore(server.url, deadline=PATIENT)
+    assert sum(admitted) + drain(Limiter(limit, store=store, on_error="raise")) == 10_000
+    assert sum(admitted) >= 9_000
+    assert scripts < 2_000
+    store.close()
+
+
+def hammer(url: str, limit: str, seconds: float, number: int) -> tuple[float, float, dict[int, int]]:
+    """Hit for some time: when that was, and how many were admitted within each second of the clock."""
+    gather(url)
+    store = RedisStore(url, deadline=PATIENT)
+    lease = Lease(validity=VALIDITY)
+    seen: Counter[int] = Counter()
+    with Limiter(limit, store=store, lease=lease, on_error="raise") as limiter:
+        start = time.monotonic()
+        while time.monotonic() < start + seconds:
+            before = time.time()
+            if limiter.hit("k"):
+                seen[int(before) if int(before) == int(time.time()) else 0] += 1
+        end = time.monotonic()
+    store.close()
+    return start, end, dict(seen)
+
+
+def test_the_bound_holds_by_real_time(server, fleet):
+    """burst + rate * (t + validity), whatever the timing."""
+    jobs = [fleet.submit(hammer, server.url, "2000/second burst 300", 1.5, number) for number in range(4)]
+    starts, ends, seen = zip(*(job.result(60) for job in jobs), strict=True)
+    admitted = sum(sum(each.values()) for each in seen)
+    assert 300 <= admitted <= 300 + 2000 * (max(ends) - min(starts) + VALIDITY)
+
+
+def test_no_window_admits_more_than_its_limit_by_real_time(server, fleet):
+    """Counted are hits that began and ended within one second of the clock, which is the server's too."""
+    jobs = [fleet.submit(hammer, server.url, "1000/second by fixed-window", 2.5, number) for number in range(4)]
+    seen: Counter[int] = Counter()
+    for job in jobs:
+        seen.update(job.result(60)[2])
+    del seen[0]
+    assert seen and max(seen.values()) <= 1000
+
+
+def hold(url: str, told: Connection) -> None:
+    """Lease, say what was spent, and wait to be killed or told to go."""
+    limiter = Limiter("3000/4 weeks by fixed-window", store=url, lease=Lease(validity=3600), on_error="raise")
+    told.send(warm(limiter, hits=50))
+    told.recv()
+
+
+@pytest.mark.parametrize("killed", [True, False], ids=["killed", "exits without closing"])
+def test_what_a_process_held_when_it_went_is_lost_and_nothing_else(server, killed):
+    limit = "3000/4 weeks by fixed-window"
+    ours, theirs = SPAWN.Pipe()
+    process = SPAWN.Process(target=hold, args=(f"{server.url}?deadline=5", theirs))
+    process.start()
+    assert ours.recv() == 50
+    store = RedisStore(server.url, deadline=PATIENT)
+    other = Limiter(limit, store=store, lease=True, on_error="raise")
+    left = other.peek("k", 0).remaining
+    assert 2700 <= left < 2950
+    if killed:
+        process.kill()
+    else:
+        ours.send("go")
+    process.join()
+    assert process.exitcode == (-signal.SIGKILL if killed else 0)
+    assert drain(other) == left
+    store.close()
+
+
+def lease_and_idle(url: str, awaited: bool, told: Connection) -> None:
+    """Lease, say what was spent, and then do nothing but live; at the end, say which threads there are."""
+    options: Any = {"store": f"{url}?deadline=5", "lease": Lease(validity=VALIDITY), "on_error": "raise"}
+
+    async def main() -> None:
+        limiter = AsyncLimiter("6000/4 weeks by fixed-window", **options)
+        told.send(sum([(await limiter.hit("k")).allowed for _ in range(50)]))
+        await asyncio.to_thread(told.recv)
+
+    if awaited:
+        asyncio.run(main())
+    else:
+        limiter = Limiter("6000/4 weeks by fixed-window", **options)
+        told.send(warm(limiter, hits=50))
+        told.recv()
+    told.send([thread.name for thread in threading.enumerate() if thread.name == "headgate-leases"])
+    told.recv()
+
+
+@pytest.mark.parametrize("awaited", [False, True], ids=["threads", "tasks"])
+def test_processes_that_live_and_ask_no_more_give_back_what_they_leased(server, awaited):
+    """Two of them, by real time: in the end the server counts what was spent and nothing else."""
+    limit, pipes, workers = "6000/4 weeks by fixed-window", [], []
+    for _ in range(2):
+        ours, theirs = SPAWN.Pipe()
+        workers.append(SPAWN.Process(target=lease_and_idle, args=(server.url, awaited, theirs)))
+        pipes.append(ours)
+        workers[-1].start()
+    assert [pipe.recv() for pipe in pipes] == [50, 50]
+    store = RedisStore(server.url, deadline=PATIENT)
+    other = Limiter(limit, store=store, on_error="raise")
+    wait_until(lambda: other.peek("k", 0).remaining == 5900, "what was not spent is back")
+    for pipe in pipes:
+        pipe.send("go on")
+    assert [pipe.recv() for pipe in pipes] == [[] if awaited else ["headgate-leases"]] * 2
+    for pipe in pipes:
+        pipe.send("end")
+    for worker in workers:
+        worker.join()
+    assert [worker.exitcode for worker in workers] == [0, 0]
+    store.close()
+
+
+def storm(url: str, limit: str, counts: Any, number: int) -> None:
+    """Hit until refused, and write down what was admitted where a kill cannot undo it. The first does not live long."""
+    gather(url)
+    limiter = Limiter(limit, store=f"{url}?deadline=5", lease=True, on_error="raise")
+    while limiter.hit("k"):
+        counts[number] += 1
+        if number == 0 and counts[0] == 1000:
+            break
+    if number == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_worker_killed_in_the_middle_costs_at_most_what_it_held(server):
+    limit = "60000/4 weeks by fixed-window"
+    counts = SPAWN.Array("q", 4, lock=False)
+    workers = [SPAWN.Process(target=storm, args=(server.url, limit, counts, number)) for number in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert [worker.exitcode for worker in workers] == [-signal.SIGKILL, 0, 0, 0]
+    store = RedisStore(server.url, deadline=PATIENT)
+    admitted = sum(counts) + drain(Limiter(limit, store=store, on_error="raise"))
+    assert Limiter(limit, store=store).peek("k", 0).remaining == 0
+    assert 60_000 * 0.7 <= admitted <= 60_000  # two leases of a tenth each, and one on its way
+    store.close()
+
+
+def in_child(work: Callable[[], Any]) -> Any:
+    """What a forked child makes of it; one that hangs, and be it while it is born, is killed."""
+    reads, writes = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            os.write(writes, json.dumps(work()).encode())
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(0)
+    os.close(writes)
+    answered, _, _ = select.select([reads], [], [], 20)
+    if not answered:
+        os.kill(child, signal.SIGKILL)
+    with os.fdopen(reads) as answers:
+        text = answers.read()
+    os.waitpid(child, 0)
+    assert text, "the child hung or failed"
+    return json.loads(text)
+
+
+@forks
+def test_a_fork_leaves_the_permits_to_the_parent(server):
+    with open_bank(server) as bank:
+        limiter = bank.limiter(WINDOW)
+        decision = [limiter.hit("k") for _ in range(50)][-1]
+        held = bank.charged(WINDOW) - 50
+
+        def work() -> list[int]:
+            before = bank.trips()
+            first = limiter.hit("k").remaining
+            asked = bank.trips() - before
+            limiter.refund(decision)  # it is the parent's
+            spent = warm(limiter, hits=99)
+            limiter.close()
+            return [first, asked, spent]
+
+        assert in_child(work) == [MOST - 50 - held - 1, 1, 99]
+        assert bank.charged(WINDOW) == 50 + held + 100
+        assert warm(limiter) == 50
+        limiter.close()
+        assert bank.charged(WINDOW) == 200
+
+
+@forks
+def test_a_fork_in_the_middle_of_anything_does_not_stop_the_child(server):
+    """Other threads of the parent may hold every lock there is."""
+    with open_bank(server) as bank:
+        limiter = bank.limiter(WINDOW)
+        warm(limiter)
+        owners = [limiter._gate._ledger, limiter._gate._tokens]
+        locks = [owner._lock for owner in owners if hasattr(owner, "_lock")] + [returns._changed]
+        for lock in locks:
+            lock.acquire()
+        admitted = in_child(lambda: warm(limiter, hits=100))
+        for lock in locks:
+            lock.release()
+        assert (admitted, warm(limiter)) == (100, 50)
+        limiter.close()
+
+
+@forks
+def test_an_event_loop_that_forks_while_it_buys_keeps_what_it_bought(server, proxy):
+    bank = Bank(server, url=proxy.url)
+    limiter = AsyncLimiter(WINDOW, store=bank.store, lease=Lease(validity=0.05), on_error="raise")
+
+    async def hits(count: int) -> int:
+        async with asyncio.timeout(10):
+            return sum([(await limiter.hit("k")).allowed for _ in range(count)])
+
+    async def child() -> int:
+        charged = bank.charged(WINDOW)
+        admitted = await hits(100)
+        await asyncio.sleep(0.2)  # what is bought ahead has arrived
+        bank.clock.advance(1)
+        await asyncio.to_thread(wait_until, lambda: bank.charged(WINDOW) == charged + 100, "the rest is given back")
+        await bank.store.aclose()
+        return admitted
+
+    async def parent() -> None:
+        await hits(BEFORE_LOW)
+        charged = bank.charged(WINDOW)
+        proxy.hold()
+        await hits(1)
+        await asyncio.to_thread(wait_until, lambda: bank.charged(WINDOW) > charged, "the next lease is charged")
+        proxy.release()
+        assert in_child(lambda: asyncio.run(child())) == 100
+        await hits(7)
+        await limiter.aclose()
+        await bank.store.aclose()
+
+    asyncio.run(parent())
+    assert bank.charged(WINDOW) == BEFORE_LOW + 108
+    bank.close()
+
+
+def cut_off(url: str, told: Connection) -> None:
+    """Lease, hear how many do, and admit alone what the policy says."""
+    store = RedisStore(url, deadline=PATIENT)
+
+    def leasing() -> Limiter:
+        return Limiter("3000/4 weeks by fixed-window", store=store, lease=Lease(validity=0.05))
+
+    warm(leasing())
+    told.send("there")
+    told.recv()
+    limiter = leasing()  # whose first purchase counts again
+    warm(limiter, hits=100)
+    told.send("counted")
+    told.recv()
+    time.sleep(0.1)  # what was leased is void then
+    decisions = [limiter.hit("alone") for _ in range(2000)]
+    told.send([sum(each.allowed for each in decisions), all(each.degraded for each in decisions)])
+    store.close()
+
+
+def test_processes_that_are_cut_off_admit_one_limit_together():
+    pipes, workers = [], []
+    with Server() as server:
+        for _ in range(2):
+            ours, theirs = SPAWN.Pipe()
+            workers.append(SPAWN.Process(target=cut_off, args=(server.url, theirs)))
+            pipes.append(ours)
+            workers[-1].start()
+        assert [pipe.recv() for pipe in pipes] == ["there"] * 2
+        for pipe in pipes:
+            pipe.send("count")
+        assert [pipe.recv() for pipe in pipes] == ["counted"] * 2
+        server.kill()
+        for pipe in pipes:
+            pipe.send("alone")
+        assert [pipe.recv() for pipe in pipes] == [[1500, True]] * 2
+        for worker in workers:
+            worker.join()

@@ -1,0 +1,212 @@
+"""asyncio without a server, or with one that is unwell: nobody hangs, nothing is charged twice."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import statistics
+import time
+
+import pytest
+
+from headgate import AsyncLimiter, StoreError
+from headgate.stores.redis import RedisStore, Transition
+from headgate.stores.redis.topology import LONG_IDLE
+from tests.support.faults import (
+    DEADLINE,
+    FAULTS,
+    MANY,
+    NONSENSE,
+    PATIENT,
+    POLICIES,
+    SAID,
+    SLACK,
+    Trickle,
+    at_most,
+    heal,
+    hits,
+    in_trouble,
+    percentile,
+    run,
+    said,
+    spent,
+    stranger,
+)
+from tests.support.servers import Server, wait_until
+
+pytestmark = pytest.mark.engineless
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_of_the_network_degrades_in_time_charges_once_and_leaves_no_reply_behind(server, proxy, fault):
+    async def story(store: RedisStore) -> None:
+        limiter = AsyncLimiter(MANY, store=store)
+        await limiter.hit("k")
+        FAULTS[fault].inflict(proxy)
+        with at_most(DEADLINE + SLACK):
+            assert await hits(limiter, 10) == [-1] * 10
+        heal(proxy)
+        assert await hits(limiter, 3, "other") == [9_999, 9_998, 9_997]
+
+    run(proxy.url, story)
+    wait_until(lambda: spent(server) >= 1 + 10 * FAULTS[fault].arrive, "what was sent has arrived")
+    assert spent(server) == 1 + 10 * FAULTS[fault].arrive
+
+
+@pytest.mark.parametrize("on_error", POLICIES)
+def test_every_policy_answers_for_a_server_that_does_not(server, on_error):
+    async def story(store: RedisStore) -> None:
+        limiter = AsyncLimiter("10/week", store=store, on_error=on_error)
+        if on_error == "raise":
+            with pytest.raises(StoreError):
+                await limiter.hit("k")
+            with pytest.raises(StoreError):
+                await limiter.refund("k", 1)
+        else:
+            assert said(await limiter.hit("k")) == SAID[on_error]
+            await limiter.refund("k", 1)
+        with pytest.raises(StoreError, match="not reset"):
+            await limiter.reset("k")
+
+    with in_trouble(server, "killed") as url:
+        run(url, story)
+
+
+@pytest.mark.parametrize("reply", NONSENSE)
+def test_nobody_waits_for_ever_for_a_server_that_talks_nonsense(reply):
+    async def story(store: RedisStore) -> None:
+        limiter = AsyncLimiter("10/week", store=store)
+        async with asyncio.timeout(DEADLINE + SLACK):
+            assert said(await limiter.hit("k")) == SAID["local"]
+
+    with stranger(reply) as url:
+        run(url, story)
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_connection_that_was_idle_is_looked_at_without_a_warning(server):
+    async def story(store: RedisStore) -> None:
+        limiter = AsyncLimiter(MANY, store=store)
+        await limiter.hit("k")
+        await asyncio.sleep(LONG_IDLE + 0.1)
+        async with asyncio.timeout(DEADLINE + SLACK):
+            assert not (await limiter.hit("k")).degraded
+
+    run(server.url, story)
+
+
+def test_nobody_waits_for_ever_where_the_client_library_fails(server, monkeypatch):
+    """Not a fault of the network: a warning made an error, a bug, a name that is gone."""
+
+    async def broken(*_: object, **__: object) -> None:
+        raise RuntimeError("not what anybody expects")
+
+    async def story(store: RedisStore) -> None:
+        limiter = AsyncLimiter(MANY, store=store)
+        await limiter.hit("k")
+        with monkeypatch.context() as patch:
+            patch.setattr("headgate.stores.redis.pipeline.Pipeline._receive", broken)
+            async with asyncio.timeout(DEADLINE + SLACK):
+                assert (await limiter.hit("k")).degraded
+        assert not (await limiter.hit("k")).degraded
+
+    run(server.url, story)
+
+
+def test_a_reply_that_trickles_in_is_not_waited_for_beyond_the_deadline(server):
+    async def story(store: RedisStore) -> None:
+        limiter = AsyncLimiter(MANY, store=store)
+        await limiter.hit("k")
+        proxy.delay(0.02)
+        with at_most(DEADLINE + SLACK):
+            assert (await limiter.hit("k")).degraded
+
+    with Trickle(server) as proxy:
+        run(proxy.url, story)
+
+
+def test_a_script_that_has_to_be_sent_again_does_not_get_the_deadline_twice(server, proxy):
+    async def story(store: RedisStore) -> None:
+        limiter = AsyncLimiter("10/week", store=store)
+        await limiter.hit("other")
+        server.client().script_flush()
+        proxy.delay(0.7)
+        with at_most(0.8 + SLACK):
+            assert (await limiter.hit("k")).degraded
+
+    run(proxy.url, story, deadline=0.8)
+
+
+def test_nobody_waits_for_a_server_known_to_be_away_and_its_return_is_found(proxy):
+    seen: list[Transition] = []
+
+    async def story(store: RedisStore) -> None:
+        limiter = AsyncLimiter(MANY, store=store)
+        await limiter.hit("k")
+        proxy.hold()
+        for _ in range(3):
+            await limiter.hit("k")
+        times = []
+        for _ in range(200):
+            start = time.perf_counter()
+            assert (await limiter.hit("k")).degraded
+            times.append(time.perf_counter() - start)
+        assert statistics.median(times) < 0.001
+        proxy.release()
+        await asyncio.to_thread(wait_until, lambda: len(seen) > 1, "the server is back")
+        assert not (await limiter.hit("k")).degraded
+
+    run(proxy.url, story, on_transition=seen.append)
+    assert [each.available for each in seen] == [False, True]
+
+
+async def ask_until_cancelled(limiter: AsyncLimiter, key: str, times: list[float]) -> None:
+    with contextlib.suppress(asyncio.CancelledError):
+        while True:
+            start = time.perf_counter()
+            await limiter.hit(key)
+            times.append(time.perf_counter() - start)
+            await asyncio.sleep(0.002)
+
+
+def latencies(server: Server, seconds: float, deadline: float) -> list[float]:
+    """Of eight tasks that each ask every few milliseconds, while the server stands still for so long."""
+    times: list[float] = []
+
+    async def story(store: RedisStore) -> None:
+        limiter = AsyncLimiter(MANY, store=store)
+        await limiter.hit("k")
+        tasks = [asyncio.create_task(ask_until_cancelled(limiter, f"k{n}", times)) for n in range(8)]
+        with in_trouble(server, "paused"):
+            await asyncio.sleep(seconds)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks)
+
+    run(server.url, story, deadline=deadline)
+    return times
+
+
+@pytest.mark.parametrize("password", [None, "secret"])
+def test_a_server_that_stands_still_delays_nobody_beyond_the_deadline(password):
+    with Server(password=password) as server:
+        times = latencies(server, 1.0, deadline=0.05)
+    assert percentile(times, 0.99) < 0.05 + 0.1
+    assert max(times) < 0.05 + SLACK
+
+
+def test_who_waits_when_the_store_is_closed_gets_an_answer(proxy):
+    async def story(store: RedisStore) -> None:
+        limiter = AsyncLimiter(MANY, store=store)
+        await limiter.hit("k")
+        proxy.hold()
+        waiting = asyncio.gather(*(limiter.hit("k") for _ in range(10)))
+        await asyncio.sleep(0)
+        await store.aclose()
+        async with asyncio.timeout(SLACK):
+            assert all(decision.degraded for decision in await waiting)
+        wait_until(lambda: proxy.open_connections == 0, "everything is closed")
+        proxy.release()
+        assert not (await limiter.hit("k")).degraded
+
+    run(proxy.url, story, deadline=PATIENT)

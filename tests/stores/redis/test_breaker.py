@@ -1,0 +1,206 @@
+"""While a server is away nobody waits for it; when it is back it is found, whatever happened meanwhile."""
+
+from __future__ import annotations
+
+import contextlib
+import statistics
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from headgate import Limiter, StoreError
+from headgate.stores.redis import Transition
+from tests.support.faults import (
+    FAULTS,
+    MANY,
+    SLACK,
+    TROUBLES,
+    heal,
+    in_trouble,
+    latencies,
+    open_store,
+    percentile,
+    says,
+)
+from tests.support.proxy import Proxy
+from tests.support.servers import Server, wait_until
+
+pytestmark = pytest.mark.engineless
+
+
+@pytest.mark.parametrize("trouble", TROUBLES)
+def test_a_server_whose_trouble_ends_is_back_by_itself_and_both_are_told_once(server, trouble):
+    seen: list[Transition] = []
+    with contextlib.ExitStack() as stack:
+        with in_trouble(server, trouble) as url:
+            limiter = Limiter(MANY, store=stack.enter_context(open_store(url, on_transition=seen.append)))
+            assert all(limiter.hit("k").degraded for _ in range(5))
+        wait_until(lambda: len(seen) > 1, "the server is back")
+        assert not limiter.hit("k").degraded
+    assert [each.available for each in seen] == [False, True]
+
+
+def test_a_server_that_loads_is_away_until_it_has_loaded():
+    slow = ["--key-load-delay", "2000", "--loading-process-events-interval-bytes", "1024"]
+    with Server(*slow) as server, ThreadPoolExecutor(1) as pool, open_store(server.url, deadline=1) as store:
+        server.client().mset({f"k{n}": "x" * 100 for n in range(400)})
+        server.client().save()
+        server.kill()
+        restart = pool.submit(server.start)
+        wait_until(lambda: says(server, "loading"), "the server loads")
+        with pytest.raises(StoreError, match="loading"):
+            Limiter(MANY, store=store, on_error="raise").hit("k")
+        restart.result()
+        assert not Limiter(MANY, store=store).hit("k").degraded
+
+
+def test_a_killed_server_that_keeps_its_data_goes_on_where_it_was():
+    with Server(persist=True) as server, open_store(server.url) as store:
+        limiter = Limiter(MANY, store=store)
+        limiter.hit("k", 7)
+        with in_trouble(server, "killed"):
+            assert all(limiter.hit("k").degraded for _ in range(5))
+        wait_until(lambda: not limiter.peek("k").degraded, "the server is back")
+        assert limiter.hit("k").remaining == 10_000 - 8
+
+
+def test_nobody_waits_for_a_server_that_is_known_to_be_away(proxy):
+    with open_store(proxy.url) as store:
+        limiter = Limiter(MANY, store=store)
+        limiter.hit("k")
+        proxy.hold()
+        for _ in range(3):
+            limiter.hit("k")
+        times = []
+        for _ in range(200):
+            start = time.perf_counter()
+            assert limiter.hit("k").degraded
+            times.append(time.perf_counter() - start)
+    assert statistics.median(times) < 0.001
+
+
+def test_a_failure_made_good_long_since_keeps_nobody_waiting_when_the_server_goes_away(proxy):
+    seen: list[Transition] = []
+    with open_store(proxy.url, on_transition=seen.append) as store:
+        limiter = Limiter(MANY, store=store)
+        limiter.hit("k")
+        proxy.drop_reply()
+        assert limiter.hit("k").degraded
+        assert not any(limiter.hit("k").degraded for _ in range(200))
+        proxy.hold()
+        for _ in range(6):
+            limiter.hit("k")
+        assert [each.available for each in seen] == [False]
+
+
+@pytest.mark.parametrize("closed", ["before the server went away", "while it was away"])
+def test_a_closed_store_that_is_used_again_finds_its_server_back(server, closed):
+    with open_store(server.url) as store:
+        limiter = Limiter(MANY, store=store)
+        limiter.hit("k")
+        if closed == "before the server went away":
+            store.close()
+        with in_trouble(server, "killed"):
+            assert all(limiter.hit("k").degraded for _ in range(5))
+            if closed == "while it was away":
+                store.close()
+        wait_until(lambda: not limiter.hit("k").degraded, "the server is back", 3)
+
+
+def test_a_store_closed_during_a_probe_and_used_again_at_once_finds_its_server_back(proxy):
+    with open_store(proxy.url) as store:
+        limiter = Limiter(MANY, store=store)
+        limiter.hit("k")
+        FAULTS["nobody there"].inflict(proxy)
+        assert all(limiter.hit("k").degraded for _ in range(5))
+        before = proxy.requests
+        proxy.hold()
+        proxy.accept()
+        wait_until(lambda: proxy.requests > before, "a probe is on its way")
+        store.close()
+        proxy.refuse()
+        assert all(limiter.hit("k").degraded for _ in range(5))
+        wait_until(lambda: proxy.open_connections == 0, "the probe has given up")
+        heal(proxy)
+        wait_until(lambda: not limiter.hit("k").degraded, "the server is back", 3)
+
+
+def test_a_store_closed_during_a_probe_that_passes_keeps_no_connection(proxy):
+    with open_store(proxy.url, deadline=5) as store:
+        limiter = Limiter(MANY, store=store)
+        FAULTS["nobody there"].inflict(proxy)
+        assert all(limiter.hit("k").degraded for _ in range(5))
+        before = proxy.requests
+        proxy.hold()
+        proxy.accept()
+        wait_until(lambda: proxy.requests > before, "a probe is on its way")
+        store.close()
+        proxy.release()
+        wait_until(lambda: proxy.open_connections == 0, "everything is closed", 3)
+
+
+def test_a_server_that_takes_longer_to_connect_to_than_to_ask_is_found_back():
+    """A password and a database are round trips of their own."""
+    with contextlib.ExitStack() as stack:
+        server = stack.enter_context(Server(password="secret"))
+        proxy = stack.enter_context(Proxy(server))
+        store = stack.enter_context(open_store(f"{proxy.url}/1", deadline=0.3, connect_timeout=3))
+        limiter = Limiter(MANY, store=store)
+        limiter.hit("k")
+        proxy.delay(0.2)
+        assert not limiter.hit("k").degraded
+        proxy.reset()
+        wait_until(lambda: not limiter.hit("k").degraded, "the server is back", 5)
+
+
+def test_threads_that_fail_together_tell_of_it_once(server):
+    seen: list[Transition] = []
+    before = sys.getswitchinterval()
+    with open_store(server.url, on_transition=seen.append) as store, ThreadPoolExecutor(16) as pool:
+        limiter = Limiter(MANY, store=store)
+        list(pool.map(lambda _: limiter.hit("k"), range(64)))
+        try:
+            sys.setswitchinterval(1e-6)
+            with in_trouble(server, "paused"):
+                assert all(pool.map(lambda _: limiter.hit("k").degraded, range(64)))
+        finally:
+            sys.setswitchinterval(before)
+        wait_until(lambda: len(seen) > 1, "the server is back")
+    assert [(each.server, each.available) for each in seen] == [("server", False), ("server", True)]
+
+
+def test_a_hook_that_fails_breaks_no_decision(server, caplog):
+    def hook(transition: Transition) -> None:
+        raise ValueError("no pager")
+
+    def failed() -> int:
+        return [record.getMessage() for record in caplog.records].count("the on_transition hook failed")
+
+    with open_store(server.url, on_transition=hook) as store:
+        limiter = Limiter("10/week", store=store)
+        with in_trouble(server, "killed"):
+            assert [limiter.hit("k").remaining for _ in range(5)] == [9, 8, 7, 6, 5]
+            assert failed() == 1
+        wait_until(lambda: failed() == 2, "the hook was called for the return too")
+        assert not limiter.hit("k").degraded
+
+
+@pytest.mark.parametrize("password", [None, "secret"])
+def test_a_server_that_stands_still_delays_nobody_beyond_the_deadline(password):
+    with Server(password=password) as server, open_store(server.url, deadline=0.05) as store:
+        limiter = Limiter(MANY, store=store)
+        times = latencies(server, 1.0, limiter.hit)
+    assert percentile(times, 0.99) < 0.05 + 0.1
+    assert max(times) < 0.05 + SLACK
+
+
+def test_a_connection_that_was_closed_while_idle_costs_nobody_an_answer(server):
+    """A balancer hangs up after a while; the server is well."""
+    with open_store(server.url) as store:
+        limiter = Limiter(MANY, store=store)
+        limiter.hit("k")
+        server.client().execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+        time.sleep(1.1)
+        assert not limiter.hit("k").degraded

@@ -1,0 +1,364 @@
+"""How a Redis store is reached: URLs, ready clients, rights, settings; and what there is without redis-py."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+import redis
+import redis.asyncio.sentinel
+import redis.sentinel
+
+from headgate import AsyncLimiter, Limiter, StoreError
+from headgate.stores.redis import RedisStore
+from headgate.stores.redis.url import RedisUrl, read_client, read_url
+from headgate.testing import ManualClock, reset_all
+from tests.support import ROOT
+from tests.support.servers import Server, wait_until
+
+pytestmark = pytest.mark.engineless
+
+TWO = (("a", 7001), ("b", 7002))
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[Server]:
+    with Server(tcp=True, password="p@ss/w#rd?") as server:
+        yield server
+
+
+@pytest.fixture
+def server(running: Server) -> Server:
+    running.client().flushall()
+    return running
+
+
+URLS = {
+    "redis://": ("single", "tcp", {}, (), ""),
+    "redis://cache": ("single", "tcp", {"host": "cache"}, (), ""),
+    "valkey://cache:7000/3": ("single", "tcp", {"host": "cache", "port": 7000, "db": 3}, (), ""),
+    "redis://[::1]:7000": ("single", "tcp", {"host": "::1", "port": 7000}, (), ""),
+    "redis://me:p%40ss%2F@h": ("single", "tcp", {"host": "h", "username": "me", "password": "p@ss/"}, (), ""),
+    "redis://h?db=2&client_name=me": ("single", "tcp", {"host": "h", "db": 2, "client_name": "me"}, (), ""),
+    "rediss://h?ssl_ca_certs=ca.pem": ("single", "tls", {"host": "h", "ssl_ca_certs": "ca.pem"}, (), ""),
+    "valkeys://h": ("single", "tls", {"host": "h"}, (), ""),
+    "unix:///run/s": ("single", "unix", {"path": "/run/s"}, (), ""),
+    "unix://:pw@/run/s?db=3": ("single", "unix", {"path": "/run/s", "db": 3, "password": "pw"}, (), ""),
+    "redis+cluster://a:7001,b:7002": ("cluster", "tcp", {}, TWO, ""),
+    "valkeys+cluster://me:pw@a:7001,b:7002": ("cluster", "tls", {"username": "me", "password": "pw"}, TWO, ""),
+    "valkey+cluster://a": ("cluster", "tcp", {}, (("a", 6379),), ""),
+    "redis+sentinel://a:7001,b:7002/primary": ("sentinel", "tcp", {}, TWO, "primary"),
+    "redis+sentinel://:pw@a:7001,b:7002/my%20one/5": ("sentinel", "tcp", {"password": "pw", "db": 5}, TWO, "my one"),
+    "redis+sentinel://a/primary": ("sentinel", "tcp", {}, (("a", 26379),), "primary"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("url", URLS)
+def test_a_url_says_who_and_where(url):
+    assert read_url(url) == RedisUrl(*URLS[url])
+
+
+def test_sentinels_have_a_login_of_their_own():
+    target = read_url("redis+sentinel://:data@a:7001/primary?sentinel_username=me&sentinel_password=own")
+    assert (target.options, target.sentinel_options) == (
+        {"password": "data"},
+        {"username": "me", "password": "own"},
+    )
+
+
+BAD_URLS = [
+    "redis://:SECRET@h?socket_timeout=3",
+    "redis://:SECRET@h?max_connections=3",
+    "redis://:SECRET@h?typo=",
+    "redis://:SECRET@h:port",
+    "redis://:SECRET@h:99999",
+    "redis://:SECRET@h/database",
+    "redis://:SECRET@h?db=x",
+    "redis://:SECRET@h?ssl_ca_certs=ca.pem",
+    "redis://:SECRET/more@h",
+    "redis://:SECRET#more@h",
+    "redis+cluster://:SECRET/more@h",
+    "redis+cluster://:SECRET@h/3",
+    "redis+cluster://:SECRET@",
+    "redis+cluster://:SECRET@h?db=3",
+    "redis+cluster://:SECRET@a:1,b:x",
+    "redis+sentinel://:SECRET@h",
+    "redis+sentinel://:SECRET@h/primary?sentinel_typo=1",
+    "unix+cluster://:SECRET@h",
+    "unix+sentinel://:SECRET@h/primary",
+    "unix://:SECRET@",
+    "redis+proxy://:SECRET@h",
+    "redis://:SECRET@h?deadline=soon",
+    "redis://:SECRET@h?deadline=0",
+    "redis://:SECRET@h?deadline=nan",
+    "redis://:SECRET@h?connect_timeout=-1",
+    "redis://:SECRET@h?remember_refusals=-1",
+    "redis://:SECRET@h?nodes=0",
+    "redis://:SECRET@h?nodes=1.5",
+]
+
+
+@pytest.mark.parametrize("url", BAD_URLS)
+def test_a_bad_url_is_refused_at_once_and_keeps_its_secret(url):
+    """Whatever is wrong with it, also an unquoted character in the password itself."""
+    with pytest.raises(StoreError) as caught:
+        Limiter("10/minute", store=url)
+    assert "SECRET" not in "".join(traceback.format_exception(caught.value))
+
+
+def ssl_client() -> redis.Redis:
+    return redis.Redis("h", 7000, ssl=True, ssl_ca_certs="ca.pem", ssl_cert_reqs="required")
+
+
+def sentinels(module: Any) -> Any:
+    return module.Sentinel(TWO, sentinel_kwargs={"password": "own"}, password="pw", db=3)
+
+
+def test_clients_that_need_no_server_to_be_understood():
+    """TLS, sentinels and a cluster: only who and where is taken from a client."""
+    tls = read_client(ssl_client())
+    assert (tls.kind, tls.transport) == ("single", "tls")
+    assert {"host": "h", "port": 7000, "ssl_ca_certs": "ca.pem"}.items() <= tls.options.items()
+    for module in (redis.sentinel, redis.asyncio.sentinel):
+        target = read_client(sentinels(module).master_for("primary", socket_timeout=9))
+        assert (target.kind, target.transport, target.hosts, target.service) == ("sentinel", "tcp", TWO, "primary")
+        assert {"password": "pw", "db": 3}.items() <= target.options.items()
+        assert target.sentinel_options["password"] == "own"
+    cluster = read_client(redis.asyncio.RedisCluster("a", 7001, password="pw", socket_timeout=9))
+    assert (cluster.kind, cluster.transport, cluster.hosts) == ("cluster", "tcp", TWO[:1])
+    assert cluster.options["password"] == "pw"
+    for target in (tls, cluster):
+        assert not {"socket_timeout", "decode_responses", "retry", "max_connections"} & target.options.keys()
+
+
+CLIENTS: dict[str, Callable[[Server], Any]] = {
+    "plain": lambda server: redis.Redis("127.0.0.1", server.port, password=server.password),
+    "decoding": lambda server: redis.Redis.from_url(server.url, decode_responses=True),
+    "new protocol": lambda server: redis.Redis.from_url(server.url, protocol=3),
+    "socket": lambda server: redis.Redis(unix_socket_path=server.socket_path, password=server.password),
+    "database": lambda server: redis.Redis.from_url(server.url, db=3),
+    "async": lambda server: redis.asyncio.Redis(host="127.0.0.1", port=server.port, password=server.password),
+    "async decoding": lambda server: redis.asyncio.Redis.from_url(server.url, decode_responses=True),
+}
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+def test_a_ready_client_will_do(server, name):
+    """For either limiter, whichever kind it is. It is only looked at: its own connections stay as they are."""
+    client = CLIENTS[name](server)
+    store = RedisStore(client, deadline=5.0, connect_timeout=5.0)
+    assert Limiter("10/hour", store=store, on_error="raise").hit("k", 4).remaining == 6
+
+    async def hit() -> int:
+        decision = await AsyncLimiter("10/hour", store=store, on_error="raise").hit("k", 4)
+        await store.aclose()
+        return decision.remaining
+
+    assert asyncio.run(hit()) == 2
+    db = 3 if name == "database" else 0
+    assert list(server.info("keyspace")) == [f"db{db}"]
+    assert not client.connection_pool._available_connections
+
+
+def test_a_client_is_as_good_as_a_url(server):
+    """`Limiter(store=client)`; and what is no client is refused."""
+    with Limiter("10/hour", store=CLIENTS["plain"](server)) as limiter:
+        assert isinstance(limiter.store, RedisStore)
+    for stranger in (object(), redis, 3):
+        with pytest.raises(StoreError, match="redis-py client"):
+            Limiter("10/hour", store=stranger)
+        with pytest.raises(StoreError, match="redis-py client"):
+            RedisStore(stranger)
+
+
+@pytest.mark.parametrize("kind", [redis.Redis, redis.asyncio.Redis], ids=["sync", "async"])
+def test_a_client_of_a_derived_class_will_do(server, kind):
+    """As apps have them that log or trace their commands. One without a server, as fakeredis makes them, is refused."""
+    derived = type("Traced", (kind,), {"__module__": "shop.cache"})
+    client = derived(host="127.0.0.1", port=server.port, password=server.password)
+    with Limiter("10/hour", store=client, on_error="raise") as limiter:
+        assert limiter.hit("k", 4).remaining == 6
+    fake = type("FakeRedis", (kind,), {"__module__": "fakeredis._clients"})()
+    for refused in (lambda: Limiter("10/hour", store=fake), lambda: RedisStore(fake)):
+        with pytest.raises(StoreError, match="fakeredis has no server that a store could ask: use memory://"):
+            refused()
+
+
+def test_a_limiter_closes_what_it_opened(server):
+    """Its connections are gone, those of a store that was handed in are not; both may be used again."""
+    clients = server.info("clients")["connected_clients"]
+    url = f"{server.url}?deadline=5&connect_timeout=5"
+    with Limiter("10/hour", store=url, on_error="raise") as limiter:
+        limiter.hit("k")
+        assert server.info("clients")["connected_clients"] == clients + 1
+    wait_until(lambda: server.info("clients")["connected_clients"] == clients, "the connection is closed")
+    assert limiter.hit("k").remaining == 8
+    limiter.close()
+    store = RedisStore(url)
+    with Limiter("10/hour", store=store, on_error="raise") as limiter:
+        limiter.hit("k")
+    assert server.info("clients")["connected_clients"] == clients + 1
+    store.close()
+    wait_until(lambda: server.info("clients")["connected_clients"] == clients, "the connection is closed")
+
+
+def test_options_may_stand_in_the_url():
+    """They do what they say; an argument outweighs them."""
+    with Server() as server, ThreadPoolExecutor() as pool:
+        url = f"{server.url}?deadline=0.2&connect_timeout=5&remember_refusals=0&nodes=5"
+        limiter = Limiter("10/hour", store=url)
+        patient = Limiter("10/hour", store=RedisStore(url, deadline=30.0), on_error="raise")
+        limiter.hit("k", 10)
+        assert not patient.hit("k")
+        server.client().flushall()
+        assert patient.hit("k", 8).remaining == limiter.hit("k", 0).remaining == 2  # nothing was remembered
+        server.pause()
+        waiting, start = pool.submit(patient.hit, "k", 0), time.monotonic()
+        assert limiter.hit("k", 2).degraded and not limiter.hit("k", 1)  # a fifth of ten
+        assert time.monotonic() - start >= 0.4
+        server.resume()
+        assert waiting.result(30)
+        limiter.close()
+
+
+def test_a_closed_store_that_is_used_again_is_whole_again():
+    """It also notices a server that went away and came back."""
+    with Server() as server:
+        store = RedisStore(server.url, deadline=5.0)
+        limiter = Limiter("10/hour", store=store, on_error="raise")
+        limiter.hit("k")
+        store.close()
+        limiter.hit("k")
+        server.kill()
+        for _ in range(5):
+            with pytest.raises(StoreError):
+                limiter.hit("k")
+        server.start()
+        allowed: list[bool] = []
+
+        def hit() -> bool:
+            try:
+                allowed.append(limiter.hit("k").allowed)
+            except StoreError:
+                return False
+            return True
+
+        wait_until(hit, "the server is found again", 5)
+        assert allowed == [True]
+        store.close()
+
+
+WITHOUT_REDIS = """
+import sys
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "redis":
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, Blocked())
+import headgate, headgate.testing
+assert headgate.Limiter("1/day").hit("k")
+try:
+    headgate.Limiter("1/day", store="redis://h")
+except headgate.StoreError as error:
+    print(error)
+"""
+
+
+def test_without_redis_py_everything_else_works():
+    """And the error says what to install."""
+    ran = subprocess.run([sys.executable, "-c", WITHOUT_REDIS], capture_output=True, text=True, check=True)
+    assert "pip install '.[redis]' in a clone of Headgate" in ran.stdout
+
+
+@pytest.mark.parametrize("policy", ["allkeys-lru", "allkeys-lfu", "allkeys-random", "noeviction", "volatile-ttl"])
+def test_a_server_that_forgets_anything_is_warned_of_once(server, caplog, policy):
+    """Once a store, however many connections it makes, of either kind."""
+    server.command("CONFIG", "SET", "maxmemory-policy", policy)
+    store = RedisStore(server.url, deadline=5.0, connect_timeout=5.0)
+    limiter = Limiter("10/hour", store=store, on_error="raise")
+    with caplog.at_level(logging.WARNING, logger="headgate"):
+        limiter.hit("k")
+        store.close()
+        limiter.hit("k")
+
+        async def hit() -> None:
+            await AsyncLimiter("10/hour", store=store, on_error="raise").hit("k")
+            await store.aclose()
+
+        asyncio.run(hit())
+    told = [record.getMessage() for record in caplog.records if record.name == "headgate"]
+    assert [policy in message and "noeviction" in message for message in told] == [True] * policy.startswith("allkeys")
+
+
+def test_clear_finds_every_key_of_a_namespace_and_no_other(server):
+    """Also many, and blocks; keys of others stay, even such that look alike."""
+    store = RedisStore(server.url, deadline=5.0, connect_timeout=5.0, clock=ManualClock(1e9))
+    limiters = {name: Limiter("1/hour block 1h", store=store, namespace=name, on_error="raise") for name in "ab"}
+    for number in range(1_500):
+        limiters["a"].hit(f"key {number}")
+    for limiter in limiters.values():
+        limiter.hit("k")
+        assert not limiter.hit("k")
+    for name in ("hg1:", "hg1:{x}", "other", "hg1:{" + 22 * "A" + "}"):
+        server.client().set(name, "1")
+    assert server.client().dbsize() == 1_500 + 2 * 2 + 4
+    reset_all(limiters["a"])
+    assert server.client().dbsize() == 2 + 4
+    assert limiters["a"].hit("k") and not limiters["b"].hit("k")
+
+
+RIGHTS = ["+eval", "+evalsha", "+time", "+get", "+set", "+getrange", "+setrange", "+pexpire", "+del"]
+EVERYTHING = [
+    *(f"10/hour by {kind}" for kind in ("token-bucket", "fixed-window", "sliding-window", "sliding-log")),
+    "10/hour by sliding-window/6 block 1h; 10/hour; 10/hour by sliding-log",
+]
+
+
+def use_everything(server: Server, rights: list[str]) -> None:
+    """Every verb of every algorithm, by somebody who may do this and nothing else."""
+    server.command("ACL", "SETUSER", "limiter", "reset", "on", ">pw", "~hg1:*", *rights)
+    server.client().flushall()
+    server.command("SCRIPT", "FLUSH")
+    for clock in (None, ManualClock(1e9)):
+        store = RedisStore(server.url.replace("://", "://limiter:pw@"), deadline=5.0, remember_refusals=0, clock=clock)
+        for text in EVERYTHING:
+            limiter = Limiter(text, store=store, on_error="raise")
+            limiter.peek("k")
+            spent = limiter.hit("k", 4)
+            limiter.take_up_to("k", 9)
+            limiter.hit("k")
+            limiter.refund(spent)
+            limiter.refund("k", 1)
+            for seconds in (600, -1e7):
+                if clock:
+                    clock.advance(seconds)
+                limiter.hit("k", 2)
+            limiter.reset("k")
+        store.close()
+
+
+def test_the_documented_rights_are_enough_and_none_is_needless():
+    """Of the line in docs/redis.md; `clear` needs one more."""
+    page = (ROOT / "docs" / "redis.md").read_text()
+    (line,) = re.findall(r"^ACL SETUSER headgate on >password resetkeys ~hg1:\* resetchannels -@all (.+)$", page, re.M)
+    assert line.split() == RIGHTS
+    with Server() as server:
+        use_everything(server, RIGHTS)
+        for right in RIGHTS:
+            with pytest.raises(StoreError, match=r"[Pp]ermission"):
+                use_everything(server, [each for each in RIGHTS if each != right])
+        server.command("ACL", "SETUSER", "limiter", *RIGHTS)
+        store = RedisStore(server.url.replace("://", "://limiter:pw@"), deadline=5.0)
+        with pytest.raises(StoreError, match="not cleared"):
+            store.clear("default")
+        server.command("ACL", "SETUSER", "limiter", "+scan")
+        store.clear("default")

@@ -1,0 +1,94 @@
+"""What the tests of shared stores have in common: processes that start together, and storms."""
+
+from __future__ import annotations
+
+import json
+import mmap
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from headgate import Limiter
+from headgate.stores.shared import SharedStore
+from headgate.testing import ManualClock
+from tests.support import ROOT
+
+
+def start(*arguments: str) -> subprocess.Popen[str]:
+    """A worker process."""
+    command = [sys.executable, "-m", "tests.support.workers", *arguments]
+    root = ROOT
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=root)
+
+
+def hammer(url: str, limits: str, processes: int, hits: int) -> list[dict[str, int]]:
+    """So many processes, each hitting one key so often, all at once."""
+    return hammer_each(url, [limits] * processes, hits)
+
+
+def hammer_each(url: str, limits: list[str], hits: int) -> list[dict[str, int]]:
+    """A process for each of the limits."""
+    workers = [start("hammer", url, each, str(hits)) for each in limits]
+    for worker in workers:
+        assert worker.stdout is not None
+        assert worker.stdout.readline() == "ready\n"
+    for worker in workers:
+        assert worker.stdin is not None
+        worker.stdin.write("go\n")
+        worker.stdin.flush()
+    return [json.loads(worker.communicate()[0]) for worker in workers]
+
+
+def storm(folder: Path, limits: str, amount: int, kills: int, seconds: float, seed: int) -> None:
+    """Workers hammer one key while one after the other is killed and replaced; then the books are checked.
+
+    Every kill may lose one admission that was charged and not yet written down, and may admit one too many.
+    """
+    chance = random.Random(seed)
+    url, ledger = f"shared://{folder}/store?max_keys=6&max_bytes=67108864", folder / "ledger"
+    ledger.write_bytes(bytes(8 * (kills + 4)))
+    workers = [start("storm", url, limits, str(ledger), str(place), str(seconds)) for place in range(4)]
+    end = time.monotonic() + seconds
+    for number in range(kills):
+        time.sleep(max(0.0, (end - time.monotonic()) / (kills - number) * chance.uniform(0.5, 1.0)))
+        victim = chance.randrange(4)
+        workers[victim].kill()
+        workers[victim].communicate()
+        left = max(0.5, end - time.monotonic())
+        workers[victim] = start("storm", url, limits, str(ledger), str(4 + number), str(left))
+    for worker in workers:
+        worker.communicate(timeout=60)
+        assert worker.returncode == 0
+    limiter = Limiter(limits, store=url, on_error="raise")
+    admitted = sum(memoryview(ledger.read_bytes()).cast("q"))
+    while limiter.hit("k"):
+        admitted += 1
+    assert amount - kills <= admitted <= amount + kills, (limits, seed, admitted)
+
+
+def shared(path: Path, text: str = "10/minute", clock: ManualClock | None = None, **options) -> Limiter:
+    return Limiter(text, store=SharedStore(str(path), max_keys=1_000, clock=clock), **options)
+
+
+def table_file(path: Path) -> Path:
+    (file,) = path.glob("*.table")
+    return file
+
+
+def words_of(file: Path) -> memoryview:
+    """A table's memory, to do to it what a dying process would."""
+    with file.open("r+b") as opened:
+        return memoryview(mmap.mmap(opened.fileno(), 0)).cast("q")
+
+
+def fuzz(folder: Path, rounds: int, seed: int) -> dict[str, int]:
+    code = (Path(__file__).parent / "fuzz_shared.py").read_text()
+    ran = subprocess.run(
+        [sys.executable, "-c", code, str(folder / "fuzz"), str(rounds), str(seed)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return dict(json.loads(ran.stdout))

@@ -1,0 +1,1035 @@
+"""aiohttp: whatever a handler is and however it answers, its limits hold and its answer says what is left."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import logging
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, ClassVar, TypeAlias
+
+import aiohttp
+import pytest
+from aiohttp import WSMsgType, web
+from aiohttp.test_utils import TestClient, TestServer
+from aiohttp.typedefs import Handler
+
+from headgate import HeadgateError, InvalidCall, MemoryStore
+from headgate.engine import NATIVE
+from headgate.testing import ManualClock, disabled, frozen, reset_all
+from headgate.web.aiohttp import RateLimitExceeded, RateLimits, exempt, limited
+from headgate.web.refusal import Refusal
+from tests.policy.test_compiled_stores import Broken
+from tests.stores.test_shared_servers import UnixConnection, wait_until_served
+from tests.support import ROOT
+from tests.support.edges import LATER
+
+pytestmark = pytest.mark.engineless
+
+WRONG = {"when": {"status": [401, 403]}}
+POLICY: dict[str, Any] = {"rules": [{"name": "api", "key": "ip", "limits": "2/minute"}]}
+Client: TypeAlias = "TestClient[web.Request, web.Application]"
+Story = Callable[[Any], Awaitable[None]]
+
+
+class Cancelling(TestServer):
+    """Cancels the handlers of clients who go away, in every version of aiohttp."""
+
+    async def _make_runner(self, **options: Any) -> web.AppRunner:
+        return web.AppRunner(self.app, **{**options, "handler_cancellation": True})
+
+
+def play(app: web.Application, story: Story, server: type[TestServer] = TestServer) -> None:
+    """Tell a story to an app that is served."""
+
+    async def told() -> None:
+        async with TestClient(server(app)) as client:
+            await story(client)
+
+    asyncio.run(told())
+
+
+def store() -> MemoryStore:
+    """By a clock that stands still."""
+    return MemoryStore(clock=ManualClock(LATER))
+
+
+async def hello(request: web.Request) -> web.Response:
+    """200 and a word."""
+    return web.Response(text="hello")
+
+
+def site(*routes: web.RouteDef, policy: Any = None, middlewares: Any = (), **options: Any) -> web.Application:
+    """An app with these routes and these limits."""
+    app = web.Application(middlewares=middlewares)
+    RateLimits(app, policy, **{"store": store(), **options})
+    app.add_routes(routes or [web.get("/", hello)])
+    return app
+
+
+async def statuses(client: Client, times: int, path: str = "/", method: str = "GET", **more: Any) -> list[int]:
+    """The same request again and again."""
+    found = []
+    for _ in range(times):
+        async with client.request(method, path, **more) as answer:
+            found.append(answer.status)
+    return found
+
+
+def test_an_answer_says_how_much_is_left_and_a_refusal_has_everything():
+    """The answer is the app's otherwise; the handler is not called for a refusal."""
+    called = []
+
+    async def handler(request: web.Request) -> web.Response:
+        called.append(request.path)
+        return web.Response(text="hello", headers={"X-App": "1"})
+
+    async def story(client: Client) -> None:
+        async with client.get("/") as answer:
+            assert (answer.status, await answer.text()) == (200, "hello")
+            fields = {name: answer.headers.getall(name) for name in ("X-App", "RateLimit-Policy", "RateLimit")}
+            assert fields == {
+                "X-App": ["1"], "RateLimit-Policy": ['"api";q=2;w=60'], "RateLimit": ['"api";r=1;t=30'],
+            }  # fmt: skip
+        assert await statuses(client, 1) == [200]
+        async with client.get("/", headers={"Accept": "application/json"}) as answer:
+            assert answer.status == 429
+            assert await answer.json() == {"error": "quota-exceeded", "retry_after": 30}
+            told = {name: answer.headers.getall(name) for name in answer.headers}
+            assert told.pop("Date") and told.pop("Server")
+            assert told == {
+                "RateLimit-Policy": ['"api";q=2;w=60'], "RateLimit": ['"api";r=0;t=60'], "Retry-After": ["30"],
+                "Cache-Control": ["no-store"], "Content-Type": ["application/json"], "Content-Length": ["46"],
+            }  # fmt: skip
+        assert len(called) == 2
+
+    play(site(web.get("/", handler), policy=POLICY), story)
+
+
+async def stream(request: web.Request) -> web.StreamResponse:
+    response = web.StreamResponse()
+    await response.prepare(request)
+    await response.write(b"hel")
+    await response.write_eof(b"lo")
+    return response
+
+
+async def moved(request: web.Request) -> web.Response:
+    raise web.HTTPFound("/elsewhere")
+
+
+async def broken(request: web.Request) -> web.Response:
+    raise LookupError("mine")
+
+
+async def late(request: web.Request) -> web.Response:
+    raise TimeoutError
+
+
+async def nothing(request: web.Request) -> Any:
+    return None
+
+
+@pytest.mark.parametrize(
+    ("path", "method", "status"),
+    [
+        ("/stream", "GET", 200), ("/moved", "GET", 302), ("/broken", "GET", 500), ("/late", "GET", 504),
+        ("/nothing", "GET", 500), ("/nowhere", "GET", 404), ("/stream", "POST", 405),
+        ("/files/test_aiohttp.py", "GET", 200), ("/files/test_aiohttp.py", "HEAD", 200),
+    ],
+)  # fmt: skip
+def test_every_answer_says_what_is_left(path, method, status, caplog):
+    """Streams, errors that are raised, errors that nobody handles, files, and what is not there."""
+    caplog.set_level(logging.CRITICAL)
+    routes = [web.get("/" + each.__name__, each) for each in (stream, moved, broken, late, nothing)]
+    app = site(*routes, web.static("/files", Path(__file__).parent), policy=POLICY)
+
+    async def story(client: Client) -> None:
+        async with client.request(method, path, allow_redirects=False) as answer:
+            assert (answer.status, answer.headers.getall("RateLimit")) == (status, ['"api";r=1;t=30'])
+            await answer.read()
+        assert await statuses(client, 2, path, method, allow_redirects=False) == [status, 429]
+
+    play(app, story)
+
+
+def test_a_limit_is_of_the_route_not_of_the_url():
+    """Path parameters share one count; HEAD is counted with GET; another handler of the path has its own."""
+
+    @limited("3/minute")
+    async def read(request: web.Request) -> web.Response:
+        return web.Response(text=request.match_info["id"])
+
+    @limited("1/minute")
+    async def write(request: web.Request) -> web.Response:
+        return web.Response(text="written")
+
+    async def story(client: Client) -> None:
+        assert await statuses(client, 1, "/items/1") == [200]
+        assert await statuses(client, 1, "/items/2", "HEAD") == [200]
+        assert await statuses(client, 2, "/items/3?page=2") == [200, 429]
+        assert await statuses(client, 2, "/items/4", "POST") == [200, 429]
+        assert await statuses(client, 1, "/other/4") == [200]
+
+    routes = web.get("/items/{id}", read), web.post("/items/{id}", write), web.get(r"/other/{id:\d+}", read)
+    play(site(*routes), story)
+
+
+def test_several_limits_are_one_decision():
+    """What one of them refuses is charged to none, and the answer tells of both."""
+    everyone: dict[str, Any] = {"key": "everyone", "name": "all"}
+
+    @limited("1/minute", key=lambda request: request.headers["X-User"])
+    @limited("3/minute", **everyone)
+    async def handler(request: web.Request) -> web.Response:
+        return web.Response()
+
+    async def story(client: Client) -> None:
+        async def ask(user: str) -> int:
+            return (await statuses(client, 1, headers={"X-User": user}))[0]
+
+        async with client.get("/", headers={"X-User": "ann"}) as answer:
+            assert answer.headers["RateLimit"].count(";r=") == 2
+        assert [await ask(user) for user in ("ann", "ann", "ann", "bob", "cat", "dan")] == [429] * 3 + [200] * 2 + [429]
+
+    play(site(web.get("/", handler)), story)
+
+
+def test_what_a_handlers_limit_refuses_costs_nothing_in_the_policy():
+    """Both tell what is left; the refusal only of the limit that refused."""
+
+    async def story(client: Client) -> None:
+        async with client.get("/small") as answer:
+            assert answer.headers.getall("RateLimit") == ['"api";r=2;t=20, "small";r=0;t=60']
+        async with client.get("/small") as answer:
+            assert (answer.status, answer.headers.getall("RateLimit")) == (429, ['"small";r=0;t=60'])
+        assert await statuses(client, 5, "/small") == [429] * 5
+        assert await statuses(client, 3, "/") == [200, 200, 429]
+
+    policy = {"rules": [{"name": "api", "key": "ip", "limits": "3/minute"}]}
+    small = limited("1/minute")(functools.partial(hello))
+    play(site(web.get("/", hello), web.get("/small", small), policy=policy), story)
+
+
+def test_default_limits_are_for_handlers_without_their_own():
+    """Each has its own count; those that are exempt, and what is not there, have none."""
+
+    async def story(client: Client) -> None:
+        asked = {path: await statuses(client, 4, path) for path in ("/a", "/b", "/own", "/free", "/nowhere")}
+        assert asked == {
+            "/a": [200, 200, 429, 429], "/b": [200, 200, 429, 429], "/own": [200, 200, 200, 429],
+            "/free": [200] * 4, "/nowhere": [404] * 4,
+        }  # fmt: skip
+
+    own = limited("3/minute")(functools.partial(hello))
+    free = exempt(functools.partial(hello))
+    routes = [web.get(path, each) for path, each in (("/a", hello), ("/b", hello), ("/own", own), ("/free", free))]
+    play(site(*routes, default="2/minute", key="ip"), story)
+
+
+class Handlers:
+    """Handlers of one object."""
+
+    @limited("1/minute")
+    async def marked(self, request: web.Request) -> web.Response:
+        return web.Response()
+
+    async def plain(self, request: web.Request) -> web.Response:
+        return web.Response()
+
+
+def test_methods_and_functions_that_hold_arguments_are_limited():
+    """Marked in the class, marked as bound, and marked inside of a partial."""
+    handlers = Handlers()
+
+    async def held(extra: int, request: web.Request) -> web.Response:
+        return web.Response(text=str(extra))
+
+    async def story(client: Client) -> None:
+        for path in ("/marked", "/bound", "/held"):
+            assert await statuses(client, 2, path) == [200, 429]
+        assert await statuses(client, 3, "/plain") == [200] * 3
+
+    play(
+        site(
+            web.get("/marked", handlers.marked),
+            web.get("/bound", limited("1/minute")(handlers.plain)),
+            web.get("/plain", handlers.plain),
+            web.get("/held", functools.partial(limited("1/minute")(held), 7)),
+        ),
+        story,
+    )
+
+
+@limited("3/minute")
+class Items(web.View):
+    """Three a minute in all, of them one that writes."""
+
+    async def get(self) -> web.Response:
+        return web.Response()
+
+    @limited("1/minute")
+    async def post(self) -> web.Response:
+        return web.Response()
+
+    @exempt
+    async def options(self) -> web.Response:
+        return web.Response()
+
+
+class Parts(web.View):
+    """Limits of its methods only, the same for both."""
+
+    @limited("1/minute")
+    async def get(self) -> web.Response:
+        return web.Response()
+
+    @limited("1/minute")
+    async def post(self) -> web.Response:
+        return web.Response()
+
+    async def put(self) -> web.Response:
+        return web.Response()
+
+
+def test_views_are_limited_as_a_whole_and_by_method():
+    """The methods share the limit of their class, and each has its own; an exempt one has neither."""
+
+    async def story(client: Client) -> None:
+        assert await statuses(client, 3, "/items/1", "POST") == [200, 429, 429]
+        assert await statuses(client, 3, "/items/2", "GET") == [200, 200, 429]
+        assert await statuses(client, 3, "/items/2", "OPTIONS") == [200] * 3
+        assert await statuses(client, 2, "/parts", "GET") == [200, 429]
+        assert await statuses(client, 2, "/parts", "POST") == [200, 429]
+        assert await statuses(client, 3, "/parts", "PUT") == [200, 200, 429]
+
+    play(site(web.view("/items/{id}", Items), web.view("/parts", Parts), default="2/minute"), story)
+
+
+def test_apps_within_apps_are_limited_by_their_whole_path():
+    """The same handler under two prefixes has two counts; the policy sees the template; the limits are asked once."""
+    seen = []
+
+    def inner() -> web.Application:
+        app = web.Application()
+        app.add_routes([web.get("/{id}", limited("1/minute")(functools.partial(hello)))])
+        return app
+
+    app = site(
+        web.get("/", hello),
+        policy={"rules": [{"key": lambda view: seen.append(view.route), "missing": "skip", "limits": "9/minute"}]},
+        default="3/minute",
+    )
+    app.add_subapp("/v1", inner())
+    nested = web.Application()
+    nested.add_subapp("/v2", inner())
+    app.add_subapp("/api", nested)
+
+    async def story(client: Client) -> None:
+        assert await statuses(client, 2, "/v1/7") == [200, 429]
+        assert await statuses(client, 2, "/api/v2/7") == [200, 429]
+        assert await statuses(client, 1, "/v1/8") == [429]
+        assert seen == ["/v1/{id}"] * 2 + ["/api/v2/{id}"] * 2 + ["/v1/{id}"]
+
+    play(app, story)
+
+
+def test_limits_of_an_app_within_an_app_rule_there():
+    """Its handlers are asked in its own store only; what is outside stays with the limits outside."""
+    outside, inside = store(), store()
+    inner = web.Application()
+    limits = RateLimits(inner, default="2/minute", store=inside)
+    inner.add_routes([web.get("/", hello), web.get("/ws", chat)])
+    many = {"rules": [{"match": {"path": "/in/ws"}, "key": "ip", "limits": "9/minute"}]}
+    app = site(web.get("/", hello), policy=many, default="1/minute", store=outside)
+    app.add_subapp("/in", inner)
+
+    async def story(client: Client) -> None:
+        assert await statuses(client, 3, "/in/") == [200, 200, 429]
+        assert await statuses(client, 2, "/") == [200, 429]
+        assert [await opened(client, "/in/ws") for _ in range(3)] == [101, 101, 429]
+        limits.runtime.store.clear("policy")
+        async with client.get("/in/") as answer:
+            assert answer.headers.getall("RateLimit") == ['"in";r=1;t=30']
+
+    play(app, story)
+
+
+async def login(request: web.Request) -> web.Response:
+    """What the query asks for, returned or raised."""
+    if "raise" in request.query:
+        raise {"401": web.HTTPUnauthorized, "404": web.HTTPNotFound, "500": LookupError}[request.query["raise"]]
+    return web.Response(status=int(request.query["return"]))
+
+
+def test_a_handler_that_forgets_its_answer_has_failed(caplog):
+    """It counts as 500, which is what is sent."""
+    caplog.set_level(logging.CRITICAL)
+    failing: Any = limited("2/minute", count={"when": {"status": "5xx"}})(functools.partial(nothing))
+
+    async def story(client: Client) -> None:
+        assert await statuses(client, 3) == [500, 500, 429]
+
+    play(site(web.get("/", failing)), story)
+
+
+@pytest.mark.parametrize("by", ["policy", "handler"])
+def test_only_wrong_passwords_count(by, caplog):
+    """By the status, whether the answer was returned or raised."""
+    caplog.set_level(logging.CRITICAL)
+    rule: dict[str, Any] = {"key": "ip", "limits": "2/minute", "count": WRONG}
+    handler = limited("2/minute", count=WRONG)(functools.partial(login)) if by == "handler" else login
+    app = site(web.get("/login", handler), policy={"rules": [rule]} if by == "policy" else None)
+
+    async def story(client: Client) -> None:
+        for answer in ("return=200", "raise=404", "raise=500", "return=200"):
+            assert await statuses(client, 3, f"/login?{answer}") == [int(answer[-3:])] * 3
+        assert await statuses(client, 1, "/login?raise=401") == [401]
+        assert await statuses(client, 2, "/login?return=401") == [401, 429]
+
+    play(app, story)
+
+
+def test_ten_logins_at_once_at_a_limit_of_two():
+    """Two reach the handler, whatever it will answer; when they were good, two more may."""
+
+    async def story(client: Client) -> None:
+        asked = [asyncio.create_task(statuses(client, 1)) for _ in range(10)]
+        async with asyncio.timeout(30):
+            while sum(each.done() for each in asked) < 8:
+                await asyncio.wait([each for each in asked if not each.done()], return_when=asyncio.FIRST_COMPLETED)
+        assert [each.result() for each in asked if each.done()] == [[429]] * 8 and len(tried) == 2
+        gate.set()
+        assert sorted([await each for each in asked]) == [[200]] * 2 + [[429]] * 8
+        assert await statuses(client, 2) == [200, 200]
+
+    tried: list[str] = []
+    gate = asyncio.Event()
+
+    @limited("2/minute", count=WRONG)
+    async def slow(request: web.Request) -> web.Response:
+        tried.append(request.path)
+        await gate.wait()
+        return web.Response()
+
+    play(site(web.get("/", slow)), story)
+
+
+def test_a_stream_is_counted_when_it_begins_and_costs_what_its_header_says():
+    """While it goes on, what its beginning did not use is given back already."""
+    gate = asyncio.Event()
+
+    async def long(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"X-Cost": "1"})
+        await response.prepare(request)
+        await response.write(b"begun")
+        await gate.wait()
+        return response
+
+    rule = {"name": "api", "key": "ip", "limits": "10/minute", "cost": {"default": 10, "after": {"header": "x-cost"}}}
+
+    async def story(client: Client) -> None:
+        async with client.get("/") as first:
+            assert await first.content.readexactly(5) == b"begun"
+            async with client.get("/") as second:
+                assert (first.status, second.status) == (200, 429)
+                assert second.headers["Retry-After"] == "6"
+            gate.set()
+            assert await first.read() == b""
+
+    play(site(web.get("/", long), policy={"rules": [rule]}), story)
+
+
+def test_a_client_that_goes_away_is_not_counted():
+    """A handler that is cancelled gives back what was reserved for its answer."""
+    began, cancelled = asyncio.Semaphore(0), asyncio.Semaphore(0)
+
+    @limited("1/minute", count={"when": {"status": 200}})
+    async def slow(request: web.Request) -> web.Response:
+        if "slow" in request.query:
+            began.release()
+            try:
+                await asyncio.sleep(60)
+            finally:
+                cancelled.release()
+        return web.Response()
+
+    async def story(client: Client) -> None:
+        for _ in range(3):
+            asking = asyncio.create_task(statuses(client, 1, "/?slow"))
+            await asyncio.wait_for(began.acquire(), 10)
+            asking.cancel()
+            await asyncio.wait_for(cancelled.acquire(), 10)
+        assert await statuses(client, 2) == [200, 429]
+
+    play(site(web.get("/", slow)), story, Cancelling)
+
+
+def test_the_handler_of_a_client_that_is_gone_already_is_limited_too():
+    """Whose connection is lost before its request is looked at does not become nobody, who has no limit."""
+    looked, called = asyncio.Semaphore(0), []
+
+    @web.middleware
+    async def wait_until_gone(request: web.Request, handler: Handler) -> web.StreamResponse:
+        while request.transport is not None:
+            await asyncio.sleep(0.001)
+        try:
+            return await handler(request)
+        finally:
+            looked.release()
+
+    async def handler(request: web.Request) -> web.Response:
+        called.append(request.path)
+        return web.Response()
+
+    async def told() -> None:
+        app = site(web.get("/", handler), policy=POLICY)
+        app.middlewares.insert(0, wait_until_gone)
+        runner = web.AppRunner(app)  # which cancels nobody, unlike the server for tests
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        for _ in range(4):
+            _, writer = await asyncio.open_connection(*runner.addresses[0])
+            writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+            await writer.drain()
+            writer.close()
+            await writer.wait_closed()
+            await asyncio.wait_for(looked.acquire(), 10)
+        await runner.cleanup()
+        assert len(called) == 2
+
+    asyncio.run(told())
+
+
+@web.middleware
+async def authenticate(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Whom a header names."""
+    request[USER] = request.headers.get("X-User", "nobody")
+    return await handler(request)
+
+
+USER: Any = web.RequestKey("user", str) if hasattr(web, "RequestKey") else "user"
+
+
+@web.middleware
+async def apologize(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """The app's own answer to a no."""
+    try:
+        return await handler(request)
+    except RateLimitExceeded as error:
+        kind = isinstance(error, web.HTTPTooManyRequests)
+        return web.json_response({"sorry": error.headers["Retry-After"], "429": kind}, status=error.status)
+
+
+def test_middlewares_that_are_there_already_come_before_the_limits_of_handlers():
+    """They know who it is, and may answer a no in their own words: the fields are added."""
+
+    @limited("1/minute", key=lambda request: request[USER])
+    async def handler(request: web.Request) -> web.Response:
+        return web.Response()
+
+    async def story(client: Client) -> None:
+        asked = [(await statuses(client, 1, headers={"X-User": user}))[0] for user in ("ann", "bob")]
+        assert asked == [200, 200]
+        async with client.get("/", headers={"X-User": "ann"}) as answer:
+            assert (answer.status, await answer.json()) == (429, {"sorry": "60", "429": True})
+            assert answer.headers.getall("Retry-After") == ["60"]
+            assert answer.headers["RateLimit"].endswith(";r=0;t=60")
+            assert answer.headers["Content-Type"] == "application/json; charset=utf-8"
+
+    play(site(web.get("/", handler), middlewares=[apologize, authenticate]), story)
+
+
+def test_what_a_middleware_sees():
+    """Nothing that the policy refuses; everything that a handler's limits refuse, whenever it was added."""
+    seen: list[str] = []
+
+    def noting(name: str) -> Any:
+        @web.middleware
+        async def note(request: web.Request, handler: Handler) -> web.StreamResponse:
+            seen.append(name)
+            return await handler(request)
+
+        return note
+
+    policy = {"rules": [{"match": {"path": "/"}, "key": "ip", "limits": "1/minute"}]}
+    app = site(
+        web.get("/", hello), web.get("/b", hello), policy=policy, default="1/minute", middlewares=[noting("early")]
+    )
+    app.middlewares.append(noting("late"))
+
+    async def story(client: Client) -> None:
+        assert await statuses(client, 2, "/") == [200, 429] and seen == ["early", "late"]
+        assert await statuses(client, 2, "/b") == [200, 429] and seen == ["early", "late"] * 3
+
+    play(app, story)
+
+
+@web.middleware
+async def clones(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """As middlewares do that set right who asks."""
+    return await handler(request.clone(remote="203.0.113.7"))
+
+
+@web.middleware
+async def bounds_time(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """In a task of its own."""
+    return await asyncio.ensure_future(handler(request))
+
+
+@web.middleware
+async def tries_again(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Whatever came of the first time."""
+    with contextlib.suppress(web.HTTPException):
+        await handler(request)
+    return await handler(request)
+
+
+@pytest.mark.parametrize("how", ["return=200", "return=401", "raise=401", "raise=500"])
+@pytest.mark.parametrize("around", [clones, bounds_time])
+@pytest.mark.parametrize(
+    "policy", [None, {"rules": [{"match": {"path": "/other"}, "key": "ip", "limits": "1/minute"}]}]
+)
+def test_a_middleware_may_clone_the_request_or_answer_it_in_another_task(policy, around, how, caplog):
+    """The answer says what is left all the same, and counts by its status."""
+    caplog.set_level(logging.CRITICAL)
+    status = int(how[-3:])
+    handler = limited("1/minute", count=WRONG)(functools.partial(login))
+
+    async def story(client: Client) -> None:
+        async with client.get(f"/?{how}") as answer:
+            left = '"route";r=0;t=60' if status == 401 else '"route";r=1;t=0'
+            assert answer.status == status and answer.headers.getall("RateLimit") == [left]
+        again = await statuses(client, 1, "/?return=200")
+        assert again == ([429] if status == 401 else [200])
+
+    play(site(web.get("/", handler), policy=policy, middlewares=[around]), story)
+
+
+def test_a_handler_that_is_called_twice_is_asked_twice():
+    """By a middleware that tries again: both count, and nothing stays reserved."""
+    handler = limited("3/minute", count=WRONG)(functools.partial(login))
+
+    async def story(client: Client) -> None:
+        assert await statuses(client, 3, "/?return=200") == [200] * 3
+        assert await statuses(client, 2, "/?return=401") == [401, 429]
+
+    play(site(web.get("/", handler), middlewares=[tries_again]), story)
+
+
+class Registered(web.View):
+    """A class that keeps a list of its subclasses, each under a name."""
+
+    known: ClassVar[list[type]] = []
+
+    def __init_subclass__(cls, name: str) -> None:
+        cls.known.append(cls)
+
+
+class Reports(Registered, name="reports"):
+    """Stays what it is, for whoever looks."""
+
+    @limited("1/minute")
+    async def get(self) -> web.Response:
+        handler = self.request.match_info.handler
+        assert isinstance(handler, type) and issubclass(handler, Reports) and handler.__name__ == "Reports"
+        return web.Response(text=type(self).__name__)
+
+
+def test_what_is_in_front_of_a_handler_looks_like_it():
+    """Other code may ask a route for its handler: a view stays a class, and has no subclass that anybody sees."""
+
+    async def story(client: Client) -> None:
+        assert await statuses(client, 2, "/reports") == [200, 429]
+        assert Registered.known == [Reports]
+        names = {str(route.resource): route.handler for route in app.router.routes()}
+        assert [getattr(each, "__name__", "") for each in names.values()] == ["Reports", "hello"]
+
+    app = site(web.view("/reports", Reports), web.get("/", hello), default="1/minute")
+    play(app, story)
+
+
+def test_files_have_the_default_limit_and_an_app_that_is_started_twice_asks_once():
+    """All files below a path share it."""
+    app = site(web.static("/files", Path(__file__).parent), default="2/minute")
+
+    async def story(client: Client) -> None:
+        async with TestClient(TestServer(app)) as second:
+            assert await statuses(client, 1, "/files/test_aiohttp.py") == [200]
+            assert await statuses(second, 1, "/files/__init__.py", "HEAD") == [200]
+            assert await statuses(client, 1, "/files/__init__.py") == [429]
+
+    play(app, story)
+
+
+def test_methods_that_few_know_are_limited_too():
+    """A handler of every method gets it."""
+    handler = limited("1/minute")(functools.partial(hello))
+
+    async def story(client: Client) -> None:
+        assert await statuses(client, 2, "/", "PROPFIND") == [200, 429]
+
+    play(site(web.route("*", "/", handler)), story)
+
+
+def test_a_refusal_of_the_apps_own():
+    """The body that the app brings."""
+
+    async def story(client: Client) -> None:
+        assert await statuses(client, 1) == [200]
+        async with client.get("/") as answer:
+            assert (answer.status, await answer.text()) == (429, "<h1>Later</h1>")
+            assert answer.headers["Content-Type"] == "text/html"
+
+    play(site(default="1/minute", refusal=Refusal("<h1>Later</h1>", content_type="text/html")), story)
+
+
+def test_the_class_of_a_refusal_follows_its_status():
+    """Denied by a list: 403; no answer from the store: 503. Both are a `RateLimitExceeded`."""
+    seen: list[Exception] = []
+
+    @web.middleware
+    async def note(request: web.Request, handler: Handler) -> web.StreamResponse:
+        try:
+            return await handler(request)
+        except RateLimitExceeded as error:
+            seen.append(error)
+            raise
+
+    rule = {"key": "ip", "limits": "1/minute", "on_error": "deny"}
+    policy = {"rules": [rule], "deny": {"header": {"x-bad": True}}}
+    app = site(policy=policy, store=Broken())
+    app.middlewares.insert(0, note)
+
+    async def story(client: Client) -> None:
+        assert await statuses(client, 1, headers={"X-Bad": "1"}) == [403]
+        assert await statuses(client, 1) == [503]
+
+    play(app, story)
+    denied, away = seen
+    assert isinstance(denied, web.HTTPForbidden) and isinstance(away, web.HTTPServiceUnavailable)
+
+
+def test_without_the_store_handlers_are_limited_here():
+    """As `on_error` says unless told otherwise."""
+    play(site(default="1/minute", store=Broken()), _two_of_which_one_passes)
+
+
+async def _two_of_which_one_passes(client: Client) -> None:
+    assert await statuses(client, 2) == [200, 429]
+
+
+def test_a_shadow_looks_like_any_other_answer(caplog):
+    """Of the policy or of a handler; and `observe` lets pass."""
+    shadow = {"shadow": {"status": 202, "body": "[]", "content_type": "application/json"}}
+    hidden = limited("1/minute", act=shadow)(functools.partial(hello))
+    seen = limited("1/minute", act="observe")(functools.partial(hello))
+    policy = {"rules": [{"match": {"path": "/policy"}, "key": "ip", "limits": "1/minute", "act": shadow}]}
+    app = site(web.get("/policy", hello), web.get("/handler", hidden), web.get("/seen", seen), policy=policy)
+
+    async def story(client: Client) -> None:
+        for path in ("/policy", "/handler"):
+            assert await statuses(client, 1, path) == [200]
+            async with client.get(path) as answer:
+                assert (answer.status, await answer.text()) == (202, "[]")
+                assert "RateLimit" not in answer.headers and answer.content_type == "application/json"
+        caplog.set_level(logging.INFO, "headgate.policy")
+        assert await statuses(client, 2, "/seen") == [200, 200]
+        assert "would refuse" in caplog.text
+
+    play(app, story)
+
+
+@pytest.mark.parametrize("by", ["policy", "handler"])
+def test_a_delay_holds_the_request(by):
+    """Twenty a second: the third in a row waits a tenth of a second, the fourth is one too many."""
+    rule: dict[str, Any] = {"limits": "20/second", "act": {"delay": {"hold": 3}}}
+    handler = limited(**rule)(functools.partial(hello)) if by == "handler" else hello
+    app = site(web.get("/", handler), policy={"rules": [{"key": "ip", **rule}]} if by == "policy" else None)
+
+    async def story(client: Client) -> None:
+        loop = asyncio.get_running_loop()
+        start = loop.time()
+        asked = await asyncio.gather(*(statuses(client, 1) for _ in range(4)))
+        assert sorted(asked) == [[200]] * 3 + [[429]]
+        assert 0.1 <= loop.time() - start < 5
+
+    play(app, story)
+
+
+@pytest.mark.parametrize(("trusted", "found"), [("127.0.0.1", [200, 429, 200]), ("10.0.0.0/8", [200, 429, 429])])
+def test_forwarded_headers_are_believed_of_trusted_proxies_only(trusted, found):
+    """The loopback address is one in the first app, and nobody's proxy in the second."""
+
+    async def story(client: Client) -> None:
+        claims = ("203.0.113.1", "6.6.6.6, 203.0.113.1", "203.0.113.2")
+        assert [(await statuses(client, 1, headers={"X-Forwarded-For": claim}))[0] for claim in claims] == found
+
+    play(site(default="1/minute", trusted_proxies=[trusted]), story)
+
+
+@pytest.mark.parametrize("bound", [False, True])
+def test_the_peer_of_a_unix_socket_is_a_proxy_or_nobody(bound):
+    """Also one whose own end has a name."""
+
+    async def told() -> None:
+        app = site(default="1/minute", trusted_proxies=["unix"])
+        runner = web.AppRunner(app)
+        await runner.setup()
+        with tempfile.TemporaryDirectory() as short:
+            path = os.path.join(short, "s")
+            await web.UnixSite(runner, path).start()
+            found = []
+            for at, claimed in enumerate(("203.0.113.1", "203.0.113.1", "203.0.113.2")):
+                with socket.socket(socket.AF_UNIX) as end:
+                    if bound:
+                        end.bind(os.path.join(short, f"c{at}"))
+                    end.connect(path)
+                    reader, writer = await asyncio.open_unix_connection(sock=end)
+                    writer.write(b"GET / HTTP/1.1\r\nHost: x\r\nX-Forwarded-For: %b\r\n\r\n" % claimed.encode())
+                    found.append(int((await reader.readline()).split()[1]))
+                    writer.close()
+                    await writer.wait_closed()
+            await runner.cleanup()
+        assert found == [200, 429, 200]
+
+    asyncio.run(told())
+
+
+async def chat(request: web.Request) -> web.WebSocketResponse:
+    """Says everything twice."""
+    ws = web.WebSocketResponse()
+    await ws.prepare(request)
+    async for message in ws:
+        await ws.send_str(message.data * 2)
+    return ws
+
+
+async def opened(client: Client, path: str = "/") -> int:
+    """The status of a handshake."""
+    try:
+        async with client.ws_connect(path) as ws:
+            await ws.send_str("ha")
+            assert await ws.receive_str(timeout=10) == "haha"
+            return 101
+    except aiohttp.WSServerHandshakeError as refused:
+        return refused.status
+
+
+@pytest.mark.parametrize("by", ["limited", "default", "policy", "policy that names websockets"])
+def test_websockets_are_limited_at_the_handshake(by):
+    """A no is an HTTP answer, whoever's limit it was; what was open stays open."""
+    rule: dict[str, Any] = {"key": "ip", "limits": "2/minute"}
+    if by.endswith("websockets"):
+        rule["match"] = {"method": "WEBSOCKET"}
+    handler = limited("2/minute")(functools.partial(chat)) if by == "limited" else chat
+    app = site(
+        web.get("/", handler),
+        policy={"rules": [rule]} if by.startswith("policy") else None,
+        default="2/minute" if by == "default" else None,
+    )
+
+    async def story(client: Client) -> None:
+        async with client.ws_connect("/") as first:
+            assert [await opened(client) for _ in range(2)] == [101, 429]
+            await first.send_str("ho")
+            assert await first.receive_str(timeout=10) == "hoho"
+
+    play(app, story)
+
+
+def test_to_ask_for_an_upgrade_is_no_way_around_a_limit():
+    """A page is a GET whatever the client asks for; a websocket is not counted as one."""
+    rules = [
+        {"name": "pages", "match": {"method": "GET"}, "key": "ip", "limits": "2/minute"},
+        {"name": "sockets", "match": {"method": "WEBSOCKET"}, "key": "ip", "limits": "1/minute"},
+    ]
+    upgrade = {"Upgrade": "websocket", "Connection": "upgrade"}
+
+    async def story(client: Client) -> None:
+        assert await opened(client, "/ws") == 101
+        assert await opened(client, "/ws") == 429
+        assert await statuses(client, 2, "/", headers=upgrade) == [200, 200]
+        assert await statuses(client, 1, "/", headers=upgrade) == [429]
+
+    play(site(web.get("/", hello), web.get("/ws", chat), policy={"rules": rules}), story)
+
+
+def test_a_message_too_many_closes_the_websocket():
+    """With 1008; the handler sees the end of the stream; other connections of other keys go on."""
+    ended = asyncio.Event()
+
+    async def noted(request: web.Request) -> web.WebSocketResponse:
+        ws = await chat(request)
+        ended.set()
+        return ws
+
+    rule = {"match": {"method": "MESSAGE"}, "key": {"query": "user"}, "limits": "2/minute"}
+
+    async def story(client: Client) -> None:
+        async with client.ws_connect("/?user=ann") as ann, client.ws_connect("/?user=bob") as bob:
+            for _ in range(2):
+                await ann.send_str("ha")
+                assert await ann.receive_str(timeout=10) == "haha"
+            await ann.send_str("ha")
+            message = await ann.receive(timeout=10)
+            assert (message.type, message.data, message.extra) == (WSMsgType.CLOSE, 1008, "rate limited")
+            await asyncio.wait_for(ended.wait(), 10)
+            await bob.send_str("ho")
+            assert await bob.receive_str(timeout=10) == "hoho"
+
+    play(site(web.get("/", noted), policy={"rules": [rule]}), story)
+
+
+def test_cors_lets_scripts_read_our_headers_where_the_app_lets_them_in():
+    """What the app exposes stays."""
+
+    async def shared(request: web.Request) -> web.Response:
+        return web.Response(
+            headers={"Access-Control-Allow-Origin": "https://a.org", "Access-Control-Expose-Headers": "X-App"}
+        )
+
+    async def story(client: Client) -> None:
+        async with client.get("/") as answer:
+            names = answer.headers.getall("Access-Control-Expose-Headers")
+            assert names == ["X-App, RateLimit-Policy, RateLimit, Retry-After"]
+
+    play(site(web.get("/", shared), policy=POLICY), story)
+
+
+def test_users_claims_and_plans_are_asked_of_the_app():
+    """With the request of aiohttp; a plan with the view."""
+    app = site(
+        policy={"rules": [{"key": "user", "limits": {"default": "1/minute", "pro": "2/minute"}}]},
+        user=lambda request: request.headers.get("X-User"),
+        plan=lambda view: view.header("x-plan"),
+    )
+
+    async def story(client: Client) -> None:
+        assert await statuses(client, 2, headers={"X-User": "ann"}) == [200, 429]
+        assert await statuses(client, 3, headers={"X-User": "bob", "X-Plan": "pro"}) == [200, 200, 429]
+
+    play(app, story)
+
+
+def test_a_store_that_was_opened_here_is_closed_with_the_app():
+    """One that the app brings stays open."""
+    closed = []
+
+    class Noted(MemoryStore):
+        def close(self) -> None:
+            closed.append(self)
+
+    brought = Noted()
+    app = web.Application()
+    limits = RateLimits(app, default="1/minute")
+    opened_here = Noted()
+    limits.runtime._owned = [opened_here]
+    app.router.add_get("/", hello)
+    app.add_subapp("/in", site(web.get("/", hello), store=brought))
+
+    play(app, _two_of_which_one_passes)
+    assert closed == [opened_here]
+
+
+def test_tools_for_testing_work_on_the_runtime():
+    """Time that stands still, limits that are off, counts that are forgotten."""
+    app = web.Application()
+    limits = RateLimits(app, default="1/minute")
+    app.router.add_get("/", hello)
+
+    async def story(client: Client) -> None:
+        with frozen(limits.runtime) as clock:
+            assert await statuses(client, 2) == [200, 429]
+            clock.advance(60)
+            assert await statuses(client, 2) == [200, 429]
+            reset_all(limits.runtime)
+            assert await statuses(client, 2) == [200, 429]
+        with disabled(limits.runtime):
+            assert await statuses(client, 3) == [200] * 3
+
+    play(app, story)
+
+
+def test_mistakes_are_told_where_they_are_made():
+    """Twice, too late, on what is no handler, and in the limit itself."""
+    app = site()
+    with pytest.raises(InvalidCall, match="one RateLimits for each app"):
+        RateLimits(app)
+    app.freeze()
+    with pytest.raises(InvalidCall, match="goes where the app is made"):
+        RateLimits(app)
+    with pytest.raises(InvalidCall, match=r"a limit is for handlers and for web\.View"):
+        limited("1/minute")(Handlers)
+    with pytest.raises(HeadgateError, match="fortnight"):
+        limited("1/fortnight")
+
+
+async def served() -> web.Application:
+    """For the real server."""
+    app = web.Application()
+    RateLimits(app, store=os.environ["HEADGATE_URL"], trusted_proxies=["unix"])
+
+    @limited("25/4 weeks by sliding-window")
+    async def handler(request: web.Request) -> web.Response:
+        return web.Response(text=str(os.getpid()))
+
+    app.router.add_get("/", handler)
+    return app
+
+
+@pytest.mark.skipif(not NATIVE, reason="shared stores need the native engine")
+def test_two_workers_let_exactly_the_limit_pass(tmp_path):
+    """gunicorn with aiohttp's workers, and a client that knows nothing of aiohttp."""
+
+    def ask(user: str) -> int:
+        connection = UnixConnection(path)
+        try:
+            connection.request("GET", "/", headers={"X-Forwarded-For": user})
+            return connection.getresponse().status
+        finally:
+            connection.close()
+
+    with tempfile.TemporaryDirectory() as short:
+        path = os.path.join(short, "s")
+        command = ["gunicorn", "--workers=2", "--worker-class=aiohttp.GunicornWebWorker", f"--bind=unix:{path}"]
+        server = subprocess.Popen(
+            [sys.executable, "-m", *command, "--log-level=error", "tests.web.test_aiohttp:served"],
+            env={**os.environ, "HEADGATE_URL": f"shared://{tmp_path}/store"},
+            cwd=ROOT,
+        )
+        try:
+            wait_until_served(path, server)
+            with ThreadPoolExecutor(8) as threads:
+                assert Counter(threads.map(ask, ["203.0.113.1"] * 60)) == {200: 25, 429: 35}
+            assert ask("203.0.113.2") == 200
+        finally:
+            server.terminate()
+            server.wait(30)
+
+
+def in_a_thread(call: Callable[[], Any]) -> Any:
+    """What a call gives in a thread that is not the main one, where no module runs and no event loop is."""
+    with ThreadPoolExecutor(1) as threads:
+        return threads.submit(call).result()
+
+
+def test_limits_can_be_made_in_any_thread():
+    """As tests and servers do that run an app beside another; each app's limits are its own."""
+    outer = in_a_thread(lambda: site(web.get("/", hello), default="2/minute"))
+    outer.add_subapp("/inner", in_a_thread(lambda: site(web.get("/", hello), default="1/minute")))
+
+    async def story(client: Client) -> None:
+        paths = ["/", "/", "/", "/inner/", "/inner/"]
+        assert [(await client.get(path)).status for path in paths] == [200, 200, 429, 200, 429]
+
+    play(outer, story)

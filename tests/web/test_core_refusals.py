@@ -1,0 +1,277 @@
+"""A limiter that an app calls in a view: the `RateLimited` that it raises is the edge's refusal, not a 500."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestClient as AiohttpClient
+from aiohttp.test_utils import TestServer
+from django.http import HttpResponse
+from django.test import AsyncClient, Client, override_settings
+from django.urls import path
+from fastapi import FastAPI
+from fastapi.responses import JSONResponse
+from flask import Flask, jsonify
+from starlette.applications import Starlette
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route, WebSocketRoute
+from starlette.testclient import TestClient
+from starlette.websockets import WebSocketDisconnect
+
+from headgate import HeadgateError, Limiter, MemoryStore, RateLimited
+from headgate.testing import ManualClock
+from headgate.web import aiohttp, fastapi, flask, starlette
+from tests.support.django_site import site
+from tests.support.edges import LATER, Answer, asgi
+from tests.support.grpc_servers import KINDS, SERVERS, serving
+
+pytestmark = pytest.mark.engineless
+
+POLICY: dict[str, Any] = {"rules": [{"name": "front", "key": "ip", "limits": "9/minute"}]}
+LIMITER = Limiter("1/hour as views", store=MemoryStore(clock=ManualClock(LATER)))
+
+
+@pytest.fixture(autouse=True)
+def used_up():
+    """Every view is refused."""
+    LIMITER.reset("all")
+    assert LIMITER.hit("all").allowed
+
+
+def store() -> MemoryStore:
+    """By a clock that stands still."""
+    return MemoryStore(clock=ManualClock(LATER))
+
+
+@LIMITER.guard("all")
+def guarded() -> None:
+    """Not reached."""
+    raise AssertionError
+
+
+def by_fastapi(policy: Any) -> Answer:
+    app = FastAPI()
+    fastapi.RateLimits(app, policy, store=store())
+
+    @app.get("/")
+    def view() -> None:
+        guarded()
+
+    return asgi(app)
+
+
+def by_starlette_middleware(policy: Any) -> Answer:
+    async def view(request: Any) -> PlainTextResponse:
+        guarded()
+        return PlainTextResponse("hello")
+
+    app = Starlette(routes=[Route("/", view)])
+    app.add_middleware(starlette.RateLimitMiddleware, policy=policy, store=store())
+    return asgi(app)
+
+
+def by_flask(policy: Any) -> Answer:
+    app = Flask("here")
+    flask.RateLimits(app, policy, store=store())
+    app.add_url_rule("/", "view", guarded)
+    answer = app.test_client().get("/")
+    return Answer(answer.status_code, list(answer.headers), answer.data)
+
+
+def django_view(request: Any) -> HttpResponse:
+    guarded()
+    return HttpResponse()
+
+
+async def django_view_awaited(request: Any) -> HttpResponse:
+    guarded()
+    return HttpResponse()
+
+
+class Urls:
+    urlpatterns = (path("", django_view), path("awaited/", django_view_awaited))
+
+
+def by_django(policy: Any) -> Answer:
+    with override_settings(ROOT_URLCONF=Urls), site(Client, policy=policy) as client:
+        answer = client.get("/")
+    return Answer(answer.status_code, list(answer.items()), answer.content)
+
+
+def by_django_awaited(policy: Any) -> Answer:
+    async def told() -> Answer:
+        with override_settings(ROOT_URLCONF=Urls), site(AsyncClient, policy=policy) as client:
+            answer = await client.get("/awaited/")
+        return Answer(answer.status_code, list(answer.items()), answer.content)
+
+    return asyncio.run(told())
+
+
+def by_aiohttp(policy: Any) -> Answer:
+    async def view(request: web.Request) -> web.Response:
+        guarded()
+        return web.Response()
+
+    async def told() -> Answer:
+        app = web.Application()
+        aiohttp.RateLimits(app, policy, store=store())
+        app.router.add_get("/", view)
+        async with AiohttpClient(TestServer(app)) as client:
+            answer = await client.get("/")
+            return Answer(answer.status, list(answer.headers.items()), await answer.read())
+
+    return asyncio.run(told())
+
+
+@pytest.mark.parametrize("policy", [None, POLICY])
+@pytest.mark.parametrize(
+    "ask", [by_fastapi, by_starlette_middleware, by_flask, by_django, by_django_awaited, by_aiohttp]
+)
+def test_it_is_the_refusal_of_the_edge(ask, policy):
+    """Its own limit is told, once, whatever is left of others."""
+    answer = ask(policy)
+    assert answer.status == 429
+    fields = answer.fields
+    assert fields["retry-after"] == "3600" and fields["ratelimit-policy"] == '"views";q=1;w=3600'
+    assert fields["ratelimit"].startswith('"views";r=0')
+    assert fields["content-type"] == "application/problem+json"
+    assert json.loads(answer.body)["violated-policies"] == ["views"]
+
+
+def test_what_the_policy_charged_stays_charged():
+    app = FastAPI()
+    limits = fastapi.RateLimits(app, {"rules": [{"key": "everyone", "limits": "2/minute"}]}, store=store())
+    app.get("/")(lambda: guarded())
+    assert [asgi(app).status for _ in range(3)] == [429] * 3
+    assert asgi(app).fields["ratelimit-policy"] == '"rule-1";q=2;w=60'
+    assert limits.runtime.policy.rules
+
+
+def test_counts_by_the_response_see_it():
+    app = FastAPI()
+    rule = {"key": "everyone", "limits": "1/minute", "count": {"when": {"status": 429}}}
+    fastapi.RateLimits(app, {"rules": [rule]}, store=store())
+    app.get("/")(lambda: guarded())
+    assert [asgi(app).fields["ratelimit-policy"] for _ in range(2)] == ['"views";q=1;w=3600', '"rule-1";q=1;w=60']
+
+
+def test_the_handler_for_refusals_has_a_say():
+    """As about a refusal at an endpoint; it is given the decision, and how long to wait."""
+    app = FastAPI()
+    fastapi.RateLimits(app, store=store())
+
+    @app.exception_handler(fastapi.RateLimitExceeded)
+    async def slow_down(request: Any, error: Any) -> JSONResponse:
+        return JSONResponse({"wait": error.retry_after, "limit": error.decision.limit}, 429)
+
+    app.get("/")(lambda: guarded())
+    answer = asgi(app)
+    assert json.loads(answer.body) == {"wait": 3600, "limit": 1} and answer.fields["retry-after"] == "3600"
+
+    site = Flask("here")
+    flask.RateLimits(site, store=store())
+    site.add_url_rule("/", "view", guarded)
+
+    @site.errorhandler(429)
+    def slow(error: Any) -> Any:
+        return jsonify(wait=error.retry_after, limit=error.decision.limit), 429
+
+    told = site.test_client().get("/")
+    assert told.json == {"wait": 3600, "limit": 1} and told.headers["retry-after"] == "3600"
+
+    with override_settings(ROOT_URLCONF=Urls), site_of(refusal_view) as client:
+        assert json.loads(client.get("/").content) == {"wait": 3600, "limit": 1}
+
+
+def refusal_view(request: Any, no: Any) -> HttpResponse:
+    return HttpResponse(json.dumps({"wait": no.retry_after, "limit": no.decision.limit}), status=429)
+
+
+def site_of(view: Any) -> Any:
+    return site(refusal_view=view)
+
+
+def test_a_middleware_of_aiohttp_sees_it():
+    seen: list[Any] = []
+
+    @web.middleware
+    async def watch(request: web.Request, handler: Any) -> Any:
+        try:
+            return await handler(request)
+        except aiohttp.RateLimitExceeded as no:
+            seen.append((no.retry_after, repr(no.decision)))
+            raise
+
+    async def view(request: web.Request) -> web.Response:
+        guarded()
+        return web.Response()
+
+    async def told() -> int:
+        app = web.Application(middlewares=[watch])
+        aiohttp.RateLimits(app, store=store())
+        app.router.add_get("/", view)
+        async with AiohttpClient(TestServer(app)) as client:
+            return (await client.get("/")).status
+
+    assert asyncio.run(told()) == 429 and seen == [(3600, "<Decision refused, retry after 3600 s, by 1/hour as views>")]
+
+
+@pytest.mark.parametrize("kind", [RateLimited, HeadgateError])
+def test_an_app_that_handles_it_itself_goes_on_to(kind):
+    async def mine(request: Any, error: Any) -> PlainTextResponse:
+        return PlainTextResponse("mine", 418)
+
+    app = FastAPI(exception_handlers={kind: mine})
+    fastapi.RateLimits(app, store=store())
+    app.get("/")(lambda: guarded())
+    assert asgi(app).status == 418
+    site = Flask("here")
+    site.register_error_handler(RateLimited, lambda error: ("mine", 418))
+    flask.RateLimits(site, store=store())
+    site.add_url_rule("/", "view", guarded)
+    assert site.test_client().get("/").status_code == 418
+
+
+def test_a_websocket_is_closed():
+    async def socket(websocket: Any) -> None:
+        await websocket.accept()
+        guarded()
+
+    app = Starlette(routes=[WebSocketRoute("/", socket)])
+    starlette.RateLimits(app, store=store())
+    with TestClient(app).websocket_connect("/") as opened, pytest.raises(WebSocketDisconnect) as closed:
+        opened.receive_text()
+    assert closed.value.code == 1008
+
+
+@pytest.mark.parametrize("policy", [None, POLICY])
+@pytest.mark.parametrize("method", KINDS)
+@pytest.mark.parametrize("kind", SERVERS)
+def test_a_call_of_grpc_is_refused(kind, method, policy):
+    """By whatever kind of handler, on every kind of server; of a cost that never fits, no wait is told."""
+    with serving(kind, policy) as server:
+        ended = server.ask(method, b"refuse")
+    assert ended.code.name == "RESOURCE_EXHAUSTED"
+    assert (
+        ended.trailing["ratelimit-policy"] == '"views";q=1;w=3600' and ended.trailing["grpc-retry-pushback-ms"] == "-1"
+    )
+
+
+def test_refusals_at_endpoints_tell_the_decision_and_the_wait():
+    """At every edge."""
+    seen: list[tuple[Any, Any]] = []
+    app = FastAPI()
+    fastapi.RateLimits(app, default="1/hour", store=store())
+    app.get("/")(lambda: "hello")
+
+    @app.exception_handler(fastapi.RateLimitExceeded)
+    async def note(request: Any, error: Any) -> PlainTextResponse:
+        seen.append((error.decision.limit, error.retry_after))
+        return PlainTextResponse("later", 429)
+
+    assert [asgi(app).status for _ in range(2)] == [200, 429]
+    assert seen == [(1, 3600)]

@@ -1,0 +1,166 @@
+"""`@limited` above the decorator of a route: it limits, or the app does not start."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestClient as AiohttpClient
+from aiohttp.test_utils import TestServer
+from fastapi import APIRouter, FastAPI
+from flask import Flask
+from starlette.applications import Starlette
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
+from starlette.testclient import TestClient
+
+from headgate import InvalidCall, MemoryStore
+from headgate.testing import ManualClock
+from headgate.web import aiohttp, fastapi, flask, starlette
+from tests.support.edges import LATER, asgi
+
+pytestmark = pytest.mark.engineless
+
+SWAP = "swap the two lines"
+
+
+def store() -> MemoryStore:
+    """By a clock that stands still."""
+    return MemoryStore(clock=ManualClock(LATER))
+
+
+def wrong(kind: str = "get") -> FastAPI:
+    app = FastAPI()
+    fastapi.RateLimits(app, store=store())
+
+    if kind == "router":
+        router = APIRouter()
+
+        @fastapi.limited("1/minute")
+        @router.get("/search")
+        def routed() -> str:
+            return "hello"
+
+        app.include_router(router, prefix="/api")
+    elif kind == "websocket":
+
+        @fastapi.limited("1/minute")
+        @app.websocket("/ws")
+        async def socket(websocket: Any) -> None:
+            """Nobody comes here."""
+    elif kind == "twice":
+
+        @fastapi.limited("1/minute")
+        @app.get("/search")
+        @fastapi.limited("2/minute")
+        def twice() -> str:
+            return "hello"
+    else:
+
+        @fastapi.limited("1/minute")
+        @app.get("/search")
+        async def search() -> str:
+            return "hello"
+
+    return app
+
+
+@pytest.mark.parametrize("kind", ["get", "router", "websocket", "twice"])
+def test_fastapi_does_not_start(kind):
+    """Where a server tells the app that it starts, then; else at every request."""
+    app = wrong(kind)
+    with pytest.raises(InvalidCall, match=SWAP), TestClient(app):
+        pass
+    for _ in range(2):
+        with pytest.raises(InvalidCall, match=SWAP):
+            asgi(app, path="/search")
+
+
+def test_a_server_is_told_why_the_app_does_not_start():
+    sent: list[Any] = []
+
+    async def told() -> None:
+        async def receive() -> Any:
+            return {"type": "lifespan.startup"}
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        await wrong()({"type": "lifespan", "asgi": {"version": "3.0"}}, receive, send)
+
+    with pytest.raises(InvalidCall):
+        asyncio.run(told())
+    [message] = sent
+    assert message["type"] == "lifespan.startup.failed"
+    assert "wrong.<locals>.search" in message["message"] and SWAP in message["message"]
+
+
+def test_starlette_with_its_middleware_does_not_start():
+    async def search(request: Any) -> PlainTextResponse:
+        return PlainTextResponse("hello")
+
+    app = Starlette(routes=[Route("/search", search)])
+    app.add_middleware(starlette.RateLimitMiddleware, store=store())
+    starlette.limited("1/minute")(search)  # what `search` would be from now on
+    with pytest.raises(InvalidCall, match=SWAP), TestClient(app):
+        pass
+
+
+async def shared(request: Any) -> PlainTextResponse:
+    """At one route as it is, and at another with a limit."""
+    return PlainTextResponse("hello")
+
+
+LIMITED = starlette.limited("1/minute")(shared)
+
+
+def test_an_endpoint_may_be_at_one_route_without_limits_and_at_another_with():
+    """In one app, or in two."""
+    app = Starlette(routes=[Route("/free", shared), Route("/search", LIMITED)])
+    starlette.RateLimits(app, store=store())
+    assert [asgi(app, path=path).status for path in ("/free", "/free", "/search", "/search")] == [200, 200, 200, 429]
+    other = Starlette(routes=[Route("/free", shared)])
+    starlette.RateLimits(other, store=store())
+    assert [asgi(other, path="/free").status for _ in range(2)] == [200, 200]
+
+
+def test_the_right_order_starts():
+    app = FastAPI()
+    fastapi.RateLimits(app, store=store())
+
+    @app.get("/search")
+    @fastapi.limited("1/minute")
+    @fastapi.limited("5/minute")
+    def search() -> str:
+        return "hello"
+
+    with TestClient(app) as client:
+        assert [client.get("/search").status_code for _ in range(2)] == [200, 429]
+
+
+def test_in_aiohttp_and_flask_both_orders_limit():
+    routes, app = web.RouteTableDef(), web.Application()
+    aiohttp.RateLimits(app, store=store())
+
+    @aiohttp.limited("1/minute")
+    @routes.get("/")
+    async def above(request: web.Request) -> web.Response:
+        return web.Response()
+
+    async def told() -> list[int]:
+        app.add_routes(routes)
+        async with AiohttpClient(TestServer(app)) as client:
+            return [(await client.get("/")).status for _ in range(2)]
+
+    assert asyncio.run(told()) == [200, 429]
+    site = Flask("here")
+    flask.RateLimits(site, store=store())
+
+    @flask.limited("1/minute")
+    @site.get("/")
+    def over() -> str:
+        return "hello"
+
+    assert [site.test_client().get("/").status_code for _ in range(2)] == [200, 429]

@@ -1,0 +1,640 @@
+"""Django under WSGI: the policy, the default limits, the limits of views, who a user is, and what is checked."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from itertools import islice
+from typing import Any, ClassVar
+
+import pytest
+from django.conf import settings
+from django.core.checks import run_checks
+from django.core.exceptions import ImproperlyConfigured
+from django.db import connection
+from django.http import HttpResponse
+from django.test import Client, RequestFactory, SimpleTestCase, override_settings
+from django.test.utils import CaptureQueriesContext
+from django.urls import path
+
+from headgate import MemoryStore
+from headgate.errors import HeadgateError, InvalidCall, InvalidLimit, InvalidPolicy, StoreError
+from headgate.testing import ManualClock, disabled, frozen, reset_all
+from headgate.web.django import RateLimitMiddleware, by_group, exempt, limited, rate_limits
+from headgate.web.django.testing import override
+from headgate.web.refusal import Refusal
+from tests.support.django_site import AUTH, CALLS, LIMITS, SESSIONS, logged_in, search, site
+from tests.support.edges import LATER
+
+pytestmark = pytest.mark.engineless
+
+API = {"rules": [{"name": "api", "key": "ip", "limits": "2/minute"}]}
+
+
+def statuses(client: Any, count: int, url: str, **more: Any) -> list[int]:
+    """The same request again and again."""
+    return [client.get(url, **more).status_code for _ in range(count)]
+
+
+class TestPolicy:
+    """In front of every view, and of none."""
+
+    def test_a_response_says_how_much_is_left(self):
+        """The view's own headers and body stay."""
+        with site(policy=API) as client:
+            answer = client.get("/")
+        assert (answer.status_code, answer.content) == (200, b"hello")
+        assert dict(answer.headers) == {
+            "Content-Type": "text/html; charset=utf-8",
+            "RateLimit-Policy": '"api";q=2;w=60',
+            "RateLimit": '"api";r=1;t=30',
+        }
+
+    def test_a_refusal_has_everything_a_client_needs(self):
+        """429, when to come back, and that it must not be cached; the view is not called."""
+        with site(policy=API) as client:
+            assert statuses(client, 2, "/") == [200, 200]
+            answer = client.get("/", headers={"accept": "application/json"})
+        assert (answer.status_code, json.loads(answer.content)) == (429, {"error": "quota-exceeded", "retry_after": 30})
+        assert dict(answer.headers) == {
+            "RateLimit-Policy": '"api";q=2;w=60', "RateLimit": '"api";r=0;t=60', "Retry-After": "30",
+            "Cache-Control": "no-store", "Content-Type": "application/json", "Content-Length": "46",
+        }  # fmt: skip
+        assert CALLS == ["/", "/"]
+
+    def test_what_is_not_there_is_counted_too(self):
+        """A 404 and a 403 have header fields, and are refused in the end."""
+        with site(policy=API) as client:
+            missing, denied, refused = (client.get(url) for url in ("/nowhere/", "/forbidden/", "/nowhere/"))
+        assert (missing.status_code, missing["RateLimit"]) == (404, '"api";r=1;t=30')
+        assert (denied.status_code, denied["RateLimit"]) == (403, '"api";r=0;t=60')
+        assert refused.status_code == 429
+
+    def test_an_exception_is_djangos_and_has_header_fields(self):
+        """Django makes it a 500 before the middleware sees it."""
+        with site(lambda: Client(raise_request_exception=False), policy=API) as client:
+            answer = client.get("/broken/")
+        assert (answer.status_code, answer["RateLimit"]) == (500, '"api";r=1;t=30')
+
+    def test_a_stream_has_header_fields_and_passes_piece_by_piece(self):
+        """It is never read here."""
+        with site(policy=API) as client:
+            answer = client.get("/stream/")
+            assert answer["RateLimit"] == '"api";r=1;t=30'
+            assert answer.streaming and list(answer.streaming_content) == [b"a", b"b"]
+
+    def test_middleware_outside_sees_refusals(self):
+        """A refusal is a response like any other."""
+        with override_settings(MIDDLEWARE=["tests.support.django_site.Outside", LIMITS]), site(policy=API) as client:
+            answers = [client.get("/") for _ in range(3)]
+        assert [each["X-Outside"] for each in answers] == ["200", "200", "429"]
+
+    def test_a_refusal_at_the_view_gives_back_what_the_policy_charged(self):
+        """Three of five are left after two views and two refusals."""
+        policy = {"rules": [{"name": "all", "key": "ip", "limits": "5/minute"}]}
+        with site(policy=policy) as client:
+            assert statuses(client, 4, "/search/a/") == [200, 200, 429, 429]
+            answer = client.get("/")
+        assert answer["RateLimit"] == '"all";r=2;t=36'
+
+    def test_both_are_told_side_by_side(self):
+        """The policy's limit and the view's."""
+        with site(policy=API) as client:
+            answer = client.get("/search/a/")
+        assert answer["RateLimit"] == '"api";r=1;t=30, "search-slug-word";r=1;t=30'
+
+    @pytest.mark.parametrize("trusted", [["10.0.0.0/8"], []])
+    def test_a_forwarded_header_is_believed_from_trusted_proxies_only(self, trusted):
+        """Whoever invents addresses stays who he is."""
+        with site(policy=API, trusted_proxies=trusted) as client:
+            told = [
+                client.get("/", REMOTE_ADDR="10.0.0.1", headers={"x-forwarded-for": f"6.6.6.{at}, 203.0.113.{last}"})
+                for at, last in enumerate([9, 9, 9, 10])
+            ]
+        assert [each.status_code for each in told] == ([200, 200, 429, 200] if trusted else [200, 200, 429, 429])
+
+    def test_a_dry_run_passes_and_a_shadow_looks_like_any_answer(self):
+        """Neither is a 429, and the app's own refusal has no part in them."""
+        watched = {"rules": [{"key": "ip", "limits": "1/minute", "act": "observe"}]}
+        with site(policy=watched) as client:
+            assert statuses(client, 3, "/") == [200, 200, 200]
+        shadow = {"rules": [{"key": "ip", "limits": "1/minute", "act": {"shadow": {"body": "[]"}}}]}
+        with site(policy=shadow, refusal_view="tests.support.django_site.refusal") as client:
+            answers = [client.get("/") for _ in range(2)]
+        assert [(each.status_code, each.content) for each in answers] == [(200, b"hello"), (200, b"[]")]
+
+    @pytest.mark.parametrize(
+        ("on_error", "expected"), [("allow", [200] * 3), ("local", [200, 200, 429]), ("deny", [503] * 3)]
+    )
+    def test_a_store_that_is_away(self, on_error, expected):
+        """Each rule follows its own `on_error`."""
+        rule = {"key": "ip", "limits": "2/minute", "on_error": on_error}
+        with site(policy={"rules": [rule]}, store=Away()) as client:
+            assert statuses(client, 3, "/") == expected
+
+
+class Away:
+    """A store that never answers."""
+
+    clock = ManualClock(LATER)
+    decides_by_clock = True
+
+    def gate(self, *_: Any, **__: Any) -> Any:
+        return self
+
+    def asker(self, limits: Any) -> Any:
+        def ask(keys: Any, costs: Any) -> Any:
+            raise StoreError("away")
+
+        return ask
+
+
+class TestDefault:
+    """Limits of every view that has none of its own."""
+
+    def test_each_view_has_a_budget_whatever_it_is_called_with(self):
+        """The template is in the key, not the URL."""
+        with site(default="2/minute") as client:
+            assert [client.get(f"/items/{pk}/").status_code for pk in (1, 2, 3)] == [200, 200, 429]
+            assert statuses(client, 1, "/") == [200]
+
+    def test_views_with_limits_of_their_own_and_exempt_ones_are_left_alone(self):
+        """Two at the search although the default is one; any number where it is free."""
+        with site(default="1/minute") as client:
+            assert statuses(client, 3, "/search/a/") == [200, 200, 429]
+            assert statuses(client, 3, "/free/") == [200, 200, 200]
+            assert [client.put("/free-class/").status_code for _ in range(3)] == [200, 200, 200]
+            assert statuses(client, 3, "/free-class/") == [200, 200, 429]
+            assert [client.put("/methods/").status_code for _ in range(2)] == [200, 429]
+
+    @pytest.mark.parametrize(("exempts", "expected"), [(True, [302, 302]), (False, [302, 429])])
+    def test_the_admin_may_be_exempt(self, exempts, expected):
+        """From the default limits; a rule of the policy that names it counts."""
+        with site(default="1/minute", exempt_admin=exempts) as client:
+            assert statuses(client, 2, "/admin/") == expected
+        rule = {"match": {"path": "/admin/login"}, "key": "ip", "limits": "1/minute"}
+        with site(policy={"rules": [rule]}, exempt_admin=exempts) as client:
+            assert statuses(client, 2, "/admin/login/")[1] == 429
+
+    def test_one_view_under_two_namespaces_has_two_budgets(self):
+        """And a third where it stands alone."""
+        with site(default="1/minute") as client:
+            for url in ("/one/items/1/", "/two/items/1/", "/items/1/"):
+                assert statuses(client, 2, url) == [200, 429]
+
+    def test_languages_share_a_budget(self):
+        """Else whoever speaks many would have many."""
+        middleware = [SESSIONS, "django.middleware.locale.LocaleMiddleware", AUTH, LIMITS]
+        with override_settings(MIDDLEWARE=middleware), site() as client:
+            assert [client.get(f"/{code}/page/1/").status_code for code in ("en", "de", "de", "en")] == [
+                200,
+                200,
+                429,
+                429,
+            ]
+
+    def test_the_key_of_the_default_limits(self):
+        """As in a rule, or a function of the request."""
+        with site(default="1/minute", key="user") as client:
+            assert [logged_in(name).get("/").status_code for name in ("ann", "ann", "bob")] == [200, 429, 200]
+            assert statuses(client, 2, "/") == [200, 429]
+        with site(default="1/minute", key=lambda request: request.GET["q"]) as client:
+            assert [client.get("/", {"q": word}).status_code for word in "aab"] == [200, 429, 200]
+
+
+WHEREVER = [
+    "/whole/", "/dispatch/", "/methods/", "/late/", "/hidden/", "/awaited/", "/awaited-class/", "/awaited-late/",
+    "/hidden-awaited/", "/instance/", "/hidden-instance/",
+]  # fmt: skip
+
+
+class TestViews:
+    """Limits at functions, classes and methods."""
+
+    def test_a_view_that_is_refused_is_not_called(self):
+        """Two calls for three requests; the parameter of the path makes no difference."""
+        with site() as client:
+            assert [client.get(f"/search/{word}/").status_code for word in "abc"] == [200, 200, 429]
+        assert CALLS == ["/search/a/", "/search/b/"]
+
+    def test_stacked_limits_are_one_decision(self):
+        """Five for each, three for all: the fourth is refused and nothing is charged for it."""
+        with site() as client:
+            assert statuses(client, 4, "/stacked/") == [200, 200, 200, 429]
+            rate_limits.store.clock.advance(20)
+            answer = client.get("/stacked/")
+        assert answer["RateLimit"] == '"stacked";r=2;t=28, "stacked.2";r=0;t=60'
+
+    @pytest.mark.parametrize("url", WHEREVER)
+    def test_wherever_the_decorator_stands(self, url):
+        """On a class, on its dispatch, on a method, on a base class, under a decorator that hides it; async or not."""
+        with site(default="9/minute") as client:
+            answers = [client.get(url) for _ in range(3)]
+        assert [each.status_code for each in answers] == [200, 200, 429]
+        assert [url, url] == CALLS
+        assert answers[2]["Retry-After"] == "30"
+
+    def test_methods_have_limits_of_their_own(self):
+        """One POST and two GETs, of which a HEAD is one."""
+        with site() as client:
+            assert [client.post("/methods/").status_code for _ in range(2)] == [200, 429]
+            assert [client.head("/methods/").status_code, *statuses(client, 2, "/methods/")] == [200, 200, 429]
+            assert client.head("/methods/").status_code == 429
+
+    def test_limits_of_a_class_and_of_its_method_are_all_or_none(self):
+        """Three for all, of which one POST: those that are refused cost nothing."""
+        with site() as client:
+            assert [client.post("/both/").status_code for _ in range(3)] == [200, 429, 429]
+            assert statuses(client, 3, "/both/") == [200, 200, 429]
+            rate_limits.store.clock.advance(60)
+            assert client.post("/both/")["RateLimit"] == '"both";r=2;t=20, "both-post";r=0;t=60'
+
+    def test_a_decorator_in_between_is_kept(self):
+        """Strangers are sent to log in, however many limits are around that."""
+        with site() as client:
+            answer = client.get("/members/")
+            assert answer.status_code == 302
+            assert answer["RateLimit"] == '"members";r=3;t=15, "members.2";r=2;t=20'
+
+    def test_a_view_that_calls_another_is_counted_at_both(self):
+        """Four at the one, two at the other; what the first was charged for a refusal of the second is given back."""
+        with site() as client:
+            assert statuses(client, 4, "/caller/") == [200, 200, 429, 429]
+            rate_limits.store.clock.advance(30)
+            assert client.get("/caller/")["RateLimit"] == '"caller";r=3;t=15, "caller-search";r=0;t=60'
+
+    def test_no_is_counted_by_the_response(self):
+        """Good ones and errors of another kind are given back."""
+        with site(lambda: Client(raise_request_exception=False)) as client:
+            assert statuses(client, 5, "/login/?status=200") == [200] * 5
+            asked = [client.get(f"/login/?status={status}").status_code for status in (401, 200, 500, 200)]
+        assert asked == [401, 200, 500, 429]
+
+    def test_a_worker_that_is_ended_gives_back_what_was_reserved(self):
+        """There was no wrong password."""
+
+        @limited("1/minute", count={"when": {"status": 401}})
+        def ending(request: Any) -> HttpResponse:
+            raise SystemExit
+
+        Urls.urlpatterns = [path("", ending)]
+        with override_settings(ROOT_URLCONF=Urls), site() as client:
+            for _ in range(3):
+                with pytest.raises(SystemExit):
+                    client.get("/")
+
+    def test_a_cost_that_the_response_tells(self):
+        """Sixty of a hundred, then more than there is, then no more."""
+        with site() as client:
+            assert statuses(client, 3, "/model/") == [200, 200, 429]
+
+    def test_ten_logins_at_once_at_a_limit_of_two(self):
+        """Ten threads: two reach the view, whatever it will answer; when they were good, two more may."""
+        here, gate = threading.Semaphore(0), threading.Event()
+
+        @limited("2/minute", count={"when": {"status": 401}})
+        def slow(request: Any) -> HttpResponse:
+            here.release()
+            assert gate.wait(10)
+            return HttpResponse()
+
+        Urls.urlpatterns = [path("slow/", slow)]
+        with override_settings(ROOT_URLCONF=Urls), site() as client, ThreadPoolExecutor(10) as threads:
+            asked = [threads.submit(client.get, "/slow/") for _ in range(10)]
+            refused = list(islice(as_completed(asked, timeout=10), 8))  # while the view holds what it was given
+            assert [each.result().status_code for each in refused] == [429] * 8
+            assert here.acquire(timeout=10) and here.acquire(timeout=10)
+            gate.set()
+            assert Counter(each.result().status_code for each in asked) == {200: 2, 429: 8}
+            assert statuses(client, 2, "/slow/") == [200, 200]
+
+    def test_a_view_without_the_middleware_says_what_is_missing(self):
+        """Unless limits are switched off."""
+        request = RequestFactory().get("/search/a/")
+        with site(), pytest.raises(HeadgateError, match="'headgate.web.django.RateLimitMiddleware' in MIDDLEWARE"):
+            search(request)
+        with site(enabled=False):
+            assert search(request).status_code == 200
+
+    def test_a_middleware_that_was_loaded_twice_asks_once(self):
+        """Threads that share a test client do that."""
+        with site() as client:
+            client.get("/")
+            client.handler._view_middleware *= 2
+            assert statuses(client, 3, "/search/a/") == [200, 200, 429]
+
+    def test_one_view_may_be_exempt_at_one_place_only(self):
+        """The view itself is not changed."""
+        Urls.urlpatterns = [path("a/", exempt(plain_view)), path("b/", plain_view)]
+        with override_settings(ROOT_URLCONF=Urls), site(default="1/minute") as client:
+            assert (statuses(client, 2, "/a/"), statuses(client, 2, "/b/")) == ([200, 200], [200, 429])
+
+    @pytest.mark.parametrize("given", ["5 a minute", "", None])
+    def test_mistakes_are_told_where_they_are_made(self, given):
+        """Not at the first request."""
+        with pytest.raises((InvalidLimit, InvalidPolicy)):
+            limited(given)
+        with pytest.raises(InvalidPolicy, match="did you mean 'user'"):
+            limited("1/minute", key="usr")
+
+    def test_what_cannot_be_limited(self):
+        """A class that is no view, and a function that has to be awaited."""
+        with pytest.raises(InvalidCall, match="classes with as_view"):
+            limited("1/minute")(dict)
+
+        async def key(request: Any) -> str:
+            return ""
+
+        with pytest.raises(InvalidCall, match="is async"):
+            limited("1/minute", key=["ip", key])
+
+
+class Urls:
+    """A URLconf."""
+
+    urlpatterns: ClassVar[list[Any]] = []
+
+
+def plain_view(request: Any) -> HttpResponse:
+    return HttpResponse()
+
+
+class TestUsers:
+    """Who it is, and what that costs."""
+
+    def test_a_user_is_counted_wherever_he_comes_from(self):
+        """Ann at two addresses is one, strangers are their addresses."""
+        with site() as client:
+            ann = logged_in("ann")
+            assert [ann.get("/mine/", REMOTE_ADDR=f"10.0.0.{at}").status_code for at in (1, 2, 3)] == [200, 200, 429]
+            assert statuses(logged_in("bob"), 1, "/mine/") == [200]
+            assert statuses(client, 3, "/mine/") == [200, 200, 429]
+
+    def test_what_is_not_counted_by_user_never_reads_the_session(self):
+        """No query, and no `Vary: Cookie` which would keep the page out of every cache."""
+        with site(policy=API, default="5/minute", plan="tests.support.django_site.plan_of"):
+            ann = logged_in("ann")
+            with CaptureQueriesContext(connection) as queries:
+                answers = [ann.get("/"), ann.get("/search/a/")]
+        assert [(each.status_code, each.has_header("Vary")) for each in answers] == [(200, False), (200, False)]
+        assert len(queries) == 0
+
+    def test_a_function_of_the_app_says_who_it_is(self):
+        """By its dotted path."""
+        with site(default="1/minute", key="user", user="tests.web.test_django.tenant") as client:
+            asked = [client.get("/", headers={"x-tenant": name}).status_code for name in ("a", "a", "b")]
+        assert asked == [200, 429, 200]
+
+    def test_limits_by_group(self):
+        """Pro users have three, staff any number, everybody else one; groups are asked for once a request."""
+        with site() as client:
+            ann, bob = logged_in("ann"), logged_in("bob")
+            with CaptureQueriesContext(connection) as queries:
+                assert statuses(ann, 1, "/groups/") == [200]
+            assert len([each for each in queries.captured_queries if "auth_group" in each["sql"]]) == 1
+            assert (statuses(ann, 3, "/groups/"), statuses(bob, 2, "/groups/")) == ([200, 200, 429], [200, 429])
+            assert statuses(client, 2, "/groups/") == [200, 429]
+
+    def test_limits_by_group_are_not_for_policies(self):
+        """These have plans."""
+        policy = {"rules": [{"key": "ip", "limits": by_group({"default": "1/minute"})}]}
+        with site(policy=policy) as client, pytest.raises(InvalidPolicy, match="a policy has plans"):
+            client.get("/")
+
+    def test_limits_by_group_are_checked(self):
+        """What everybody else gets has to be said, and every limit has to be one."""
+        with pytest.raises(InvalidCall, match="'default' is missing in pro"):
+            by_group({"pro": "3/minute"})
+        with pytest.raises(InvalidLimit, match="cannot read the limit"):
+            by_group({"pro": "many", "default": "1/minute"})
+
+    def test_plans(self):
+        """A function of the request says which, for the policy and for views."""
+        rule = {"key": "ip", "limits": {"default": "1/minute", "pro": "3/minute"}}
+        for policy, url in ((None, "/plans/"), ({"rules": [rule]}, "/")):
+            with site(policy=policy, plan="tests.support.django_site.plan_of") as client:
+                assert statuses(logged_in("ann"), 4, url) == [200] * 3 + [429]
+                assert statuses(logged_in("bob"), 2, url, REMOTE_ADDR="10.0.0.2") == [200, 429]
+                assert statuses(client, 2, url, REMOTE_ADDR="10.0.0.3") == [200, 429]
+        allowed = {"allow": {"plan": "pro"}, "rules": [{"key": "ip", "limits": "1/minute"}]}
+        with site(policy=allowed, plan="tests.support.django_site.plan_of"):
+            assert statuses(logged_in("ann"), 3, "/") == [200] * 3
+
+
+def tenant(request: Any) -> str:
+    return str(request.headers["x-tenant"])
+
+
+class TestRefusals:
+    """What a no looks like."""
+
+    @pytest.mark.parametrize("url", ["/search/a/", "/hidden/"])
+    def test_a_view_of_the_apps(self, url):
+        """It has the request and the refusal; the header fields are added."""
+        with site(refusal_view="tests.support.django_site.refusal"):
+            answer = [logged_in("ann").get(url) for _ in range(3)][2]
+        assert (answer.status_code, answer.content) == (429, b"ann: wait 30")
+        assert (answer["Retry-After"], answer["Cache-Control"]) == ("30", "no-store")
+        assert answer["Content-Type"] == "text/html; charset=utf-8"
+        assert "Content-Length" not in answer
+
+    def test_a_template_is_rendered_and_its_fields_are_kept(self):
+        """In front of the views nobody else would render it."""
+        with site(policy=API, refusal_view="tests.support.django_site.refusal_page") as client:
+            answer = [client.get("/") for _ in range(3)][2]
+        assert (answer.content, answer["Retry-After"]) == (b"<p>30</p>", "99")
+        assert answer["RateLimit"] == '"api";r=0;t=60'
+
+    def test_an_async_one(self):
+        """Under WSGI too."""
+        with site(policy=API, refusal_view="tests.support.django_site.refusal_awaited") as client:
+            assert [client.get("/").content for _ in range(3)][2] == b"later"
+
+    def test_another_body(self):
+        """As at every edge."""
+        with site(policy=API, refusal=Refusal({"code": 7})) as client:
+            assert [client.get("/").content for _ in range(3)][2] == b'{"code": 7}'
+
+    def test_scripts_of_other_origins_may_read_the_fields_where_the_app_lets_them_in(self):
+        """What it exposes already stays."""
+
+        def shared(request: Any) -> HttpResponse:
+            told = {"Access-Control-Allow-Origin": "https://a.org", "Access-Control-Expose-Headers": "X-Mine"}
+            return HttpResponse(headers=told)
+
+        Urls.urlpatterns = [path("", shared)]
+        with override_settings(ROOT_URLCONF=Urls), site(policy=API) as client:
+            answer = client.get("/")
+        assert answer["Access-Control-Expose-Headers"] == "X-Mine, RateLimit-Policy, RateLimit, Retry-After"
+
+
+class TestTests:
+    """Limits in the tests of a site."""
+
+    def test_frozen_disabled_and_forgotten(self):
+        """The tools for limiters work on the site's limits, and leave them as they were."""
+        with site(policy=API) as client:
+            assert statuses(client, 3, "/") == [200, 200, 429]
+            with frozen(rate_limits) as clock:
+                assert statuses(client, 3, "/") == [200, 200, 429]
+                clock.advance(30)
+                assert statuses(client, 1, "/") == [200]
+            with disabled(rate_limits):
+                assert statuses(client, 5, "/search/a/") == [200] * 5
+            assert statuses(client, 1, "/") == [429]
+            reset_all(rate_limits)
+            assert statuses(client, 1, "/") == [200]
+
+    def test_override_changes_single_keys(self):
+        """Everything else stays; counts are fresh inside, and as they were afterwards."""
+        with site(policy=API) as client:
+            assert statuses(client, 2, "/") == [200, 200]
+            with override(enabled=False):
+                assert client.get("/").headers.keys().isdisjoint({"RateLimit", "RateLimit-Policy"})
+            with override(policy=None, default="1/minute", store=None):
+                assert statuses(client, 2, "/") == [200, 429]
+            assert statuses(client, 1, "/") == [429]
+
+    def test_settings_that_change_while_limits_are_frozen(self):
+        """The frozen store is that of the new settings too, and nobody's afterwards."""
+        with site(policy=API):
+            home = rate_limits.store
+            with frozen(rate_limits):
+                inside = rate_limits.store
+                with override(default="1/minute"):
+                    assert rate_limits.store is inside
+                assert rate_limits.store is inside
+            assert rate_limits.store is home
+            with override(store=None):
+                with frozen(rate_limits):
+                    pass
+                assert rate_limits.store is not home
+            assert rate_limits.store is home
+
+    def test_override_on_functions_and_on_classes_of_tests(self):
+        """As `override_settings` does."""
+        seen: list[Any] = []
+
+        @override(default="7/minute")
+        class Case(SimpleTestCase):
+            def test_it(self) -> None:
+                seen.append(settings.HEADGATE)
+
+        @override(default="8/minute")
+        def function() -> None:
+            seen.append(settings.HEADGATE["DEFAULT"])
+
+        Case.setUpClass()
+        Case("test_it").debug()
+        Case.doClassCleanups()
+        function()
+        assert seen == [{**settings.HEADGATE, "DEFAULT": "7/minute"}, "8/minute"]
+
+
+class TestChecks:
+    """What `manage.py check` tells."""
+
+    @staticmethod
+    def told(deploy: bool = False, **given: Any) -> list[tuple[str, str]]:
+        """Ours among the messages."""
+        with override_settings(HEADGATE={name.upper(): value for name, value in given.items()}):
+            messages = run_checks(include_deployment_checks=deploy)
+        return [(each.id, each.msg) for each in messages if each.id and each.id.startswith("headgate")]
+
+    def test_nothing_is_wrong(self):
+        """With everything set."""
+        told = self.told(
+            store="redis://cache", policy=API, default="100/minute", key=["ip", "user"], trusted_proxies=["10.0.0.1"],
+            exempt_admin=True, user="tests.web.test_django.tenant", plan="tests.support.django_site.plan_of",
+            enabled=True,
+            refusal=Refusal("no"), refusal_view="tests.support.django_site.refusal", forwarded_header="forwarded",
+        )  # fmt: skip
+        assert told == []
+
+    def test_an_unknown_key_has_a_suggestion(self):
+        """Or the list of those that are there."""
+        (first, second) = self.told(trusted_proxy=["10.0.0.1"], colour="red")
+        assert first == ("headgate.E001", "HEADGATE['TRUSTED_PROXY'] is unknown; did you mean 'TRUSTED_PROXIES'?")
+        assert second[1].startswith("HEADGATE['COLOUR'] is unknown; there are ENABLED, STORE, POLICY")
+
+    def test_every_mistake_is_told_at_once(self):
+        """Of the policy, of limits, of proxies, of stores and of functions."""
+        wrong = {"rules": [{"key": "ip", "limits": "many"}, {"ky": "ip", "limits": "1/minute", "key": "ip"}]}
+        told = self.told(
+            policy=wrong, default="5 a minute", trusted_proxies=["10.0.0.0/99"], store="mysql://", user="nowhere.user",
+            plan=3, refusal="no", enabled="False",
+        )  # fmt: skip
+        assert {id_ for id_, _ in told} == {"headgate.E002"}
+        texts = [text for _, text in told]
+        for beginning in (
+            "HEADGATE['ENABLED'] is True or False; got 'False'",
+            "HEADGATE['USER']: No module named 'nowhere'",
+            "HEADGATE['PLAN']: expected a function, or the dotted path of one; got 3",
+            "HEADGATE['DEFAULT']: limits: cannot read the limit '5 a minute'",
+            "HEADGATE['REFUSAL'] is a Refusal(...)",
+            "HEADGATE['TRUSTED_PROXIES']: ",
+            "HEADGATE['STORE']: no store for 'mysql' URLs",
+            "HEADGATE['POLICY']: rules[0].limits: cannot read the limit 'many'",
+            "HEADGATE['POLICY']: rules[1].ky: unknown field 'ky'; did you mean 'key'?",
+        ):
+            assert [text for text in texts if text.startswith(beginning)], (beginning, texts)
+        assert len(texts) == 9
+
+    def test_a_policy_in_a_file(self, tmp_path):
+        """Each mistake with its line; and a shared store is not opened by whoever checks."""
+        file = tmp_path / "policy.yaml"
+        file.write_text("rules:\n  - {key: ip, limits: 1/fortnight}\n")
+        ((_, text),) = self.told(policy=file, store=f"shared://{tmp_path}/store")
+        assert text.startswith("HEADGATE['POLICY']: policy.yaml:2: ")
+        assert not (tmp_path / "store").exists()
+
+    def test_limits_without_the_middleware(self):
+        """Nothing would ask them; a class derived from ours does."""
+        with override_settings(MIDDLEWARE=[SESSIONS, AUTH]):
+            assert self.told(default="1/minute") == [
+                ("headgate.E003", "There are limits, and no middleware that asks them.")
+            ]
+        with override_settings(MIDDLEWARE=[SESSIONS, AUTH, "tests.web.test_django.Derived"]):
+            assert self.told(default="1/minute") == []
+
+    def test_a_policy_by_user_before_anybody_is_known(self):
+        """The policy is asked where the middleware stands, limits of views after every middleware."""
+        by_user = {"rules": [{"key": ["ip", "user"], "limits": "1/minute"}]}
+        with override_settings(MIDDLEWARE=[LIMITS, SESSIONS, AUTH]):
+            ((id_, text),) = self.told(policy=by_user)
+            assert (id_, text.partition(":")[0]) == (
+                "headgate.E004",
+                "The policy counts by user, and is asked before AuthenticationMiddleware",
+            )
+            assert self.told(default="1/minute", key="user") == []
+            assert self.told(policy=by_user, user=tenant) == []
+        with override_settings(MIDDLEWARE=[LIMITS]):
+            ((id_, text),) = self.told(default="1/minute", key="user")
+            assert text == "Limits count by user, and there is no AuthenticationMiddleware: nobody is ever known."
+
+    def test_memory_in_a_deployment(self):
+        """Only where somebody asks about that."""
+        assert self.told(default="1/minute") == []
+        assert [id_ for id_, _ in self.told(deploy=True, default="1/minute")] == ["headgate.W001"]
+        assert self.told(deploy=True, store="redis://cache") == []
+
+    def test_a_site_with_mistakes_does_not_start(self):
+        """Whether or not somebody checked."""
+        for given, told in (({"DEFALT": "1/minute"}, "did you mean 'DEFAULT'"), ("1/minute", "HEADGATE is a dict")):
+            with override_settings(HEADGATE=given), pytest.raises(ImproperlyConfigured, match=told):
+                Client().get("/")
+
+
+class Derived(RateLimitMiddleware):
+    pass
+
+
+def test_a_store_of_ones_own_outlives_the_settings():
+    """What was opened from a URL is closed with them."""
+    store = MemoryStore(clock=ManualClock(LATER))
+    for _ in range(2):
+        with override_settings(HEADGATE={"STORE": store, "DEFAULT": "1/minute"}):
+            last = Client().get("/").status_code
+    assert last == 429

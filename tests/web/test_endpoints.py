@@ -1,0 +1,93 @@
+"""Limits at endpoints: what they share with the policy in front, with lists, stores, scripts and the app's handlers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import pytest
+from starlette.applications import Starlette
+from starlette.middleware.cors import CORSMiddleware
+from starlette.responses import JSONResponse, PlainTextResponse
+from starlette.routing import Route
+from starlette.testclient import TestClient
+
+from headgate.errors import HeadgateError
+from headgate.testing import disabled
+from headgate.web.asgi import read_scope
+from headgate.web.endpoint import EndpointLimit
+from headgate.web.starlette import RateLimitExceeded, RateLimits, limited
+from tests.support.edges import asgi, get
+
+pytestmark = pytest.mark.engineless
+
+LIMIT = limited("1/hour")
+
+
+async def hello(request):
+    return PlainTextResponse("hello")
+
+
+def serve(policy=None, limit=LIMIT, app=None, **options):
+    site = Starlette(routes=[Route("/x/{n}", limit(hello)), Route("/y", hello)], **(app or {}))
+    return site, RateLimits(site, policy, **options)
+
+
+def test_async_functions_are_refused_where_they_are_written():
+    async def who(request):
+        return "ann"
+
+    with pytest.raises(HeadgateError):
+        EndpointLimit("1/hour", {"key": who})
+
+
+def test_refusals_at_endpoints_are_exposed_to_scripts():
+    app, _ = serve()
+    app.add_middleware(CORSMiddleware, allow_origins=["*"])
+    first, second = (TestClient(app).get("/x/1", headers={"origin": "https://a.example"}) for _ in range(2))
+    assert "RateLimit" in first.headers["access-control-expose-headers"]
+    assert "Retry-After" in second.headers.get("access-control-expose-headers", "")
+
+
+def test_a_handler_that_forgets_the_headers():
+    handlers = {RateLimitExceeded: lambda request, error: JSONResponse({}, error.status_code)}
+    app, _ = serve(app={"exception_handlers": handlers})
+    TestClient(app).get("/x/1")
+    assert "retry-after" in TestClient(app).get("/x/1").headers
+
+
+def test_whom_the_policy_allows_is_not_limited_at_endpoints():
+    app, _ = serve({"allow": {"ip": "203.0.113.0/24"}, "rules": [{"key": "ip", "limits": "1/hour"}]})
+    assert [asgi(app, "GET", "/x/1").status for _ in range(2)] == [200, 200]
+
+
+def test_disabled_reaches_rules_with_a_store_of_their_own():
+    app, limits = serve({"stores": {"m": "memory://"}, "rules": [{"key": "ip", "limits": "1/hour", "store": "m"}]})
+    with disabled(limits.runtime):
+        assert [asgi(app, "GET", "/y").status for _ in range(2)] == [200, 200]
+
+
+def test_urls_do_not_fill_the_memory_of_every_endpoint():
+    """policy.rules_for remembers 4096 methods and paths PER ENDPOINT (0.9 KB each), though its rules have no paths."""
+    app, limits = serve(limit=limited("1000000/hour", key=lambda request: "a"))
+
+    async def story():
+        for at in range(500):
+            await get(app, "GET", f"/x/{at}")
+
+    asyncio.run(story())
+    (responder,) = limits.runtime._routes.values()
+    assert len(responder.compiled.policy._found) < 10
+
+
+def test_a_websocket_is_one_whatever_else_is_in_its_scope():
+    scope: dict[str, object] = {"type": "websocket", "method": "GET", "path": "/", "headers": [], "client": None}
+    assert read_scope(scope, None).method == "WEBSOCKET"
+
+
+def test_an_outage_does_not_fill_the_log(caplog):
+    app, _ = serve(store="redis://127.0.0.1:9?deadline=0.1")
+    with caplog.at_level(logging.WARNING, "headgate.policy"), TestClient(app) as client:
+        for _ in range(20):
+            client.get("/x/1")
+    assert len(caplog.records) < 5

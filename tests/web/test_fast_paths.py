@@ -1,0 +1,198 @@
+"""Lanes: the short way of most requests says what the long way says, and gives way where it cannot."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headgate import MemoryStore
+from headgate.errors import InvalidPolicy
+from headgate.policy import Policy
+from headgate.policy.bounded_cache import MOST, BoundedCache
+from headgate.policy.compiled import CompiledPolicy
+from headgate.testing import ManualClock
+from headgate.web.asgi import RateLimitMiddleware as Asgi
+from headgate.web.endpoint import EndpointLimit, rules_at
+from headgate.web.wsgi import RateLimitMiddleware as Wsgi
+from tests.policy.test_compiled_stores import Broken
+from tests.support.edges import LATER, Answer, asgi, wsgi
+
+KEYS: list[Any] = ["ip", "everyone", {"header": "x-key"}, ["ip", {"header": "x-key"}], {"param": "id"}]
+RULES = st.fixed_dictionaries(
+    {
+        "key": st.sampled_from(KEYS),
+        "limits": st.sampled_from(
+            ["2/minute", "3/hour by fixed-window", "1/second; 5/minute", "4/minute by sliding-log"]
+        ),
+        "match": st.sampled_from([{"path": "/{id}"}, {"path": "/{id}", "method": "GET"}]),
+        "act": st.sampled_from(["deny", {"shadow": {"status": 202, "body": "fine"}}]),
+        "cost": st.sampled_from([0, 1, 2, {"GET": 3, "default": 1}]),
+        "missing": st.sampled_from(["ip", "skip", "deny"]),
+        "disclose": st.sampled_from(["full", "retry", "none"]),
+    }
+)
+REQUESTS = st.tuples(
+    st.sampled_from(["GET", "POST", "HEAD"]),
+    st.sampled_from(["/a", "/b", "/a/b", "/%61", "/ä"]),
+    st.sampled_from([{}, {"x-key": "one"}, {"x-key": ""}, {"x-key": "two", "accept": "text/plain"}]),
+    st.sampled_from([0, 0, 1, 20]),
+)
+
+
+async def _hello(scope: Any, receive: Any, send: Any) -> None:
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"access-control-allow-origin", b"*")]})
+    await send({"type": "http.response.body", "body": b"hello"})
+
+
+def _hello_wsgi(environ: Any, start_response: Any) -> list[bytes]:
+    start_response("200 OK", [("Access-Control-Allow-Origin", "*")])
+    return [b"hello"]
+
+
+@given(
+    st.lists(RULES, min_size=1, max_size=3),
+    st.lists(REQUESTS, max_size=12),
+    st.sampled_from(["draft-11", ["draft-6", "x-ratelimit"]]),
+)
+def test_the_short_way_answers_as_the_long_way(rules, requests, headers):
+    """A `plan` function sends every request the long way; the answers are the same to the byte."""
+    policy = {"rules": [{"name": f"r{at}", **rule} for at, rule in enumerate(rules)], "headers": headers}
+    for edge, app, ask in ((Asgi, _hello, asgi), (Wsgi, _hello_wsgi, wsgi)):
+        clock = ManualClock(LATER)
+        short = edge(app, policy, store=MemoryStore(clock=clock))
+        long = edge(app, policy, store=MemoryStore(clock=clock), plan=lambda view: None)
+        for method, path, fields, later in requests:
+            clock.advance(later)
+            spelling = path if ask is asgi else path.encode().decode("latin-1")
+            answers = [ask(each, method, spelling, headers=fields) for each in (short, long)]
+            assert answers[0] == answers[1]
+        assert not any(long.runtime.fast_paths.values())
+
+
+def served(app: Any, *request: Any, **more: Any) -> Answer:
+    return asgi(app, *request, **more)
+
+
+def test_the_first_request_finds_its_fast_path():
+    app = Asgi(_hello, {"rules": [{"match": {"path": "/a"}, "key": "ip", "limits": "2/minute"}]})
+    assert not app.runtime.fast_paths
+    assert [served(app, "GET", "/a").status for _ in range(3)] == [200, 200, 429]
+    assert [key for key, found in app.runtime.fast_paths.items() if found] == [("GET", "/a")]
+    served(app, "GET", "/" + "a" * 300)
+    assert len(app.runtime.fast_paths) == 1  # what is that long is not kept
+
+
+@pytest.mark.parametrize("key", ["ip", {"param": "id"}])
+@pytest.mark.parametrize(("edge", "app", "ask"), [(Asgi, _hello, asgi), (Wsgi, _hello_wsgi, wsgi)])
+def test_paths_under_the_same_rules_have_one_fast_path_made_once(edge, app, ask, key, monkeypatch):
+    """A path that was never seen before costs a look at patterns: no limits are put together for it."""
+    made: list[Any] = []
+    put_together = CompiledPolicy._put_together
+
+    def noted(*given: Any) -> Any:
+        made.append(given)
+        return put_together(*given)
+
+    monkeypatch.setattr(CompiledPolicy, "_put_together", noted)
+    rules = [{"match": {"path": "/users/{id}"}, "key": key, "limits": "2/hour"}, {"key": "ip", "limits": "999/hour"}]
+    limited = edge(app, {"rules": rules})
+    paths = [f"/users/{at}" for at in range(50)] * 3
+    found = [ask(limited, "GET", path).status for path in paths]
+    assert found == ([200] * 2 + [429] * 148 if key == "ip" else [200] * 100 + [429] * 50)
+    assert len(made) == 1
+
+
+def test_a_flood_of_paths_leaves_those_that_are_asked_for_again():
+    """And the table stays within its bounds, whatever the flood."""
+    found: list[str] = []
+
+    def find(method: str, path: str) -> str:
+        found.append(path)
+        return path
+
+    recent: BoundedCache[str] = BoundedCache(find)
+    for at in range(10 * MOST):
+        assert recent["GET", f"/flood/{at}"] == f"/flood/{at}"
+        if at % 1000 == 0:
+            assert recent["GET", "/known"] == "/known"
+    assert found.count("/known") == 1
+    assert len(recent) <= MOST and len(recent._before) <= MOST
+    recent["GET", "/" + "a" * 300]
+    assert ("GET", "/" + "a" * 300) not in recent
+
+
+def test_a_flood_of_methods_makes_one_fast_path():
+    app = Asgi(_hello, {"rules": [{"key": "ip", "limits": "2/minute"}]})
+    limits = (EndpointLimit("1/minute", {}),)
+    fast_paths = {id(app.runtime.fast_path_at(limits, "/search", f"METHOD{at}")) for at in range(100)}
+    assert len(fast_paths) == 1 and len(app.runtime._fast_paths_at) == 1
+    for at in range(100):
+        assert app.runtime.fast_paths[f"METHOD{at}", "/"] is not None
+    assert len(app.runtime._responder._ways) == 1
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        {"act": "observe"}, {"act": "delay"}, {"count": {"when": {"status": 500}}}, {"count": {"refused": True}},
+        {"cost": {"after": {"header": "x-cost"}}}, {"cost": lambda view: 1}, {"limits": lambda view: "2/minute"},
+        {"limits": {"default": "2/minute", "pro": "3/minute"}}, {"match": {"header": {"x-key": "one"}}},
+        {"exempt": {"ip": "10.0.0.0/8"}},
+    ],
+)  # fmt: skip
+def test_rules_that_look_at_more_than_their_key_have_none(rule):
+    app = Asgi(_hello, {"rules": [{"key": "ip", "limits": "2/minute", **rule}]})
+    served(app)
+    assert app.runtime.fast_paths == {("GET", "/"): None}
+
+
+@pytest.mark.parametrize("field", [{"allow": {"ip": "203.0.113.0/24"}}, {"deny": {"ip": "10.0.0.0/8"}}])
+def test_policies_that_look_at_every_request_have_none(field):
+    app = Asgi(_hello, {"rules": [{"key": "ip", "limits": "1/minute"}], **field})
+    assert [served(app).status for _ in range(2)] == ([200, 200] if "allow" in field else [200, 429])
+    assert app.runtime.fast_paths == {("GET", "/"): None}
+
+
+def test_a_store_that_has_no_answer_any_more_leaves_it_to_the_rule():
+    """The fast_path gives up, and the long way follows `on_error`."""
+    for on_error, expected in {"deny": [200, 200, 503], "allow": [200, 200, 200]}.items():
+        rule = {"key": "ip", "limits": "2/minute", "on_error": on_error}
+        app = Wsgi(_hello_wsgi, {"rules": [rule]}, store=Broken(answers=2))
+        assert [wsgi(app).status for _ in range(3)] == expected
+
+
+def test_a_fast_path_believes_trusted_proxies():
+    app = Asgi(_hello, {"rules": [{"key": "ip", "limits": "1/minute"}]}, trusted_proxies=["203.0.113.9"])
+    told = ["198.51.100.1", "198.51.100.1", "198.51.100.2", "6.6.6.6, 198.51.100.2"]
+    assert [served(app, headers={"x-forwarded-for": each}).status for each in told] == [200, 429, 200, 429]
+
+
+def test_a_new_policy_has_new_fast_paths(tmp_path):
+    """With the numbers of now, over the counts of before."""
+    file = tmp_path / "policy.json"
+    file.write_text('{"rules": [{"key": "ip", "limits": "1/minute by fixed-window"}]}')
+    app = Asgi(_hello, file)
+    assert [served(app).status for _ in range(2)] == [200, 429]
+    file.write_text('{"rules": [{"key": "ip", "limits": "4/minute by fixed-window"}]}')
+    assert app.runtime.reload()
+    assert [served(app).status for _ in range(4)] == [200, 200, 200, 429]
+
+
+def test_a_limit_at_an_endpoint_may_name_a_store_of_the_policy():
+    """Which is looked for when there is a policy, not where the limit is written."""
+    limit = EndpointLimit("1/minute", {"store": "fleet"})
+    assert rules_at("/search app.search", [limit])[0]["store"] == "fleet"
+    with pytest.raises(InvalidPolicy, match="store"):
+        Policy({"rules": rules_at("/search app.search", [limit])})
+
+
+def test_unnamed_limits_of_an_endpoint_keep_off_the_names_that_were_given():
+    limits = [
+        EndpointLimit("1/minute", {"name": "search"}),
+        EndpointLimit("2/minute", {}),
+        EndpointLimit("3/minute", {}),
+    ]
+    assert [rule["name"] for rule in rules_at("/search app.search", limits)] == ["search", "search.2", "search.3"]

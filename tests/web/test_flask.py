@@ -1,0 +1,1126 @@
+"""Flask: limits where Flask's users write them, one decision before the view, and every response told what is left."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import http.client
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from itertools import islice
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from flask import Blueprint, Flask, Response, abort, current_app, g, redirect, request, stream_with_context
+from flask.views import MethodView, View
+from werkzeug.exceptions import HTTPException
+from werkzeug.middleware.dispatcher import DispatcherMiddleware
+from werkzeug.middleware.proxy_fix import ProxyFix
+
+import headgate
+from headgate import MemoryStore
+from headgate.engine import NATIVE
+from headgate.errors import HeadgateError, InvalidCall, InvalidPolicy, StoreError
+from headgate.testing import ManualClock, disabled, frozen, reset_all
+from headgate.web.flask import RateLimitExceeded, RateLimits, exempt, limited
+from headgate.web.refusal import Refusal
+from tests.stores.test_shared_servers import UnixConnection, wait_until_served
+from tests.support.edges import LATER
+from tests.support.servers import wait_until
+
+pytestmark = pytest.mark.engineless
+
+
+def make(policy: Any = None, *, config: dict[str, Any] | None = None, **options: Any) -> Flask:
+    """An app with limits, by a clock that stands still."""
+    app = Flask("shop")
+    app.config.update(config or {})
+    RateLimits(app, policy, store=MemoryStore(clock=ManualClock(LATER)), **options)
+    return app
+
+
+def hello(**arguments: Any) -> str:
+    """A view."""
+    return "hello"
+
+
+def put(app: Flask | Blueprint, path: str, view: Any = hello, endpoint: str | None = None, **options: Any) -> None:
+    """Register a view."""
+    name = endpoint or path.strip("/").replace("/", "_").replace("<", "").replace(">", "") or "index"
+    app.add_url_rule(path, name, view, **options)
+
+
+def statuses(app: Flask, *paths: str, method: str = "GET", ip: str = "203.0.113.9", **request: Any) -> list[int]:
+    """Of one request to each path."""
+    client = app.test_client()
+    return [client.open(path, method=method, environ_base={"REMOTE_ADDR": ip}, **request).status_code for path in paths]
+
+
+def fields_of(app: Flask, path: str = "/", **request: Any) -> dict[str, str]:
+    """What is said beside a response."""
+    answer = app.test_client().open(path, **request)
+    names = [name.lower() for name, _ in answer.headers]
+    assert len(set(names)) == len(names)
+    return {name.lower(): value for name, value in answer.headers}
+
+
+def policy_of(limits: str, **rule: Any) -> dict[str, Any]:
+    """A policy of one rule by address."""
+    return {"rules": [{"name": "front", "key": "ip", "limits": limits, **rule}]}
+
+
+# The view's own limits
+
+
+def test_a_response_says_what_is_left_and_a_refusal_everything_a_client_needs():
+    """The view is not called for a refused request."""
+    app, called = make(), []
+
+    def view() -> str:
+        called.append(1)
+        return "hello"
+
+    put(app, "/", limited("2/minute")(view))
+    client = app.test_client()
+    first, second, third = client.get("/"), client.get("/"), client.get("/", headers={"Accept": "application/json"})
+    assert (first.status_code, first.headers["RateLimit-Policy"]) == (200, '"index";q=2;w=60')
+    assert [answer.headers["RateLimit"] for answer in (first, second)] == ['"index";r=1;t=30', '"index";r=0;t=60']
+    assert third.status_code == 429 and third.json == {"error": "quota-exceeded", "retry_after": 30}
+    assert third.headers["Retry-After"] == "30" and third.headers["Cache-Control"] == "no-store"
+    assert third.headers["RateLimit"] == '"index";r=0;t=60'
+    assert len(called) == 2
+
+
+def test_every_url_of_an_endpoint_is_one_count():
+    """Whatever the path's parameters, and by whichever of its rules."""
+    app = make()
+    view = limited("3/minute")(hello)
+    app.add_url_rule("/items/<int:id>", "item", view)
+    app.add_url_rule("/old/<int:id>", "item", view)
+    app.add_url_rule("/other/<int:id>", "other", view)
+    assert statuses(app, "/items/1", "/items/2", "/old/3", "/items/4", "/old/5") == [200, 200, 200, 429, 429]
+    assert statuses(app, "/other/1") == [200]
+
+
+def test_clients_are_told_apart_by_address_and_ipv6_by_network():
+    """On the first request and on those after it, which go a quicker way."""
+    app = make()
+    put(app, "/", limited("2/minute")(hello))
+    assert statuses(app, *["/"] * 3, ip="203.0.113.9") == [200, 200, 429]
+    assert statuses(app, *["/"] * 3, ip="2001:db8:0:1::1") == [200, 200, 429]
+    assert statuses(app, "/", ip="2001:db8:0:1:ffff::2") == [429]
+    assert statuses(app, "/", "/", "/", ip="a|b") == [200, 200, 429]
+    assert statuses(app, "/", ip="a\\pb") == [200]
+
+
+def test_stacked_limits_are_one_decision():
+    """All are charged or none: a refusal by one leaves the other as it was."""
+    app = make()
+    tight, wide = limited("1/minute", key=lambda: request.args["user"]), limited("3/hour", key="everyone")
+    put(app, "/", tight(wide(hello)))
+    asked = ["/?user=ann"] * 5 + ["/?user=bob", "/?user=cid", "/?user=dan"]
+    assert statuses(app, *asked) == [200] + [429] * 4 + [200, 200, 429]
+    fields = fields_of(app, "/?user=eve")
+    assert fields["ratelimit-policy"] == '"index";q=1;w=60, "index.2";q=3;w=3600'
+
+
+def test_what_stands_between_two_limits_is_kept():
+    """A login check between two decorators is not lost."""
+
+    def login(view: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(view)
+        def checked(**arguments: Any) -> Any:
+            return view(**arguments) if "user" in request.args else abort(401)
+
+        return checked
+
+    app = make()
+    put(app, "/", limited("2/minute")(login(limited("5/minute")(hello))))
+    assert statuses(app, "/", "/?user=ann", "/?user=ann") == [401, 200, 429]
+
+
+def test_functions_take_no_arguments_and_look_at_flasks_request():
+    """Limits, keys, costs and exemptions; `async def` too."""
+    app = make()
+
+    async def plan() -> str:
+        return "4/minute" if request.args.get("plan") == "pro" else "2/minute"
+
+    rule = {"key": lambda: request.headers.get("X-User"), "cost": lambda: int(request.args.get("cost", 1))}
+    put(app, "/", limited(plan, exempt=lambda: "admin" in request.args, **rule)(hello))
+    assert statuses(app, "/", "/", "/", headers={"X-User": "ann"}) == [200, 200, 429]
+    assert statuses(app, "/?cost=2", "/", "/?admin=", headers={"X-User": "bob"}) == [200, 429, 200]
+    assert statuses(app, *["/?plan=pro"] * 5, headers={"X-User": "cid"}) == [200] * 4 + [429]
+
+
+def test_keys_and_limits_by_method():
+    """`match` says for which, `method` in the key counts each alone; HEAD is answered by GET's view, and counts so."""
+    app = make()
+    put(app, "/write", limited("1/minute", match={"method": "POST"})(hello), methods=["GET", "POST"])
+    put(app, "/each", limited("1/minute", key=["method", "ip"])(hello), methods=["GET", "POST"])
+    put(app, "/get", limited("1/minute", match={"method": "GET"})(hello))
+    assert statuses(app, "/write", "/write") == [200, 200]
+    assert statuses(app, "/write", "/write", method="POST") == [200, 429]
+    assert [statuses(app, "/each", method=method) for method in ("GET", "POST", "POST", "HEAD")] == [
+        [200], [200], [429], [429],
+    ]  # fmt: skip
+    assert statuses(app, "/get", method="HEAD") == [200] and statuses(app, "/get") == [429]
+
+
+def test_a_limit_may_look_at_the_path():
+    """Of an endpoint whose paths are not alike."""
+    app = make()
+    put(app, "/<path:name>", limited("1/minute", match={"path": "/big/**"})(hello))
+    assert statuses(app, "/small", "/small", "/big/a", "/big/b", "/small") == [200, 200, 200, 429, 200]
+
+
+def test_limits_of_one_name_share_one_count():
+    """Wherever they are."""
+    app = make()
+    mail = limited("2/hour", name="mail")
+    put(app, "/invite", mail(hello))
+    put(app, "/remind", mail(lambda: "other"))
+    post = mail(Blueprint("post", "shop"))
+    put(post, "/both", mail(lambda: "both"))
+    app.register_blueprint(post)
+    assert statuses(app, "/invite", "/remind", "/invite", "/remind", "/both") == [200, 200, 429, 429, 429]
+    assert fields_of(app, "/both")["ratelimit"] == '"mail";r=1;t=1800'
+
+
+def test_a_function_under_several_limits_at_several_endpoints():
+    """What one decorator made is not what the other did."""
+    app = make()
+    put(app, "/strict", limited("1/minute")(hello))
+    put(app, "/loose", limited("2/minute")(hello))
+    put(app, "/free", hello)
+
+    class Shop:
+        def open(self) -> str:
+            return "open"
+
+    def local() -> str:
+        return "local"
+
+    put(app, "/local", limited("1/minute")(local))
+    put(app, "/local/free", local)
+    put(app, "/method", limited("1/minute")(Shop().open))
+    assert statuses(app, "/strict", "/strict", "/loose", "/loose", "/loose") == [200, 429, 200, 200, 429]
+    assert statuses(app, "/local", "/local", "/method", "/method") == [200, 429, 200, 429]
+    assert not {"ratelimit"} & {*fields_of(app, "/free"), *fields_of(app, "/local/free")}
+
+
+def test_a_decorator_above_the_routes_counts_all_the_same():
+    """Flask was given the function without it: a trap of decorators, not here."""
+    app = make()
+
+    @limited("2/minute")
+    @limited("5/minute")
+    @app.get("/")
+    def index() -> str:
+        return "hello"
+
+    assert statuses(app, "/", "/", "/") == [200, 200, 429]
+    assert fields_of(app)["ratelimit-policy"] == '"index";q=2;w=60, "index.2";q=5;w=60'
+
+
+def test_limits_that_another_decorator_hides_are_asked_when_the_view_is_called():
+    """It has no functools.wraps; they are one decision still, and what was charged before is given back on a no."""
+
+    def hiding(view: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda **arguments: view(**arguments)
+
+    app = make(policy_of("9/minute"))
+    put(app, "/", hiding(limited("2/minute")(limited("5/minute", name="wide")(hello))))
+    assert statuses(app, "/", "/", "/", "/", ip="127.0.0.1") == [200, 200, 429, 429]
+    put_back = fields_of(app, "/missing")["ratelimit"]
+    assert put_back == '"front";r=6;t=20'
+    left = fields_of(app, environ_base={"REMOTE_ADDR": "198.51.100.7"})["ratelimit"]
+    assert left == '"front";r=8;t=7, "tests.web.test_flask.hello";r=1;t=30, "wide";r=4;t=12'
+
+
+def test_a_function_that_is_no_view_is_limited_where_it_is_called():
+    """By its own name, at whichever endpoint."""
+    app = make()
+    send = limited("2/minute")(lambda: "sent")
+    put(app, "/a", lambda: send())
+    put(app, "/b", lambda: send())
+    assert statuses(app, "/a", "/b", "/a", "/b") == [200, 200, 429, 429]
+
+
+def test_a_limited_function_outside_of_requests_and_in_an_app_without_limits():
+    """In a shell or a unit test it is what it was; in a request the app has to have the extension."""
+    view = limited("1/minute")(hello)
+    assert [view() for _ in range(3)] == ["hello"] * 3
+    app = Flask("bare")
+    app.testing = True
+    put(app, "/", view)
+    with pytest.raises(HeadgateError, match=r"hello has limits, and the app does not: RateLimits\(app\)"):
+        app.test_client().get("/")
+
+
+def test_mistakes_are_told_where_they_are_made():
+    """Not at the first request."""
+    with pytest.raises(InvalidPolicy, match="minut"):
+        limited("5/minut")
+    with pytest.raises(InvalidPolicy, match="did you mean 'count'"):
+        limited("5/minute", cuont={})
+    with pytest.raises(InvalidCall, match=r"decorators = \[limited"):
+        limited("5/minute")(type("Page", (View,), {}))
+    with pytest.raises(InvalidCall, match="default="):
+        limited("5/minute")(Flask("app"))
+    with pytest.raises(InvalidCall, match="views and blueprints"):
+        exempt("index")  # type: ignore[type-var]
+
+
+# Defaults, blueprints, exemptions
+
+
+def test_default_limits_are_for_endpoints_without_their_own():
+    """Each has its own count."""
+    app = make(default="1/minute", key=lambda: request.args.get("user", "nobody"))
+    put(app, "/a")
+    put(app, "/b")
+    put(app, "/own", limited("3/minute")(hello))
+    put(app, "/free", exempt(lambda: "free"))
+    assert statuses(app, "/a", "/a", "/b", "/b", "/a?user=ann") == [200, 429, 200, 429, 200]
+    assert statuses(app, *["/own"] * 4) == [200, 200, 200, 429]
+    assert statuses(app, *["/free"] * 4) == [200] * 4
+
+
+def test_default_limits_leave_files_preflights_redirects_and_errors_of_routing_alone():
+    """A page needs many files; a browser asks beforehand; nobody is charged twice for a slash."""
+    app = make(default="1/minute")
+    put(app, "/page/", hello, "page", methods=["GET", "PUT"])
+    assert statuses(app, "/static/a.css", "/static/b.css") == [404, 404]
+    assert statuses(app, "/page/", "/page/", method="OPTIONS") == [200, 200]
+    assert statuses(app, "/page", "/page", "/missing", "/missing") == [308, 308, 404, 404]
+    assert statuses(app, "/page/", method="DELETE") == [405]
+    assert statuses(app, "/page/", "/page/") == [200, 429]
+
+
+def test_a_view_that_is_called_static_is_a_view():
+    """Only what Flask serves by itself is left alone."""
+    app = make(default="1/minute")
+    pages = Blueprint("pages", "shop")
+    put(pages, "/map", hello, "static")
+    files = Blueprint("files", "shop", static_folder=".", url_prefix="/files")
+    app.register_blueprint(pages)
+    app.register_blueprint(files)
+    assert statuses(app, "/map", "/map") == [200, 429]
+    assert statuses(app, "/files/test_flask.pyx", "/files/test_flask.pyx") == [404, 404]
+
+
+def test_limits_of_a_blueprint():
+    """Each view has its own count, or all one under a name; a view's own are asked in the same decision."""
+    app = make(default="1/minute")
+    api = Blueprint("api", "shop", url_prefix="/api")
+    put(api, "/a")
+    put(api, "/b", limited("5/minute", key="everyone")(hello))
+    put(api, "/free", exempt(lambda: "free"))
+    assert limited("2/minute")(api) is api
+    app.register_blueprint(api)
+    put(app, "/outside")
+    assert statuses(app, *["/api/a"] * 3, *["/api/b"] * 3) == [200, 200, 429] * 2
+    assert statuses(app, "/outside", "/outside", *["/api/free"] * 4) == [200, 429] + [200] * 4
+    other = statuses(app, "/api/b", "/api/b", "/api/b", ip="203.0.113.10")
+    assert other + statuses(app, "/api/b", "/api/b", ip="203.0.113.11") == [200, 200, 429, 200, 429]
+    limited("3/minute", name="whole")(shared := Blueprint("shared", "shop", url_prefix="/shared"))
+    put(shared, "/a")
+    put(shared, "/b")
+    app2 = make()
+    app2.register_blueprint(shared)
+    assert statuses(app2, "/shared/a", "/shared/b", "/shared/a", "/shared/b") == [200, 200, 200, 429]
+
+
+def test_blueprints_within_blueprints():
+    """Limits add up from the inside out, as far as an exemption."""
+    app = make(default="1/minute")
+    outer, inner, free = (Blueprint(name, "shop", url_prefix=f"/{name}") for name in ("outer", "inner", "free"))
+    limited("4/minute", key="everyone")(outer)
+    limited("2/minute")(inner)
+    exempt(free)
+    for blueprint in (outer, inner, free):
+        put(blueprint, "/")
+    put(free, "/own", limited("3/minute")(hello))
+    outer.register_blueprint(inner)
+    outer.register_blueprint(free)
+    app.register_blueprint(outer)
+    assert statuses(app, *["/outer/inner/"] * 3) == [200, 200, 429]
+    assert statuses(app, *["/outer/inner/"] * 3, ip="203.0.113.10") == [200, 200, 429]
+    assert statuses(app, "/outer/inner/", ip="203.0.113.11") == [429]
+    assert statuses(app, *["/outer/"] * 5) == [200] * 4 + [429]
+    assert statuses(app, *["/outer/free/"] * 9) == [200] * 9
+    assert statuses(app, *["/outer/free/own"] * 4) == [200] * 3 + [429]
+
+
+def test_a_blueprint_registered_twice_has_two_sets_of_counts():
+    """As its endpoints have two names."""
+    app = make()
+    api = limited("1/minute")(Blueprint("api", "shop"))
+    put(api, "/a")
+    app.register_blueprint(api, url_prefix="/v1", name="v1")
+    app.register_blueprint(api, url_prefix="/v2", name="v2")
+    assert statuses(app, "/v1/a", "/v2/a", "/v1/a", "/v2/a") == [200, 200, 429, 429]
+
+
+def test_classes_of_views():
+    """Limits in `decorators` are for every method, those on methods for theirs; together they are one decision."""
+
+    class Items(MethodView):
+        decorators: ClassVar = [limited("4/minute", name="items")]
+
+        def get(self, item: int) -> str:
+            return f"got {item}"
+
+        @limited("1/minute", name="writes")
+        def post(self, item: int) -> str:
+            return f"put {item}"
+
+        @exempt
+        @limited("9/minute", name="deletes")
+        async def delete(self, item: int) -> str:
+            return f"gone {item}"
+
+    class Page(View):
+        init_every_request = False
+
+        @limited("2/minute")
+        def dispatch_request(self) -> str:
+            return "page"
+
+    app = make()
+    app.add_url_rule("/items/<int:item>", view_func=Items.as_view("items"))
+    app.add_url_rule("/page", view_func=Page.as_view("page"))
+    assert statuses(app, "/items/1", "/items/2", method="POST") == [200, 429]
+    assert statuses(app, "/items/1") + statuses(app, "/items/3", method="HEAD") == [200, 200]
+    assert app.test_client().delete("/items/9", environ_base={"REMOTE_ADDR": "203.0.113.9"}).text == "gone 9"
+    assert statuses(app, "/items/1") == [429]
+    assert fields_of(app, "/items/1", method="POST")["ratelimit-policy"] == '"items";q=4;w=60, "writes";q=1;w=60'
+    assert statuses(app, "/page", "/page", "/page") == [200, 200, 429]
+    assert fields_of(app, "/page")["ratelimit"] == '"page";r=1;t=30'
+
+
+# Refusals
+
+
+def test_an_apps_error_handler_answers_and_the_fields_are_added():
+    """For the status and for the class; what the handler says itself stays."""
+    for handled in (429, RateLimitExceeded):
+        app = make()
+        put(app, "/", limited("1/minute")(hello))
+
+        @app.errorhandler(handled)
+        def busy(error: RateLimitExceeded) -> Any:
+            assert error.decision is not None
+            return {"wait": error.retry_after, "limit": str(error.decision.binding)}, 429, {"Cache-Control": "private"}
+
+        assert statuses(app, "/", "/", ip="127.0.0.1") == [200, 429]
+        answer = app.test_client().get("/")
+        assert answer.json == {"wait": 60, "limit": "1/minute as index"}
+        assert answer.headers["Retry-After"] == "60" and answer.headers["RateLimit"] == '"index";r=0;t=60'
+        assert answer.headers.getlist("Cache-Control") == ["private"]
+        assert answer.content_type == "application/json"
+
+
+def test_an_apps_handler_may_answer_with_a_stream():
+    """Nothing that is said of the refusal's own body is said of it."""
+    app = make()
+    put(app, "/", limited("1/minute")(hello))
+    app.register_error_handler(429, lambda error: (iter(["much ", "later"]), 429, {"Content-Type": "text/plain"}))
+    assert statuses(app, "/", ip="127.0.0.1") == [200]
+    answer = app.test_client().get("/")
+    assert answer.text == "much later" and answer.headers["Retry-After"] == "60"
+    assert "Content-Length" not in answer.headers and answer.headers.getlist("Content-Type") == ["text/plain"]
+
+
+def test_flasks_recipe_for_json_errors():
+    """It takes the response of the exception and gives it another body."""
+    app = make()
+    put(app, "/", limited("1/minute")(hello))
+
+    @app.errorhandler(HTTPException)
+    def as_json(error: HTTPException) -> Any:
+        response = error.get_response()
+        response.data = json.dumps({"code": error.code, "name": error.name})
+        response.content_type = "application/json"
+        return response
+
+    assert statuses(app, "/", "/missing", ip="127.0.0.1") == [200, 404]
+    answer = app.test_client().get("/")
+    assert (answer.status_code, answer.json) == (429, {"code": 429, "name": "Too Many Requests"})
+    assert answer.headers.getlist("Retry-After") == ["60"]
+
+
+def test_the_handler_of_a_blueprint_is_for_its_views():
+    """The refusal comes to it as if the view had raised."""
+    app = make(default="1/minute")
+    api = Blueprint("api", "shop", url_prefix="/api")
+    put(api, "/")
+    put(app, "/")
+    api.register_error_handler(429, lambda error: ("api", 429))
+    app.register_blueprint(api)
+    assert statuses(app, "/", "/api/", ip="127.0.0.1") == [200, 200]
+    client = app.test_client()
+    assert client.get("/api/").text == "api" and client.get("/").content_type == "application/problem+json"
+
+
+def test_an_own_body_for_every_refusal():
+    """Without a handler."""
+    app = make(default="1/minute", refusal=Refusal(lambda reason, decision, seconds: {"wait": seconds}))
+    put(app, "/")
+    assert statuses(app, "/", ip="127.0.0.1") == [200]
+    assert app.test_client().get("/").json == {"wait": 60}
+    assert app.test_client().head("/").data == b""
+
+
+def test_refusals_that_are_no_429():
+    """A key that is missing is a 403, for its handlers; a shadow is for none."""
+    app = make(policy_of("99/minute"))
+    put(app, "/user", limited("1/minute", key="user", missing="deny")(hello))
+    act = {"shadow": {"status": 200, "body": "[]", "content_type": "application/json"}}
+    put(app, "/shadow", limited("1/minute", act=act)(hello))
+    app.register_error_handler(403, lambda error: ("who?", 403))
+    assert app.test_client().get("/user").text == "who?"
+    assert fields_of(app, "/shadow")["ratelimit"].startswith('"front"')
+    answer = app.test_client().get("/shadow")
+    assert (answer.status_code, answer.data, answer.content_type) == (200, b"[]", "application/json")
+    assert "RateLimit" not in answer.headers and "Retry-After" not in answer.headers
+
+
+# Responses
+
+
+def test_fields_are_on_every_response_also_of_errors():
+    """500 by an exception, 404 by the router and by the view, a redirect, a stream, an empty one."""
+    app = make(policy_of("99/minute"))
+
+    def stream() -> Iterator[str]:
+        yield from ("a", request.path)
+
+    put(app, "/error", limited("9/minute")(lambda: 1 / 0))
+    put(app, "/abort", lambda: abort(404))
+    put(app, "/moved", lambda: redirect("/"))
+    put(app, "/stream", lambda: Response(stream_with_context(stream())))
+    put(app, "/empty", lambda: ("", 204))
+    found = {path: fields_of(app, path) for path in ("/error", "/abort", "/missing", "/moved", "/stream", "/empty")}
+    assert [fields["ratelimit"].split(";")[1] for fields in found.values()] == [
+        f"r={left}" for left in range(98, 92, -1)
+    ]
+    assert found["/error"]["ratelimit-policy"] == '"front";q=99;w=60, "error";q=9;w=60'
+    assert app.test_client().get("/stream").text == "a/stream"
+
+
+def test_one_response_that_is_sent_every_time_has_each_field_once():
+    """As an app may keep it."""
+    app, kept = make(default="3/minute"), Response("kept")
+    put(app, "/", lambda: kept)
+    assert [fields_of(app)["ratelimit"] for _ in range(3)] == [
+        f'"index";r={left};t={t}' for left, t in ((2, 20), (1, 40), (0, 60))
+    ]
+
+
+def test_fields_are_named_for_scripts_where_the_app_lets_them_in():
+    """Also of a refusal, and with what is exposed already."""
+    app = make(default="1/minute")
+    put(app, "/", lambda: ("", 200, {"Access-Control-Expose-Headers": "X-Mine"}))
+
+    @app.after_request
+    def share(response: Response) -> Response:
+        response.headers["access-control-allow-origin"] = "https://a.org"
+        return response
+
+    assert fields_of(app)["access-control-expose-headers"] == "X-Mine, RateLimit-Policy, RateLimit, Retry-After"
+    refused = fields_of(app)
+    assert refused["access-control-expose-headers"] == "RateLimit-Policy, RateLimit, Retry-After"
+    assert refused["retry-after"] == "60"
+
+
+# Counting after the response
+
+
+def login() -> Any:
+    """The status that is asked for, or an exception."""
+    status = int(request.args["status"])
+    if status == 0:
+        raise LookupError("mine")
+    return "", status
+
+
+def test_only_responses_that_count_are_counted():
+    """What was reserved for the others is given back; an exception is a 500, whoever handles it."""
+    app = make()
+    put(app, "/login", limited("2/minute", count={"when": {"status": [401, "5xx"]}})(login))
+    good, wrong, broken = "/login?status=200", "/login?status=401", "/login?status=0"
+    assert statuses(app, *[good] * 5, wrong, *[good] * 5, broken, good) == [200] * 5 + [401] + [200] * 5 + [500, 429]
+
+
+def test_an_exception_that_leaves_the_app_is_counted_as_500():
+    """As in tests, where Flask lets it through; what is reserved for a 401 is given back."""
+    app = make()
+    app.testing = True
+    put(app, "/wrong", limited("2/minute", count={"when": {"status": 401}})(login))
+    put(app, "/broken", limited("2/minute", count={"when": {"status": 500}})(login))
+    for path, times in (("/wrong", 5), ("/broken", 2)):
+        for _ in range(times):
+            with pytest.raises(LookupError):
+                app.test_client().get(f"{path}?status=0")
+    assert statuses(app, "/wrong?status=200", ip="127.0.0.1") == [200]
+    assert statuses(app, "/broken?status=200", ip="127.0.0.1") == [429]
+
+
+def test_a_context_that_is_kept_by_a_test_does_not_hold_the_count():
+    """`with client:` keeps a request's context, and a context pushed by hand keeps `g`, for the next request."""
+    app = make()
+    put(app, "/login", limited("1/minute", count={"when": {"status": 401}})(login))
+    with app.app_context(), app.test_client() as client:
+        g.kept = True
+        assert [client.get(f"/login?status={status}").status_code for status in (200, 200, 401, 200)] == [
+            200, 200, 401, 429,
+        ]  # fmt: skip
+        assert "RateLimit" not in client.get("/missing").headers
+
+
+def test_a_cost_that_the_response_tells():
+    """By a header; the next request waits for the debt."""
+    app = make()
+    cost = {"default": 1, "after": {"header": "X-Cost"}}
+    put(app, "/", limited("10/minute", cost=cost)(lambda: ("", 200, {"x-cost": "12"})))
+    assert statuses(app, "/", "/") == [200, 429]
+
+
+def test_ten_logins_at_once_at_a_limit_of_two():
+    """Ten threads: two reach the view, whatever it will answer; when they were good, two more may."""
+    here, gate = threading.Semaphore(0), threading.Event()
+
+    def slow() -> str:
+        here.release()
+        assert gate.wait(10)
+        return "hello"
+
+    app = make()
+    put(app, "/login", limited("2/minute", count={"when": {"status": 401}})(slow), methods=["POST"])
+
+    def ask() -> int:
+        return app.test_client().post("/login").status_code
+
+    with ThreadPoolExecutor(10) as threads:
+        asked = [threads.submit(ask) for _ in range(10)]
+        refused = list(islice(as_completed(asked, timeout=10), 8))  # while the view holds what it was given
+        assert [each.result() for each in refused] == [429] * 8
+        assert here.acquire(timeout=10) and here.acquire(timeout=10)
+        gate.set()
+        assert sorted(each.result() for each in asked) == [200] * 2 + [429] * 8
+    assert [ask(), ask()] == [200, 200]
+
+
+def test_a_stream_is_counted_by_its_status_when_it_begins():
+    """Not when it ends: the client may take its time."""
+    app = make()
+
+    def pieces() -> Iterator[str]:
+        yield "a"
+        yield request.path
+
+    view = limited("1/minute", count={"when": {"status": 401}})(lambda: Response(stream_with_context(pieces())))
+    put(app, "/", view)
+    first = app.test_client().get("/", buffered=False)
+    assert statuses(app, "/", ip="127.0.0.1") == [200]
+    assert b"".join(first.response) == b"a/"
+    first.close()
+
+
+def test_a_delay_holds_the_thread():
+    """Twenty a second: the third in a row waits a tenth of a second."""
+    app = Flask("shop")
+    RateLimits(app)
+    put(app, "/", limited("20/second", act={"delay": {"hold": 3}})(hello))
+    start = time.monotonic()
+    with ThreadPoolExecutor(4) as threads:
+        answers = threads.map(lambda _: app.test_client().get("/").status_code, range(4))
+        assert sorted(answers) == [200] * 3 + [429]
+    assert time.monotonic() - start >= 0.1
+
+
+def test_a_dry_run_lets_pass_and_says_so(caplog):
+    """Before a limit is trusted."""
+    app = make()
+    put(app, "/", limited("1/minute", act="observe")(hello))
+    with caplog.at_level(logging.INFO, "headgate.policy"):
+        assert statuses(app, "/", "/") == [200, 200]
+    assert "rule index (observe) would refuse" in caplog.text
+
+
+def test_async_views():
+    """Are views: refused before they run, and counted by what they answer."""
+    app, called = make(), []
+
+    async def view() -> str:
+        called.append(request.path)
+        return "hello"
+
+    put(app, "/", limited("1/minute")(view))
+    put(app, "/wrong", limited("1/minute", count={"when": {"status": 401}})(view))
+    assert statuses(app, "/", "/", "/wrong", "/wrong") == [200, 429, 200, 200]
+    assert called == ["/", "/wrong", "/wrong"]
+
+
+# A policy in front
+
+
+def test_a_policy_alone(tmp_path):
+    """From a file; nothing in the app has to know of it."""
+    file = tmp_path / "policy.json"
+    file.write_text(json.dumps(policy_of("2/minute", match={"path": "/api/**"})))
+    app = make(file)
+    put(app, "/api/<int:id>")
+    put(app, "/about")
+    assert statuses(app, "/api/1", "/api/2", "/api/3", "/api/none", "/about", "/about") == [
+        200,
+        200,
+        429,
+        429,
+        200,
+        200,
+    ]
+    client = app.test_client()
+    file.write_text(json.dumps({"headers": "x-ratelimit", **policy_of("5/minute")}))
+    assert app.extensions["headgate"].runtime.reload()
+    assert client.get("/about").headers["X-RateLimit-Limit"] == "5"
+
+
+def test_a_policy_and_limits_at_an_endpoint():
+    """A no from either costs the other nothing, and a yes tells of both."""
+    app = make(policy_of("3/minute"))
+    put(app, "/a", limited("1/minute")(hello))
+    put(app, "/b", limited("9/minute")(hello))
+    assert statuses(app, *["/a"] * 5, "/b", "/b", "/b", ip="127.0.0.1") == [200] + [429] * 4 + [200, 200, 429]
+    app.extensions["headgate"].runtime.store.clear("policy")
+    assert fields_of(app, "/b")["ratelimit"] == '"front";r=2;t=20, "b";r=8;t=7'
+
+
+def test_a_policy_knows_the_template_of_a_route():
+    """As a condition, and as a part of a key; also where one endpoint has two."""
+    rules = [{"name": "item", "match": {"route": "/items/<int:id>"}, "key": ["route", "ip"], "limits": "1/minute"}]
+    app = make({"rules": rules})
+    put(app, "/items/<int:id>", hello, "item")
+    put(app, "/old/<int:id>", hello, "item")
+    assert statuses(app, "/old/1", "/old/1", "/items/1", "/items/2", "/missing") == [200, 200, 200, 429, 404]
+
+
+def test_paths_of_a_policy_are_read_as_in_front_of_any_app():
+    """Mounted or not, and whatever bytes they have."""
+    rules = [
+        {"name": name, "match": {"path": path}, "key": "ip", "limits": limits}
+        for name, path, limits in (
+            ("umlaut", "/ü", "1/minute"),
+            ("latin", "/Ã¼", "9/minute"),
+            ("plain", "/a", "1/minute"),
+        )
+    ]
+    app = make({"rules": rules})
+    app.wsgi_app = DispatcherMiddleware(app.wsgi_app, {"/shop": app.wsgi_app})  # type: ignore[method-assign]
+    put(app, "/<path:name>")
+    put(app, "/")
+    assert statuses(app, "/shop/ü", "/ü", "/shop/%C3%83%C2%BC", "/shop/%C3%83%C2%BC") == [200, 429, 200, 200]
+    assert statuses(app, "/%C3%83%C2%BC", "/%C3%83%C2%BC", "/%C3%BC", "/shop/ü") == [200, 200, 429, 429]
+    assert statuses(app, "/a", "/a", "/shop/a", "/b", "/b") == [200, 429, 429, 200, 200]
+
+
+def test_users_claims_and_plans():
+    """Functions without arguments, each asked within the request."""
+    app = make(
+        user=lambda: request.args.get("user"),
+        claims=lambda: {"team": request.args.get("team")},
+        plan=lambda: request.args.get("plan"),
+    )
+    put(app, "/user", limited("1/minute", key="user", missing="deny")(hello))
+    put(app, "/team", limited("1/minute", key={"claim": "team"}, missing="deny")(hello))
+    put(app, "/plan", limited({"pro": "2/minute", "default": "1/minute"})(hello))
+    assert statuses(app, "/user?user=ann", "/user?user=ann", "/user?user=bob", "/user") == [200, 429, 200, 403]
+    assert statuses(app, "/team?team=a", "/team?team=a", "/team?team=b", "/team") == [200, 429, 200, 401]
+    assert statuses(app, "/plan", "/plan") == [200, 429]
+    assert statuses(app, *["/plan?plan=pro"] * 3, ip="203.0.113.10") == [200, 200, 429]
+
+
+def test_nobody_asks_who_it_is_where_no_rule_does():
+    """Whoever reads the session makes the response vary by its cookie, and may ask a database."""
+    asked = []
+
+    def user() -> str:
+        asked.append(request.path)
+        return "ann"
+
+    app = make(policy_of("9/minute"), user=user)
+    put(app, "/", limited("9/minute")(hello))
+    put(app, "/own", limited("1/minute", key="user")(hello))
+    assert statuses(app, "/", "/own") + statuses(app, "/own", ip="203.0.113.10") == [200, 200, 429]
+    assert asked == ["/own", "/own"]
+
+
+# Who the client is
+
+
+def test_forwarded_headers_are_believed_from_trusted_proxies_only():
+    """Read from the right."""
+    plain, behind = make(default="1/minute"), make(default="1/minute", trusted_proxies=["10.0.0.0/8"])
+    for app in (plain, behind):
+        put(app, "/")
+    assert [statuses(plain, "/", headers={"X-Forwarded-For": f"192.0.2.{at}"}) for at in (1, 2)] == [[200], [429]]
+    sent = ("192.0.2.1", "6.6.6.6, 192.0.2.1", "192.0.2.2", "192.0.2.3, 10.0.0.9")
+    asked = [statuses(behind, "/", ip="10.0.0.1", headers={"X-Forwarded-For": value})[0] for value in sent]
+    assert asked == [200, 429, 200, 200]
+    assert statuses(behind, "/", ip="192.0.2.2", headers={"X-Forwarded-For": "192.0.2.77"}) == [429]
+
+
+def test_proxyfix_is_believed_and_not_warned_of(caplog):
+    """Werkzeug has set the address right; without it the log says what to do."""
+    app = make(default="1/minute")
+    app.wsgi_app = ProxyFix(app.wsgi_app)  # type: ignore[method-assign]
+    put(app, "/")
+    sent = ("192.0.2.1", "192.0.2.1", "192.0.2.2")
+    assert [statuses(app, "/", headers={"X-Forwarded-For": value})[0] for value in sent] == [200, 429, 200]
+    assert "forwarded headers" not in caplog.text
+    bare = make(default="1/minute")
+    put(bare, "/")
+    statuses(bare, "/", "/", headers={"X-Forwarded-For": "192.0.2.1"})
+    assert caplog.text.count("requests come with forwarded headers and no proxy is trusted") == 1
+
+
+# Apps and their settings
+
+
+def test_one_extension_for_several_apps():
+    """Each has its store, its settings and its counts; the views' limits are the same."""
+    limits, view = RateLimits(default="1/minute"), limited("2/minute")(hello)
+    apps = []
+    for name in ("one", "two"):
+        app = Flask(name)
+        limits.init_app(app)
+        put(app, "/", view)
+        put(app, "/default")
+        apps.append(app)
+    for app in apps:
+        assert statuses(app, "/", "/", "/", "/default", "/default") == [200, 200, 429, 200, 429]
+    with apps[0].app_context():
+        assert limits.runtime is apps[0].extensions["headgate"].runtime
+        with apps[1].app_context():
+            assert limits.runtime is apps[1].extensions["headgate"].runtime
+    with pytest.raises(HeadgateError, match="app_context"):
+        limits.runtime  # noqa: B018
+    with pytest.raises(InvalidCall, match="already"):
+        limits.init_app(apps[0])
+
+
+def test_apps_that_share_a_store_share_no_counts():
+    """Endpoints of one name in two apps; the same app in two processes does share."""
+    store = MemoryStore(clock=ManualClock(LATER))
+    apps = [Flask(name) for name in ("one", "two", "one")]
+    for app in apps:
+        RateLimits(app, default="1/minute", store=store)
+        put(app, "/")
+    assert [statuses(app, "/") for app in apps] == [[200], [200], [429]]
+
+
+def test_a_request_within_a_request():
+    """An app whose view asks another, in the context of a third: each answers for itself."""
+    inner, outer, bare = make(default="1/minute"), make(), Flask("bare")
+    put(inner, "/")
+
+    def asking() -> str:
+        with bare.app_context():
+            return f"{current_app.name} {inner.test_client().get('/').status_code}"
+
+    put(outer, "/", limited("5/minute")(asking))
+    answers = [outer.test_client().get("/") for _ in range(2)]
+    assert [answer.text for answer in answers] == ["bare 200", "bare 429"]
+    assert [answer.headers["RateLimit"] for answer in answers] == ['"index";r=4;t=12', '"index";r=3;t=24']
+
+
+def test_settings_from_the_config_and_arguments_that_win():
+    """Each by its name; functions too."""
+    store = MemoryStore(clock=ManualClock(LATER))
+    config = {
+        "HEADGATE_STORE": store,
+        "HEADGATE_DEFAULT": "1/minute",
+        "HEADGATE_KEY": lambda: request.args.get("user", "nobody"),
+        "HEADGATE_POLICY": policy_of("3/minute"),
+        "HEADGATE_TRUSTED_PROXIES": ["10.0.0.0/8"],
+        "HEADGATE_REFUSAL": Refusal("busy"),
+    }
+    app = Flask("shop")
+    app.config.from_mapping(config)
+    RateLimits().init_app(app)
+    put(app, "/")
+    through = {"ip": "10.0.0.1", "headers": {"X-Forwarded-For": "192.0.2.1"}}
+    assert statuses(app, "/?user=ann", "/?user=ann", "/?user=bob", "/?user=cid", "/?user=dan", **through) == [
+        200, 429, 200, 200, 429,
+    ]  # fmt: skip
+    assert app.extensions["headgate"].runtime.store is store
+    won = Flask("shop")
+    won.config.from_mapping(config)
+    RateLimits(won, policy_of("9/minute"), default="2/minute", store=MemoryStore(), key="ip")
+    put(won, "/")
+    assert statuses(won, "/", "/", "/") == [200, 200, 429]
+    assert won.extensions["headgate"].runtime.store is not store
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ({"HEADGATE_DEFAUTL": "1/minute"}, "HEADGATE_DEFAUTL, which is no setting; did you mean HEADGATE_DEFAULT"),
+        ({"HEADGATE_TRUSTED_PROXY": []}, "did you mean HEADGATE_TRUSTED_PROXIES"),
+        ({"HEADGATE_COLOUR": 1}, "there are POLICY, DEFAULT, KEY, STORE"),
+        ({"HEADGATE_ENABLED": "false"}, "HEADGATE_ENABLED is True or False; got 'false'"),
+        ({"HEADGATE_TRUSTED_PROXIES": "10.0.0.0/8"}, "networks are a list"),
+        ({"HEADGATE_STORE": "reddis://cache"}, "no store for 'reddis' URLs"),
+        ({"HEADGATE_DEFAULT": "1/minut"}, "minut"),
+        ({"HEADGATE_POLICY": {"rules": []}}, "a policy needs rules"),
+    ],
+)
+def test_settings_that_are_wrong_are_told_when_the_app_is_made(config, said):
+    """With what would be right."""
+    app = Flask("shop")
+    app.config.update(config)
+    with pytest.raises(HeadgateError, match=said.replace("(", r"\(")):
+        RateLimits(app)
+
+
+def test_names_of_others_in_the_environment_are_left_alone(monkeypatch):
+    """A config may be made of all of it."""
+    monkeypatch.setenv("HEADGATE_PEPPER", "secret")
+    app = Flask("shop")
+    app.config.from_mapping(os.environ)
+    RateLimits(app)
+
+
+def test_switched_off_and_on():
+    """Whenever it is: also when the app has been made, and also for views that hide their limits."""
+    app = make(policy_of("1/minute"), default="1/minute", config={"HEADGATE_ENABLED": False})
+    put(app, "/")
+    put(app, "/hidden", lambda: limited("1/minute", name="hidden")(hello)())
+    assert statuses(app, *["/", "/hidden"] * 3) == [200] * 6
+    assert "ratelimit" not in fields_of(app)
+    app.config["HEADGATE_ENABLED"] = True
+    assert statuses(app, "/", "/") == [200, 429]
+
+
+def test_the_tools_for_testing():
+    """Frozen, switched off, forgotten: through the runtime, and for what was asked before too."""
+    app, limits = Flask("shop"), RateLimits()
+    limits.init_app(app)
+    put(app, "/", limited("1/hour")(hello))
+    with app.app_context():
+        runtime = limits.runtime
+    assert statuses(app, "/", "/") == [200, 429]
+    with frozen(runtime) as clock:
+        assert statuses(app, "/", "/") == [200, 429]
+        clock.advance(3599.999)
+        assert statuses(app, "/") == [429]
+        clock.advance(0.001)
+        assert statuses(app, "/", "/") == [200, 429]
+    with disabled(runtime):
+        assert statuses(app, *["/"] * 3) == [200] * 3
+    assert statuses(app, "/") == [429]
+    reset_all(runtime)
+    assert statuses(app, "/", "/") == [200, 429]
+
+
+def test_functions_before_the_request_keep_their_order():
+    """Those registered before the extension come first: a key may use what they find, and they may answer first."""
+    app = Flask("shop")
+
+    @app.before_request
+    def find_user() -> Any:
+        g.user = request.args.get("user")
+        return None if g.user else ("who?", 401)
+
+    RateLimits(app, default="1/minute", key=lambda: g.user)
+    put(app, "/")
+    assert statuses(app, "/?user=ann", "/?user=ann", "/?user=bob", "/", "/") == [200, 429, 200, 401, 401]
+
+
+class Away(MemoryStore):
+    """A store that can go away."""
+
+    away = False
+
+    def gate(self, *arguments: Any, **options: Any) -> Any:
+        real, store = super().gate(*arguments, **options), self
+
+        class Gate:
+            def asker(self, limits: Any) -> Any:
+                ask = real.asker(limits)
+
+                def asked(keys: Any, costs: Any) -> Any:
+                    if store.away:
+                        raise StoreError("gone")
+                    return ask(keys, costs)
+
+                return asked
+
+            def __getattr__(self, name: str) -> Any:
+                return getattr(real, name)
+
+        return Gate()
+
+
+def test_a_store_that_goes_away_and_comes_back():
+    """Each limit by its `on_error`, on the quick way too; no request fails."""
+    store = Away(clock=ManualClock(LATER))
+    app = Flask("shop")
+    RateLimits(app, store=store)
+    for on_error in ("allow", "deny", "local"):
+        put(app, f"/{on_error}", limited("2/minute", on_error=on_error)(hello))
+    assert statuses(app, "/allow", "/deny", "/local") == [200] * 3
+    store.away = True
+    assert statuses(app, *["/allow"] * 3, "/deny", *["/local"] * 3) == [200] * 3 + [503] + [200, 200, 429]
+    store.away = False
+    assert statuses(app, "/allow", "/allow", "/deny", "/deny") == [200, 429, 200, 429]
+
+
+# The command line
+
+
+def shop() -> Flask:
+    """An app with some of everything."""
+    app = make(policy_of("100/minute", match={"path": "/api/**"}), default="50/minute")
+    api = limited("20/minute", name="api")(Blueprint("api", "shop", url_prefix="/api"))
+
+    class Items(MethodView):
+        def get(self, no: int) -> str:
+            return ""
+
+        @limited(lambda: "3/minute", key=lambda: request.headers["X-User"])
+        def post(self, no: int) -> str:
+            return ""
+
+    api.add_url_rule("/items/<int:no>", view_func=Items.as_view("items"))
+    app.register_blueprint(api)
+    put(app, "/login", limited("5/minute", match={"method": "POST"}, count={"when": {"status": 401}})(hello))
+    put(app, "/health", exempt(lambda: ""))
+    put(app, "/")
+    return app
+
+
+def test_the_command_line_lists_every_endpoint():
+    """Its methods, its template, its name, and its limits; methods with limits of their own apart."""
+    answer = shop().test_cli_runner().invoke(args=["limits", "list"])
+    assert answer.exit_code == 0
+    assert [" ".join(line.split()) for line in answer.output.splitlines()] == [
+        "GET / index 50/minute as index, by ip (default)",
+        "GET /api/items/<int:no> api.items 20/minute as api, by ip",
+        "POST /api/items/<int:no> api.items what a function gives, by what a function gives + 20/minute as api, by ip",
+        "GET /health health exempt",
+        "GET /login login 5/minute as login, by ip, for POST, counted by the response",
+        "GET /static/<path:filename> static exempt",
+        "in front of all, by the policy: front",
+    ]
+
+
+def test_the_command_line_explains_a_request():
+    """The endpoint, and every rule with its key; nothing is charged."""
+    app = shop()
+
+    def explain(*words: str) -> list[str]:
+        answer = app.test_cli_runner().invoke(args=["limits", "explain", *words])
+        assert answer.exit_code == (1 if answer.output.startswith("Error") or "Error:" in answer.output else 0)
+        return answer.output.splitlines()
+
+    assert explain("post", "/api/items/7", "--header", "X-User: ann", "--ip", "192.0.2.1") == [
+        "POST /api/items/7 from 192.0.2.1: endpoint api.items, /api/items/<int:no>",
+        "rule front: counted by 192.0.2.1; 100/minute as front; cost 1; act deny",
+        "rule api.items: counted by api.items shop|ann; 3/minute as api.items; cost 1; act deny",
+        "rule api: counted by 192.0.2.1; 20/minute as api; cost 1; act deny",
+    ]
+    assert explain("GET", "/health") == ["GET /health from 127.0.0.1: endpoint health, /health", "no limits"]
+    assert explain("GET", "/none")[0].startswith("GET /none from 127.0.0.1: no endpoint (404 Not Found")
+    assert explain("POST", "/api/items/7")[-1].startswith("Error: a function of the app's failed: KeyError")
+    assert statuses(app, "/api/items/7", ip="192.0.2.1") == [200]
+    assert fields_of(app, "/api/items/7")["ratelimit"] == '"front";r=99;t=1, "api";r=19;t=3'
+
+
+# Real servers
+
+SERVED = """
+import os
+from flask import Flask, request
+from headgate.web.flask import RateLimits, limited
+
+app = Flask(__name__)
+app.config["HEADGATE_STORE"] = os.environ["HEADGATE_URL"]
+limits = RateLimits(app)
+
+@app.get("/items/<int:item>")
+@limited("25/4 weeks by sliding-window", key=lambda: request.headers["X-User"])
+def item(item):
+    return str(os.getpid())
+"""
+
+
+@contextlib.contextmanager
+def serving(folder: Path, *command: str, url: str = "memory://") -> Iterator[Callable[[int], tuple[int, str, bytes]]]:
+    """A real server of that app on a unix socket; gives a function that asks for an item."""
+    (folder / "served.py").write_text(SERVED)
+    with tempfile.TemporaryDirectory() as short:  # a unix socket's path may not be long
+        path = os.path.join(short, "s")
+        words = [sys.executable, "-m", *(word.format(socket=path) for word in command)]
+        source = str(Path(headgate.__file__).resolve().parents[1])
+        environment = {**os.environ, "HEADGATE_URL": url, "PYTHONPATH": source, "PYTHONDONTWRITEBYTECODE": "1"}
+        with (folder / "log").open("wb") as said:
+            server = subprocess.Popen(
+                words, cwd=folder, env=environment, stdout=said, stderr=said, start_new_session=True
+            )
+
+        def ask(item: int) -> tuple[int, str, bytes]:
+            connection = UnixConnection(path)
+            try:
+                connection.request("GET", f"/items/{item}", headers={"X-User": "ann"})
+                answer = connection.getresponse()
+                return answer.status, answer.getheader("RateLimit-Policy", ""), answer.read()
+            finally:
+                connection.close()
+
+        try:
+            wait_until_served(path, server)
+            yield ask
+        finally:
+            os.killpg(server.pid, signal.SIGTERM)  # its own group: a reloader has a child
+            server.wait(30)
+
+
+@pytest.mark.skipif(not NATIVE, reason="shared stores need the native engine")
+def test_two_workers_of_gunicorn_let_exactly_the_limit_pass(tmp_path):
+    """Of 100 requests for as many URLs of one endpoint, eight at a time, 25 get 200 and 75 get 429."""
+    command = ["gunicorn", "--workers=2", "--threads=2", "--bind=unix:{socket}", "--log-level=error", "served:app"]
+    with serving(tmp_path, *command, url=f"shared://{tmp_path}/store") as ask, ThreadPoolExecutor(8) as threads:
+        answers = list(threads.map(ask, range(100)))
+    assert Counter(status for status, _, _ in answers) == {200: 25, 429: 75}
+    assert {policy for _, policy, _ in answers} == {'"item";q=25;w=2419200'}
+    assert (tmp_path / "log").read_text() == ""
+
+
+@pytest.mark.skipif(not NATIVE, reason="once is enough")
+def test_the_reloader_of_debug_mode(tmp_path):
+    """A changed limit is there after a reload; nothing of the old one is left behind."""
+    with serving(tmp_path, "flask", "--app=served", "run", "--debug", "--host=unix://{socket}") as ask:
+        assert ask(1)[:2] == (200, '"item";q=25;w=2419200')
+        (tmp_path / "served.py").write_text(SERVED.replace("25/4 weeks", "1/4 weeks"))
+
+        def reloaded() -> bool:
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                return ask(2)[1] == '"item";q=1;w=2419200'
+            return False
+
+        wait_until(reloaded, "the app is reloaded", 20)
+        assert ask(3)[0] == 429

@@ -1,0 +1,242 @@
+"""WSGI: what passes is untouched, what is refused is told, and nothing of ours ever fails a request."""
+
+from __future__ import annotations
+
+import io
+import json
+import threading
+import time
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from itertools import islice
+from typing import Any
+from wsgiref.validate import validator
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headgate import MemoryStore
+from headgate.testing import ManualClock
+from headgate.web.wsgi import RateLimitMiddleware
+from tests.support.edges import LATER, PEER, environ, wsgi
+
+
+def hello(environ: Any, start_response: Any) -> Iterable[bytes]:
+    """200 and two words."""
+    start_response("200 OK", [("X-App", "1")])
+    return [b"hello ", b"world"]
+
+
+def limited(app: Any = hello, *, head: dict[str, Any] | None = None, **fields: Any) -> RateLimitMiddleware:
+    """An app behind one rule, two a minute, by a clock that stands still."""
+    edge = {
+        name: fields.pop(name) for name in ("trusted_proxies", "user", "plan", "claims", "refusal") if name in fields
+    }
+    rule = {"name": "api", "key": "ip", "limits": "2/minute", **fields}
+    store = MemoryStore(clock=ManualClock(LATER))
+    return RateLimitMiddleware(app, {"rules": [rule], **(head or {})}, store=store, **edge)
+
+
+def test_a_response_says_how_much_is_left_and_is_the_apps_otherwise():
+    """The body and the app's headers are as they were."""
+    answer = wsgi(limited())
+    assert answer.status == 200
+    assert answer.headers == [("X-App", "1"), ("RateLimit-Policy", '"api";q=2;w=60'), ("RateLimit", '"api";r=1;t=30')]
+    assert answer.body == b"hello world"
+
+
+def test_a_refusal_has_everything_a_client_needs():
+    """429, when to come back, whose limit it was, and that it must not be cached; the app is not called."""
+    app = limited()
+    assert [wsgi(app).status for _ in range(2)] == [200, 200]
+    answer = wsgi(app, headers={"Accept": "application/json"})
+    assert (answer.status, json.loads(answer.body)) == (429, {"error": "quota-exceeded", "retry_after": 30})
+    assert answer.fields == {
+        "ratelimit-policy": '"api";q=2;w=60', "ratelimit": '"api";r=0;t=60', "retry-after": "30",
+        "cache-control": "no-store", "content-type": "application/json", "content-length": str(len(answer.body)),
+    }  # fmt: skip
+
+
+def test_the_contract_of_wsgi_is_kept():
+    """By the validator of the standard library, on both sides."""
+    served: dict[str, Any] = {
+        "wsgi.version": (1, 0), "wsgi.url_scheme": "http", "wsgi.multithread": True, "wsgi.multiprocess": True,
+        "wsgi.run_once": False, "SERVER_NAME": "x", "SERVER_PORT": "80", "SCRIPT_NAME": "",
+        "SERVER_PROTOCOL": "HTTP/1.1",
+    }  # fmt: skip
+
+    def texted(environ: Any, start_response: Any) -> Iterable[bytes]:
+        start_response("200 OK", [("Content-Type", "text/plain")])
+        return [b"hello"]
+
+    app = validator(limited(validator(texted), count={"when": {"status": 401}}))
+    for _ in range(3):
+        streams = {"wsgi.input": io.BytesIO(), "wsgi.errors": io.StringIO()}
+        assert wsgi(app, **served, **streams).status == 200
+
+
+def test_a_stream_passes_piece_by_piece_and_is_closed():
+    """The app's own iterable is what the server gets."""
+    closed: list[str] = []
+
+    class Pieces:
+        def __iter__(self) -> Any:
+            return iter([b"a", b"", b"\0\xff"])
+
+        def close(self) -> None:
+            closed.append("closed")
+
+    def app(environ: Any, start_response: Any) -> Any:
+        start_response("200 OK", [])
+        return Pieces()
+
+    assert wsgi(limited(app, count={"when": {"status": 200}})).body == b"a\0\xff"
+    assert closed == ["closed"]
+
+
+def test_where_no_rule_applies_the_app_gets_the_very_same_things():
+    """Nothing is wrapped, nothing is copied."""
+    seen: list[Any] = []
+
+    def app(environ: Any, start_response: Any) -> Iterable[bytes]:
+        seen.extend((environ, start_response))
+        return []
+
+    given_, start = environ(), object()
+    limited(app, match={"path": "/other"})(given_, start)
+    assert seen[0] is given_ and seen[1] is start
+
+
+def test_write_and_exc_info_work_as_they_did():
+    """The callable that start_response returns, and headers that are exchanged after an error."""
+
+    def app(environ: Any, start_response: Any) -> Iterable[bytes]:
+        start_response("200 OK", [])
+        write = start_response("500 Sorry", [("X-App", "2")], (ValueError, ValueError(), None))
+        write(b"written")
+        return [b", returned"]
+
+    answer = wsgi(limited(app))
+    assert (answer.status, answer.body, answer.fields["x-app"]) == (500, b"written, returned", "2")
+
+
+@pytest.mark.parametrize("kind", ["function", "generator"])
+def test_an_exception_of_the_apps_is_the_apps(kind):
+    """It passes as it is, and what was reserved for a 401 is given back: there was none."""
+
+    def function(environ: Any, start_response: Any) -> Iterable[bytes]:
+        raise LookupError("mine")
+
+    def generator(environ: Any, start_response: Any) -> Iterable[bytes]:
+        yield from function(environ, start_response)
+
+    app = limited({"function": function, "generator": generator}[kind], count={"when": {"status": 401}})
+    for _ in range(5):
+        with pytest.raises(LookupError, match="mine"):
+            wsgi(app)
+
+
+def test_a_generator_that_answers_late_is_counted_by_its_status():
+    """start_response is called when the first piece is asked for."""
+
+    def app(environ: Any, start_response: Any) -> Iterable[bytes]:
+        start_response(environ["PATH_INFO"][1:] + " Status", [])
+        yield b""
+
+    counted = limited(app, count={"when": {"status": 401}})
+    paths = ["/200"] * 5 + ["/401"] * 2 + ["/200"]
+    assert [wsgi(counted, "GET", path).status for path in paths] == [200] * 5 + [401] * 2 + [429]
+
+
+def test_ten_logins_at_once_at_a_limit_of_two():
+    """Ten threads: two reach the app, whatever it will answer; when they were good, two more may."""
+    here, gate = threading.Semaphore(0), threading.Event()
+
+    def login(environ: Any, start_response: Any) -> Iterable[bytes]:
+        here.release()
+        assert gate.wait(10)
+        return hello(environ, start_response)
+
+    app = limited(login, count={"when": {"status": [401, 403]}})
+    with ThreadPoolExecutor(10) as threads:
+        asked = [threads.submit(wsgi, app, "POST", "/login") for _ in range(10)]
+        refused = list(islice(as_completed(asked, timeout=10), 8))  # while the app holds what it was given
+        assert [each.result().status for each in refused] == [429] * 8
+        assert here.acquire(timeout=10) and here.acquire(timeout=10)
+        gate.set()
+        assert sorted(each.result().status for each in asked) == [200] * 2 + [429] * 8
+    assert [wsgi(app).status for _ in range(2)] == [200, 200]
+
+
+def test_a_delay_holds_the_thread():
+    """Twenty a second: the third in a row waits a tenth of a second."""
+    app = limited(limits="20/second", act={"delay": {"hold": 3}})
+    start = time.monotonic()
+    with ThreadPoolExecutor(4) as threads:
+        assert sorted(each.status for each in threads.map(lambda _: wsgi(app), range(4))) == [200] * 3 + [429]
+    assert time.monotonic() - start >= 0.1
+
+
+def test_who_it_is():
+    """REMOTE_USER, or what the app says."""
+    app = limited(key="user", missing="deny", limits="1/minute")
+    assert [wsgi(app, REMOTE_USER=name).status for name in ("ann", "ann", "bob")] == [200, 429, 200]
+    assert wsgi(app).status == 403
+    told = limited(key="user", missing="deny", user=lambda environ: environ["HTTP_X_USER"], limits="1/minute")
+    assert [wsgi(told, headers={"X-User": name}).status for name in ("ann", "ann", "bob")] == [200, 429, 200]
+
+
+def test_paths_are_what_the_app_routes_in_utf_8():
+    """Mounted or not, and whatever bytes it has."""
+    rule = {"match": {"path": "/shop/ü"}, "limits": "1/minute"}
+    asked = [
+        {"SCRIPT_NAME": "/mall", "path": "/shop/Ã¼"},
+        {"path": "/shop/Ã¼"},
+        {"path": "/shop/\xff"},
+        {"path": ""},
+    ]
+    app = limited(**rule)
+    assert [wsgi(app, **each).status for each in asked] == [200, 429, 200, 200]
+
+
+def test_cors_lets_scripts_read_our_headers_where_the_app_lets_them_in():
+    """What the app exposes stays; without its permission nothing is added."""
+
+    def shared(environ: Any, start_response: Any) -> Iterable[bytes]:
+        start_response("200 OK", [("access-control-allow-origin", "https://a.org")])
+        return []
+
+    fields = wsgi(limited(shared)).fields
+    assert fields["access-control-expose-headers"] == "RateLimit-Policy, RateLimit, Retry-After"
+    assert "access-control-expose-headers" not in wsgi(limited()).fields
+
+
+TEXTS = st.text(st.characters(max_codepoint=255), max_size=40)
+NAMES = st.sampled_from(["Host", "Cookie", "Accept", "X-Forwarded-For", "Forwarded", "X-Key", "X-Plan", ""])
+EVERYTHING = [
+    "ip", "user", "host", "method", "path", "route", {"header": "x-key"}, {"cookie": "a"}, {"query": "q"},
+    {"trusted_header": "x-plan"}, {"param": "rest"}, {"claim": "sub"},
+]  # fmt: skip
+
+
+@settings(max_examples=300)
+@given(
+    path=TEXTS,
+    method=st.sampled_from(["GET", "POST", "*"]) | st.text(max_size=5),
+    headers=st.dictionaries(NAMES | TEXTS, TEXTS, max_size=6),
+    query=TEXTS,
+    peer=st.sampled_from([PEER, "10.0.0.1", ""]) | TEXTS,
+    limit=st.sampled_from([1, 1000]),
+)
+def test_no_request_is_ever_an_error_of_ours(path, method, headers, query, peer, limit):
+    """Whatever is sent: 200 or a refusal."""
+    conditions = {
+        "any": [{"not": {"host": "*.x"}}, {"cookie": {"a": "b"}}, {"query": {"q": True}}, {"ip": "10.0.0.0/8"}]
+    }
+    app = limited(
+        key=EVERYTHING, limits=f"{limit}/minute", match={"path": ["/{rest:path}", "**"], **conditions},
+        trusted_proxies=["10.0.0.0/8"], head={"plan": {"trusted_header": "x-plan"}},
+    )  # fmt: skip
+    asked = [wsgi(app, method, path, headers, QUERY_STRING=query, REMOTE_ADDR=peer).status for _ in range(2)]
+    assert asked in ([200, 200], [200, 429], [400, 400])
