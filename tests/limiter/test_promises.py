@@ -128,7 +128,7 @@ def test_a_task_that_gives_up_as_it_is_called_leaves_its_turn_to_the_next():
         first, second, third = (asyncio.create_task(limiter.acquire("k")) for _ in range(3))
         await waiting(limiter, 3, asleep=3)
         clock.us += 1_000_000
-        limiter._timers.here()._ring()
+        limiter._timers.here()._wake_due()
         first.cancel()
         await let_run()
         assert (first.cancelled(), second.done(), third.done()) == (True, True, False)

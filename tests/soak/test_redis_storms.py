@@ -16,7 +16,8 @@ import pytest
 from headgate import AsyncLimiter, Limiter
 from headgate.engine import Decision
 from headgate.stores.redis import RedisStore
-from tests import test_redis_async, test_redis_async_faults
+from tests.stores.redis import test_async as test_redis_async
+from tests.stores.redis import test_async_faults as test_redis_async_faults
 from tests.support.faults import FAULTS, heal, in_trouble, latencies, open_store, percentile, spent
 from tests.support.proxy import Proxy
 from tests.support.servers import Server, wait_until

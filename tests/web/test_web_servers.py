@@ -125,9 +125,13 @@ def test_memory_in_four_workers_is_four_limits_and_each_says_so_once(tmp_path, n
 
 
 def marked(version: str, style: str) -> str:
-    """A policy whose every answer says of which version it is: in the names of two rules and in a style of headers."""
+    """A policy whose every answer says of which version it is: in the names of two rules and in a style of headers.
+
+    Their numbers differ too: a rule with another name alone would be the same one to a reload.
+    """
     rule = "{{name: {0}-{1}, key: {{header: X-User}}, limits: {2}/4 weeks}}"
-    rules = ", ".join(rule.format(version, each, amount) for each, amount in (("a", 10**9), ("b", 10**8)))
+    more = list(STYLES).index(version)
+    rules = ", ".join(rule.format(version, each, amount + more) for each, amount in (("a", 10**9), ("b", 10**8)))
     return f"headers: [draft-11, {style}]\nrules: [{rules}]\n"
 
 
@@ -150,7 +154,7 @@ def version_of(fields: dict[str, str]) -> str:
     return version
 
 
-class Batch:
+class Load:
     """Four clients that ask until it is over, and what each worker answered."""
 
     def __init__(self, server: Served) -> None:
@@ -179,7 +183,7 @@ def test_a_policy_exchanged_under_load_loses_no_request_and_mixes_nothing(tmp_pa
     policy = written(tmp_path / "policy.yaml", marked("one", STYLES["one"]))
     wrong = f"the policy stays as it was; {policy} is wrong:\npolicy.yaml:2: not YAML: "
     with serving(name, tmp_path, policy, "memory://") as server, ThreadPoolExecutor(4) as threads:
-        load = Batch(server)
+        load = Load(server)
         running = [threads.submit(load.run) for _ in range(4)]
         try:
             load.wait_until(lambda: len(load.versions) > 1)

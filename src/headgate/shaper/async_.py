@@ -26,15 +26,15 @@ class AsyncShaper(Shaping):
         super().bind(store)
         self._timers = Timers(store.clock)
         self._awaited = isinstance(store, AsyncStore)
-        self._door: Any = self._gate
+        self._async_gate: Any = self._gate
         if isinstance(store, AsyncStore):
-            self._door = store.async_gate(self.namespace, self.limits, self.on_error)
-            self._door.abandon = self._abandon
+            self._async_gate = store.async_gate(self.namespace, self.limits, self.on_error)
+            self._async_gate.abandon = self._abandon
 
     async def enter(self, key: str, cost: int = 1) -> Departure:
         """Take a place in the queue without waiting; false when it is full. For those who keep time themselves."""
         # A reservation that waits for nothing is a hit that a cancelled caller gives back.
-        given = self._door.reserve(key, cost, 0)
+        given = self._async_gate.reserve(key, cost, 0)
         return self._departure(await given if self._awaited else given)
 
     async def shape(self, key: str, cost: int = 1, timeout: float | None = None) -> Decision:
@@ -44,7 +44,7 @@ class AsyncShaper(Shaping):
         wait for the same cost of a key, those behind one that is cancelled move up.
         """
         if timeout is not None:
-            seen = self._door.peek(key, 0)
+            seen = self._async_gate.peek(key, 0)
             refused = self._too_late(await seen if self._awaited else seen, key, cost, timeout)
             if refused is not None:
                 return refused
@@ -67,7 +67,7 @@ class AsyncShaper(Shaping):
     async def _give_back(self, promise: Promise) -> None:
         await asyncio.sleep(0)  # others may give up with it: the last of them is the first
         for place in self._freed(promise):
-            await self._door.refund(place)
+            await self._async_gate.refund(place)
 
     async def _abandon(self, decision: Decision) -> None:
         """Give back the place of a caller that was cancelled while it asked; one whose time has come is used up."""
