@@ -5,7 +5,7 @@
     ├── InvalidCall (ValueError)    a key, cost or combination of calls that cannot be asked
     ├── InvalidPolicy (ValueError)  a policy that cannot be read; every mistake, with its place
     ├── StoreError                  the home of the state cannot serve: full of tables, closed, unreachable
-    └── RateLimited                 a no, for those who asked `guard` to raise one
+    └── RateLimited                 a refusal, raised by `limited`, a permit or a reservation
 
 A refused request is not an error: it is a `Decision` that is false. Errors mean that something is broken.
 """
@@ -53,7 +53,7 @@ class StoreError(HeadgateError):
 
 
 class RateLimited(HeadgateError):
-    """Raised by `guard` when the answer is no; carries the whole decision."""
+    """A refusal, raised by `limited`, a permit or a reservation; carries the whole decision."""
 
     def __init__(self, decision: Decision) -> None:
         self.decision = decision

@@ -38,7 +38,7 @@ def opening_a_site() -> Case:
     from headgate.web.django.site import _Opened
 
     opened = _Opened()
-    return opened._lock, lambda: opened.bind(MemoryStore())
+    return opened._lock, lambda: opened._use(MemoryStore())
 
 
 @pytest.mark.parametrize("case", [giving_back, pumping, opening_a_site])

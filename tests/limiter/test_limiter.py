@@ -193,11 +193,11 @@ def test_limits_that_would_share_a_state_need_names():
         Limiter()
 
 
-def test_guard_raises_what_was_decided():
-    """As a decorator with a key from the arguments, and as a context manager; what was spent stays spent."""
+def test_limited_and_permit_raise_what_was_decided():
+    """A decorator has a key from the arguments, a permit is a context manager; what was spent stays spent."""
     limit = limiter("2/minute")
 
-    @limit.guard(lambda user, **_: f"user:{user}")
+    @limit.limited(lambda user, **_: f"user:{user}")
     def serve(user, *, greeting="hello"):
         """Greets."""
         return f"{greeting} {user}"
@@ -207,33 +207,33 @@ def test_guard_raises_what_was_decided():
         serve("ann")
     assert refused.value.retry_after == refused.value.decision.retry_after == 30.0
     assert str(refused.value) == "rate limited by 2/minute: retry after 30 s"
-    with limit.guard("user:bob", cost=2) as decision:
-        assert decision.remaining == 0
-    with pytest.raises(RateLimited), limit.guard("user:bob"):
+    with limit.permit("user:bob", cost=2) as permit:
+        assert permit.decision.remaining == 0
+    with pytest.raises(RateLimited), limit.permit("user:bob"):
         pytest.fail("the body must not run")
-    with pytest.raises(RateLimited, match="it can never fit"), limit.guard("user:eve", cost=3):
+    with pytest.raises(RateLimited, match="it can never fit"), limit.permit("user:eve", cost=3):
         pytest.fail("the body must not run")
-    with pytest.raises(InvalidCall, match="no arguments to make a key from"), limit.guard(lambda: "k"):
+    with pytest.raises(InvalidCall, match=r"around a block, write `with limiter.permit\(key\):`"), limit.limited("k"):
         pytest.fail("the body must not run")
 
 
-def test_a_guard_of_the_wrong_colour_is_an_error_at_decoration():
-    """`async def` under a sync guard would never be awaited; a plain def under an async guard could not be."""
+def test_limited_of_the_wrong_colour_is_an_error_at_decoration():
+    """`async def` under a Limiter would never be awaited; a plain def under an AsyncLimiter could not be."""
     with pytest.raises(InvalidCall, match="AsyncLimiter"):
 
-        @limiter().guard("k")
+        @limiter().limited("k")
         async def wrong():
             pytest.fail("never called")
 
     with pytest.raises(InvalidCall, match="async generator"):
 
-        @AsyncLimiter("1/s").guard("k")
+        @AsyncLimiter("1/s").limited("k")
         async def neither():
             yield pytest.fail("never called")
 
     with pytest.raises(InvalidCall, match="needs a key first"):
 
-        @limiter().guard
+        @limiter().limited
         def keyless():
             pytest.fail("never called")
 
@@ -241,7 +241,7 @@ def test_a_guard_of_the_wrong_colour_is_an_error_at_decoration():
 
     with pytest.raises(InvalidCall, match="not an async def"):
 
-        @AsyncLimiter("1/s").guard("k")
+        @AsyncLimiter("1/s").limited("k")
         def also_wrong():
             pytest.fail("never called")
 
@@ -312,9 +312,9 @@ def test_stores_are_opened_by_url():
     with pytest.raises(StoreError, match="its own clock"):
         Limiter("1/s", store=MemoryStore(), clock=ManualClock())
     for namespace in ("", "a\0b", None):
-        with pytest.raises(StoreError, match="namespace"):
+        with pytest.raises(InvalidCall, match="namespace"):
             Limiter("1/s", namespace=namespace)
-    with pytest.raises(StoreError, match="on_error is one of local, allow, deny, raise"):
+    with pytest.raises(InvalidCall, match="on_error is one of local, allow, deny, raise"):
         Limiter("1/s", on_error="panic")
 
 
@@ -351,17 +351,17 @@ def test_async_speaks_the_same_words():
         assert not await limit.decide(Call("10/minute", "k"))
         await limit.reset("k")
         assert (await limit.hit("k", 5, limit="5/minute")).remaining == 0
-        async with limit.guard("other") as decision:
-            assert decision.remaining == 9
+        async with limit.permit("other") as permit:
+            assert permit.decision.remaining == 9
 
-        @limit.guard(lambda user: user)
+        @limit.limited(lambda user: user)
         async def serve(user):
             return f"hello {user}"
 
         assert await serve("ann") == "hello ann"
         assert (await limit.peek("ann", 0)).remaining == 9
         with pytest.raises(RateLimited):
-            async with limit.guard("ann", cost=10):
+            async with limit.permit("ann", cost=10):
                 pytest.fail("the body must not run")
 
     asyncio.run(use())

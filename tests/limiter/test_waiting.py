@@ -152,19 +152,19 @@ def test_more_than_an_hour_is_waited_for_too(home):
     assert not limiter.peek("k").allowed
 
 
-def test_a_slot_raises_where_it_is_refused(home):
-    """It waits, hands over the decision, and what was spent stays spent."""
+def test_a_permit_of_a_rate_waits_and_raises_where_it_is_refused(home):
+    """The caller waits, hands over the decision, and what was spent stays spent."""
     clock = ManualClock(LATER)
     limiter = home.limiter("2/second", clock=clock)
-    with limiter.slot("k", 2) as decision:
-        assert (decision.remaining, clock.now()) == (0, LATER)
-    with limiter.slot("k") as decision:
-        assert (decision.retry_after, clock.now()) == (0.5, LATER + 0.5)
-    with pytest.raises(RateLimited, match="retry after 0.5 s"), limiter.slot("k", timeout=0.4):
+    with limiter.permit("k", 2, timeout=None) as permit:
+        assert (permit.decision.remaining, clock.now()) == (0, LATER)
+    with limiter.permit("k", timeout=None) as permit:
+        assert (permit.decision.retry_after, clock.now()) == (0.5, LATER + 0.5)
+    with pytest.raises(RateLimited, match="retry after 0.5 s"), limiter.permit("k", timeout=0.4):
         pytest.fail("the body must not run")
-    with pytest.raises(RateLimited, match="never"), limiter.slot("k", 3):
+    with pytest.raises(RateLimited, match="never"), limiter.permit("k", 3, timeout=None):
         pytest.fail("the body must not run")
-    with pytest.raises(ConnectionError), limiter.slot("k"):
+    with pytest.raises(ConnectionError), limiter.permit("k", timeout=None):
         raise ConnectionError
     assert limiter.peek("k", 0).reset_after == 1.0
 

@@ -68,7 +68,7 @@ def test_a_cancelled_task_leaves_nothing_charged(home, text):
 
 def still_busy(limiter: AsyncLimiter) -> bool:
     """Whether something is still being given back."""
-    return bool(limiter._unfinished or getattr(limiter._async_gate, "_kept", None))
+    return bool(limiter._unfinished)
 
 
 def test_a_wait_longer_than_the_timeout_is_refused_at_once(home):
@@ -120,18 +120,18 @@ def test_a_slot_is_awaited(home):
 
     async def story(store: Store) -> None:
         limiter = AsyncLimiter("2/second", store=store, on_error="raise")
-        async with limiter.slot("k", 2) as decision:
-            assert decision.remaining == 0
+        async with limiter.permit("k", 2, timeout=None) as permit:
+            assert permit.decision.remaining == 0
         with pytest.raises(RateLimited):
-            async with limiter.slot("k", timeout=0.49):
+            async with limiter.permit("k", timeout=0.49):
                 pytest.fail("the body must not run")
         with pytest.raises(RateLimited):
-            async with limiter.slot("k", 3):
+            async with limiter.permit("k", 3, timeout=None):
                 pytest.fail("the body must not run")
-        entering = asyncio.create_task(limiter.slot("k", timeout=0.5).__aenter__())
+        entering = asyncio.create_task(limiter.permit("k", timeout=0.5).__aenter__())
         await waiting(limiter, 1)
         clock.advance(0.5)
-        assert (await entering).retry_after == 0.5
+        assert (await entering).decision.retry_after == 0.5
 
     home.tell(story, clock)
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import pytest
 
-from headgate import InvalidLimit, MemoryStore, StoreError
+from headgate import InvalidLimit, MemoryStore
 from headgate.policy import Policy
 from headgate.policy.outcome import Outcome
 from headgate.policy.steps import run
 from headgate.testing import ManualClock
 from tests.support.edges import LATER, Responder, responder
+from tests.support.stores import away
 
 FLIGHT = {"name": "flight", "limits": "2 in flight"}
 
@@ -105,16 +105,8 @@ def test_a_later_store_that_refuses_gives_back_what_an_earlier_one_holds():
 
 
 def test_each_kind_of_store_error_leaves_nothing_held():
-    class Away(MemoryStore):
-        def gate(self, namespace: str, limits: Any, on_error: Any = "local") -> Any:
-            gate = super().gate(namespace, limits)
-            gate.asker = lambda limits: self.fail  # type: ignore[method-assign]
-            return gate
-
-        def fail(self, keys: Any, costs: Any) -> Any:
-            raise StoreError("away")
-
-    judged = responder({**FLIGHT, "store": "far"}, at={"far": Away()})
+    """A store that is away is answered for by this process, which holds and frees as it would."""
+    judged = responder({**FLIGHT, "store": "far"}, at={"far": away()})
     outcomes = [judged.ask() for _ in range(3)]
     assert [outcome.kind for outcome in outcomes] == ["pass", "pass", "deny"]  # by this process alone
     end(judged, outcomes[0])

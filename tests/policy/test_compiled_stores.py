@@ -13,38 +13,9 @@ from headgate.policy.compiled import CompiledPolicy
 from headgate.policy.steps import run_awaiting
 from headgate.testing import ManualClock
 from tests.support.edges import LATER, responder, view
+from tests.support.stores import Slow, away
 
 LOGIN: dict[str, Any] = {"match": {"path": "/login"}, "count": {"when": {"status": [401, 403]}}}
-
-
-class Broken:
-    """A store that cannot answer, from the first question or from a later one on."""
-
-    decides_by_clock = True
-
-    def __init__(self, answers: int = 0) -> None:
-        self.answers = answers
-        self.inner = MemoryStore(clock=ManualClock(LATER))
-        self.clock = self.inner.clock
-
-    def gate(self, namespace: str, limits: Any, on_error: str = "local") -> Any:
-        assert on_error == "raise"
-        gate = self.inner.gate(namespace, limits)
-        asker = gate.asker
-
-        def broken(limits: Any) -> Any:
-            ask = asker(limits)
-
-            def answer(keys: Any, costs: Any) -> Any:
-                self.answers -= 1
-                if self.answers < 0:
-                    raise StoreError("the cable was cut")
-                return ask(keys, costs)
-
-            return answer
-
-        gate.asker = broken  # type: ignore[method-assign]
-        return gate
 
 
 def test_layers_in_several_stores_give_back_when_a_later_one_refuses():
@@ -62,7 +33,7 @@ ON_ERROR = {"local": ["pass", "pass", "deny"], "allow": ["pass"] * 3, "deny": ["
 @pytest.mark.parametrize("on_error", ON_ERROR)
 def test_a_store_that_cannot_answer_leaves_it_to_each_rule(on_error, caplog):
     """By this process's own memory, open, or closed with 503; said in the log."""
-    judged = responder({"store": "far", "on_error": on_error}, at={"far": Broken()})
+    judged = responder({"store": "far", "on_error": on_error}, at={"far": away()})
     outcomes = [judged.ask() for _ in range(3)]
     assert [outcome.kind for outcome in outcomes] == ON_ERROR[on_error]
     assert {outcome.status for outcome in outcomes if outcome.kind == "deny"} <= {429 if on_error == "local" else 503}
@@ -73,22 +44,22 @@ def test_a_broken_layer_gives_back_what_the_one_before_it_charged():
     """Refused by `deny` of the broken one, the request costs nothing in the other."""
     near = MemoryStore(clock=ManualClock(LATER))
     rules = [{"store": "near"}, {"store": "far", "on_error": "deny"}]
-    judged = responder(*rules, at={"near": near, "far": Broken()})
+    judged = responder(*rules, at={"near": near, "far": away()})
     assert [judged.ask().status for _ in range(5)] == [503] * 5
 
 
 def test_of_rules_in_one_broken_store_each_keeps_its_own_word():
     """Allowed by one, counted by the other; and what one refuses is refused."""
     open_, local, closed = ({"name": word, "on_error": word, "store": "far"} for word in ("allow", "local", "deny"))
-    judged = responder(open_, {**local, "limits": "3/minute"}, at={"far": Broken()})
+    judged = responder(open_, {**local, "limits": "3/minute"}, at={"far": away()})
     assert judged.kinds(4) == ["pass", "pass", "pass", "deny"]
-    refused = responder(open_, closed, at={"far": Broken()}).ask()
+    refused = responder(open_, closed, at={"far": away()}).ask()
     assert refused.rule is not None and (refused.status, refused.rule.name) == (503, "deny")
 
 
 def test_a_store_that_fails_while_a_response_is_counted_fails_nobody(caplog):
     """The charge stays, and the log says so."""
-    store = Broken(answers=1)
+    store = away(answers=1)
     judged = responder({**LOGIN, "store": "far"}, at={"far": store})
     outcome = judged.ask("POST", "/login")
 
@@ -102,14 +73,14 @@ def test_a_store_that_fails_while_a_response_is_counted_fails_nobody(caplog):
 
 def test_a_broken_store_changes_who_counts_and_not_what_a_no_looks_like():
     """A shadow stays a shadow."""
-    judged = responder({"store": "far", "act": {"shadow": {"status": 202}}}, at={"far": Broken()})
+    judged = responder({"store": "far", "act": {"shadow": {"status": 202}}}, at={"far": away()})
     outcomes = [judged.ask() for _ in range(3)]
     assert [(outcome.kind, outcome.status) for outcome in outcomes] == [("pass", 200), ("pass", 200), ("shadow", 202)]
 
 
 def test_without_the_store_only_the_statuses_named_are_counted_too():
     """Good logins do not use up the limit while the store is down."""
-    judged = responder({**LOGIN, "store": "far"}, at={"far": Broken()})
+    judged = responder({**LOGIN, "store": "far"}, at={"far": away()})
     for _ in range(5):
         outcome = judged.ask("POST", "/login")
         assert outcome.kind == "pass"
@@ -120,7 +91,7 @@ def test_what_was_counted_locally_is_given_back_when_a_later_layer_refuses():
     """The broken layer in front is not charged for what the one behind refused."""
     near = MemoryStore(clock=ManualClock(LATER))
     rules = [{"store": "far", "limits": "3/hour"}, {"store": "near", "limits": "1/minute"}]
-    judged = responder(*rules, at={"far": Broken(), "near": near})
+    judged = responder(*rules, at={"far": away(), "near": near})
     assert judged.kinds(5) == ["pass"] + ["deny"] * 4
     near.clear("policy")
     assert judged.kinds(2) == ["pass", "deny"]
@@ -139,7 +110,7 @@ def test_attempts_at_once_in_an_event_loop_and_by_a_slow_store():
     async def attempts() -> list[str]:
         store = Slow(MemoryStore(clock=ManualClock(LATER)))
         policy = Policy({"rules": [{"key": "ip", "limits": "2/minute", **LOGIN}]})
-        compiled = CompiledPolicy(policy, {"": store}, awaited=True)  # type: ignore[dict-item]
+        compiled = CompiledPolicy(policy, {"": store}, awaited=True)
 
         async def attempt() -> str:
             outcome = await run_awaiting(compiled.before(view("POST", "/login")))
@@ -151,42 +122,3 @@ def test_attempts_at_once_in_an_event_loop_and_by_a_slow_store():
         return sorted(await asyncio.gather(*(attempt() for _ in range(10))))
 
     assert asyncio.run(attempts()) == ["deny"] * 8 + ["pass"] * 2
-
-
-class Slow:
-    """A store whose answers take a turn of the event loop."""
-
-    decides_by_clock = True
-
-    def __init__(self, inner: MemoryStore) -> None:
-        self.inner, self.clock = inner, inner.clock
-
-    def gate(self, *given: Any) -> Any:
-        return self.inner.gate(*given)
-
-    def async_gate(self, namespace: str, limits: Any, on_error: str = "local") -> Any:
-        return SlowGate(self.inner.gate(namespace, limits))
-
-    async def aclose(self) -> None: ...
-
-
-class SlowGate:
-    def __init__(self, inner: Any) -> None:
-        self.inner = inner
-
-    def asker(self, limits: Any) -> Any:
-        ask = self.inner.asker(limits)
-
-        async def slowly(keys: Any, costs: Any) -> Any:
-            await asyncio.sleep(0)
-            return ask(keys, costs)
-
-        return slowly
-
-    async def refund(self, *given: Any) -> None:
-        await asyncio.sleep(0)
-        self.inner.refund(*given)
-
-    async def decide(self, *calls: Any, **how: Any) -> Any:
-        await asyncio.sleep(0)
-        return self.inner.decide(*calls, **how)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from headgate import MemoryStore, StoreError
+from headgate import MemoryStore
 from headgate.policy import Policy
 from headgate.policy.compiled import CompiledPolicy
 from headgate.policy.steps import run
@@ -20,6 +20,7 @@ from headgate.web.asgi import RateLimitMiddleware
 from headgate.web.wsgi import RateLimitMiddleware as WSGIMiddleware
 from tests.support.edges import LATER, Responder, get, plain, responder, view, wsgi
 from tests.support.homes import EVERY_HOME, home_of
+from tests.support.stores import away
 
 SHORT: dict[str, Any] = {"limits": "20/second", "act": {"delay": {"at_most": "200ms"}}}
 
@@ -137,19 +138,7 @@ def test_a_held_request_that_goes_away_gives_back_all_it_was_charged():
 def test_where_the_store_cannot_answer_the_same_holds_here():
     """`on_error: local` counts in this process, by the same times."""
 
-    class Away(MemoryStore):
-        def gate(self, *given: Any, **more: Any) -> Any:
-            gate = super().gate(*given, **more)
-            gate.asker = self.asker  # type: ignore[method-assign]
-            return gate
-
-        def asker(self, limits: Any) -> Any:
-            def away(*asked: Any) -> Any:
-                raise StoreError("the cable was cut")
-
-            return away
-
-    store = Away()
+    store: Any = away()
     local = MemoryStore(clock=ManualClock(LATER))
     store.local = local
     compiled = CompiledPolicy(Policy({"rules": [{"key": "ip", **SHORT}]}), {"": store}, awaited=False)

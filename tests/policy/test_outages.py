@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from headgate import MemoryStore, StoreError
+from headgate import StoreError
 from headgate.engine import NATIVE
 from headgate.errors import InvalidPolicy
 from headgate.stores.redis import RedisStore
-from headgate.testing import ManualClock
 from headgate.web.asgi import RateLimitMiddleware
-from tests.support.edges import LATER, asgi, plain, responder
+from tests.support.edges import asgi, plain, responder
+from tests.support.stores import Failing
 
 needs_shared = pytest.mark.skipif(not NATIVE, reason="shared stores need the native engine")
 NOWHERE = "redis://127.0.0.1:1"
@@ -65,31 +65,6 @@ def test_a_limit_that_its_store_has_no_room_for_is_refused_when_it_is_read(tmp_p
     assert [asgi(app).status for _ in range(3)] == [200, 200, 429]
 
 
-class Failing(MemoryStore):
-    """A store with a fault nobody foresaw."""
-
-    def __init__(self, fault: Exception) -> None:
-        super().__init__(clock=ManualClock(LATER))
-        self.fault: Exception | None = fault
-
-    def gate(self, namespace: str, limits: Any, on_error: Any = "local") -> Any:
-        gate = super().gate(namespace, limits)
-        asker = gate.asker
-
-        def failing(limits: Any) -> Any:
-            ask = asker(limits)
-
-            def answer(keys: Any, costs: Any) -> Any:
-                if self.fault is not None:
-                    raise self.fault
-                return ask(keys, costs)
-
-            return answer
-
-        gate.asker = failing  # type: ignore[method-assign]
-        return gate
-
-
 @pytest.mark.parametrize("fault", [KeyError("x"), MemoryError(), OSError("disk"), RuntimeError("bug"), StoreError("s")])
 @pytest.mark.parametrize(
     ("on_error", "statuses"),
@@ -132,15 +107,14 @@ def test_where_nothing_can_count_nothing_passes(on_error, kinds):
 def test_a_store_that_had_no_room_for_a_moment_is_asked_again():
     """What failed when limits were first bound works as soon as the store does."""
     store = Failing(StoreError("full"))
-    asker_of = store.gate
+    bind = store.bind
 
-    def gate(*given: Any) -> Any:
-        opened = asker_of(*given)
-        ask = opened.asker
-        opened.asker = lambda limits: ask(limits) if store.fault is None else (_ for _ in ()).throw(StoreError("full"))
-        return opened
+    def binding(namespace: str, limits: Any) -> Any:
+        if store.fault is not None and limits[0].name != "headgate":
+            raise store.fault
+        return bind(namespace, limits)
 
-    store.gate = gate  # type: ignore[assignment, method-assign]
+    store.bind = binding  # type: ignore[method-assign]
     judged = responder({"store": "far", "on_error": "deny"}, at={"far": store})
     assert judged.kinds(2) == ["deny", "deny"]
     store.fault = None

@@ -162,17 +162,17 @@ def test_a_store_that_is_bound_while_a_policy_is_made_ready_stays_bound(file):
     go, here = threading.Event(), threading.Event()
 
     class Slowly(MemoryStore):
-        def gate(self, *given: Any) -> Any:
+        def bind(self, *given: Any) -> Any:
             if threading.current_thread().name == READER:
                 here.set()
                 assert go.wait(PATIENCE)
-            return super().gate(*given)
+            return super().bind(*given)
 
     app, store = RateLimitMiddleware(hello, file, store=Slowly()), MemoryStore()
     write(file, "8/minute")
     quota(app)
     assert here.wait(PATIENCE)
-    app.runtime.bind(store)
+    app.runtime._use(store)
     go.set()
     until_read()
     assert [quota(app) for _ in range(2)] == ["9"] * 2

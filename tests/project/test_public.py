@@ -30,8 +30,8 @@ def test_public_words_of_a_limiter_and_a_decision():
         return [name for name in dir(thing) if not name.startswith("_")]
 
     assert public(headgate.Limiter) == [
-        "acquire", "bind", "close", "decide", "guard", "hit", "holders", "peek", "permit", "refund", "release",
-        "reserve", "reset", "slot", "take_up_to",
+        "acquire", "close", "decide", "hit", "holders", "limited", "peek", "permit", "refund", "release", "reserve",
+        "reset", "take_up_to",
     ]  # fmt: skip
     assert public(headgate.Decision) == [
         "allowed", "answers", "binding", "calls", "claim_refund", "costs", "degraded", "granted", "limit", "never",

@@ -56,7 +56,7 @@ def test_disabled_limits_let_everything_pass():
         assert limiter.decide(Call("1/s", "k", 50), Call("1/s", "j")).granted == 50
         limiter.refund(limiter.hit("k"))
         limiter.reset("k")
-        with limiter.guard("k", cost=7):
+        with limiter.permit("k", cost=7):
             pass
         with pytest.raises(InvalidCall):
             limiter.hit("")

@@ -194,7 +194,7 @@ def test_who_is_cancelled_gives_its_place_back(home):
             for task in reversed(tasks):
                 task.cancel()
             await asyncio.wait(tasks)
-            await until(lambda: not getattr(queue._async_gate, "_kept", None))
+            await until(lambda: not queue._gate._unfinished)
         places = [await queue.enter("k") for _ in range(4)]
         assert [place.delay for place in places if place] == [0.1, 0.2, 0.3]
 

@@ -11,6 +11,7 @@ from headgate.policy import Policy, Proxies, RequestView
 from headgate.policy.compiled import CompiledPolicy
 from headgate.policy.outcome import Outcome
 from headgate.policy.steps import run
+from headgate.stores.gate import Gate
 from headgate.testing import ManualClock
 
 LATER = 1_000_000_000.0
@@ -62,7 +63,7 @@ class Responder:
     def left_of(self, rule: int, at: int, store: str = "", key: str = PEER) -> int:
         """What is left of one of a rule's limits."""
         limit = self.compiled.policy.rules[rule].limits_for(view())[at]
-        return int(self.stores[store].gate("policy", (limit,)).peek(key, 0).remaining)
+        return int(Gate(self.stores[store], "policy", (limit,)).peek(key, 0).remaining)
 
     def wait(self, *request: Any, **known: Any) -> float:
         """How long a request that is refused has to wait."""

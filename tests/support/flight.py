@@ -59,11 +59,8 @@ class Awaited(Waited):
         """Taken at once, as a `Limiter` does."""
         return Block(self._runner.run(_taken(self._thing.permit(*asked, **options))), self._runner)
 
-    def guard(self, *asked: Any, **options: Any) -> Block:
-        return Block(self._thing.guard(*asked, **options), self._runner)
-
-    def slot(self, *asked: Any, **options: Any) -> Block:
-        return Block(self._thing.slot(*asked, **options), self._runner)
+    def limited(self, *asked: Any, **options: Any) -> Block:
+        return Block(self._thing.limited(*asked, **options), self._runner)
 
     def beside(self, *limits: str, **options: Any) -> Awaited:
         return Awaited(AsyncLimiter(*limits, store=self._thing.store, on_error="raise", **options), self._runner)

@@ -20,6 +20,7 @@ from typing import Any, Final, NamedTuple
 from headgate.clock import SECOND
 from headgate.engine import Decision
 from headgate.engine.modes import TAKE, UP_TO
+from headgate.errors import StoreError
 from headgate.limit import Limit, as_limits
 from headgate.stores import MemoryStore
 from headgate.stores.fallback import Fallback
@@ -27,10 +28,10 @@ from headgate.stores.leases.grants import Grant, Unused
 from headgate.stores.leases.ledger import LeaseLedger
 from headgate.stores.leases.returns import MOMENT
 from headgate.stores.leases.terms import Lease, checked_terms
+from headgate.stores.redis.bound import BoundLimits, Space
+from headgate.stores.redis.bound_async import AsyncBoundLimits
 from headgate.stores.redis.compiled import GIVE, HEARTBEAT, Command
-from headgate.stores.redis.gate import Gate
-from headgate.stores.redis.gate_async import AsyncGate
-from headgate.stores.redis.leased import AsyncLeasedGate, LeasedGate
+from headgate.stores.redis.leased import AsyncLeasedLimits, LeasedLimits
 from headgate.stores.redis.names import Names
 from headgate.stores.redis.refusal_cache import RefusalCache
 from headgate.stores.redis.scripts import sent_params
@@ -137,7 +138,7 @@ class Server:
 
     def restart(self) -> None:
         """Forget everything."""
-        self._decider: Any = ReferenceStore(clock=self.clock).gate("server", self.limits)._decider
+        self._decider: Any = ReferenceStore(clock=self.clock).bind("server", self.limits)
 
     def units_of(self, command: Command) -> int:
         """How many are asked for, or given back."""
@@ -168,15 +169,23 @@ class Server:
         return struct.unpack(f"<{len(packed) // WORD}q", packed)
 
 
-class SyncLeased(LeasedGate):
+class SyncLeased(LeasedLimits):
     """Its steps are handed out, to be carried by the world."""
 
-    def _run(self, steps: Any) -> Any:
+    look_after: Callable[[], None]
+
+    def _exchange(self, steps: Any) -> Any:
         return steps
 
+    def _refilled(self, key: str, units: int) -> Any:
+        decision = yield from self._refill(key, units)
+        if decision is not None and decision.allowed:
+            self.look_after()
+        return decision
 
-class SyncExact(Gate):
-    def _run(self, steps: Any) -> Any:
+
+class SyncExact(BoundLimits):
+    def _exchange(self, steps: Any) -> Any:
         return steps
 
 
@@ -203,20 +212,28 @@ class Node:
         self.returning = False
         self.backlog: deque[tuple[str, int]] = deque()
         refusals = RefusalCache(round(self.world.setup.remember * SECOND), self.clock.now_us)
-        fallback = Fallback("deny", self.clock, store=self.world.spare)
-        parts: Any = (limits, NAMES, NoCluster(), refusals, fallback, None, None)
+        self._fallback = Fallback("deny", self.world.spare, "local")
+        topology: Any = NoCluster()
+        renewal: Any = None
+        space = Space(NAMES, topology, refusals, None, renewal)
+        pipelines: Any = lambda: self  # noqa: E731
         self.gate: Any
         if self.awaited:
-            self.gate = AsyncLeasedGate(*parts) if lease else AsyncGate(*parts)
-            self.gate.pipelines, self.gate._kept = lambda: self, set()
+            kind = AsyncLeasedLimits if lease else AsyncBoundLimits
+            self.gate = kind(space, limits, pipelines)
         else:
-            self.gate = SyncLeased(*parts) if lease else SyncExact(*parts)
-            self.gate._look_after = self._look_after
+            self.gate = SyncLeased(space, limits) if lease else SyncExact(space, limits)
+            self.gate.look_after = self._look_after
         self.leases: Any = None
+        self._ask: Callable[[str, int], Any] = self._run
         if lease:
-            self.gate.lease(checked_terms(lease, limits), self.clock)
+            self.gate.lease(checked_terms(lease, limits), self.clock, lambda nodes: None)
             self.leases = self.gate._ledger = self._watched(lease)
-        self._ask: Callable[[str, int], Any] = self.gate._tokens.hit if lease else self.gate.hit
+            self.gate.attach(self._run, None, None)
+            self._ask = self.gate._tokens.hit
+
+    def _run(self, key: str, cost: int, limit: None = None) -> Any:
+        return self.gate.run(key, (cost,) * len(self.world.limits))
 
     def _watched(self, terms: Lease) -> LeaseLedger:
         """The ledger, watched."""
@@ -292,12 +309,23 @@ class Node:
             self._answered(answer)
         elif self.awaited:
             self.ledger.waited += 1
-            self.loop.create_task(answer).add_done_callback(self._awaited)
+            self.loop.create_task(self._or_denied(key, cost, answer)).add_done_callback(self._awaited)
         else:
             self.busy += 1
             trips = self.world.trips
-            self._carry(answer, answer.send, None, self._free)
+            self._carry(answer, answer.send, None, self._free, lambda: self._denied(key, cost))
             self.ledger.waited += self.world.trips > trips
+
+    def _denied(self, key: str, cost: int) -> Decision:
+        """What a gate answers where its store cannot."""
+        return self._fallback.decide(self.world.limits, key, (cost,) * len(self.world.limits), TAKE, 0)
+
+    async def _or_denied(self, key: str, cost: int, answer: Any) -> Decision:
+        try:
+            decision: Decision = await answer
+        except StoreError:
+            return self._denied(key, cost)
+        return decision
 
     def _awaited(self, task: asyncio.Task[Decision]) -> None:
         if not task.cancelled():
@@ -334,18 +362,26 @@ class Node:
             self._begin(*self.backlog.popleft())
 
     def _carry(
-        self, steps: Generator[Command, Any, Any], go_on: Callable[[Any], Command], what: Any, done: Callable[..., None]
+        self,
+        steps: Generator[Command, Any, Any],
+        go_on: Callable[[Any], Command],
+        what: Any,
+        done: Callable[..., None],
+        denied: Callable[[], Decision] | None = None,
     ) -> None:
         """Take one step in a thread; the reply leads to the next."""
         try:
             command = go_on(what)
         except StopIteration as end:
             return done(end.value)
+        except StoreError:
+            assert denied is not None
+            return done(denied())
         self.world.carry(
             self,
             command,
-            lambda reply: self._carry(steps, steps.send, (reply, 0), done),
-            lambda error: self._carry(steps, steps.throw, error, done),
+            lambda reply: self._carry(steps, steps.send, (reply, 0), done, denied),
+            lambda error: self._carry(steps, steps.throw, error, done, denied),
         )
         return None
 

@@ -128,5 +128,5 @@ def drain(limiter: Any, key: str = "k", cost: int = 1) -> int:
 
 def held(limiter: Any, key: str = "k") -> int:
     """Permits that this limiter may still spend without asking."""
-    gate = limiter.limiter._async_gate if isinstance(limiter, Awaited) else limiter._gate
-    return sum(gate._ledger.tokens(gate._ledger.grants(key)))
+    ledger = (limiter.limiter if isinstance(limiter, Awaited) else limiter)._bound._ledger
+    return sum(ledger.tokens(ledger.grants(key)))

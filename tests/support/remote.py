@@ -32,20 +32,20 @@ def asked(*servers: Server) -> int:
 
 
 class Awaited:
-    """A store whose gates are the async ones, waited for: for tests that know only the other kind."""
+    """A store whose bound limits are the awaited ones, waited for: for tests that know only the other kind."""
 
     def __init__(self, store: RedisStore, loop: asyncio.AbstractEventLoop) -> None:
         self._store, self._loop = store, loop
         self.clock, self.decides_by_clock = store.clock, store.decides_by_clock
 
-    def gate(self, *arguments: Any) -> Any:
-        gate = self._store.async_gate(*arguments)
+    def bind(self, namespace: str, limits: Any) -> Any:
+        bound = self._store.bind_async(namespace, limits)
 
         def wait_for(name: str) -> Callable[..., Any]:
-            return lambda *asked, **options: self._loop.run_until_complete(getattr(gate, name)(*asked, **options))
+            return lambda *asked: self._loop.run_until_complete(getattr(bound, name)(*asked))
 
-        verbs = ("hit", "peek", "take_up_to", "reserve", "decide", "refund", "reset")
-        return type("AwaitedGate", (), {name: staticmethod(wait_for(name)) for name in verbs})()
+        verbs = {name: staticmethod(wait_for(name)) for name in ("run", "give", "clear", "holders")}
+        return type("AwaitedLimits", (), {"limits": limits, **verbs})()
 
     def clear(self, namespace: str) -> None:
         self._store.clear(namespace)

@@ -28,10 +28,10 @@ from headgate.engine import NATIVE
 from headgate.testing import ManualClock, disabled, frozen, reset_all
 from headgate.web.aiohttp import RateLimitExceeded, RateLimits, exempt, limited
 from headgate.web.refusal import Refusal
-from tests.policy.test_compiled_stores import Broken
 from tests.stores.test_shared_servers import UnixConnection, wait_until_served
 from tests.support import ROOT
 from tests.support.edges import LATER
+from tests.support.stores import away as store_away
 
 pytestmark = pytest.mark.engineless
 
@@ -707,7 +707,7 @@ def test_the_class_of_a_refusal_follows_its_status():
 
     rule = {"key": "ip", "limits": "1/minute", "on_error": "deny"}
     policy = {"rules": [rule], "deny": {"header": {"x-bad": True}}}
-    app = site(policy=policy, store=Broken())
+    app = site(policy=policy, store=store_away())
     app.middlewares.insert(0, note)
 
     async def story(client: Client) -> None:
@@ -721,7 +721,7 @@ def test_the_class_of_a_refusal_follows_its_status():
 
 def test_without_the_store_handlers_are_limited_here():
     """As `on_error` says unless told otherwise."""
-    play(site(default="1/minute", store=Broken()), _two_of_which_one_passes)
+    play(site(default="1/minute", store=store_away()), _two_of_which_one_passes)
 
 
 async def _two_of_which_one_passes(client: Client) -> None:

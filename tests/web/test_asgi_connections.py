@@ -13,6 +13,7 @@ from headgate import MemoryStore
 from headgate.testing import ManualClock
 from headgate.web.asgi import RateLimitMiddleware
 from tests.support.edges import LATER, PEER, asgi, exchange, get, plain, scope
+from tests.support.stores import Slow
 
 SOCKET = {"type": "websocket", "path": "/chat", "query_string": b"", "headers": [], "client": (PEER, 4711)}
 CONNECT = {"type": "websocket.connect"}
@@ -176,30 +177,15 @@ def test_a_store_that_moved_is_opened_where_it_is_now(tmp_path):
 def test_a_request_is_answered_wholly_by_the_policy_it_came_under(tmp_path):
     """Exchanged while the store is asked: limits and style of headers are still the old ones."""
 
-    class Slowly(MemoryStore):
-        async def aclose(self) -> None: ...
-
-        def async_gate(self, namespace: str, limits: Any, on_error: str = "local") -> Any:
-            gate = self.gate(namespace, limits)
-            asker = gate.asker
-
-            def slow(limits: Any) -> Any:
-                ask = asker(limits)
-
-                async def answer(keys: Any, costs: Any) -> Any:
-                    await asyncio.sleep(0.01)
-                    return ask(keys, costs)
-
-                return answer
-
-            gate.asker = slow  # type: ignore[method-assign]
-            return gate
+    class Slowly(Slow):
+        async def asked(self) -> None:
+            await asyncio.sleep(0.01)
 
     file = tmp_path / "policy.yaml"
     write(file, policy("9/minute", "headers: draft-11"))
 
     async def run() -> list[set[str]]:
-        app = RateLimitMiddleware(plain, file, store=Slowly())
+        app = RateLimitMiddleware(plain, file, store=Slowly(MemoryStore()))
         first = asyncio.create_task(get(app))
         await asyncio.sleep(0)
         write(file, policy("8/minute", "headers: x-ratelimit"))

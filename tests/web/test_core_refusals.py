@@ -47,7 +47,7 @@ def store() -> MemoryStore:
     return MemoryStore(clock=ManualClock(LATER))
 
 
-@LIMITER.guard("all")
+@LIMITER.limited("all")
 def guarded() -> None:
     """Not reached."""
     raise AssertionError

@@ -20,13 +20,14 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import path
 
 from headgate import MemoryStore
-from headgate.errors import HeadgateError, InvalidCall, InvalidLimit, InvalidPolicy, StoreError
+from headgate.errors import HeadgateError, InvalidCall, InvalidLimit, InvalidPolicy
 from headgate.testing import ManualClock, disabled, frozen, reset_all
 from headgate.web.django import RateLimitMiddleware, by_group, exempt, limited, rate_limits
 from headgate.web.django.testing import override
 from headgate.web.refusal import Refusal
 from tests.support.django_site import AUTH, CALLS, LIMITS, SESSIONS, logged_in, search, site
 from tests.support.edges import LATER
+from tests.support.stores import away
 
 pytestmark = pytest.mark.engineless
 
@@ -131,24 +132,8 @@ class TestPolicy:
     def test_a_store_that_is_away(self, on_error, expected):
         """Each rule follows its own `on_error`."""
         rule = {"key": "ip", "limits": "2/minute", "on_error": on_error}
-        with site(policy={"rules": [rule]}, store=Away()) as client:
+        with site(policy={"rules": [rule]}, store=away()) as client:
             assert statuses(client, 3, "/") == expected
-
-
-class Away:
-    """A store that never answers."""
-
-    clock = ManualClock(LATER)
-    decides_by_clock = True
-
-    def gate(self, *_: Any, **__: Any) -> Any:
-        return self
-
-    def asker(self, limits: Any) -> Any:
-        def ask(keys: Any, costs: Any) -> Any:
-            raise StoreError("away")
-
-        return ask
 
 
 class TestDefault:

@@ -24,11 +24,11 @@ from headgate import MemoryStore
 from headgate.engine import NATIVE
 from headgate.testing import ManualClock
 from headgate.web.django import RateLimitMiddleware, limited, rate_limits
-from tests.policy.test_compiled_stores import Slow
 from tests.stores.test_shared_servers import UnixConnection, wait_until_served
 from tests.support import ROOT
 from tests.support.django_site import AUTH, CALLS, LIMITS, SESSIONS, logged_in, site
 from tests.support.edges import LATER
+from tests.support.stores import Slow
 from tests.web.test_django import API, WHEREVER, Urls
 
 pytestmark = pytest.mark.engineless
@@ -43,24 +43,12 @@ class Awaited(Slow):
         super().__init__(MemoryStore(clock=ManualClock(LATER)))
         self.threads: set[int] = set()
 
-    def gate(self, *_: Any) -> Any:
+    def bind(self, *_: Any) -> Any:
         raise AssertionError("asked without being awaited")
 
-    def async_gate(self, *given: Any) -> Any:
-        gate = super().async_gate(*given)
-        asker = gate.asker
-
-        def noting(limits: Any) -> Any:
-            ask = asker(limits)
-
-            async def noted(keys: Any, costs: Any) -> Any:
-                self.threads.add(threading.get_ident())
-                return await ask(keys, costs)
-
-            return noted
-
-        gate.asker = noting
-        return gate
+    async def asked(self) -> None:
+        self.threads.add(threading.get_ident())
+        await super().asked()
 
 
 def run(asked: Coroutine[Any, Any, T]) -> T:

@@ -14,7 +14,8 @@ from headgate.errors import HeadgateError, InvalidCall, InvalidPolicy
 from headgate.testing import disabled
 from headgate.web.django import rate_limits
 from tests.support.django_site import AUTH, CALLS, SESSIONS, limited, site
-from tests.web.test_django import Away, statuses
+from tests.support.stores import away
+from tests.web.test_django import statuses
 from tests.web.test_django_async import Awaited, ask
 
 from rest_framework.authentication import BaseAuthentication  # isort: skip - when the settings are there
@@ -350,7 +351,7 @@ def test_a_refusal_gives_back_what_the_policy_charged():
 
 def test_a_store_that_is_away():
     """`on_error: deny` is a 503, which is not the client's fault."""
-    with site(store=Away()) as client:
+    with site(store=away()) as client:
         answer = client.get("/strict/")
     assert (answer.status_code, json.loads(answer.content)) == (503, {"detail": "Service Unavailable"})
 

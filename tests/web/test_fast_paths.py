@@ -17,8 +17,8 @@ from headgate.testing import ManualClock
 from headgate.web.asgi import RateLimitMiddleware as Asgi
 from headgate.web.endpoint import EndpointLimit, rules_at
 from headgate.web.wsgi import RateLimitMiddleware as Wsgi
-from tests.policy.test_compiled_stores import Broken
 from tests.support.edges import LATER, Answer, asgi, wsgi
+from tests.support.stores import away
 
 KEYS: list[Any] = ["ip", "everyone", {"header": "x-key"}, ["ip", {"header": "x-key"}], {"param": "id"}]
 RULES = st.fixed_dictionaries(
@@ -160,7 +160,7 @@ def test_a_store_that_has_no_answer_any_more_leaves_it_to_the_rule():
     """The fast_path gives up, and the long way follows `on_error`."""
     for on_error, expected in {"deny": [200, 200, 503], "allow": [200, 200, 200]}.items():
         rule = {"key": "ip", "limits": "2/minute", "on_error": on_error}
-        app = Wsgi(_hello_wsgi, {"rules": [rule]}, store=Broken(answers=2))
+        app = Wsgi(_hello_wsgi, {"rules": [rule]}, store=away(answers=2))
         assert [wsgi(app).status for _ in range(3)] == expected
 
 

@@ -12,8 +12,8 @@ from headgate.testing import ManualClock
 from headgate.web.asgi import RateLimitMiddleware
 from headgate.web.flask import RateLimits
 from headgate.web.wsgi import RateLimitMiddleware as WSGIMiddleware
-from tests.policy.test_compiled_stores import Slow
 from tests.support.edges import LATER, Answer, asgi, wsgi
+from tests.support.stores import Slow
 
 pytestmark = pytest.mark.engineless
 

@@ -38,6 +38,7 @@ from headgate.web.refusal import Refusal
 from tests.stores.test_shared_servers import UnixConnection, wait_until_served
 from tests.support.edges import LATER
 from tests.support.servers import wait_until
+from tests.support.stores import Interposed
 
 pytestmark = pytest.mark.engineless
 
@@ -950,29 +951,14 @@ def test_functions_before_the_request_keep_their_order():
     assert statuses(app, "/?user=ann", "/?user=ann", "/?user=bob", "/", "/") == [200, 429, 200, 401, 401]
 
 
-class Away(MemoryStore):
+class Away(Interposed):
     """A store that can go away."""
 
     away = False
 
-    def gate(self, *arguments: Any, **options: Any) -> Any:
-        real, store = super().gate(*arguments, **options), self
-
-        class Gate:
-            def asker(self, limits: Any) -> Any:
-                ask = real.asker(limits)
-
-                def asked(keys: Any, costs: Any) -> Any:
-                    if store.away:
-                        raise StoreError("gone")
-                    return ask(keys, costs)
-
-                return asked
-
-            def __getattr__(self, name: str) -> Any:
-                return getattr(real, name)
-
-        return Gate()
+    def asked(self, keys: Any, costs: Any, mode: int) -> None:
+        if self.away:
+            raise StoreError("gone")
 
 
 def test_a_store_that_goes_away_and_comes_back():

@@ -21,8 +21,8 @@ from headgate.testing import disabled, frozen, reset_all
 from headgate.web.grpc import Rpc, exempt, limited
 from headgate.web.grpc.rpc import address_of
 from headgate.web.refusal import Refusal
-from tests.policy.test_compiled_stores import Broken
 from tests.support.grpc_servers import KINDS, TWO, Answer, AsyncEcho, Echo, each_sort, ended, every_server, serving
+from tests.support.stores import away as store_away
 
 pytestmark = pytest.mark.engineless
 
@@ -107,11 +107,11 @@ def test_the_code_of_a_refusal_follows_its_reason(kind):
     """On a list: PERMISSION_DENIED; no answer from the store: UNAVAILABLE, or counted here. No wait is told."""
     rule = {"key": "ip", "limits": "1/minute", "on_error": "deny"}
     policy = {"rules": [rule], "deny": {"header": {"x-bad": True}}}
-    with serving(kind, policy, store=Broken()) as server:
+    with serving(kind, policy, store=store_away()) as server:
         denied, away = server.ask(metadata=[("x-bad", "1")]), server.ask()
         assert denied[:3] == (StatusCode.PERMISSION_DENIED, "Forbidden. This client may not pass.", {})
         assert (away.code, away.trailing) == (StatusCode.UNAVAILABLE, {})
-    with serving(kind, default="1/minute", store=Broken()) as server:
+    with serving(kind, default="1/minute", store=store_away()) as server:
         assert server.codes(2) == ["OK", "RESOURCE_EXHAUSTED"]
 
 

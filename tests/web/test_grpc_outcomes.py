@@ -18,7 +18,6 @@ from grpc import StatusCode
 from headgate import MemoryStore
 from headgate.testing import ManualClock
 from headgate.web.grpc import limited
-from tests.policy.test_compiled_stores import Slow
 from tests.support.edges import LATER
 from tests.support.grpc_servers import (
     KINDS,
@@ -33,6 +32,7 @@ from tests.support.grpc_servers import (
     every_server,
     serving,
 )
+from tests.support.stores import Slow
 
 pytestmark = pytest.mark.engineless
 
@@ -191,20 +191,12 @@ class Held(Slow):
 
     def __init__(self) -> None:
         super().__init__(MemoryStore(clock=ManualClock(LATER)))
-        self.asked, self.told = threading.Event(), threading.Event()
+        self.asked_back, self.told = threading.Event(), threading.Event()
 
-    def async_gate(self, *given: Any) -> Any:
-        gate = super().async_gate(*given)
-        give_back = gate.refund
-
-        async def refund(*given: Any) -> None:
-            self.asked.set()
-            while not self.told.is_set():
-                await asyncio.sleep(0.001)
-            await give_back(*given)
-
-        gate.refund = refund
-        return gate
+    async def given(self) -> None:
+        self.asked_back.set()
+        while not self.told.is_set():
+            await asyncio.sleep(0.001)
 
 
 @pytest.mark.parametrize("method", KINDS)
@@ -213,7 +205,7 @@ def test_a_call_that_is_cancelled_while_it_is_counted_is_counted(method):
     store = Held()
     with serving("loop", {"rules": [{"key": "ip", "limits": "1/minute", "count": WRONG}]}, store=store) as server:
         call = server.begin(method, b"hi")
-        assert store.asked.wait(10)
+        assert store.asked_back.wait(10)
         call.cancel()
         assert server.codes(1) == ["RESOURCE_EXHAUSTED"], "which comes after the cancellation, on the same connection"
         store.told.set()

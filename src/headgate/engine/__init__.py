@@ -1,6 +1,5 @@
-"""The engine: tables of states and the gates that decide over them, native or pure."""
+"""The engine: tables of states and the deciders over them, native or pure."""
 
-from headgate.engine.choice import NATIVE, Decision, Engine, Permit, Table, pending
-from headgate.engine.gate import Gate
+from headgate.engine.choice import NATIVE, Decider, Decision, Engine, Permit, Table, pending
 
-__all__ = ["NATIVE", "Decision", "Engine", "Gate", "Permit", "Table", "pending"]
+__all__ = ["NATIVE", "Decider", "Decision", "Engine", "Permit", "Table", "pending"]

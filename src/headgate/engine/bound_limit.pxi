@@ -111,12 +111,9 @@ cdef class Engine:
         """A table in memory that processes share."""
         return SharedTable(self, limit, view, family)
 
-    def decider(self, tables, limits, plan=None, instead=None):
-        """Decisions over limits, each on its table.
-
-        `plan` finds the decider of limits chosen for one call; `instead` answers where a shared table cannot.
-        """
-        return Decider(self, tuple(map(BoundLimit, tables, limits)), plan, instead)
+    def decider(self, tables, limits):
+        """Decisions over limits, each on its table."""
+        return Decider(self, tuple(map(BoundLimit, tables, limits)))
 
     cdef inline int64_t now(self) except -1:
         return self.steady_now() if self.steady else self.told_now()

@@ -26,13 +26,11 @@ cdef class Decider:
     cdef object back                    # gives back what a decision has in flight where that is not simple
     cdef Decision spare, other          # the last two decisions over the one bound
 
-    def __cinit__(self, Engine engine not None, tuple bounds not None, plan, instead):
+    def __cinit__(self, Engine engine not None, tuple bounds not None):
         if not 0 < len(bounds) <= CALLS:
             raise ValueError("a decision has from 1 to 64 calls")
         self.engine = engine
         self.common = (<BoundLimit?> bounds[0]).common is not None
-        self.plan = plan
-        self.instead = instead
         self.bounds = bounds
         self.limits = tuple([bound.limit for bound in bounds])
         self.spare, self.other = self.fresh(), self.fresh()
@@ -66,13 +64,25 @@ cdef class Decider:
             return self.ask(key, checked_cost(n), M_UP_TO)
         return self.with_plan(limit).ask(key, checked_cost(n), M_UP_TO)
 
-    def back_by(self, back not None):
-        """Let `release` turn to this where it is not simply for one permit of one bound."""
-        self.back, self.ends = back, self.release
+    def answer_instead(self, instead not None):
+        """Let this answer where a shared table cannot."""
+        self.instead = instead
+
+    def attach(self, hit, plan not None, back not None):
+        """The verbs of a gate that need no Python frame.
+
+        `plan` finds the decider of limits chosen for one call; `back` releases where that is not simply one permit of one limit.
+        """
+        self.plan, self.back, self.ends = plan, back, self.release
+        return {
+            "hit": self.hit, "peek": self.peek, "take_up_to": self.take_up_to, "release": self.release,
+            "_reserve": self.reserve,
+        }
 
     def wait_by(self, dict waiting not None, wait not None, wake not None):
         """Let `acquire` turn to `wait` when somebody is in the queue, or the answer is no; releases wake them."""
         self.waiting, self.wait, self.wake = waiting, wait, wake
+        return {"acquire": self.acquire, "permit": self.permit}
 
     def acquire(self, key, cost=1, timeout=None, *, limit=None):
         """Spend, waiting for it where that is needed."""
@@ -83,13 +93,13 @@ cdef class Decider:
                 return decision
         return self.wait(key, cost, timeout, limit)
 
-    def permit(self, key, cost=1, timeout=0):
+    def permit(self, key, cost=1, timeout=0, *, limit=None):
         """Spend, waiting for it where that is needed and wanted, until the permit ends."""
         cdef Permit permit = Permit.__new__(Permit)
         if not self.waiting and is_patience(timeout):
-            permit.decision = self.ask(key, cost, M_TAKE)
+            permit.decision = (self if limit is None else self.with_plan(limit)).ask(key, cost, M_TAKE)
         if permit.decision is None or not (permit.decision.allowed or timeout == 0):
-            permit.decision = self.wait(key, cost, timeout, None)
+            permit.decision = self.wait(key, cost, timeout, limit)
         permit._give_back = self.ends
         return permit
 
@@ -262,7 +272,7 @@ cdef class Decider:
             raise StoreError("the shared table cannot answer now: a process that holds it is stopped, or its files are gone")
         return self.instead(self.limits, keys, costs, mode, wait)
 
-    def give(self, tuple keys, tuple amounts, tuple marks):
+    def give(self, keys, tuple amounts, tuple marks):
         """Give back what was charged at the marks; no mark means charged now.
 
         What a stuck table does not take back stays charged; permits are kept, and given back with the next question.
@@ -298,7 +308,7 @@ cdef class Decider:
         return 0
 
     def holders(self, key):
-        """What each bound has in flight: its place, since when, units, and whether this process holds it."""
+        """The permits of a key that are in flight: the index of the limit, age, units, and whether they are this process's."""
         cdef Work work
         cdef int64_t now = self.engine.now()
         found = []
@@ -310,10 +320,10 @@ cdef class Decider:
         if self.common:
             if where_keys_are(self, &work, list_holding, <void*> found) != DONE:
                 raise StoreError("a process that holds this part of the shared table is stopped")
-            return found
-        with cython.critical_section(self.engine):
-            list_private(bounds_of(self.bounds, &work, now) if self.sized else self.bounds, &work, found)
-        return found
+        else:
+            with cython.critical_section(self.engine):
+                list_private(bounds_of(self.bounds, &work, now) if self.sized else self.bounds, &work, found)
+        return [(at, max(0, now - since), units, own) for at, since, units, own in found]
 
     def clear(self, key):
         """Make a key as new."""

@@ -20,7 +20,7 @@ class Holding(NamedTuple):
     """This process holds it."""
 
 
-def listed(limits: tuple[Limit, ...], now_us: int, found: Iterable[tuple[int, int, int, bool]]) -> list[Holding]:
-    """Place among the limits, instant, units and whose, for people: the oldest first."""
-    each = [Holding(limits[place], max(0, now_us - since) / SECOND, units, own) for place, since, units, own in found]
+def listed(limits: tuple[Limit, ...], held: Iterable[tuple[int, int, int, bool]]) -> list[Holding]:
+    """Index of the limit, age, units and whose, for people: the oldest first."""
+    each = [Holding(limits[at], age_us / SECOND, units, own) for at, age_us, units, own in held]
     return sorted(each, key=lambda holding: -holding.age)

@@ -42,9 +42,18 @@ cdef class PendingCall:
     cdef bint awaits
     cdef bint begun
     cdef object coroutine
+    cdef object entered
 
     def __await__(self):
         return self
+
+    async def __aenter__(self):
+        """`async with` awaits the answer, and enters it."""
+        self.entered = await self
+        return await self.entered.__aenter__()
+
+    async def __aexit__(self, kind, error, trace):
+        return await self.entered.__aexit__(kind, error, trace)
 
     def __next__(self):
         return self.send(None)

@@ -29,7 +29,7 @@ def warn_of_no_await(name: str, frames: int = 2) -> None:
 class PendingCall:
     """A question that nobody has awaited yet. It has no truth: there is no answer."""
 
-    __slots__ = ("_args", "_awaits", "_begun", "_coroutine", "_function", "_named")
+    __slots__ = ("_args", "_awaits", "_begun", "_coroutine", "_entered", "_function", "_named")
 
     def __init__(
         self, function: Callable[..., Any], args: tuple[Any, ...], named: dict[str, Any], awaits: bool
@@ -50,6 +50,14 @@ class PendingCall:
     def __await__(self) -> Generator[Any, Any, Any]:
         begun = self._begin()
         return (yield from begun.__await__()) if self._awaits else begun
+
+    async def __aenter__(self) -> Any:  # noqa: ANN401
+        """`async with` awaits the answer, and enters it."""
+        self._entered = await self
+        return await self._entered.__aenter__()
+
+    async def __aexit__(self, *error: Any) -> Any:  # noqa: ANN401
+        return await self._entered.__aexit__(*error)
 
     def send(self, value: Any) -> Any:  # noqa: ANN401
         """As of a coroutine: a task runs it so."""

@@ -5,16 +5,14 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from headgate.algorithms.contract import Verdict
-from headgate.call import Cost, checked_cost, checked_costs, checked_key
 from headgate.clock import Clock
 from headgate.decision import Decision
-from headgate.engine.modes import PEEK, RESERVE, TAKE, UP_TO, read_clock
+from headgate.engine.modes import PEEK, TAKE, UP_TO, read_clock
 from headgate.engine.pure_table import BoundLimit, Cell, Family, Table
-from headgate.limit import Given, Limit
-from headgate.permit import Permit
+from headgate.limit import Limit
 
 _engines: weakref.WeakSet[Engine] = weakref.WeakSet()
 
@@ -40,14 +38,9 @@ class Engine:
         """A table for states such as this limit's."""
         return Table(self, limit, max_keys, family)
 
-    def decider(
-        self, tables: Sequence[Table], limits: Sequence[Limit], plan: Plan | None = None, instead: object = None
-    ) -> Decider:
-        """Decisions over limits, each on its table; `plan` finds the decider of limits chosen for one call.
-
-        `instead` answers where a table cannot; these always can.
-        """
-        return Decider(self, tuple(map(BoundLimit, tables, limits)), plan)
+    def decider(self, tables: Sequence[Table], limits: Sequence[Limit]) -> Decider:
+        """Decisions over limits, each on its table."""
+        return Decider(self, tuple(map(BoundLimit, tables, limits)))
 
 
 def _renew_locks() -> None:
@@ -61,80 +54,23 @@ if hasattr(os, "register_at_fork"):
 
 
 class Decider:
-    """Lanes, and decisions over them: the hot part of a gate."""
+    """Bound limits, and decisions over them."""
 
-    def __init__(self, engine: Engine, bounds: tuple[BoundLimit, ...], plan: Plan | None) -> None:
+    def __init__(self, engine: Engine, bounds: tuple[BoundLimit, ...]) -> None:
         self.engine = engine
         self.bounds = bounds
         self.limits = tuple(bound.limit for bound in bounds)
-        self._plan = plan
-        self._waiting: Mapping[str, object] = {}
-        self._wait: Wait
-        self._wake: Callable[[Decision], None]
-        self._back: Callable[[Decision], None]
-
-    def hit(self, key: str, cost: Cost = 1, *, limit: Given | None = None) -> Decision:
-        """Spend, if every limit allows."""
-        return self._ask(key, cost, limit, TAKE)
-
-    def peek(self, key: str, cost: Cost = 1, *, limit: Given | None = None) -> Decision:
-        """What `hit` would answer; writes nothing."""
-        return self._ask(key, cost, limit, PEEK)
-
-    def take_up_to(self, key: str, n: int, *, limit: Given | None = None) -> Decision:
-        """Spend as much of `n` as fits now."""
-        return self._ask(key, checked_cost(n), limit, UP_TO)
-
-    def back_by(self, back: Callable[[Decision], None]) -> None:
-        """Let `release` give back by this."""
-        self._back = back
-
-    def wait_by(self, waiting: Mapping[str, object], wait: Wait, wake: Callable[[Decision], None]) -> None:
-        """Let `acquire` turn to `wait` when somebody is in the queue, or the answer is no; releases wake them."""
-        self._waiting, self._wait, self._wake = waiting, wait, wake
-
-    def acquire(
-        self, key: str, cost: Cost = 1, timeout: float | None = None, *, limit: Given | None = None
-    ) -> Decision:
-        """Spend, waiting for it where that is needed."""
-        if timeout is None and limit is None and not self._waiting:
-            decision = self._ask(key, cost, None, TAKE)
-            if decision.allowed:
-                return decision
-        return self._wait(key, cost, timeout, limit)
-
-    def permit(self, key: str, cost: Cost = 1, timeout: float | None = 0) -> Permit:
-        """Spend, waiting for it where that is needed and wanted, until the permit ends."""
-        plain = timeout is None or (type(timeout) in (int, float) and timeout >= 0)  # or `wait` raises
-        decision = self._ask(key, cost, None, TAKE) if plain and not self._waiting else None
-        if decision is None or not (decision.allowed or timeout == 0):
-            decision = self._wait(key, cost, timeout, None)
-        return Permit(decision, self.release)
-
-    def release(self, decision: Decision) -> None:
-        """Give back what the decision has in flight, if that was not done before."""
-        self._back(decision)
-        if self._waiting:
-            self._wake(decision)
 
     def holders(self, key: str) -> list[tuple[int, int, int, bool]]:
-        """What each bound has in flight: its place, since when, units, and whether this process holds it."""
+        """The permits of a key that are in flight: the index of the limit, age, units, all of this process."""
         found: list[tuple[int, int, int, bool]] = []
         with self.engine.lock:
             now = read_clock(self.engine.clock)
-            for place, bound in enumerate(self.bounds):
-                cell = bound.find(checked_key(key), now) if bound.limit.in_flight else None
+            for at, bound in enumerate(self.bounds):
+                cell = bound.find(key, now) if bound.limit.in_flight else None
                 state = sorted(zip(*(cell.state[at::3] for at in range(3)), strict=True)) if cell else []
-                found += [(place, since, units, True) for since, _, units in state]
+                found += [(at, max(0, now - since), units, True) for since, _, units in state]
         return found
-
-    def reserve(self, key: str, cost: Cost, wait: int, limit: Given | None = None) -> Decision:
-        """Spend now what fits now, or where every limit lends, within so many microseconds."""
-        return self._ask(key, cost, limit, RESERVE, wait)
-
-    def _ask(self, key: str, cost: Cost, limit: Given | None, mode: int, wait: int = 0) -> Decision:
-        decider = self if limit is None or self._plan is None else self._plan(limit)
-        return decider.run(checked_key(key), checked_costs(decider.limits, cost), mode, wait)
 
     def run(self, keys: str | tuple[str, ...], costs: tuple[int, ...], mode: int = TAKE, wait: int = 0) -> Decision:
         """One decision, a cost for each bound: every bound is asked, then all are charged or none is."""
@@ -197,11 +133,14 @@ class Decider:
             for (bound, cell), look in zip(asked, looks, strict=True)
         ]
 
-    def give(self, keys: tuple[str, ...], amounts: tuple[int, ...], marks: tuple[tuple[int, int] | None, ...]) -> None:
+    def give(
+        self, keys: str | tuple[str, ...], amounts: tuple[int, ...], marks: tuple[tuple[int, int] | None, ...]
+    ) -> None:
         """Give back what was charged at the marks; no mark means charged now."""
         with self.engine.lock:
             now = read_clock(self.engine.clock)
-            for bound, key, amount, mark in zip(self.bounds, keys, amounts, marks, strict=True):
+            each = (keys,) * len(self.bounds) if isinstance(keys, str) else keys
+            for bound, key, amount, mark in zip(self.bounds, each, amounts, marks, strict=True):
                 cell = bound.find(key, now)
                 if cell is not None:
                     step, params = bound.limit.step, bound.limit.params
@@ -217,7 +156,3 @@ class Decider:
                 if cell is not None:
                     cell.state[:] = bound.limit.step.fresh(bound.limit.params)
                     cell.until = 0
-
-
-Plan = Callable[[Given], Decider]
-Wait = Callable[[str, Cost, float | None, Given | None], Decision]

@@ -1,26 +1,46 @@
-"""What the two limiters share: limits, a store, a namespace, and the gate they make together."""
+"""What both limiters are made of: limits on a store, and the queue of those who wait."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Final, NoReturn, get_args
 
 from headgate.clock import SECOND, Clock
 from headgate.engine.modes import LONGEST_WAIT
-from headgate.errors import InvalidCall, StoreError
-from headgate.limit import Given, as_limits
+from headgate.errors import InvalidCall
+from headgate.limit import Given, Limit, as_limits
 from headgate.limiter.wait_queue import DEFAULT_MAX_WAITING, WaitQueue, checked_wait, lends
-from headgate.stores import Gate, OnError, Store, open_store
+from headgate.stores import OnError, Store, open_store
+from headgate.stores.gate import BaseGate, Bound
 from headgate.wording import explained
 
 if TYPE_CHECKING:
     from headgate.stores.leases import Lease
 
+RENAMED: Final = {
+    "slot": "use permit(key, timeout=None), which holds and waits",
+    "guard": "use limited(key) around a function, permit(key) around a block",
+    "bind": "use headgate.testing.frozen(limiter) or disabled(limiter) in tests",
+    "flies": "look at limiter.limits: limit.in_flight",
+}
+"""Words of earlier versions, and what to write now."""
 
-class BaseLimiter:
-    """Limits on a store."""
 
-    store: Store
-    _gate: Gate
+def checked_namespace(namespace: str) -> str:
+    """The namespace, or an error that shows it."""
+    if not isinstance(namespace, str) or not namespace or "\0" in namespace:
+        raise InvalidCall(f"a namespace is a str that is not empty and has no NUL; got {namespace!r}")
+    return namespace
+
+
+def checked_on_error(on_error: OnError) -> OnError:
+    """The word, or an error that names those there are."""
+    if on_error not in get_args(OnError):
+        raise InvalidCall(f"on_error is one of {', '.join(get_args(OnError))}; got {on_error!r}")
+    return on_error
+
+
+class BaseLimiter(BaseGate[Bound]):
+    """Limits on a store that a user chose."""
 
     @explained
     def __init__(
@@ -33,42 +53,34 @@ class BaseLimiter:
         max_waiting: int = DEFAULT_MAX_WAITING,
         lease: Lease | bool = False,
     ) -> None:
-        if not isinstance(namespace, str) or not namespace or "\0" in namespace:
-            raise StoreError(f"a namespace is a str that is not empty and has no NUL; got {namespace!r}")
-        if on_error not in get_args(OnError):
-            raise StoreError(f"on_error is one of {', '.join(get_args(OnError))}; got {on_error!r}")
-        self.namespace = namespace
-        self.on_error = on_error
+        checked_namespace(namespace)
+        checked_on_error(on_error)
         self.max_waiting = max_waiting
-        self.limits = tuple(limit for given in limits for limit in as_limits(given))
-        self.lease = lease
-        self.holds_permits = any(limit.in_flight for limit in self.limits)
-        """Whether something is in flight after a yes, until it is released."""
+        self.lease = self._lease = lease
         self._opened = open_store(store, clock)
-        if lease and not hasattr(self._opened, "leased_gate"):
+        if lease and not hasattr(self._opened, "bind_leased"):
             raise InvalidCall(
                 "leases are for stores on a server, as redis://cache is; this one is as fast without them"
             )
         self._owned = self._opened is not store
-        self.bind(self._opened)
+        super().__init__(
+            self._opened, namespace, tuple(each for given in limits for each in as_limits(given)), on_error
+        )
 
-    def bind(self, store: Store) -> None:
-        """Decide by the states of this store from now on."""
-        self.store = store
-        self._gate = self._open_gate(store)
+    def _use(self, store: Store) -> None:
+        self._holds_permits = any(limit.in_flight for limit in self.limits)
+        """Whether something is in flight after a yes, until it is released."""
         self._queue = WaitQueue(self.limits, store, self.max_waiting)
-
-    def _open_gate(self, store: Store) -> Gate:
-        return store.gate(self.namespace, self.limits, self.on_error)
+        super()._use(store)
 
     def _promise(self, max_wait: float | None) -> int:
         """How many microseconds a reservation may be made to wait."""
-        if self.holds_permits:
+        if self._holds_permits:
             raise InvalidCall("what is in flight is held, not reserved: take a permit(key), which ends")
         if max_wait is None:
             return LONGEST_WAIT
         wait = checked_wait(max_wait)
-        cannot = [limit for limit in self.limits if not lends(limit)]
+        cannot: list[Limit] = [limit for limit in self.limits if not lends(limit)]
         if wait and cannot:
             raise InvalidCall(
                 f"{cannot[0]} cannot promise a delay: only the bucket family without a block can. Reserve what fits "
@@ -79,6 +91,13 @@ class BaseLimiter:
                 f"a delay of at most {LONGEST_WAIT // SECOND} s can be promised; got max_wait={max_wait!r}"
             )
         return wait
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            """Name the new word where an old one is used."""
+            hint = f": {RENAMED[name]}" if name in RENAMED else ""
+            raise AttributeError(f"{type(self).__name__} has no {name}{hint}", name=name, obj=self)
 
     def __repr__(self) -> str:
         words = "; ".join(map(str, self.limits))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 from headgate.call import Cost
 from headgate.engine import Decision
 from headgate.errors import InvalidCall, RateLimited
+from headgate.limit import Given
 from headgate.permit import ENDED, Outcome, checked_outcome
 
 if TYPE_CHECKING:
@@ -22,13 +23,14 @@ class AsyncPermit:
     again does nothing. A block that is left by an exception, or by being cancelled, ends it as `ignored`.
     """
 
-    __slots__ = ("_asked", "_cost", "_decision", "_key", "_limiter", "_timeout", "outcome")
+    __slots__ = ("_asked", "_cost", "_decision", "_key", "_limit", "_limiter", "_timeout", "outcome")
 
-    def __init__(self, limiter: AsyncLimiter, key: str, cost: Cost, timeout: float | None) -> None:
+    def __init__(self, limiter: AsyncLimiter, key: str, cost: Cost, timeout: float | None, limit: Given | None) -> None:
         self._limiter = limiter
         self._key = key
         self._cost = cost
         self._timeout = timeout
+        self._limit = limit
         self._asked = False
         self._decision: Decision | None = None
         self.outcome: Outcome | None = None
@@ -50,7 +52,7 @@ class AsyncPermit:
         if not self._asked:
             self._asked = True
             try:
-                self._decision = await self._limiter._permitted(self._key, self._cost, self._timeout)
+                self._decision = await self._limiter._permitted(self._key, self._cost, self._timeout, self._limit)
             finally:
                 self._asked = self._decision is not None
         return self
@@ -69,9 +71,10 @@ class AsyncPermit:
 
     async def __aenter__(self) -> Self:
         limiter = self._limiter
-        if self._timeout == 0 and not self._asked and not limiter._by_key and not limiter._awaited:
+        hit = limiter._hit_at_once
+        if hit is not None and self._timeout == 0 and not self._asked and not limiter._waiting_by_key:
             self._asked = True  # as `_ask`, which is two coroutines more
-            decision = self._decision = limiter._hit(self._key, self._cost)
+            decision = self._decision = hit(self._key, self._cost, limit=self._limit)
         else:
             decision = (await self._ask()).decision
         if not decision.allowed:
@@ -86,7 +89,7 @@ class AsyncPermit:
         if self.outcome is None and self._decision is not None:  # as `release`, which is two coroutines more
             self.outcome = "success" if kind is None else "ignored"
             limiter = self._limiter
-            if limiter._awaited or limiter._by_key:
+            if limiter._release_at_once is None or limiter._waiting_by_key:
                 await limiter.release(self._decision)
             else:
-                limiter._gate.release(self._decision)
+                limiter._release_at_once(self._decision)

@@ -11,7 +11,7 @@ from headgate.algorithms.contract import Verdict
 from headgate.call import Call, checked_cost
 from headgate.clock import SECOND
 from headgate.engine import Decision
-from headgate.engine.modes import LONGEST_WAIT
+from headgate.engine.modes import LONGEST_WAIT, PEEK, RESERVE
 from headgate.errors import InvalidCall, RateLimited
 from headgate.limiter.wait_queue import WaitQueue, lends
 from headgate.waiting.sleep import sleep_until
@@ -77,13 +77,13 @@ class _Reserved:
         calls = self.decision.calls
         if any(each < 0 for each in differences):
             unused = tuple(max(0, -each) for each in differences)
-            yield partial(gate.refund, self.decision, unused)
+            yield partial(gate._refund, self.decision, unused)
         more = [(call, extra) for call, extra in zip(calls, differences, strict=True) if extra > 0]
         if not more or self.decision.degraded:
             return
         if all(extra <= call.limit.burst and lends(call.limit) for call, extra in more):
             together = [Call(call.limit, call.key, extra) for call, extra in more]
-            if (yield partial(gate.decide, *together, wait_us=LONGEST_WAIT)):
+            if (yield partial(gate._decide, tuple(together), RESERVE, LONGEST_WAIT)):
                 return
         for call, extra in more:
             yield from _owe(gate, call, extra)
@@ -94,12 +94,12 @@ class _Reserved:
             return
         self._open = False
         if not self._queue.lends:
-            yield partial(gate.refund, self.decision)
+            yield partial(gate._refund, self.decision)
             return
         promise = self._promise or self._queue.promise(self.decision)
         promise.given_up = True
         for freed in self._queue.promises.free(promise):
-            yield partial(gate.refund, freed.decision)
+            yield partial(gate._refund, freed.decision)
 
 
 def _owe(gate: Any, call: Call, extra: int) -> Doing:  # noqa: ANN401
@@ -109,12 +109,12 @@ def _owe(gate: Any, call: Call, extra: int) -> Doing:  # noqa: ANN401
         units = min(extra, limit.burst)
         if not lends(limit):  # a refusal would start a block
             look = Call(limit, call.key, 0)
-            verdict: Verdict = (yield partial(gate.decide, look, peek=True)).verdicts[0]
+            verdict: Verdict = (yield partial(gate._decide, (look,), PEEK)).verdicts[0]
             units = min(units, verdict.remaining)
         if units == 0:
             return
         ask = Call(limit, call.key, units)
-        if not (yield partial(gate.decide, ask, wait_us=LONGEST_WAIT)):
+        if not (yield partial(gate._decide, (ask,), RESERVE, LONGEST_WAIT)):
             return
         extra -= units
 
@@ -137,11 +137,11 @@ class Reservation(_Reserved):
 
     def settle(self, actual: int | Mapping[str, int] | None = None, /, **by_name: int) -> None:
         """Say what it really cost: `settle(431)`, or `settle(tpm=431)` where limits have names; once."""
-        _do(self._settling(self._limiter._gate, self._differences(actual, by_name)))
+        _do(self._settling(self._limiter, self._differences(actual, by_name)))
 
     def cancel(self) -> None:
         """Give everything back; nothing happens after the first time, or after `settle`."""
-        _do(self._cancelling(self._limiter._gate))
+        _do(self._cancelling(self._limiter))
 
     def __enter__(self) -> Self:
         self._checked()
@@ -174,15 +174,11 @@ class AsyncReservation(_Reserved):
 
     async def settle(self, actual: int | Mapping[str, int] | None = None, /, **by_name: int) -> None:
         """Say what it really cost: `settle(431)`, or `settle(tpm=431)` where limits have names; once."""
-        await self._limiter._finish(_do_awaiting(self._settling(self._gate, self._differences(actual, by_name))))
+        await self._limiter._finish(_do_awaiting(self._settling(self._limiter, self._differences(actual, by_name))))
 
     async def cancel(self) -> None:
         """Give everything back; nothing happens after the first time, or after `settle`."""
-        await self._limiter._finish(_do_awaiting(self._cancelling(self._gate)))
-
-    @property
-    def _gate(self) -> Any:  # noqa: ANN401
-        return self._limiter._async_gate
+        await self._limiter._finish(_do_awaiting(self._cancelling(self._limiter)))
 
     async def __aenter__(self) -> Self:
         self._checked()

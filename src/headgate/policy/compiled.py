@@ -17,6 +17,7 @@ from headgate.engine.modes import LONGEST_WAIT, MOST_CALLS
 from headgate.errors import HeadgateError, InvalidPolicy
 from headgate.limit import Limit
 from headgate.policy.fast_path import FastPath, cost_in_fast_path
+from headgate.policy.gates import gate_on
 from headgate.policy.key import Params, fallback_key, key_of, keys_of
 from headgate.policy.no_address import warn_of_no_address
 from headgate.policy.outage import Outage
@@ -55,10 +56,7 @@ class CompiledPolicy:
         self.policy = policy
         self._gates: dict[str, Any] = {}
         for name, store in stores.items():
-            if awaited and isinstance(store, AsyncStore):
-                self._gates[name] = store.async_gate(policy.namespace, _SOME, "raise")
-            else:
-                self._gates[name] = store.gate(policy.namespace, _SOME, "raise")
+            self._gates[name] = gate_on(store, policy.namespace, awaited)
         self.awaits = awaited and any(isinstance(store, AsyncStore) for store in stores.values())
         """Some of the gates have to be awaited."""
         self._groups: dict[tuple[Any, ...], tuple[LimitGroup, ...]] = {}
@@ -310,8 +308,6 @@ class CompiledPolicy:
 
 _NOBODY: Final = RequestView("GET", "/", {})
 """For limits that are the same for everybody."""
-_SOME: Final = (Limit(1, "hour", name="headgate"),)
-"""A gate is opened for limits; a policy asks about those of its rules."""
 
 
 def _flat(group: LimitGroup, asked: list[Question]) -> tuple[tuple[str, ...], tuple[int, ...]]:

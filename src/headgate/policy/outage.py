@@ -8,7 +8,7 @@ from typing import Final
 
 from headgate.engine import Decision
 from headgate.errors import HeadgateError
-from headgate.limit import Limit
+from headgate.policy.gates import gate_on
 from headgate.policy.outcome import UNAVAILABLE, LimitGroup, Outcome
 from headgate.stores import MemoryStore, Store
 from headgate.stores.fallback import share_of
@@ -16,8 +16,6 @@ from headgate.wording import log_of
 
 COMPLAIN_EVERY: Final = 10.0
 """Seconds between two lines in the log about a store that does not answer."""
-_SOME: Final = (Limit(1, "hour", name="headgate"),)
-"""A gate is opened for limits; what is asked here are those of rules."""
 
 log = log_of("headgate.policy")
 
@@ -54,7 +52,7 @@ class Outage:
     def _local_group(self, group: LimitGroup, counting: list[int]) -> LimitGroup:
         store = self._stores[group.store]
         nodes = getattr(store, "nodes", 1)
-        gate = (getattr(store, "local", None) or self._memory).gate(self._namespace, _SOME, "raise")
+        gate = gate_on(getattr(store, "local", None) or self._memory, self._namespace)
         shares = [(group.owners[at], share_of(group.limits[at], nodes)) for at in counting]
         return LimitGroup(group.store, gate, shares)
 

@@ -12,6 +12,7 @@ from headgate.limiter.promises import Promise, depart
 from headgate.shaper.base import EVERYTHING, Departure, Shaping, WhenFull
 from headgate.shaper.pump import AsyncPump
 from headgate.stores import AsyncStore, Store
+from headgate.stores.gate_async import AsyncGate
 from headgate.waiting.timers import LoopTimers, Timers
 
 T = TypeVar("T")
@@ -21,21 +22,17 @@ R = TypeVar("R")
 class AsyncShaper(Shaping):
     """As `Shaper`, awaited."""
 
-    def bind(self, store: Store) -> None:
-        """Queue by the states of this store from now on."""
-        super().bind(store)
+    def _use(self, store: Store) -> None:
+        super()._use(store)
         self._timers = Timers(store.clock)
-        self._awaited = isinstance(store, AsyncStore)
-        self._async_gate: Any = self._gate
-        if isinstance(store, AsyncStore):
-            self._async_gate = store.async_gate(self.namespace, self.limits, self.on_error)
-            self._async_gate.abandon = self._abandon
+        self._awaits = isinstance(store, AsyncStore)
+        self._gate = AsyncGate(store, self.namespace, self.limits, self.on_error)
+        self._gate._undo = self._abandon
 
     async def enter(self, key: str, cost: int = 1) -> Departure:
         """Take a place in the queue without waiting; false when it is full. For those who keep time themselves."""
         # A reservation that waits for nothing is a hit that a cancelled caller gives back.
-        given = self._async_gate.reserve(key, cost, 0)
-        return self._departure(await given if self._awaited else given)
+        return self._departure(await self._gate._reserve(key, cost, 0))
 
     async def shape(self, key: str, cost: int = 1, timeout: float | None = None) -> Decision:
         """Return when it is time, never early.
@@ -44,36 +41,35 @@ class AsyncShaper(Shaping):
         wait for the same cost of a key, those behind one that is cancelled move up.
         """
         if timeout is not None:
-            seen = self._async_gate.peek(key, 0)
-            refused = self._too_late(await seen if self._awaited else seen, key, cost, timeout)
+            refused = self._too_late(await self._gate.peek(key, 0), key, cost, timeout)
             if refused is not None:
                 return refused
         departure = await self.enter(key, cost)
         if not departure.delay_us:
             return departure.decision
-        promise = self._queue.promises.add(departure.decision, departure.at_us)
+        promise = self._promises.add(departure.decision, departure.at_us)
         kept = await depart(self.timers(), promise, self._give_up)
-        self._queue.promises.left(kept)
+        self._promises.left(kept)
         return kept.decision
 
     async def _give_up(self, promise: Promise) -> None:
         promise.given_up = True
-        if self._awaited:
+        if self._awaits:
             await asyncio.shield(asyncio.ensure_future(self._give_back(promise)))
         else:
             for place in self._freed(promise):
-                self._gate.refund(place)
+                await self._gate.refund(place)
 
     async def _give_back(self, promise: Promise) -> None:
         await asyncio.sleep(0)  # others may give up with it: the last of them is the first
         for place in self._freed(promise):
-            await self._async_gate.refund(place)
+            await self._gate.refund(place)
 
     async def _abandon(self, decision: Decision) -> None:
         """Give back the place of a caller that was cancelled while it asked; one whose time has come is used up."""
         departure = self._departure(decision)
         if departure.delay_us:
-            await self._give_up(self._queue.promises.add(decision, departure.at_us))
+            await self._give_up(self._promises.add(decision, departure.at_us))
 
     def timers(self) -> LoopTimers:
         """What wakes whoever waits in the running event loop."""

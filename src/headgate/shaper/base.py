@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
-from typing import Final, Literal, NamedTuple, get_args
+from typing import Any, Final, Literal, NamedTuple, get_args
 
 from headgate.algorithms import bucket
 from headgate.clock import SECOND, Clock
 from headgate.engine import Decision
 from headgate.errors import InvalidCall, InvalidLimit
 from headgate.limit import Limit
-from headgate.limiter.base import BaseLimiter
-from headgate.limiter.promises import Promise
+from headgate.limiter.base import checked_namespace, checked_on_error
+from headgate.limiter.promises import Promise, Promises
 from headgate.limiter.wait_queue import checked_wait
-from headgate.stores import OnError, Store
+from headgate.stores import OnError, Store, open_store
 from headgate.wording import explained
 
 WhenFull = Literal["wait", "drop"]
@@ -39,8 +39,10 @@ class Departure(NamedTuple):
         return self.delay_us / SECOND
 
 
-class Shaping(BaseLimiter):
+class Shaping:
     """One limit, read as a queue: its burst is how many there is room for."""
+
+    _gate: Any
 
     @explained
     def __init__(
@@ -53,7 +55,17 @@ class Shaping(BaseLimiter):
         on_error: OnError = "local",
     ) -> None:
         self.limit = as_queue(limit)
-        super().__init__(self.limit, store=store, namespace=namespace, clock=clock, on_error=on_error)
+        self.limits = (self.limit,)
+        self.namespace = checked_namespace(namespace)
+        self.on_error = checked_on_error(on_error)
+        self._opened = open_store(store, clock)
+        self._owned = self._opened is not store
+        self._use(self._opened)
+
+    def _use(self, store: Store) -> None:
+        """Queue by the states of this store from now on; `headgate.testing` does so for a while."""
+        self.store = store
+        self._promises = Promises(store.clock)
 
     def _freed(self, promise: Promise) -> list[Decision]:
         """What can be given back where this promise is given up: places whose time has not come, the last first.
@@ -63,7 +75,7 @@ class Shaping(BaseLimiter):
         """
         promise.given_up = True
         now = self.store.clock.now_us()
-        return [last_place(freed.decision) for freed in self._queue.promises.free(promise) if freed.ready_us > now]
+        return [last_place(freed.decision) for freed in self._promises.free(promise) if freed.ready_us > now]
 
     def _too_late(self, seen: Decision, key: str, cost: int, timeout: float) -> Decision | None:
         """A refusal, where the next one in the queue waits longer than that; `seen` is the queue as it is."""

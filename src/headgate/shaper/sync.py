@@ -8,6 +8,8 @@ from typing import Self, TypeVar
 from headgate.engine import Decision
 from headgate.shaper.base import EVERYTHING, Departure, Shaping, WhenFull
 from headgate.shaper.pump import Pump
+from headgate.stores import Store
+from headgate.stores.gate import Gate
 from headgate.waiting.sleep import sleep_until
 
 T = TypeVar("T")
@@ -20,6 +22,10 @@ class Shaper(Shaping):
     Whoever comes is handed its departure time and waits for it itself, so there is no worker, and every process on the
     same store stands in the same queue.
     """
+
+    def _use(self, store: Store) -> None:
+        super()._use(store)
+        self._gate = Gate(store, self.namespace, self.limits, self.on_error)
 
     def enter(self, key: str, cost: int = 1) -> Departure:
         """Take a place in the queue without waiting; false when it is full. For those who keep time themselves."""
@@ -36,14 +42,14 @@ class Shaper(Shaping):
                 return refused
         departure = self.enter(key, cost)
         if departure.delay_us:
-            promise = self._queue.promises.add(departure.decision, departure.at_us)
+            promise = self._promises.add(departure.decision, departure.at_us)
             try:
                 sleep_until(self.store.clock, departure.at_us)
             except BaseException:
                 for place in self._freed(promise):
                     self._gate.refund(place)
                 raise
-            self._queue.promises.left(promise)
+            self._promises.left(promise)
         return departure.decision
 
     def drain(self, source: Iterable[T], key: str = EVERYTHING, when_full: WhenFull = "wait") -> Pump[T]:

@@ -8,11 +8,11 @@ from typing import Final
 
 from headgate.clock import Clock
 from headgate.errors import StoreError
-from headgate.stores.contract import AsyncStore, Gate, OnError, Store
+from headgate.stores.contract import AsyncStore, OnError, Store
 from headgate.stores.memory import MemoryStore
 from headgate.wording import quoted
 
-__all__ = ["AsyncStore", "Gate", "MemoryStore", "OnError", "Store", "open_store"]
+__all__ = ["AsyncStore", "MemoryStore", "OnError", "Store", "open_store"]
 
 _HOST: Final = re.compile(r"(?:[A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]):[0-9]{1,5}")
 
@@ -24,7 +24,7 @@ def open_store(store: Store | str | None, clock: Clock | None) -> Store:
     if not isinstance(store, str):
         if clock is not None:
             raise StoreError("a ready store has its own clock; give the clock to the store instead")
-        if not callable(getattr(store, "gate", None)):
+        if not callable(getattr(store, "bind", None)):
             return _open_client(store)
         return store
     from headgate.stores.url import split  # loaded where a store is a URL

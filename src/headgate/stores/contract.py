@@ -1,93 +1,51 @@
-"""What a store is: a home for states that opens gates on them."""
+"""What a store is: a home for states. It binds limits to their states; four methods over them are all it has to do.
+
+`Gate` and `AsyncGate` are written once above every store: they check arguments, know plans, and have the verbs that
+limiters and policies use. A store knows nothing of those.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
-from headgate.call import Call, Cost
 from headgate.clock import Clock
 from headgate.engine import Decision
-from headgate.engine.holding import Holding
-from headgate.limit import Given, Limit
+from headgate.engine.modes import TAKE
+from headgate.limit import Limit
 
 if TYPE_CHECKING:
     from headgate.stores.leases.terms import Lease
 
 OnError = Literal["local", "allow", "deny", "raise"]
 """`local`: by a limiter of the same limits in this process; `allow` and `deny`: everything; `raise`: a StoreError."""
+Keys = str | tuple[str, ...]
+"""One key for every limit, or a key for each."""
+Costs = tuple[int, ...]
+Marks = tuple[tuple[int, int] | None, ...]
+"""Where each charge was made, as the verdicts of its decision tell; None for a charge that is taken for one of now."""
+Held = tuple[int, int, int, bool]
+"""A permit: the index of its limit, its age in microseconds, its units, and whether this process holds it."""
 
 
-class Hit(Protocol):
-    """A question about one key."""
+class BoundLimits(Protocol):
+    """Limits bound to their states. A method raises `StoreError` where the store cannot answer now."""
 
-    def __call__(self, key: str, cost: Cost = 1, *, limit: Given | None = None) -> Decision:
-        """The answer."""
+    limits: tuple[Limit, ...]
+
+    def run(self, keys: Keys, costs: Costs, mode: int = TAKE, wait: int = 0) -> Decision:
+        """Ask every limit in one step, then charge all or none; `mode` and `wait` are those of `engine/modes.py`."""
         ...
 
-
-class Reserve(Protocol):
-    """A question about what fits within a time."""
-
-    def __call__(self, key: str, cost: Cost, wait: int, limit: Given | None = None) -> Decision:
-        """The answer; its retry is the delay."""
+    def give(self, keys: Keys, units: Costs, marks: Marks) -> None:
+        """Give back units that were charged at these marks."""
         ...
 
-
-class TakeUpTo(Protocol):
-    """A question about as much as fits."""
-
-    def __call__(self, key: str, n: int, *, limit: Given | None = None) -> Decision:
-        """The answer."""
+    def clear(self, key: str) -> None:
+        """Forget a key under every limit."""
         ...
 
-
-class Gate(Protocol):
-    """Limits bound to their states. The hot questions are attributes, so that they may be native."""
-
-    @property
-    def hit(self) -> Hit:
-        """Spend, if every limit allows."""
-        ...
-
-    @property
-    def peek(self) -> Hit:
-        """What `hit` would answer; writes nothing."""
-        ...
-
-    @property
-    def take_up_to(self) -> TakeUpTo:
-        """Spend as much as fits now."""
-        ...
-
-    @property
-    def reserve(self) -> Reserve:
-        """Spend now what fits now or, where every limit lends, within so many microseconds."""
-        ...
-
-    def asker(self, limits: tuple[Limit, ...]) -> Callable[[tuple[str, ...], tuple[int, ...]], Decision]:
-        """`decide` over these limits again and again: keys and costs, checked already, give a decision."""
-        ...
-
-    def decide(self, *calls: Call, peek: bool = False, wait_us: int = 0) -> Decision:
-        """Several subjects, one decision: all are charged or none is; with a wait also for later."""
-        ...
-
-    def refund(self, charged: Decision | str, n: Cost | tuple[int, ...] | None = None) -> None:
-        """Give back."""
-        ...
-
-    @property
-    def release(self) -> Callable[[Decision], None]:
-        """Give back what a decision has in flight; rates stay charged."""
-        ...
-
-    def holders(self, key: str) -> list[Holding]:
-        """What is in flight of a key, the oldest first."""
-        ...
-
-    def reset(self, key: str) -> None:
-        """Make a key as new."""
+    def holders(self, key: str) -> list[Held]:
+        """The permits of a key that are in flight."""
         ...
 
 
@@ -96,19 +54,16 @@ class Store(Protocol):
 
     @property
     def clock(self) -> Clock:
-        """What waiting goes by."""
+        """The clock that waiting goes by."""
         ...
 
     @property
     def decides_by_clock(self) -> bool:
-        """Whether decisions go by the same clock: then what they say of instants can be waited for as it is."""
+        """Whether decisions go by the same clock: then their instants can be waited for as they are."""
         ...
 
-    def gate(self, namespace: str, limits: tuple[Limit, ...], on_error: OnError = "local") -> Gate:
-        """Limits bound to their states under a namespace; the same identity is the same budget.
-
-        `on_error` says what is answered when the store cannot.
-        """
+    def bind(self, namespace: str, limits: tuple[Limit, ...]) -> BoundLimits:
+        """Bind limits to their states under a namespace; limits of the same identity share a state."""
         ...
 
     def clear(self, namespace: str) -> None:
@@ -116,91 +71,49 @@ class Store(Protocol):
         ...
 
 
-class AsyncGate(Protocol):
-    """A gate whose questions are awaited."""
+class AsyncBoundLimits(Protocol):
+    """`BoundLimits` whose methods are awaited."""
 
-    async def hit(self, key: str, cost: Cost = 1, *, limit: Given | None = None) -> Decision:
-        """Spend, if every limit allows."""
+    limits: tuple[Limit, ...]
+
+    async def run(self, keys: Keys, costs: Costs, mode: int = TAKE, wait: int = 0) -> Decision:
+        """See `BoundLimits.run`."""
         ...
 
-    async def peek(self, key: str, cost: Cost = 1, *, limit: Given | None = None) -> Decision:
-        """What `hit` would answer; writes nothing."""
+    async def give(self, keys: Keys, units: Costs, marks: Marks) -> None:
+        """See `BoundLimits.give`."""
         ...
 
-    async def take_up_to(self, key: str, n: int, *, limit: Given | None = None) -> Decision:
-        """Spend as much as fits now."""
+    async def clear(self, key: str) -> None:
+        """See `BoundLimits.clear`."""
         ...
 
-    async def reserve(self, key: str, cost: Cost, wait: int, limit: Given | None = None) -> Decision:
-        """Spend now what fits now or, where every limit lends, within so many microseconds."""
-        ...
-
-    def asker(self, limits: tuple[Limit, ...]) -> Callable[[tuple[str, ...], tuple[int, ...]], Awaitable[Decision]]:
-        """`decide` over these limits again and again: keys and costs, checked already, give a decision."""
-        ...
-
-    async def decide(self, *calls: Call, peek: bool = False, wait_us: int = 0) -> Decision:
-        """Several subjects, one decision: all are charged or none is."""
-        ...
-
-    async def refund(self, charged: Decision | str, n: Cost | tuple[int, ...] | None = None) -> None:
-        """Give back."""
-        ...
-
-    async def release(self, decision: Decision) -> None:
-        """Give back what a decision has in flight; rates stay charged."""
-        ...
-
-    async def holders(self, key: str) -> list[Holding]:
-        """What is in flight of a key, the oldest first."""
-        ...
-
-    async def reset(self, key: str) -> None:
-        """Make a key as new."""
+    async def holders(self, key: str) -> list[Held]:
+        """See `BoundLimits.holders`."""
         ...
 
 
 @runtime_checkable
 class AsyncStore(Protocol):
-    """A store that has to be waited for, and so has gates of both kinds."""
+    """A store that event loops have to wait for."""
 
-    def async_gate(self, namespace: str, limits: tuple[Limit, ...], on_error: OnError = "local") -> AsyncGate:
-        """As `Store.gate`, to be awaited."""
+    def bind_async(self, namespace: str, limits: tuple[Limit, ...]) -> AsyncBoundLimits:
+        """See `Store.bind`."""
         ...
 
     async def aclose(self) -> None:
-        """Let go of everything that is open."""
-        ...
-
-
-@runtime_checkable
-class Leased(Protocol):
-    """A gate that has bought permits in advance."""
-
-    def close(self) -> None:
-        """Give them back."""
-        ...
-
-
-@runtime_checkable
-class AsyncLeased(Protocol):
-    """The same, for event loops."""
-
-    async def aclose(self) -> None:
-        """Give them back."""
+        """Close everything that is open."""
         ...
 
 
 @runtime_checkable
 class LeasingStore(Protocol):
-    """A store that sells permits in advance."""
+    """A store that charges tokens in advance, to be spent in this process."""
 
-    def leased_gate(self, namespace: str, limits: tuple[Limit, ...], on_error: OnError, terms: Lease | bool) -> Gate:
-        """As `gate`, with permits bought in advance."""
+    def bind_leased(self, namespace: str, limits: tuple[Limit, ...], terms: Lease | bool) -> BoundLimits:
+        """See `Store.bind`; the bound limits have a `close` that gives tokens back."""
         ...
 
-    def async_leased_gate(
-        self, namespace: str, limits: tuple[Limit, ...], on_error: OnError, terms: Lease | bool
-    ) -> Any:  # noqa: ANN401
-        """As `leased_gate`, to be awaited."""
+    def bind_leased_async(self, namespace: str, limits: tuple[Limit, ...], terms: Lease | bool) -> AsyncBoundLimits:
+        """See `AsyncStore.bind_async`; the bound limits have an `aclose` that gives tokens back."""
         ...

@@ -7,11 +7,10 @@ import weakref
 from typing import Any, Final
 
 from headgate.clock import Clock, SystemClock
-from headgate.engine import Engine, Gate, Table
+from headgate.engine import Decider, Engine, Table
 from headgate.engine.modes import words_for
 from headgate.errors import InvalidLimit, StoreError
 from headgate.limit import Limit
-from headgate.stores.contract import OnError
 from headgate.stores.eviction import warn_of_eviction
 from headgate.wording import explained
 
@@ -52,9 +51,9 @@ class MemoryStore:
         """Those of what is in flight."""
         _stores.add(self)
 
-    def gate(self, namespace: str, limits: tuple[Limit, ...], on_error: OnError = "local") -> Gate:
-        """Limits bound to their tables under a namespace. Memory has no errors to have a policy for."""
-        return Gate(self._engine, limits, lambda limit: self._table(namespace, limit))
+    def bind(self, namespace: str, limits: tuple[Limit, ...]) -> Decider:
+        """Bind limits to their tables under a namespace."""
+        return self._engine.decider([self._table(namespace, limit) for limit in limits], limits)
 
     decides_by_clock = True
 

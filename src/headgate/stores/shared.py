@@ -11,13 +11,11 @@ from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
 from headgate.clock import Clock, SystemClock, steady_ns
-from headgate.engine import Engine, Gate
+from headgate.engine import Decider, Engine
 from headgate.engine.modes import words_for
 from headgate.errors import InvalidLimit, StoreError
 from headgate.limit import Limit
-from headgate.stores.contract import OnError
 from headgate.stores.eviction import warn_of_eviction
-from headgate.stores.fallback import Fallback
 from headgate.stores.shared_file import (
     KINDS,
     MAGIC,
@@ -106,10 +104,10 @@ class SharedStore:
         self._join()
         _stores.add(self)
 
-    def gate(self, namespace: str, limits: tuple[Limit, ...], on_error: OnError = "local") -> Gate:
-        """Limits bound to their tables under a namespace."""
-        fallback = Fallback(on_error, self._clock)
-        return Gate(self._engine, limits, lambda limit: self._table(namespace, limit), fallback)
+    def bind(self, namespace: str, limits: tuple[Limit, ...]) -> Decider:
+        """Bind limits to their tables under a namespace."""
+        decider: Decider = self._engine.decider([self._table(namespace, limit) for limit in limits], limits)
+        return decider
 
     decides_by_clock = True
 

@@ -41,7 +41,7 @@ class Throttle:
         """`key` and `cost` may be functions of the task's arguments; `wait` is the most to wait here, in seconds."""
         if not isinstance(limiter, Limiter):
             raise InvalidCall(f"tasks are throttled by a Limiter; got {limiter!r}")
-        if limiter.holds_permits:
+        if limiter._holds_permits:
             raise InvalidCall("tasks are throttled by rates; for how many at once, take limiter.permit(key) in a task")
         if not isinstance(key, str) and not callable(key):
             raise InvalidCall(f"a key is a str, or a function of the task's arguments that gives one; got {key!r}")

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
-from headgate.call import Call, Cost, checked_cost, checked_costs, checked_key
 from headgate.clock import SystemClock
 from headgate.engine import Decision
-from headgate.engine.holding import Holding
-from headgate.limit import Given, Limit, as_limits
-from headgate.stores import MemoryStore, OnError, Store
+from headgate.engine.modes import TAKE
+from headgate.limit import Limit
+from headgate.stores import MemoryStore, Store
+from headgate.stores.contract import Costs, Held, Keys, Marks
 from headgate.testing.clock import ManualClock
 
 
@@ -25,9 +25,7 @@ class AnyLimiter(Protocol):
         """Under which it counts."""
         ...
 
-    def bind(self, store: Store) -> None:
-        """Decide by the states of this store from now on."""
-        ...
+    def _use(self, store: Store) -> None: ...
 
 
 @contextmanager
@@ -56,62 +54,39 @@ def _bound(limiters: tuple[AnyLimiter, ...], store: Store) -> Iterator[None]:
     homes = [limiter.store for limiter in limiters]
     try:
         for limiter in limiters:
-            limiter.bind(store)
+            limiter._use(store)
         yield
     finally:
         for limiter, home in zip(limiters, homes, strict=True):
-            limiter.bind(home)
+            limiter._use(home)
 
 
 class _OpenStore:
-    """Has no states: every key is as new, and stays so."""
+    """Has no states: nothing is counted, so everything passes."""
 
     clock = SystemClock()
     decides_by_clock = True
 
-    def gate(self, namespace: str, limits: tuple[Limit, ...], on_error: OnError = "local") -> _OpenGate:
-        return _OpenGate(limits)
+    def bind(self, namespace: str, limits: tuple[Limit, ...]) -> _OpenLimits:
+        return _OpenLimits(limits)
 
     def clear(self, namespace: str) -> None:
-        """There is nothing to forget."""
+        """Nothing is there to be forgotten."""
 
 
-class _OpenGate:
+class _OpenLimits:
     def __init__(self, limits: tuple[Limit, ...]) -> None:
-        self._limits = limits
+        self.limits = limits
 
-    def hit(self, key: str, cost: Cost = 1, *, limit: Given | None = None) -> Decision:
-        limits = self._limits if limit is None else as_limits(limit)
-        return _allowed(limits, checked_key(key), checked_costs(limits, cost))
+    def run(self, keys: Keys, costs: Costs, mode: int = TAKE, wait: int = 0) -> Decision:
+        answers = [field for limit in self.limits for field in (True, limit.burst, 0, 0, 0, 0)]
+        return Decision(self.limits, keys, costs, answers, charged=False)
 
-    peek = hit
-
-    def take_up_to(self, key: str, n: int, *, limit: Given | None = None) -> Decision:
-        return self.hit(key, checked_cost(n), limit=limit)
-
-    def reserve(self, key: str, cost: Cost, wait: int, limit: Given | None = None) -> Decision:
-        return self.hit(key, cost, limit=limit)
-
-    def asker(self, limits: tuple[Limit, ...]) -> Callable[[tuple[str, ...], tuple[int, ...]], Decision]:
-        return lambda keys, costs: _allowed(limits, keys, costs)
-
-    def decide(self, *calls: Call, peek: bool = False, wait_us: int = 0) -> Decision:
-        limits, keys, costs = zip(*((call.limit, call.key, call.cost) for call in calls), strict=True)
-        return _allowed(limits, keys, costs)
-
-    def refund(self, charged: Decision | str, n: Cost | tuple[int, ...] | None = None) -> None:
+    def give(self, keys: Keys, units: Costs, marks: Marks) -> None:
         """Nothing was charged."""
 
-    def release(self, decision: Decision) -> None:
-        """Nothing is held."""
+    def clear(self, key: str) -> None:
+        """Nothing is there to be forgotten."""
 
-    def holders(self, key: str) -> list[Holding]:
+    def holders(self, key: str) -> list[Held]:
         return []
-
-    def reset(self, key: str) -> None:
-        """Every key is as new."""
-
-
-def _allowed(limits: tuple[Limit, ...], keys: str | tuple[str, ...], costs: tuple[int, ...]) -> Decision:
-    answers = [field for limit in limits for field in (True, limit.burst, 0, 0, 0, 0)]
-    return Decision(limits, keys, costs, answers, charged=False)

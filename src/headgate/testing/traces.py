@@ -99,7 +99,7 @@ def act(limiter: Limiter, clock: ManualClock, act: Act, last: Decision | None, s
     elif act.verb == "hit":
         return limiter.hit(act.key, act.cost, limit=act.plan)
     elif act.verb == "reserve":
-        return limiter._gate.reserve(act.key, act.cost, act.wait_us, act.plan)
+        return limiter._reserve(act.key, act.cost, act.wait_us, act.plan)
     return limiter.peek(act.key, act.cost, limit=act.plan)
 
 

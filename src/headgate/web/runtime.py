@@ -133,7 +133,7 @@ class Runtime(Generic[AnyStr]):
         """Some of the stores have to be awaited."""
         return self._responder.compiled.awaits
 
-    def bind(self, store: Store) -> None:
+    def _use(self, store: Store) -> None:
         """Count there from now on, whatever the rules say; `headgate.testing` does so for a while."""
         self.store = store
         self._exchange(self._prepare(self._plain))

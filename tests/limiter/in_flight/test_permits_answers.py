@@ -212,7 +212,7 @@ def test_namespaces_and_names_are_apart_and_numbers_are_not(make):
     assert left(beside(limiter, "2 in flight ttl 5s")) == [2]
 
 
-def test_a_guarded_function_is_in_flight_while_it_runs(make):
+def test_a_limited_function_is_in_flight_while_it_runs(make):
     """Also when it fails; what is refused raises before it begins."""
     limiter = make(BOTH)
     seen: list[list[int]] = []
@@ -226,37 +226,20 @@ def test_a_guarded_function_is_in_flight_while_it_runs(make):
         await asyncio.sleep(0)
         return work(user)
 
-    guarded = limiter.guard(lambda user: "k")(awaited_work if isinstance(limiter, Awaited) else work)
-    assert guarded("ann") == "ANN"
+    limited = limiter.limited(lambda user: "k")(awaited_work if isinstance(limiter, Awaited) else work)
+    assert limited("ann") == "ANN"
     seen.append(left(limiter))
     with pytest.raises(ConnectionError):
-        guarded("bad")
+        limited("bad")
     seen.append(left(limiter))
     full = limiter.permit("k", {"rate": 0, "now": 2})
     with pytest.raises(RateLimited):
-        guarded("ann")
+        limited("ann")
     assert [*seen, left(limiter)] == [[4, 2], [3, 2], [3, 0]]
     full.release()
 
 
-def test_guards_and_slots_around_blocks_are_in_flight_in_them(make):
-    """One object may be entered again and again, also while it is; each leaving ends one."""
-    limiter = make("2 in flight")
-    for block in (limiter.guard("k"), limiter.slot("k", timeout=0)):
-        with block as decision:
-            assert (decision.remaining, held(limiter)) == (1, 1)
-            with block:
-                assert held(limiter) == 2
-                with pytest.raises(RateLimited), block:
-                    pytest.fail("the body must not run")
-            assert held(limiter) == 1
-        assert held(limiter) == 0
-        with pytest.raises(ConnectionError), block:
-            raise ConnectionError
-        assert held(limiter) == 0
-
-
-def test_generators_are_not_guarded_by_what_is_in_flight():
+def test_generators_are_not_limited_by_what_is_in_flight():
     """They return before they begin; whoever iterates over them is in flight."""
     limiter, awaited = Limiter("1 in flight"), AsyncLimiter("1 in flight")
 
@@ -266,10 +249,10 @@ def test_generators_are_not_guarded_by_what_is_in_flight():
     async def async_generator() -> Any:
         yield 1
 
-    for guard, function in ((limiter.guard("k"), generator), (awaited.guard("k"), async_generator)):
+    for limited, function in ((limiter.limited("k"), generator), (awaited.limited("k"), async_generator)):
         with pytest.raises(InvalidCall, match="generator"):
-            guard(function)
-    assert inspect.isgenerator(Limiter("1/second").guard("k")(generator)())
+            limited(function)
+    assert inspect.isgenerator(Limiter("1/second").limited("k")(generator)())
 
 
 def test_what_is_in_flight_is_neither_reserved_nor_leased_nor_shaped(make):
@@ -332,7 +315,7 @@ def test_frozen_limits_hold_by_their_own_clock_and_disabled_ones_nothing():
         permits = [limiter.permit("k", 50) for _ in range(5)]
         assert all(permits) and all(permit.release() for permit in permits)
         assert limiter.holders("k") == [] and asyncio.run(one(awaited.permit("k", 2)))
-        with limiter.guard("k"), limiter.slot("k"):
+        with limiter.permit("k"), limiter.permit("k", timeout=None):
             limiter.release(limiter.acquire("k"))
     assert not limiter.permit("k")
     assert kept.release() and limiter.permit("k")

@@ -296,10 +296,10 @@ CASES = {
     "the first permit of a key is taken": Case(lambda limiter: partial(limiter.hit, "new", 3), key="new", left=(10,)),
     "a permit is given back": Case(lambda limiter: partial(limiter.release, limiter.hit("k", 2))),
     "a part of a permit is given back": Case(
-        lambda limiter: partial(limiter._gate._decider.give, ("k",), (1,), (limiter.hit("k", 2).verdicts[0].mark,))
+        lambda limiter: partial(limiter._bound.give, ("k",), (1,), (limiter.hit("k", 2).verdicts[0].mark,))
     ),
     "the dead are buried": Case(lambda limiter: partial(limiter.hit, "k", 6), dead=5),
-    "a key is made as new": Case(lambda limiter: partial(limiter._gate._decider.clear, "k"), left=(6, 10)),
+    "a key is made as new": Case(lambda limiter: partial(limiter._bound.clear, "k"), left=(6, 10)),
     "a rate is charged too": Case(
         lambda limiter: partial(limiter.hit, "k", 3), text="10 in flight; 99/4 weeks block 1h"
     ),

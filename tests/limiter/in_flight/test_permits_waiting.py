@@ -143,7 +143,7 @@ def test_a_thread_that_waits_in_vain_is_refused_in_time_and_leaves_nothing(home)
     start = time.monotonic()
     behind = Thread(limiter, 2, timeout=0.06)
     assert not limiter.acquire("k", timeout=0.03)
-    with pytest.raises(RateLimited, match="others have to end first"), limiter.slot("k", timeout=0.01):
+    with pytest.raises(RateLimited, match="others have to end first"), limiter.permit("k", timeout=0.01):
         pytest.fail("the body must not run")
     assert not behind.answer() and behind.permit.decision.unknown
     assert 0.06 <= time.monotonic() - start < PATIENCE
@@ -357,7 +357,7 @@ def test_a_task_that_is_cancelled_as_it_is_called_passes_the_turn_on(home):
             if not one.cancelled():  # it was too late: it has the permit
                 await one.result().release()
             await (await two).release()
-            await until(lambda: not (limiter._unfinished or getattr(limiter._async_gate, "_kept", None)))
+            await until(lambda: not limiter._unfinished)
             assert nobody_waits(limiter) and (await limiter.peek("k", 0)).remaining == 1
 
     home.tell(story)
@@ -387,7 +387,7 @@ def test_cancelled_waiters_leave_the_books_exact(kind, count):
         ends = await asyncio.gather(*tasks, return_exceptions=True)
         got: list[Any] = [end for end in ends if not isinstance(end, asyncio.CancelledError)]
         assert 0 < len(got) <= 5 and all(got)
-        await until(lambda: not (limiter._unfinished or getattr(limiter._async_gate, "_kept", None)))
+        await until(lambda: not limiter._unfinished)
         assert nobody_waits(limiter)
         assert (await limiter.peek("k", 0)).remaining == 5 - sum(permit.decision.granted for permit in got)
         assert all([await permit.release() for permit in got])

@@ -255,21 +255,21 @@ def test_a_context_manager_gives_everything_back(server):
 
 async def _verbs(limiter: AsyncLimiter) -> int:
     """Every way to spend, from a lease where there is one: units spent."""
-    async with limiter.slot("k", 3):
+    async with limiter.permit("k", 3, timeout=None):
         pass
     assert (await limiter.acquire("k", 2)).allowed
-    async with await limiter.reserve("k", 5):
+    async with limiter.reserve("k", 5):
         pass
     reservation = await limiter.reserve("k", 10)
     await reservation.settle(6)
     await (await limiter.reserve("k", 8)).cancel()
     with pytest.raises(ZeroDivisionError):
-        async with await limiter.reserve("k", 8):
+        async with limiter.reserve("k", 8):
             raise ZeroDivisionError
-    async with limiter.guard("k", 4):
+    async with limiter.permit("k", 4):
         pass
     with pytest.raises(RateLimited):
-        async with limiter.slot("k", MOST + 1):
+        async with limiter.permit("k", MOST + 1, timeout=None):
             pass
     return 20
 

@@ -269,7 +269,7 @@ def test_a_fork_in_the_middle_of_anything_does_not_stop_the_child(server):
     with open_bank(server) as bank:
         limiter = bank.limiter(WINDOW)
         warm(limiter)
-        owners = [limiter._gate._ledger, limiter._gate._tokens]
+        owners = [limiter._bound._ledger, limiter._bound._tokens]
         locks = [owner._lock for owner in owners if hasattr(owner, "_lock")] + [returns._changed]
         for lock in locks:
             lock.acquire()

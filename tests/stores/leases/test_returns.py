@@ -100,7 +100,7 @@ def test_a_shorter_lease_does_not_wait_for_the_end_of_a_longer_one(open_store):
 def test_a_limiter_that_nobody_knows_any_more_is_not_kept_alive(open_store):
     limiter = Limiter(LIMIT, store=open_store(), lease=Lease(validity=600), on_error="raise")
     warm(limiter)
-    gate = weakref.ref(limiter._gate)
+    gate = weakref.ref(limiter._bound)
     del limiter
     gc.collect()
     assert gate() is None

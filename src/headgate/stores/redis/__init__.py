@@ -11,21 +11,20 @@ import os
 import time
 import weakref
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from headgate.clock import SECOND, Clock, SystemClock
 from headgate.engine.modes import TAKE, read_clock
 from headgate.errors import StoreError
 from headgate.limit import Limit
-from headgate.stores.contract import OnError, Store
-from headgate.stores.fallback import Fallback
+from headgate.stores.contract import Store
 from headgate.stores.leases.terms import Lease, checked_terms
 from headgate.stores.memory import MemoryStore
+from headgate.stores.redis.bound import BoundLimits, Space
+from headgate.stores.redis.bound_async import AsyncBoundLimits
 from headgate.stores.redis.compiled import Command, CompiledLimits
 from headgate.stores.redis.connect import Connector, Timeouts
-from headgate.stores.redis.gate import Gate
-from headgate.stores.redis.gate_async import AsyncGate
-from headgate.stores.redis.leased import AsyncLeasedGate, LeasedGate
+from headgate.stores.redis.leased import AsyncLeasedLimits, LeasedLimits
 from headgate.stores.redis.library import FAILURES, MovedError
 from headgate.stores.redis.names import Names
 from headgate.stores.redis.options import Options, split_url
@@ -39,6 +38,7 @@ from headgate.wording import explained
 __all__ = ["RedisStore", "Transition"]
 
 LONGEST_PEPPER: Final = 64
+Leased = TypeVar("Leased", "LeasedLimits", "AsyncLeasedLimits")
 _stores: weakref.WeakSet[RedisStore] = weakref.WeakSet()
 
 
@@ -77,7 +77,7 @@ class RedisStore:
         if not isinstance(pepper, bytes) or len(pepper) > LONGEST_PEPPER:
             raise StoreError(f"a pepper is at most {LONGEST_PEPPER} bytes, the same in the whole fleet")
         self._pepper = pepper
-        self.nodes = options.nodes
+        self.nodes = self._least_nodes = options.nodes
         """How many share a limit while the server is away."""
         self._clock = clock
         self._waiting_clock = clock or SystemClock()
@@ -91,39 +91,33 @@ class RedisStore:
         self._renewal = PermitRenewal(self._topology, None if clock is None else self._now_us)
         self._pipelines: dict[int, Pipelines] = {}
         self._refusals: dict[str, RefusalCache] = {}
-        self._leased: weakref.WeakKeyDictionary[LeasedGate | AsyncLeasedGate, str] = weakref.WeakKeyDictionary()
+        self._leased: weakref.WeakKeyDictionary[LeasedLimits | AsyncLeasedLimits, str] = weakref.WeakKeyDictionary()
         _stores.add(self)
 
-    def gate(self, namespace: str, limits: tuple[Limit, ...], on_error: OnError = "local") -> Gate:
-        """Limits bound to their states under a namespace."""
-        return Gate(limits, *self._parts(namespace, on_error))
+    def bind(self, namespace: str, limits: tuple[Limit, ...]) -> BoundLimits:
+        """Bind limits to their states under a namespace."""
+        return BoundLimits(self._space(namespace), limits)
 
-    def async_gate(self, namespace: str, limits: tuple[Limit, ...], on_error: OnError = "local") -> AsyncGate:
-        """As `gate`, to be awaited."""
-        gate = AsyncGate(limits, *self._parts(namespace, on_error))
-        gate.pipelines = self._running_pipelines
-        gate._kept = set()
-        return gate
+    def bind_async(self, namespace: str, limits: tuple[Limit, ...]) -> AsyncBoundLimits:
+        """Bind limits for event loops."""
+        return AsyncBoundLimits(self._space(namespace), limits, self._running_pipelines)
 
-    def leased_gate(
-        self, namespace: str, limits: tuple[Limit, ...], on_error: OnError, terms: Lease | bool
-    ) -> LeasedGate:
-        """As `gate`, with permits bought in advance."""
-        gate = LeasedGate(limits, *self._parts(namespace, on_error))
-        gate.lease(checked_terms(terms, gate.limits), self._clock)
-        self._leased[gate] = namespace
-        return gate
+    def bind_leased(self, namespace: str, limits: tuple[Limit, ...], terms: Lease | bool) -> LeasedLimits:
+        """Bind limits whose tokens are charged in advance."""
+        return self._lease(LeasedLimits(self._space(namespace), limits), namespace, terms)
 
-    def async_leased_gate(
-        self, namespace: str, limits: tuple[Limit, ...], on_error: OnError, terms: Lease | bool
-    ) -> AsyncLeasedGate:
-        """As `leased_gate`, to be awaited."""
-        gate = AsyncLeasedGate(limits, *self._parts(namespace, on_error))
-        gate.pipelines = self._running_pipelines
-        gate._kept = set()
-        gate.lease(checked_terms(terms, gate.limits), self._clock)
-        self._leased[gate] = namespace
-        return gate
+    def bind_leased_async(self, namespace: str, limits: tuple[Limit, ...], terms: Lease | bool) -> AsyncLeasedLimits:
+        """Bind limits for event loops, whose tokens are charged in advance."""
+        bound = AsyncLeasedLimits(self._space(namespace), limits, self._running_pipelines)
+        return self._lease(bound, namespace, terms)
+
+    def _lease(self, bound: Leased, namespace: str, terms: Lease | bool) -> Leased:
+        bound.lease(checked_terms(terms, bound.limits), self._clock, self._saw_nodes)
+        self._leased[bound] = namespace
+        return bound
+
+    def _saw_nodes(self, count: int) -> None:
+        self.nodes = max(self._least_nodes, count)
 
     @property
     def decides_by_clock(self) -> bool:
@@ -139,8 +133,8 @@ class RedisStore:
         """Forget every key of a namespace. Looks at every key of the server: for tests and for repairs."""
         self._refusals_of(namespace).gave_all()
         self._renewal.drop_all(namespace)
-        for gate in [gate for gate, its in self._leased.items() if its == namespace]:
-            gate.forget_leases()
+        for bound in [bound for bound, its in self._leased.items() if its == namespace]:
+            bound.forget_leases()
         pattern = Names(namespace, self._pepper).pattern
         try:
             if self._topology.clustered:
@@ -168,19 +162,10 @@ class RedisStore:
             await pipelines.close()
         self.close()
 
-    def _parts(
-        self, namespace: str, on_error: OnError
-    ) -> tuple[Names, Topology, RefusalCache, Fallback, Any, PermitRenewal]:
-        fallback = Fallback(on_error, self._clock, store=self.local, namespace=namespace, nodes=self.nodes)
+    def _space(self, namespace: str) -> Space:
         now_us = None if self._clock is None else self._now_us
-        return (
-            Names(namespace, self._pepper),
-            self._topology,
-            self._refusals_of(namespace),
-            fallback,
-            now_us,
-            self._renewal,
-        )
+        names = Names(namespace, self._pepper)
+        return Space(names, self._topology, self._refusals_of(namespace), now_us, self._renewal)
 
     def _refusals_of(self, namespace: str) -> RefusalCache:
         now_us = _monotonic_us if self._clock is None else self._now_us

@@ -10,14 +10,13 @@ from headgate.decision import ANSWER_FIELDS
 from headgate.engine import Decision
 from headgate.engine.modes import PEEK, RESERVE, TAKE, UP_TO
 from headgate.limit import Limit
+from headgate.stores.contract import Keys
 from headgate.stores.redis.names import Names
 from headgate.stores.redis.scripts import GIVE, HEARTBEAT, RENEW, RESET, Script, script, sent_params, shape_of
 
 WORD: Final = 8
 REMEMBERED: Final = 64
 """Costs whose bytes are not packed again."""
-
-Keys = str | tuple[str, ...]
 
 
 class CompiledLimits:

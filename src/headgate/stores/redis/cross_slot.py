@@ -6,10 +6,10 @@ from collections.abc import Generator
 from typing import Any, Protocol, TypeVar
 
 from headgate.engine import Decision
-from headgate.engine.arguments import Mark
 from headgate.engine.modes import PEEK, TAKE
 from headgate.limit import Limit
-from headgate.stores.redis.compiled import Command, CompiledLimits, Keys, instant
+from headgate.stores.contract import Costs, Keys, Marks
+from headgate.stores.redis.compiled import Command, CompiledLimits, instant
 from headgate.stores.redis.connect import FAILURES
 from headgate.wording import log_of
 
@@ -21,28 +21,30 @@ log = log_of("headgate")
 
 
 class Asker(Protocol):
-    """What a gate can do for it."""
+    """What bound limits do for it."""
 
-    def remembered(self, limits: tuple[Limit, ...]) -> CompiledLimits:
-        """Some limits, compiled."""
+    limits: tuple[Limit, ...]
+
+    def part(self, indices: tuple[int, ...]) -> CompiledLimits:
+        """Some of the limits, compiled."""
         ...
 
     def command(self, compiled: CompiledLimits, mode: int, keys: Keys, argument: bytes) -> Command:
-        """What to send."""
+        """The message to send."""
         ...
 
-    def give(
-        self, compiled: CompiledLimits, keys: tuple[str, ...], units: tuple[int, ...], marks: tuple[Mark | None, ...]
+    def giving_back(
+        self, keys: tuple[str, ...], units: Costs, marks: Marks, among: tuple[int, ...] = ()
     ) -> Steps[None]:
-        """Give back."""
+        """Give back units of some of the limits."""
         ...
 
 
 def decide_cross_slot(
-    asker: Asker, compiled: CompiledLimits, slots: list[list[int]], keys: Keys, costs: tuple[int, ...], mode: int
+    asker: Asker, slots: list[list[int]], keys: Keys, costs: tuple[int, ...], mode: int
 ) -> Steps[Decision]:
     """Taken slot by slot, and given back when a later one refuses."""
-    parts = [_Part(asker, compiled, keys, costs, indices) for indices in slots]
+    parts = [_Part(asker, keys, costs, tuple(indices)) for indices in slots]
     taken: list[_Part] = []
     refused = False
     try:
@@ -67,18 +69,16 @@ def decide_cross_slot(
     for part in parts:
         for index, row in zip(part.indices, part.answers, strict=True):
             answers[index * 6 : index * 6 + 6] = row
-    return Decision(compiled.limits, keys, costs, answers, charged=mode != PEEK)
+    return Decision(asker.limits, keys, costs, answers, charged=mode != PEEK)
 
 
 class _Part:
     """The calls of a decision that live in one slot."""
 
-    def __init__(
-        self, asker: Asker, compiled: CompiledLimits, keys: Keys, costs: tuple[int, ...], indices: list[int]
-    ) -> None:
+    def __init__(self, asker: Asker, keys: Keys, costs: tuple[int, ...], indices: tuple[int, ...]) -> None:
         self._asker = asker
         self.indices = indices
-        self._compiled = asker.remembered(tuple(compiled.limits[at] for at in indices))
+        self._compiled = asker.part(indices)
         self._keys = tuple(keys[at] for at in indices)
         self._costs = tuple(costs[at] for at in indices)
         self._granted_us = 0
@@ -103,6 +103,6 @@ class _Part:
             for limit, mark in zip(self._compiled.limits, self._marks, strict=True)
         ]
         try:
-            yield from self._asker.give(self._compiled, self._keys, self._costs, tuple(marks))
+            yield from self._asker.giving_back(self._keys, self._costs, tuple(marks), self.indices)
         except FAILURES as error:
             log.warning("a charge could not be given back and stays: %s", error)

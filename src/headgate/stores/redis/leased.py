@@ -1,54 +1,67 @@
-"""Gates that lease: tokens are bought from the server in advance and spent at memory speed.
+"""Bound limits that lease: tokens are charged at the server in advance and spent at memory speed.
 
-`stores/leases/ledger.py` says what is safe and how many to buy, `leasing.py` what is asked; here is how the questions
-travel. Whatever is not one number of units of one key (costs by name, plans, several subjects, reservations) is asked
-for at the server, exactly.
+`stores/leases/ledger.py` says what is safe and how many to ask for, `leasing.py` what is asked; here is how the
+questions travel. Whatever is not one number of units of one key (costs by name that differ, plans, several subjects) is
+asked for at the server, exactly.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
-from headgate.call import Cost, checked_cost, checked_key
+from headgate.call import Cost
 from headgate.clock import Clock
 from headgate.engine import Decision
-from headgate.engine.modes import TAKE
+from headgate.engine.modes import PEEK, TAKE, UP_TO
 from headgate.limit import Given
+from headgate.stores.contract import Costs, Keys, Marks
 from headgate.stores.leases.returns import MOMENT, returns
 from headgate.stores.leases.terms import Lease
+from headgate.stores.redis.bound import BoundLimits, failed
+from headgate.stores.redis.bound_async import AsyncBoundLimits
 from headgate.stores.redis.connect import FAILURES
 from headgate.stores.redis.cross_slot import Steps
-from headgate.stores.redis.gate import Gate
-from headgate.stores.redis.gate_async import AsyncGate
 from headgate.stores.redis.leasing import Leasing
 
 RETURNED_AT_ONCE: Final = 4
 """Leases that one caller gives back on its way."""
 
 
-class LeasedGate(Gate, Leasing):
-    """For threads: the caller who finds a lease low buys the next one; the others go on."""
+class LeasedLimits(BoundLimits, Leasing):
+    """For threads: the caller who finds a lease low refills it; the others go on."""
 
-    def lease(self, terms: Lease, clock: Clock | None) -> None:
+    def lease(self, terms: Lease, clock: Clock | None, saw_nodes: Callable[[int], None]) -> None:
         """Lease on these terms from now on."""
-        self.lease_by(terms, clock, self._slow)
-        self.hit = self._tokens.hit  # type: ignore[method-assign]
+        self.lease_by(terms, clock, saw_nodes)
         # A clock that is moved by hand tells when it was: then no thread has to wait for it.
         watch = getattr(clock, "watch", None)
         self._by_hand = watch is not None
         if watch is not None:
             watch(self.return_due)
 
+    def attach(self, hit: Callable[..., Decision], plan: object, back: object) -> Mapping[str, Any]:
+        """The verb of a gate that a lease answers without a Python frame, and the gate's own for everything else."""
+        self._hit = hit
+        return {"hit": self._tokens.hit}
+
     def return_due(self) -> None:
         """Give back what has run out."""
-        self._run(self._return())
+        self._exchange(self._return())
 
-    def _slow(self, key: str, cost: Cost, limit: Given | None) -> Decision:
-        if limit is not None or type(cost) is not int or cost == 0:
-            return self._run(self._ask(key, cost, limit, TAKE))
-        return self._run(self._take(checked_key(key), checked_cost(cost)))
+    def run(self, keys: Keys, costs: Costs, mode: int = TAKE, wait: int = 0) -> Decision:
+        """Spend from the lease, or ask the server."""
+        units = self._leased_units(keys, costs)
+        if units is None or mode == UP_TO or not isinstance(keys, str):
+            return super().run(keys, costs, mode, wait)
+        if mode == PEEK:
+            return self._exchange(self._peek(keys, units))
+        if mode == TAKE and units:
+            return self._exchange(self._take(keys, units))
+        decision = self._ledger.spend(keys, units)
+        return super().run(keys, costs, mode, wait) if decision is None else decision
 
     def _take(self, key: str, units: int) -> Steps[Decision]:
         decision = self._ledger.spend(key, units)
@@ -58,7 +71,7 @@ class LeasedGate(Gate, Leasing):
                 with suppress(*FAILURES):
                     yield from self._refilled(key, ahead)
             return decision
-        decision = self._refusals.find(self.limits, key, (units,) * len(self.limits), TAKE)
+        decision = self.space.refusals.find(self.limits, key, (units,) * len(self.limits), TAKE)
         return (yield from self._ask_for(key, units)) if decision is None else decision
 
     def _ask_for(self, key: str, units: int) -> Steps[Decision]:
@@ -66,11 +79,11 @@ class LeasedGate(Gate, Leasing):
         wanted = self._ledger.wanted(key, units)
         if wanted > units:
             try:
-                bought = yield from self._refilled(key, wanted)
+                refilled = yield from self._refilled(key, wanted)
             except FAILURES as error:
-                return self._degraded(key, units, error)
-            if bought is not None and not bought.allowed and units == 1:
-                return bought
+                raise failed("the store cannot answer now", error) from error
+            if refilled is not None and not refilled.allowed and units == 1:
+                return refilled
             decision = self._ledger.spend(key, units)
             if decision is not None:
                 return decision
@@ -78,69 +91,67 @@ class LeasedGate(Gate, Leasing):
 
     def _refilled(self, key: str, units: int) -> Steps[Decision | None]:
         decision = yield from self._refill(key, units)
-        if decision is not None and decision.allowed:
-            self._look_after()
+        if decision is not None and decision.allowed and not self._by_hand:
+            returns.look_after(self)  # what is not spent is given back, also if nobody asks any more
         return decision
 
-    def _look_after(self) -> None:
-        """See to it that what is not spent is given back, also if nobody asks any more."""
-        if not self._by_hand:
-            returns.look_after(self)
-
-    def peek(self, key: str, cost: Cost = 1, *, limit: Given | None = None) -> Decision:
-        """What `hit` would answer; writes nothing."""
-        return self._run(self._peek(key, cost, limit))
-
-    def reserve(self, key: str, cost: Cost, wait: int, limit: Given | None = None) -> Decision:
-        """Spend now what fits now or, where every limit lends, within so many microseconds."""
-        decision = self._spent(key, cost, limit)
-        return super().reserve(key, cost, wait, limit) if decision is None else decision
-
-    def refund(self, charged: Decision | str, n: Cost | tuple[int, ...] | None = None) -> None:
-        """Give back: to the lease, or to the server."""
-        if self._paid_by_lease(charged, n):
-            self._run(self._return(RETURNED_AT_ONCE))
+    def give(self, keys: Keys, units: Costs, marks: Marks) -> None:
+        """Give back to the lease, or to the server."""
+        if self._returned_to_lease(keys, units, marks):
+            self._exchange(self._return(RETURNED_AT_ONCE))
         else:
-            super().refund(charged, n)
+            super().give(keys, units, marks)
 
-    def reset(self, key: str) -> None:
-        """Make a key as new."""
-        self._ledger.forget(checked_key(key))
+    def clear(self, key: str) -> None:
+        """Forget a key under every limit."""
+        self._ledger.forget(key)
         try:
-            super().reset(key)
+            super().clear(key)
         finally:
-            self._ledger.forget(key)  # what was bought while this was on its way
+            self._ledger.forget(key)  # what was charged while this was on its way
 
     def close(self) -> None:
         """Give back every lease."""
-        self._run(self._return(-1))
+        self._exchange(self._return(-1))
         returns.leave(self)
 
 
-class AsyncLeasedGate(AsyncGate, Leasing):
-    """For event loops: leases are bought in tasks, ahead of need where that can be foreseen."""
+class AsyncLeasedLimits(AsyncBoundLimits, Leasing):
+    """For event loops: leases are refilled in tasks, ahead of need where that can be foreseen."""
 
-    def lease(self, terms: Lease, clock: Clock | None) -> None:
+    def lease(self, terms: Lease, clock: Clock | None, saw_nodes: Callable[[int], None]) -> None:
         """Lease on these terms from now on."""
-        self.lease_by(terms, clock, self._slow)
+        self.lease_by(terms, clock, saw_nodes)
         self._refilling: dict[str, asyncio.Task[BaseException | None]] = {}
+        self._sweeps: set[asyncio.Task[None]] = set()
         self._sweeping: asyncio.TimerHandle | None = None
         self._sweeper: asyncio.AbstractEventLoop
 
-    def _after_fork(self) -> None:
-        super()._after_fork()
-        self._abandoned = self._refilling, self._kept  # kept, since they belong to the parent's event loop
-        self._refilling, self._kept, self._sweeping = {}, set(), None
+    def attach(self, hit: Callable[..., Any], plan: object, back: object) -> Mapping[str, Any]:
+        """The verb of a gate that a lease answers at once, and the gate's own for everything else."""
+        self._hit = hit
+        return {"hit": self._spend_or_ask}
 
-    async def hit(self, key: str, cost: Cost = 1, *, limit: Given | None = None) -> Decision:
-        """Spend, if every limit allows."""
+    async def _spend_or_ask(self, key: str, cost: Cost = 1, *, limit: Given | None = None) -> Decision:
         answer: Any = self._tokens.hit(key, cost, limit=limit)
         return answer if isinstance(answer, Decision) else await answer
 
-    def _slow(self, key: str, cost: Cost, limit: Given | None) -> Any:  # noqa: ANN401
-        if limit is not None or type(cost) is not int or cost == 0:
-            return self._run(self._ask(key, cost, limit, TAKE))
-        return self._take(checked_key(key), checked_cost(cost))
+    def _after_fork(self) -> None:
+        super()._after_fork()
+        self._abandoned = self._refilling, self._sweeps  # kept, since they belong to the parent's event loop
+        self._refilling, self._sweeps, self._sweeping = {}, set(), None
+
+    async def run(self, keys: Keys, costs: Costs, mode: int = TAKE, wait: int = 0) -> Decision:
+        """Spend from the lease, or ask the server."""
+        units = self._leased_units(keys, costs)
+        if units is None or mode == UP_TO or not isinstance(keys, str):
+            return await super().run(keys, costs, mode, wait)
+        if mode == PEEK:
+            return await self._exchange(self._peek(keys, units))
+        if mode == TAKE and units:
+            return await self._take(keys, units)
+        decision = self._ledger.spend(keys, units)
+        return await super().run(keys, costs, mode, wait) if decision is None else decision
 
     async def _take(self, key: str, units: int) -> Decision:
         ledger = self._ledger
@@ -150,7 +161,7 @@ class AsyncLeasedGate(AsyncGate, Leasing):
             if ahead and self._refill_here(key) is None:
                 self._start_refill(key, ahead)
             return decision
-        decision = self._refusals.find(self.limits, key, (units,) * len(self.limits), TAKE)
+        decision = self.space.refusals.find(self.limits, key, (units,) * len(self.limits), TAKE)
         if decision is not None:
             return decision
         refilling = self._refill_here(key)
@@ -163,11 +174,11 @@ class AsyncLeasedGate(AsyncGate, Leasing):
             decision = ledger.spend(key, units)
             error = None if refilling.cancelled() else refilling.result()
             if decision is None and error is not None:
-                return self._degraded(key, units, error)
-        return await self._run(self._exactly(key, units)) if decision is None else decision
+                raise failed("the store cannot answer now", error) from error
+        return await self._exchange(self._exactly(key, units)) if decision is None else decision
 
     def _refill_here(self, key: str) -> asyncio.Task[BaseException | None] | None:
-        """The purchase that is under way in this event loop: one in another cannot be waited for."""
+        """The refill that is under way in this event loop: one in another cannot be waited for."""
         task = self._refilling.get(key)
         return task if task is not None and task.get_loop() is asyncio.get_running_loop() else None
 
@@ -177,9 +188,9 @@ class AsyncLeasedGate(AsyncGate, Leasing):
         return task
 
     async def _refilled(self, key: str, units: int) -> BaseException | None:
-        """Buy; what came of it is in the ledgers, or else it failed."""
+        """Refill; what came of it is in the ledger, or else it failed."""
         try:
-            await self._run(self._refill(key, units))
+            await self._exchange(self._refill(key, units))
         except FAILURES as error:
             return error
         finally:
@@ -199,33 +210,26 @@ class AsyncLeasedGate(AsyncGate, Leasing):
         """Give back what has run out, and come again while there are leases."""
         loop = asyncio.get_running_loop()
         if self._sweeper is loop:
-            self._keep(loop.create_task(self._run(self._return())))
+            task = loop.create_task(self._exchange(self._return()))
+            self._sweeps.add(task)
+            task.add_done_callback(self._sweeps.discard)
             self._sweeping = None
             self._sweep_later(loop)
 
-    async def peek(self, key: str, cost: Cost = 1, *, limit: Given | None = None) -> Decision:
-        """What `hit` would answer; writes nothing."""
-        return await self._run(self._peek(key, cost, limit))
-
-    async def reserve(self, key: str, cost: Cost, wait: int, limit: Given | None = None) -> Decision:
-        """Spend now what fits now or, where every limit lends, within so many microseconds."""
-        decision = self._spent(key, cost, limit)
-        return await super().reserve(key, cost, wait, limit) if decision is None else decision
-
-    async def refund(self, charged: Decision | str, n: Cost | tuple[int, ...] | None = None) -> None:
-        """Give back: to the lease, or to the server."""
-        if self._paid_by_lease(charged, n):
-            await self._run(self._return(RETURNED_AT_ONCE))
+    async def give(self, keys: Keys, units: Costs, marks: Marks) -> None:
+        """Give back to the lease, or to the server."""
+        if self._returned_to_lease(keys, units, marks):
+            await self._exchange(self._return(RETURNED_AT_ONCE))
         else:
-            await super().refund(charged, n)
+            await super().give(keys, units, marks)
 
-    async def reset(self, key: str) -> None:
-        """Make a key as new."""
-        self._ledger.forget(checked_key(key))
+    async def clear(self, key: str) -> None:
+        """Forget a key under every limit."""
+        self._ledger.forget(key)
         try:
-            await super().reset(key)
+            await super().clear(key)
         finally:
-            self._ledger.forget(key)  # what was bought while this was on its way
+            self._ledger.forget(key)  # what was charged while this was on its way
 
     async def aclose(self) -> None:
         """Give back every lease."""
@@ -233,7 +237,7 @@ class AsyncLeasedGate(AsyncGate, Leasing):
         if self._sweeping is not None and self._sweeper is loop:
             self._sweeping.cancel()
             self._sweeping = None
-        under_way = [task for task in (*self._refilling.values(), *self._kept) if task.get_loop() is loop]
+        under_way = [task for task in (*self._refilling.values(), *self._sweeps) if task.get_loop() is loop]
         if under_way:
             await asyncio.wait(under_way)
-        await self._run(self._return(-1))
+        await self._exchange(self._return(-1))

@@ -1,4 +1,4 @@
-"""The steps of refilling, spending and giving back: what a gate that leases asks of the server, and what it notes."""
+"""The steps of refilling, spending and giving back: what is asked of the server in advance, and what is noted of it."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from collections.abc import Callable
 from hashlib import blake2b
 from typing import Any, Final
 
-from headgate.call import Cost, checked_cost, checked_key
+from headgate.call import Cost
 from headgate.clock import SECOND, Clock
 from headgate.decision import ANSWER_FIELDS
 from headgate.engine import Decision
-from headgate.engine.arguments import checked_refund
 from headgate.engine.lease_cache import leased_tokens_for
 from headgate.engine.modes import LEASED, PEEK, TAKE, UP_TO, read_clock
 from headgate.limit import Given, Limit
+from headgate.stores.contract import Costs, Keys, Marks
 from headgate.stores.leases.ledger import LeaseLedger
 from headgate.stores.leases.terms import Lease
 from headgate.stores.memory import MemoryStore
+from headgate.stores.redis.bound import BoundSteps
 from headgate.stores.redis.compiled import GIVE, HEARTBEAT, CompiledLimits, instant
 from headgate.stores.redis.connect import FAILURES
 from headgate.stores.redis.cross_slot import Steps, log
-from headgate.stores.redis.gate import _Asker
 
 HEARTBEAT_EVERY: Final = 5 * SECOND
 """Between two times at which a process says that it is there, and learns how many others are."""
@@ -31,19 +31,29 @@ _process = os.urandom(16)
 """What this process is called; not its number, which other hosts use too."""
 
 
-class Leasing(_Asker):
-    """What both kinds of gate do."""
+class Leasing(BoundSteps):
+    """What both kinds of leased limits do."""
 
-    def lease_by(self, terms: Lease, clock: Clock | None, slow: Any) -> None:  # noqa: ANN401
-        """Lease on these terms from now on; `slow` answers what a lease cannot."""
+    _hit: Callable[..., Any]
+    """The gate's own way to a decision, for what a lease cannot simply pay."""
+
+    def lease_by(self, terms: Lease, clock: Clock | None, saw_nodes: Callable[[int], None]) -> None:
+        """Lease on these terms from now on; `saw_nodes` is told how many processes are there."""
         local = MemoryStore(clock=clock)
-        self._tokens = leased_tokens_for(local.gate("leases", self.limits)._decider, slow)
+        self._tokens = leased_tokens_for(local.bind("leases", self.limits), self._slowly)
         self._now: Callable[[], int] = lambda: read_clock(local.clock)
         self._ledger = LeaseLedger(self.limits, terms, self._tokens, self._now)
-        self._heartbeat = CompiledLimits((Limit.parse("1/hour as nodes"),), self._names)
-        self._least = self._fallback.nodes
+        self._heartbeat = CompiledLimits((Limit.parse("1/hour as nodes"),), self.space.names)
+        self._saw_nodes = saw_nodes
         self._counted_us = -HEARTBEAT_EVERY
         _gates.add(self)
+
+    def _slowly(self, key: str, cost: Cost, limit: Given | None) -> Any:  # noqa: ANN401 - a decision, or one to await
+        return self._hit(key, cost, limit=limit)
+
+    def _leased_units(self, keys: Keys, costs: Costs) -> int | None:
+        """What a lease may be asked for: one number of units of one key. None for everything else."""
+        return costs[0] if isinstance(keys, str) and costs.count(costs[0]) == len(costs) else None
 
     def next_return(self) -> float | None:
         """Seconds until something is to be given back; None if nothing is held."""
@@ -58,9 +68,8 @@ class Leasing(_Asker):
         self._ledger.disown()
 
     def _exactly(self, key: str, units: int) -> Steps[Decision]:
-        decision = yield from self._decide(self._own, key, (units,) * len(self.limits), TAKE)
-        if not decision.degraded:
-            self._ledger.saw(key, decision)
+        decision = yield from self.deciding(key, (units,) * len(self.limits), TAKE, 0)
+        self._ledger.saw(key, decision)
         return decision
 
     def _refill(self, key: str, units: int) -> Steps[Decision | None]:
@@ -68,10 +77,10 @@ class Leasing(_Asker):
         sent = self._ledger.asking(key)
         if sent is None:
             return None
-        compiled = self._own
+        compiled = self.compiled
         costs = (units,) * len(self.limits)
         try:
-            refused_since = self._refusals.sent()
+            refused_since = self.space.refusals.sent()
             reply, index = yield self.command(compiled, UP_TO, key, compiled.argument(costs))
             decision = compiled.read(reply, index, key, costs, UP_TO)
         except BaseException:
@@ -79,7 +88,7 @@ class Leasing(_Asker):
             raise
         self._ledger.granted(key, sent, instant(reply), decision)
         if not decision.allowed:
-            self._refusals.keep(self.limits, key, (1,) * len(costs), refused_since, decision)
+            self.space.refusals.keep(self.limits, key, (1,) * len(costs), refused_since, decision)
         yield from self._count_nodes()
         return decision
 
@@ -89,18 +98,14 @@ class Leasing(_Asker):
         try:
             while due:
                 key, units, marks = due.pop(0)
-                back = self._own.back((units,) * len(self.limits), marks)
-                yield self.command(self._own, GIVE, (key,) * len(self.limits), back)
-                self._refusals.gave((key,))
+                back = self.compiled.back((units,) * len(self.limits), marks)
+                yield self.command(self.compiled, GIVE, (key,) * len(self.limits), back)
+                self.space.refusals.gave((key,))
         except FAILURES as error:  # whoever asks here asks for something else
             log.warning("unused tokens were lost: %s: %s", type(error).__name__, error)
         finally:
             if due:
                 self._ledger.keep(due)
-
-    def _degraded(self, key: str, units: int, error: BaseException) -> Decision:
-        reason = f"{type(error).__name__}: {error}"
-        return self._fallback.decide(self.limits, key, (units,) * len(self.limits), TAKE, 0, reason)
 
     def _count_nodes(self) -> Steps[None]:
         """Say that this process is there, and learn how many are: who is cut off answers for that part of the limit."""
@@ -110,37 +115,34 @@ class Leasing(_Asker):
         self._counted_us = now
         # All limiters on a store answer from one budget while they are cut off, so the store counts, once. No user's
         # key is empty.
-        name = blake2b(b"%d" % id(self._topology), key=_process, digest_size=16).digest()
+        name = blake2b(b"%d" % id(self.space.topology), key=_process, digest_size=16).digest()
         try:
             reply, _ = yield self.command(self._heartbeat, HEARTBEAT, "", b"$16\r\n%b\r\n" % name)
         except FAILURES:
             return
-        self._fallback.nodes = max(self._least, int(reply))
+        self._saw_nodes(int(reply))
 
-    def _paid_by_lease(self, charged: Decision | str, n: Cost | tuple[int, ...] | None) -> bool:
-        """Whether a refund is of a leased decision; then it is done."""
-        if isinstance(charged, str) or not hasattr(charged, "claim_refund") or charged.answers[4] != LEASED:
-            return False
-        _, keys, units, marks = checked_refund(self.limits, charged, n)
+    def _returned_to_lease(self, keys: Keys, units: Costs, marks: Marks) -> bool:
+        """Whether units were paid from a lease; then they are in it again."""
         mark = marks[0]
-        if mark is not None and any(units):
-            self._ledger.refund(keys[0], min(units), mark[1])
+        if mark is None or mark[0] != LEASED:
+            return False
+        self._ledger.refund(keys if isinstance(keys, str) else keys[0], min(units), mark[1])
         return True
 
-    def _peek(self, key: str, cost: Cost, limit: Given | None) -> Steps[Decision]:
+    def _peek(self, key: str, cost: int) -> Steps[Decision]:
         """What a hit would answer: what the server has left, and beside it what this process holds of the key.
 
         Only leases that were charged before the server was asked are counted, so no token is counted twice.
         """
-        if limit is not None or type(cost) is not int:  # which no lease pays for
-            return (yield from self._ask(key, cost, limit, PEEK))
-        grants = self._ledger.grants(checked_key(key))
-        if max(self._ledger.tokens(grants), default=0) >= checked_cost(cost):
-            seen = yield from self._ask(key, 0, None, PEEK)
+        count = len(self.limits)
+        grants = self._ledger.grants(key)
+        if max(self._ledger.tokens(grants), default=0) >= cost:
+            seen = yield from self.deciding(key, (0,) * count, PEEK, 0)
             tokens = self._ledger.tokens(grants)
             if max(tokens, default=0) >= cost:
                 return self._beside(seen, key, cost, sum(tokens) - cost, paid=True)
-        seen = yield from self._ask(key, cost, None, PEEK)
+        seen = yield from self.deciding(key, (cost,) * count, PEEK, 0)
         return self._beside(seen, key, cost, sum(self._ledger.tokens(grants)))
 
     def _beside(self, seen: Decision, key: str, cost: int, held: int, *, paid: bool = False) -> Decision:
@@ -152,12 +154,6 @@ class Leasing(_Asker):
                 answers[row], answers[row + 2] = 1, 0
         costs = (cost,) * len(self.limits)
         return Decision(self.limits, key, costs, answers, charged=False, degraded=seen.degraded)
-
-    def _spent(self, key: str, cost: Cost, limit: Given | None) -> Decision | None:
-        """What a reservation gets from the lease."""
-        if limit is not None or type(cost) is not int:
-            return None
-        return self._ledger.spend(checked_key(key), checked_cost(cost))
 
 
 def _forget_parents() -> None:

@@ -43,11 +43,11 @@ class _Opened:
     def store(self) -> Store:
         return self._own if self._bound is None else self._bound
 
-    def bind(self, store: Store) -> None:
+    def _use(self, store: Store) -> None:
         with self._lock:
             self._bound = None if store is self.__dict__.get("_own") else store
             for runtime in self._runtimes.values():
-                runtime.bind(store)
+                runtime._use(store)
 
     def renew_lock(self) -> None:
         """After a fork, which may have copied the lock while another thread held it."""
@@ -119,9 +119,9 @@ class RateLimits:
         """Of every count made here."""
         return self.runtime(False).namespace
 
-    def bind(self, store: Store) -> None:
+    def _use(self, store: Store) -> None:
         """Count there from now on, as `headgate.testing.frozen` and `disabled` do for a while."""
-        self.opened.bind(store)
+        self.opened._use(store)
 
     def follow_settings(self, setting: str, enter: bool, **_: Any) -> None:  # noqa: ANN401
         """Other settings have other counts. When a test is over, those from before are back."""

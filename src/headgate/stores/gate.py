@@ -1,0 +1,163 @@
+"""The verbs over bound limits, once for every store: arguments are checked, plans are found, outages are answered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
+
+from headgate.call import Call, Cost, checked_cost, checked_costs, checked_key
+from headgate.engine import Decision
+from headgate.engine.arguments import Plans, checked_calls, checked_limits, checked_refund, in_flight_of
+from headgate.engine.holding import Holding, listed
+from headgate.engine.modes import PEEK, RESERVE, TAKE, UP_TO
+from headgate.errors import StoreError
+from headgate.limit import Given, Limit
+from headgate.stores.contract import BoundLimits, Costs, Keys, LeasingStore, OnError, Store
+from headgate.stores.fallback import Fallback
+
+if TYPE_CHECKING:
+    from headgate.stores.leases.terms import Lease
+
+MOST_BOUND: Final = 1024
+"""Combinations of limits, chosen for single calls, that stay bound."""
+Bound = TypeVar("Bound")
+
+
+class BaseGate(Generic[Bound]):
+    """What both kinds of gate know: limits on a store, plans of them, and the answers where the store has none."""
+
+    store: Store
+    _lease: Lease | bool = False
+
+    def __init__(self, store: Store, namespace: str, limits: tuple[Limit, ...], on_error: OnError = "local") -> None:
+        self.namespace = namespace
+        self.limits = checked_limits(limits)
+        self.on_error: OnError = on_error
+        self._use(store)
+
+    def _use(self, store: Store) -> None:
+        """Decide by the states of this store from now on; `headgate.testing` does so for a while."""
+        self.store = store
+        self._fallback = Fallback(self.on_error, store, self.namespace)
+        self._bounds: dict[tuple[Limit, ...], Bound] = {}
+        self._plans = Plans(self.limits, self._bound_to)
+        self._bound = self._bind_own(store)
+
+    def _bind_own(self, store: Store) -> Bound:
+        raise NotImplementedError
+
+    def _bind(self, limits: tuple[Limit, ...]) -> Bound:
+        raise NotImplementedError
+
+    def _bound_to(self, limits: tuple[Limit, ...]) -> Bound:
+        """These limits in place of the gate's own: a plan, or the limits of a decision's calls."""
+        bound = self._bounds.get(limits)
+        if bound is None:
+            if len(self._bounds) >= MOST_BOUND:
+                self._bounds.clear()
+            bound = self._bounds[limits] = self._bind(limits)
+        return bound
+
+    def _answering(self, bound: Any) -> Any:  # noqa: ANN401 - of either kind
+        """Bound limits whose engine answers by the fallback itself, where it has a way to."""
+        if hasattr(bound, "answer_instead"):
+            bound.answer_instead(self._fallback.decide)
+        return bound
+
+
+class Gate(BaseGate[BoundLimits]):
+    """For threads."""
+
+    _HOT: ClassVar[tuple[str, ...]] = ("hit", "peek", "take_up_to", "release", "_reserve")
+    """Verbs that an engine may bring itself, without a Python frame."""
+
+    def _bind_own(self, store: Store) -> BoundLimits:
+        for verb in self._HOT:
+            self.__dict__.pop(verb, None)
+        if self._lease and isinstance(store, LeasingStore):
+            bound = store.bind_leased(self.namespace, self.limits, self._lease)
+        else:
+            bound = self._bound_to(self.limits)
+        attach = getattr(bound, "attach", None)
+        if attach is not None:
+            hot: Mapping[str, Any] = attach(type(self).hit.__get__(self), self._plans.find, self._end)
+            self.__dict__.update(hot)
+        return bound
+
+    def _bind(self, limits: tuple[Limit, ...]) -> BoundLimits:
+        bound: BoundLimits = self._answering(self.store.bind(self.namespace, limits))
+        return bound
+
+    def hit(self, key: str, cost: Cost = 1, *, limit: Given | None = None) -> Decision:
+        """Spend `cost` of every limit, or of none if any refuses.
+
+        `cost` may name the limits: `{"rpm": 1, "tpm": 500}`. `limit` chooses other numbers for this call (a plan):
+        same algorithm, period and name, so the same state.
+        """
+        return self._ask(key, cost, limit, TAKE)
+
+    def peek(self, key: str, cost: Cost = 1, *, limit: Given | None = None) -> Decision:
+        """What `hit` would answer. Writes nothing."""
+        return self._ask(key, cost, limit, PEEK)
+
+    def take_up_to(self, key: str, n: int, *, limit: Given | None = None) -> Decision:
+        """Spend as much of `n` as fits now; `decision.granted` says how much. Refused when not even 1 fits."""
+        return self._ask(key, checked_cost(n), limit, UP_TO)
+
+    def decide(self, *calls: Call) -> Decision:
+        """Several limits and subjects, one decision: every call is charged or none is."""
+        return self._decide(calls)
+
+    def refund(self, charged: Decision | str, n: Cost | None = None) -> None:
+        """Give back a decision, or part of it, at most once; or `n` units of a key, as if charged now."""
+        self._refund(charged, n)
+
+    def release(self, decision: Decision) -> None:
+        """Give back what a decision has in flight, at most once; rates stay charged. A `Permit` does this itself."""
+        self._end(decision)
+
+    def holders(self, key: str) -> list[Holding]:
+        """The permits of a key that are in flight, the oldest first."""
+        return listed(self.limits, self._bound.holders(checked_key(key)))
+
+    def reset(self, key: str) -> None:
+        """Forget what was counted for a key."""
+        self._bound.clear(checked_key(key))
+
+    def _ask(self, key: str, cost: Cost, limit: Given | None, mode: int, wait_us: int = 0) -> Decision:
+        bound = self._bound if limit is None else self._plans.find(limit)
+        return self._run(bound, checked_key(key), checked_costs(bound.limits, cost), mode, wait_us)
+
+    def _reserve(self, key: str, cost: Cost, wait_us: int, limit: Given | None = None) -> Decision:
+        """Spend now what fits now or, where every limit lends, within this time; the decision's retry is the delay."""
+        return self._ask(key, cost, limit, RESERVE, wait_us)
+
+    def _decide(self, calls: tuple[Call, ...], mode: int = TAKE, wait_us: int = 0) -> Decision:
+        limits, keys, costs = checked_calls(calls)
+        return self._run(self._bound_to(limits), keys, costs, mode, wait_us)
+
+    def _run(self, bound: BoundLimits, keys: Keys, costs: Costs, mode: int, wait_us: int) -> Decision:
+        try:
+            return bound.run(keys, costs, mode, wait_us)
+        except StoreError as error:
+            return self._fallback.decide(bound.limits, keys, costs, mode, wait_us, error)
+
+    def _end(self, decision: Decision) -> None:
+        self._refund(decision, in_flight_of(decision))
+
+    def _refund(self, charged: Decision | str, n: Cost | Costs | None = None) -> None:
+        limits, keys, units, marks = checked_refund(self.limits, charged, n)
+        if not any(units):
+            return
+        if isinstance(charged, Decision) and charged.degraded:
+            self._fallback.give(limits, keys, units, marks)
+            return
+        try:
+            (self._bound if limits == self.limits else self._bound_to(limits)).give(keys, units, marks)
+        except StoreError as error:
+            self._fallback.regret(error)
+
+    def _close_bound(self) -> None:
+        """Give back tokens that were charged in advance."""
+        if hasattr(self._bound, "close"):
+            self._bound.close()

@@ -1,0 +1,174 @@
+"""The verbs of `Gate`, awaited."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
+from typing import Any, Final, TypeVar
+
+from headgate.call import Call, Cost, checked_cost, checked_costs, checked_key
+from headgate.engine import Decision, pending
+from headgate.engine.arguments import checked_calls, checked_refund, in_flight_of
+from headgate.engine.holding import Holding, listed
+from headgate.engine.modes import PEEK, RESERVE, TAKE, UP_TO
+from headgate.errors import StoreError
+from headgate.limit import Given, Limit
+from headgate.stores.contract import AsyncStore, Costs, Keys, LeasingStore, Store
+from headgate.stores.gate import BaseGate
+
+T = TypeVar("T")
+AWAITED: Final = ("hit", "peek", "take_up_to", "decide", "reset", "holders")
+"""Verbs whose calls say so when they are not awaited."""
+
+
+class AsyncGate(BaseGate[Any]):
+    """For event loops. A store that answers at once is asked at once."""
+
+    _undo: Callable[[Decision], Awaitable[None]] | None = None
+    """Gives back a charge whose caller was cancelled, where that takes more than a refund."""
+    _awaits: bool
+    """Whether the store has to be awaited."""
+
+    def _use(self, store: Store) -> None:
+        self._unfinished: set[asyncio.Task[Any]] = set()
+        self._hot: dict[str, Any] = {}
+        super()._use(store)
+        for name in AWAITED:
+            method = getattr(type(self), name).__get__(self)
+            hot = self._hot.get(name)
+            setattr(self, name, pending(method, hot or method, hot is None or self._awaits))
+
+    def _bind_own(self, store: Store) -> Any:  # noqa: ANN401 - of either kind
+        self._awaits = isinstance(store, AsyncStore)
+        if self._lease and isinstance(store, LeasingStore):
+            bound: Any = store.bind_leased_async(self.namespace, self.limits, self._lease)
+        else:
+            bound = self._bound_to(self.limits)
+        attach = getattr(bound, "attach", None)
+        if attach is not None:
+            self._hot = dict(attach(type(self).hit.__get__(self), self._plans.find, self._end_at_once))
+        return bound
+
+    def _bind(self, limits: tuple[Limit, ...]) -> Any:  # noqa: ANN401
+        store = self.store
+        if isinstance(store, AsyncStore):
+            return store.bind_async(self.namespace, limits)
+        return self._answering(store.bind(self.namespace, limits))
+
+    async def hit(self, key: str, cost: Cost = 1, *, limit: Given | None = None) -> Decision:
+        """Spend `cost` of every limit, or of none if any refuses."""
+        return await self._ask(key, cost, limit, TAKE)
+
+    async def peek(self, key: str, cost: Cost = 1, *, limit: Given | None = None) -> Decision:
+        """What `hit` would answer. Writes nothing."""
+        return await self._ask(key, cost, limit, PEEK)
+
+    async def take_up_to(self, key: str, n: int, *, limit: Given | None = None) -> Decision:
+        """Spend as much of `n` as fits now; `decision.granted` says how much."""
+        return await self._ask(key, checked_cost(n), limit, UP_TO)
+
+    async def decide(self, *calls: Call) -> Decision:
+        """Several limits and subjects, one decision: every call is charged or none is."""
+        return await self._decide(calls)
+
+    async def refund(self, charged: Decision | str, n: Cost | None = None) -> None:
+        """Give back a decision, or part of it, at most once; or `n` units of a key, as if charged now."""
+        await self._refund(charged, n)
+
+    async def release(self, decision: Decision) -> None:
+        """Give back what a decision has in flight, at most once; its rates stay charged. A permit does this itself."""
+        await self._refund(decision, in_flight_of(decision))
+
+    async def holders(self, key: str) -> list[Holding]:
+        """The permits of a key that are in flight, the oldest first."""
+        held = self._bound.holders(checked_key(key))
+        return listed(self.limits, await held if self._awaits else held)
+
+    async def reset(self, key: str) -> None:
+        """Forget what was counted for a key."""
+        cleared = self._bound.clear(checked_key(key))
+        if self._awaits:
+            await cleared
+
+    def _ask(self, key: str, cost: Cost, limit: Given | None, mode: int, wait_us: int = 0) -> Awaitable[Decision]:
+        bound = self._bound if limit is None else self._plans.find(limit)
+        return self._run(bound, checked_key(key), checked_costs(bound.limits, cost), mode, wait_us)
+
+    def _reserve(self, key: str, cost: Cost, wait_us: int, limit: Given | None = None) -> Awaitable[Decision]:
+        """See `Gate._reserve`. A caller that is cancelled meanwhile is charged nothing."""
+        return self._ask(key, cost, limit, RESERVE, wait_us)
+
+    def _decide(self, calls: tuple[Call, ...], mode: int = TAKE, wait_us: int = 0) -> Awaitable[Decision]:
+        limits, keys, costs = checked_calls(calls)
+        return self._run(self._bound_to(limits), keys, costs, mode, wait_us)
+
+    async def _run(self, bound: Any, keys: Keys, costs: Costs, mode: int, wait_us: int = 0) -> Decision:  # noqa: ANN401
+        try:
+            asked = bound.run(keys, costs, mode, wait_us)
+            if not self._awaits:
+                decision: Decision = asked
+            elif mode == RESERVE or (mode != PEEK and any(limit.in_flight for limit in bound.limits)):
+                # Nobody would end or give back what a cancelled caller was charged: a rate alone stays charged.
+                decision = await self._to_the_end(asked, self._given_back)
+            else:
+                decision = await asked
+        except StoreError as error:
+            return self._fallback.decide(bound.limits, keys, costs, mode, wait_us, error)
+        return decision
+
+    def _end_at_once(self, decision: Decision) -> None:
+        """Release on a store that is not awaited."""
+        for bound, keys, units, marks in self._given(decision, in_flight_of(decision)):
+            bound.give(keys, units, marks)
+
+    async def _refund(self, charged: Decision | str, n: Cost | Costs | None = None) -> None:
+        for bound, keys, units, marks in self._given(charged, n):
+            try:
+                given = bound.give(keys, units, marks)
+                if self._awaits:
+                    await self._to_the_end(given, self._seen_through)
+            except StoreError as error:
+                self._fallback.regret(error)
+
+    def _given(self, charged: Decision | str, n: Cost | Costs | None) -> list[tuple[Any, Keys, Costs, Any]]:
+        """What to give back, and to which bound limits; nothing where that is done."""
+        limits, keys, units, marks = checked_refund(self.limits, charged, n)
+        if not any(units):
+            return []
+        if isinstance(charged, Decision) and charged.degraded:
+            self._fallback.give(limits, keys, units, marks)
+            return []
+        return [(self._bound if limits == self.limits else self._bound_to(limits), keys, units, marks)]
+
+    async def _to_the_end(
+        self, work: Coroutine[Any, Any, T], finish: Callable[[asyncio.Task[T]], Coroutine[Any, Any, None]]
+    ) -> T:
+        """Wait for work that is not cancelled with its caller: `finish` then sees to what comes of it."""
+        loop = asyncio.get_running_loop()
+        task = loop.create_task(work)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if not task.cancelled():
+                self._keep(loop.create_task(finish(task)))
+            raise
+
+    async def _given_back(self, deciding: asyncio.Task[Decision]) -> None:
+        """Nobody knows of a charge whose caller was cancelled meanwhile."""
+        with suppress(StoreError):
+            await (self._undo or self._refund)(await deciding)
+
+    async def _seen_through(self, giving: asyncio.Task[None]) -> None:
+        with suppress(StoreError):
+            await giving
+
+    def _keep(self, task: asyncio.Task[Any]) -> None:
+        """The event loop itself holds tasks only weakly."""
+        self._unfinished.add(task)
+        task.add_done_callback(self._unfinished.discard)
+
+    async def _aclose_bound(self) -> None:
+        """Give back tokens that were charged in advance."""
+        if hasattr(self._bound, "aclose"):
+            await self._bound.aclose()

@@ -1,0 +1,73 @@
+"""Limits bound to a server, for event loops: the same steps by the pipelines of the loop that runs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeVar
+
+from headgate.engine import Decision
+from headgate.engine.modes import TAKE
+from headgate.limit import Limit
+from headgate.stores.contract import Costs, Held, Keys, Marks
+from headgate.stores.redis.bound import BoundSteps, Space
+from headgate.stores.redis.connect import FAILURES
+from headgate.stores.redis.cross_slot import Steps
+from headgate.stores.redis.pipeline import Pipelines
+
+T = TypeVar("T")
+
+
+class AsyncBoundLimits(BoundSteps):
+    """Asks by the pipelines of the event loop that runs."""
+
+    def __init__(self, space: Space, limits: tuple[Limit, ...], pipelines: Callable[[], Pipelines]) -> None:
+        super().__init__(space, limits)
+        self._pipelines = pipelines
+
+    async def run(self, keys: Keys, costs: Costs, mode: int = TAKE, wait: int = 0) -> Decision:
+        """Ask every limit in one step, then charge all or none."""
+        return await self._exchange(self.deciding(keys, costs, mode, wait))
+
+    async def give(self, keys: Keys, units: Costs, marks: Marks) -> None:
+        """Give back units that were charged at these marks."""
+        await self._exchange(self.giving(keys, units, marks))
+
+    async def clear(self, key: str) -> None:
+        """Forget a key under every limit."""
+        await self._exchange(self.clearing(key))
+
+    async def holders(self, key: str) -> list[Held]:
+        """The permits of a key that are in flight; asked in a thread, since only operators ask."""
+        return await asyncio.to_thread(self.holders_of, key)
+
+    async def _exchange(self, steps: Steps[T]) -> T:
+        """Run steps. Cancelled, a decision over several slots gives back what it holds before it lets go."""
+        try:
+            command = next(steps)
+            pipelines = self._pipelines()
+            while True:
+                try:
+                    reply = await pipelines.exchange(command)
+                except asyncio.CancelledError:
+                    await asyncio.shield(_let_go(steps, pipelines))
+                    raise
+                except FAILURES as error:
+                    command = steps.throw(error)
+                else:
+                    command = steps.send(reply)
+        except StopIteration as done:
+            value: T = done.value
+            return value
+
+
+async def _let_go(steps: Steps[T], pipelines: Pipelines) -> None:
+    try:
+        command = steps.throw(asyncio.CancelledError())
+        while True:
+            try:
+                command = steps.send(await pipelines.exchange(command))
+            except FAILURES as error:
+                command = steps.throw(error)
+    except (StopIteration, asyncio.CancelledError):
+        return
