@@ -109,10 +109,10 @@ class Decision:
     def retry_after(self) -> float:
         """Seconds until this very request is allowed: refused one microsecond before it, admitted at it.
 
-        0.0 when allowed, `math.inf` when it can never fit, `math.nan` when nobody knows. Of a reservation: seconds from
+        0.0 when allowed, `math.inf` when it can `never` fit or the time is `unknown`. Of a reservation: seconds from
         when it was made until it may be used.
         """
-        return self.retry_us / 1e6 if self.retry_us >= 0 else math.inf if self.retry_us == NEVER else math.nan
+        return self.retry_us / 1e6 if self.retry_us >= 0 else math.inf
 
     def retry_after_spread(self, chance: Callable[[], float] | None = None) -> float:
         """A `retry_after` for a crowd: later by a random part of the time that a whole burst takes to come back.
@@ -132,8 +132,8 @@ class Decision:
 
     @property
     def reset_after(self) -> float:
-        """Seconds until every limit is as new; `math.nan` while something is in flight."""
-        return math.nan if self.reset_us == UNKNOWN else self.reset_us / 1e6
+        """Seconds until nothing of any limit is in use; `math.inf` while something is in flight."""
+        return math.inf if self.reset_us == UNKNOWN else self.reset_us / 1e6
 
     @property
     def never(self) -> bool:
@@ -164,7 +164,7 @@ class Decision:
         return (costs,) * len(self._limits) if isinstance(costs, int) else costs
 
     @property
-    def answers(self) -> list[int]:
+    def _answers(self) -> list[int]:
         """The answers in a row, `ANSWER_FIELDS` integers for each call: for who reads many decisions a second."""
         if self._more is None:
             return [int(self.allowed), self.remaining, self.retry_us, self.reset_us, self._mark_us, self._mark_num]
@@ -174,7 +174,7 @@ class Decision:
     @property
     def verdicts(self) -> tuple[Verdict, ...]:
         """The answers, one per call."""
-        flat = self.answers
+        flat = self._answers
         return tuple(
             [
                 Verdict(bool(flat[row]), flat[row + 1], flat[row + 2], flat[row + 3], (flat[row + 4], flat[row + 5]))
@@ -182,7 +182,7 @@ class Decision:
             ]
         )
 
-    def claim_refund(self, wanted: tuple[int, ...]) -> tuple[int, ...]:
+    def _claim_refund(self, wanted: tuple[int, ...]) -> tuple[int, ...]:
         """How many of the wanted units of each call were charged and not yet given back; from now on they are."""
         if not self.allowed:
             return (0,) * len(wanted)
@@ -206,7 +206,7 @@ class Decision:
 
     def __reduce__(self) -> tuple[Callable[..., "Decision"], tuple[object, ...]]:
         """The answer travels; what can be given back stays with this Decision."""
-        return restored, (self._limits, self._keys, self.costs, self.answers, self.degraded)
+        return restored, (self._limits, self._keys, self.costs, self._answers, self.degraded)
 
     def __repr__(self) -> str:
         if self.allowed:

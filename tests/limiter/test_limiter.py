@@ -163,7 +163,7 @@ def test_a_decision_kept_is_never_written_over():
     alone = limit.peek("other")
     limit.hit("other", 10)
     assert [decision.remaining for decision in kept] == [9, 8, 7, 6, 5, 4, 3, 2, 1, 0, 0, 0]
-    assert (alone.remaining, alone.calls[0].key) == (9, "other")
+    assert (alone.remaining, alone.calls[0].key) == (10, "other")
 
 
 def test_refunds_that_make_no_sense():

@@ -211,13 +211,14 @@ def test_a_bound_that_is_none_is_refused(wrong):
 
 
 def test_bad_keys_and_costs_wait_for_nothing(home):
+    """A call that is wrong raises at once, and nobody waits or is charged."""
     limiter = home.limiter("1/second", clock=ManualClock(LATER))
     for key, cost in (("", 1), (5, 1), (["k"], 1), ("k", -1), ("k", 1.5), ("k", {"no": 1})):
         with pytest.raises(InvalidCall):
             limiter.acquire(key, cost)
         with pytest.raises(InvalidCall):
             limiter.acquire(key, cost, 5)
-    assert (limiter._queue.waiting, limiter.peek("k").remaining) == (0, 0)
+    assert (limiter._queue.waiting, limiter.peek("k").remaining) == (0, 1)
 
 
 def test_threads_leave_a_bucket_in_the_order_they_came(home):

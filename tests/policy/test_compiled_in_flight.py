@@ -25,7 +25,7 @@ def test_a_request_is_held_until_it_ends_not_until_it_is_answered():
     judged = responder(FLIGHT)
     first, _, third = (judged.ask() for _ in range(3))
     assert (first.kind, third.kind, third.status) == ("pass", "deny", 429)
-    assert third.decision is not None and math.isnan(third.decision.retry_after)
+    assert third.decision is not None and math.isinf(third.decision.retry_after)
     judged.answer(first, 200)
     assert judged.kinds(1) == ["deny"]
     end(judged, first)

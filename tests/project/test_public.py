@@ -34,7 +34,7 @@ def test_public_words_of_a_limiter_and_a_decision():
         "reset", "take_up_to",
     ]  # fmt: skip
     assert public(headgate.Decision) == [
-        "allowed", "answers", "binding", "calls", "claim_refund", "costs", "degraded", "granted", "limit", "never",
+        "allowed", "binding", "calls", "costs", "degraded", "granted", "limit", "never",
         "remaining", "reset_after", "reset_us", "retry_after", "retry_after_spread", "retry_us", "unknown", "verdicts",
     ]  # fmt: skip
 

@@ -152,7 +152,7 @@ class Server:
             return 1, self.units_of(command)
         decision = self._decider.run(subject, (self.units_of(command),) * len(self.limits), command.mode)
         granted = [decision.calls[0].cost] if command.mode == UP_TO else []
-        words = [self.clock.now_us(), *granted, *map(int, decision.answers)]
+        words = [self.clock.now_us(), *granted, *map(int, decision._answers)]
         return struct.pack(f"<{len(words)}q", *words), decision.granted
 
     def _give(self, subject: str, words: tuple[int, ...]) -> None:

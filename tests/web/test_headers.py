@@ -270,7 +270,7 @@ def test_the_binding_limit_is_the_decisions(rows):
     answers = [(yes, left, 0 if yes else -1 if never else wait, 1) for yes, left, wait, never in rows]
     decision = answer(words, *answers)
     limits = Limit.parse_all(words)
-    assert limits[web.binding_of(decision, decision.answers, range(len(limits)))] == decision.binding
+    assert limits[web.binding_of(decision, decision._answers, range(len(limits)))] == decision.binding
 
 
 def test_numbers_have_at_most_15_digits():

@@ -50,7 +50,7 @@ def checked_refund(
             raise InvalidCall("refund(key, n) needs to know how many units; refund(decision) knows by itself")
         units = n if isinstance(n, tuple) else checked_costs(own, n)
         return own, (checked_key(charged),) * len(own), units, (None,) * len(own)
-    if not hasattr(charged, "claim_refund"):
+    if not hasattr(charged, "_claim_refund"):
         raise InvalidCall(f"refund takes a Decision or a key; got {shown(charged)}")
     calls = charged.calls
     limits = tuple(call.limit for call in calls)
@@ -58,7 +58,7 @@ def checked_refund(
         n = tuple(call.cost for call in calls)
     wanted = n if isinstance(n, tuple) else checked_costs(limits, n)
     marks = tuple(verdict.mark for verdict in charged.verdicts)
-    return limits, tuple(call.key for call in calls), charged.claim_refund(wanted), marks
+    return limits, tuple(call.key for call in calls), charged._claim_refund(wanted), marks
 
 
 def in_flight_of(decision: Decision) -> tuple[int, ...]:

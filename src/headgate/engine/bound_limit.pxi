@@ -241,6 +241,20 @@ cdef class BoundLimit:
         if wait and not out.allowed and self.lend != NULL and 0 < out.retry <= wait:
             self.lend(self.params, now, cost, out)
 
+    cdef inline void look_only(self, const int64_t* state, int64_t now, int64_t cost, Answer* out) noexcept nogil:
+        """As `look`, for a cost that is not charged: what remains, and until when, is what is there now."""
+        cdef Answer free
+        self.look(state, now, cost, out)
+        if out.allowed and cost:
+            self.look(state, now, 0, &free)
+            out.remaining, out.reset = free.remaining, free.reset
+
+    cdef inline void ask(self, const int64_t* state, int64_t now, int64_t cost, int64_t wait, Mode mode, Answer* out) noexcept nogil:
+        if mode == M_PEEK:
+            self.look_only(state, now, cost, out)
+        else:
+            self.look_ahead(state, now, cost, wait, out)
+
     cdef inline void sign(self) noexcept nogil:
         """What is charged from now on is held by this process."""
         (<ConcurrencyParams*> self.params).holder = self.common.engine.me

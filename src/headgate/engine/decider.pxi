@@ -171,7 +171,7 @@ cdef class Decider:
             if mode == M_UP_TO and cost:
                 bound.look(state or NOTHING, now, 0, &seen)
                 cost = max(1, min(cost, seen.remaining))
-            bound.look_ahead(state or NOTHING, now, cost, wait, &seen)
+            bound.ask(state or NOTHING, now, cost, wait, mode, &seen)
             if mode != M_PEEK:
                 if seen.allowed:
                     if state == NULL:
@@ -212,7 +212,7 @@ cdef class Decider:
                 bound = <BoundLimit> bounds[at]
                 if mode == M_UP_TO and work.cost[at]:
                     work.cost[at] = max(1, min(work.cost[at], room))
-                bound.look_ahead(states[at] or NOTHING, work.nows[at], work.cost[at], work.wait, &seen[at])
+                bound.ask(states[at] or NOTHING, work.nows[at], work.cost[at], work.wait, mode, &seen[at])
                 allowed = allowed and seen[at].allowed
             if allowed and mode != M_PEEK:
                 charge_private(bounds, &work, states, seen)

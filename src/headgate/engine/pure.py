@@ -86,6 +86,8 @@ class Decider:
             if mode == UP_TO and cost:
                 cost = max(1, min(cost, bound.look(cell, now, 0)[0].remaining))
             verdict, until = bound.look(cell, now, cost, wait)
+            if mode == PEEK:
+                verdict = self._uncharged(bound, cell, now, verdict)
             if verdict.allowed and mode != PEEK:
                 cell = cell or bound.place(key, now)
                 bound.limit.step.charge(cell.state, bound.limit.params, verdict.mark, cost)
@@ -105,7 +107,12 @@ class Decider:
             looks = [bound.look(cell, now, cost, wait) for (bound, cell), cost in zip(asked, costs, strict=True)]
             if not all(verdict.allowed for verdict, _ in looks):
                 looks = self._refuse(asked, looks, now, mode)
-            elif mode != PEEK:
+            elif mode == PEEK:
+                looks = [
+                    (self._uncharged(bound, cell, now, verdict), until)
+                    for (bound, cell), (verdict, until) in zip(asked, looks, strict=True)
+                ]
+            else:
                 for bound, key, (verdict, _), cost in zip(self.bounds, each, looks, costs, strict=True):
                     cell = bound.place(key, now)
                     bound.limit.step.charge(cell.state, bound.limit.params, verdict.mark, cost)
@@ -113,6 +120,14 @@ class Decider:
         for verdict, _ in looks:
             answers += (verdict.allowed, verdict.remaining, verdict.retry_us, verdict.reset_us, *verdict.mark)
         return Decision(self.limits, keys, costs, answers, charged=mode != PEEK)
+
+    @staticmethod
+    def _uncharged(bound: BoundLimit, cell: Cell | None, now: int, verdict: Verdict) -> Verdict:
+        """The verdict of a cost that is not charged: what remains, and until when, is what is there now."""
+        if not verdict.allowed:
+            return verdict
+        free = bound.look(cell, now, 0)[0]
+        return verdict._replace(remaining=free.remaining, reset_us=free.reset_us)
 
     @staticmethod
     def _refuse(

@@ -14,7 +14,7 @@ cdef bint charge_lock_free(BoundLimit bound, uint64_t tag, int64_t now, int64_t*
         if mode == M_UP_TO and asked:
             bound.look(&word, now, 0, seen)
             cost[0] = max(1, min(asked, seen.remaining))
-        bound.look_ahead(&word, now, cost[0], wait, seen)
+        bound.ask(&word, now, cost[0], wait, mode, seen)
         if mode == M_PEEK or not (seen.allowed or seen.moved):
             return True
         if slot < 0:
@@ -49,9 +49,9 @@ cdef Attempt settle_holding(tuple bounds, Work* work, void* out):
         bound = <BoundLimit> bounds[at]
         if work.mode == M_UP_TO and work.cost[at]:
             work.cost[at] = max(1, min(work.cost[at], room))
-        bound.look_ahead(state_of(bound, work, at), work.nows[at], work.cost[at], work.wait, &seen[at])
+        bound.ask(state_of(bound, work, at), work.nows[at], work.cost[at], work.wait, work.mode, &seen[at])
         if bound.holds_permits and (not seen[at].allowed or work.mode == M_PEEK) and reclaim_dead(bound, work.slots[at], work.tags[at]):
-            bound.look_ahead(state_of(bound, work, at), work.nows[at], work.cost[at], work.wait, &seen[at])
+            bound.ask(state_of(bound, work, at), work.nows[at], work.cost[at], work.wait, work.mode, &seen[at])
         allowed = allowed and seen[at].allowed
     if allowed and work.mode != M_PEEK:
         for at in range(work.count):        # places first: a charge is only begun when all can be made

@@ -46,7 +46,7 @@ class Bounds:
     def as_written(self, decision: Decision) -> Decision:
         """The same decision over the limits as the rules have them, by which it is told and given back."""
         keys = tuple(call.key for call in decision.calls)
-        return Decision(self._limits, keys, decision.costs, decision.answers, degraded=decision.degraded)
+        return Decision(self._limits, keys, decision.costs, decision._answers, degraded=decision.degraded)
 
 
 def held_for(limit: Limit, verdict: Verdict, cost: int, at_most_us: int) -> int:

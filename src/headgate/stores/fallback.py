@@ -56,9 +56,9 @@ class Fallback:
 
     def _decide_locally(self, limits: tuple[Limit, ...], keys: Keys, costs: Costs, mode: int, wait: int) -> Decision:
         decision = self._share(limits).run(keys, costs, mode, wait)
-        degraded = Decision(limits, keys, decision.costs, decision.answers, charged=mode != PEEK, degraded=True)
+        degraded = Decision(limits, keys, decision.costs, decision._answers, charged=mode != PEEK, degraded=True)
         # What a rate let pass stays so; what is in flight comes back.
-        degraded.claim_refund(tuple(0 if call.limit.in_flight else call.cost for call in decision.calls))
+        degraded._claim_refund(tuple(0 if call.limit.in_flight else call.cost for call in decision.calls))
         return degraded
 
     def _share(self, limits: tuple[Limit, ...]) -> BoundLimits:

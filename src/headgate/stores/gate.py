@@ -140,7 +140,8 @@ class Gate(BaseGate[BoundLimits]):
         try:
             return bound.run(keys, costs, mode, wait_us)
         except StoreError as error:
-            return self._fallback.decide(bound.limits, keys, costs, mode, wait_us, error)
+            degraded = self._fallback.decide(bound.limits, keys, costs, mode, wait_us, error)
+            return bound.with_held(degraded) if mode == PEEK and hasattr(bound, "with_held") else degraded
 
     def _end(self, decision: Decision) -> None:
         self._refund(decision, in_flight_of(decision))

@@ -114,7 +114,8 @@ class AsyncGate(BaseGate[Any]):
             else:
                 decision = await asked
         except StoreError as error:
-            return self._fallback.decide(bound.limits, keys, costs, mode, wait_us, error)
+            degraded = self._fallback.decide(bound.limits, keys, costs, mode, wait_us, error)
+            return bound.with_held(degraded) if mode == PEEK and hasattr(bound, "with_held") else degraded
         return decision
 
     def _end_at_once(self, decision: Decision) -> None:

@@ -148,11 +148,14 @@ class StoreSuite:
             assert asked and asked.remaining == 0 and asked.granted == 0, algorithm
 
     def test_peek_writes_nothing(self) -> None:
-        """`peek` answers as `hit` would, any number of times."""
+        """`peek` answers whether `hit` would pass, any number of times; what remains is what is there now."""
         for algorithm, limiter, _ in self._every():
-            limiter.hit("k", 4)
-            seen = {limiter.peek("k", 6).verdicts for _ in range(20)}
-            assert seen == {limiter.hit("k", 6).verdicts}, algorithm
+            there = limiter.hit("k", 4)
+            seen = {(p.allowed, p.retry_us, p.remaining, p.reset_us) for p in (limiter.peek("k", 6) for _ in range(20))}
+            assert seen == {(True, 0, 6, there.reset_us)}, algorithm
+            refused = limiter.peek("k", 7)
+            assert (refused.allowed, refused.remaining, refused.reset_us) == (False, 6, there.reset_us), algorithm
+            assert limiter.hit("k", 6).remaining == 0, algorithm
 
     def test_reset_is_when_all_could_pass(self) -> None:
         """At `reset_after` the whole burst passes at once; a microsecond before it does not."""

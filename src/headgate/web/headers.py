@@ -104,7 +104,7 @@ class Disclosure(NamedTuple):
                 return HIDDEN
         else:
             retry_us = decision.retry_us
-            if self.hides and not self.waits[binding_of(decision, decision.answers, range(len(self.limits)))]:
+            if self.hides and not self.waits[binding_of(decision, decision._answers, range(len(self.limits)))]:
                 return HIDDEN
             if retry_us == NEVER:
                 return NEVER
@@ -222,7 +222,7 @@ def _draft_11(plan: Disclosure, codec: HeaderCodec[AnyStr]) -> FieldWriter[AnySt
         return [policy, (field, template % (decision.remaining, -(-decision.reset_us // SECOND)))]
 
     def write_fields(decision: Decision) -> list[tuple[AnyStr, AnyStr]]:
-        answers = decision.answers
+        answers = decision._answers
         numbers: list[int] = []
         for row, in_flight in rows:
             numbers.append(answers[row + REMAINING])
@@ -248,7 +248,7 @@ def _three(
     number = codec.value("%d")
 
     def write_fields(decision: Decision) -> list[tuple[AnyStr, AnyStr]]:
-        answers = decision.answers
+        answers = decision._answers
         at = plan.shown[0] if len(plan.shown) == 1 else binding_of(decision, answers, plan.shown)
         remaining, reset_us = answers[ANSWER_FIELDS * at + REMAINING], answers[ANSWER_FIELDS * at + RESET_US]
         told = [totals[at], (remaining_field, number % min(remaining, LARGEST))]

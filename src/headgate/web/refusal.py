@@ -250,7 +250,7 @@ def _negotiated(reason: Reason, plan: Disclosure, codec: HeaderCodec[AnyStr]) ->
     alone = bodies(reason, plan.names) if len(plan.limits) == 1 else None
 
     def violated(decision: Decision | None) -> tuple[str, ...]:
-        answers = decision.answers if decision is not None else []
+        answers = decision._answers if decision is not None else []
         each = zip(plan.shown, plan.names, strict=True) if answers else ()
         return tuple([name for place, name in each if not answers[ANSWER_FIELDS * place]])
 

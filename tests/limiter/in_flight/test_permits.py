@@ -117,7 +117,7 @@ def test_a_block_that_is_refused_raises_and_does_not_run(make):
     with pytest.raises(RateLimited) as error, limiter.permit("k"):
         pytest.fail("the body must not run")
     assert str(error.value) == "rate limited by 1 in flight as api: others have to end first"
-    assert error.value.decision.unknown and math.isnan(error.value.retry_after)
+    assert error.value.decision.unknown and math.isinf(error.value.retry_after)
 
 
 def test_a_permit_that_has_ended_is_not_entered_again(make):
@@ -146,10 +146,10 @@ def test_of_what_is_in_flight_nobody_knows_the_future(make):
     fresh = limiter.peek("k", 0)
     assert (fresh.retry_after, fresh.reset_after, fresh.unknown) == (0.0, 0.0, False)
     taken = limiter.hit("k", 2)
-    assert (taken.retry_after, taken.unknown, math.isnan(taken.reset_after)) == (0.0, False, True)
+    assert (taken.retry_after, taken.unknown, math.isinf(taken.reset_after)) == (0.0, False, True)
     refused = limiter.hit("k")
     assert (refused.unknown, refused.never) == (True, False)
-    assert all(map(math.isnan, (refused.retry_after, refused.reset_after, refused.retry_after_spread())))
+    assert all(map(math.isinf, (refused.retry_after, refused.reset_after, refused.retry_after_spread())))
     assert repr(refused) == "<Decision refused until others have ended, by 2 in flight>"
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from headgate import AsyncLimiter, Call, Concurrency, InvalidCall, InvalidLimit, Limit, Limiter, RateLimited
+from headgate.algorithms.contract import UNKNOWN
 from headgate.stores.redis import RedisStore
 from headgate.testing import ManualClock, disabled, frozen, reset_all
 from tests.support.flight import LONG, Awaited, beside, held, left, one, renewed
@@ -51,7 +52,7 @@ def test_of_two_refusals_the_one_that_nobody_can_time_binds(make):
     limiter.permit("k", 2)
     refused = limiter.peek("k")
     assert (refused.unknown, refused.binding.name) == (True, "now")
-    assert [math.isnan(refused.retry_after), math.isnan(refused.reset_after)] == [True, True]
+    assert [math.isinf(refused.retry_after), math.isinf(refused.reset_after)] == [True, True]
     assert [verdict.retry_us > 0 for verdict in refused.verdicts] == [True, False]
     assert limiter.peek("k", {"rate": 3, "now": 1}).never
 
@@ -79,10 +80,12 @@ def test_several_subjects_are_held_or_none(make):
 
 
 def test_peek_answers_as_a_permit_would_and_takes_none(make):
+    """What remains is what is free now, since nothing was taken."""
     limiter = make("3 in flight")
     limiter.permit("k", 2)
     seen = {tuple(verdict[:4] for verdict in limiter.peek("k").verdicts) for _ in range(5)}
-    assert seen == {tuple(verdict[:4] for verdict in limiter.permit("k").decision.verdicts)}
+    assert seen == {((True, 1, 0, UNKNOWN),)}
+    assert limiter.permit("k").decision.remaining == 0
     assert not limiter.peek("k") and limiter.peek("k", 0)
     assert len(limiter.holders("k")) == 2
 

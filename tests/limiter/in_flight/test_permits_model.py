@@ -124,7 +124,7 @@ class Permits(RuleBasedStateMachine):
     def look(self, place: int, key: str, cost: int) -> None:
         room = LIMIT - self.held(key)
         seen = self.limiters[place].peek(key, cost)
-        assert (seen.allowed, seen.remaining) == (cost <= room, room - cost if cost <= room else room)
+        assert (seen.allowed, seen.remaining) == (cost <= room, room)
 
     @invariant()
     def what_remains_is_the_limit_less_what_is_held(self) -> None:

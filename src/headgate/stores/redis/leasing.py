@@ -135,21 +135,20 @@ class Leasing(BoundSteps):
 
         Only leases that were charged before the server was asked are counted, so no token is counted twice.
         """
-        count = len(self.limits)
         grants = self._ledger.grants(key)
-        if max(self._ledger.tokens(grants), default=0) >= cost:
-            seen = yield from self.deciding(key, (0,) * count, PEEK, 0)
-            tokens = self._ledger.tokens(grants)
-            if max(tokens, default=0) >= cost:
-                return self._beside(seen, key, cost, sum(tokens) - cost, paid=True)
-        seen = yield from self.deciding(key, (cost,) * count, PEEK, 0)
-        return self._beside(seen, key, cost, sum(self._ledger.tokens(grants)))
+        seen = yield from self.deciding(key, (cost,) * len(self.limits), PEEK, 0)
+        return self._beside(seen, key, cost, self._ledger.tokens(grants))
 
-    def _beside(self, seen: Decision, key: str, cost: int, held: int, *, paid: bool = False) -> Decision:
-        """The answer with so many units more; a yes, where a lease pays for the cost."""
-        answers = seen.answers
+    def with_held(self, seen: Decision) -> Decision:
+        """What a peek is answered while the server is away, and beside it what this process holds of the key."""
+        call = seen.calls[0]
+        return self._beside(seen, call.key, call.cost, self._ledger.tokens(self._ledger.grants(call.key)))
+
+    def _beside(self, seen: Decision, key: str, cost: int, tokens: list[int]) -> Decision:
+        """The answer with these tokens more; a yes, where one lease pays for the cost."""
+        answers, paid = seen._answers, max(tokens, default=0) >= cost
         for row in range(0, len(answers), ANSWER_FIELDS):
-            answers[row + 1] += held
+            answers[row + 1] += sum(tokens)
             if paid:
                 answers[row], answers[row + 2] = 1, 0
         costs = (cost,) * len(self.limits)
