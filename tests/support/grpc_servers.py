@@ -197,6 +197,16 @@ def serving(
         yield Served(made, interceptor, channel, target)
 
 
+async def leave(pool: ThreadPoolExecutor) -> None:
+    """Keep the loop until no handler in a thread needs it: the last word of a stream would find it closed, and be
+    dropped in the middle of some later test. A thread whose stream is not read any more waits until it is cancelled."""
+    idle = asyncio.create_task(asyncio.to_thread(pool.shutdown))
+    while not idle.done():
+        for task in asyncio.all_tasks() - {idle, asyncio.current_task()}:
+            task.cancel()
+        await asyncio.sleep(0.001)
+
+
 @contextlib.contextmanager
 def in_loop(echo: Any, interceptors: Any, listen: str, pool: ThreadPoolExecutor) -> Iterator[int]:
     """A server in an event loop in a thread."""
@@ -211,6 +221,7 @@ def in_loop(echo: Any, interceptors: Any, listen: str, pool: ThreadPoolExecutor)
         while not over.is_set():
             await asyncio.sleep(0.005)
         await server.stop(0)
+        await leave(pool)
 
     thread = threading.Thread(target=lambda: asyncio.run(main()))
     thread.start()
