@@ -23,8 +23,8 @@ from tests.support.servers import Server, wait_until
 DEADLINE = 0.25
 PATIENT = 5.0
 """For tests that are not about deadlines."""
-SLACK = 0.5
-"""For a machine that is busy with something else. What hangs, hangs for seconds."""
+SLACK = 2.0
+"""For a machine that is busy with something else. What hangs, hangs for longer."""
 POLICIES: tuple[OnError, ...] = get_args(OnError)
 MANY = "1/hour burst 10000"
 """Nothing drains in the first hour, so what is left says how much was charged."""
@@ -216,28 +216,3 @@ def in_trouble(server: Server, name: str) -> Iterator[str]:
         yield f"unix://{trouble.login}{server.socket_path}"
     finally:
         trouble.end(server)
-
-
-def latencies(server: Server, seconds: float, ask: Callable[[str], object]) -> list[float]:
-    """Of eight threads that each ask every few milliseconds, while the server stands still for so long."""
-    stop, times = threading.Event(), list[float]()
-
-    def work(key: str) -> None:
-        while not stop.wait(0.002):
-            start = time.perf_counter()
-            ask(key)
-            times.append(time.perf_counter() - start)
-
-    threads = [threading.Thread(target=work, args=(f"k{number}",)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    with in_trouble(server, "paused"):
-        time.sleep(seconds)
-    stop.set()
-    for thread in threads:
-        thread.join()
-    return times
-
-
-def percentile(times: list[float], part: float) -> float:
-    return sorted(times)[int(len(times) * part)]

@@ -643,8 +643,7 @@ def test_a_stream_is_counted_by_its_status_when_it_begins():
 
 def test_a_delay_holds_the_thread():
     """Twenty a second: the third in a row waits a tenth of a second."""
-    app = Flask("shop")
-    RateLimits(app)
+    app = make()
     put(app, "/", limited("20/second", act={"delay": {"hold": 3}})(hello))
     start = time.monotonic()
     with ThreadPoolExecutor(4) as threads:

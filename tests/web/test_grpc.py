@@ -16,11 +16,12 @@ import grpc
 import pytest
 from grpc import StatusCode
 
-from headgate import HeadgateError
-from headgate.testing import disabled, frozen, reset_all
+from headgate import HeadgateError, MemoryStore
+from headgate.testing import ManualClock, disabled, frozen, reset_all
 from headgate.web.grpc import Rpc, exempt, limited
 from headgate.web.grpc.rpc import address_of
 from headgate.web.refusal import Refusal
+from tests.support.edges import LATER
 from tests.support.grpc_servers import KINDS, TWO, Answer, AsyncEcho, Echo, each_sort, ended, every_server, serving
 from tests.support.stores import away as store_away
 
@@ -298,7 +299,14 @@ def test_a_client_with_a_retry_policy_comes_back_when_told_to(kind):
         {"match": {"path": "/echo.Echo/Stream"}, "key": "ip", "limits": "5/second", "cost": 9},
     ]
     tried: list[str] = []
-    options = {"store": None, "plan": lambda view: tried.append(view.path)}
+    clock = ManualClock(LATER)
+
+    def plan(view: Any) -> None:
+        tried.append(view.path)
+        if len(tried) == 3:
+            clock.advance(0.2)
+
+    options = {"store": MemoryStore(clock=clock), "plan": plan}
     with serving(kind, {"rules": rules}, **options) as server, retrying(server.target) as channel:
         ask: Any = channel.unary_unary("/echo.Echo/Unary")
         assert ask(b"one", timeout=10) == b"one"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import statistics
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -17,11 +16,10 @@ from tests.support.faults import (
     MANY,
     SLACK,
     TROUBLES,
+    at_most,
     heal,
     in_trouble,
-    latencies,
     open_store,
-    percentile,
     says,
 )
 from tests.support.proxy import Proxy
@@ -73,12 +71,8 @@ def test_nobody_waits_for_a_server_that_is_known_to_be_away(proxy):
         proxy.hold()
         for _ in range(3):
             limiter.hit("k")
-        times = []
-        for _ in range(200):
-            start = time.perf_counter()
-            assert limiter.hit("k").degraded
-            times.append(time.perf_counter() - start)
-    assert statistics.median(times) < 0.001
+        with at_most(SLACK):
+            assert all(limiter.hit("k").degraded for _ in range(200))
 
 
 def test_a_failure_made_good_long_since_keeps_nobody_waiting_when_the_server_goes_away(proxy):
@@ -189,11 +183,15 @@ def test_a_hook_that_fails_breaks_no_decision(server, caplog):
 
 @pytest.mark.parametrize("password", [None, "secret"])
 def test_a_server_that_stands_still_delays_nobody_beyond_the_deadline(password):
+    """Eight threads ask it all the time, and are answered while it still stands."""
+    keys = [f"k{number}" for number in range(8)]
     with Server(password=password) as server, open_store(server.url, deadline=0.05) as store:
         limiter = Limiter(MANY, store=store)
-        times = latencies(server, 1.0, limiter.hit)
-    assert percentile(times, 0.99) < 0.05 + 0.1
-    assert max(times) < 0.05 + SLACK
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(limiter.hit, keys))
+            with in_trouble(server, "paused"):
+                asking = [pool.submit(lambda key: [limiter.hit(key).degraded for _ in range(20)], key) for key in keys]
+                assert [each.result(0.05 + SLACK) for each in asking] == [[True] * 20] * 8
 
 
 def test_a_connection_that_was_closed_while_idle_costs_nobody_an_answer(server):

@@ -42,7 +42,7 @@ def test_a_server_that_cannot_be_reached_costs_a_few_decisions_their_time_and_th
     """The first may take the time to connect, two more that of an answer; then nobody waits for it."""
     seen: list[Transition] = []
     with nowhere() as port, opened(way, f"{scheme}://127.0.0.1:{port}", on_transition=seen.append) as (limiter, _):
-        with at_most(SOON + 2 * DEADLINE + 4 * SLACK):
+        with at_most(SOON + 2 * DEADLINE + SLACK):
             assert all(limiter.hit("k").degraded for _ in range(3))
         assert [each.available for each in seen] == [False]
         with at_most(SLACK):
@@ -74,7 +74,7 @@ def test_nobody_waits_for_a_silent_resolver_and_the_server_is_found_when_it_spea
     seen: list[Transition] = []
     names.speaks.clear()
     with opened(way, f"redis://{NAME}:{port}", on_transition=seen.append) as (limiter, _):
-        with at_most(SOON + 2 * DEADLINE + 4 * SLACK):
+        with at_most(SOON + 2 * DEADLINE + SLACK):
             assert all(limiter.hit("k").degraded for _ in range(3))
         names.speaks.set()
         wait_until(lambda: len(seen) > 1, "the server is back", 5)
