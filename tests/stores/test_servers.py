@@ -160,6 +160,7 @@ def test_a_cluster_serves_every_slot(cluster):
         for number in range(50):
             client.set(f"k{number}", number)
         assert {len(node.client().keys()) > 0 for node in cluster.primaries} == {True}
+        client.disconnect_connection_pools()  # which its end does not do
 
 
 def test_a_moved_slot_is_answered_with_where_it_went(cluster):

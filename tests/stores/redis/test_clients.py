@@ -11,6 +11,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from headgate.stores.redis import RedisStore
 from headgate.stores.redis.url import RedisUrl, read_client, read_url
 from headgate.testing import ManualClock, reset_all
 from tests.support import ROOT
+from tests.support.remote import patient
 from tests.support.servers import Server, wait_until
 
 pytestmark = pytest.mark.engineless
@@ -329,21 +331,20 @@ def use_everything(server: Server, rights: list[str]) -> None:
     server.client().flushall()
     server.command("SCRIPT", "FLUSH")
     for clock in (None, ManualClock(1e9)):
-        store = RedisStore(server.url.replace("://", "://limiter:pw@"), deadline=5.0, remember_refusals=0, clock=clock)
-        for text in EVERYTHING:
-            limiter = Limiter(text, store=store, on_error="raise")
-            limiter.peek("k")
-            spent = limiter.hit("k", 4)
-            limiter.take_up_to("k", 9)
-            limiter.hit("k")
-            limiter.refund(spent)
-            limiter.refund("k", 1)
-            for seconds in (600, -1e7):
-                if clock:
-                    clock.advance(seconds)
-                limiter.hit("k", 2)
-            limiter.reset("k")
-        store.close()
+        with closing(patient(server.url.replace("://", "://limiter:pw@"), clock)) as store:
+            for text in EVERYTHING:
+                limiter = Limiter(text, store=store, on_error="raise")
+                limiter.peek("k")
+                spent = limiter.hit("k", 4)
+                limiter.take_up_to("k", 9)
+                limiter.hit("k")
+                limiter.refund(spent)
+                limiter.refund("k", 1)
+                for seconds in (600, -1e7):
+                    if clock:
+                        clock.advance(seconds)
+                    limiter.hit("k", 2)
+                limiter.reset("k")
 
 
 def test_the_documented_rights_are_enough_and_none_is_needless():
@@ -357,8 +358,8 @@ def test_the_documented_rights_are_enough_and_none_is_needless():
             with pytest.raises(StoreError, match=r"[Pp]ermission"):
                 use_everything(server, [each for each in RIGHTS if each != right])
         server.command("ACL", "SETUSER", "limiter", *RIGHTS)
-        store = RedisStore(server.url.replace("://", "://limiter:pw@"), deadline=5.0)
-        with pytest.raises(StoreError, match="not cleared"):
+        with closing(RedisStore(server.url.replace("://", "://limiter:pw@"), deadline=5.0)) as store:
+            with pytest.raises(StoreError, match="not cleared"):
+                store.clear("default")
+            server.command("ACL", "SETUSER", "limiter", "+scan")
             store.clear("default")
-        server.command("ACL", "SETUSER", "limiter", "+scan")
-        store.clear("default")
