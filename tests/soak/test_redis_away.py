@@ -19,7 +19,8 @@ import pytest
 
 from headgate import AsyncLimiter, Limiter
 from headgate.stores.redis import RedisStore
-from tests.support.faults import MANY, percentile
+from tests.soak.latencies import percentile
+from tests.support.faults import MANY
 from tests.support.servers import Cluster, SentinelSet, Server
 from tests.support.unreachable import NAME, Names, black_hole
 

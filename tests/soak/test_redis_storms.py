@@ -16,9 +16,9 @@ import pytest
 from headgate import AsyncLimiter, Limiter
 from headgate.engine import Decision
 from headgate.stores.redis import RedisStore
+from tests.soak.latencies import awaited_latencies, latencies, percentile
 from tests.stores.redis import test_async as test_redis_async
-from tests.stores.redis import test_async_faults as test_redis_async_faults
-from tests.support.faults import FAULTS, heal, in_trouble, latencies, open_store, percentile, spent
+from tests.support.faults import FAULTS, heal, in_trouble, open_store, spent
 from tests.support.proxy import Proxy
 from tests.support.servers import Server, wait_until
 
@@ -162,7 +162,7 @@ def test_a_server_that_stands_still_for_seconds_delays_nobody_beyond_the_deadlin
         if form == "threads":
             times = latencies(server, seconds, Limiter(LIMIT, store=store).hit)
         else:
-            times = test_redis_async_faults.latencies(server, seconds, DEADLINE)
+            times = awaited_latencies(server, seconds, DEADLINE)
     assert percentile(times, 0.99) < DEADLINE + 0.01
 
 

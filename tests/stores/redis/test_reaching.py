@@ -134,15 +134,24 @@ def test_lookups_of_a_silent_resolver_are_bounded_in_number(names, monkeypatch):
     assert names.lookups == MOST_THREADS
 
 
-def test_threads_that_need_one_name_share_one_lookup(names):
+def test_threads_that_need_one_name_share_one_lookup(names, monkeypatch):
+    monkeypatch.setattr("headgate.stores.redis.resolving.AGAIN", 60.0)
     names.speaks.clear()
-    resolver, found = Resolver(), list[Any]()
+    resolver, found, promised = Resolver(), list[Any](), list[Any]()
+    ask = resolver._ask
+
+    def counted(name: tuple[str, int]) -> Any:
+        promised.append(answer := ask(name))
+        return answer
+
+    monkeypatch.setattr(resolver, "_ask", counted)
     asking = [
         threading.Thread(target=lambda: found.append(resolver.addresses(NAME, 1, time.monotonic() + 30)))
         for _ in range(8)
     ]
     for thread in asking:
         thread.start()
+    wait_until(lambda: len(promised) == 8, "all of them wait")
     names.speaks.set()
     for thread in asking:
         thread.join()
