@@ -135,7 +135,7 @@ def test_lookups_of_a_silent_resolver_are_bounded_in_number(names, monkeypatch):
 
 
 def test_threads_that_need_one_name_share_one_lookup(names, monkeypatch):
-    monkeypatch.setattr("headgate.stores.redis.resolving.AGAIN", 60.0)
+    monkeypatch.setattr("headgate.stores.redis.resolver.AGAIN", 60.0)
     names.speaks.clear()
     resolver, found, promised = Resolver(), list[Any](), list[Any]()
     ask = resolver._ask
