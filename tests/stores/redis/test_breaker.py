@@ -139,13 +139,13 @@ def test_a_server_that_takes_longer_to_connect_to_than_to_ask_is_found_back():
     with contextlib.ExitStack() as stack:
         server = stack.enter_context(Server(password="secret"))
         proxy = stack.enter_context(Proxy(server))
-        store = stack.enter_context(open_store(f"{proxy.url}/1", deadline=0.3, connect_timeout=3))
+        store = stack.enter_context(open_store(f"{proxy.url}/1", deadline=0.75, connect_timeout=5))
         limiter = Limiter(MANY, store=store)
         limiter.hit("k")
-        proxy.delay(0.2)
+        proxy.delay(0.4)
         assert not limiter.hit("k").degraded
         proxy.reset()
-        wait_until(lambda: not limiter.hit("k").degraded, "the server is back", 5)
+        wait_until(lambda: not limiter.hit("k").degraded, "the server is back", 10)
 
 
 def test_threads_that_fail_together_tell_of_it_once(server):
