@@ -141,7 +141,8 @@ def test_frameworks_and_mocks_see_a_coroutine_function(limiter, verb):
     """By which FastAPI awaits a dependency, and `create_autospec` makes an AsyncMock."""
     method = getattr(limiter, verb)
     assert inspect.iscoroutinefunction(method)
-    assert asyncio.iscoroutinefunction(method)
+    with warnings.catch_warnings(action="ignore", category=DeprecationWarning):  # from 3.14 on
+        assert asyncio.iscoroutinefunction(method)
     assert inspect.signature(method) == inspect.signature(getattr(AsyncLimiter, verb).__get__(limiter))
     assert (method.__name__, method.__doc__) == (verb, getattr(AsyncLimiter, verb).__doc__)
     assert isinstance(getattr(mock.create_autospec(limiter), verb), mock.AsyncMock)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import http.cookies
 import time
 from urllib.parse import parse_qsl
@@ -35,13 +36,23 @@ def test_a_header_is_text_whatever_it_was_decoded_by(sent, plain):
         ("Bearer x", "Bearer x"), ("bearer   x ", "Bearer x"), ("Bearer", "Bearer"), ("", ""),
         ("Bearer\tx", "Bearer x"), ("Basic YTpi", "Basic a:b"),
         ("BASIC Y-T*pi", "Basic a:b"), ("Basic YTpi,Basic zzz=", "Basic a:b\x05«\"s<ó"),
-        ("Basic YTo=,junk", "Basic a:"), ("Basic Y", "Basic Y"), ("Digest a=B", "Digest a=B"), ("Basic ü", "Basic ü"),
+        ("Basic YTo=", "Basic a:"), ("Basic Y", "Basic Y"), ("Digest a=B", "Digest a=B"), ("Basic ü", "Basic ü"),
     ],
 )  # fmt: skip
 def test_credentials_have_one_form(sent, plain):
     """Schemes in any letters, any spaces; Basic by what base64 decodes to."""
     assert credentials(sent) == plain
     assert kind_of_header("authorization").plain is credentials
+
+
+@pytest.mark.parametrize("sent", ["YTo=,junk", "YTo=YTo="])
+def test_what_follows_the_padding_is_read_as_by_frameworks(sent):
+    """Python 3.14 refuses what older ones pass over: then nobody takes it for the credentials before it."""
+    try:
+        found = base64.b64decode(sent).decode()
+    except ValueError:
+        found = sent
+    assert credentials(f"Basic {sent}") == f"Basic {found}"
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,9 @@ UNUSED = {
 }  # fmt: skip
 """Modules of the standard library that a plain limiter in memory has no use for."""
 
+OF_NAMED_TUPLES = {"ast"} if sys.version_info >= (3, 14) else set()
+"""What `typing.NamedTuple` itself loads, for annotations that are strings."""
+
 OURS_UNUSED = {
     "headgate.cli", "headgate.limiter.async_", "headgate.policy", "headgate.shaper", "headgate.stores.leases",
     "headgate.stores.redis", "headgate.stores.shared", "headgate.tasks", "headgate.testing", "headgate.waiting.timers",
@@ -47,7 +50,7 @@ def run(code: str) -> list[str]:
 def test_a_plain_limiter_loads_only_what_it_uses(used):
     """No event loop, no sockets, no logging, no reflection: not when imported, not when a key is counted in memory."""
     loaded = set(run(f"import sys, headgate\n{used}\nprint(*sys.modules)"))
-    assert sorted(UNUSED & loaded) == []
+    assert sorted((UNUSED - OF_NAMED_TUPLES) & loaded) == []
     assert sorted(OURS_UNUSED & loaded) == []
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import random
 import shutil
 import tempfile
@@ -129,7 +130,7 @@ class Waited:
 
     def __getattr__(self, name: str) -> Any:
         attribute = getattr(self._thing, name)
-        if not asyncio.iscoroutinefunction(attribute):
+        if not inspect.iscoroutinefunction(attribute):
             return attribute
 
         def waited(*asked: Any, **options: Any) -> Any:

@@ -28,7 +28,7 @@ from redis.crc import key_slot
 from redis.retry import Retry
 
 SLOTS = 16384
-START_TIMEOUT = 10.0
+START_TIMEOUT = 30.0
 # A replica is not shown to clients before it has been sent something, which on a quiet day is the first ping.
 REPLICATE_AT_ONCE = ("--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1")
 WHEELS = {
