@@ -5,6 +5,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 MATRIX ?=
 EDGES := tests/tasks $(foreach edge,starlette fastapi endpoints flask django drf aiohttp grpc edges,$(wildcard tests/web/test_$(edge)*.py))
+# A third worker, since tests wait more than they work. A worker without work takes some from another one's end, so that
+# the tests of a file mostly share their server.
+PYTEST := $(BIN)/python -m pytest -n 3 --dist worksteal
 SOURCES := pyproject.toml setup.py $(shell find src -name 'decision.py' -o -name 'permit.py' -o -name '*.pyx' -o -name '*.px[id]')
 
 .PHONY: run test native pure check format bench soak wheel matrix oldest clean
@@ -16,10 +19,10 @@ test: $(VENV)/.dev  ## both twins, also when the first fails
 	@$(MAKE) --no-print-directory --keep-going native pure
 
 native: $(VENV)/.dev  ## the suite on the native engine
-	$(BIN)/python -m pytest -n 2
+	$(PYTEST)
 
 pure: $(VENV)/.dev  ## what the engine touches, on the pure one
-	HEADGATE_PURE=1 $(BIN)/python -m pytest -n 2
+	HEADGATE_PURE=1 $(PYTEST)
 
 check: $(VENV)/.dev  ## lint, format, types, architecture
 	$(BIN)/ruff check .
