@@ -53,6 +53,18 @@ def test_only_wrong_passwords_count(kind, method, caplog):
         assert server.codes(1, method, b"hi") == ["RESOURCE_EXHAUSTED"]
 
 
+@every_server
+@pytest.mark.parametrize("method", KINDS)
+def test_a_call_that_is_aborted_is_counted_before_the_client_knows(kind, method):
+    """What is left is told as it is then; a no of the handler's own limiter keeps its wait."""
+    policy = {"rules": [{"name": "api", "key": "ip", "limits": "2/minute", "count": WRONG}]}
+    with serving(kind, policy) as server:
+        told = [server.ask(method, message).trailing for message in (b"abort NOT_FOUND", b"abort UNAUTHENTICATED")]
+        assert [fields["ratelimit"] for fields in told] == ['"api";r=2;t=0', '"api";r=1;t=30']
+        assert server.ask(method, b"refuse").trailing["grpc-retry-pushback-ms"] == "-1"
+        assert server.codes(1, method, b"hi") == ["OK"]
+
+
 HTTP = {
     "OK": 200, "CANCELLED": 499, "UNKNOWN": 500, "INVALID_ARGUMENT": 400, "DEADLINE_EXCEEDED": 504, "NOT_FOUND": 404,
     "ALREADY_EXISTS": 409, "PERMISSION_DENIED": 403, "RESOURCE_EXHAUSTED": 429, "FAILED_PRECONDITION": 400,

@@ -102,6 +102,11 @@ class _AwaitedContext(Context):
         self._method = method
         self._counts = method.counts_messages(request_limits)
 
+    async def _counted_then(self, send: Callable[[], Any]) -> Any:  # noqa: ANN401
+        if self._request_limits.follows:
+            await run_to_the_end(self._count())
+        return await send()
+
     async def read(self) -> Any:  # noqa: ANN401
         """As the server's own; messages that are counted pass first."""
         while True:

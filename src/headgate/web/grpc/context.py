@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from asyncio import CancelledError
+from collections.abc import Callable
 from typing import Any
 
 import grpc
@@ -50,7 +51,7 @@ class Context:
         self._code = code
         if trailing_metadata:
             self.set_trailing_metadata(trailing_metadata)
-        return self._context.abort(code, details)
+        return self._counted_then(lambda: self._context.abort(code, details))
 
     def abort_with_status(self, status: Any) -> Any:  # noqa: ANN401
         """As the server's own."""
@@ -63,7 +64,11 @@ class Context:
     def _refuse(self, no: Refused) -> Any:  # noqa: ANN401
         """End a call that has begun."""
         self._code = no.code
-        return refuse(self._context, no, self._given)
+        return self._counted_then(lambda: refuse(self._context, no, self._given))
+
+    def _counted_then(self, send: Callable[[], Any]) -> Any:  # noqa: ANN401
+        """Count before the client knows: a server in an event loop sends an abort at once."""
+        raise NotImplementedError
 
     def _end_by(self, error: BaseException) -> None:
         """What an error comes to, where the handler has set no code."""
@@ -71,10 +76,15 @@ class Context:
             self._code = grpc.StatusCode.CANCELLED if is_gone(self._context) else code_of(error)
 
     def _end(self) -> Steps[None]:
-        """Count what the end of the call says."""
+        """Count what the end of the call says, and give back what is in flight."""
+        yield from self._count()
+        yield from self._request_limits.land()
+
+    def _count(self) -> Steps[None]:
+        """Count what the call came to, once, and tell what is left then."""
         code = grpc.StatusCode.OK if self._code is None else self._code
         told = {name.lower(): value for name, value in self._given if isinstance(value, str)}
-        yield from self._request_limits.end(status_of(code), told.get)
+        yield from self._request_limits.after(status_of(code), told.get)
         fields = tuple(self._request_limits.fields)
         if fields != self._fields and not is_gone(self._context):  # the end has changed what is left
             self._fields = fields

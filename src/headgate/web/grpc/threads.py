@@ -42,6 +42,19 @@ def in_thread(method: Method, run: Run) -> grpc.RpcMethodHandler[Any, Any]:
     return method.handled_by(calls.stream if method.answers_stream else calls.respond)
 
 
+class _ThreadContext(Context):
+    """Counts in the thread of its handler."""
+
+    def __init__(self, context: Any, request_limits: Any, run: Run) -> None:  # noqa: ANN401
+        super().__init__(context, request_limits)
+        self._run = run
+
+    def _counted_then(self, send: Callable[[], Any]) -> Any:  # noqa: ANN401
+        if self._request_limits.follows:
+            self._run(self._count())
+        return send()
+
+
 class _Calls:
     """The calls of one method."""
 
@@ -73,7 +86,7 @@ class _Calls:
         if isinstance(ruled, Refused):
             return ruled.raw or refuse(context, ruled, trailing_of(context))
         self._hold(ruled, context)
-        return Context(context, ruled.request_limits)
+        return _ThreadContext(context, ruled.request_limits, self._run)
 
     def _hold(self, admitted: Admitted, context: Any) -> None:  # noqa: ANN401
         """A rule that delays: wait for the call's place in the queue; whoever has gone meanwhile does not take it."""
