@@ -3,48 +3,69 @@
 from typing import TYPE_CHECKING
 
 from headgate._version import __version__
+from headgate.algorithms.contract import Verdict
 from headgate.call import Call
+from headgate.clock import Clock
 from headgate.engine import Decision, Permit
-from headgate.errors import HeadgateError, InvalidCall, InvalidLimit, RateLimited, StoreError
-from headgate.limit import Concurrency, Limit, LimitWarning
+from headgate.errors import HeadgateError, InvalidCall, InvalidLimit, InvalidPolicy, RateLimited, StoreError
+from headgate.limit import Limit, LimitWarning
 from headgate.limiter import Limiter
-from headgate.stores import MemoryStore
+from headgate.limiter.reservation import Reservation
+from headgate.stores import MemoryStore, Store
 
 __all__ = [
     "AsyncLimiter",
     "AsyncShaper",
     "Call",
-    "Concurrency",
+    "Clock",
     "Decision",
     "HeadgateError",
     "InvalidCall",
     "InvalidLimit",
+    "InvalidPolicy",
     "Lease",
     "Limit",
     "LimitWarning",
     "Limiter",
     "MemoryStore",
     "Permit",
+    "Policy",
     "RateLimited",
+    "Reservation",
     "Shaper",
+    "Store",
     "StoreError",
+    "Verdict",
     "__version__",
 ]
 
 if TYPE_CHECKING:
     from headgate.limiter.async_ import AsyncLimiter
+    from headgate.policy import Policy
     from headgate.shaper import AsyncShaper, Shaper
     from headgate.stores.leases import Lease
+    from headgate.stores.redis import RedisStore as RedisStore
+    from headgate.stores.shared import SharedStore as SharedStore
 else:
     _LATER = {
         "AsyncLimiter": "headgate.limiter.async_",
         "AsyncShaper": "headgate.shaper",
         "Lease": "headgate.stores.leases",
+        "Policy": "headgate.policy",
+        "RedisStore": "headgate.stores.redis",
         "Shaper": "headgate.shaper",
+        "SharedStore": "headgate.stores.shared",
     }
-    """Loaded when first asked for: an event loop or dataclasses would double the time that `import headgate` takes."""
+    """Loaded when first asked for: an event loop or dataclasses would double the time that `import headgate` takes.
+
+    RedisStore needs redis-py and SharedStore a system like Linux, so that `import *` leaves both out.
+    """
+    _RENAMED = {"Concurrency": "write the limit in words, as in Limiter('20 in flight as user')"}
+    """Words of earlier versions, and what to write now."""
 
     def __getattr__(name: str) -> object:
+        if name in _RENAMED:
+            raise ImportError(f"headgate has no {name}: {_RENAMED[name]}")
         if name not in _LATER:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from importlib import import_module

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 from datetime import timedelta
 from math import gcd
 
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate import Concurrency, InvalidLimit, Limit, LimitWarning
+from headgate import InvalidLimit, Limit, LimitWarning
 
 SECOND, MINUTE, HOUR, DAY, WEEK = 10**6, 60 * 10**6, 3600 * 10**6, 86_400 * 10**6, 604_800 * 10**6
 
@@ -287,49 +288,17 @@ def test_mistakes_about_flights_are_shown_with_what_is_accepted(text, says):
 
 
 @pytest.mark.parametrize(
-    ("said", "means"),
+    ("arguments", "says"),
     [
-        (Concurrency(20), "20 in flight"),
-        (Concurrency("20"), "20 in flight"),
-        (Concurrency("20 in flight"), "20 in flight"),
-        (Concurrency("20 per user"), "20 in flight as user"),
-        (Concurrency("20 in-flight per user"), "20 in flight as user"),
-        (Concurrency("20 ttl 10s per user"), "20 in flight ttl 10 seconds as user"),
-        (Concurrency("20 per user", ttl=10), "20 in flight ttl 10 seconds as user"),
-        (Concurrency("20 ttl 10s", name="user"), "20 in flight ttl 10 seconds as user"),
-        (Concurrency(20, ttl=timedelta(minutes=1), name="user"), "20 in flight ttl minute as user"),
-        (Concurrency(20, ttl="30s"), "20 in flight"),
+        ((100,), "a limit is so many per period, as in Limit(100, 'minute'); got no period"),
+        ((0, "minute"), "must be a whole number from 1"),
     ],
 )
-def test_a_concurrency_is_a_limit_of_what_is_in_flight(said, means):
-    """By a number or by the words without `in flight`; equal to the limit of the same words, also after a journey."""
-    assert str(said) == means
-    assert said == Limit.parse(means) == pickle.loads(pickle.dumps(said)) == Limit.parse(str(said))
-    assert hash(said) == hash(Limit.parse(means)) and said.in_flight
-
-
-@pytest.mark.parametrize(
-    ("arguments", "options", "says"),
-    [
-        ((0,), {}, "must be a whole number from 1"),
-        ((True,), {}, "must be a whole number from 1"),
-        ((2.5,), {}, "must be a whole number from 1"),
-        ((100_001,), {}, "at most 100000"),
-        (("",), {}, "an empty limit"),
-        (("20/minute",), {}, "cannot read '/minute'"),
-        (("20; 30",), {}, "cannot read the limit ' 30'"),
-        (("20 in flight; 5/s",), {}, "is not one limit of what is in flight, such as '20 per user'"),
-        (("20 burst 5",), {}, "cannot read 'burst 5'"),
-        (("20 ttl 5s",), {"ttl": "5s"}, "says already what is said again as '5s'"),
-        (("20 per a",), {"name": "b"}, "says already what is said again as 'b'"),
-        ((20,), {"ttl": 0.05}, "lasts at least 100 ms"),
-        ((20,), {"ttl": 0}, "must be a time"),
-        ((20,), {"name": "1st"}, "is no name for a limit"),
-    ],
-)
-def test_what_is_no_concurrency_is_refused(arguments, options, says):
-    with pytest.raises(InvalidLimit, match=says):
-        Concurrency(*arguments, **options)
+def test_a_limit_without_a_period_is_refused(arguments, says):
+    """A second would be a guess; a limit of what is in flight has none."""
+    with pytest.raises(InvalidLimit, match=re.escape(says)):
+        Limit(*arguments)
+    assert Limit(20, algorithm="in-flight") == Limit.parse("20 in flight")
 
 
 def test_the_lease_is_not_what_is_counted():

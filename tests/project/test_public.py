@@ -1,9 +1,11 @@
-"""The front runtime: what is public stays public, and nothing else becomes so by accident."""
+"""The front door: what is public stays public, and nothing else becomes so by accident."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+
+import pytest
 
 import headgate
 import headgate.testing
@@ -12,9 +14,9 @@ import headgate.testing
 def test_public_names():
     """The names users may rely on."""
     assert sorted(headgate.__all__) == [
-        "AsyncLimiter", "AsyncShaper", "Call", "Concurrency", "Decision", "HeadgateError", "InvalidCall",
-        "InvalidLimit", "Lease", "Limit", "LimitWarning", "Limiter", "MemoryStore", "Permit", "RateLimited", "Shaper",
-        "StoreError", "__version__",
+        "AsyncLimiter", "AsyncShaper", "Call", "Clock", "Decision", "HeadgateError", "InvalidCall", "InvalidLimit",
+        "InvalidPolicy", "Lease", "Limit", "LimitWarning", "Limiter", "MemoryStore", "Permit", "Policy", "RateLimited",
+        "Reservation", "Shaper", "Store", "StoreError", "Verdict", "__version__",
     ]  # fmt: skip
     assert sorted(headgate.testing.__all__) == [
         "ManualClock", "ReferenceStore", "StoreSuite", "disabled", "frozen", "reset_all",
@@ -37,6 +39,18 @@ def test_public_words_of_a_limiter_and_a_decision():
         "allowed", "binding", "calls", "costs", "degraded", "granted", "limit", "never",
         "remaining", "reset_after", "reset_us", "retry_after", "retry_after_spread", "retry_us", "unknown", "verdicts",
     ]  # fmt: skip
+
+
+def test_an_old_word_names_the_new_one():
+    """The project is an alpha: no alias stays behind, and nobody has to search."""
+    limiter = headgate.Limiter("1/s")
+    for word, new in {"slot": "permit", "guard": "limited", "bind": "frozen", "flies": "in_flight"}.items():
+        with pytest.raises(AttributeError, match=f"Limiter has no {word}: .*{new}"):
+            getattr(limiter, word)
+    with pytest.raises(AttributeError, match="Limiter has no wings$"):
+        limiter.wings  # noqa: B018
+    with pytest.raises(ImportError, match="headgate has no Concurrency: .*20 in flight"):
+        from headgate import Concurrency  # noqa: F401
 
 
 def test_the_core_imports_nothing_but_the_standard_library():

@@ -16,7 +16,7 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from headgate.errors import HeadgateError
-from headgate.limit import Concurrency, Limit
+from headgate.limit import Limit
 from headgate.limit.grammar import parse_name, parse_period
 from headgate.policy import Policy, Proxies, RequestView
 from headgate.policy.carried import compare, with_carried
@@ -180,7 +180,6 @@ READERS: dict[str, Reader] = {
     "grpc metadata": Reader(_metadata, ",:[]%.1", ("", "%5B", "1.2.3.4:")),
     "grpc peer": Reader(lambda text: address_of(f"ipv6:{text}"), ":%5B]D.1", ("", "%5B")),
     "limit": Reader(Limit.parse_all, " /;1_smbyaspertl-\t", LIMIT),
-    "concurrency": Reader(Concurrency, " 1_-inflght\t", ("", "1 in ", "1")),
     "shaper": Reader(as_queue, " /1_queue;", ("", "1/s queue ")),
     "period": Reader(parse_period, " 1_ms\t", ("", "1", "1 ")),
     "name": Reader(parse_name, "a.-_1 ", ("", "a")),

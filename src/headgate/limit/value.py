@@ -79,7 +79,9 @@ class Limit:
     ) -> None:
         resolved = algorithm_named(algorithm)
         if per is None:
-            per = LEASE / SECOND if resolved is IN_FLIGHT else 1
+            if resolved is not IN_FLIGHT:
+                raise InvalidLimit(f"a limit is so many per period, as in Limit({amount!r}, 'minute'); got no period")
+            per = LEASE / SECOND
         whole = _whole(amount, "the amount")
         period_us = _microseconds(per, "the period")
         most = whole if burst is None else _whole(burst, "the burst")

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from headgate import AsyncLimiter, Call, Concurrency, InvalidCall, InvalidLimit, Limit, Limiter, RateLimited
+from headgate import AsyncLimiter, Call, InvalidCall, InvalidLimit, Limit, Limiter, RateLimited
 from headgate.algorithms.contract import UNKNOWN
 from headgate.stores.redis import RedisStore
 from headgate.testing import ManualClock, disabled, frozen, reset_all
@@ -60,7 +60,7 @@ def test_of_two_refusals_the_one_that_nobody_can_time_binds(make):
 def test_several_subjects_are_held_or_none(make):
     """`decide` over a rate of one and the flights of another: all or nothing, and released together."""
     limiter = make("1/second")
-    rate, user, org = Limit.parse("5/hour as r"), Limit.parse("2 in flight as u"), Concurrency("3 per org")
+    rate, user, org = Limit.parse("5/hour as r"), Limit.parse("2 in flight as u"), Limit.parse("3 in flight as org")
 
     def ask(cost: int, rated: int = 1) -> Any:
         return limiter.decide(Call(rate, "u1", rated), Call(user, "u1"), Call(org, "o1", cost))
@@ -298,8 +298,8 @@ def test_bad_questions_hold_nothing(make):
 
 
 def test_what_a_guard_raises_and_a_limit_says_can_be_sent_elsewhere():
-    """A `Concurrency` arrives as the limit that it is."""
-    limit = Concurrency("20 per user", ttl="10s")
+    """A limit of what is in flight arrives as the limit that it is."""
+    limit = Limit.parse("20 in flight ttl 10s as user")
     assert pickle.loads(pickle.dumps(limit)) == limit == Limit.parse("20 in flight ttl 10s as user")
     assert pickle.loads(pickle.dumps(limit)).in_flight
 

@@ -13,7 +13,7 @@ from functools import partial
 
 import pytest
 
-from headgate import AsyncLimiter, Call, Concurrency, Decision, Limit, Limiter, StoreError
+from headgate import AsyncLimiter, Call, Decision, Limit, Limiter, StoreError
 from headgate.stores.redis import RedisStore
 from headgate.stores.redis.connect import slot_of
 from headgate.stores.redis.names import Names
@@ -471,7 +471,7 @@ def decide_by_task(cluster: Cluster, calls: list[Call]) -> Decision:
 
 
 def see_what_a_refusal_leaves(store: RedisStore, decide: Callable[[list[Call]], Decision]) -> None:
-    limit, keys = Concurrency(2, ttl="15s"), [f"key {number}" for number in range(6)]
+    limit, keys = Limit.parse("2 in flight ttl 15s"), [f"key {number}" for number in range(6)]
     limiter = limiter_at(store, str(limit))
     permit = limiter.permit("key 3", 2)
     assert not decide([Call(limit, key) for key in keys])
