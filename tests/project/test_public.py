@@ -29,7 +29,7 @@ def test_public_words_of_a_limiter_and_a_decision():
     """The methods of the small API and the fields of an answer."""
 
     def public(thing: type) -> list[str]:
-        return [name for name in dir(thing) if not name.startswith("_")]
+        return [name for name in dir(thing) if not name.startswith("_") and hasattr(thing, name)]
 
     assert public(headgate.Limiter) == [
         "acquire", "close", "decide", "hit", "holders", "limited", "peek", "permit", "refund", "release", "reserve",
@@ -47,8 +47,6 @@ def test_an_old_word_names_the_new_one():
     for word, new in {"slot": "permit", "guard": "limited", "bind": "frozen", "flies": "in_flight"}.items():
         with pytest.raises(AttributeError, match=f"Limiter has no {word}: .*{new}"):
             getattr(limiter, word)
-    with pytest.raises(AttributeError, match="Limiter has no wings$"):
-        limiter.wings  # noqa: B018
     with pytest.raises(ImportError, match="headgate has no Concurrency: .*20 in flight"):
         from headgate import Concurrency  # noqa: F401
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NoReturn, get_args
+from typing import TYPE_CHECKING, NoReturn, get_args
 
 from headgate.clock import SECOND, Clock
 from headgate.engine.modes import LONGEST_WAIT
@@ -16,13 +16,21 @@ from headgate.wording import explained
 if TYPE_CHECKING:
     from headgate.stores.leases import Lease
 
-RENAMED: Final = {
-    "slot": "use permit(key, timeout=None), which holds and waits",
-    "guard": "use limited(key) around a function, permit(key) around a block",
-    "bind": "use headgate.testing.frozen(limiter) or disabled(limiter) in tests",
-    "flies": "look at limiter.limits: limit.in_flight",
-}
-"""Words of earlier versions, and what to write now."""
+
+class Renamed:
+    """A word of earlier versions: no attribute, and an error that names the new word.
+
+    A `__getattr__` would say the same, and slow down every access to a limiter.
+    """
+
+    def __init__(self, instead: str) -> None:
+        self._instead = instead
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, instance: object, owner: type) -> NoReturn:
+        raise AttributeError(f"{owner.__name__} has no {self._name}: {self._instead}", name=self._name, obj=instance)
 
 
 def checked_namespace(namespace: str) -> str:
@@ -41,6 +49,12 @@ def checked_on_error(on_error: OnError) -> OnError:
 
 class BaseLimiter(BaseGate[Bound]):
     """Limits on a store that a user chose."""
+
+    if not TYPE_CHECKING:
+        slot = Renamed("use permit(key, timeout=None), which waits and holds")
+        guard = Renamed("use limited(key) around a function, permit(key) around a block")
+        bind = Renamed("use headgate.testing.frozen(limiter) or disabled(limiter) in tests")
+        flies = Renamed("look at limiter.limits: limit.in_flight")
 
     @explained
     def __init__(
@@ -91,13 +105,6 @@ class BaseLimiter(BaseGate[Bound]):
                 f"a delay of at most {LONGEST_WAIT // SECOND} s can be promised; got max_wait={max_wait!r}"
             )
         return wait
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> NoReturn:
-            """Name the new word where an old one is used."""
-            hint = f": {RENAMED[name]}" if name in RENAMED else ""
-            raise AttributeError(f"{type(self).__name__} has no {name}{hint}", name=name, obj=self)
 
     def __repr__(self) -> str:
         words = "; ".join(map(str, self.limits))
