@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import re
+from functools import cache
+from typing import Any
 
 import pytest
 
@@ -11,6 +14,7 @@ from headgate.engine import NATIVE
 from headgate.stores import Store
 from headgate.stores.shared import SharedStore
 from headgate.testing import ManualClock, ReferenceStore, StoreSuite
+from tests.support import ROOT
 
 
 class TestMemory(StoreSuite):
@@ -25,6 +29,31 @@ class TestReference(StoreSuite):
         return ReferenceStore(clock=clock)
 
     seeds = range(1)
+
+
+class TestOfTheDocs(StoreSuite):
+    """The store that docs/stores.md shows."""
+
+    def store(self, clock: ManualClock) -> Store:
+        """Made of the page's own words."""
+        made: Store = _shown()["DictStore"](clock)
+        return made
+
+    seeds = range(1)
+
+    def test_it_is_a_short_read(self) -> None:
+        """A store is under sixty lines of Python."""
+        assert len([line for line in _BLOCKS[0].splitlines() if line.strip()]) < 60
+
+
+_BLOCKS = re.findall(r"^```python\n(.*?)^```$", (ROOT / "docs/stores.md").read_text(), re.MULTILINE | re.DOTALL)
+
+
+@cache
+def _shown() -> dict[str, Any]:
+    names: dict[str, Any] = {}
+    exec(_BLOCKS[0], names)
+    return names
 
 
 @pytest.mark.skipif(not NATIVE, reason="shared stores need the native engine")

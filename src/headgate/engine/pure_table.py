@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from headgate.algorithms.block import shut
-from headgate.algorithms.contract import State, Verdict
 from headgate.engine.modes import WAYS, slots_for, words_for
+from headgate.engine.steps import Cell, look
 from headgate.limit import Limit
 
 if TYPE_CHECKING:
@@ -16,16 +15,6 @@ CANDIDATES: Final = 2 * WAYS
 """How many keys are looked at for one to give up: as many as a native key has places to live in."""
 
 GOLDEN: Final = 0.6180339887498949
-
-
-class Cell:
-    """One key's state."""
-
-    __slots__ = ("state", "until")
-
-    def __init__(self, state: State) -> None:
-        self.state = state
-        self.until = 0
 
 
 class Family:
@@ -87,12 +76,8 @@ class Table:
             self._keys[at] = last
         return self._cells.pop(key)
 
-    def place(self, key: Filed, bound: BoundLimit, now: int, carried: Cell | None = None) -> Cell:
-        """A cell for the key: its own, a new one (or one carried here), or that of the key with the least to lose."""
-        cell = self._cells.get(key)
-        if cell is not None:
-            return cell
-        cell = carried or Cell(bound.limit.step.fresh(bound.limit.params))
+    def place(self, key: Filed, bound: BoundLimit, now: int, cell: Cell) -> None:
+        """Put a cell here: in a slot of its own, or in that of the key with the least to lose."""
         index = self._given_up(bound, now)
         if index is None:
             self._keys.append(key)
@@ -100,7 +85,6 @@ class Table:
             del self._cells[self._keys[index]]
             self._keys[index] = key
         self._cells[key] = cell
-        return cell
 
     def _given_up(self, bound: BoundLimit, now: int) -> int | None:
         """Any as-new key; at the bound, the one with the least quota in use, ties to the nearest reset."""
@@ -113,7 +97,7 @@ class Table:
         leap = int(count * GOLDEN)  # far apart, or heavy users who came together would be looked at together
         for place in range(min(CANDIDATES, count)):
             index = (self._hand + place * leap) % count
-            verdict = bound.look(self._cells[self._keys[index]], now, 0)[0]
+            verdict = look(bound.limit, self._cells[self._keys[index]], now, 0)[0]
             if verdict.reset_us == 0:
                 return index
             in_use = (-verdict.remaining, verdict.reset_us)
@@ -154,23 +138,6 @@ class BoundLimit:
                 return cell
         return None
 
-    def place(self, key: str, now: int) -> Cell:
-        """A cell for the key."""
-        return self.find(key, now) or self.table.place(self.filed(key), self, now)
-
-    @property
-    def lends(self) -> bool:
-        """Whether what does not fit now can be charged for later: a block lends nothing."""
-        return self.limit.step.LENDS and not self.limit.block_us
-
-    def look(self, cell: Cell | None, now: int, cost: int, wait: int = 0) -> tuple[Verdict, int]:
-        """The answer, and the block to keep after a hit; what fits within the wait is lent."""
-        step, params = self.limit.step, self.limit.params
-        state = cell.state if cell else step.fresh(params)
-        if not self.limit.block_us:
-            verdict = step.answer(state, params, now, cost)
-            if not verdict.allowed and 0 < verdict.retry_us <= wait:
-                verdict = step.lend(params, now, cost, verdict)
-            return verdict, 0
-        until = cell.until if cell else 0
-        return shut(until, self.limit.block_us, now, cost, lambda cost: step.answer(state, params, now, cost))
+    def place(self, key: str, now: int, cell: Cell) -> None:
+        """Put the cell of a key that had none into the table."""
+        self.table.place(self.filed(key), self, now, cell)

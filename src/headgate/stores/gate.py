@@ -72,8 +72,8 @@ class Gate(BaseGate[BoundLimits]):
     """Verbs that an engine may bring itself, without a Python frame."""
 
     def _bind_own(self, store: Store) -> BoundLimits:
-        for verb in self._HOT:
-            self.__dict__.pop(verb, None)
+        for verb in self._HOT:  # on the gate itself, whichever store it is: who patches a verb patches the gate
+            self.__dict__[verb] = getattr(type(self), verb).__get__(self)
         if self._lease and isinstance(store, LeasingStore):
             bound = store.bind_leased(self.namespace, self.limits, self._lease)
         else:

@@ -1,0 +1,120 @@
+"""Decisions over states that a store has at hand: the reference steps of every algorithm, all or none.
+
+The pure engine runs these over its tables. A store that keeps states elsewhere reads the cells of a decision, calls
+`settle` or `give_back` in one atomic step, and writes the cells back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headgate.algorithms.block import shut
+from headgate.algorithms.contract import State, Verdict
+from headgate.engine.choice import Decision
+from headgate.engine.modes import PEEK, UP_TO
+from headgate.limit import Limit
+
+Look = tuple[Verdict, int]
+"""An answer, and the instant until which a block is to last after it."""
+
+
+class Cell:
+    """The state of one key under one limit."""
+
+    __slots__ = ("state", "until")
+
+    def __init__(self, state: State, until: int = 0) -> None:
+        self.state = state
+        self.until = until
+        """The instant until which the key is blocked."""
+
+
+def settle(
+    limits: tuple[Limit, ...],
+    cells: list[Cell | None],
+    keys: str | tuple[str, ...],
+    costs: tuple[int, ...],
+    mode: int,
+    wait: int,
+    now: int,
+) -> Decision:
+    """Decide over cells, one for each limit, and change those that are charged; None is a key without a state yet."""
+    wait = wait if all(limit.step.LENDS and not limit.block_us for limit in limits) else 0
+    if mode == UP_TO and costs[0]:
+        room = min(look(limit, cell, now, 0)[0].remaining for limit, cell in zip(limits, cells, strict=True))
+        costs = (max(1, min(costs[0], room)),) * len(costs)
+    looks = [look(limit, cell, now, cost, wait) for limit, cell, cost in zip(limits, cells, costs, strict=True)]
+    if not all(verdict.allowed for verdict, _ in looks):
+        looks = _refuse(limits, cells, looks, now, mode)
+    elif mode == PEEK:
+        looks = [_uncharged(*one, now) for one in zip(limits, cells, looks, strict=True)]
+    else:
+        for at, (limit, cost, (verdict, _)) in enumerate(zip(limits, costs, looks, strict=True)):
+            cell = cells[at] = cells[at] or Cell(limit.step.fresh(limit.params))
+            limit.step.charge(cell.state, limit.params, verdict.mark, cost)
+    answers: list[int] = []
+    for verdict, _ in looks:
+        answers += (verdict.allowed, verdict.remaining, verdict.retry_us, verdict.reset_us, *verdict.mark)
+    return Decision(limits, keys, costs, answers, charged=mode != PEEK)
+
+
+def look(limit: Limit, cell: Cell | None, now: int, cost: int, wait: int = 0) -> Look:
+    """What one limit answers; a cost that fits within the wait is lent."""
+    step, params = limit.step, limit.params
+    state = cell.state if cell else step.fresh(params)
+    if not limit.block_us:
+        verdict = step.answer(state, params, now, cost)
+        if not verdict.allowed and 0 < verdict.retry_us <= wait:
+            verdict = step.lend(params, now, cost, verdict)
+        return verdict, 0
+    until = cell.until if cell else 0
+    return shut(until, limit.block_us, now, cost, lambda cost: step.answer(state, params, now, cost))
+
+
+def _uncharged(limit: Limit, cell: Cell | None, seen: Look, now: int) -> Look:
+    """The answer to a cost that is not charged: what remains, and until when, is what is there now."""
+    free = look(limit, cell, now, 0)[0]
+    return seen[0]._replace(remaining=free.remaining, reset_us=free.reset_us), seen[1]
+
+
+def _refuse(
+    limits: tuple[Limit, ...], cells: Sequence[Cell | None], looks: list[Look], now: int, mode: int
+) -> list[Look]:
+    """A refusal charges nothing; it starts blocks, and keeps a state that had to follow the clock back.
+
+    A limit that would have allowed then says what it holds without the charge.
+    """
+    for limit, cell, (verdict, until) in zip(limits, cells, looks, strict=True):
+        if cell is not None and mode != PEEK:
+            if verdict.moved:
+                limit.step.charge(cell.state, limit.params, verdict.mark, 0)
+            if not verdict.allowed:
+                cell.until = until
+    return [
+        look(limit, cell, now, 0) if seen[0].allowed else seen
+        for limit, cell, seen in zip(limits, cells, looks, strict=True)
+    ]
+
+
+def give_back(
+    limits: tuple[Limit, ...],
+    cells: Sequence[Cell | None],
+    units: tuple[int, ...],
+    marks: tuple[tuple[int, int] | None, ...],
+    now: int,
+) -> None:
+    """Give back units that were charged at these marks; no mark means charged now."""
+    for limit, cell, count, mark in zip(limits, cells, units, marks, strict=True):
+        if cell is not None:
+            at = mark or limit.step.answer(cell.state, limit.params, now, 0).mark
+            limit.step.give(cell.state, limit.params, now, at, count)
+
+
+def held_in(limits: tuple[Limit, ...], cells: Sequence[Cell | None], now: int) -> list[tuple[int, int, int, bool]]:
+    """The permits in these cells: the index of the limit, age, units, and that this process holds them."""
+    found = []
+    for at, (limit, cell) in enumerate(zip(limits, cells, strict=True)):
+        if limit.in_flight and cell is not None:
+            permits = sorted(zip(*(cell.state[nth::3] for nth in range(3)), strict=True))
+            found += [(at, max(0, now - since), units, True) for since, _, units in permits]
+    return found
