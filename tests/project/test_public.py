@@ -19,7 +19,8 @@ def test_public_names():
         "Reservation", "Shaper", "Store", "StoreError", "Verdict", "__version__",
     ]  # fmt: skip
     assert sorted(headgate.testing.__all__) == [
-        "ManualClock", "ReferenceStore", "StoreSuite", "disabled", "frozen", "reset_all",
+        "EdgeSuite", "ManualClock", "MiddlewareSuite", "ReferenceStore", "StoreSuite", "disabled", "frozen",
+        "reset_all",
     ]  # fmt: skip
     for module in (headgate, headgate.testing):
         assert all(hasattr(module, name) for name in module.__all__)

@@ -167,3 +167,8 @@ def wsgi(app: Callable[..., Iterable[bytes]], *request: Any, **more: Any) -> Ans
             parts.close()
     status, headers = started[-1]
     return Answer(int(status.split(" ")[0]), headers, b"".join(written) + body)
+
+
+def public(limits: Any) -> Any:
+    """What `headgate.testing` takes, and what has `policy` and `reload`."""
+    return limits if hasattr(limits, "reload") else limits.runtime

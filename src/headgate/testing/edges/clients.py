@@ -1,0 +1,113 @@
+"""Whose request it is: addresses, proxies, headers, users, claims and plans."""
+
+from __future__ import annotations
+
+from headgate.testing.edges.app import Asked
+from headgate.testing.edges.browser import Serving
+
+ONCE = {"limits": "1/minute"}
+
+
+def user(asked: Asked) -> str | None:
+    """The user that a header names."""
+    return asked.headers.get("x-user")
+
+
+def plan(asked: Asked) -> str | None:
+    """The plan that a header names."""
+    return asked.headers.get("x-plan")
+
+
+def claims(asked: Asked) -> dict[str, str | None]:
+    """The team that a header names."""
+    return {"team": asked.headers.get("x-team")}
+
+
+class Clients(Serving):
+    """The budget that a request is counted in."""
+
+    def test_each_address_has_a_budget(self) -> None:
+        """Two clients are counted apart, on the first request and on later ones."""
+        for where in self.places:
+            with self.limiting(where) as site:
+                assert site.codes(times=3) == [200, 200, 429], where
+                assert site.codes(times=3, client=self.other_client) == [200, 200, 429], where
+
+    def test_a_forwarded_header_is_believed_from_trusted_proxies_only(self) -> None:
+        """A client cannot choose its address; behind a proxy the client is the one that the proxy saw."""
+        said = ("6.6.6.6, 198.51.100.1", "7.7.7.7, 198.51.100.1", "198.51.100.2", f"198.51.100.3, {self.client}")
+        for where in self.places:
+            for trusted, expected in (
+                ((), [200, 429, 429, 429]),
+                (["192.0.2.0/24"], [200, 429, 429, 429]),
+                ([self.client], [200, 429, 200, 200]),
+            ):
+                with self.limiting(where, ONCE, trusted_proxies=trusted) as site:
+                    found = [site.ask(x_forwarded_for=each).status for each in said]
+                assert found == expected, (where, trusted)
+
+    def test_the_number_of_proxies_may_be_told_in_place_of_their_addresses(self) -> None:
+        """The last address but as many as there are proxies is the client's."""
+        for where in self.places:
+            with self.limiting(where, ONCE, proxy_hops=1) as site:
+                said = ("6.6.6.6, 198.51.100.1", "7.7.7.7, 198.51.100.1", "198.51.100.2")
+                assert [site.ask(x_forwarded_for=each).status for each in said] == [200, 429, 200], where
+
+    def test_requests_without_an_address_share_one_budget(self) -> None:
+        """Clients of a unix socket are one client, apart from every address; rules with functions see them so too."""
+        for where in self.places:
+            for rule in ({}, {"cost": lambda _: 1}, {"on_error": "allow"}, {"on_error": "deny"}):
+                with self.limiting(where, rule) as site:
+                    found = [*site.codes(times=3, client=None), *site.codes()]
+                assert found == [200, 200, 429, 200], (where, rule)
+
+    def test_a_rule_may_refuse_requests_without_an_address_or_leave_them_alone(self) -> None:
+        """`missing` is for addresses too: 403, or not counted."""
+        for where in self.places:
+            for missing, expected in (("deny", [403, 403, 403]), ("skip", [200, 200, 200])):
+                with self.limiting(where, {**ONCE, "missing": missing}) as site:
+                    assert site.codes(times=3, client=None) == expected, (where, missing)
+                    assert site.codes(times=2) == [200, 429], (where, missing)
+
+    def test_a_header_may_be_the_key(self) -> None:
+        """Each value has a budget; a client without the header is counted by address, as no value is."""
+        for where in self.places:
+            with self.limiting(where, {**ONCE, "key": {"header": "x-key"}}) as site:
+                assert [site.codes(x_key=each) for each in ("a", "a", "b")] == [[200], [429], [200]], where
+                assert site.codes(times=2) == [200, 429], where
+                assert site.codes(x_key=self.client) == [200], where
+
+    def test_a_missing_part_of_a_key_may_be_refused(self) -> None:
+        """A missing header is a 401, a missing user a 403; there is nothing to wait for."""
+        for where in self.places:
+            for key, status in (({"header": "x-key"}, 401), ("user", 403)):
+                with self.limiting(where, {**ONCE, "key": key, "missing": "deny"}, user=user) as site:
+                    answer = site.ask()
+                    assert answer.status == status, (where, key)
+                    assert {"ratelimit", "retry-after"}.isdisjoint(answer.fields), (where, key)
+                    assert site.codes(times=2, x_key="a", x_user="a") == [200, 429], (where, key)
+
+    def test_a_user_is_one_wherever_the_requests_come_from(self) -> None:
+        """The app's function says who it is; strangers are their addresses."""
+        for where in self.places:
+            with self.limiting(where, {**ONCE, "key": "user"}, user=user) as site:
+                assert [site.codes(x_user=each) for each in ("ann", "ann", "bob")] == [[200], [429], [200]], where
+                assert site.codes(x_user="ann", client=self.other_client) == [429], where
+                assert site.codes(times=2) == [200, 429], where
+
+    def test_a_claim_may_be_the_key(self) -> None:
+        """The app's function gives the claims of a request."""
+        rule = {**ONCE, "key": {"claim": "team"}, "missing": "deny"}
+        for where in self.places:
+            with self.limiting(where, rule, claims=claims) as site:
+                assert [site.codes(x_team=each) for each in ("a", "a", "b")] == [[200], [429], [200]], where
+                assert site.codes() == [401], where
+
+    def test_a_plan_chooses_the_limits(self) -> None:
+        """The app's function says which plan a request has; one that it does not know has the default."""
+        rule = {"limits": {"default": "1/minute", "pro": "3/minute"}, "key": "user"}
+        for where in self.places:
+            with self.limiting(where, rule, user=user, plan=plan) as site:
+                assert site.codes(times=4, x_user="ann", x_plan="pro") == [200, 200, 200, 429], where
+                assert site.codes(times=2, x_user="bob", x_plan="other") == [200, 429], where
+                assert site.codes(times=2, x_user="cho") == [200, 429], where

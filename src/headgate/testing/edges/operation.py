@@ -1,0 +1,93 @@
+"""Running an edge: stores that are away, policies that change, and tools for tests."""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from pathlib import Path
+
+from headgate.testing.control import disabled, frozen, reset_all
+from headgate.testing.edges.browser import Serving, logged
+
+NOWHERE = "redis://127.0.0.1:9?deadline=0.2"
+"""A store where nobody answers."""
+
+
+def policy_of(limits: str, more: str = "") -> str:
+    """A policy's file."""
+    return f'{{"rules": [{{"name": "api", "key": "ip", "limits": "{limits}"}}]{more}}}'
+
+
+class Operation(Serving):
+    """What changes while an app runs."""
+
+    away = NOWHERE
+    """The URL of a store that does not answer."""
+
+    def test_while_the_store_is_away_each_rule_follows_its_on_error(self) -> None:
+        """Everything passes, or is counted here, or is refused with 503: the client is not to blame."""
+        for where in self.places:
+            for on_error, expected in (
+                ("allow", [200, 200, 200]),
+                ("local", [200, 429, 429]),
+                ("deny", [503, 503, 503]),
+                ("raise", [503, 503, 503]),
+            ):
+                rule = {"limits": "1/hour", "on_error": on_error}
+                with logged("headgate.policy", logging.WARNING), self.limiting(where, rule, store=self.away) as site:
+                    assert site.codes(times=3) == expected, (where, on_error)
+
+    def test_a_policy_file_is_read_again_and_counts_stay(self) -> None:
+        """The new numbers and the new style of fields apply to what was counted before."""
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "policy.json"
+            file.write_text(policy_of("2/minute by fixed-window"))
+            with self.site(policy=file) as site:
+                assert site.codes(times=3) == [200, 200, 429]
+                file.write_text(policy_of("4/minute by fixed-window", ', "headers": "x-ratelimit"'))
+                assert site.limits.reload() is True
+                assert site.limits.policy.rules[0].name == "api"
+                answer = site.ask()
+                assert (answer.fields["x-ratelimit-limit"], answer.fields["x-ratelimit-remaining"]) == ("4", "1")
+                assert "ratelimit" not in answer.fields
+                assert site.codes(times=2) == [200, 429]
+
+    def test_a_policy_file_with_mistakes_changes_nothing(self) -> None:
+        """The policy stays as it was, and the log says what is wrong."""
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "policy.json"
+            file.write_text(policy_of("9/minute"))
+            with self.site(policy=file) as site:
+                file.write_text(policy_of("many"))
+                with logged("headgate.policy", logging.ERROR) as log:
+                    assert site.limits.reload() is False
+                assert "cannot read the limit 'many'" in log[0]
+                assert site.ask().fields["ratelimit-policy"] == '"api";q=9;w=60'
+                file.write_text(policy_of("8/minute"))
+                assert site.limits.reload() is True
+                assert site.ask().fields["ratelimit-policy"] == '"api";q=8;w=60'
+
+    def test_limits_are_frozen_switched_off_and_forgotten_by_one_line(self) -> None:
+        """The tools for tests take the app's limits, wherever these stand, and leave them as they were."""
+        for where in self.places:
+            with self.limiting(where, {"limits": "1/hour"}) as site:
+                assert site.codes(times=2) == [200, 429], where
+                with frozen(site.limits) as clock:
+                    assert site.codes(times=2) == [200, 429], where
+                    clock.advance(3599.999)
+                    assert site.codes() == [429], where
+                    clock.advance(0.001)
+                    assert site.codes(times=2) == [200, 429], where
+                with disabled(site.limits):
+                    assert site.codes(times=3) == [200] * 3, where
+                assert site.codes() == [429], where
+                reset_all(site.limits)
+                assert site.codes(times=2) == [200, 429], where
+
+    def test_limits_that_are_switched_off_are_so_in_every_store_of_the_policy(self) -> None:
+        """A rule may name a store of its own."""
+        rule = {"key": "ip", "limits": "1/hour", "store": "near"}
+        with self.site(policy={"stores": {"near": "memory://"}, "rules": [rule]}) as site:
+            with disabled(site.limits):
+                assert site.codes(times=3) == [200] * 3
+            assert site.codes(times=2) == [200, 429]

@@ -1,0 +1,1 @@
+"""How an edge's suite is served in each framework: one file for each."""

@@ -1,0 +1,115 @@
+"""Django, under WSGI and under ASGI."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from tests.support.django_site import LIMITS  # which sets Django up, before anything of it is imported
+
+from django.core.handlers.asgi import ASGIHandler  # isort: skip
+from django.core.handlers.wsgi import WSGIHandler  # isort: skip
+from django.http import HttpResponse, StreamingHttpResponse  # isort: skip
+from django.test import override_settings  # isort: skip
+from django.urls import path  # isort: skip
+from django.views.decorators.http import require_http_methods  # isort: skip
+
+from rest_framework import decorators  # isort: skip
+
+from headgate.testing.edges import App, Asked, EdgeSuite, Endpoint, Reply, with_functions
+from headgate.web import django
+from tests.support.adapters.bare import WsgiSite
+from tests.support.adapters.loops import AsgiSite, asked_of, in_loop, pieces_of
+
+
+def asked(request: Any) -> Asked:
+    query = request.META.get("QUERY_STRING", "")
+    return asked_of(request.method, request.path, query, request.headers.items())
+
+
+def respond(reply: Reply, stream: Any) -> HttpResponse:
+    """In Django's words."""
+    if isinstance(reply.body, bytes):
+        return HttpResponse(reply.body, status=reply.status, headers=dict(reply.headers))
+    return StreamingHttpResponse(stream(reply.body), status=reply.status, headers=dict(reply.headers))
+
+
+class Limits:
+    """The limits of the site, with what they do not have yet: the policy of now, and a way to read its file again."""
+
+    def __init__(self, awaited: bool) -> None:
+        self._awaited = awaited
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(django.rate_limits, name, None)
+        return found if found is not None else getattr(django.rate_limits.runtime(self._awaited), name)
+
+
+class DjangoSuite(EdgeSuite):
+    """Sync views behind the middleware, in the thread that asks."""
+
+    test_default_limits_do_not_count_methods_that_an_endpoint_does_not_answer = None  # type: ignore[assignment]
+    """In Django a 405 is the answer of a view, which is counted as any other."""
+
+    @contextmanager
+    def serve(self, app: App) -> Iterator[Any]:
+        """The settings of a site, for a while."""
+        given = {"policy": app.policy, "default": app.default, "key": app.key}
+        adapted = with_functions(app.options, lambda function: lambda request: function(asked(request)))
+        headgate = {name.upper(): value for name, value in {**given, **adapted}.items() if value is not None}
+        urls = type("Urls", (), {"urlpatterns": [self.route(each) for each in app.endpoints]})
+        with override_settings(ROOT_URLCONF=urls, MIDDLEWARE=[LIMITS], HEADGATE=headgate), self.served() as site:
+            yield site
+
+    @contextmanager
+    def served(self) -> Iterator[Any]:
+        yield WsgiSite(WSGIHandler(), Limits(False), strips=True)
+
+    def route(self, endpoint: Endpoint) -> Any:
+        """One entry of the URLconf."""
+        methods = [*endpoint.methods, *(["HEAD"] if "GET" in endpoint.methods else [])]
+        view = require_http_methods(methods)(self.view(endpoint))
+        for limit in reversed(endpoint.limits):
+            adapted = with_functions(limit, lambda function: lambda request: function(asked(request)))
+            view = django.limited(**adapted)(view)
+        if endpoint.exempt:
+            view = django.exempt(view)
+        return path(re.sub(r"\{(\w+)\}", r"<\1>", endpoint.path[1:]), view)
+
+    def view(self, endpoint: Endpoint) -> Any:
+        def view(request: Any, **_: Any) -> HttpResponse:
+            return respond(endpoint.handle(asked(request)), iter)
+
+        return view
+
+
+class DjangoAsyncSuite(DjangoSuite):
+    """Async views behind the same middleware, awaited in an event loop."""
+
+    @contextmanager
+    def served(self) -> Iterator[Any]:
+        with in_loop() as run:
+            try:
+                yield AsgiSite(ASGIHandler(), Limits(True), run)
+            finally:
+                if hasattr(django.rate_limits.store, "aclose"):  # Django does not tell when a server ends
+                    run(django.rate_limits.store.aclose())
+
+    def view(self, endpoint: Endpoint) -> Any:
+        async def view(request: Any, **_: Any) -> HttpResponse:
+            return respond(await asyncio.to_thread(endpoint.handle, asked(request)), pieces_of)
+
+        return view
+
+
+class DrfSuite(DjangoSuite):
+    """Views of Django REST framework, whose own throttles have tests of their own."""
+
+    def view(self, endpoint: Endpoint) -> Any:
+        def view(request: Any, **_: Any) -> HttpResponse:
+            return respond(endpoint.handle(asked(request)), iter)
+
+        return decorators.api_view([*endpoint.methods, "HEAD"])(view)
