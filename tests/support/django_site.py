@@ -44,10 +44,9 @@ from django.contrib.auth.models import Group, Permission, User
 from django.contrib.contenttypes.models import ContentType
 from django.contrib.sessions.models import Session
 from django.core.asgi import get_asgi_application
-from django.core.exceptions import PermissionDenied
 from django.core.wsgi import get_wsgi_application
 from django.db import connection
-from django.http import HttpResponse, StreamingHttpResponse
+from django.http import HttpResponse
 from django.template import engines
 from django.template.response import TemplateResponse
 from django.test import Client, override_settings
@@ -75,36 +74,9 @@ def search(request: Any, **_: Any) -> HttpResponse:
     return plain(request)
 
 
-@limited("5/minute")
-@limited("3/minute", key="everyone")
-def stacked(request: Any) -> HttpResponse:
-    return plain(request)
-
-
-@limited("2/minute", count={"when": {"status": [401, 500]}})
-def login(request: Any) -> HttpResponse:
-    """As the client wishes."""
-    if request.GET["status"] == "500":
-        raise LookupError("mine")
-    return HttpResponse(status=int(request.GET["status"]))
-
-
-@limited("100/minute", cost={"default": 1, "after": {"header": "X-Cost"}})
-def model(request: Any) -> HttpResponse:
-    return HttpResponse(headers={"X-Cost": "60"})
-
-
 @exempt
 def free(request: Any) -> HttpResponse:
     return plain(request)
-
-
-def stream(request: Any) -> StreamingHttpResponse:
-    return StreamingHttpResponse(iter([b"a", b"b"]))
-
-
-def broken(request: Any) -> HttpResponse:
-    raise LookupError("mine")
 
 
 def careless(view: Callable[..., Any]) -> Callable[..., Any]:
@@ -261,10 +233,6 @@ def plan_of(request: Any) -> str | None:
     return request.user.groups.values_list("name", flat=True).first() if request.user.is_authenticated else None
 
 
-def forbidden(request: Any) -> HttpResponse:
-    raise PermissionDenied
-
-
 class Outside:
     """A middleware outside of the limits, which sees every response."""
 
@@ -284,13 +252,7 @@ urlpatterns = [
     path("search/<slug:word>/", search),
     path("one/", include((api, "api"), namespace="one")),
     path("two/", include((api, "api"), namespace="two")),
-    path("stacked/", stacked),
-    path("login/", login),
-    path("model/", model),
     path("free/", free),
-    path("stream/", stream),
-    path("broken/", broken),
-    path("forbidden/", forbidden),
     path("hidden/", hidden),
     path("members/", members),
     path("caller/", caller),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from typing import Any
 
 import pytest
@@ -13,7 +12,8 @@ from hypothesis import strategies as st
 from headgate import MemoryStore
 from headgate.testing import ManualClock
 from headgate.web.asgi import RateLimitMiddleware
-from tests.support.edges import LATER, PEER, asgi, exchange, get, read_answer, scope
+from tests.support.adapters.bare import AsgiSuite
+from tests.support.edges import LATER, asgi, exchange, get, read_answer, scope
 
 START = {"type": "http.response.start", "status": 200, "headers": [(b"x-app", b"1")]}
 
@@ -35,63 +35,8 @@ def limited(app: Any = hello, *, head: dict[str, Any] | None = None, **fields: A
     return RateLimitMiddleware(app, {"rules": [rule], **(head or {})}, store=store, **edge)
 
 
-def test_a_response_says_how_much_is_left_and_is_the_apps_otherwise():
-    """The body and the app's headers are as they were."""
-    answer = asgi(limited())
-    assert answer.status == 200
-    assert answer.headers == [("x-app", "1"), ("ratelimit-policy", '"api";q=2;w=60'), ("ratelimit", '"api";r=1;t=30')]
-    assert answer.body == b"hello world"
-
-
-def test_a_refusal_has_everything_a_client_needs():
-    """429, when to come back, whose limit it was, and that it must not be cached; the app is not called."""
-    app = limited()
-    assert [asgi(app).status for _ in range(2)] == [200, 200]
-    answer = asgi(app)
-    assert (answer.status, json.loads(answer.body)) == (429, {
-        "type": "https://iana.org/assignments/http-problem-types#quota-exceeded", "title": "The quota is used up",
-        "status": 429, "violated-policies": ["api"], "detail": "Retry after 30 s.",
-    })  # fmt: skip
-    assert answer.fields == {
-        "ratelimit-policy": '"api";q=2;w=60', "ratelimit": '"api";r=0;t=60', "retry-after": "30",
-        "cache-control": "no-store", "content-type": "application/problem+json",
-        "content-length": str(len(answer.body)),
-    }  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("disclose", "told", "passed"),
-    [
-        ("full", {"ratelimit-policy", "ratelimit", "retry-after"}, {"ratelimit-policy", "ratelimit"}),
-        ("retry", {"retry-after"}, set()),
-        ("none", set(), set()),
-    ],
-)
-def test_no_more_is_told_than_the_rule_discloses(disclose, told, passed):
-    """In a yes and in a no, headers and body."""
-    app = limited(limits="1/minute", disclose=disclose)
-    answers = [asgi(app), asgi(app)]
-    common = {"cache-control", "content-type", "content-length"}
-    assert [set(answer.fields) for answer in answers] == [{"x-app"} | passed, common | told]
-    assert ("60" in answers[1].body.decode()) is (disclose != "none")
-    assert ("api" in answers[1].body.decode()) is (disclose == "full")
-
-
-def test_a_list_and_a_missing_part_refuse_with_403():
-    """No limit is to blame, so none is told."""
-    for app in (limited(head={"deny": {"ip": PEER}}), limited(key="user", missing="deny")):
-        answer = asgi(app)
-        assert (answer.status, set(answer.fields)) == (403, {"cache-control", "content-type", "content-length"})
-
-
-def test_a_shadow_answers_what_was_configured():
-    """Status, body and type, and no word of a limit."""
-    shadow = {"status": 202, "body": "ok ü", "content_type": "text/x-ok"}
-    app = limited(limits="1/minute", act={"shadow": shadow})
-    asgi(app)
-    answer = asgi(app)
-    assert (answer.status, answer.body) == (202, "ok ü".encode())
-    assert answer.headers == [("content-type", "text/x-ok"), ("content-length", "5")]
+class TestSuite(AsgiSuite):
+    """What every edge does, in front of an app that is a function."""
 
 
 def test_a_stream_passes_piece_by_piece():
@@ -159,30 +104,6 @@ def test_an_exception_of_the_apps_is_the_apps(started):
             asgi(app)
 
 
-def test_ten_logins_at_once_at_a_limit_of_two():
-    """Two reach the app, whatever it will answer; when they were good, two more may."""
-
-    async def run() -> list[int]:
-        gate = asyncio.Event()
-        tried = 0
-
-        async def login(given: Any, receive: Any, send: Any) -> None:
-            nonlocal tried
-            tried += 1
-            await gate.wait()
-            await hello(given, receive, send)
-
-        app = limited(login, count={"when": {"status": [401, 403]}})
-        asked = [asyncio.create_task(get(app, "POST", "/login")) for _ in range(10)]
-        await asyncio.sleep(0.01)
-        assert tried == 2
-        gate.set()
-        statuses = sorted([(await each).status for each in asked])
-        return [*statuses, (await get(app)).status, (await get(app)).status]
-
-    assert asyncio.run(run()) == [200] * 2 + [429] * 8 + [200] * 2
-
-
 def test_a_client_that_goes_away_is_not_counted():
     """A cancelled request gives back what was reserved for its answer."""
 
@@ -209,7 +130,6 @@ def test_a_delay_holds_the_request_and_a_cancelled_one_leaves_the_queue():
 
     async def run() -> float:
         app = limited(limits="20/second", act={"delay": {"hold": 4}})
-        app.runtime.store._engine.clock.set(app.runtime.clock.now_us() / 1e6)
         loop = asyncio.get_running_loop()
         start = loop.time()
         tasks = [asyncio.create_task(get(app)) for _ in range(4)]
@@ -248,32 +168,6 @@ def test_a_user_that_a_middleware_has_found_is_the_user():
     asked = [asgi(app, user=SimpleUser(name)).status for name in ("ann", "ann", "bob")]
     assert asked == [200, 429, 200]
     assert asgi(app, user=Anonymous()).status == 403
-
-
-def test_users_plans_and_claims_are_asked_of_the_app():
-    """Each by its callable."""
-    app = limited(
-        key=["user", {"claim": "org"}],
-        missing="deny",
-        limits={"default": "1/minute", "pro": "3/minute"},
-        user=lambda given: given["path"][1:],
-        claims=lambda given: {"org": "acme"},
-        plan=lambda seen: "pro" if seen.user == "ann" else None,
-    )
-    assert [asgi(app, "GET", path).status for path in ["/ann"] * 4 + ["/bob"] * 2] == [200, 200, 200, 429, 200, 429]
-
-
-def test_cors_lets_scripts_read_our_headers_where_the_app_lets_them_in():
-    """What the app exposes stays; without its permission nothing is added."""
-
-    async def shared(given: Any, receive: Any, send: Any) -> None:
-        headers = [(b"Access-Control-Allow-Origin", b"*"), (b"access-control-expose-headers", b"X-App")]
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
-        await send({"type": "http.response.body", "body": b""})
-
-    fields = asgi(limited(shared)).fields
-    assert fields["access-control-expose-headers"] == "X-App, RateLimit-Policy, RateLimit, Retry-After"
-    assert "access-control-expose-headers" not in asgi(limited()).fields
 
 
 TEXTS = st.text(st.characters(max_codepoint=255), max_size=40)

@@ -6,11 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from aiohttp import web
-from aiohttp.test_utils import TestClient as AiohttpClient
-from aiohttp.test_utils import TestServer
 from fastapi import APIRouter, FastAPI
-from flask import Flask
 from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
@@ -18,7 +14,7 @@ from starlette.testclient import TestClient
 
 from headgate import InvalidCall, MemoryStore
 from headgate.testing import ManualClock
-from headgate.web import aiohttp, fastapi, flask, starlette
+from headgate.web import fastapi, starlette
 from tests.support.edges import LATER, asgi
 
 pytestmark = pytest.mark.engineless
@@ -124,43 +120,3 @@ def test_an_endpoint_may_be_at_one_route_without_limits_and_at_another_with():
     other = Starlette(routes=[Route("/free", shared)])
     starlette.RateLimits(other, store=store())
     assert [asgi(other, path="/free").status for _ in range(2)] == [200, 200]
-
-
-def test_the_right_order_starts():
-    app = FastAPI()
-    fastapi.RateLimits(app, store=store())
-
-    @app.get("/search")
-    @fastapi.limited("1/minute")
-    @fastapi.limited("5/minute")
-    def search() -> str:
-        return "hello"
-
-    with TestClient(app) as client:
-        assert [client.get("/search").status_code for _ in range(2)] == [200, 429]
-
-
-def test_in_aiohttp_and_flask_both_orders_limit():
-    routes, app = web.RouteTableDef(), web.Application()
-    aiohttp.RateLimits(app, store=store())
-
-    @aiohttp.limited("1/minute")
-    @routes.get("/")
-    async def above(request: web.Request) -> web.Response:
-        return web.Response()
-
-    async def told() -> list[int]:
-        app.add_routes(routes)
-        async with AiohttpClient(TestServer(app)) as client:
-            return [(await client.get("/")).status for _ in range(2)]
-
-    assert asyncio.run(told()) == [200, 429]
-    site = Flask("here")
-    flask.RateLimits(site, store=store())
-
-    @flask.limited("1/minute")
-    @site.get("/")
-    def over() -> str:
-        return "hello"
-
-    assert [site.test_client().get("/").status_code for _ in range(2)] == [200, 429]

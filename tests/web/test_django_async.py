@@ -8,7 +8,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections import Counter
 from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
@@ -112,18 +111,6 @@ def test_nothing_leaves_the_event_loop_for_a_decision(monkeypatch):
     assert iscoroutinefunction(middleware) and iscoroutinefunction(middleware.process_view)
 
 
-def test_an_exception_and_a_stream_have_header_fields():
-    """As under WSGI."""
-    with site(lambda: AsyncClient(raise_request_exception=False), policy=API) as client:
-
-        async def asked() -> list[Any]:
-            return [await client.get("/broken/"), await client.get("/free/")]
-
-        broken, free = run(asked())
-    assert (broken.status_code, broken["RateLimit"]) == (500, '"api";r=1;t=30')
-    assert (free.status_code, free["RateLimit"]) == (200, '"api";r=0;t=60')
-
-
 PLANS = {"rules": [{"key": "ip", "limits": {"default": "1/minute", "pro": "3/minute"}}]}
 
 
@@ -166,32 +153,6 @@ def test_a_refusal_of_the_apps(where, url):
         answer = run(asked())
     assert (answer.status_code, answer["Retry-After"]) == (429, "30")
     assert answer.content == (b"later" if where.endswith("awaited") else b"ann: wait 30")
-
-
-def test_ten_logins_at_once_at_a_limit_of_two():
-    """Two reach the view, whatever it will answer; when they were good, two more may."""
-    gate: asyncio.Event
-
-    @limited("2/minute", count={"when": {"status": 401}})
-    async def slow(request: Any) -> HttpResponse:
-        CALLS.append(request.path)
-        await gate.wait()
-        return HttpResponse()
-
-    async def attempts(client: Any) -> tuple[list[int], list[int]]:
-        nonlocal gate
-        gate = asyncio.Event()
-        asked = [asyncio.ensure_future(client.get("/slow/")) for _ in range(10)]
-        async with asyncio.timeout(30):
-            while sum(each.done() for each in asked) < 8 or len(CALLS) < 2:
-                await asyncio.sleep(0.001)
-        assert [each.result().status_code for each in asked if each.done()] == [429] * 8
-        gate.set()
-        return sorted(each.status_code for each in await asyncio.gather(*asked)), await statuses(client, 2, "/slow/")
-
-    Urls.urlpatterns = [path("slow/", slow)]
-    with override_settings(ROOT_URLCONF=Urls), site(AsyncClient, store=Awaited()) as client:
-        assert run(attempts(client)) == ([200] * 2 + [429] * 8, [200, 200])
 
 
 def test_a_client_that_goes_away_gives_back_what_was_reserved():
@@ -247,21 +208,6 @@ def test_headers_that_only_look_like_forwarded_ones_are_nothing():
 
     with site(AsyncClient, policy=API, trusted_proxies=["10.0.0.0/8"]) as client:
         assert run(asked(client)) == [200, 200, 429]
-
-
-def test_a_delay_holds_the_request_and_not_the_loop():
-    """Twenty a second: three at once take a tenth of a second, and the fourth is refused."""
-    rule = {"key": "ip", "limits": "20/second", "act": {"delay": {"hold": 3}}}
-    with site(AsyncClient, policy={"rules": [rule]}) as client:
-
-        async def asked() -> list[int]:
-            return sorted(
-                each.status_code for each in await asyncio.gather(*(client.get("/awaited-class/x") for _ in range(4)))
-            )
-
-        start = time.monotonic()
-        assert run(asked()) == [404] * 3 + [429]
-        assert time.monotonic() - start >= 0.1
 
 
 def test_a_real_store_is_awaited(server):

@@ -13,11 +13,10 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from headgate.errors import HeadgateError
-from headgate.testing import disabled
 from headgate.web.asgi import read_scope
 from headgate.web.endpoint import EndpointLimit
 from headgate.web.starlette import RateLimitExceeded, RateLimits, limited
-from tests.support.edges import asgi, get
+from tests.support.edges import get
 
 pytestmark = pytest.mark.engineless
 
@@ -54,17 +53,6 @@ def test_a_handler_that_forgets_the_headers():
     app, _ = serve(app={"exception_handlers": handlers})
     TestClient(app).get("/x/1")
     assert "retry-after" in TestClient(app).get("/x/1").headers
-
-
-def test_whom_the_policy_allows_is_not_limited_at_endpoints():
-    app, _ = serve({"allow": {"ip": "203.0.113.0/24"}, "rules": [{"key": "ip", "limits": "1/hour"}]})
-    assert [asgi(app, "GET", "/x/1").status for _ in range(2)] == [200, 200]
-
-
-def test_disabled_reaches_rules_with_a_store_of_their_own():
-    app, limits = serve({"stores": {"m": "memory://"}, "rules": [{"key": "ip", "limits": "1/hour", "store": "m"}]})
-    with disabled(limits.runtime):
-        assert [asgi(app, "GET", "/y").status for _ in range(2)] == [200, 200]
 
 
 def test_urls_do_not_fill_the_memory_of_every_endpoint():

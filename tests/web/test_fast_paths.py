@@ -17,7 +17,7 @@ from headgate.testing import ManualClock
 from headgate.web.asgi import RateLimitMiddleware as Asgi
 from headgate.web.endpoint import EndpointLimit, rules_at
 from headgate.web.wsgi import RateLimitMiddleware as Wsgi
-from tests.support.edges import LATER, Answer, asgi, wsgi
+from tests.support.edges import LATER, Answer, asgi, public, wsgi
 from tests.support.stores import away
 
 KEYS: list[Any] = ["ip", "everyone", {"header": "x-key"}, ["ip", {"header": "x-key"}], {"param": "id"}]
@@ -177,7 +177,7 @@ def test_a_new_policy_has_new_fast_paths(tmp_path):
     app = Asgi(_hello, file)
     assert [served(app).status for _ in range(2)] == [200, 429]
     file.write_text('{"rules": [{"key": "ip", "limits": "4/minute by fixed-window"}]}')
-    assert app.runtime.reload()
+    assert public(app).reload()
     assert [served(app).status for _ in range(4)] == [200, 200, 200, 429]
 
 

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import functools
 import threading
-import time
 from collections.abc import Callable, Iterator
 from typing import Any, Generic, TypeVar
 
@@ -29,19 +28,16 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from headgate import MemoryStore
 from headgate.errors import HeadgateError, InvalidCall, InvalidPolicy
-from headgate.testing import ManualClock, disabled, frozen, reset_all
-from headgate.web.refusal import Refusal
+from headgate.testing import ManualClock, frozen
 from headgate.web.starlette import (
     Limit,
     RateLimitExceeded,
-    RateLimitMiddleware,
     RateLimits,
     exempt,
     limited,
     send_refusal,
 )
-from tests.support.edges import LATER, PEER, exchange, get, scope
-from tests.support.servers import free_port
+from tests.support.edges import LATER, PEER, exchange, get, public, scope
 
 pytestmark = pytest.mark.engineless
 
@@ -87,42 +83,12 @@ def names_in(field: str) -> list[str]:
 # What is counted
 
 
-def test_an_endpoint_tells_what_is_left_and_refuses_with_everything_a_client_needs():
-    """The fields of a yes, and a whole refusal."""
-    site = serve(Route("/search", limited("2/minute")(hello)))
-    answer = site.client.get("/search")
-    assert (answer.status_code, answer.text) == (200, "hello")
-    assert (answer.headers["ratelimit-policy"], answer.headers["ratelimit"]) == (
-        '"search";q=2;w=60',
-        '"search";r=1;t=30',
-    )
-    assert site.codes("/search") == [200]
-    answer = site.client.get("/search")
-    assert (answer.status_code, answer.json()) == (429, {
-        "type": "https://iana.org/assignments/http-problem-types#quota-exceeded", "title": "The quota is used up",
-        "status": 429, "violated-policies": ["search"], "detail": "Retry after 30 s.",
-    })  # fmt: skip
-    assert dict(answer.headers) == {
-        "ratelimit-policy": '"search";q=2;w=60', "ratelimit": '"search";r=0;t=60', "retry-after": "30",
-        "cache-control": "no-store", "content-type": "application/problem+json",
-        "content-length": str(len(answer.content)),
-    }  # fmt: skip
-    site.clock.advance(30)
-    assert site.codes("/search", "/search") == [200, 429]
-
-
 def test_an_endpoint_without_async_still_runs_in_a_thread():
     """It is asked in the event loop and runs beside it."""
     site = serve(Route("/x", limited("1/hour")(hello_in_a_thread)), Route("/loop", limited("1/hour")(hello)))
     answer = site.client.get("/x")
     assert answer.status_code == 200 and int(answer.text) != threading.get_ident()
     assert site.codes("/x") == [429]
-
-
-def test_the_template_is_counted_never_the_url():
-    """What a client writes into the path makes no budget."""
-    site = serve(Route("/items/{id:int}/{rest:path}", limited("2/hour")(hello)))
-    assert site.codes("/items/1/a", "/items/2/b", "/items/3/c/d") == [200, 200, 429]
 
 
 def test_each_endpoint_has_counts_of_its_own():
@@ -138,60 +104,7 @@ def test_each_endpoint_has_counts_of_its_own():
     assert [site.client.post("/x").status_code for _ in range(2)] == [200, 429]
 
 
-def test_limits_of_one_name_share_a_count():
-    """Whatever their endpoints."""
-    shared = limited("2/hour", name="shared")
-    site = serve(Route("/x", shared(hello)), Route("/y", shared(hello)))
-    assert site.codes("/x", "/y", "/x") == [200, 200, 429]
-
-
-def test_the_apps_functions_take_the_request():
-    """Key, cost, limits and exempt: with its headers, its path and its state."""
-    site = serve(
-        Route(
-            "/{tenant}",
-            limited(
-                lambda request: "4/hour" if request.path_params["tenant"] == "acme" else "2/hour",
-                key=[lambda request: request.headers.get("x-key"), lambda request: request.path_params["tenant"]],
-                cost=lambda request: int(request.query_params.get("n", 1)),
-                exempt=lambda request: request.headers.get("x-key") == "root",
-            )(hello),
-        )
-    )
-    assert site.codes("/acme", times=5, x_key="ann") == [200, 200, 200, 200, 429]
-    assert site.codes("/acme?n=4", "/acme", x_key="bob") == [200, 429]
-    assert site.codes("/tiny", times=3, x_key="ann") == [200, 200, 429]
-    assert site.codes("/tiny", times=9, x_key="root") == [200] * 9
-
-
-def test_a_key_that_is_missing_is_the_address_and_nobody_elses():
-    """Who sends no key is not who sends the address as one."""
-    site = serve(Route("/x", limited("1/hour", key=lambda request: request.headers.get("x-key"))(hello)))
-    assert site.codes("/x", "/x") == [200, 429]
-    assert site.codes("/x", x_key="testclient") == [200]
-
-
 # Several limits
-
-
-def test_stacked_limits_are_one_decision():
-    """A no of one charges none of the others; the response tells of all."""
-    site = serve(
-        Route("/x", limited("1/hour", key={"header": "x-key"})(limited("5/hour", key="everyone")(hello))),
-    )
-    answer = site.client.get("/x", headers={"x-key": "ann"})
-    assert answer.headers["ratelimit"] == '"x";r=0;t=3600, "x.2";r=4;t=720'
-    assert site.codes("/x", times=9, x_key="ann") == [429] * 9
-    assert [site.codes("/x", x_key=each) for each in "bcdef"] == [[200], [200], [200], [200], [429]]
-
-
-def test_a_no_at_the_endpoint_gives_back_what_the_policy_charged():
-    """Nine refusals at the endpoint cost nobody anything."""
-    site = serve(Route("/x", limited("1/hour", key={"header": "x-key"})(hello)), Route("/y", hello), policy=EVERYONE)
-    answer = site.client.get("/x", headers={"x-key": "ann"})
-    assert answer.headers["ratelimit-policy"] == '"all";q=5;w=3600, "x";q=1;w=3600'
-    assert site.codes("/x", times=9, x_key="ann") == [429] * 9
-    assert site.client.get("/y").headers["ratelimit"] == '"all";r=3;t=1440'
 
 
 def test_a_decorator_between_two_limits_still_runs():
@@ -246,38 +159,6 @@ def login(limit: Callable[[Any], Any], gate: asyncio.Event) -> Starlette:
     return Starlette(routes=[Route("/login", limit(attempt))])
 
 
-def test_ten_failing_logins_at_once_are_two_attempts():
-    """The count is reserved before the app is called, and given back where it does not count."""
-
-    async def story() -> None:
-        gate = asyncio.Event()
-        app = login(limited("2/hour", count={"when": {"status": [401]}}), gate)
-        RateLimits(app, store=MemoryStore(clock=ManualClock(LATER)))
-        wrong = [asyncio.create_task(get(app, "GET", "/login", headers={"x-wrong": "1"})) for _ in range(10)]
-        await asyncio.sleep(0)
-        await asyncio.sleep(0.01)
-        gate.set()
-        assert sorted([answer.status for answer in await asyncio.gather(*wrong)]) == [401] * 2 + [429] * 8
-        assert (await get(app, "GET", "/login")).status == 429
-
-    asyncio.run(story())
-
-
-def test_what_does_not_count_is_given_back():
-    """Nine successes, then two failures, then nothing more."""
-
-    async def story() -> None:
-        gate = asyncio.Event()
-        gate.set()
-        app = login(limited("2/hour", count={"when": {"status": [401]}}), gate)
-        RateLimits(app, store=MemoryStore(clock=ManualClock(LATER)))
-        assert [(await get(app, "GET", "/login")).status for _ in range(9)] == [200] * 9
-        wrong = {"x-wrong": "1"}
-        assert [(await get(app, "GET", "/login", headers=wrong)).status for _ in range(3)] == [401, 401, 429]
-
-    asyncio.run(story())
-
-
 def test_a_client_that_goes_away_has_not_failed():
     """What was reserved for its answer is given back."""
 
@@ -297,50 +178,18 @@ def test_a_client_that_goes_away_has_not_failed():
     asyncio.run(story())
 
 
-def test_the_response_says_what_it_cost():
-    """By a header, of a response of any status; an error without one costs what was charged before."""
-
-    async def spend(request: Request) -> Response:
-        if request.query_params["n"] == "x":
-            raise RuntimeError
-        return PlainTextResponse("", headers={"x-cost": request.query_params["n"]})
-
-    site = serve(Route("/x", limited("10/hour", cost={"after": {"header": "X-Cost"}})(spend)))
-    assert site.codes("/x?n=4", "/x?n=0", "/x?n=x") == [200, 200, 500]
-    assert site.client.get("/x?n=5").headers["ratelimit"] == '"x";r=0;t=3600'
-    assert site.codes("/x?n=1") == [429]
-
-
 # Every response
-
-
-def boom(request: Request) -> Response:
-    raise RuntimeError("boom")
 
 
 async def teapot(request: Request) -> Response:
     raise HTTPException(418, "short and stout", {"x-pot": "1"})
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "status"),
-    [
-        ("GET", "/boom", 500),
-        ("GET", "/teapot", 418),
-        ("GET", "/nowhere", 404),
-        ("PUT", "/teapot", 405),
-        ("HEAD", "/hello", 200),
-    ],
-)
-def test_every_response_tells_what_is_left(method, path, status):
-    """Errors of the app, handled or not, and of the router."""
-    routes = [Route(f"/{each.__name__}", limited("9/hour")(each)) for each in (boom, teapot, hello)]
-    site = serve(*routes, policy=EVERYONE)
-    answer = site.client.request(method, path)
-    assert answer.status_code == status
-    reached = status not in (404, 405)
-    assert names_in(answer.headers["ratelimit"]) == (['"all"', f'"{path[1:]}"'] if reached else ['"all"'])
-    assert ("x-pot" in answer.headers) is (status == 418)
+def test_an_http_exception_keeps_its_headers_and_tells_what_is_left():
+    """An error that the endpoint raises is answered by Starlette, with the fields of the endpoint."""
+    answer = serve(Route("/teapot", limited("9/hour")(teapot))).client.get("/teapot")
+    assert (answer.status_code, answer.headers["x-pot"]) == (418, "1")
+    assert answer.headers["ratelimit"] == '"teapot";r=8;t=400'
 
 
 def test_streams_files_and_background_tasks_are_the_apps_own(tmp_path):
@@ -445,69 +294,7 @@ def test_a_handler_of_every_http_error_does_not_hide_the_refusal():
     assert site.client.get("/teapot").text == "mine"
 
 
-def test_the_body_may_be_the_apps():
-    """Made of the reason and the seconds, at the endpoint as in front of the app."""
-    refusal = Refusal(lambda reason, decision, seconds: {"code": reason.status, "wait": seconds})
-    policy = {"rules": [{"match": {"path": "/y"}, "key": "ip", "limits": "1/hour"}]}
-    site = serve(Route("/x", limited("1/hour")(hello)), Route("/y", hello), policy=policy, refusal=refusal)
-    assert site.codes("/x", "/y") == [200, 200]
-    assert [site.client.get(path).json() for path in ("/x", "/y")] == [{"code": 429, "wait": 3600}] * 2
-
-
-def test_clients_choose_among_bodies():
-    """By what they accept."""
-    site = serve(Route("/x", limited("1/hour")(hello)))
-    assert site.codes("/x") == [200]
-    text = site.client.get("/x", headers={"accept": "text/plain"})
-    assert text.text == "The quota is used up. Retry after 3600 s.\n"
-    assert site.client.get("/x", headers={"accept": "application/json"}).json()["retry_after"] == 3600
-
-
-def test_acts():
-    """Observed is admitted; a shadow answers as if; a delay holds until the place in the queue has come."""
-    shadow = {"shadow": {"status": 202, "body": "ok", "content_type": "text/x-ok"}}
-    site = serve(
-        Route("/observe", limited("1/hour", act="observe")(hello)),
-        Route("/shadow", limited("1/hour", act=shadow)(hello)),
-        Route("/delay", limited("20/second", act={"delay": {"hold": 2}})(hello)),
-    )
-    assert site.codes("/observe", times=3) == [200, 200, 200]
-    assert site.codes("/shadow") == [200]
-    answer = site.client.get("/shadow")
-    assert (answer.status_code, answer.text, dict(answer.headers)) == (
-        202,
-        "ok",
-        {"content-type": "text/x-ok", "content-length": "2"},
-    )
-    start = time.monotonic()
-    assert site.codes("/delay", times=3) == [200, 200, 429]
-    assert time.monotonic() - start >= 0.05
-
-
-def test_a_missing_part_is_refused_with_401_where_the_limit_says_so():
-    """Nobody's limit, so nothing to wait for."""
-    site = serve(Route("/x", limited("1/hour", key={"header": "x-key"}, missing="deny")(hello)))
-    answer = site.client.get("/x")
-    assert (answer.status_code, answer.json()["title"]) == (401, "Unauthorized")
-    assert "retry-after" not in answer.headers
-
-
 # The middleware alone
-
-
-def test_the_middleware_alone_is_enough_for_endpoints():
-    """Added where the app's other middleware is; the refusal is as whole."""
-    store = MemoryStore(clock=ManualClock(LATER))
-    shadow = {"shadow": {"status": 299, "body": "ok"}}
-    app = Starlette(
-        routes=[Route("/x", limited("1/hour")(hello)), Route("/s", limited("1/hour", act=shadow)(hello))],
-        middleware=[Middleware(RateLimitMiddleware, policy=EVERYONE, store=store)],
-    )
-    client = TestClient(app)
-    assert client.get("/x").headers["ratelimit-policy"] == '"all";q=5;w=3600, "x";q=1;w=3600'
-    answer = client.get("/x")
-    assert (answer.status_code, answer.headers["content-type"]) == (429, "application/problem+json")
-    assert [(client.get("/s").status_code, client.get("/s").text)] == [(200, "ok")]
 
 
 def test_without_either_an_endpoint_says_what_is_missing():
@@ -554,12 +341,6 @@ def test_default_limits_are_for_endpoints_without_their_own():
     assert site.codes("/free", "/free/partial", times=9) == [200] * 18
     assert site.codes("/nowhere", times=3) == [404] * 3
     assert [site.client.put("/x").status_code for _ in range(3)] == [405] * 3
-
-
-def test_default_limits_by_another_key():
-    """Any key of a policy."""
-    site = serve(Route("/x", hello), default="1/hour", key={"header": "x-key"})
-    assert [site.codes("/x", x_key=each) for each in "aab"] == [[200], [429], [200]]
 
 
 def test_default_limits_reach_below_mounts_and_hosts(tmp_path):
@@ -653,7 +434,7 @@ def test_a_mounted_app_with_limits_of_its_own_decides_by_them():
     answer = site.client.get("/in/1")
     assert answer.headers.get_list("ratelimit-policy") == ['"inner";q=9;w=3600, "in-id";q=1;w=3600', '"all";q=5;w=3600']
     assert site.codes("/in/2") == [429]
-    with frozen(inner.limits.runtime):
+    with frozen(public(inner.limits)):
         assert site.codes("/in/2") == [200]
 
 
@@ -836,58 +617,7 @@ def test_a_limit_asked_by_hand_after_the_handshake_closes():
     assert kinds(talk(app, extensions={"websocket.http.response": {}})) == ["accept", "close"]
 
 
-# Who the client is
-
-
-def test_a_forwarded_header_is_believed_from_trusted_proxies_only():
-    """At endpoints as in front of the app."""
-
-    async def story() -> None:
-        routes = [Route("/x", limited("1/hour")(hello))]
-        for trusted, peer, expected in (
-            ([], PEER, [200, 429, 429]),
-            (["10.0.0.0/8"], PEER, [200, 429, 429]),
-            (["10.0.0.0/8"], "10.0.0.1", [200, 200, 429]),
-        ):
-            app = Starlette(routes=routes)
-            RateLimits(app, store=MemoryStore(clock=ManualClock(LATER)), trusted_proxies=trusted)
-            told = ("6.6.6.6, 198.51.100.1", "6.6.6.6, 198.51.100.2", "7.7.7.7, 198.51.100.1")
-            answers = [
-                await get(app, "GET", "/x", headers={"x-forwarded-for": each}, client=(peer, 1)) for each in told
-            ]
-            assert [answer.status for answer in answers] == expected
-
-    asyncio.run(story())
-
-
-def test_users_plans_and_claims():
-    """From the functions that the edge is given; they take the scope."""
-    site = serve(
-        Route("/x", limited({"default": "1/hour", "pro": "2/hour"}, key="user")(hello)),
-        user=lambda scope: dict(scope["headers"]).get(b"x-user", b"").decode() or None,
-        plan=lambda view: "pro" if view.user == "ann" else "free",
-    )
-    assert site.codes("/x", times=3, x_user="ann") == [200, 200, 429]
-    assert site.codes("/x", times=2, x_user="bob") == [200, 429]
-
-
 # Tests of the app's own
-
-
-def test_limits_are_frozen_forgotten_and_switched_off_by_one_line():
-    """By the runtime; the policy, the default limits and those of endpoints at once."""
-    site = serve(Route("/x", limited("1/hour")(hello)), Route("/y", hello), policy=EVERYONE, default="1/hour")
-    assert site.codes("/x", "/y", times=2) == [200, 200, 429, 429]
-    with disabled(site.limits.runtime):
-        assert site.codes("/x", "/y", times=9) == [200] * 18
-    assert site.codes("/x", "/y") == [429, 429]
-    with frozen(site.limits.runtime) as clock:
-        assert site.codes("/x", "/x") == [200, 429]
-        clock.advance(3600)
-        assert site.codes("/x") == [200]
-    assert site.codes("/x", "/y") == [429, 429]
-    reset_all(site.limits.runtime)
-    assert site.codes("/x", "/y") == [200, 200]
 
 
 def test_several_loops_and_clients_share_one_app():
@@ -902,18 +632,6 @@ def test_several_loops_and_clients_share_one_app():
 # Stores
 
 
-@pytest.mark.parametrize(
-    ("on_error", "expected"),
-    [("allow", [200, 200, 200]), ("local", [200, 429, 429]), ("deny", [503] * 3), ("raise", [503] * 3)],
-)
-def test_while_the_store_is_away_each_limit_follows_its_on_error(on_error, expected):
-    """A server that is not there answers nobody; nobody waits for it."""
-    url = f"redis://127.0.0.1:{free_port()}?deadline=0.2"
-    site = serve(Route("/x", limited("1/hour", on_error=on_error)(hello)), store=url)
-    with site.client:
-        assert site.codes("/x", times=3) == expected
-
-
 def test_redis_is_awaited_in_the_event_loop(server):
     """The count is exact; the store closes with the app, and the app may start again."""
     app = Starlette(routes=[Route("/x", limited("5/hour")(hello_in_a_thread))])
@@ -921,7 +639,7 @@ def test_redis_is_awaited_in_the_event_loop(server):
 
     async def story() -> list[int]:
         answers = await asyncio.gather(*(get(app, "GET", "/x") for _ in range(20)))
-        await limits.runtime.aclose()
+        await public(limits).aclose()
         return sorted(answer.status for answer in answers)
 
     assert asyncio.run(story()) == [200] * 5 + [429] * 15
@@ -929,47 +647,6 @@ def test_redis_is_awaited_in_the_event_loop(server):
         with TestClient(app) as client:
             assert client.get("/x").headers["ratelimit"].startswith(f'"x";r={left};')
     assert not [each for each in server.client().client_list() if each["cmd"] != "client|list"]
-
-
-def test_counts_after_the_response_and_all_or_none_hold_on_redis_too(server):
-    """Given back on the server."""
-    gate = asyncio.Event()
-
-    async def story() -> None:
-        app = login(
-            lambda endpoint: limited("2/hour", count={"when": {"status": [401]}})(
-                limited("5/hour", key="everyone")(endpoint)
-            ),
-            gate,
-        )
-        limits = RateLimits(app, EVERYONE, store=f"{server.url}?deadline=5&remember_refusals=0")
-        wrong = {"x-wrong": "1"}
-        tasks = [asyncio.create_task(get(app, "GET", "/login", headers=wrong)) for _ in range(10)]
-        async with asyncio.timeout(30):
-            while sum(task.done() for task in tasks) < 8:
-                await asyncio.sleep(0.01)
-        gate.set()
-        assert sorted([answer.status for answer in await asyncio.gather(*tasks)]) == [401] * 2 + [429] * 8
-        other = await get(app, "GET", "/login", client=("198.51.100.1", 1))
-        assert [part.split(";t")[0] for part in other.fields["ratelimit"].split(", ")] == [
-            '"all";r=2', '"login";r=2', '"login.2";r=2',
-        ]  # fmt: skip
-        await limits.runtime.aclose()
-
-    asyncio.run(story())
-
-
-def test_a_policy_file_is_read_again_and_endpoints_go_on(tmp_path):
-    """The style of the fields is the new policy's; counts stay."""
-    file = tmp_path / "policy.yaml"
-    file.write_text("rules: [{name: one, key: ip, limits: 9/hour}]\n")
-    site = serve(Route("/x", limited("3/hour")(hello)), policy=file)
-    assert names_in(site.client.get("/x").headers["ratelimit"]) == ['"one"', '"x"']
-    file.write_text("headers: x-ratelimit\nrules: [{name: two, key: ip, limits: 9/hour}]\n")
-    assert site.limits.runtime.reload()
-    answer = site.client.get("/x")
-    assert "ratelimit" not in answer.headers and answer.headers["x-ratelimit-remaining"] == "1"
-    assert site.codes("/x", "/x") == [200, 429]
 
 
 def test_the_handler_is_public():

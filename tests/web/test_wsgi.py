@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 import io
-import json
-import threading
-import time
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from itertools import islice
 from typing import Any
 from wsgiref.validate import validator
 
@@ -19,6 +14,7 @@ from hypothesis import strategies as st
 from headgate import MemoryStore
 from headgate.testing import ManualClock
 from headgate.web.wsgi import RateLimitMiddleware
+from tests.support.adapters.bare import WsgiSuite
 from tests.support.edges import LATER, PEER, environ, wsgi
 
 
@@ -38,24 +34,8 @@ def limited(app: Any = hello, *, head: dict[str, Any] | None = None, **fields: A
     return RateLimitMiddleware(app, {"rules": [rule], **(head or {})}, store=store, **edge)
 
 
-def test_a_response_says_how_much_is_left_and_is_the_apps_otherwise():
-    """The body and the app's headers are as they were."""
-    answer = wsgi(limited())
-    assert answer.status == 200
-    assert answer.headers == [("X-App", "1"), ("RateLimit-Policy", '"api";q=2;w=60'), ("RateLimit", '"api";r=1;t=30')]
-    assert answer.body == b"hello world"
-
-
-def test_a_refusal_has_everything_a_client_needs():
-    """429, when to come back, whose limit it was, and that it must not be cached; the app is not called."""
-    app = limited()
-    assert [wsgi(app).status for _ in range(2)] == [200, 200]
-    answer = wsgi(app, headers={"Accept": "application/json"})
-    assert (answer.status, json.loads(answer.body)) == (429, {"error": "quota-exceeded", "retry_after": 30})
-    assert answer.fields == {
-        "ratelimit-policy": '"api";q=2;w=60', "ratelimit": '"api";r=0;t=60', "retry-after": "30",
-        "cache-control": "no-store", "content-type": "application/json", "content-length": str(len(answer.body)),
-    }  # fmt: skip
+class TestSuite(WsgiSuite):
+    """What every edge does, in front of an app that is a function."""
 
 
 def test_the_contract_of_wsgi_is_kept():
@@ -149,35 +129,6 @@ def test_a_generator_that_answers_late_is_counted_by_its_status():
     assert [wsgi(counted, "GET", path).status for path in paths] == [200] * 5 + [401] * 2 + [429]
 
 
-def test_ten_logins_at_once_at_a_limit_of_two():
-    """Ten threads: two reach the app, whatever it will answer; when they were good, two more may."""
-    here, gate = threading.Semaphore(0), threading.Event()
-
-    def login(environ: Any, start_response: Any) -> Iterable[bytes]:
-        here.release()
-        assert gate.wait(10)
-        return hello(environ, start_response)
-
-    app = limited(login, count={"when": {"status": [401, 403]}})
-    with ThreadPoolExecutor(10) as threads:
-        asked = [threads.submit(wsgi, app, "POST", "/login") for _ in range(10)]
-        refused = list(islice(as_completed(asked, timeout=10), 8))  # while the app holds what it was given
-        assert [each.result().status for each in refused] == [429] * 8
-        assert here.acquire(timeout=10) and here.acquire(timeout=10)
-        gate.set()
-        assert sorted(each.result().status for each in asked) == [200] * 2 + [429] * 8
-    assert [wsgi(app).status for _ in range(2)] == [200, 200]
-
-
-def test_a_delay_holds_the_thread():
-    """Twenty a second: the third in a row waits a tenth of a second."""
-    app = limited(limits="20/second", act={"delay": {"hold": 3}})
-    start = time.monotonic()
-    with ThreadPoolExecutor(4) as threads:
-        assert sorted(each.status for each in threads.map(lambda _: wsgi(app), range(4))) == [200] * 3 + [429]
-    assert time.monotonic() - start >= 0.1
-
-
 def test_who_it_is():
     """REMOTE_USER, or what the app says."""
     app = limited(key="user", missing="deny", limits="1/minute")
@@ -198,18 +149,6 @@ def test_paths_are_what_the_app_routes_in_utf_8():
     ]
     app = limited(**rule)
     assert [wsgi(app, **each).status for each in asked] == [200, 429, 200, 200]
-
-
-def test_cors_lets_scripts_read_our_headers_where_the_app_lets_them_in():
-    """What the app exposes stays; without its permission nothing is added."""
-
-    def shared(environ: Any, start_response: Any) -> Iterable[bytes]:
-        start_response("200 OK", [("access-control-allow-origin", "https://a.org")])
-        return []
-
-    fields = wsgi(limited(shared)).fields
-    assert fields["access-control-expose-headers"] == "RateLimit-Policy, RateLimit, Retry-After"
-    assert "access-control-expose-headers" not in wsgi(limited()).fields
 
 
 TEXTS = st.text(st.characters(max_codepoint=255), max_size=40)

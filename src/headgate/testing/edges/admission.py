@@ -17,7 +17,7 @@ PROBLEM = {
     "violated-policies": ["api"],
     "detail": "Retry after 30 s.",
 }
-SHADOW = {"shadow": {"status": 202, "body": "[]", "content_type": "application/json"}}
+SHADOW = {"shadow": {"status": 202, "body": "ok ü", "content_type": "text/x-ok"}}
 
 
 class Admission(Serving):
@@ -57,6 +57,14 @@ class Admission(Serving):
                 assert called == ["/", "/"], where
                 site.clock.advance(30)
                 assert site.codes(times=2) == [200, 429], where
+
+    def test_a_refused_head_has_no_body(self) -> None:
+        """The fields are those of a refused GET."""
+        for where in self.places:
+            with self.limiting(where, {"limits": "1/minute"}) as site:
+                assert site.codes() == [200], where
+                answer = site.ask(method="HEAD")
+            assert (answer.status, answer.body, answer.fields["retry-after"]) == (429, b"", "60"), where
 
     def test_clients_choose_among_bodies(self) -> None:
         """The `Accept` of a refused request chooses its body: problem details, JSON or text."""
@@ -169,8 +177,8 @@ class Admission(Serving):
             with self.limiting(where, {"limits": "1/minute", "act": SHADOW}) as site:
                 assert site.codes() == [200], where
                 answer = site.ask()
-            assert (answer.status, answer.body) == (202, b"[]"), where
-            assert answer.fields["content-type"] == "application/json", where
+            assert (answer.status, answer.body) == (202, "ok ü".encode()), where
+            assert (answer.fields["content-type"], answer.fields["content-length"]) == ("text/x-ok", "5"), where
             assert {"ratelimit", "ratelimit-policy", "retry-after"}.isdisjoint(answer.fields), where
 
     def test_lists_come_before_every_limit(self) -> None:
@@ -198,7 +206,7 @@ class Admission(Serving):
         """The fields are added to what the app exposes to other origins, and only where it lets these in."""
 
         def handle(asked: Asked) -> Reply:
-            shared = {"access-control-allow-origin": "https://a.org", "access-control-expose-headers": "X-App"}
+            shared = {"Access-Control-Allow-Origin": "https://a.org", "access-control-expose-headers": "X-App"}
             return Reply(headers=shared if asked.method == "GET" else {})
 
         for where in self.places:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import tempfile
+from pathlib import Path
 from typing import Any
 
 from headgate.errors import InvalidCall, InvalidPolicy, RateLimited
@@ -11,6 +13,7 @@ from headgate.stores import MemoryStore
 from headgate.testing.clock import ManualClock
 from headgate.testing.edges.app import Asked, Endpoint, Handle, Reply
 from headgate.testing.edges.browser import LATER, Serving
+from headgate.testing.edges.operation import policy_of
 from headgate.testing.edges.outcomes import Gate, as_asked
 
 ALL: dict[str, Any] = {"rules": [{"name": "all", "key": "ip", "limits": "5/hour"}]}
@@ -86,14 +89,14 @@ class Endpoints(Serving):
             assert [site.codes(x_key=each) for each in "aab"] == [[200], [429], [200]]
 
     def test_default_limits_may_be_in_flight(self) -> None:
-        """A permit is held by each endpoint's own requests."""
+        """A permit is held by each endpoint's own requests, until the last byte."""
         gate = Gate()
         endpoints = Endpoint(path="/slow", handle=gate), Endpoint(path="/other")
-        with self.site(*endpoints, default="1 in flight") as site, site.asking(1, "/slow?slow=1") as [first]:
+        with self.site(*endpoints, default="1 in flight") as site, site.asking(1, "/slow?stream=1") as [first]:
             gate.reached()
             assert site.codes("/slow", "/other") == [429, 200]
             gate.open()
-            assert first.result().status == 200
+            assert (first.result().body, *site.codes("/slow")) == (b"ab", 200)
 
     def test_an_exempt_endpoint_keeps_its_own_limits(self) -> None:
         """`exempt` is for the limits of others."""
@@ -163,6 +166,19 @@ class Endpoints(Serving):
         """`match` tells the paths of one endpoint apart."""
         with self.site(Endpoint(path="/{name}", limits=({"limits": "1/hour", "match": {"path": "/big"}},))) as site:
             assert site.codes("/small", "/small", "/big", "/big", "/small") == [200, 200, 200, 429, 200]
+
+    def test_endpoints_go_on_counting_under_a_new_policy(self) -> None:
+        """The policy's file is read again; what was counted at endpoints stays, and is told in the new style."""
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "policy.json"
+            file.write_text(policy_of("9/hour"))
+            with self.site(Endpoint(limits=({"limits": "3/hour"},)), policy=file) as site:
+                assert site.codes() == [200]
+                file.write_text(policy_of("9/hour", ', "headers": "x-ratelimit"'))
+                assert site.limits.reload() is True
+                fields = site.ask().fields
+                assert fields["x-ratelimit-remaining"] == "1" and "ratelimit" not in fields
+                assert site.codes(times=2) == [200, 429]
 
     def test_mistakes_are_told_where_the_limit_is_written(self) -> None:
         """An app with a limit that cannot be read is not built."""

@@ -23,20 +23,26 @@ def as_asked(asked: Asked) -> Reply:
 
 
 class Gate:
-    """A handler that tells when it is inside, and answers when it may."""
+    """A handler whose slow requests tell when they are inside, and are answered when they may be."""
 
     def __init__(self, status: int = 200) -> None:
         self._inside, self._open = threading.Semaphore(0), threading.Event()
         self._status = status
 
     def __call__(self, asked: Asked) -> Reply:
-        """Answer, after a while where the query says so."""
+        """Answer at once, or after a while, or with a stream that takes a while: as the query says."""
+        if asked.query.get("stream"):
+            return Reply(self._status, {"x-cost": "1"}, self._pieces())
         if asked.query.get("slow"):
-            self.wait()
-        return Reply(self._status)
+            self._wait()
+        return Reply(self._status, body=b"short")
 
-    def wait(self) -> None:
-        """Stand in the gate until it opens."""
+    def _pieces(self) -> Iterator[bytes]:
+        yield b"a"
+        self._wait()
+        yield b"b"
+
+    def _wait(self) -> None:
         self._inside.release()
         assert self._open.wait(SOON), "the gate was not opened"
 
@@ -130,16 +136,7 @@ class Outcomes(Serving):
         """A stream is under way until its end, however early its handler has returned."""
         for where in self.places:
             gate = Gate()
-
-            def handle(asked: Asked, gate: Gate = gate) -> Reply:
-                return Reply(body=pieces(gate) if asked.query else b"short")
-
-            def pieces(gate: Gate) -> Iterator[bytes]:
-                yield b"a"
-                gate.wait()
-                yield b"b"
-
-            with self.limiting(where, ONE, handle=handle) as site, site.asking(1, "/?slow=1") as [first]:
+            with self.limiting(where, ONE, handle=gate) as site, site.asking(1, "/?stream=1") as [first]:
                 gate.reached()
                 during = site.ask().status
                 gate.open()
@@ -165,25 +162,19 @@ class Outcomes(Serving):
                 assert (answer.status, answer.body) == (200, b"".join(made)), (where, rule)
                 assert answer.fields["ratelimit"].startswith('"api";r='), (where, rule)
 
-    def test_a_stream_is_counted_by_its_status_when_it_begins(self) -> None:
-        """The client may take its time to read: what does not count is given back before that."""
-        rule = {"limits": "1/hour", "count": {"when": {"status": [401]}}}
+    def test_a_stream_is_counted_when_it_begins(self) -> None:
+        """The client may take its time to read: what the status or a header gives back is given back before that."""
         for where in self.places:
-            gate = Gate()
-
-            def handle(asked: Asked, gate: Gate = gate) -> Reply:
-                return Reply(body=pieces(gate) if asked.query else b"")
-
-            def pieces(gate: Gate) -> Iterator[bytes]:
-                yield b"a"
-                gate.wait()
-                yield b"b"
-
-            with self.limiting(where, rule, handle=handle) as site, site.asking(1, "/?slow=1") as [first]:
-                gate.reached()
-                during = site.ask().status
-                gate.open()
-                assert (during, first.result(SOON).body) == (200, b"ab"), where
+            for rule in (
+                {"limits": "1/hour", "count": {"when": {"status": [401]}}},
+                {"limits": "10/hour", "cost": {"default": 9, "after": {"header": "x-cost"}}},
+            ):
+                gate = Gate()
+                with self.limiting(where, rule, handle=gate) as site, site.asking(1, "/?stream=1") as [first]:
+                    gate.reached()
+                    during = site.ask().status
+                    gate.open()
+                    assert (during, first.result(SOON).body) == (200, b"ab"), (where, rule)
 
     def test_a_delay_holds_requests_until_their_place_in_the_queue(self) -> None:
         """Of four at once at twenty a second, three pass within a tenth of a second and one is too many."""
