@@ -94,6 +94,7 @@ def test_ls_shows_a_row_for_each_table(run, path, store):
 
 
 def test_holders_shows_who_is_in_flight_the_oldest_first(run, path):
+    """The page has a line for each permit that is held: its limit, its age, its units and its process."""
     limiter = Limiter("5 in flight per user", store=SharedStore(path))
     limiter.permit("a", 3)
     limiter.permit("b")
@@ -107,6 +108,7 @@ def test_holders_shows_who_is_in_flight_the_oldest_first(run, path):
 
 
 def test_holders_says_whose_process_is_gone(run, path):
+    """A permit of a process that has ended without a release is marked so."""
     code = "import sys; from headgate import Limiter; Limiter('5 in flight', store=sys.argv[1]).permit('a')"
     subprocess.run([sys.executable, "-c", code, f"shared://{path}"], check=True)
     assert run("holders", path)[1].splitlines()[1].split()[-1] == "gone"

@@ -65,6 +65,7 @@ def test_of_several_limits_the_one_that_binds_counts():
 
 
 def test_a_yes_needs_no_wait_and_never_is_never():
+    """An admitted request waits 0 s, and a cost above the limit for ever; chance is asked about neither."""
     limiter = Limiter("10/minute", clock=ManualClock(LATER))
     asked: list[int] = []
 

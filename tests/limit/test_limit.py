@@ -253,6 +253,7 @@ def test_how_many_at_once_reads_as_people_write_it(text, amount, ttl, name):
 
 
 def test_rates_and_flights_stand_in_one_string():
+    """A string may list rates and limits of what is in flight, in any order."""
     assert Limit.parse_all("100/minute; 20 in flight per user; 5/s") == (
         Limit(100, "minute"), Limit(20, algorithm="in-flight", name="user"), Limit(5, "s"),
     )  # fmt: skip
@@ -283,6 +284,7 @@ def test_rates_and_flights_stand_in_one_string():
     ],
 )
 def test_mistakes_about_flights_are_shown_with_what_is_accepted(text, says):
+    """The error quotes the part that cannot be read, and says what may stand there."""
     with pytest.raises(InvalidLimit, match=says):
         Limit.parse_all(text)
 

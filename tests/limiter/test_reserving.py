@@ -127,6 +127,7 @@ def test_cancel_gives_back_once(make):
 
 @pytest.mark.parametrize("text", NO_PROMISE)
 def test_cancel_gives_back_to_windows_and_logs_too(make, text):
+    """Two cancelled reservations leave the verdicts of before, and a second cancel changes nothing."""
     clock = ManualClock(LATER)
     limiter = make(text, clock=clock)
     limiter.hit("k", 2)
@@ -168,6 +169,7 @@ def test_an_abandoned_reservation_drains(make):
 
 
 def test_a_plan_reserves_by_its_own_numbers(make):
+    """Delays, refusals and what never fits follow the plan's rate and burst."""
     clock = ManualClock(LATER)
     limiter = make("10/second burst 10", clock=clock)
     plan = "2/second burst 2"

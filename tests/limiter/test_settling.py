@@ -80,6 +80,7 @@ def test_a_debt_is_waited_for_by_who_comes_next(make):
 
 
 def test_a_bucket_can_owe_an_hour_and_what_is_beyond_is_forgotten(make):
+    """A debt of a million units is repaid after an hour."""
     clock = ManualClock(LATER)
     limiter = make("1/second burst 100", clock=clock)
     limiter.reserve("k", 100).settle(1_000_000)
@@ -142,6 +143,7 @@ def test_by_name(make, actual, after):
 
 
 def test_one_number_is_for_every_limit(make):
+    """A reservation that is settled with one number charges that number to each limit."""
     clock = ManualClock(LATER)
     limiter = make("60/minute as rpm", "1000/minute as tpm", clock=clock)
     limiter.reserve("k", {"rpm": 1, "tpm": 500}).settle(20)

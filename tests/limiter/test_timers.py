@@ -60,6 +60,8 @@ def test_waiters_wake_in_the_order_of_their_instants():
 
 
 def test_an_instant_that_has_come_is_not_waited_for():
+    """A wait for the present or the past sets no timer, by either clock."""
+
     async def main() -> None:
         timers = alarm()
         await timers.wait_until(SystemClock().now_us())
@@ -214,6 +216,7 @@ def test_loops_side_by_side_wake_their_own(text, step):
 
 
 def test_the_alarms_of_a_clock_are_one_for_each_loop():
+    """A loop always gets the same timers, and those of a loop that has ended are forgotten."""
     timers = Timers(SystemClock())
 
     async def main() -> LoopTimers:

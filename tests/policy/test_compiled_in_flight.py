@@ -22,6 +22,7 @@ def end(judged: Responder, outcome: Outcome) -> None:
 
 
 def test_a_request_is_held_until_it_ends_not_until_it_is_answered():
+    """The response frees nothing; the end of the request does."""
     judged = responder(FLIGHT)
     first, _, third = (judged.ask() for _ in range(3))
     assert (first.kind, third.kind, third.status) == ("pass", "deny", 429)
@@ -33,6 +34,7 @@ def test_a_request_is_held_until_it_ends_not_until_it_is_answered():
 
 
 def test_ending_twice_ends_one():
+    """The second end of a request does not free a permit of another one."""
     judged = responder(FLIGHT)
     first, _ = judged.ask(), judged.ask()
     end(judged, first)
@@ -41,6 +43,7 @@ def test_ending_twice_ends_one():
 
 
 def test_rates_stay_charged_when_a_request_ends():
+    """A rule with a rate and a permit gives back the permit alone."""
     judged = responder({"name": "both", "limits": "3/minute; 2 in flight"})
     for _ in range(3):
         outcome = judged.ask()
@@ -51,6 +54,7 @@ def test_rates_stay_charged_when_a_request_ends():
 
 
 def test_a_no_of_either_charges_neither():
+    """A request refused by the permit costs nothing of the rate, and the other way round."""
     judged = responder(FLIGHT, {"name": "rate", "limits": "3/minute"})
     held = [judged.ask() for _ in range(2)]
     assert judged.kinds(5) == ["deny"] * 5
@@ -79,6 +83,7 @@ def test_what_the_response_says_is_not_about_what_is_in_flight():
 
 
 def test_refusals_that_count_hold_nothing():
+    """A refused request that is charged to the rate holds no permit."""
     judged = responder({"name": "strict", "limits": "2/minute; 1 in flight", "count": {"refused": True}})
     first = judged.ask()
     assert judged.kinds(3) == ["deny"] * 3
@@ -87,6 +92,7 @@ def test_refusals_that_count_hold_nothing():
 
 
 def test_what_is_watched_ends_too():
+    """Requests under a rule that observes hold permits beyond the limit, and give all of them back."""
     judged = responder({**FLIGHT, "act": "observe"})
     outcomes = [judged.ask() for _ in range(3)]
     assert [outcome.kind for outcome in outcomes] == ["pass"] * 3
@@ -97,6 +103,7 @@ def test_what_is_watched_ends_too():
 
 
 def test_a_later_store_that_refuses_gives_back_what_an_earlier_one_holds():
+    """A permit taken in the first store is free again when the second one refuses."""
     near, far = (MemoryStore(clock=ManualClock(LATER)) for _ in range(2))
     rules = [{**FLIGHT, "store": "near"}, {"name": "far", "store": "far", "limits": "1/minute"}]
     judged = responder(*rules, at={"near": near, "far": far})
@@ -121,6 +128,7 @@ def test_each_kind_of_store_error_leaves_nothing_held():
     ],
 )
 def test_what_makes_no_sense_for_it_is_told(rule, said):
+    """A delay or a block on a limit of what is in flight is a mistake of the policy."""
     with pytest.raises(ValueError, match=said):
         Policy.load({"rules": [{"key": "ip", "limits": "2 in flight", **rule}]})
     assert issubclass(InvalidLimit, ValueError)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 import headgate
 
 PACKAGE = Path(headgate.__file__).parent
+TESTS = Path(__file__).parents[1]
 
 FLOORS = [
     {"logs"},
@@ -95,6 +97,28 @@ def test_files_stay_small():
         and (lines := len(path.read_text(encoding="utf-8").splitlines())) > 350
     }
     assert not long
+
+
+def functions_of(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    """The tests of a file, and of the classes in it."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for holder in (tree, *(node for node in tree.body if isinstance(node, ast.ClassDef))):
+        for node in holder.body:
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
+                yield node
+
+
+TESTED = [path for folder in (TESTS, PACKAGE / "testing") for path in sorted(folder.rglob("*.py"))]
+
+
+@pytest.mark.parametrize("path", TESTED, ids=lambda path: path.stem)
+def test_every_test_states_a_behaviour(path):
+    """The docstring of a test is a sentence that says more than its name; suites for others are held to it too."""
+    for test in functions_of(path):
+        stated = ast.get_docstring(test) or ""
+        assert stated.endswith((".", "?", "!")), f"{path.name}: {test.name} does not state a behaviour"
+        words = re.findall(r"[a-z0-9]+", stated.lower())
+        assert words != test.name.lower().split("_")[1:], f"{path.name}: {test.name} only repeats its name"
 
 
 def test_the_rosters_agree():

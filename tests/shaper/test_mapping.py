@@ -107,6 +107,8 @@ async def doubled(item: int) -> int:
 
 
 def test_leaving_early_cancels_what_runs():
+    """An iterator that is closed cancels the calls that are under way."""
+
     async def story(scene: Scene) -> None:
         ends: list[str] = []
 

@@ -213,6 +213,7 @@ def test_who_stops_before_the_first_item_reads_nothing():
 
 
 def test_what_to_do_when_full_is_checked():
+    """Any word but `wait` and `drop` is an `InvalidCall`."""
     with pytest.raises(InvalidCall, match="when_full is one of wait, drop; got 'explode'"):
         steady(ManualClock(LATER)).drain([], when_full="explode")
 

@@ -217,6 +217,8 @@ def test_who_leaves_early_finds_the_rest(home):
 
 
 def test_who_stops_before_the_first_item_reads_nothing():
+    """A pump that is stopped before its first item leaves the source untouched."""
+
     async def story(scene: Scene) -> None:
         async with scene.shaper.drain(scene.source(count())) as pump:
             await pump.stop()
@@ -241,6 +243,8 @@ def test_an_error_of_the_source_comes_after_what_was_accepted():
 
 
 def test_who_is_cancelled_while_it_waits_loses_no_item():
+    """An item whose wait was cancelled is the next one to be given."""
+
     async def story(scene: Scene) -> None:
         pump = scene.shaper.drain(scene.source(range(3)))
         assert await anext(pump) == 0
@@ -258,6 +262,8 @@ def test_who_is_cancelled_while_it_waits_loses_no_item():
 
 
 def test_what_to_do_when_full_is_checked():
+    """Any word but `wait` and `drop` is an `InvalidCall`."""
+
     async def story(scene: Scene) -> None:
         with pytest.raises(InvalidCall, match="when_full is one of wait, drop"):
             scene.shaper.drain([], when_full="explode")

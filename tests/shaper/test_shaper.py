@@ -257,16 +257,19 @@ def test_a_queue_is_read():
 )
 @pytest.mark.parametrize("kind", [Shaper, AsyncShaper])
 def test_what_is_no_queue_is_refused(kind, wrong):
+    """Limits of other algorithms, blocks, several limits and empty queues are an `InvalidLimit`."""
     with pytest.raises(InvalidLimit):
         kind(wrong)
 
 
 def test_the_refusal_says_what_a_shaper_is():
+    """The error shows how a queue is written, and the limit that is none."""
     with pytest.raises(InvalidLimit, match="a shaper is a leaky bucket, as in '3000/second queue 5000'.*fixed-window"):
         Shaper(Limit(5, "second", algorithm="fixed-window"))
 
 
 def test_bad_keys_and_costs_take_no_place():
+    """A key or a cost of the wrong kind is an `InvalidCall`, and the queue stays empty."""
     queue = Shaper("10/second queue 3", clock=ManualClock(LATER))
     for key, cost in (("", 1), (None, 1), ("k", -1), ("k", 1.5), ("k", True)):
         with pytest.raises(InvalidCall):
@@ -301,6 +304,7 @@ def test_without_a_timeout_the_places_are_the_bound(home):
 
 
 def test_a_timeout_awaited(home):
+    """A place that is beyond the timeout is refused with the rest of the wait; a nearer one is waited for."""
     clock = ManualClock(LATER)
 
     async def story(store: Store) -> None:
@@ -318,5 +322,6 @@ def test_a_timeout_awaited(home):
 
 @pytest.mark.parametrize("wrong", [-1, float("nan"), True, "1"])
 def test_a_timeout_that_is_none_is_refused(wrong):
+    """A timeout is a number of seconds from 0."""
     with pytest.raises(InvalidCall, match="number of seconds from 0"):
         Shaper("1/second", clock=ManualClock(LATER)).shape("k", timeout=wrong)

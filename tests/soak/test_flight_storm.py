@@ -94,6 +94,7 @@ def disturb(crowd: Crowd, chance: random.Random, longest_stop: float) -> None:
 
 @shares
 def test_thousands_of_damaged_tables():
+    """Random damage to tables of permits never crashes a process."""
     rounds, seed = int(5_000 * max(PART, 0.02)), random.randrange(2**32)
     with home_of("shared") as home:
         process = CONTEXT.Process(target=damage, args=(folder_of(home.url), rounds, seed))

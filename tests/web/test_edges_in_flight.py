@@ -36,6 +36,8 @@ class TestASGI:
 
     @pytest.mark.parametrize("late", [False, True])
     def test_an_app_that_raises_is_over(self, late):
+        """An exception before the response or during it ends the request."""
+
         async def app(scope: Any, receive: Any, send: Any) -> None:
             if late:
                 await send({"type": "http.response.start", "status": 200, "headers": []})
@@ -47,6 +49,8 @@ class TestASGI:
                 asyncio.run(get(gate))
 
     def test_a_request_that_is_cancelled_is_over(self):
+        """Three cancelled requests, one after the other, are admitted each."""
+
         async def app(scope: Any, receive: Any, send: Any) -> None:
             await asyncio.sleep(30)
 
@@ -63,6 +67,8 @@ class TestASGI:
         assert asyncio.run(story()) == [True] * 3
 
     def test_a_websocket_is_in_flight_until_it_is_closed(self):
+        """A request beside an open websocket is refused, and one after it passes."""
+
         async def app(scope: Any, receive: Any, send: Any) -> None:
             if scope["type"] == "websocket":
                 SEEN.append((await get(gate)).status)
@@ -77,6 +83,8 @@ class TestASGI:
         assert asyncio.run(get(gate)).status == 200
 
     def test_each_message_is_in_flight_only_until_it_is_handed_over(self):
+        """Three messages, one after the other, pass a limit of one."""
+
         async def app(scope: Any, receive: Any, send: Any) -> None:
             SEEN.extend([(await receive())["type"] == "websocket.receive" for _ in range(4)])
 
@@ -87,6 +95,8 @@ class TestASGI:
         assert SEEN == [False, True, True, True]
 
     def test_an_endpoint_of_a_websocket_holds_until_it_is_closed(self):
+        """The second websocket at an endpoint is closed, and one after the first is accepted."""
+
         @starlette.limited(LIMIT)
         async def talk(socket: Any) -> None:
             await socket.accept()
@@ -112,6 +122,8 @@ def wsgi_get(app: Callable[..., Any], **more: Any) -> tuple[int, Any]:
 
 class TestWSGI:
     def test_a_response_is_in_flight_until_it_is_closed(self):
+        """A response of WSGI that is not read to its end holds its permit until the server closes it."""
+
         def app(environ: Any, start_response: Any) -> Iterator[bytes]:
             start_response("200 OK", [])
             return iter([b"a", b"b"])
@@ -149,6 +161,7 @@ class TestFlask:
         return app
 
     def test_a_stream_is_in_flight_until_it_is_closed(self, app):
+        """A stream of Flask that is not read to its end holds its permit until it is closed."""
         client = app.test_client()
         first = client.get("/stream", buffered=False)
         assert (first.status_code, client.get("/stream").status_code) == (200, 429)
@@ -161,6 +174,7 @@ class TestFlask:
 @pytest.mark.parametrize("kind", ["threads", "loop", "reading"])
 @pytest.mark.parametrize("method", ["Unary", "Stream"])
 def test_a_call_is_in_flight_until_it_has_ended(kind, method):
+    """A call of gRPC holds its permit until it returns, raises or aborts; a refused one is told no wait."""
     with serving(kind, ONE) as server:
         first = server.begin(method, b"wait")
         assert server.echo.inside.acquire(timeout=10)

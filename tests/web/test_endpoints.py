@@ -33,6 +33,8 @@ def serve(policy=None, limit=LIMIT, app=None, **options):
 
 
 def test_async_functions_are_refused_where_they_are_written():
+    """A key that would have to be awaited is an error of the decorator."""
+
     async def who(request):
         return "ann"
 
@@ -41,6 +43,7 @@ def test_async_functions_are_refused_where_they_are_written():
 
 
 def test_refusals_at_endpoints_are_exposed_to_scripts():
+    """The CORS headers of a response and of a refusal name the fields."""
     app, _ = serve()
     app.add_middleware(CORSMiddleware, allow_origins=["*"])
     first, second = (TestClient(app).get("/x/1", headers={"origin": "https://a.example"}) for _ in range(2))
@@ -49,6 +52,7 @@ def test_refusals_at_endpoints_are_exposed_to_scripts():
 
 
 def test_a_handler_that_forgets_the_headers():
+    """The fields are added to the answer of the app's own handler."""
     handlers = {RateLimitExceeded: lambda request, error: JSONResponse({}, error.status_code)}
     app, _ = serve(app={"exception_handlers": handlers})
     TestClient(app).get("/x/1")
@@ -69,11 +73,13 @@ def test_urls_do_not_fill_the_memory_of_every_endpoint():
 
 
 def test_a_websocket_is_one_whatever_else_is_in_its_scope():
+    """A scope of a websocket with a method is still read as WEBSOCKET."""
     scope: dict[str, object] = {"type": "websocket", "method": "GET", "path": "/", "headers": [], "client": None}
     assert read_scope(scope, None).method == "WEBSOCKET"
 
 
 def test_an_outage_does_not_fill_the_log(caplog):
+    """Twenty requests without a store make fewer than five warnings."""
     app, _ = serve(store="redis://127.0.0.1:9?deadline=0.1")
     with caplog.at_level(logging.WARNING, "headgate.policy"), TestClient(app) as client:
         for _ in range(20):

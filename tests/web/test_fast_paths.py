@@ -77,6 +77,7 @@ def served(app: Any, *request: Any, **more: Any) -> Answer:
 
 
 def test_the_first_request_finds_its_fast_path():
+    """A path gets its fast path with the first request, and a very long path is not kept."""
     app = Asgi(_hello, {"rules": [{"match": {"path": "/a"}, "key": "ip", "limits": "2/minute"}]})
     assert not app.runtime.fast_paths
     assert [served(app, "GET", "/a").status for _ in range(3)] == [200, 200, 429]
@@ -125,6 +126,7 @@ def test_a_flood_of_paths_leaves_those_that_are_asked_for_again():
 
 
 def test_a_flood_of_methods_makes_one_fast_path():
+    """Methods that clients invent share one fast path, in front and at an endpoint."""
     app = Asgi(_hello, {"rules": [{"key": "ip", "limits": "2/minute"}]})
     limits = (EndpointLimit("1/minute", {}),)
     fast_paths = {id(app.runtime.fast_path_at(limits, "/search", f"METHOD{at}")) for at in range(100)}
@@ -144,6 +146,7 @@ def test_a_flood_of_methods_makes_one_fast_path():
     ],
 )  # fmt: skip
 def test_rules_that_look_at_more_than_their_key_have_none(rule):
+    """A rule with conditions, functions, plans or counts by the response goes the long way."""
     app = Asgi(_hello, {"rules": [{"key": "ip", "limits": "2/minute", **rule}]})
     served(app)
     assert app.runtime.fast_paths == {("GET", "/"): None}
@@ -151,6 +154,7 @@ def test_rules_that_look_at_more_than_their_key_have_none(rule):
 
 @pytest.mark.parametrize("field", [{"allow": {"ip": "203.0.113.0/24"}}, {"deny": {"ip": "10.0.0.0/8"}}])
 def test_policies_that_look_at_every_request_have_none(field):
+    """A policy with lists goes the long way."""
     app = Asgi(_hello, {"rules": [{"key": "ip", "limits": "1/minute"}], **field})
     assert [served(app).status for _ in range(2)] == ([200, 200] if "allow" in field else [200, 429])
     assert app.runtime.fast_paths == {("GET", "/"): None}
@@ -165,6 +169,7 @@ def test_a_store_that_has_no_answer_any_more_leaves_it_to_the_rule():
 
 
 def test_a_fast_path_believes_trusted_proxies():
+    """The client behind a trusted proxy is counted by the address that the proxy saw."""
     app = Asgi(_hello, {"rules": [{"key": "ip", "limits": "1/minute"}]}, trusted_proxies=["203.0.113.9"])
     told = ["198.51.100.1", "198.51.100.1", "198.51.100.2", "6.6.6.6, 198.51.100.2"]
     assert [served(app, headers={"x-forwarded-for": each}).status for each in told] == [200, 429, 200, 429]
@@ -190,6 +195,7 @@ def test_a_limit_at_an_endpoint_may_name_a_store_of_the_policy():
 
 
 def test_unnamed_limits_of_an_endpoint_keep_off_the_names_that_were_given():
+    """A limit without a name is numbered where the endpoint's name is taken."""
     limits = [
         EndpointLimit("1/minute", {"name": "search"}),
         EndpointLimit("2/minute", {}),

@@ -31,6 +31,7 @@ def store() -> MemoryStore:
 
 
 def test_a_rule_for_head_is_for_head_alone():
+    """A rule for HEAD counts no GET, and a rule for GET can leave HEAD out."""
     judged = responder({"match": {"method": "HEAD"}})
     assert judged.kinds(3, "GET") == ["pass"] * 3 and judged.left() == 2
     assert judged.kinds(3, "HEAD") == ["pass", "pass", "deny"]
@@ -54,11 +55,13 @@ def test_letters_make_no_difference_where_the_framework_sees_none(method):
 
 
 def test_letters_make_no_difference_before_an_asgi_app():
+    """A rule for GET counts `get`, which the framework refuses."""
     app = Starlette(routes=[Route("/", lambda request: PlainTextResponse("hello"))])
     StarletteLimits(app, {"rules": [GETS]}, store=store())
     assert [asgi(app, "get", client=(PEER, 1)).status for _ in range(3)] == [405, 405, 429]
 
 
 def test_rules_say_which_methods_they_are_for():
+    """A rule for `get` lists GET and HEAD."""
     [rule] = Policy({"rules": [{**GETS, "match": {"method": ["get", "PUT"]}}]}).rules
     assert rule.match.methods == frozenset(("GET", "HEAD", "PUT"))

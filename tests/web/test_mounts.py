@@ -72,6 +72,7 @@ def test_asgi_apps_are_asked_for_what_they_route(path, root):
 
 
 def test_a_path_that_only_begins_as_the_prefix_does_is_whole():
+    """`/apiary` is not below `/api`, and `/api` itself is the root."""
     app = Asgi(starlette(), {"rules": [{"match": {"path": "/apiary"}, "key": "ip", "limits": "1/hour"}]}, store=store())
     assert [asgi(app, path="/apiary", root_path="/api").status for _ in range(2)] == [404, 429]
     root = Asgi(starlette(), {"rules": [{"match": {"path": "/"}, "key": "ip", "limits": "1/hour"}]}, store=store())
@@ -79,6 +80,7 @@ def test_a_path_that_only_begins_as_the_prefix_does_is_whole():
 
 
 def test_a_mounted_app_has_rules_of_its_own():
+    """Rules of the app within see its own paths, those of the app around see whole ones."""
     inner, outer = starlette(), Starlette()
     StarletteLimits(inner, POLICY, store=store())
     outer.mount("/sub", inner)
@@ -103,6 +105,8 @@ def test_limits_at_endpoints_below_a_mount_see_the_path_that_the_limited_app_rou
 
 
 def test_messages_of_a_websocket_below_a_mount_are_counted():
+    """A rule for messages names the whole path of the websocket."""
+
     async def echo(socket: Any) -> None:
         await socket.accept()
         with suppress(WebSocketDisconnect):
@@ -122,6 +126,7 @@ def test_messages_of_a_websocket_below_a_mount_are_counted():
 
 
 def test_fastapi_below_a_prefix():
+    """A rule sees the path without the `root_path`."""
     app = FastAPI()
     app.get("/login")(lambda: "hello")
     FastApiLimits(app, POLICY, store=store())
@@ -130,6 +135,7 @@ def test_fastapi_below_a_prefix():
 
 @pytest.mark.parametrize("more", [{}, {"plan": lambda *_: None}])
 def test_wsgi_apps_are_asked_for_what_they_route(more):
+    """A rule sees the path without the `SCRIPT_NAME`, by the short way and the long way."""
     for script in ("", "/api"):
         apps: list[Any] = [Wsgi(flask().wsgi_app, POLICY, store=store(), **more), flask()]
         FlaskLimits(apps[1], POLICY, store=store(), **more)
@@ -145,6 +151,7 @@ def test_a_path_without_its_slash_is_what_frameworks_make_of_it():
 
 
 def test_django_sites_are_asked_for_what_they_route():
+    """A rule sees the path without the prefix, under WSGI and under ASGI."""
     policy = {"rules": [{"match": {"path": "/free"}, "key": "ip", "limits": "2/hour"}]}
     with site(policy=policy) as client:
         assert [client.get("/free/", SCRIPT_NAME="/api").status_code for _ in range(3)] == LIMITED
@@ -157,6 +164,8 @@ def test_django_sites_are_asked_for_what_they_route():
 
 
 def test_an_app_within_an_aiohttp_app_has_rules_of_its_own():
+    """Rules of the app within see its own paths, those of the app around see whole ones."""
+
     async def hello(request: web.Request) -> web.Response:
         return web.Response(text="hello")
 

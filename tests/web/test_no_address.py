@@ -33,6 +33,7 @@ async def _hello(scope: Any, receive: Any, send: Any) -> None:
 @pytest.mark.parametrize("kind", ["threads", "loop"])
 @pytest.mark.parametrize("given", [{"policy": {"rules": [RULE]}}, {"default": "2/hour"}])
 def test_callers_of_grpc_on_a_unix_socket_are_one(kind, given):
+    """Calls without an address share one budget, in the policy and by default."""
     with (
         tempfile.TemporaryDirectory() as short,
         serving(kind, at=f"unix:{os.path.join(short, 's')}", **given) as server,
@@ -49,6 +50,7 @@ def test_a_part_that_is_missing_beside_an_address_that_is_missing_is_counted(key
 
 
 def test_no_value_looks_like_nobody():
+    """A user whose name looks like the mark of nobody has a budget of its own."""
     judged = responder({"key": "user"})
     assert judged.kinds(3, peer=None) == ["pass", "pass", "deny"]
     assert [judged.ask(user=name).kind for name in ("\\m", "\\\\m", "")] == ["pass"] * 3
@@ -63,6 +65,7 @@ def test_no_value_looks_like_nobody():
     ],
 )
 def test_the_log_says_once_what_to_set(trusted, advice, caplog, monkeypatch):
+    """The first of 1100 requests without an address is warned of, with the setting that helps."""
     monkeypatch.setattr("headgate.policy.no_address._said", False)
     app = Asgi(_hello, {"rules": [RULE]}, trusted_proxies=trusted)
     with caplog.at_level(logging.WARNING, "headgate"):
@@ -73,6 +76,7 @@ def test_the_log_says_once_what_to_set(trusted, advice, caplog, monkeypatch):
 
 
 def test_the_log_says_nothing_where_no_rule_needs_an_address(caplog, monkeypatch):
+    """A rule for everyone is not warned of."""
     monkeypatch.setattr("headgate.policy.no_address._said", False)
     app = Asgi(_hello, {"rules": [{**RULE, "key": "everyone"}]})
     with caplog.at_level(logging.WARNING, "headgate"):

@@ -142,6 +142,7 @@ EDGES = [starlette, before_starlette, fastapi, flask, before_flask, aiohttp]
 @pytest.mark.parametrize("serve", EDGES)
 class TestEveryFramework:
     def test_a_rule_that_meets_no_route_is_told_of_once_with_the_nearest(self, serve, said):
+        """Each pattern without a route has one warning that names the most similar template."""
         serve(rules("/login", ["/user/{id}", "/users/7"], "/sub/thing/more"))
         template = "/users/<int:id>" if "flask" in serve.__name__ else "/users/{id:int}" if serve is starlette else None
         assert said() == [
@@ -151,6 +152,7 @@ class TestEveryFramework:
         ]
 
     def test_nothing_is_said_of_rules_that_meet_one(self, serve, said):
+        """Patterns of every kind that a route can meet cause no warning."""
         serve(rules("/api/login", "/users/{id}", "/users/*", "/**", "**/login", "/api/**", "/*/login/", "/sub/{any}"))
         assert said() == said(logging.INFO) == []
 
@@ -164,18 +166,21 @@ class TestEveryFramework:
         assert said() == [] and len(said(logging.INFO)) == 2
 
     def test_an_app_without_a_policy_is_not_compared(self, serve, said):
+        """Rules without a path cause no warning."""
         serve({"rules": [{"key": "ip", "limits": "9/hour"}]})
         assert said() == []
 
 
 @pytest.mark.parametrize("serve", [starlette, aiohttp])
 def test_what_is_below_mounts_and_catch_alls_may_be_anything(serve, said):
+    """Paths of files and of catch-all routes cause no warning."""
     serve(rules("/static/app.js", "/static/**", "/files/a/b", "/files/*.png"))
     assert said() == said(logging.INFO) == []
 
 
 @pytest.mark.parametrize("serve", [starlette, fastapi, flask, aiohttp])
 def test_a_rule_for_a_method_that_is_not_answered_there_is_told_of(serve, said):
+    """The warning names the method of the rule, and OPTIONS is always answered."""
     given = rules("/api/login")
     given["rules"][0]["match"]["method"] = ["PUT"]
     serve(given)
@@ -188,6 +193,7 @@ def test_a_rule_for_a_method_that_is_not_answered_there_is_told_of(serve, said):
 
 
 def test_websockets_are_routes_for_their_methods(said):
+    """A rule for WEBSOCKET or MESSAGE meets the route of a websocket, and no other route."""
     given = rules("/ws", "/ws", "/users/{id}")
     for rule, method in zip(given["rules"], ("WEBSOCKET", "MESSAGE", "WEBSOCKET"), strict=True):
         rule["match"]["method"] = method
@@ -197,6 +203,7 @@ def test_websockets_are_routes_for_their_methods(said):
 
 
 def test_django_tells_in_the_log_and_when_it_checks(said):
+    """The warning of the log is also one of `manage.py check`."""
     policy = rules("/serch/**", "/search/{word}", "/admin/login", "/de/page/7", "/one/items/7", "/wp-admin/**")
     with site(policy=policy) as client:
         for _ in range(3):
@@ -208,6 +215,7 @@ def test_django_tells_in_the_log_and_when_it_checks(said):
 
 
 def test_flask_limits_list_tells_too():
+    """The listing of the command line ends with the warning."""
     app = flask_app()
     FlaskLimits(app, rules("/login"))
     lines = app.test_cli_runner().invoke(args=["limits", "list"]).output.splitlines()
@@ -215,6 +223,8 @@ def test_flask_limits_list_tells_too():
 
 
 def test_an_app_within_an_aiohttp_app_is_compared_as_it_routes(said):
+    """Rules of the app within are compared with its own paths."""
+
     async def told() -> None:
         inner, outer = web.Application(), web.Application()
         AiohttpLimits(inner, rules("/login", "/logon"))
@@ -238,6 +248,7 @@ def test_a_long_list_of_paths_that_are_not_there_is_meant_so(said):
 
 
 def test_quarts_routes_are_known():
+    """The routes of a Quart app are read from its ASGI app."""
     app = Quart("here")
     app.add_url_rule("/login", "login", lambda: "hello")
     found = routes_below(app.asgi_app)
@@ -245,6 +256,7 @@ def test_quarts_routes_are_known():
 
 
 def test_a_new_policy_is_compared_again(said, tmp_path):
+    """A policy that was read again is compared with the routes at the next request."""
     file = tmp_path / "policy.json"
     file.write_text('{"rules": [{"name": "r", "key": "ip", "limits": "9/hour", "match": {"path": "/login"}}]}')
     app = Starlette(routes=[Route("/login", hello)])
@@ -258,6 +270,8 @@ def test_a_new_policy_is_compared_again(said, tmp_path):
 
 
 def test_an_app_that_cannot_tell_its_routes_is_served_all_the_same(said):
+    """A route that raises when it is looked at stops the comparison and nothing else."""
+
     class Odd(BaseRoute):
         @property
         def path(self) -> str:
@@ -303,4 +317,5 @@ def test_a_path_that_a_route_and_a_pattern_fit_is_a_meeting(parts, words, data):
     ],
 )  # fmt: skip
 def test_meetings(pattern, parts, met):
+    """A pattern and the parts of a template meet exactly where one path can fit both."""
     assert meets(compile_pattern(pattern), parts) is met

@@ -57,6 +57,7 @@ def test_what_can_never_fit_is_refused_for_ever(make):
 
 
 def test_a_cost_of_nothing_is_always_allowed_and_holds_nothing(make):
+    """A permit of no units is granted beside a full limit, and its release frees nothing."""
     limiter = make("2 in flight")
     full = limiter.permit("k", 2)
     nothing = limiter.permit("k", 0)
@@ -81,6 +82,7 @@ def test_a_permit_ends_once_in_one_of_three_ways(make, outcome):
 
 
 def test_any_other_ending_is_an_error_and_the_permit_stays_held(make):
+    """An outcome is one of three words; with another one the permit is not released."""
     limiter = make("1 in flight")
     permit = limiter.permit("k")
     for wrong in ("", "ok", "SUCCESS", None, 1):
@@ -90,6 +92,7 @@ def test_any_other_ending_is_an_error_and_the_permit_stays_held(make):
 
 
 def test_a_refused_permit_has_nothing_to_end(make):
+    """The release of a refused permit returns False, and frees nobody else's."""
     limiter = make("1 in flight")
     limiter.permit("k")
     refused = limiter.permit("k")
@@ -112,6 +115,7 @@ def test_leaving_the_block_ends_it(make):
 
 
 def test_a_block_that_is_refused_raises_and_does_not_run(make):
+    """A `with` block over a full limit raises `RateLimited`, whose wait is not known."""
     limiter = make("1 in flight as api")
     limiter.permit("k")
     with pytest.raises(RateLimited) as error, limiter.permit("k"):
@@ -132,6 +136,7 @@ def test_a_permit_that_has_ended_is_not_entered_again(make):
 
 
 def test_permits_say_what_became_of_them():
+    """The repr of a permit tells whether it is held, refused or how it ended."""
     limiter = Limiter("1 in flight", clock=ManualClock())
     permit, refused = limiter.permit("k"), limiter.permit("k")
     assert repr(permit) == "<Permit held, <Decision allowed, 0 of 1 left, by 1 in flight>>"
@@ -248,6 +253,7 @@ def test_units_of_a_key_are_nobodys_permit(make):
 
 
 def test_a_refusal_or_a_look_has_nothing_to_release(make):
+    """Decisions that took no permit give none back."""
     limiter = make("1 in flight")
     taken = limiter.hit("k")
     for nothing in (limiter.hit("k"), limiter.peek("k", 0), limiter.peek("other")):

@@ -119,6 +119,7 @@ def test_a_reset_is_for_the_limits_of_its_limiter(make):
 
 
 def test_a_cleared_namespace_holds_nothing(make):
+    """After `clear` the namespace is free; permits from before end without freeing later ones, and others stay held."""
     clock = ManualClock(LATER)
     limiter = make("2 in flight", clock=clock)
     elsewhere = beside(limiter, "2 in flight", namespace="elsewhere")
@@ -134,6 +135,7 @@ def test_a_cleared_namespace_holds_nothing(make):
 
 
 def test_as_much_as_fits_is_held(make):
+    """`take_up_to` holds as many units as are free, beside a rate too, and gives back as many."""
     limiter = make("5 in flight")
     first, second = limiter.take_up_to("k", 3), limiter.take_up_to("k", 3)
     assert [first.granted, second.granted, limiter.take_up_to("k", 3).granted] == [3, 2, 0]
@@ -161,6 +163,7 @@ def test_a_plan_counts_the_same_permits_by_other_numbers(make):
 
 
 def test_costs_by_name_are_held_by_name(make):
+    """Each limit holds the units that name it, and holders are listed by limit."""
     limiter = make("10/hour as rate; 5 in flight as now; 4 in flight as wide")
     with limiter.permit("k", {"rate": 1, "now": 2, "wide": 4}):
         assert left(limiter) == [9, 3, 0]
@@ -273,6 +276,7 @@ def test_what_is_in_flight_is_neither_reserved_nor_leased_nor_shaped(make):
 
 
 def test_bad_questions_hold_nothing(make):
+    """A key, a cost or a timeout of the wrong kind is an `InvalidCall`, and no permit is taken."""
     limiter = make("5 in flight as n")
     for key, cost in (
         ("", 1),

@@ -196,6 +196,7 @@ EXAMPLES = settings(max_examples=20, stateful_step_count=40)
 
 @pytest.mark.parametrize("kind", EVERY_WAY)
 def test_permits_are_what_a_counter_says(kind):
+    """Random traces of permits leave the units that a plain counter says, on every home and in every way."""
     with home_of(kind.partition(" ")[0]):  # skips where there is none
         run_state_machine_as_test(type("Machine", (Permits,), {"kind": kind}), settings=EXAMPLES)
 

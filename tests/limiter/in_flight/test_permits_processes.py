@@ -81,6 +81,7 @@ def test_ten_killed_holders_free_their_permits_within_a_second(url, way):
 @shares
 @pytest.mark.parametrize("end", [Holder.kill, Holder.exit], ids=["killed", "exits"])
 def test_whoever_ends_without_a_release_frees_what_it_held_and_keeps_its_rates_charged(url, end):
+    """The permits of a killed process are free within a second; its rates stay charged, and others keep theirs."""
     text = "3 in flight; 10/4 weeks by fixed-window"
     limiter = limiter_at(url, text)
     with Holder(url, text) as holder, Holder(url, text) as other:
@@ -94,6 +95,7 @@ def test_whoever_ends_without_a_release_frees_what_it_held_and_keeps_its_rates_c
 
 @shares
 def test_a_waiter_goes_on_when_the_holder_in_another_process_dies_or_releases(url):
+    """A wait for a permit ends when another process is killed, and when it releases."""
     limiter = limiter_at(url, "1 in flight")
     with Holder(url, "1 in flight") as first, Holder(url, "1 in flight") as second:
         assert first.take() == 1
@@ -140,6 +142,7 @@ def is_free(roll: Path, number: int) -> bool:
 
 @shares
 def test_a_stopped_holder_is_never_robbed(url):
+    """A process that is stopped keeps its permits until it goes on and releases them."""
     limiter = limiter_at(url, "3 in flight")
     with Holder(url, "3 in flight") as holder:
         assert holder.take(2) == 2
@@ -154,6 +157,7 @@ def test_a_stopped_holder_is_never_robbed(url):
 
 @pytest.mark.parametrize("kind", ["memory", pytest.param("shared", marks=shares)])
 def test_a_forked_child_neither_holds_nor_frees_what_its_parent_holds(kind):
+    """A child's release of its parent's permits frees nothing, and its own permits end with it."""
     with home_of(kind) as home:
         limiter = home.limiter("3 in flight")
         parents = [limiter.permit("k"), limiter.permit("k")]
@@ -222,6 +226,7 @@ def test_a_release_that_a_stuck_table_does_not_take_is_made_with_the_next_questi
 
 @shares
 def test_what_was_released_while_the_table_was_stuck_is_free_when_its_holder_dies(url):
+    """A release that finds the table locked is made good when the process has ended."""
     limiter = limiter_at(url, "3 in flight")
     with Holder(url, "3 in flight") as holder, Holder(url, "3 in flight") as someone:
         assert holder.take(2) == 2
@@ -234,6 +239,7 @@ def test_what_was_released_while_the_table_was_stuck_is_free_when_its_holder_die
 
 @shares
 def test_permits_of_a_store_that_was_removed_end_and_free_nobody_elses(tmp_path):
+    """A store that was removed is made anew; old permits end there without effect."""
     path, clock = tmp_path / "store", ManualClock(time.time())
     limiter = Limiter("2 in flight", store=SharedStore(str(path), max_keys=1000, clock=clock), on_error="raise")
     old = limiter.permit("k")
@@ -261,6 +267,7 @@ def test_the_dead_do_not_keep_the_living_out_of_a_full_table(tmp_path):
 
 @shares
 def test_a_damaged_table_of_permits_gives_an_error_or_an_answer(url):
+    """Random damage to the file never crashes a process."""
     process = CONTEXT.Process(target=damage, args=(folder_of(url), 60, 1))
     process.start()
     process.join(PATIENCE)

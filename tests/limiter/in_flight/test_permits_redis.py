@@ -82,6 +82,7 @@ def test_ten_killed_holders_free_their_permits_when_their_leases_end(server, sto
 
 
 def test_what_exits_without_a_release_is_free_when_its_lease_ends_and_its_rates_stay_charged(server, store):
+    """The permits of a process that has ended are free after their lease; its rates stay charged."""
     text = "2 in flight ttl 500ms; 10/4 weeks by fixed-window"
     limiter = limiter_at(store, text)
     with Holder(url_of(server), text) as holder:
@@ -107,6 +108,7 @@ def test_whatever_a_process_holds_is_renewed_by_one_call_a_time(server, store):
 
 
 def test_more_than_a_thousand_permits_are_renewed_a_thousand_at_a_time(server, store):
+    """1500 permits outlive their lease, for two commands each time they are renewed."""
     text = "1500 in flight ttl 600ms"
     limiter = limiter_at(store, text)
     assert all(limiter.hit("k") for _ in range(1500))
@@ -134,6 +136,7 @@ def test_a_short_lease_is_renewed_in_time_whatever_was_held_before(server, store
 
 
 def test_permits_of_an_event_loop_are_renewed_even_while_it_is_blocked(server):
+    """A loop that is blocked beyond the lease keeps its permits."""
     text = "2 in flight ttl 500ms"
 
     async def story() -> None:
@@ -201,6 +204,7 @@ def test_whoever_releases_after_its_lease_has_ended_frees_nobody_elses(server):
 
 
 def test_a_forked_child_neither_holds_nor_frees_nor_renews_what_its_parent_holds(server, store):
+    """A child's release of its parent's permits frees nothing, and its own permits end with their lease."""
     text = "3 in flight ttl 600ms"
     limiter = limiter_at(store, text)
     parents = [limiter.permit("k"), limiter.permit("k")]
@@ -218,6 +222,7 @@ def test_a_forked_child_neither_holds_nor_frees_nor_renews_what_its_parent_holds
 
 
 def test_a_child_that_outlives_its_parent_renews_its_own_permits_and_not_the_parents(server, store):
+    """The parent's permits end with their lease, the child's go on until it is killed."""
     text = "4 in flight ttl 500ms"
     limiter = limiter_at(store, text)
     with Holder(url_of(server), text) as holder:
@@ -234,6 +239,7 @@ def test_a_child_that_outlives_its_parent_renews_its_own_permits_and_not_the_par
 
 
 def test_a_closed_store_renews_nothing_until_it_is_used_again(server):
+    """Leases of a closed store end; a store that is used again renews all that is still held."""
     text = "3 in flight ttl 500ms"
     store, other = patient(server.url), patient(server.url)
     limiter, looking = limiter_at(store, text), limiter_at(other, text)
@@ -252,6 +258,7 @@ def test_a_closed_store_renews_nothing_until_it_is_used_again(server):
 
 
 def test_a_server_that_forgets_its_scripts_renews_and_takes_back_all_the_same(server, store):
+    """Renewals and releases send their scripts again after a flush."""
     text = "2 in flight ttl 500ms"
     limiter = limiter_at(store, text)
     permit = limiter.permit("k", 2)
@@ -265,6 +272,7 @@ def test_a_server_that_forgets_its_scripts_renews_and_takes_back_all_the_same(se
 
 
 def test_what_renews_goes_on_after_a_failure_that_nobody_foresaw(server, store, monkeypatch):
+    """An exception in one renewal does not stop the next one."""
     text = "1 in flight ttl 500ms"
     limiter = limiter_at(store, text)
     assert limiter.hit("k")
@@ -287,6 +295,7 @@ def warm(limiter: Limiter, key: str = "warm") -> None:
 
 
 def test_a_permit_whose_answer_was_lost_is_free_when_its_lease_ends(server, store, proxy):
+    """A permit that nobody was told of is not renewed."""
     text = "1 in flight ttl 500ms"
     with open_store(proxy.url, remember_refusals=0) as far:
         limiter, near = limiter_at(far, text, on_error="deny"), limiter_at(store, text)
@@ -316,6 +325,7 @@ def test_a_permit_whose_release_was_lost_is_free_when_its_lease_ends(server, sto
 
 
 def test_a_release_that_arrives_late_frees_nobody_elses(server, store, proxy):
+    """A release that is delayed beyond the lease does not touch the permit of the next holder."""
     text = "1 in flight ttl 500ms"
     with open_store(proxy.url, remember_refusals=0) as far:
         limiter, near = limiter_at(far, text), limiter_at(store, text)
@@ -333,6 +343,7 @@ def test_a_release_that_arrives_late_frees_nobody_elses(server, store, proxy):
 
 
 def test_renewals_that_arrive_late_bring_nothing_back(server, store, proxy):
+    """A renewal that is delayed beyond the lease does not take the permit of the next holder."""
     text = "1 in flight ttl 500ms"
     with open_store(proxy.url, remember_refusals=0) as far:
         limiter, near = limiter_at(far, text), limiter_at(store, text)
@@ -352,6 +363,7 @@ def test_renewals_that_arrive_late_bring_nothing_back(server, store, proxy):
 
 @pytest.mark.parametrize("outage", ["paused", "unreachable"])
 def test_permits_survive_an_outage_that_is_shorter_than_their_lease(server, store, proxy, outage, caplog):
+    """A renewal that fails is tried again, and no permit is lost."""
     text = "1 in flight ttl 1s"
     with open_store(proxy.url, deadline=0.05, remember_refusals=0) as far:
         limiter = limiter_at(far, text)

@@ -226,6 +226,7 @@ def test_what_can_never_fit_is_refused_at_once(home):
 
 @pytest.mark.parametrize("most", [0, 1])
 def test_no_more_may_wait_than_agreed(home, most):
+    """A request beyond `max_waiting` is refused at once, whatever its timeout."""
     limiter = home.limiter("1 in flight", max_waiting=most)
     permit = limiter.permit("k")
     waits = [Thread(limiter) for _ in range(most)]

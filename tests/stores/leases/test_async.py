@@ -58,6 +58,8 @@ async def until(true: Callable[[], object], what: str) -> None:
 
 @BOTH
 def test_many_tasks_on_one_key_admit_exactly_the_limit(server, limit):
+    """5120 hits of 256 tasks admit the limit, and the server is charged as much."""
+
     async def story(bank: Bank, limiter: AsyncLimiter) -> None:
         assert sum(await asyncio.gather(*(hits(limiter, 20) for _ in range(256)))) == MOST
         assert bank.charged(limit) == MOST
@@ -66,6 +68,8 @@ def test_many_tasks_on_one_key_admit_exactly_the_limit(server, limit):
 
 
 def test_many_tasks_on_one_key_ask_the_server_a_few_times(server):
+    """10,240 hits of 256 tasks take fewer than 60 questions."""
+
     async def story(bank: Bank, limiter: AsyncLimiter) -> None:
         before = bank.trips()
         assert sum(await asyncio.gather(*(hits(limiter, 40) for _ in range(256)))) == 256 * 40
@@ -78,6 +82,8 @@ def test_many_tasks_on_one_key_ask_the_server_a_few_times(server):
 
 
 def test_whatever_tasks_do_the_server_is_charged_what_was_admitted(server):
+    """Hits, refunds and peeks of 32 tasks leave the server charged with what they spent."""
+
     async def work(limiter: AsyncLimiter, number: int) -> int:
         spent = 0
         for step in range(40):
@@ -101,6 +107,8 @@ def test_whatever_tasks_do_the_server_is_charged_what_was_admitted(server):
 
 
 def test_who_finds_a_lease_low_does_not_wait_and_who_finds_it_empty_waits_for_one_purchase(server, proxy):
+    """A low lease is bought ahead; 50 tasks that find it empty wait for one purchase."""
+
     async def story(bank: Bank, limiter: AsyncLimiter) -> None:
         await hits(limiter, BEFORE_LOW)
         held = bank.charged(WINDOW)
@@ -122,6 +130,8 @@ def test_who_finds_a_lease_low_does_not_wait_and_who_finds_it_empty_waits_for_on
 
 @pytest.mark.parametrize("first", [True, False], ids=["who began it", "who joined"])
 def test_who_is_cancelled_while_permits_are_bought_leaves_them_to_the_others(server, proxy, first):
+    """A purchase goes on without the tasks that were cancelled, and what they did not spend is given back."""
+
     async def story(bank: Bank, limiter: AsyncLimiter) -> None:
         await prepare(limiter)
         await hits(limiter, 2)
@@ -144,6 +154,8 @@ def test_who_is_cancelled_while_permits_are_bought_leaves_them_to_the_others(ser
 
 
 def test_what_has_run_out_comes_back_though_nobody_asks_any_more(server):
+    """Unspent tokens are given back when their lease ends, again and again."""
+
     async def story(bank: Bank, limiter: AsyncLimiter) -> None:
         for count in (30, 60):  # and again, after the loop had nothing to look after
             await hits(limiter, 30)
@@ -174,6 +186,7 @@ def test_a_limiter_serves_one_event_loop_after_the_other(server):
 
 
 def test_a_loop_that_ends_while_permits_are_bought_does_not_stop_the_next_one(server, proxy):
+    """The next loop buys leases of its own; only the reply that nobody heard is lost."""
     bank = Bank(server, url=proxy.url)
     limiter = AsyncLimiter(WINDOW, store=bank.store, lease=True, on_error="raise")
 
@@ -201,6 +214,7 @@ def test_a_loop_that_ends_while_permits_are_bought_does_not_stop_the_next_one(se
 
 
 def test_two_event_loops_at_once_share_the_leases_of_one_limiter(server):
+    """Two loops in two threads admit together what the server was charged."""
     bank = Bank(server)
     limiter = AsyncLimiter(WINDOW, store=bank.store, lease=True, on_error="raise")
     admitted: list[int] = []
@@ -222,6 +236,8 @@ def test_two_event_loops_at_once_share_the_leases_of_one_limiter(server):
 
 
 def test_closing_waits_for_what_is_on_its_way_back(server, proxy):
+    """`aclose` returns when the server has what was given back."""
+
     async def story(bank: Bank, limiter: AsyncLimiter) -> None:
         await hits(limiter, 30)
         proxy.hold_requests()
@@ -240,6 +256,7 @@ def test_closing_waits_for_what_is_on_its_way_back(server, proxy):
 
 
 def test_a_context_manager_gives_everything_back(server):
+    """A limiter that is left by its `with` block has only what was spent charged."""
     limit = "3000/4 weeks by fixed-window"
 
     async def main() -> None:
@@ -276,6 +293,8 @@ async def _verbs(limiter: AsyncLimiter) -> int:
 
 @BOTH
 def test_every_way_to_spend_is_charged_once(server, limit):
+    """Each verb, on a cold and on a leased key, is charged what it spent."""
+
     async def story(bank: Bank, limiter: AsyncLimiter) -> None:
         spent = 0
         for count in (0, 50, 50):
@@ -287,6 +306,8 @@ def test_every_way_to_spend_is_charged_once(server, limit):
 
 
 def test_a_purchase_that_a_reset_overtakes_is_never_spent(server, proxy):
+    """Tokens bought before a reset do not add to the fresh limit."""
+
     async def story(bank: Bank, limiter: AsyncLimiter) -> None:
         await prepare(limiter)
         await hits(limiter, 2)
@@ -305,6 +326,8 @@ def test_a_purchase_that_a_reset_overtakes_is_never_spent(server, proxy):
 
 @pytest.mark.parametrize("on_error", ["raise", "deny"])
 def test_what_fails_in_the_background_is_logged_and_nothing_more(server, proxy, caplog, on_error):
+    """Tokens that cannot be given back are lost with a line in the log, whatever `on_error` says."""
+
     async def story(bank: Bank, limiter: AsyncLimiter) -> None:
         await hits(limiter, 30)
         FAULTS["nobody there"].inflict(proxy)

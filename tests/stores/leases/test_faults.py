@@ -20,6 +20,7 @@ KINDS = pytest.mark.parametrize("kind", ["threads", "tasks"])
 
 @BOTH
 def test_threads_admit_exactly_the_limit(server, limit):
+    """Four threads on two limiters admit the limit, and closing gives nothing back."""
     with open_bank(server) as bank, ThreadPoolExecutor(4) as pool:
         limiters = [bank.limiter(limit) for _ in range(2)]
         assert sum(pool.map(drain, limiters * 2)) + sum(map(drain, limiters)) == MOST
@@ -30,6 +31,8 @@ def test_threads_admit_exactly_the_limit(server, limit):
 
 
 def test_whatever_threads_do_the_server_is_charged_what_was_admitted(server):
+    """Hits, refunds and peeks of four threads leave the server charged with what they spent."""
+
     def work(number: int) -> int:
         spent = 0
         for step in range(150):
@@ -90,6 +93,7 @@ def answers(limiter, on_error: OnError, share: int = MOST) -> None:
 @pytest.mark.parametrize("fault", ["nobody there", "replies held"])
 @KINDS
 def test_without_a_server_what_is_leased_is_spent_and_then_the_policy_answers(server, proxy, kind, fault, on_error):
+    """Tokens that were bought stay good without the server; after them `on_error` answers."""
     with open_bank(server, kind, url=proxy.url, deadline=DEADLINE) as bank:
         limiter = bank.limiter(WINDOW, on_error=on_error)
         warm(limiter, hits=BEFORE_LOW)
@@ -103,6 +107,7 @@ def test_without_a_server_what_is_leased_is_spent_and_then_the_policy_answers(se
 @pytest.mark.parametrize("on_error", POLICIES)
 @KINDS
 def test_without_a_server_what_is_void_is_not_spent(server, proxy, kind, on_error):
+    """Tokens whose time is over are not spent, though the server is away: `on_error` answers."""
     with open_bank(server, kind, url=proxy.url, deadline=DEADLINE) as bank:
         limiter = bank.limiter(WINDOW, on_error=on_error)
         warm(limiter)
@@ -148,6 +153,7 @@ def test_no_hit_waits_for_more_than_one_deadline(server, proxy, kind):
 
 @KINDS
 def test_when_the_server_is_back_every_key_starts_from_single_permits(server, proxy, kind):
+    """A key that was hot is asked for one by one again after an outage."""
     with open_bank(server, kind, url=proxy.url, deadline=DEADLINE) as bank:
         limiter = bank.limiter(WINDOW, on_error="deny")
         warm(limiter, hits=1000)
@@ -165,6 +171,7 @@ def test_when_the_server_is_back_every_key_starts_from_single_permits(server, pr
 @pytest.mark.parametrize("fault", ["no reply", "half a reply"])
 @KINDS
 def test_permits_whose_reply_is_lost_are_never_spent(server, proxy, kind, fault):
+    """The server keeps them charged, nobody spends them, and leases go on."""
     with open_bank(server, kind, url=proxy.url, deadline=DEADLINE) as bank:
         limiter = bank.limiter(WINDOW)
         warm(limiter, hits=BEFORE_LOW)
@@ -181,6 +188,7 @@ def test_permits_whose_reply_is_lost_are_never_spent(server, proxy, kind, fault)
 
 @KINDS
 def test_a_lease_that_arrives_after_its_time_is_given_back_unspent(server, proxy, kind):
+    """A reply that is late is worth one hit; the rest goes back."""
     with open_bank(server, kind, url=proxy.url) as bank:
         limiter = bank.limiter(WINDOW, on_error="deny")
         prepare(limiter)
@@ -219,6 +227,7 @@ def test_a_purchase_that_a_reset_overtakes_is_never_spent(server, proxy):
 
 @KINDS
 def test_scripts_flushed_under_leases_are_sent_again_and_nothing_is_lost(server, kind):
+    """500 hits between twenty flushes are charged as 500."""
     with open_bank(server, kind) as bank:
         limiter = bank.limiter(WINDOW)
         for _ in range(20):
@@ -230,6 +239,7 @@ def test_scripts_flushed_under_leases_are_sent_again_and_nothing_is_lost(server,
 
 @KINDS
 def test_a_server_that_forgot_everything_admits_the_limit_and_what_was_held(server, kind):
+    """After a flush the process spends its lease, and then the whole limit."""
     with open_bank(server, kind) as bank:
         limiter = bank.limiter(WINDOW)
         warm(limiter)
@@ -239,6 +249,7 @@ def test_a_server_that_forgot_everything_admits_the_limit_and_what_was_held(serv
 
 
 def test_a_server_that_is_restarted_is_leased_from_again():
+    """A server without its data sells the whole limit anew."""
     with Server(tcp=True) as server, open_bank(server) as bank:
         limiter = bank.limiter(WINDOW)
         warm(limiter)
@@ -251,6 +262,7 @@ def test_a_server_that_is_restarted_is_leased_from_again():
 @pytest.mark.parametrize("configured", [1, 2, 4])
 @KINDS
 def test_each_who_is_cut_off_admits_its_share_by_the_last_census(server, proxy, kind, configured):
+    """A process that loses the server admits the limit divided by the processes it last knew of."""
     with open_bank(server, kind, url=proxy.url, deadline=DEADLINE, nodes=configured) as bank:
         others = [RedisStore(server.url, clock=bank.clock, deadline=5.0) for _ in range(2)]
         limiter = bank.limiter(WINDOW, on_error="local")
@@ -270,6 +282,7 @@ def test_each_who_is_cut_off_admits_its_share_by_the_last_census(server, proxy, 
 
 @KINDS
 def test_a_process_says_that_it_is_there_at_most_every_five_seconds(server, kind):
+    """18 seconds of traffic cost four heartbeats."""
     with open_bank(server, kind) as bank:
         limiter = bank.limiter("1000000/hour by fixed-window")
         server.command("CONFIG", "RESETSTAT")
@@ -287,6 +300,7 @@ def cluster():
 
 @KINDS
 def test_a_cluster_sells_leases_too(cluster, kind):
+    """Keys on every node are leased, charged exactly and drained to the limit."""
     for node in cluster.primaries:
         node.client().flushall()
     with open_bank(cluster, kind) as bank:

@@ -29,12 +29,14 @@ UNLEASED = ["10/minute by sliding-log", "10/minute by sliding-window", "10/minut
 @pytest.mark.parametrize("kind", [Limiter, AsyncLimiter])
 @pytest.mark.parametrize("limits", [*UNLEASED, f"10/second; {UNLEASED[0]}"])
 def test_logs_and_sliding_windows_cannot_be_leased(bank, kind, limits):
+    """A limit of another algorithm is an `InvalidLimit`, alone or beside one that can be leased."""
     with pytest.raises(InvalidLimit, match="cannot be leased: only the bucket family and fixed windows can"):
         kind(limits, store=bank.store, lease=True)
 
 
 @pytest.mark.parametrize("limit", ["10/minute block 1h", "10/minute by fixed-window block 1h"])
 def test_a_block_cannot_be_leased(bank, limit):
+    """A block has to hold in every process at once, so that a lease of it is an `InvalidLimit`."""
     with pytest.raises(InvalidLimit, match="a block must hold at once"):
         Limiter(limit, store=bank.store, lease=True)
 
@@ -48,6 +50,7 @@ def test_a_block_cannot_be_leased(bank, limit):
     ],
 )  # fmt: skip
 def test_only_a_server_sells_leases(tmp_path, kind, store):
+    """Leases on stores of this process or host are an `InvalidCall`."""
     with pytest.raises(InvalidCall, match="leases are for stores on a server"):
         kind("10/second", store=store and store.format(tmp_path / "s"), lease=True)
 
@@ -61,12 +64,14 @@ WRONG = {
 
 @pytest.mark.parametrize(("name", "why", "value"), [(*what, value) for what, each in WRONG.items() for value in each])
 def test_terms_that_make_no_sense_are_refused(name, why, value):
+    """A validity, a share or a floor out of range is an `InvalidCall` with its reason."""
     with pytest.raises(InvalidCall, match=why):
         Lease(**{name: value})
 
 
 @pytest.mark.parametrize("lease", ["yes", 1, 0.5, {"validity": 1}])
 def test_terms_are_true_or_a_lease(bank, lease):
+    """Anything else as `lease` is an `InvalidCall`."""
     with pytest.raises(InvalidCall, match="lease is True or a Lease"):
         bank.limiter(lease=lease)
 
@@ -93,6 +98,7 @@ def test_every_hit_is_counted_once_and_what_was_not_spent_comes_back(bank, limit
 @pytest.mark.parametrize("most", [1, 3, 10, 39, 40, 100, 2000])
 @pytest.mark.parametrize("limit", ["{}/hour by fixed-window", "1/hour burst {}"], ids=["window", "bucket"])
 def test_exactly_the_limit_is_admitted(bank, limit, most):
+    """Limits of any size are spent to the last token, and a spent one is refused without a question."""
     limiter = bank.limiter(limit.format(most))
     assert drain(limiter) == most
     with bank.asked(0):
@@ -101,6 +107,7 @@ def test_exactly_the_limit_is_admitted(bank, limit, most):
 
 @BOTH
 def test_several_limiters_share_one_budget_to_the_last_permit(bank, limit):
+    """Three limiters with leases and one without admit the limit together."""
     limiters = [bank.limiter(limit) for _ in range(3)] + [bank.plain(limit)]
     admitted = sum(limiter.hit("k").allowed for _ in range(600) for limiter in limiters)
     assert bank.charged(limit) >= admitted == 2400
@@ -116,6 +123,7 @@ def test_near_the_limit_every_permit_is_asked_for(bank):
 
 @pytest.mark.parametrize("share", [0.01, 0.1, 0.5])
 def test_a_lease_takes_at_most_its_share_of_what_is_left(bank, share):
+    """No purchase is larger than one token and the share of what the server had."""
     limit = "1/hour burst 500"
     limiter = bank.limiter(limit, lease=Lease(share=share, floor=2))
     left = 500
@@ -145,6 +153,7 @@ def test_a_cold_key_costs_what_it_costs_without_leases(bank, hits):
 
 
 def test_a_key_asked_for_rarely_stays_exact_for_ever(bank):
+    """Hits 0.4 s apart are asked one by one."""
     limiter = bank.limiter()
     for _ in range(20):
         bank.clock.advance(0.4)
@@ -153,6 +162,7 @@ def test_a_key_asked_for_rarely_stays_exact_for_ever(bank):
 
 
 def test_a_key_that_was_hot_is_exact_again_after_one_lease_too_many(bank):
+    """After a pause one lease is bought in vain, and then each hit is charged alone."""
     limiter = bank.limiter(WINDOW)
     warm(limiter, hits=500)
     bank.clock.advance(60)
@@ -182,6 +192,7 @@ def test_a_key_that_was_hot_is_leased_no_more_than_it_uses(bank):
 
 
 def test_a_refused_key_is_refused_here_until_its_retry(bank):
+    """A hundred refusals cost no question and tell the same wait; after it the key is admitted."""
     limiter = bank.limiter("1000/hour by fixed-window")
     drain(limiter)
     with bank.asked(0):
@@ -192,6 +203,7 @@ def test_a_refused_key_is_refused_here_until_its_retry(bank):
 
 
 def test_a_purchase_that_is_refused_answers_for_all_that_follow(bank):
+    """One question answers 51 hits of a key that others have used up."""
     limiter = bank.limiter(WINDOW)
     warm(limiter)
     limiter.close()
@@ -203,6 +215,7 @@ def test_a_purchase_that_is_refused_answers_for_all_that_follow(bank):
 
 @BOTH
 def test_permits_are_spent_to_the_last_microsecond_of_their_validity_and_not_at_it(bank, limit):
+    """A lease of two seconds is good for 1.999999 s, and is bought anew after that."""
     limiter = bank.limiter(limit, lease=Lease(validity=2))
     assert warm(limiter) == 50
     bank.clock.us += 1_999_999
@@ -230,6 +243,7 @@ def test_what_has_run_out_is_given_back_once_counted_from_the_grant(bank):
 
 @pytest.mark.parametrize("limit", ["1000/second burst 10000", "10000/10 seconds by fixed-window"])
 def test_what_a_limit_regained_by_itself_is_not_worth_a_message(bank, limit):
+    """A lease of a limit that is full again is not given back."""
     limiter = bank.limiter(limit)  # in the first microsecond of the window
     assert warm(limiter, hits=200) < bank.charged(limit)
     bank.clock.advance(10)
@@ -278,6 +292,7 @@ def test_a_bucket_that_fills_while_permits_are_held_admits_what_the_bound_says(b
 
 @BOTH
 def test_costs_are_charged_unit_for_unit(bank, limit):
+    """Hits of any cost leave the server charged with their sum."""
     limiter = bank.limiter(limit)
     spent = 0
     for cost in [3, 1, 7, 2, 40, 1, 1, 60, 5] * 10:
@@ -311,6 +326,7 @@ def test_a_cost_that_does_not_fit_takes_nothing(bank):
 
 
 def test_a_cost_of_nothing_is_always_allowed_and_spends_nothing(bank):
+    """Hits of cost 0 pass on a leased key and on a spent one."""
     limiter = bank.limiter(WINDOW)
     admitted = warm(limiter)
     assert all(limiter.hit("k", 0).allowed for _ in range(10))
@@ -319,6 +335,7 @@ def test_a_cost_of_nothing_is_always_allowed_and_spends_nothing(bank):
 
 
 def test_what_is_not_one_number_of_one_key_is_asked_for_exactly(bank):
+    """Partial grants, several subjects and plans go to the server, beside a lease."""
     limiter = bank.limiter(WINDOW)
     spent = warm(limiter)
     own = Limit.parse(WINDOW)
@@ -339,6 +356,7 @@ BAD = [
 
 @pytest.mark.parametrize("verb", ["hit", "peek", "take_up_to", "reserve", "acquire"])
 def test_what_is_no_question_is_refused_as_without_leases(bank, verb):
+    """A bad key or cost is an `InvalidCall` for every verb, and nothing is spent."""
     limiter = bank.limiter()
     warm(limiter)
     for key, cost in BAD[2:] if verb == "acquire" else BAD:  # which looks for a line first, leases or not

@@ -74,6 +74,7 @@ def exhaust(url: str, limit: str, number: int) -> int:
 
 @pytest.mark.parametrize("limit", LIMITS, ids=["window", "bucket"])
 def test_four_processes_admit_exactly_the_limit_for_few_questions(server, fleet, limit):
+    """Four workers admit 10,000 together, for fewer than 2,000 commands."""
     server.command("CONFIG", "RESETSTAT")
     admitted = [job.result(60) for job in [fleet.submit(exhaust, server.url, limit, n) for n in range(4)]]
     scripts = calls(server, "eval", "evalsha")
@@ -128,6 +129,7 @@ def hold(url: str, told: Connection) -> None:
 
 @pytest.mark.parametrize("killed", [True, False], ids=["killed", "exits without closing"])
 def test_what_a_process_held_when_it_went_is_lost_and_nothing_else(server, killed):
+    """Tokens that a process had leased stay charged when it is killed or exits; the rest is there."""
     limit = "3000/4 weeks by fixed-window"
     ours, theirs = SPAWN.Pipe()
     process = SPAWN.Process(target=hold, args=(f"{server.url}?deadline=5", theirs))
@@ -203,6 +205,7 @@ def storm(url: str, limit: str, counts: Any, number: int) -> None:
 
 
 def test_a_worker_killed_in_the_middle_costs_at_most_what_it_held(server):
+    """Of 60,000 at least 70 % are admitted, and never more than all."""
     limit = "60000/4 weeks by fixed-window"
     counts = SPAWN.Array("q", 4, lock=False)
     workers = [SPAWN.Process(target=storm, args=(server.url, limit, counts, number)) for number in range(4)]
@@ -242,6 +245,7 @@ def in_child(work: Callable[[], Any]) -> Any:
 
 @forks
 def test_a_fork_leaves_the_permits_to_the_parent(server):
+    """A child asks the server for its own tokens, and the parent's refunds stay the parent's."""
     with open_bank(server) as bank:
         limiter = bank.limiter(WINDOW)
         decision = [limiter.hit("k") for _ in range(50)][-1]
@@ -282,6 +286,7 @@ def test_a_fork_in_the_middle_of_anything_does_not_stop_the_child(server):
 
 @forks
 def test_an_event_loop_that_forks_while_it_buys_keeps_what_it_bought(server, proxy):
+    """The child buys for itself and gives back the rest; the parent spends what was on its way."""
     bank = Bank(server, url=proxy.url)
     limiter = AsyncLimiter(WINDOW, store=bank.store, lease=Lease(validity=0.05), on_error="raise")
 
@@ -336,6 +341,7 @@ def cut_off(url: str, told: Connection) -> None:
 
 
 def test_processes_that_are_cut_off_admit_one_limit_together():
+    """Two processes that lose the server admit half of the limit each."""
     pipes, workers = [], []
     with Server() as server:
         for _ in range(2):

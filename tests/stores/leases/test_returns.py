@@ -60,6 +60,7 @@ def test_a_lease_comes_back_at_the_instant_at_which_it_ends(server, limit, hits)
 
 
 def test_a_process_that_asks_no_more_gives_back_what_it_leased(open_store):
+    """Unspent tokens go back when their lease ends, by a thread that ends with them and comes again."""
     store = open_store()
     limiter = Limiter(LIMIT, store=store, lease=BRIEF, on_error="raise")
     warm(limiter)
@@ -71,6 +72,7 @@ def test_a_process_that_asks_no_more_gives_back_what_it_leased(open_store):
 
 
 def test_one_thread_serves_every_limiter_of_a_process(open_store):
+    """Four limiters on two stores are looked after by one thread."""
     stores = [open_store(), open_store()]
     limiters = [
         Limiter(LIMIT, store=store, lease=Lease(validity=0.3), namespace=f"{number}", on_error="raise")
@@ -84,6 +86,7 @@ def test_one_thread_serves_every_limiter_of_a_process(open_store):
 
 
 def test_a_shorter_lease_does_not_wait_for_the_end_of_a_longer_one(open_store):
+    """A brief lease is given back beside one of ten minutes, which closing gives back."""
     store = open_store()
     longer = Limiter(LIMIT, store=store, namespace="longer", lease=Lease(validity=600), on_error="raise")
     warm(longer)
@@ -98,6 +101,7 @@ def test_a_shorter_lease_does_not_wait_for_the_end_of_a_longer_one(open_store):
 
 
 def test_a_limiter_that_nobody_knows_any_more_is_not_kept_alive(open_store):
+    """The thread that gives back does not hold the limiter, and ends without it."""
     limiter = Limiter(LIMIT, store=open_store(), lease=Lease(validity=600), on_error="raise")
     warm(limiter)
     gate = weakref.ref(limiter._bound)

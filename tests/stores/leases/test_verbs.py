@@ -33,6 +33,7 @@ def leased(limiter, key: str = "k", cost: int = 1):
 
 @BOTH
 def test_a_refund_is_in_the_lease_again(bank, limit):
+    """A refunded cost can be spent here at once, without a question."""
     limiter = bank.limiter(limit)
     decision = leased(limiter, cost=5)
     with bank.asked(0):
@@ -44,6 +45,7 @@ def test_a_refund_is_in_the_lease_again(bank, limit):
 
 @BOTH
 def test_parts_of_a_decision_are_refunded_once_each(bank, limit):
+    """Refunds in parts give back what the decision charged, and no more."""
     limiter = bank.limiter(limit)
     decision = leased(limiter, cost=5)
     for part in (2, 2, 2, None):
@@ -54,6 +56,7 @@ def test_parts_of_a_decision_are_refunded_once_each(bank, limit):
 
 @BOTH
 def test_a_refund_after_its_lease_was_spent_goes_to_the_server(bank, limit):
+    """A decision whose lease is gone is given back at the server, once."""
     limiter = bank.limiter(limit)
     decision = leased(limiter, cost=5)
     warm(limiter, hits=500)
@@ -65,6 +68,7 @@ def test_a_refund_after_its_lease_was_spent_goes_to_the_server(bank, limit):
 
 @BOTH
 def test_a_refund_after_everything_was_given_back_goes_to_the_server(bank, limit):
+    """A closed limiter refunds with one question, and not a second time."""
     limiter = bank.limiter(limit)
     decision = leased(limiter, cost=5)
     limiter.close()
@@ -89,6 +93,7 @@ def test_a_refund_of_a_void_lease_counts_from_the_grant(bank):
 
 
 def test_a_refund_of_a_window_that_is_over_gives_nothing(bank):
+    """A decision of the window before leaves the new window as it is."""
     limiter = bank.limiter(WINDOW)
     decision = leased(limiter, cost=5)
     bank.clock.advance(800)
@@ -99,6 +104,7 @@ def test_a_refund_of_a_window_that_is_over_gives_nothing(bank):
 
 
 def test_units_of_a_key_are_refunded_at_the_server(bank):
+    """A refund by key is no matter of the lease."""
     limiter = bank.limiter(WINDOW)
     warm(limiter)
     limiter.refund("k", 20)
@@ -120,6 +126,7 @@ def test_a_decision_of_another_limiter_is_refunded_by_its_own_numbers_or_not_at_
 
 
 def test_a_reservation_from_a_lease_is_settled_to_it(bank):
+    """A reservation that cost less gives the rest back to the lease."""
     limiter = bank.limiter(BUCKET)
     warm(limiter)
     with bank.asked(0):
@@ -133,6 +140,7 @@ def test_a_reservation_from_a_lease_is_settled_to_it(bank):
 
 
 def test_what_costs_more_than_reserved_is_owed_at_the_server(bank):
+    """A reservation that cost more charges the difference at the server."""
     limiter = bank.limiter(BUCKET)
     warm(limiter)
     settle = limiter.reserve("k", 10).settle(17)
@@ -143,6 +151,7 @@ def test_what_costs_more_than_reserved_is_owed_at_the_server(bank):
 
 
 def test_a_reservation_that_does_not_fit_the_lease_is_the_servers(bank):
+    """Large reservations are the server's, with the delays that it tells."""
     limit = "10/second burst 3000"
     limiter = bank.limiter(limit)
     warm(limiter)
@@ -154,6 +163,7 @@ def test_a_reservation_that_does_not_fit_the_lease_is_the_servers(bank):
 
 @BOTH
 def test_who_acquires_spends_the_lease_first(bank, limit):
+    """Acquired tokens come from the lease without a question; a cost beyond it is asked for."""
     limiter = bank.limiter(limit)
     warm(limiter)
     with bank.asked(0):
@@ -165,6 +175,7 @@ def test_who_acquires_spends_the_lease_first(bank, limit):
 
 
 def test_peeking_writes_nothing_and_says_what_a_hit_would(bank):
+    """Peeks of any cost leave the charge as it is, and tell what is there now."""
     limiter = bank.limiter(WINDOW)
     warm(limiter)
     charged = bank.charged(WINDOW)
@@ -196,6 +207,7 @@ def test_a_peek_counts_what_this_process_holds(bank, limit, hits):
 
 @BOTH
 def test_a_peek_knows_what_others_took_since_the_lease_was_bought(bank, limit):
+    """The remainder is the server's of now and what is held here."""
     limiter = bank.limiter(limit)
     warm(limiter)
     bank.plain(limit).hit("k", 1000)
@@ -204,6 +216,7 @@ def test_a_peek_knows_what_others_took_since_the_lease_was_bought(bank, limit):
 
 
 def test_a_peek_does_not_count_permits_that_are_void(bank):
+    """Tokens are counted to the last microsecond of their validity, and not at it."""
     limiter = bank.limiter(WINDOW, lease=Lease(validity=2))
     warm(limiter)
     bank.clock.us += 1_999_999  # not told: nothing is given back yet
@@ -222,6 +235,7 @@ def test_a_peek_of_a_plan_counts_what_such_a_hit_may_spend(bank):
 
 
 def test_a_peek_does_not_count_twice_what_is_bought_while_it_asks(server):
+    """A purchase during the question is not added to an answer from before it."""
     with open_bank(server) as bank:
         limiter = bank.limiter(WINDOW)
         warm(limiter)
@@ -252,6 +266,7 @@ def test_a_peek_while_the_server_is_away_counts_what_is_held(server, proxy, on_e
 
 
 def test_a_peek_of_a_cost_that_no_lease_covers_is_what_the_server_says_of_it(bank):
+    """A cost beyond the lease is allowed or refused as a hit of it would be."""
     limiter = bank.limiter(WINDOW)
     warm(limiter)
     held = bank.charged(WINDOW) - 50
@@ -276,6 +291,7 @@ def test_a_key_that_is_reset_is_as_new(bank):
 
 
 def test_a_reset_leaves_other_keys_alone(bank):
+    """The lease of another key is spent without a question after a reset."""
     limiter = bank.limiter(WINDOW)
     warm(limiter, "a")
     warm(limiter, "b")
@@ -287,6 +303,7 @@ def test_a_reset_leaves_other_keys_alone(bank):
 
 
 def test_a_store_that_is_cleared_makes_every_key_as_new(bank):
+    """After `clear` no lease of the namespace is spent, and each key has all of its limit."""
     limiter = bank.limiter(WINDOW)
     warm(limiter, "a")
     warm(limiter, "b")
@@ -298,6 +315,7 @@ def test_a_store_that_is_cleared_makes_every_key_as_new(bank):
 
 
 def test_a_namespace_that_is_cleared_leaves_the_leases_of_others(bank):
+    """The other namespace goes on without a question."""
     one, two = bank.limiter(namespace="one"), bank.limiter(namespace="two")
     warm(one)
     warm(two)
@@ -309,6 +327,7 @@ def test_a_namespace_that_is_cleared_leaves_the_leases_of_others(bank):
 
 
 def test_namespaces_do_not_share_leases(bank):
+    """Tokens of one namespace are not spent in another."""
     one, two = bank.limiter(namespace="one"), bank.limiter(namespace="two")
     warm(one, hits=300)
     assert two.hit("k").remaining == MOST - 1
@@ -321,6 +340,7 @@ SEVERAL = ("1/hour burst 2000", "500/hour by fixed-window as tight", "100000/day
 
 
 def test_several_limits_are_charged_together_and_told_apart(bank):
+    """Verdicts and the limit that binds are those of a limiter without leases."""
     limiter = bank.limiter(*SEVERAL)
     plain = bank.plain(*SEVERAL, namespace="twin")
     for _ in range(200):
@@ -332,6 +352,7 @@ def test_several_limits_are_charged_together_and_told_apart(bank):
 
 
 def test_of_several_limits_the_tightest_decides_to_the_last_permit(bank):
+    """Three limiters admit the smallest limit together, and each limit is charged as much."""
     limiters = [bank.limiter(*SEVERAL) for _ in range(3)]
     assert sum(limiter.hit("k").allowed for _ in range(300) for limiter in limiters) == 500
     assert [bank.charged(limit) for limit in SEVERAL] == [500, 500, 500]
@@ -351,6 +372,7 @@ def test_a_lease_takes_its_share_of_what_is_left_of_every_limit(bank):
 
 
 def test_costs_by_name_and_whole_numbers_charge_the_same_states(bank):
+    """A cost by name goes to the server, beside leases of the same limits."""
     limits = "2000/hour by fixed-window as rpm; 1/hour burst 3000 as tpm"
     limiter = bank.limiter(limits)
     warm(limiter)
@@ -412,6 +434,7 @@ def test_fifty_thousand_hot_keys_keep_at_most_ten_thousand_leases():
 
 @pytest.mark.parametrize("floor", [2, 4, 5, 8, 50])
 def test_leases_begin_whatever_the_floor(bank, floor):
+    """500 hits take fewer than 30 questions for any floor."""
     limiter = bank.limiter(lease=Lease(floor=floor))
     before = bank.trips()
     warm(limiter, hits=500)
@@ -419,6 +442,7 @@ def test_leases_begin_whatever_the_floor(bank, floor):
 
 
 def test_a_user_may_call_limits_and_keys_what_the_census_is_called(bank):
+    """A limit and a key named `nodes` do not meet the heartbeat of processes."""
     warm(bank.limiter(BUCKET))
     limits = "3000/hour as nodes"
     limiter = bank.limiter(limits)
@@ -428,6 +452,7 @@ def test_a_user_may_call_limits_and_keys_what_the_census_is_called(bank):
 
 
 def test_one_process_is_counted_once_however_many_limiters_it_has(bank):
+    """The heartbeat has one entry for each store object, which ends within a minute."""
     limiters = [bank.limiter(f"{number}000/hour by fixed-window") for number in range(1, 5)]
     for limiter in limiters:
         warm(limiter)

@@ -21,6 +21,8 @@ pytestmark = pytest.mark.engineless
 
 
 def test_hits_issued_at_once_travel_in_few_commands(server):
+    """A hundred hits take at most two commands, and each has its own answer."""
+
     async def story(store: RedisStore) -> None:
         limiter = AsyncLimiter(MANY, store=store)
         await limiter.hit("warm")
@@ -33,6 +35,8 @@ def test_hits_issued_at_once_travel_in_few_commands(server):
 
 
 def test_a_lone_hit_is_one_command_and_waits_for_nobody(server, proxy):
+    """One hit is one round trip."""
+
     async def story(store: RedisStore) -> None:
         limiter = AsyncLimiter(MANY, store=store)
         await limiter.hit("k")
@@ -44,6 +48,8 @@ def test_a_lone_hit_is_one_command_and_waits_for_nobody(server, proxy):
 
 
 def test_hits_on_one_key_are_decided_in_the_order_issued(server):
+    """A thousand hits count down one by one."""
+
     async def story(store: RedisStore) -> None:
         assert await hits(AsyncLimiter(MANY, store=store), 1000) == list(range(9_999, 8_999, -1))
 
@@ -52,6 +58,8 @@ def test_hits_on_one_key_are_decided_in_the_order_issued(server):
 
 @pytest.mark.parametrize("count", [50, 600])
 def test_hits_on_two_kinds_of_limits_keep_their_order_when_the_server_forgot_the_scripts(server, count):
+    """Each limit counts down in order, though scripts are sent again on the way."""
+
     async def story(store: RedisStore) -> None:
         bucket = AsyncLimiter(MANY, store=store)
         window = AsyncLimiter("10000/4 weeks by fixed-window", store=store)
@@ -65,6 +73,8 @@ def test_hits_on_two_kinds_of_limits_keep_their_order_when_the_server_forgot_the
 
 
 def test_a_refused_hit_does_not_disturb_its_neighbours(server):
+    """Hits that travel together are admitted, refused or impossible each for itself."""
+
     async def story(store: RedisStore) -> None:
         limiter = AsyncLimiter("3/week", store=store)
         costs = [1, 3, 1, 4, 1, 1]
@@ -103,6 +113,8 @@ def test_everything_mixed_in_one_burst_is_answered_as_by_memory(server):
 
 
 def test_limits_of_different_kinds_do_not_wait_for_each_others_round_trips(proxy):
+    """200 hits of two kinds are answered in time on a slow wire."""
+
     async def story(store: RedisStore) -> None:
         limiters = [AsyncLimiter(f"10000/week by {name}", store=store) for name in ("gcra", "fixed-window")]
         await asyncio.gather(*(limiter.hit("k") for limiter in limiters))
@@ -152,10 +164,13 @@ def cancel(server: Server, count: int, seed: int) -> None:
 
 
 def test_ten_thousand_cancelled_awaits_leave_every_answer_with_its_caller(server):
+    """No task gets the answer of another that was cancelled."""
     cancel(server, 10_000, seed=11)
 
 
 def test_a_cancelled_await_does_not_disturb_who_travels_with_it(proxy):
+    """The hits that stay get their own answers, in order."""
+
     async def story(store: RedisStore) -> None:
         limiter = AsyncLimiter(MANY, store=store)
         await limiter.hit("k")
@@ -173,6 +188,7 @@ def test_a_cancelled_await_does_not_disturb_who_travels_with_it(proxy):
 
 
 def test_one_store_serves_one_event_loop_after_the_other(server):
+    """A store that was closed in one loop goes on in the next."""
     store = RedisStore(server.url, deadline=PATIENT)
     limiter = AsyncLimiter(MANY, store=store)
 
@@ -187,6 +203,7 @@ def test_one_store_serves_one_event_loop_after_the_other(server):
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 def test_a_loop_that_ended_with_connections_open_is_forgotten_by_the_next(server):
+    """A new loop makes connections of its own."""
     limiter = AsyncLimiter(MANY, store=RedisStore(server.url, deadline=PATIENT))
     assert [asyncio.run(hits(limiter, 1)) for _ in range(3)] == [[9_999], [9_998], [9_997]]
     del limiter
@@ -194,6 +211,7 @@ def test_a_loop_that_ended_with_connections_open_is_forgotten_by_the_next(server
 
 
 def test_two_event_loops_at_once_share_a_store_and_no_connection(server):
+    """2000 hits of two loops get 2000 different answers, in order in each loop."""
     store = RedisStore(server.url, deadline=PATIENT)
     limiter, both = AsyncLimiter(MANY, store=store), threading.Barrier(2)
     got: list[list[int]] = [[], []]

@@ -34,6 +34,8 @@ pytestmark = pytest.mark.engineless
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_of_the_network_degrades_in_time_charges_once_and_leaves_no_reply_behind(server, proxy, fault):
+    """Ten hits are answered within the deadline, charged once at most, and later hits get their own replies."""
+
     async def story(store: RedisStore) -> None:
         limiter = AsyncLimiter(MANY, store=store)
         await limiter.hit("k")
@@ -50,6 +52,8 @@ def test_a_fault_of_the_network_degrades_in_time_charges_once_and_leaves_no_repl
 
 @pytest.mark.parametrize("on_error", POLICIES)
 def test_every_policy_answers_for_a_server_that_does_not(server, on_error):
+    """A hit and a refund follow `on_error`; a reset that fails is always an error."""
+
     async def story(store: RedisStore) -> None:
         limiter = AsyncLimiter("10/week", store=store, on_error=on_error)
         if on_error == "raise":
@@ -69,6 +73,8 @@ def test_every_policy_answers_for_a_server_that_does_not(server, on_error):
 
 @pytest.mark.parametrize("reply", NONSENSE)
 def test_nobody_waits_for_ever_for_a_server_that_talks_nonsense(reply):
+    """A reply that is none is answered for by `on_error` within the deadline."""
+
     async def story(store: RedisStore) -> None:
         limiter = AsyncLimiter("10/week", store=store)
         async with asyncio.timeout(DEADLINE + SLACK):
@@ -80,6 +86,7 @@ def test_nobody_waits_for_ever_for_a_server_that_talks_nonsense(reply):
 
 @pytest.mark.filterwarnings("error")
 def test_a_connection_that_was_idle_is_looked_at_without_a_warning(server, monkeypatch):
+    """A hit after a long pause is answered by the server, silently."""
     monkeypatch.setattr("headgate.stores.redis.pipeline.LONG_IDLE", 0.0)
 
     async def story(store: RedisStore) -> None:
@@ -110,6 +117,8 @@ def test_nobody_waits_for_ever_where_the_client_library_fails(server, monkeypatc
 
 
 def test_a_reply_that_trickles_in_is_not_waited_for_beyond_the_deadline(server):
+    """Bytes that arrive one by one do not prolong the deadline."""
+
     async def story(store: RedisStore) -> None:
         limiter = AsyncLimiter(MANY, store=store)
         await limiter.hit("k")
@@ -122,6 +131,8 @@ def test_a_reply_that_trickles_in_is_not_waited_for_beyond_the_deadline(server):
 
 
 def test_a_script_that_has_to_be_sent_again_does_not_get_the_deadline_twice(server, proxy):
+    """One deadline is for both commands."""
+
     async def story(store: RedisStore) -> None:
         limiter = AsyncLimiter("10/week", store=store)
         await limiter.hit("other")
@@ -134,6 +145,7 @@ def test_a_script_that_has_to_be_sent_again_does_not_get_the_deadline_twice(serv
 
 
 def test_nobody_waits_for_a_server_known_to_be_away_and_its_return_is_found(proxy):
+    """200 hits are answered at once while it is away, and the next by the server when it is back."""
     seen: list[Transition] = []
 
     async def story(store: RedisStore) -> None:
@@ -172,6 +184,8 @@ def test_a_server_that_stands_still_delays_nobody_beyond_the_deadline(password):
 
 
 def test_who_waits_when_the_store_is_closed_gets_an_answer(proxy):
+    """Hits that are under way are answered by `on_error`, and the store can be used again."""
+
     async def story(store: RedisStore) -> None:
         limiter = AsyncLimiter(MANY, store=store)
         await limiter.hit("k")

@@ -29,6 +29,7 @@ pytestmark = pytest.mark.engineless
 
 @pytest.mark.parametrize("trouble", TROUBLES)
 def test_a_server_whose_trouble_ends_is_back_by_itself_and_both_are_told_once(server, trouble):
+    """The hook is called once for the outage and once for the return."""
     seen: list[Transition] = []
     with contextlib.ExitStack() as stack:
         with in_trouble(server, trouble) as url:
@@ -40,6 +41,7 @@ def test_a_server_whose_trouble_ends_is_back_by_itself_and_both_are_told_once(se
 
 
 def test_a_server_that_loads_is_away_until_it_has_loaded():
+    """A server that reads its data answers with an error that says so, and serves afterwards."""
     slow = ["--key-load-delay", "2000", "--loading-process-events-interval-bytes", "1024"]
     with Server(*slow) as server, ThreadPoolExecutor(1) as pool, open_store(server.url, deadline=1) as store:
         server.client().mset({f"k{n}": "x" * 100 for n in range(400)})
@@ -54,6 +56,7 @@ def test_a_server_that_loads_is_away_until_it_has_loaded():
 
 
 def test_a_killed_server_that_keeps_its_data_goes_on_where_it_was():
+    """Counts of before the outage are there after it."""
     with Server(persist=True) as server, open_store(server.url) as store:
         limiter = Limiter(MANY, store=store)
         limiter.hit("k", 7)
@@ -64,6 +67,7 @@ def test_a_killed_server_that_keeps_its_data_goes_on_where_it_was():
 
 
 def test_nobody_waits_for_a_server_that_is_known_to_be_away(proxy):
+    """200 hits after the first failures are answered at once."""
     with open_store(proxy.url) as store:
         limiter = Limiter(MANY, store=store)
         limiter.hit("k")
@@ -75,6 +79,7 @@ def test_nobody_waits_for_a_server_that_is_known_to_be_away(proxy):
 
 
 def test_a_failure_made_good_long_since_keeps_nobody_waiting_when_the_server_goes_away(proxy):
+    """One failure long ago is forgotten: an outage is told once."""
     seen: list[Transition] = []
     with open_store(proxy.url, on_transition=seen.append) as store:
         limiter = Limiter(MANY, store=store)
@@ -90,6 +95,7 @@ def test_a_failure_made_good_long_since_keeps_nobody_waiting_when_the_server_goe
 
 @pytest.mark.parametrize("closed", ["before the server went away", "while it was away"])
 def test_a_closed_store_that_is_used_again_finds_its_server_back(server, closed):
+    """A store closed before or during an outage finds the server when it is back."""
     with open_store(server.url) as store:
         limiter = Limiter(MANY, store=store)
         limiter.hit("k")
@@ -103,6 +109,7 @@ def test_a_closed_store_that_is_used_again_finds_its_server_back(server, closed)
 
 
 def test_a_store_closed_during_a_probe_and_used_again_at_once_finds_its_server_back(proxy):
+    """A probe from before the close does not keep later probes away."""
     with open_store(proxy.url) as store:
         limiter = Limiter(MANY, store=store)
         limiter.hit("k")
@@ -121,6 +128,7 @@ def test_a_store_closed_during_a_probe_and_used_again_at_once_finds_its_server_b
 
 
 def test_a_store_closed_during_a_probe_that_passes_keeps_no_connection(proxy):
+    """The connection of the probe is closed too."""
     with open_store(proxy.url, deadline=5) as store:
         limiter = Limiter(MANY, store=store)
         FAULTS["nobody there"].inflict(proxy)
@@ -149,6 +157,7 @@ def test_a_server_that_takes_longer_to_connect_to_than_to_ask_is_found_back():
 
 
 def test_threads_that_fail_together_tell_of_it_once(server):
+    """64 hits of 16 threads are one outage and one return."""
     seen: list[Transition] = []
     before = sys.getswitchinterval()
     with open_store(server.url, on_transition=seen.append) as store, ThreadPoolExecutor(16) as pool:
@@ -165,6 +174,8 @@ def test_threads_that_fail_together_tell_of_it_once(server):
 
 
 def test_a_hook_that_fails_breaks_no_decision(server, caplog):
+    """An exception in `on_transition` is logged, and hits are answered."""
+
     def hook(transition: Transition) -> None:
         raise ValueError("no pager")
 

@@ -66,10 +66,12 @@ URLS = {
 
 @pytest.mark.parametrize("url", URLS)
 def test_a_url_says_who_and_where(url):
+    """Every form of a URL is read as its parts: hosts, service, database, login and options."""
     assert read_url(url) == RedisUrl(*URLS[url])
 
 
 def test_sentinels_have_a_login_of_their_own():
+    """The login of the URL is for the data, that of its options for sentinels."""
     target = read_url("redis+sentinel://:data@a:7001/primary?sentinel_username=me&sentinel_password=own")
     assert (target.options, target.sentinel_options) == (
         {"password": "data"},

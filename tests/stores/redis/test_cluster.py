@@ -111,6 +111,7 @@ def test_any_living_node_will_do_to_find_the_others(cluster):
 
 
 def test_a_cluster_that_is_away_is_answered_by_policy():
+    """Hits follow `on_error`, in threads and in a loop; `clear` is an error."""
     store = patient(f"redis+cluster://127.0.0.1:{free_port()}")
     for policy, allowed in {"allow": True, "deny": False, "local": True}.items():
         decision = Limiter("10/hour", store=store, on_error=policy).hit("k")
@@ -314,6 +315,7 @@ def test_counts_are_exact_under_load_while_slots_move(cluster):
 
 @pytest.mark.parametrize("way", WAYS)
 def test_seeds_that_do_not_answer_leave_time_for_one_that_does(cluster, way):
+    """The third seed is asked within the deadline, though two say nothing."""
     with silent() as one, black_hole() as two:
         url = cluster.url.replace("127.0.0.1", f"127.0.0.1:{one},127.0.0.1:{two},127.0.0.1")
         with opened(way, url, **PATIENTLY) as (limiter, _):
@@ -322,6 +324,7 @@ def test_seeds_that_do_not_answer_leave_time_for_one_that_does(cluster, way):
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_cluster_none_of_whose_nodes_answers_costs_a_few_decisions_their_time(way):
+    """Three decisions wait, and a hundred after them do not."""
     with silent() as port, opened(way, f"redis+cluster://127.0.0.1:{port},localhost:{port}") as (limiter, _):
         with at_most(SOON + 2 * DEADLINE + SLACK):
             assert all(limiter.hit(f"k{n}").degraded for n in range(3))

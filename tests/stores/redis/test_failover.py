@@ -85,6 +85,7 @@ def test_a_primary_that_became_a_replica_is_left(binary):
 
 
 def test_a_ready_sentinel_client_will_do():
+    """A client of redis-py counts where a URL of the same service does."""
     with SentinelSet() as group:
         hosts = [("127.0.0.1", sentinel.port) for sentinel in group.sentinels]
         client = Sentinel(hosts).master_for(group.service)

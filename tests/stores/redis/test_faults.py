@@ -53,6 +53,7 @@ def follows(on_error: str, ask: Callable[[], Decision], why: str | None = None) 
 @pytest.mark.parametrize("on_error", POLICIES)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_of_the_network_is_answered_in_time_by_the_policy(proxy, fault, on_error):
+    """Every fault is answered within the deadline, as `on_error` says."""
     with open_store(proxy.url) as store:
         limiter = Limiter("10/week", store=store, on_error=on_error)
         assert limiter.hit("k").remaining == 9
@@ -62,6 +63,7 @@ def test_a_fault_of_the_network_is_answered_in_time_by_the_policy(proxy, fault, 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_of_the_network_charges_at_most_once_and_leaves_no_reply_to_the_next(server, proxy, fault):
+    """A hit that failed is charged once if it arrived, and the next hit gets its own reply."""
     with open_store(proxy.url) as store:
         limiter = Limiter(MANY, store=store)
         limiter.hit("k")
@@ -75,6 +77,7 @@ def test_a_fault_of_the_network_charges_at_most_once_and_leaves_no_reply_to_the_
 
 
 def test_a_reply_that_trickles_in_is_not_waited_for_beyond_the_deadline(server):
+    """Bytes that arrive one by one do not prolong the deadline."""
     with Trickle(server) as proxy, open_store(proxy.url) as store:
         limiter = Limiter("10/week", store=store)
         limiter.hit("other")
@@ -83,6 +86,7 @@ def test_a_reply_that_trickles_in_is_not_waited_for_beyond_the_deadline(server):
 
 
 def test_a_script_that_has_to_be_sent_again_does_not_get_the_deadline_twice(server, proxy):
+    """One deadline is for both commands."""
     with open_store(proxy.url, deadline=0.8) as store:
         limiter = Limiter("10/week", store=store)
         limiter.hit("other")
@@ -94,6 +98,7 @@ def test_a_script_that_has_to_be_sent_again_does_not_get_the_deadline_twice(serv
 
 @pytest.mark.parametrize("reply", NONSENSE)
 def test_a_server_that_talks_nonsense_is_as_good_as_away(reply):
+    """A reply that is none is answered for by `on_error`."""
     with stranger(reply) as url, open_store(url) as store:
         follows("local", lambda: Limiter("10/week", store=store).hit("k"))
 
@@ -101,11 +106,13 @@ def test_a_server_that_talks_nonsense_is_as_good_as_away(reply):
 @pytest.mark.parametrize("on_error", POLICIES)
 @pytest.mark.parametrize("trouble", TROUBLES)
 def test_a_server_in_trouble_is_answered_for_by_the_policy(server, trouble, on_error):
+    """A server that is killed, paused, full or closed to us is answered for by `on_error`, with the reason."""
     with in_trouble(server, trouble) as url, open_store(url) as store:
         follows(on_error, lambda: Limiter("10/week", store=store, on_error=on_error).hit("k"), TROUBLES[trouble].why)
 
 
 def test_scripts_flushed_under_load_are_sent_again_and_nothing_is_lost(server):
+    """1500 hits of four threads get 1500 different answers, though the server keeps forgetting the script."""
     stop = threading.Event()
 
     def flush() -> None:
@@ -124,6 +131,7 @@ def test_scripts_flushed_under_load_are_sent_again_and_nothing_is_lost(server):
 
 
 def test_a_server_that_forgot_everything_makes_every_key_as_new(server):
+    """After a flush a spent key has all of its limit."""
     with open_store(server.url) as store:
         limiter = Limiter("3/week", store=store)
         assert all(limiter.hit("k") for _ in range(3))
@@ -147,6 +155,7 @@ def test_a_client_whose_clock_is_off_changes_nothing(server, monkeypatch, minute
 
 
 def test_the_limits_hold_in_the_process_while_the_server_is_away(server):
+    """`local` counts in this process: three pass and two do not."""
     with in_trouble(server, "killed") as url, open_store(url) as store:
         limiter = Limiter("3/week", store=store)
         decisions = [limiter.hit("k") for _ in range(5)]
@@ -155,12 +164,14 @@ def test_the_limits_hold_in_the_process_while_the_server_is_away(server):
 
 
 def test_each_of_several_nodes_lets_its_share_pass(server):
+    """With `nodes=4` each process admits a quarter of the limit."""
     with in_trouble(server, "killed") as url, open_store(url, nodes=4) as store:
         assert [bool(Limiter("10/week", store=store).hit("k")) for _ in range(4)] == [True, True, False, False]
 
 
 @pytest.mark.skipif(not NATIVE, reason="shared stores need the native engine")
 def test_processes_of_a_host_may_share_what_answers_meanwhile(server, tmp_path):
+    """Two stores with one shared store beside them admit the limit together."""
     local = f"shared://{tmp_path}/local"
     with in_trouble(server, "killed") as url, open_store(url, local=local) as one, open_store(url, local=local) as two:
         decisions = [Limiter("3/week", store=store).hit("k") for store in (one, two, one, two)]
@@ -170,6 +181,7 @@ def test_processes_of_a_host_may_share_what_answers_meanwhile(server, tmp_path):
 
 
 def test_a_lost_refund_is_logged_and_the_units_stay_spent(server, proxy, caplog):
+    """A refund that fails is a warning in the log, and is not sent again later."""
     with open_store(proxy.url) as store:
         limiter = Limiter(MANY, store=store)
         decision = limiter.hit("k", 5)
@@ -183,6 +195,7 @@ def test_a_lost_refund_is_logged_and_the_units_stay_spent(server, proxy, caplog)
 
 
 def test_a_lost_refund_raises_for_who_asked_for_errors(server):
+    """`on_error="raise"` makes it a `StoreError`."""
     with open_store(server.url) as store:
         limiter = Limiter(MANY, store=store, on_error="raise")
         decision = limiter.hit("k")
@@ -191,6 +204,7 @@ def test_a_lost_refund_raises_for_who_asked_for_errors(server):
 
 
 def test_what_was_answered_meanwhile_is_never_given_back_to_the_server(server, proxy):
+    """The refund of a decision that `on_error` took does not reach the server."""
     with open_store(proxy.url) as store:
         limiter = Limiter(MANY, store=store)
         limiter.hit("k", 7)
@@ -201,6 +215,7 @@ def test_what_was_answered_meanwhile_is_never_given_back_to_the_server(server, p
 
 @pytest.mark.parametrize("on_error", POLICIES)
 def test_a_reset_that_fails_is_an_error_under_every_policy(server, on_error):
+    """A reset is a `StoreError` where the server is away, whatever `on_error` says."""
     with in_trouble(server, "killed") as url, open_store(url) as store:
         limiter = Limiter(MANY, store=store, on_error=on_error)
         with pytest.raises(StoreError, match="not reset"):
@@ -217,6 +232,7 @@ EACH = list(range(9_999, 9_799, -1))
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 def test_a_fork_shares_no_connection_with_its_parent(server):
+    """Parent and child hit at the same time, and each reads its own replies."""
     with open_store(server.url, deadline=5) as store:
         limiter = Limiter(MANY, store=store)
         limiter.hit("before")
@@ -237,6 +253,7 @@ def test_a_fork_shares_no_connection_with_its_parent(server):
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 def test_forked_processes_of_multiprocessing_share_no_connection(server):
+    """Three children and their parent each read their own replies."""
     fork = multiprocessing.get_context("fork")
     with open_store(server.url, deadline=5) as store:
         limiter = Limiter(MANY, store=store)

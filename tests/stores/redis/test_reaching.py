@@ -52,6 +52,7 @@ def test_a_server_that_cannot_be_reached_costs_a_few_decisions_their_time_and_th
 @many_addresses
 @pytest.mark.parametrize("way", WAYS)
 def test_an_address_that_does_not_answer_leaves_time_for_the_next(way, port, names):
+    """The third address of a name is reached within the deadline."""
     names.addresses = ("127.0.0.2", "127.0.0.3", "127.0.0.1")
     with black_hole("127.0.0.2", port), opened(way, f"redis://{NAME}:{port}", **PATIENTLY) as (limiter, _):
         assert not limiter.hit("k").degraded
@@ -71,6 +72,7 @@ def test_hundreds_of_silent_servers_get_no_more_time_than_one(way, kind, names):
 
 @pytest.mark.parametrize("way", WAYS)
 def test_nobody_waits_for_a_silent_resolver_and_the_server_is_found_when_it_speaks(way, port, names):
+    """Hits are answered within their deadlines, and by the server when its name is known."""
     seen: list[Transition] = []
     names.speaks.clear()
     with opened(way, f"redis://{NAME}:{port}", on_transition=seen.append) as (limiter, _):
@@ -83,6 +85,7 @@ def test_nobody_waits_for_a_silent_resolver_and_the_server_is_found_when_it_spea
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_name_that_was_known_stays_where_it_was_while_the_resolver_is_silent(way, port, names, monkeypatch):
+    """A new connection goes to the last address, and the name is asked for once more."""
     monkeypatch.setattr("headgate.stores.redis.resolver.FRESH", 0.0)
     monkeypatch.setattr("headgate.stores.redis.resolver.AGAIN", 60.0)
     with opened(way, f"redis://{NAME}:{port}", **PATIENTLY) as (limiter, hang_up):
@@ -95,6 +98,7 @@ def test_a_name_that_was_known_stays_where_it_was_while_the_resolver_is_silent(w
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_name_is_not_looked_up_again_at_once(way, port, names, monkeypatch):
+    """Three connections take one lookup."""
     monkeypatch.setattr("headgate.stores.redis.resolver.FRESH", 60.0)
     with opened(way, f"redis://{NAME}:{port}", **PATIENTLY) as (limiter, hang_up):
         for _ in range(3):
@@ -105,6 +109,7 @@ def test_a_name_is_not_looked_up_again_at_once(way, port, names, monkeypatch):
 
 @pytest.mark.parametrize("way", WAYS)
 def test_an_address_needs_no_resolver(way, port, monkeypatch):
+    """A server named by its address is reached without a lookup."""
     monkeypatch.setattr("socket.getaddrinfo", None)
     with opened(way, f"redis://127.0.0.1:{port}", **PATIENTLY) as (limiter, _):
         assert not limiter.hit("k").degraded
@@ -112,6 +117,7 @@ def test_an_address_needs_no_resolver(way, port, monkeypatch):
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_name_that_does_not_exist_is_told_at_once_whatever_it_once_was(way, port, names, monkeypatch):
+    """An answer that there is no such name is an error without a wait."""
     monkeypatch.setattr("headgate.stores.redis.resolver.FRESH", 0.0)
     with opened(way, f"redis://{NAME}:{port}", on_error="raise", deadline=60, connect_timeout=60) as (limiter, hang_up):
         assert not limiter.hit("k").degraded
@@ -122,6 +128,7 @@ def test_a_name_that_does_not_exist_is_told_at_once_whatever_it_once_was(way, po
 
 
 def test_lookups_of_a_silent_resolver_are_bounded_in_number(names, monkeypatch):
+    """However many ask, no more threads than agreed are under way."""
     monkeypatch.setattr("headgate.stores.redis.resolver.AGAIN", 0.0)
     names.speaks.clear()
     resolver = Resolver()
@@ -135,6 +142,7 @@ def test_lookups_of_a_silent_resolver_are_bounded_in_number(names, monkeypatch):
 
 
 def test_threads_that_need_one_name_share_one_lookup(names, monkeypatch):
+    """Eight threads get the address from one lookup."""
     monkeypatch.setattr("headgate.stores.redis.resolver.AGAIN", 60.0)
     names.speaks.clear()
     resolver, found, promised = Resolver(), list[Any](), list[Any]()
@@ -174,6 +182,7 @@ print(asyncio.run(main()).degraded, Limiter("1/s", store="redis://{NAME}").hit("
 
 
 def test_a_process_ends_although_a_lookup_does_not():
+    """A lookup that hangs does not keep the interpreter from exiting."""
     ended = subprocess.run([sys.executable, "-c", ENDING], capture_output=True, text=True, timeout=30, check=True)
     assert ended.stdout == "True True\n"
 
@@ -205,6 +214,7 @@ def test_a_reply_that_lies_in_the_socket_is_read_however_late_its_thread_comes(s
 
 
 def test_a_reply_that_is_not_there_is_not_waited_for_by_a_thread_that_comes_late(proxy, monkeypatch):
+    """A thread that comes back after its deadline does not wait for the reply."""
     with open_store(proxy.url, deadline=0.05) as store:
         limiter = Limiter(MANY, store=store)
         limiter.hit("k")
@@ -222,6 +232,7 @@ def test_a_reply_that_is_not_there_is_not_waited_for_by_a_thread_that_comes_late
 
 
 def test_failures_open_the_breaker_however_long_each_takes():
+    """Three failures of 21 s each, one after the other, are an outage."""
     breaker, clock = Breaker(), ManualClock(1e9)
     breaker._clock = clock  # type: ignore[assignment]
     opened = []
@@ -232,6 +243,7 @@ def test_failures_open_the_breaker_however_long_each_takes():
 
 
 def test_failures_with_much_time_between_them_have_nothing_to_do_with_each_other():
+    """Five failures 12 s apart are none."""
     breaker, clock = Breaker(), ManualClock(1e9)
     breaker._clock = clock  # type: ignore[assignment]
     for _ in range(5):

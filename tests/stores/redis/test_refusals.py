@@ -95,6 +95,7 @@ def test_never_longer_than_agreed(server, remember, cap_us):
 
 
 def test_what_is_refused_again_is_remembered_anew(server):
+    """The server is asked once each half second, and the wait is exact to the microsecond in between."""
     watch = Watch(server, 0.5)
     limiter = watch.limiter("10/hour")
     limiter.hit("k", 10)
@@ -108,6 +109,7 @@ def test_what_is_refused_again_is_remembered_anew(server):
 
 
 def test_larger_costs_are_refused_too_and_smaller_ones_asked(watch):
+    """A refusal of a cost is one of every larger cost, for one limit and for several."""
     limiter = watch.limiter("10/hour")
     limiter.hit("k", 8)
     assert not limiter.hit("k", 3)
@@ -158,6 +160,7 @@ def test_a_partial_grant_is_one_unit_at_least(watch):
 
 
 def test_peek_always_asks(watch):
+    """A peek is not answered from memory, and its refusal is not remembered."""
     limiter = watch.limiter("10/hour")
     limiter.hit("k", 10)
     limiter.hit("k")
@@ -170,6 +173,7 @@ def test_peek_always_asks(watch):
 
 @pytest.mark.parametrize("way", ["refund", "refund key", "reset", "clear", "elsewhere"])
 def test_what_this_process_gives_back_is_known_at_once(watch, way):
+    """A refund, a reset or a clear makes the process ask again."""
     limiter = watch.limiter("10/hour")
     spent = limiter.hit("k", 10)
     limiter.hit("k")
@@ -245,6 +249,7 @@ def test_others_are_not_concerned(watch):
 
 
 def test_a_clock_that_steps_back_asks(watch):
+    """A refusal from the future is not used."""
     limiter = watch.limiter("10/hour")
     limiter.hit("k", 10)
     limiter.hit("k")
@@ -289,6 +294,7 @@ def test_memory_is_bounded(watch):
 
 
 def test_off_with_nothing_to_remember(server):
+    """`remember_refusals=0` asks every time."""
     watch = Watch(server, 0)
     limiter = watch.limiter("10/hour")
     limiter.hit("k", 10)

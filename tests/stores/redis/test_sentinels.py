@@ -40,6 +40,7 @@ def asked(watchers: list[Proxy]) -> list[int]:
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_silent_sentinel_is_asked_once_and_one_that_answered_first(way, watchers):
+    """New connections ask the second sentinel alone."""
     watchers[0].hold()
     with opened(way, url(watchers), **PATIENTLY) as (limiter, hang_up):
         assert not limiter.hit("k").degraded
@@ -52,6 +53,7 @@ def test_a_silent_sentinel_is_asked_once_and_one_that_answered_first(way, watche
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_dead_sentinel_delays_nobody_and_when_the_next_one_dies_the_third_is_asked(way, watchers):
+    """Each new connection finds the primary by the next sentinel that lives."""
     watchers[0].refuse()
     with opened(way, url(watchers), **PATIENTLY) as (limiter, hang_up):
         assert not limiter.hit("k").degraded
@@ -63,6 +65,7 @@ def test_a_dead_sentinel_delays_nobody_and_when_the_next_one_dies_the_third_is_a
 
 @pytest.mark.parametrize("way", WAYS)
 def test_while_no_sentinel_answers_the_primary_is_where_it_was(way, watchers):
+    """A new connection goes to the last known primary."""
     with opened(way, url(watchers), **PATIENTLY) as (limiter, hang_up):
         assert not limiter.hit("k").degraded
         for each in watchers:
@@ -96,6 +99,7 @@ def test_sentinels_that_are_all_away_cost_a_few_decisions_their_time_until_they_
 
 @pytest.mark.parametrize("way", WAYS)
 def test_sentinels_that_know_no_such_service_are_an_error_that_says_so(way, watchers):
+    """All three are asked, and the error names the service."""
     with (
         opened(way, url(watchers, "other"), on_error="raise") as (limiter, _),
         pytest.raises(StoreError, match="no sentinel says where the primary of other is"),

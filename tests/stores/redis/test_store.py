@@ -196,6 +196,7 @@ def test_keys_end_though_the_clock_steps_back(server, kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_block_has_a_key_of_its_own_that_ends(server, kind):
+    """The key of a block is made with the first refusal, and expires with the block."""
     limiter = Limiter(f"10/second by {kind} block 1h", store=patient(server.url), on_error="raise")
     limiter.hit("k", 10)
     assert not any(name.endswith(b"b") for name in names_and_ttls(server))

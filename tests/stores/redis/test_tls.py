@@ -65,6 +65,7 @@ def encrypted(server: Server, certificate: Path) -> Iterator[Encrypted]:
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_server_is_known_by_its_name(way, encrypted, certificate, names):
+    """The certificate fits the name of the URL, on every connection."""
     url = f"rediss://{NAME}:{encrypted.port}?ssl_ca_certs={certificate}&ssl_check_hostname=true"
     with opened(way, url, "raise", **PATIENTLY) as (limiter, hang_up):
         assert [limiter.hit("k").remaining for _ in range(3)] == [9_999, 9_998, 9_997]
@@ -74,6 +75,7 @@ def test_a_server_is_known_by_its_name(way, encrypted, certificate, names):
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_server_that_has_another_name_is_not_asked(way, encrypted, certificate):
+    """A certificate for another name is a `StoreError`, and no command is sent."""
     url = f"rediss://127.0.0.1:{encrypted.port}?ssl_ca_certs={certificate}&ssl_check_hostname=true"
     with opened(way, url, "raise", **PATIENTLY) as (limiter, _), pytest.raises(StoreError):
         limiter.hit("k")
