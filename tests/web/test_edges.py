@@ -13,6 +13,7 @@ from tests.support.adapters.django import DjangoAsyncSuite, DjangoSuite, DrfSuit
 from tests.support.adapters.fastapi import FastApiDependencySuite, FastApiSuite
 from tests.support.adapters.flask import FlaskSuite
 from tests.support.adapters.starlette import StarletteMiddlewareSuite, StarletteSuite
+from tests.support.faults import calls
 from tests.support.servers import Server, wait_until
 
 pytestmark = pytest.mark.engineless
@@ -103,3 +104,17 @@ def test_redis_counts_exactly(edge, server):
             assert sorted(each.result().status for each in asked) == [401] * 5 + [429] * 15
         told = site.told("/?status=200", client=edge.other_client)
     assert [each.split(";t")[0] for each in told.split(", ")] == ['"front";r=12', '"api";r=5', '"wide";r=2']
+
+
+@pytest.mark.parametrize("edge", EDGES)
+def test_a_charge_that_stays_is_told_without_another_question(edge, server):
+    """The store is asked once for a response that counts, and again only where something is given back."""
+    failures = {"limits": "9/hour", "count": {"when": {"status": [401]}}}
+    with edge().limiting("endpoint", failures, handle=as_asked, store=f"{server.url}?deadline=5") as site:
+        site.ask("/?status=200")  # which sends the scripts
+        asked = []
+        for status in (401, 200):
+            before = calls(server, "eval", "evalsha")
+            site.ask(f"/?status={status}")
+            asked.append(calls(server, "eval", "evalsha") - before)
+    assert asked == [1, 3]
