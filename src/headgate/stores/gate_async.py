@@ -34,10 +34,25 @@ class AsyncGate(BaseGate[Any]):
         self._unfinished: set[asyncio.Task[Any]] = set()
         self._hot: dict[str, Any] = {}
         super()._use(store)
+        self._own_in_flight = any(limit.in_flight for limit in self.limits)
+        self._hot = {**self._asked_directly(), **self._hot}
         for name in AWAITED:
             method = getattr(type(self), name).__get__(self)
             hot = self._hot.get(name)
             setattr(self, name, pending(method, hot or method, hot is None or self._awaits))
+
+    def _asked_directly(self) -> dict[str, Callable[..., Awaitable[Decision]]]:
+        """The hot verbs of a store that is awaited, with one coroutine less than the methods have."""
+        if not self._awaits:
+            return {}
+
+        def hit(key: str, cost: Cost = 1, *, limit: Given | None = None) -> Awaitable[Decision]:
+            return self._ask(key, cost, limit, TAKE)
+
+        def take_up_to(key: str, n: int, *, limit: Given | None = None) -> Awaitable[Decision]:
+            return self._ask(key, checked_cost(n), limit, UP_TO)
+
+        return {"hit": hit, "take_up_to": take_up_to}
 
     def _bind_own(self, store: Store) -> Any:  # noqa: ANN401 - of either kind
         self._awaits = isinstance(store, AsyncStore)
@@ -108,7 +123,7 @@ class AsyncGate(BaseGate[Any]):
             asked = bound.run(keys, costs, mode, wait_us)
             if not self._awaits:
                 decision: Decision = asked
-            elif mode == RESERVE or (mode != PEEK and any(limit.in_flight for limit in bound.limits)):
+            elif mode == RESERVE or (mode != PEEK and self._holds(bound)):
                 # Nobody would end or give back what a cancelled caller was charged: a rate alone stays charged.
                 decision = await self._to_the_end(asked, self._given_back)
             else:
@@ -117,6 +132,11 @@ class AsyncGate(BaseGate[Any]):
             degraded = self._fallback.decide(bound.limits, keys, costs, mode, wait_us, error)
             return bound.with_held(degraded) if mode == PEEK and hasattr(bound, "with_held") else degraded
         return decision
+
+    def _holds(self, bound: Any) -> bool:  # noqa: ANN401
+        """Whether a decision over these limits has something in flight."""
+        own = bound is self._bound
+        return self._own_in_flight if own else any(limit.in_flight for limit in bound.limits)
 
     def _end_at_once(self, decision: Decision) -> None:
         """Release on a store that is not awaited."""
