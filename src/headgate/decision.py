@@ -5,13 +5,13 @@ the attributes C types (engine/native.pxd), so the two classes cannot drift apar
 """
 
 import math
-import os
 import threading
 from collections.abc import Callable, Sequence
 
 from headgate.algorithms.contract import NEVER, UNKNOWN, Verdict
 from headgate.call import Call
 from headgate.clock import write_seconds
+from headgate.forks import after_fork
 from headgate.limit import Limit
 
 ANSWER_FIELDS = 6
@@ -30,8 +30,7 @@ def _renew_lock() -> None:
     _refunding = threading.Lock()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_lock)
+after_fork(_renew_lock)
 
 
 def order_of(retry_us: int) -> float:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import subprocess
 import sys
 import threading
 from collections.abc import Callable
@@ -11,6 +13,7 @@ import pytest
 
 from headgate import Limiter, MemoryStore, Shaper
 from headgate.engine import Decision
+from headgate.forks import after_fork
 from headgate.testing import ManualClock
 from tests.support.flight import forks, in_child
 from tests.support.homes import LATER
@@ -60,3 +63,33 @@ def test_a_lock_held_in_the_parent_holds_up_no_child(case):
     finally:
         done.set()
         thread.join()
+
+
+class Noted:
+    """Writes its name down in a child."""
+
+    def __init__(self, name: str, notes: list[str]) -> None:
+        self._name, self._notes = name, notes
+        after_fork(self.note)
+
+    def note(self) -> None:
+        self._notes.append(self._name)
+        if self._name == "fails":
+            raise ValueError(self._name)
+
+
+def test_objects_are_renewed_in_the_order_they_were_made_each_whatever_the_others_do():
+    """One that fails takes nothing from those behind it, and one that is gone is not called any more."""
+    notes: list[str] = []
+    kept = [Noted(name, notes) for name in ("first", "fails", "gone", "last")]
+    del kept[2]
+    gc.collect()
+    assert in_child(lambda: notes) == "['first', 'fails', 'last']"
+    assert notes == []
+
+
+def test_an_interpreter_ends_without_a_word():
+    """Objects that go with their modules, in whatever order that is, leave nothing to say."""
+    code = "import headgate.stores.redis, headgate; kept = headgate.Limiter('1/s')"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert (ended.stdout, ended.stderr) == ("", "")

@@ -15,7 +15,7 @@ PACKAGE = Path(headgate.__file__).parent
 TESTS = Path(__file__).parents[1]
 
 FLOORS = [
-    {"logs"},
+    {"logs", "forks"},
     {"wording"},
     {"errors", "clock", "_version"},
     {"algorithms"},
@@ -24,10 +24,10 @@ FLOORS = [
     {"engine"},
     {"stores"},
     {"waiting"},
-    {"policy", "shed"},
-    {"limiter", "shaper", "observe"},
-    {"web", "tasks", "client", "edge", "lab"},
-    {"cli", "playground"},
+    {"policy"},
+    {"limiter", "shaper"},
+    {"web", "tasks"},
+    {"cli"},
     {"__main__"},
 ]
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}

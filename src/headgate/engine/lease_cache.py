@@ -6,18 +6,15 @@ Every token was charged under each of the limits. lease_cache.pxi is the native 
 from __future__ import annotations
 
 import importlib
-import os
 import threading
-import weakref
 from collections.abc import Callable
 from typing import Any
 
 from headgate.call import Cost
 from headgate.engine.choice import NATIVE, Decision
 from headgate.engine.modes import LEASED, read_clock
+from headgate.forks import after_fork
 from headgate.limit import Given, Limit
-
-_tokens: weakref.WeakSet[LeasedTokens] = weakref.WeakSet()
 
 
 class Lease:
@@ -47,8 +44,8 @@ class LeasedTokens:
         self._clock = decider.engine.clock
         self._limits: tuple[Limit, ...] = decider.limits
         self._slow = slow
-        self._lock = threading.Lock()
-        _tokens.add(self)
+        self._renew_lock()
+        after_fork(self._renew_lock)
 
     def open(self, key: str) -> Lease:
         """The key's lease; empty, if it had none."""
@@ -91,6 +88,10 @@ class LeasedTokens:
         with self._lock:
             lease.tokens = min(most, lease.tokens + units)
 
+    def _renew_lock(self) -> None:
+        """A fork may have copied the lock while another thread held it."""
+        self._lock = threading.Lock()
+
 
 def leased_tokens_for(decider: Any, slow: Callable[[str, Cost, Given | None], Decision]) -> LeasedTokens:  # noqa: ANN401
     """Those of the twin that runs."""
@@ -98,13 +99,3 @@ def leased_tokens_for(decider: Any, slow: Callable[[str, Cost, Given | None], De
         tokens: LeasedTokens = importlib.import_module("headgate.engine.native").LeasedTokens(decider, slow)
         return tokens
     return LeasedTokens(decider, slow)
-
-
-def _renew_locks() -> None:
-    """A fork may have copied a lock that another thread held."""
-    for tokens in _tokens:
-        tokens._lock = threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_locks)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import threading
-import weakref
 from collections.abc import Callable, Sequence
 
 from headgate.clock import Clock
@@ -12,9 +10,8 @@ from headgate.decision import Decision
 from headgate.engine.modes import TAKE, read_clock
 from headgate.engine.pure_table import BoundLimit, Family, Table
 from headgate.engine.steps import Cell, give_back, held_in, settle
+from headgate.forks import after_fork
 from headgate.limit import Limit
-
-_engines: weakref.WeakSet[Engine] = weakref.WeakSet()
 
 
 class Engine:
@@ -22,9 +19,13 @@ class Engine:
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
-        self.lock = threading.Lock()
+        self.renew_lock()
         self.on_eviction: Callable[[Limit, Table], None] | None = None
-        _engines.add(self)
+        after_fork(self.renew_lock)
+
+    def renew_lock(self) -> None:
+        """A fork may have copied the lock while another thread held it."""
+        self.lock = threading.Lock()
 
     def tell_evictions(self, on_eviction: Callable[[Limit, Table], None]) -> None:
         """Call this with a limit and its table, once for each table that has to forget a key with something in use."""
@@ -41,16 +42,6 @@ class Engine:
     def decider(self, tables: Sequence[Table], limits: Sequence[Limit]) -> Decider:
         """Decisions over limits, each on its table."""
         return Decider(self, tuple(map(BoundLimit, tables, limits)))
-
-
-def _renew_locks() -> None:
-    """A fork may have copied a lock that another thread held."""
-    for engine in _engines:
-        engine.lock = threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_locks)
 
 
 class Decider:

@@ -11,9 +11,7 @@ The steps are written once, as a generator of what to do next; the limiters do i
 
 from __future__ import annotations
 
-import os
 import threading
-import weakref
 from collections import deque
 from collections.abc import Callable, Generator
 from typing import Final, NamedTuple, Protocol
@@ -25,6 +23,7 @@ from headgate.clock import SECOND, Clock
 from headgate.engine import Decision
 from headgate.engine.modes import LONGEST_WAIT
 from headgate.errors import InvalidCall
+from headgate.forks import after_fork
 from headgate.limit import Limit
 from headgate.limiter.promises import Promise, Promises
 from headgate.stores.contract import Store
@@ -36,9 +35,6 @@ A_MOMENT: Final = 10_000
 FIRST_LOOK: Final = 5_000
 LAST_LOOK: Final = 100_000
 """How long, in microseconds, the head of a queue lets pass before it asks by itself: less at first."""
-
-
-_queues: weakref.WeakSet[WaitQueue] = weakref.WeakSet()
 
 
 class Ask(NamedTuple):
@@ -118,7 +114,7 @@ class WaitQueue:
         self._by_clock = store.decides_by_clock
         self._burst = min(limit.burst for limit in limits)
         self._lock = threading.Lock()
-        _queues.add(self)
+        after_fork(self.forget)
 
     def forget(self) -> None:
         """After a fork: whoever waited still waits in the parent."""
@@ -315,12 +311,3 @@ def checked_wait(seconds: float) -> int:
 def _refused(decision: Decision) -> Steps:
     yield from ()
     return decision
-
-
-def _forget_parents() -> None:
-    for queue in list(_queues):
-        queue.forget()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_parents)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
-import weakref
 from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, Self, TypeVar
 
+from headgate.forks import after_fork
 from headgate.shaper.base import Departure, WhenFull, checked_when_full
 from headgate.waiting.sleep import sleep_until
 
@@ -20,8 +19,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 BREATHE: Final = 64
 """Items of a plain iterable after which the event loop has a turn."""
-
-_pumps: weakref.WeakSet[Pump[Any]] = weakref.WeakSet()
 
 
 class _Counts(Generic[T]):
@@ -66,7 +63,7 @@ class Pump(_Counts[T]):
         self._clock = shaper.store.clock
         self._more = threading.Condition()
         self._reader: threading.Thread | None = None
-        _pumps.add(self)
+        after_fork(self.forget)
 
     def forget(self) -> None:
         """After a fork: the thread that reads the source, and may have held the lock, is the parent's."""
@@ -248,12 +245,3 @@ async def _each(source: AsyncIterable[T] | Iterable[T]) -> AsyncIterator[T]:
         if number % BREATHE == 0:
             await asyncio.sleep(0)
         yield item
-
-
-def _forget_parents() -> None:
-    for pump in _pumps:
-        pump.forget()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_parents)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import weakref
 from typing import Any, Final
 
 from headgate.clock import Clock, SystemClock
 from headgate.engine import Decider, Engine, Table
 from headgate.engine.modes import words_for
 from headgate.errors import InvalidLimit, StoreError
+from headgate.forks import after_fork
 from headgate.limit import Limit
 from headgate.stores.eviction import warn_of_eviction
 from headgate.wording import explained
@@ -18,9 +17,6 @@ DEFAULT_MAX_KEYS: Final = 1_000_000
 DEFAULT_MAX_BYTES: Final = 256 * 2**20
 MOST_TABLES: Final = 256
 WORD: Final = 8
-
-
-_stores: weakref.WeakSet[MemoryStore] = weakref.WeakSet()
 
 
 class MemoryStore:
@@ -49,7 +45,7 @@ class MemoryStore:
         self._families: dict[tuple[str, str], Any] = {}
         self._flying: list[Table] = []
         """Those of what is in flight."""
-        _stores.add(self)
+        after_fork(self._after_fork)
 
     def bind(self, namespace: str, limits: tuple[Limit, ...]) -> Decider:
         """Bind limits to their tables under a namespace."""
@@ -99,7 +95,7 @@ class MemoryStore:
                 self._flying.append(table)
         return table
 
-    def after_fork(self) -> None:
+    def _after_fork(self) -> None:
         """What was in flight is its parent's, and ends there."""
         for table in self._flying:
             table.clear()
@@ -115,12 +111,3 @@ class MemoryStore:
                 f"max_bytes is {self.max_bytes}; lower max_keys to {fitting} or raise max_bytes"
             )
         return self.max_keys or min(fitting, DEFAULT_MAX_KEYS)
-
-
-def _forget_parents() -> None:
-    for store in list(_stores):
-        store.after_fork()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_parents)

@@ -14,6 +14,7 @@ from headgate.clock import Clock, SystemClock, steady_ns
 from headgate.engine import Decider, Engine
 from headgate.engine.modes import words_for
 from headgate.errors import InvalidLimit, StoreError
+from headgate.forks import after_fork
 from headgate.limit import Limit
 from headgate.stores.eviction import warn_of_eviction
 from headgate.stores.shared_file import (
@@ -39,19 +40,6 @@ DEFAULT_MAX_BYTES: Final = 32 * 2**20
 MOST_TABLES: Final = 256
 PATIENCE: Final = 5.0
 """Seconds to wait for another process to finish opening the store."""
-
-_stores: weakref.WeakSet[SharedStore] = weakref.WeakSet()
-
-
-def _join_after_fork() -> None:
-    """A forked child takes part under its own number: the parent's ends with the parent."""
-    for store in list(_stores):
-        store.rejoin()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_join_after_fork)
-
 
 Name = tuple[str, str, int]
 """Of a table: namespace, family and words of a state."""
@@ -102,7 +90,7 @@ class SharedStore:
         weakref.finalize(self, _close_all, self._open_files)
         self._folder = self._open_folder(PATIENCE)
         self._join()
-        _stores.add(self)
+        after_fork(self.rejoin)
 
     def bind(self, namespace: str, limits: tuple[Limit, ...]) -> Decider:
         """Bind limits to their tables under a namespace."""
@@ -141,7 +129,7 @@ class SharedStore:
         return sum(opened.table.evictions for opened in self._tables.values())
 
     def rejoin(self) -> None:
-        """Take part anew in a forked child, whose other threads, and the locks they held, are gone."""
+        """Take part anew in a forked child: the parent's number ends with it, and its locks may be held for ever."""
         self._opening = threading.RLock()
         with contextlib.suppress(OSError, StoreError):  # tried again at the next decision, which is degraded till then
             self._join()

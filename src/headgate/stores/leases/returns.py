@@ -6,12 +6,12 @@ daemon, and what a process holds when it ends without `close()` is lost, as afte
 
 from __future__ import annotations
 
-import os
 import threading
 import weakref
 from contextlib import suppress
 from typing import Final, Protocol
 
+from headgate.forks import after_fork
 from headgate.wording import log_of
 
 MOMENT: Final = 0.05
@@ -98,6 +98,4 @@ class Returns:
 
 
 returns: Final = Returns()
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=returns.forget)
+after_fork(returns.forget)

@@ -7,7 +7,6 @@ spellings of each, or a ready redis-py client. Decisions are taken by scripts on
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 import weakref
 from collections.abc import Callable
@@ -16,6 +15,7 @@ from typing import Any, Final, TypeVar
 from headgate.clock import SECOND, Clock, SystemClock
 from headgate.engine.modes import TAKE, read_clock
 from headgate.errors import StoreError
+from headgate.forks import after_fork
 from headgate.limit import Limit
 from headgate.stores.contract import Store
 from headgate.stores.leases.terms import Lease, checked_terms
@@ -39,7 +39,6 @@ __all__ = ["RedisStore", "Transition"]
 
 LONGEST_PEPPER: Final = 64
 Leased = TypeVar("Leased", "LeasedLimits", "AsyncLeasedLimits")
-_stores: weakref.WeakSet[RedisStore] = weakref.WeakSet()
 
 
 class RedisStore:
@@ -92,7 +91,7 @@ class RedisStore:
         self._pipelines: dict[int, Pipelines] = {}
         self._refusals: dict[str, RefusalCache] = {}
         self._leased: weakref.WeakKeyDictionary[LeasedLimits | AsyncLeasedLimits, str] = weakref.WeakKeyDictionary()
-        _stores.add(self)
+        after_fork(self._after_fork)
 
     def bind(self, namespace: str, limits: tuple[Limit, ...]) -> BoundLimits:
         """Bind limits to their states under a namespace."""
@@ -210,12 +209,3 @@ def _local_store(local: Store | str | None, clock: Clock | None) -> Store:
     from headgate.stores import open_store  # which opens this one too
 
     return open_store(local, clock if isinstance(local, str) else None)
-
-
-def _forget_parents() -> None:
-    for store in _stores:
-        store._after_fork()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_parents)

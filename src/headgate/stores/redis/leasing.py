@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import weakref
 from collections.abc import Callable
 from hashlib import blake2b
 from typing import Any, Final
@@ -14,6 +13,7 @@ from headgate.decision import ANSWER_FIELDS
 from headgate.engine import Decision
 from headgate.engine.lease_cache import leased_tokens_for
 from headgate.engine.modes import LEASED, PEEK, TAKE, UP_TO, read_clock
+from headgate.forks import after_fork
 from headgate.limit import Given, Limit
 from headgate.stores.contract import Costs, Keys, Marks
 from headgate.stores.leases.ledger import LeaseLedger
@@ -26,7 +26,6 @@ from headgate.stores.redis.cross_slot import Steps, log
 
 HEARTBEAT_EVERY: Final = 5 * SECOND
 """Between two times at which a process says that it is there, and learns how many others are."""
-_gates: weakref.WeakSet[Leasing] = weakref.WeakSet()
 _process = os.urandom(16)
 """What this process is called; not its number, which other hosts use too."""
 
@@ -46,7 +45,7 @@ class Leasing(BoundSteps):
         self._heartbeat = CompiledLimits((Limit.parse("1/hour as nodes"),), self.space.names)
         self._saw_nodes = saw_nodes
         self._counted_us = -HEARTBEAT_EVERY
-        _gates.add(self)
+        after_fork(self._after_fork)
 
     def _slowly(self, key: str, cost: Cost, limit: Given | None) -> Any:  # noqa: ANN401 - a decision, or one to await
         return self._hit(key, cost, limit=limit)
@@ -155,12 +154,9 @@ class Leasing(BoundSteps):
         return Decision(self.limits, key, costs, answers, charged=False, degraded=seen.degraded)
 
 
-def _forget_parents() -> None:
+def _rename_process() -> None:
     global _process
     _process = os.urandom(16)
-    for gate in _gates:
-        gate._after_fork()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_parents)
+after_fork(_rename_process)

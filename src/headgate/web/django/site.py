@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import os
 from functools import cached_property, partial
 from threading import RLock
 from typing import Any
-from weakref import WeakSet
 
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 
+from headgate.forks import after_fork
 from headgate.stores import Store, open_store
 from headgate.web.django.request import read_request
 from headgate.web.django.routes import routes_in
 from headgate.web.django.settings import Setup
 from headgate.web.headers import WSGI
 from headgate.web.runtime import Runtime
-
-_every: WeakSet[_Opened] = WeakSet()
 
 
 class _Opened:
@@ -29,7 +26,7 @@ class _Opened:
         self._bound = bound
         self._runtimes: dict[bool, Runtime[str]] = {}
         self._lock = RLock()
-        _every.add(self)
+        after_fork(self.renew_lock)
 
     @cached_property
     def setup(self) -> Setup:
@@ -81,15 +78,6 @@ class _Opened:
             runtime.close()
         if "_own" in self.__dict__ and self._own is not self.setup.store and hasattr(self._own, "close"):
             self._own.close()
-
-
-def _renew_locks() -> None:
-    for opened in _every:
-        opened.renew_lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_locks)
 
 
 class RateLimits:
