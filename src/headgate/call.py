@@ -9,7 +9,7 @@ from typing import Any, Final
 from headgate.algorithms.contract import EXACT
 from headgate.errors import InvalidCall
 from headgate.limit import Limit
-from headgate.wording import without_password
+from headgate.wording import shown
 
 LONGEST_KEY: Final = 4096
 """Bytes of UTF-8."""
@@ -85,9 +85,3 @@ def checked_costs(limits: tuple[Limit, ...], cost: Cost) -> tuple[int, ...]:
         known = ", ".join(name or "(unnamed)" for name in names)
         raise InvalidCall(f"costs by name must name every limit once; the limits are {known}; got {shown(dict(cost))}")
     return tuple(checked_cost(cost[name]) for name in names)
-
-
-def shown(value: object) -> str:
-    """Input as it appears in messages: never long, and never with a password."""
-    text = without_password(ascii(value))
-    return text if len(text) <= 80 else f"{text[:60]}... ({len(text)} characters)"

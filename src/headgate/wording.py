@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 HIDDEN: Final = "***"
 MOST_LISTED: Final = 20
+LONGEST_SHOWN: Final = 80
 _RUN: Final = re.compile(r"[^\s'\"]+")
 _IN_QUERY: Final = re.compile(r"(password=)[^&]*", re.IGNORECASE)
 _WORDS: Final = {"algorithm": "by", "burst": "burst", "block": "block", "name": "as"}
@@ -45,13 +46,13 @@ def _without_login(run: re.Match[str]) -> str:
     return f"{HIDDEN}@{rest}" if at and ":" in login and "://" not in login else run[0]
 
 
-def quoted(value: object, longest: int = 80) -> str:
+def shown(value: object) -> str:
     """A value as it appears in messages: never long, and never with a password."""
     try:
         text = without_password(repr(value))
     except ValueError:  # a number of more digits than Python writes
         text = f"a {type(value).__name__}"
-    return text if len(text) <= longest else f"{text[: longest - 3]}..."
+    return text if len(text) <= LONGEST_SHOWN else f"{text[: LONGEST_SHOWN - 3]}..."
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
@@ -66,6 +67,12 @@ def listed(known: Collection[str]) -> str:
     """Names in a message, and no more than a person reads."""
     more = len(known) - MOST_LISTED
     return without_password(", ".join(islice(known, MOST_LISTED))) + (f" and {more} more" if more > 0 else "")
+
+
+def suggestion(word: str, known: Collection[str]) -> str:
+    """What to write in place of a word that is not known: the one that was probably meant, else all there are."""
+    near = nearest(word, known)
+    return f"did you mean {near!r}?" if near else f"there are {listed(known)}"
 
 
 def explained(init: Callable[Concatenate[S, P], None]) -> Callable[Concatenate[S, P], None]:
@@ -88,11 +95,10 @@ def _unknown(name: str, value: object, known: Sequence[str], limit: str) -> str:
     told = f"{called()} has no argument {name!r}"
     if name in _WORDS and limit[:1].isdigit():
         return f"{told}: write '{limit} {_WORDS[name]} {value}'"
-    near = nearest(name, known)
-    elsewhere = nearest(name, _OF_REDIS) if "store" in known else None
-    if not near and elsewhere:
+    elsewhere = nearest(name, _OF_REDIS) if "store" in known and not nearest(name, known) else None
+    if elsewhere:
         return f"{told}; {elsewhere!r} belongs to a Redis store: write store='redis://cache?{elsewhere}={value}'"
-    return f"{told}; did you mean {near!r}?" if near else f"{told}; there are {listed(known)}"
+    return f"{told}; {suggestion(name, known)}"
 
 
 def called() -> str:

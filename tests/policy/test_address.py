@@ -237,7 +237,7 @@ def test_networks_hold_addresses_of_both_families():
         ({"trusted": ["10.0.0.0/33"]}, r"'10.0.0.0/33' is no network or address; write for instance 10.0.0.0/8"),
         ({"trusted": ["10.0.0.1/8"]}, r"10.0.0.1/8 has bits set beyond its prefix; write 10.0.0.0/8, or 10.0.0.1 for"),
         ({"trusted": [167772160]}, "167772160 is no network or address"),
-        ({"trusted": ["x" * 1000]}, r"\(1002 characters\) is no network"),
+        ({"trusted": ["x" * 1000]}, r"\.\.\. is no network"),
         ({"trusted": "10.0.0.0/8"}, "networks are a list, such as .* got '10.0.0.0/8'"),
         ({"trusted": None}, "networks are a list, such as .* got None"),
         ({"trusted": ["0.0.0.0/0"]}, "0.0.0.0/0 trusts everyone, so every client could claim any address"),

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from headgate.algorithms import bucket, concurrency, log, window
 from headgate.algorithms.contract import Step
 from headgate.errors import InvalidLimit
+from headgate.wording import nearest
 
 __all__ = ["ALGORITHMS", "DEFAULT", "IN_FLIGHT", "Algorithm", "algorithm_named"]
 
@@ -48,10 +49,8 @@ def algorithm_named(name: str) -> Algorithm:
     base, slash, divisions = name.partition("/")
     found = ALGORITHMS.get(base)
     if found is None:
-        from difflib import get_close_matches
-
-        close = get_close_matches(base, ALGORITHMS, n=1, cutoff=0.5)
-        hint = f"; did you mean {close[0]}?" if close else ""
+        near = nearest(base, ALGORITHMS)
+        hint = f"; did you mean {near}?" if near else ""
         raise InvalidLimit(f"unknown algorithm {name!r}{hint} There are: {', '.join(ALGORITHMS)}, sliding-window/N")
     if not slash:
         return found

@@ -12,7 +12,7 @@ from headgate.errors import StoreError
 from headgate.stores.shared_holders import holders
 from headgate.stores.shared_survey import remove, survey
 from headgate.stores.url import split
-from headgate.wording import quoted
+from headgate.wording import shown
 
 COLUMNS: Final = ("namespace", "limits", "keys", "max_keys", "fill", "evictions", "bytes")
 HOLDERS: Final = ("namespace", "limit", "age", "units", "key", "process")
@@ -47,7 +47,7 @@ def read_path(text: str) -> str:
     if parts.scheme != "shared":
         return os.path.abspath(text)
     if parts.netloc or len(parts.path) < 2:
-        raise argparse.ArgumentTypeError(f"cannot read {quoted(text)}; write for instance shared:///dev/shm/api")
+        raise argparse.ArgumentTypeError(f"cannot read {shown(text)}; write for instance shared:///dev/shm/api")
     return os.path.abspath(unquote(parts.path))
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Generic, TypeVar
 
-from headgate.call import Call, Cost, checked_costs, checked_key, shown
+from headgate.call import Call, Cost, checked_costs, checked_key
 from headgate.engine.choice import Decision
 from headgate.engine.modes import MOST_CALLS
 from headgate.errors import InvalidCall, InvalidLimit
 from headgate.limit import Given, Limit, as_limits
+from headgate.wording import shown
 
 MOST_PLANS: Final = 1024
 """Limits chosen per call whose plans are remembered."""

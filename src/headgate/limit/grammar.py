@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from headgate.clock import DAY, HOUR, MILLISECOND, MINUTE, SECOND, WEEK
 from headgate.errors import InvalidLimit
-from headgate.wording import nearest, quoted
+from headgate.wording import nearest, shown
 
 UNITS: Final = {
     spelling: us
@@ -72,21 +72,21 @@ def _parse_one(text: str) -> dict[str, Any]:
         fields = {"amount": _number(in_flight[1]), "algorithm": "in-flight"}
         head, clauses, kind = in_flight, _HOLDINGS, _HOLDING
     else:
-        raise InvalidLimit(f"cannot read the limit {_shown(text)}; {_amount_hint(text)}")
+        raise InvalidLimit(f"cannot read the limit {shown(text)}; {_amount_hint(text)}")
     at = head.end()
     while at < len(text):
         clause = kind.match(text, at)
         if clause is None:
-            rest = _shown(text[at:])
-            raise InvalidLimit(f"cannot read {rest} in the limit {_shown(text)}; {_clause_hint(text[at:], clauses)}")
+            rest = shown(text[at:])
+            raise InvalidLimit(f"cannot read {rest} in the limit {shown(text)}; {_clause_hint(text[at:], clauses)}")
         word, value = (found for found in clause.groups() if found)
         field, read = clauses[word.lower()]
         if field in fields:
-            raise InvalidLimit(f"{word!r} is said twice in the limit {_shown(text)}")
+            raise InvalidLimit(f"{word!r} is said twice in the limit {shown(text)}")
         fields[field] = read(value)
         at = clause.end()
     if in_flight is None and fields.get("algorithm") == "in-flight":
-        raise InvalidLimit(f"{_shown(text)} is a rate; how many at once is said as in {fields['amount']} in flight")
+        raise InvalidLimit(f"{shown(text)} is a rate; how many at once is said as in {fields['amount']} in flight")
     return fields
 
 
@@ -96,14 +96,14 @@ def parse_period(text: str) -> int:
     count, unit = (found[1], found[2].lower()) if found else (None, text)
     if _CALENDAR.fullmatch(unit):
         raise InvalidLimit(
-            f"{_shown(text.strip())}: months and years have no fixed length, so a limit over one means something else "
+            f"{shown(text.strip())}: months and years have no fixed length, so a limit over one means something else "
             "every time; say 30 days, 4 weeks or 365 days"
         )
     if unit not in UNITS:
         near = nearest(unit, UNITS)
         hint = f"did you mean {near}? " if near else ""
         raise InvalidLimit(
-            f"unknown unit in the time {_shown(text)}; {hint}use ms, second, minute, hour, day or week, "
+            f"unknown unit in the time {shown(text)}; {hint}use ms, second, minute, hour, day or week, "
             "with a whole number before it if it is not 1, as in 90 seconds"
         )
     return (_number(count) if count else 1) * UNITS[unit]
@@ -113,7 +113,7 @@ def parse_name(name: str) -> str:
     """Names travel in headers and metrics, so they are plain."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise InvalidLimit(
-            f"{_shown(name)} is no name for a limit; it begins with a letter and has at most 64 letters, digits, . _ -"
+            f"{shown(name)} is no name for a limit; it begins with a letter and has at most 64 letters, digits, . _ -"
         )
     return name
 
@@ -137,7 +137,7 @@ def write_period(us: int) -> str:
 def _number(text: str) -> int:
     digits = text.replace("_", "")
     if len(digits) > _DIGITS:
-        raise InvalidLimit(f"the number {_shown(text)} is too large; at most {_DIGITS} digits")
+        raise InvalidLimit(f"the number {shown(text)} is too large; at most {_DIGITS} digits")
     return int(digits)
 
 
@@ -177,11 +177,6 @@ def _clause_hint(rest: str, clauses: dict[str, tuple[str, Any]]) -> str:
     if clauses is _HOLDINGS:
         return "after `in flight` there may be: ttl TIME, per NAME; limits are separated by ;"
     return "after the rate there may be: burst N, by ALGORITHM, block TIME, as NAME; limits are separated by ;"
-
-
-def _shown(text: object) -> str:
-    """Input as it appears in messages: quoted, never long, and never with a password."""
-    return quoted(text)
 
 
 _CLAUSES: Final[dict[str, tuple[str, Any]]] = {

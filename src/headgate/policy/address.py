@@ -19,8 +19,8 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_net
 from socket import AF_INET, AF_INET6, inet_ntop, inet_pton
 from typing import Final, NamedTuple
 
-from headgate.call import shown
 from headgate.errors import InvalidCall
+from headgate.wording import shown
 
 HEADERS: Final = ("x-forwarded-for", "forwarded")
 UNIX: Final = "unix"

@@ -37,7 +37,7 @@ from headgate.policy.steps import Steps
 from headgate.policy.values import Unclear
 from headgate.policy.view import RequestView
 from headgate.stores import AsyncStore, Store
-from headgate.wording import log_of, quoted
+from headgate.wording import log_of, shown
 
 Question = tuple[Rule, str, int, tuple[Limit, ...]]
 """A rule, the key it counts by, what the request costs, and the limits of its plan."""
@@ -332,5 +332,5 @@ def _real(rule: Rule, cost: int, status: int, header: Callable[[str], str | None
         try:
             return cost if text is None else checked_cost(int(text.strip()))
         except (ValueError, HeadgateError):
-            log.warning("rule %s: the header %s is no cost: %s", rule.name, rule.cost.after_header, quoted(text))
+            log.warning("rule %s: the header %s is no cost: %s", rule.name, rule.cost.after_header, shown(text))
     return cost

@@ -10,9 +10,10 @@ from typing import Any, Final
 from headgate.call import checked_cost
 from headgate.errors import HeadgateError, InvalidPolicy
 from headgate.policy.match import METHODS
-from headgate.policy.parser import Parser, shown
+from headgate.policy.parser import Parser
 from headgate.policy.source import Path_
 from headgate.policy.view import RequestView
+from headgate.wording import shown
 
 Statuses = frozenset[int]
 _CLASS: Final = re.compile(r"([1-5])xx")

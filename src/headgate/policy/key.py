@@ -16,12 +16,12 @@ from headgate.errors import InvalidCall
 from headgate.policy.address import counted
 from headgate.policy.hashing import Hash, hashed, remembering
 from headgate.policy.match import Values, trusted_header
-from headgate.policy.parser import Parser, shown
+from headgate.policy.parser import Parser
 from headgate.policy.path import tidy
 from headgate.policy.source import Path_
 from headgate.policy.values import COOKIE, MOST_VALUES, QUERY, Kind, Repeated, Unclear, kind_of_header
 from headgate.policy.view import RequestView, informed
-from headgate.wording import listed
+from headgate.wording import listed, shown
 
 Params = Mapping[str, str]
 Part = Callable[[RequestView, Params], str | None]

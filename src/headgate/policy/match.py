@@ -14,11 +14,12 @@ from typing import Any, Final, NamedTuple
 from headgate.errors import InvalidCall
 from headgate.policy.address import Networks
 from headgate.policy.host import compile_host
-from headgate.policy.parser import Parser, shown
+from headgate.policy.parser import Parser
 from headgate.policy.path import Pattern, compile_pattern
 from headgate.policy.source import Path_
 from headgate.policy.values import COOKIE, HEADER, QUERY, Kind, kind_of_header
 from headgate.policy.view import RequestView
+from headgate.wording import shown
 
 Predicate = Callable[[RequestView], bool]
 METHODS: Final = (

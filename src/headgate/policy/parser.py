@@ -14,11 +14,10 @@ from headgate.policy.hashing import Hash, hashed
 from headgate.policy.source import Path_, Source
 from headgate.policy.values import Repeated
 from headgate.policy.view import ClaimsOf, informed
-from headgate.wording import listed, nearest, quoted
+from headgate.wording import listed, nearest, shown, suggestion
 
 MOST_HINTS: Final = 100
 """Mistakes with a guess of what was meant: to guess takes longer than to read."""
-LONGEST_SHOWN: Final = 60
 
 
 class Parser:
@@ -58,8 +57,7 @@ class Parser:
             return {}
         for name in value:
             if name not in known:
-                near = self._nearest(str(name), known)
-                hint = f"did you mean {near!r}?" if near else f"there are {listed(known)}"
+                hint = suggestion(str(name), known) if self._hints(known) else f"there are {listed(known)}"
                 self.error((*path, str(name)), f"unknown field {shown(str(name))}; {hint}")
         return {name: value[name] for name in known if name in value}
 
@@ -67,13 +65,14 @@ class Parser:
         """One of a few words."""
         if isinstance(value, str) and value in known:
             return value
-        near = self._nearest(value, known) if isinstance(value, str) else None
+        near = nearest(value, known) if isinstance(value, str) and self._hints(known) else None
         hint = f"; did you mean {near!r}?" if near else ""
         self.error(path, f"expected one of {listed(known) or 'none that is there'}; got {shown(value)}{hint}")
         return None
 
-    def _nearest(self, word: str, known: Collection[str]) -> str | None:
-        return nearest(word, known) if len(self._mistakes) < MOST_HINTS >= len(known) else None
+    def _hints(self, known: Collection[str]) -> bool:
+        """Whether the nearest word is still looked for: a hostile file does not make that slow."""
+        return len(self._mistakes) < MOST_HINTS >= len(known)
 
     def read_repeated(self, given: Mapping[str, Any], path: Path_) -> Repeated:
         """The field `repeated`, of a policy or of a rule."""
@@ -103,8 +102,3 @@ class Parser:
             self.error(path, f"expected {what}, or a list of them; got {shown(bad[0] if bad else value)}")
             return []
         return list(found)
-
-
-def shown(value: object) -> str:
-    """A value as it appears in messages: never long, and never with a password."""
-    return quoted(value, LONGEST_SHOWN)

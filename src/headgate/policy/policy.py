@@ -13,7 +13,7 @@ from headgate.policy.bounded_cache import BoundedCache
 from headgate.policy.hashing import hasher
 from headgate.policy.key import Params
 from headgate.policy.match import Predicate, read_condition
-from headgate.policy.parser import Parser, shown
+from headgate.policy.parser import Parser
 from headgate.policy.path import Pattern, tidy
 from headgate.policy.rule import Rule, read_rule
 from headgate.policy.secret import read_secret
@@ -21,6 +21,7 @@ from headgate.policy.source import Source, read_source
 from headgate.policy.token import Tokens, read_tokens
 from headgate.policy.values import Repeated, kind_of_header
 from headgate.policy.view import RequestView
+from headgate.wording import shown
 
 FIELDS: Final = (
     "version", "rules", "allow", "deny", "plan", "tokens", "repeated", "pepper", "headers", "namespace", "stores",

@@ -14,11 +14,12 @@ from headgate.limit.grammar import parse_name, parse_period
 from headgate.policy.cost import Cost, Statuses, read_cost, read_count
 from headgate.policy.key import Part, part_names, read_key
 from headgate.policy.match import Match, Predicate, read_condition, read_match
-from headgate.policy.parser import Parser, shown
+from headgate.policy.parser import Parser
 from headgate.policy.source import Path_
 from headgate.policy.values import Repeated
 from headgate.policy.view import RequestView
 from headgate.stores.contract import OnError
+from headgate.wording import shown
 
 Act = Literal["deny", "delay", "shadow", "observe"]
 Missing = Literal["skip", "ip", "deny"]

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from headgate.policy.parser import Parser, shown
+from headgate.policy.parser import Parser
 from headgate.policy.source import Path_
+from headgate.wording import shown
 
 PLACES: Final = ("env", "file")
 LARGEST: Final = 65_536

@@ -13,12 +13,12 @@ from math import inf
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from headgate.policy.parser import Parser, shown
+from headgate.policy.parser import Parser
 from headgate.policy.secret import read_secret
 from headgate.policy.source import Path_
 from headgate.policy.values import HEADER, Repeated, Unclear, kind_of_header
 from headgate.policy.view import RequestView
-from headgate.wording import log_of, missing
+from headgate.wording import log_of, missing, shown
 
 FIELDS: Final = ("key", "algorithms", "header", "audience", "issuer")
 SHARED: Final = {"HS256": 32, "HS384": 48, "HS512": 64}

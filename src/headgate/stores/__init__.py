@@ -10,7 +10,7 @@ from headgate.clock import Clock
 from headgate.errors import StoreError
 from headgate.stores.contract import AsyncStore, OnError, Store
 from headgate.stores.memory import MemoryStore
-from headgate.wording import quoted
+from headgate.wording import shown
 
 __all__ = ["AsyncStore", "MemoryStore", "OnError", "Store", "open_store"]
 
@@ -46,10 +46,10 @@ def _no_store(url: str) -> str:
     """What is wrong with a URL that names no store, without its login."""
     scheme, slashes, _ = url.partition("://")
     if slashes:
-        return f"no store for {quoted(scheme)} URLs"
+        return f"no store for {shown(scheme)} URLs"
     _, at, place = url.rpartition("@")
     if _HOST.fullmatch(place):
-        return f"{quoted(place)} has no scheme: write redis://{'...@' if at else ''}{place}"
+        return f"{shown(place)} has no scheme: write redis://{'...@' if at else ''}{place}"
     return "no store for a URL without a scheme"
 
 
@@ -67,7 +67,7 @@ def _open_client(client: object) -> Store:
 def _open_memory(url: str, clock: Clock | None) -> MemoryStore:
     path, numbers = _read_url(url, {"max_keys": 10, "max_bytes": 10}, "memory://?max_keys=100000&max_bytes=16777216")
     if path.strip("/"):
-        raise StoreError(f"cannot read {quoted(url)}: memory has no path; write memory://")
+        raise StoreError(f"cannot read {shown(url)}: memory has no path; write memory://")
     return MemoryStore(**numbers, clock=clock)
 
 
@@ -77,9 +77,9 @@ def _open_shared(url: str, clock: Clock | None) -> Store:
     bases = {"max_keys": 10, "max_bytes": 10, "mode": 8}
     path, numbers = _read_url(url, bases, "shared:///dev/shm/api?max_bytes=67108864&mode=0770")
     if len(path) < 2:
-        raise StoreError(f"cannot read {quoted(url)}: a shared store is a directory; write shared:///dev/shm/api")
+        raise StoreError(f"cannot read {shown(url)}: a shared store is a directory; write shared:///dev/shm/api")
     if not path.startswith("/"):  # another process may have another working directory, and so another budget
-        raise StoreError(f"cannot read {quoted(url)}: the directory is a whole path; write shared://{abspath(path)}")
+        raise StoreError(f"cannot read {shown(url)}: the directory is a whole path; write shared://{abspath(path)}")
     return SharedStore(path, **numbers, clock=clock)
 
 
@@ -98,8 +98,8 @@ def _read_url(url: str, bases: dict[str, int], example: str) -> tuple[str, dict[
     parts = split(url)
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
     if parts.netloc or parts.fragment or not options.keys() <= bases.keys():
-        raise StoreError(f"cannot read {quoted(url)}; write for instance {example}")
+        raise StoreError(f"cannot read {shown(url)}; write for instance {example}")
     try:
         return unquote(parts.path), {name: int(value, bases[name]) for name, value in options.items()}
     except ValueError:
-        raise StoreError(f"the options of {quoted(url)} must be whole numbers, as in {example}") from None
+        raise StoreError(f"the options of {shown(url)} must be whole numbers, as in {example}") from None

@@ -24,7 +24,7 @@ from typing import Final, NamedTuple
 
 from headgate.engine.modes import WAYS
 from headgate.errors import StoreError
-from headgate.wording import quoted
+from headgate.wording import shown
 
 MAGIC: Final = int.from_bytes(b"headgate", "little")
 VERSION: Final = 2
@@ -98,7 +98,7 @@ class Folder:
 
     def __init__(self, path: str, mode: int) -> None:
         if mode not in MODES:
-            given = f"{mode:#o}" if isinstance(mode, int) else quoted(mode)
+            given = f"{mode:#o}" if isinstance(mode, int) else shown(mode)
             raise StoreError(
                 f"the mode of a shared store is 0o700, for one user, or 0o770, for a group; got {given}: users who may "
                 "open its files without taking part could read its secret, or keep it locked"

@@ -7,7 +7,7 @@ from urllib.parse import parse_qsl, urlencode
 
 from headgate.errors import StoreError
 from headgate.stores.url import split
-from headgate.wording import quoted
+from headgate.wording import shown
 
 
 class Options(NamedTuple):
@@ -41,6 +41,6 @@ def split_url(url: str) -> tuple[str, dict[str, float | int]]:
         try:
             ours[name] = int(value) if name == "nodes" else float(value)
         except ValueError:
-            raise StoreError(f"{name}={quoted(value)} is no number, as in redis://cache:6379?{name}=1") from None
+            raise StoreError(f"{name}={shown(value)} is no number, as in redis://cache:6379?{name}=1") from None
     # By hand: urlunsplit drops the slashes of unix:///path.
     return f"{parts.scheme}://{parts.netloc}{parts.path}?{urlencode(theirs)}", ours

@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl, unquote
 
 from headgate.errors import StoreError
 from headgate.stores.url import split
-from headgate.wording import listed, quoted
+from headgate.wording import listed, shown
 
 SCHEMES: Final = {"redis": "tcp", "valkey": "tcp", "rediss": "tls", "valkeys": "tls", "unix": "unix"}
 WHO_AND_WHERE: Final = frozenset(
@@ -47,10 +47,10 @@ def read_url(url: str) -> RedisUrl:
     scheme, _, kind = parts.scheme.partition("+")
     transport = SCHEMES.get(scheme)
     if transport is None or kind not in ("", "cluster", "sentinel") or (kind and transport == "unix"):
-        named = quoted(parts.scheme) if "://" in url else "such"  # before a colon there may be a login
+        named = shown(parts.scheme) if "://" in url else "such"  # before a colon there may be a login
         raise StoreError(f"no Redis store for {named} URLs")
     if parts.fragment or "@" in parts.path:
-        raise StoreError("a password in a URL must be quoted: write %23 for #, %2F for / and %40 for @")
+        raise StoreError("a password in a URL must be shown: write %23 for #, %2F for / and %40 for @")
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
     own = {name: options.pop(name) for name in list(options) if name.startswith("sentinel_")}
     strangers = [name for name in options if name not in IN_QUERY and not (name[:4] == "ssl_" and transport == "tls")]

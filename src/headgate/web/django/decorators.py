@@ -13,12 +13,12 @@ from typing import Any, Final, TypeVar
 
 from asgiref.sync import iscoroutinefunction, markcoroutinefunction
 
-from headgate.call import shown
 from headgate.errors import HeadgateError, InvalidCall
 from headgate.web.django.limits import LIMITS, ViewLimit
 from headgate.web.django.request import Request, View
 from headgate.web.django.site import rate_limits
 from headgate.web.django.visit import VISIT, Visit
+from headgate.wording import shown
 
 ViewT = TypeVar("ViewT", bound=Callable[..., Any])
 DECORATED: Final[list[ViewLimit]] = []

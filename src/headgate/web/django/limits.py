@@ -8,10 +8,10 @@ from typing import Any, Final
 
 from asgiref.sync import iscoroutinefunction
 
-from headgate.call import shown
 from headgate.errors import InvalidCall
 from headgate.web.django.request import View, told
 from headgate.web.endpoint import CALLABLE, EndpointLimit
+from headgate.wording import shown
 
 LIMITS: Final = "__headgate_limits__"
 """The limits of a decorated view, on the view; none at all where it is exempt."""

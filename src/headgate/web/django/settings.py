@@ -8,7 +8,6 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from django.utils.module_loading import import_string
 
-from headgate.call import shown
 from headgate.errors import HeadgateError, InvalidCall, InvalidPolicy
 from headgate.policy import Policy, Proxies
 from headgate.stores import open_store
@@ -16,6 +15,7 @@ from headgate.web.django.limits import ViewLimit
 from headgate.web.django.request import UserOf, primary_key
 from headgate.web.refusal import Refusal
 from headgate.web.runtime import NO_RULES
+from headgate.wording import shown
 
 KEYS: Final = (
     "ENABLED", "STORE", "POLICY", "DEFAULT", "KEY", "TRUSTED_PROXIES", "PROXY_HOPS", "FORWARDED_HEADER", "USER", "PLAN",
