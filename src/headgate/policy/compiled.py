@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import repeat
 from typing import Any, Final
 
+from headgate.caches import ClearedWhenFull
 from headgate.call import Call, checked_cost
 from headgate.decision import tightest
 from headgate.engine import Decision
@@ -59,7 +60,7 @@ class CompiledPolicy:
             self._gates[name] = gate_on(store, policy.namespace, awaited)
         self.awaits = awaited and any(isinstance(store, AsyncStore) for store in stores.values())
         """Some of the gates have to be awaited."""
-        self._groups: dict[tuple[Any, ...], tuple[LimitGroup, ...]] = {}
+        self._groups: ClearedWhenFull[tuple[Any, ...], tuple[LimitGroup, ...]] = ClearedWhenFull(MOST_GROUPS)
         self._outage = Outage(policy.namespace, stores)
         self.looks_first = any((policy.allow, policy.deny, policy.plan_header, policy.plan_claim))
         """Each request has to be looked at, whatever the rules say."""
@@ -231,11 +232,7 @@ class CompiledPolicy:
         else:
             name = tuple((rule.index, view.plan if rule.limits_of is None else limits) for rule, _, _, limits in asked)
         groups = self._groups.get(name)
-        if groups is None:
-            if len(self._groups) >= MOST_GROUPS:
-                self._groups.clear()
-            groups = self._groups[name] = self._put_together(asked)
-        return groups
+        return self._groups.keep(name, self._put_together(asked)) if groups is None else groups
 
     def _put_together(self, asked: list[Question]) -> tuple[LimitGroup, ...]:
         by_store: dict[str, list[tuple[Rule, Limit]]] = {}

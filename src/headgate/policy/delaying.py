@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from headgate.algorithms import bucket
 from headgate.algorithms.contract import Verdict
+from headgate.caches import ClearedWhenFull
 from headgate.engine import Decision
 from headgate.limit import Limit
 
@@ -30,18 +31,17 @@ class Bounds:
         self._gate = gate
         self._limits = limits
         self._at_most = at_most
-        self._askers: dict[tuple[int, ...], Callable[..., Any]] = {}
+        self._askers: ClearedWhenFull[tuple[int, ...], Callable[..., Any]] = ClearedWhenFull(MOST_COSTS, self._bounded)
 
     def ask(self, keys: tuple[str, ...], costs: tuple[int, ...]) -> Any:  # noqa: ANN401
         """A decision, or something to await for one."""
-        ask = self._askers.get(costs)
-        if ask is None:
-            if len(self._askers) >= MOST_COSTS:
-                self._askers.clear()
-            each = zip(self._limits, self._at_most, costs, strict=True)
-            bounded = tuple(limit._starting_within(most, cost) if most else limit for limit, most, cost in each)
-            ask = self._askers[costs] = self._gate.asker(bounded)
-        return ask(keys, costs)
+        return self._askers[costs](keys, costs)
+
+    def _bounded(self, costs: tuple[int, ...]) -> Callable[..., Any]:
+        each = zip(self._limits, self._at_most, costs, strict=True)
+        bounded = tuple(limit._starting_within(most, cost) if most else limit for limit, most, cost in each)
+        ask: Callable[..., Any] = self._gate.asker(bounded)
+        return ask
 
     def as_written(self, decision: Decision) -> Decision:
         """The same decision over the limits as the rules have them, by which it is told and given back."""

@@ -13,6 +13,7 @@ from math import inf
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
+from headgate.caches import ClearedWhenFull
 from headgate.policy.parser import Parser
 from headgate.policy.secret import read_secret
 from headgate.policy.source import Path_
@@ -59,7 +60,7 @@ class Tokens:
         """Which token counts where a request has several that differ."""
         self.now = now
         """Seconds since the epoch, as tokens count them."""
-        self._known: dict[bytes, Verified] = {}
+        self._known: ClearedWhenFull[bytes, Verified] = ClearedWhenFull(REMEMBERED)
 
     def claims(self, view: RequestView) -> Mapping[str, Any] | None:
         """What the request's token says; None where it has none that is genuine and valid now."""
@@ -72,13 +73,10 @@ class Tokens:
         found = self._known.get(name)
         if found is None:
             try:
-                found = _verified(self._decode(token))
+                found = self._known.keep(name, _verified(self._decode(token)))
             except Exception as reason:  # what a hostile token makes a parser raise is nobody's business but the log's
                 log.debug("a token is not believed: %s", reason)
                 return None
-            if len(self._known) >= REMEMBERED:
-                self._known.clear()
-            self._known[name] = found
         return found.claims if found.since <= self.now() < found.until else None
 
     def _token(self, lines: Sequence[str]) -> str | None:

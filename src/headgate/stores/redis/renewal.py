@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
 from typing import Final, NamedTuple
 
+from headgate.caches import ClearedWhenFull
 from headgate.clock import SECOND
 from headgate.engine.arguments import MOST_PLANS, Mark
 from headgate.limit import Limit
@@ -65,7 +66,7 @@ class PermitRenewal:
     def forget(self) -> None:
         """After a fork, or when the store is closed: what is held is not this process's, or is given up."""
         self._held: dict[Name, Held] = {}
-        self._plans: dict[tuple[str, Limit], CompiledLimits] = {}
+        self._plans: ClearedWhenFull[tuple[str, Limit], CompiledLimits] = ClearedWhenFull(MOST_PLANS)
         self._pause = 0.0
         """Seconds after which the thread looks again."""
         self._lock = threading.Lock()
@@ -174,11 +175,7 @@ class PermitRenewal:
     def _compiled_of(self, held: Held) -> CompiledLimits:
         name = (held.names.namespace, held.limit)
         compiled = self._plans.get(name)
-        if compiled is None:
-            if len(self._plans) >= MOST_PLANS:
-                self._plans.clear()
-            compiled = self._plans[name] = CompiledLimits((held.limit,), held.names)
-        return compiled
+        return self._plans.keep(name, CompiledLimits((held.limit,), held.names)) if compiled is None else compiled
 
     def _note(self, batch: list[Held], left: list[int], sent: float) -> None:
         lost = 0
