@@ -2,9 +2,9 @@
 
     HeadgateError
     ├── InvalidLimit (ValueError)   a limit that cannot be read, or does not fit the number contract
-    ├── InvalidCall (ValueError)    a key, cost or combination of calls that cannot be asked
+    ├── InvalidCall (ValueError)    an argument that cannot be used: a key, a cost, the URL of a store
     ├── InvalidPolicy (ValueError)  a policy that cannot be read; every mistake, with its place
-    ├── StoreError                  the home of the state cannot serve: full of tables, closed, unreachable
+    ├── StoreError                  the home of the state cannot be opened, or cannot serve: full, closed, unreachable
     └── RateLimited                 a refusal, raised by `limited`, a permit or a reservation
 
 A refused request is not an error: it is a `Decision` that is false. Errors mean that something is broken.
@@ -31,7 +31,10 @@ class InvalidLimit(HeadgateError, ValueError):
 
 
 class InvalidCall(HeadgateError, ValueError):
-    """A question that cannot be asked: a bad key or cost, or the same budget twice in one decision."""
+    """An argument that cannot be used: a bad key, cost, timeout or URL, or the same budget twice in one decision."""
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(without_password(message))
 
 
 class InvalidPolicy(HeadgateError, ValueError):

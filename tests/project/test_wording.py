@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from headgate import AsyncLimiter, AsyncShaper, InvalidLimit, Limit, Limiter, MemoryStore, Shaper, StoreError
+from headgate import AsyncLimiter, AsyncShaper, InvalidCall, InvalidLimit, Limit, Limiter, MemoryStore, Shaper
 from headgate.cli import main
 from headgate.cli.shared import read_path
 from headgate.errors import HeadgateError, InvalidPolicy
@@ -274,7 +274,7 @@ def test_the_arguments_of_a_class_can_still_be_looked_up():
 )
 def test_a_store_that_cannot_be_opened_is_told_how_to_be_written(url, told):
     """As far as it can be known what was meant."""
-    with pytest.raises(StoreError) as raised:
+    with pytest.raises(InvalidCall) as raised:
         open_store(url, None)
     assert str(raised.value).startswith(told)
 

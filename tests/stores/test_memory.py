@@ -10,7 +10,7 @@ import threading
 
 import pytest
 
-from headgate import InvalidLimit, Limiter, MemoryStore, StoreError
+from headgate import InvalidCall, InvalidLimit, Limiter, MemoryStore, StoreError
 from headgate.engine import NATIVE
 from headgate.testing import ManualClock
 from headgate.testing.suite import EVERY_ALGORITHM
@@ -129,7 +129,7 @@ def test_a_log_of_a_million_works():
 )
 def test_bounds_are_whole_numbers(bounds):
     """Nonsense bounds are refused where they are given."""
-    with pytest.raises(StoreError, match="must be a whole number from 1"):
+    with pytest.raises(InvalidCall, match="must be a whole number from 1"):
         MemoryStore(**bounds)
 
 

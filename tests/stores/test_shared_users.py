@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate import Limiter, StoreError
+from headgate import InvalidCall, Limiter, StoreError
 from headgate.engine import NATIVE
 from headgate.stores.shared import SharedStore
 from tests.support.sharing import shared
@@ -49,7 +49,7 @@ def test_no_file_of_a_store_can_be_opened_by_others(tmp_path, mode, files):
 @pytest.mark.parametrize("mode", [0o755, 0o777, 0o750, 0o701, 0o600, 0o2770, 0, "0700", None])
 def test_a_mode_that_is_not_safe_is_refused(tmp_path, mode):
     """Others could read the secret, or keep the store locked; the error shows what may be said."""
-    with pytest.raises(StoreError, match="is 0o700, for one user, or 0o770, for a group"):
+    with pytest.raises(InvalidCall, match="is 0o700, for one user, or 0o770, for a group"):
         SharedStore(str(tmp_path / "store"), mode=mode)
     assert not (tmp_path / "store").exists()
 

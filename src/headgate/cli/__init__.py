@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from headgate._version import __version__
 from headgate.cli import demo, policy, shared
-from headgate.errors import InvalidPolicy, StoreError
+from headgate.errors import InvalidCall, InvalidPolicy, StoreError
 
 __all__ = ["main"]
 
@@ -19,7 +19,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = _parser().parse_args(arguments)
     try:
         return _print(chosen.verb(chosen))
-    except StoreError as error:
+    except (InvalidCall, StoreError) as error:
         print(f"headgate: {error}", file=sys.stderr)
         return 1
     except InvalidPolicy as mistakes:

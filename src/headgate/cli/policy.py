@@ -6,7 +6,7 @@ import argparse
 import warnings
 from typing import Any
 
-from headgate.errors import InvalidCall, StoreError
+from headgate.errors import InvalidCall
 from headgate.limit import LimitWarning
 from headgate.policy import Policy, Proxies, RequestView
 from headgate.policy.compiled import CompiledPolicy
@@ -102,12 +102,9 @@ def _view(chosen: argparse.Namespace) -> RequestView:
     for line in chosen.header:
         name, colon, value = line.partition(":")
         if not colon or not name.strip():
-            raise StoreError(f"--header is NAME:VALUE; got {line!r}")
+            raise InvalidCall(f"--header is NAME:VALUE; got {line!r}")
         headers.setdefault(name.strip().lower(), []).append(value.strip())
-    try:
-        proxies = Proxies(chosen.trusted_proxy)
-    except InvalidCall as reason:
-        raise StoreError(str(reason)) from None
+    proxies = Proxies(chosen.trusted_proxy)
     path, _, query = chosen.path.partition("?")
     if chosen.host:
         headers["host"] = [chosen.host]

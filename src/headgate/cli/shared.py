@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 from urllib.parse import unquote
 
-from headgate.errors import StoreError
+from headgate.errors import InvalidCall
 from headgate.stores.shared_holders import holders
 from headgate.stores.shared_survey import remove, survey
 from headgate.stores.url import split
@@ -42,7 +42,7 @@ def read_path(text: str) -> str:
     """A directory, or the directory in the URL of a store."""
     try:
         parts = split(text)
-    except StoreError as reason:
+    except InvalidCall as reason:
         raise argparse.ArgumentTypeError(str(reason)) from None
     if parts.scheme != "shared":
         return os.path.abspath(text)

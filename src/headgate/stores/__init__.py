@@ -7,7 +7,7 @@ from os.path import abspath
 from typing import Final
 
 from headgate.clock import Clock
-from headgate.errors import StoreError
+from headgate.errors import InvalidCall
 from headgate.stores.contract import AsyncStore, OnError, Store
 from headgate.stores.memory import MemoryStore
 from headgate.wording import shown
@@ -23,7 +23,7 @@ def open_store(store: Store | str | None, clock: Clock | None) -> Store:
         return MemoryStore(clock=clock)
     if not isinstance(store, str):
         if clock is not None:
-            raise StoreError("a ready store has its own clock; give the clock to the store instead")
+            raise InvalidCall("a ready store has its own clock; give the clock to the store instead")
         if not callable(getattr(store, "bind", None)):
             return _open_client(store)
         return store
@@ -36,7 +36,7 @@ def open_store(store: Store | str | None, clock: Clock | None) -> Store:
         return _open_shared(store, clock)
     if scheme.partition("+")[0] in ("redis", "rediss", "unix", "valkey", "valkeys"):
         return _open_redis(store, clock)
-    raise StoreError(
+    raise InvalidCall(
         f"{_no_store(store)}; there are memory://, shared://PATH, redis://, rediss://, unix://, redis+cluster://, "
         "redis+sentinel:// and the same with valkey"
     )
@@ -56,7 +56,7 @@ def _no_store(url: str) -> str:
 def _open_client(client: object) -> Store:
     if not any(kind.__module__.partition(".")[0] == "redis" for kind in type(client).__mro__):
         kind = type(client).__name__  # and not what it is, which may be a URL with a password
-        raise StoreError(
+        raise InvalidCall(
             f"a store is a URL such as memory://, a Store or a redis-py client; got a value of type {kind}"
         )
     from headgate.stores.redis import RedisStore
@@ -67,7 +67,7 @@ def _open_client(client: object) -> Store:
 def _open_memory(url: str, clock: Clock | None) -> MemoryStore:
     path, numbers = _read_url(url, {"max_keys": 10, "max_bytes": 10}, "memory://?max_keys=100000&max_bytes=16777216")
     if path.strip("/"):
-        raise StoreError(f"cannot read {shown(url)}: memory has no path; write memory://")
+        raise InvalidCall(f"cannot read {shown(url)}: memory has no path; write memory://")
     return MemoryStore(**numbers, clock=clock)
 
 
@@ -77,9 +77,9 @@ def _open_shared(url: str, clock: Clock | None) -> Store:
     bases = {"max_keys": 10, "max_bytes": 10, "mode": 8}
     path, numbers = _read_url(url, bases, "shared:///dev/shm/api?max_bytes=67108864&mode=0770")
     if len(path) < 2:
-        raise StoreError(f"cannot read {shown(url)}: a shared store is a directory; write shared:///dev/shm/api")
+        raise InvalidCall(f"cannot read {shown(url)}: a shared store is a directory; write shared:///dev/shm/api")
     if not path.startswith("/"):  # another process may have another working directory, and so another budget
-        raise StoreError(f"cannot read {shown(url)}: the directory is a whole path; write shared://{abspath(path)}")
+        raise InvalidCall(f"cannot read {shown(url)}: the directory is a whole path; write shared://{abspath(path)}")
     return SharedStore(path, **numbers, clock=clock)
 
 
@@ -98,8 +98,8 @@ def _read_url(url: str, bases: dict[str, int], example: str) -> tuple[str, dict[
     parts = split(url)
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
     if parts.netloc or parts.fragment or not options.keys() <= bases.keys():
-        raise StoreError(f"cannot read {shown(url)}; write for instance {example}")
+        raise InvalidCall(f"cannot read {shown(url)}; write for instance {example}")
     try:
         return unquote(parts.path), {name: int(value, bases[name]) for name, value in options.items()}
     except ValueError:
-        raise StoreError(f"the options of {shown(url)} must be whole numbers, as in {example}") from None
+        raise InvalidCall(f"the options of {shown(url)} must be whole numbers, as in {example}") from None

@@ -11,6 +11,7 @@ from headgate.errors import InvalidLimit, StoreError
 from headgate.forks import after_fork
 from headgate.limit import Limit
 from headgate.stores.eviction import warn_of_eviction
+from headgate.stores.sizes import check_sizes
 from headgate.wording import explained
 
 DEFAULT_MAX_KEYS: Final = 1_000_000
@@ -33,9 +34,7 @@ class MemoryStore:
     def __init__(
         self, *, max_keys: int | None = None, max_bytes: int = DEFAULT_MAX_BYTES, clock: Clock | None = None
     ) -> None:
-        for name, value in (("max_keys", max_keys), ("max_bytes", max_bytes)):
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or not 0 < value < 2**40):
-                raise StoreError(f"{name} must be a whole number from 1 to 2**40; got {value!r}")
+        check_sizes(max_keys=max_keys, max_bytes=max_bytes)
         self.max_keys = max_keys
         self.max_bytes = max_bytes
         self._engine = self._engine_type(clock or SystemClock())

@@ -33,6 +33,7 @@ from headgate.stores.shared_file import (
 )
 from headgate.stores.shared_size import new_head
 from headgate.stores.shared_system import check_engine
+from headgate.stores.sizes import check_sizes
 from headgate.wording import explained
 
 DEFAULT_MAX_BYTES: Final = 32 * 2**20
@@ -73,9 +74,7 @@ class SharedStore:
         clock: Clock | None = None,
     ) -> None:
         check_engine()
-        for name, value in (("max_keys", max_keys), ("max_bytes", max_bytes)):
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or not 0 < value < 2**40):
-                raise StoreError(f"{name} must be a whole number from 1 to 2**40; got {value!r}")
+        check_sizes(max_keys=max_keys, max_bytes=max_bytes)
         self.path = os.path.abspath(path)
         self.max_keys = max_keys
         self.max_bytes = max_bytes

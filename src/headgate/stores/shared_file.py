@@ -23,7 +23,7 @@ from hashlib import blake2b
 from typing import Final, NamedTuple
 
 from headgate.engine.modes import WAYS
-from headgate.errors import StoreError
+from headgate.errors import InvalidCall, StoreError
 from headgate.wording import shown
 
 MAGIC: Final = int.from_bytes(b"headgate", "little")
@@ -99,7 +99,7 @@ class Folder:
     def __init__(self, path: str, mode: int) -> None:
         if mode not in MODES:
             given = f"{mode:#o}" if isinstance(mode, int) else shown(mode)
-            raise StoreError(
+            raise InvalidCall(
                 f"the mode of a shared store is 0o700, for one user, or 0o770, for a group; got {given}: users who may "
                 "open its files without taking part could read its secret, or keep it locked"
             )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import SplitResult, urlsplit
 
-from headgate.errors import StoreError
+from headgate.errors import InvalidCall
 
 
 def split(url: str) -> SplitResult:
@@ -12,4 +12,4 @@ def split(url: str) -> SplitResult:
     try:
         return urlsplit(url)
     except ValueError:
-        raise StoreError("the URL of a store cannot be read: write %5B for [, %5D for ] in a password") from None
+        raise InvalidCall("the URL of a store cannot be read: write %5B for [, %5D for ] in a password") from None

@@ -19,7 +19,7 @@ import redis
 import redis.asyncio.sentinel
 import redis.sentinel
 
-from headgate import AsyncLimiter, Limiter, StoreError
+from headgate import AsyncLimiter, InvalidCall, Limiter, StoreError
 from headgate.stores.redis import RedisStore
 from headgate.stores.redis.url import RedisUrl, read_client, read_url
 from headgate.testing import ManualClock, reset_all
@@ -114,7 +114,7 @@ BAD_URLS = [
 @pytest.mark.parametrize("url", BAD_URLS)
 def test_a_bad_url_is_refused_at_once_and_keeps_its_secret(url):
     """Whatever is wrong with it, also an unquoted character in the password itself."""
-    with pytest.raises(StoreError) as caught:
+    with pytest.raises(InvalidCall) as caught:
         Limiter("10/minute", store=url)
     assert "SECRET" not in "".join(traceback.format_exception(caught.value))
 
@@ -178,9 +178,9 @@ def test_a_client_is_as_good_as_a_url(server):
     with Limiter("10/hour", store=CLIENTS["plain"](server)) as limiter:
         assert isinstance(limiter.store, RedisStore)
     for stranger in (object(), redis, 3):
-        with pytest.raises(StoreError, match="redis-py client"):
+        with pytest.raises(InvalidCall, match="redis-py client"):
             Limiter("10/hour", store=stranger)
-        with pytest.raises(StoreError, match="redis-py client"):
+        with pytest.raises(InvalidCall, match="redis-py client"):
             RedisStore(stranger)
 
 
@@ -193,7 +193,7 @@ def test_a_client_of_a_derived_class_will_do(server, kind):
         assert limiter.hit("k", 4).remaining == 6
     fake = type("FakeRedis", (kind,), {"__module__": "fakeredis._clients"})()
     for refused in (lambda: Limiter("10/hour", store=fake), lambda: RedisStore(fake)):
-        with pytest.raises(StoreError, match="fakeredis has no server that a store could ask: use memory://"):
+        with pytest.raises(InvalidCall, match="fakeredis has no server that a store could ask: use memory://"):
             refused()
 
 

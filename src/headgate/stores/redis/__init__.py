@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 
 from headgate.clock import SECOND, Clock, SystemClock
 from headgate.engine.modes import TAKE, read_clock
-from headgate.errors import StoreError
+from headgate.errors import InvalidCall, StoreError
 from headgate.forks import after_fork
 from headgate.limit import Limit
 from headgate.stores.contract import Store
@@ -74,7 +74,7 @@ class RedisStore:
         said: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
         options = Options(**{**in_url, **said}).checked()
         if not isinstance(pepper, bytes) or len(pepper) > LONGEST_PEPPER:
-            raise StoreError(f"a pepper is at most {LONGEST_PEPPER} bytes, the same in the whole fleet")
+            raise InvalidCall(f"a pepper is at most {LONGEST_PEPPER} bytes, the same in the whole fleet")
         self._pepper = pepper
         self.nodes = self._least_nodes = options.nodes
         """How many share a limit while the server is away."""

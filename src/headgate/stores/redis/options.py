@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 from urllib.parse import parse_qsl, urlencode
 
-from headgate.errors import StoreError
+from headgate.errors import InvalidCall
 from headgate.stores.url import split
 from headgate.wording import shown
 
@@ -23,9 +23,9 @@ class Options(NamedTuple):
         for name, least in (("deadline", 1e-6), ("connect_timeout", 1e-6), ("remember_refusals", 0)):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= 3600:
-                raise StoreError(f"{name} is a number of seconds from {least} to 3600; got {value!r}")
+                raise InvalidCall(f"{name} is a number of seconds from {least} to 3600; got {value!r}")
         if isinstance(self.nodes, bool) or not isinstance(self.nodes, int) or self.nodes < 1:
-            raise StoreError(f"nodes is how many share a limit while the server is away; got {self.nodes!r}")
+            raise InvalidCall(f"nodes is how many share a limit while the server is away; got {self.nodes!r}")
         return self
 
 
@@ -41,6 +41,6 @@ def split_url(url: str) -> tuple[str, dict[str, float | int]]:
         try:
             ours[name] = int(value) if name == "nodes" else float(value)
         except ValueError:
-            raise StoreError(f"{name}={shown(value)} is no number, as in redis://cache:6379?{name}=1") from None
+            raise InvalidCall(f"{name}={shown(value)} is no number, as in redis://cache:6379?{name}=1") from None
     # By hand: urlunsplit drops the slashes of unix:///path.
     return f"{parts.scheme}://{parts.netloc}{parts.path}?{urlencode(theirs)}", ours

@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl, unquote
 
-from headgate.errors import StoreError
+from headgate.errors import InvalidCall
 from headgate.stores.url import split
 from headgate.wording import listed, shown
 
@@ -48,32 +48,32 @@ def read_url(url: str) -> RedisUrl:
     transport = SCHEMES.get(scheme)
     if transport is None or kind not in ("", "cluster", "sentinel") or (kind and transport == "unix"):
         named = shown(parts.scheme) if "://" in url else "such"  # before a colon there may be a login
-        raise StoreError(f"no Redis store for {named} URLs")
+        raise InvalidCall(f"no Redis store for {named} URLs")
     if parts.fragment or "@" in parts.path:
-        raise StoreError("a password in a URL must be shown: write %23 for #, %2F for / and %40 for @")
+        raise InvalidCall("a password in a URL must be quoted: write %23 for #, %2F for / and %40 for @")
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
     own = {name: options.pop(name) for name in list(options) if name.startswith("sentinel_")}
     strangers = [name for name in options if name not in IN_QUERY and not (name[:4] == "ssl_" and transport == "tls")]
     strangers += [name for name in own if kind != "sentinel" or name not in ("sentinel_username", "sentinel_password")]
     if strangers:
-        raise StoreError(f"the URL of a {kind or transport} Redis store has no option {listed(sorted(strangers))}")
+        raise InvalidCall(f"the URL of a {kind or transport} Redis store has no option {listed(sorted(strangers))}")
     login, _, hosts = parts.netloc.rpartition("@")
     addresses = tuple(map(_host_and_port, hosts.split(","))) if kind or hosts else ()
     if not kind and len(addresses) > 1:
-        raise StoreError("several hosts are a cluster or sentinels: write redis+cluster:// or redis+sentinel://")
+        raise InvalidCall("several hosts are a cluster or sentinels: write redis+cluster:// or redis+sentinel://")
     service, path = "", parts.path
     if kind == "sentinel":
         service, _, path = parts.path.strip("/").partition("/")
         if not service:
-            raise StoreError("a sentinel URL names the service: redis+sentinel://host:26379,other:26379/mymaster")
+            raise InvalidCall("a sentinel URL names the service: redis+sentinel://host:26379,other:26379/mymaster")
     if transport != "unix" and path.strip("/"):
         if kind == "cluster" or not path.strip("/").isdigit():
-            raise StoreError("the path of a Redis URL is the number of a database; a cluster has just one")
+            raise InvalidCall("the path of a Redis URL is the number of a database; a cluster has just one")
         options.setdefault("db", path.strip("/"))
     if transport == "unix" and (hosts or len(path) < 2):
-        raise StoreError("a unix URL is the path of a socket: unix:///run/valkey.sock")
+        raise InvalidCall("a unix URL is the path of a socket: unix:///run/valkey.sock")
     if kind == "cluster" and "db" in options:
-        raise StoreError("a cluster has one database: db is no option of it")
+        raise InvalidCall("a cluster has one database: db is no option of it")
     read = _read_options(login, options)
     if kind:
         sentinel = {name.removeprefix("sentinel_"): value for name, value in own.items()}
@@ -93,7 +93,7 @@ def _read_options(login: str, options: dict[str, str]) -> dict[str, Any]:
     read = {name: value for name, value in read.items() if value}
     for name, value in options.items():
         if name == "db" and not value.isdigit():
-            raise StoreError("db, in a Redis URL, is the number of a database")
+            raise InvalidCall("db, in a Redis URL, is the number of a database")
         read[name] = int(value) if name == "db" else value.lower() in YES if name in TRUE_OR_FALSE else value
     return read
 
@@ -103,13 +103,13 @@ def _host_and_port(text: str) -> tuple[str, int | None]:
     with suppress(ValueError):
         if parts.hostname:
             return parts.hostname, parts.port
-    raise StoreError("a Redis URL needs a host, and a port that is a number up to 65535")
+    raise InvalidCall("a Redis URL needs a host, and a port that is a number up to 65535")
 
 
 def read_client(client: Any) -> RedisUrl:  # noqa: ANN401 - any of redis-py's clients
     """A `RedisUrl` from a ready redis-py client, sync or async, plain, sentinel or cluster."""
     if any(kind.__module__.partition(".")[0] == "fakeredis" for kind in type(client).__mro__):
-        raise StoreError("fakeredis has no server that a store could ask: use memory://, or a real server")
+        raise InvalidCall("fakeredis has no server that a store could ask: use memory://, or a real server")
     manager = getattr(client, "nodes_manager", None)
     if manager is not None:
         options = getattr(manager, "connection_kwargs", None) or client.connection_kwargs
@@ -118,7 +118,7 @@ def read_client(client: Any) -> RedisUrl:  # noqa: ANN401 - any of redis-py's cl
         return RedisUrl("cluster", transport, _who(options, "host", "port"), hosts)
     pool = getattr(client, "connection_pool", None)
     if pool is None:
-        raise StoreError(f"a Redis store is made from a URL or a redis-py client; got {type(client).__name__}")
+        raise InvalidCall(f"a Redis store is made from a URL or a redis-py client; got {type(client).__name__}")
     name = pool.connection_class.__name__
     transport = "unix" if "Unix" in name else "tls" if "SSL" in name else "tcp"
     sentinels = getattr(pool, "sentinel_manager", None)
