@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from headgate import LimitWarning
+from headgate import InvalidLimit, Limiter, LimitWarning
+from headgate.errors import InvalidPolicy
+from headgate.policy.policy import Policy
 from tests.support.edges import responder
 
 
@@ -49,6 +51,22 @@ def test_a_queue_in_the_words_of_a_limit_is_as_long_as_it_says():
     judged = responder({"limits": "60/minute queue 3", "act": "delay"})
     assert [judged.ask().delay_us for _ in range(3)] == [0, 1_000_000, 2_000_000]
     assert judged.ask().kind == "deny"
+
+
+def test_a_queue_is_a_clause_like_others():
+    """In a list of limits too, and not where it is a name."""
+    rule = {"name": "r", "key": "ip", "limits": ["60/minute queue 3 as queue", "9/hour burst 2"], "act": "delay"}
+    plans = Policy.load({"rules": [rule]}).rules[0].plans or {}
+    assert [str(limit) for limit in plans["default"]] == ["60/minute burst 3 as r.queue", "9/hour burst 2 as r.2"]
+
+
+def test_a_queue_where_nothing_waits_is_a_mistake():
+    """A rule that refuses has a burst, and so has a limiter."""
+    told = "only a Shaper, or a rule with `act: delay`, makes requests wait; .* write burst 3"
+    with pytest.raises(InvalidPolicy, match=f"limits: '60/minute queue 3' is not read as a queue here: {told}"):
+        Policy.load({"rules": [{"key": "ip", "limits": "60/minute queue 3"}]})
+    with pytest.raises(InvalidLimit, match=told):
+        Limiter("60/minute queue 3")
 
 
 def test_a_request_that_goes_away_while_it_is_held_leaves_its_place():

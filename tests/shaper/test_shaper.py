@@ -235,6 +235,8 @@ def test_a_queue_is_read():
     assert (Shaper("3000/second queue 5000").limit.amount, Shaper("3000/second queue 5000").limit.burst) == (3000, 5000)
     assert Shaper("3000/second").limit.burst == 3000
     assert Shaper("10/minute queue 7 by leaky-bucket as jobs").limit.name == "jobs"
+    assert Shaper("10/second as queue").limit == Limit(10, "second", name="queue")
+    assert Shaper("10/second QUEUE 4 as queue").limit == Limit(10, "second", burst=4, name="queue")
     assert AsyncShaper(Limit(10, "second", burst=3)).limit.burst == 3
     for kind in ("token-bucket", "gcra", "leaky-bucket"):
         queue = Shaper(f"10/second queue 2 by {kind}", clock=clock)

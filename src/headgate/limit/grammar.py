@@ -3,14 +3,16 @@
 limits    = limit *( ";" limit )
 limit     = amount ( "/" | "per" ) period *clause | amount "in flight" *holding
 period    = [ count ] unit
-clause    = "burst" amount | "by" algorithm | "block" period | "as" name        each at most once, in any order
+clause    = ( "burst" | "queue" ) amount | "by" algorithm | "block" period | "as" name    each once, in any order
 holding   = "ttl" period | ( "per" | "as" ) name
+
+`queue` is the burst of a limit that makes requests wait, and is read only where one is meant.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from headgate.clock import DAY, HOUR, MILLISECOND, MINUTE, SECOND, WEEK
 from headgate.errors import InvalidLimit
@@ -37,7 +39,7 @@ _HEAD: Final = re.compile(rf"\s*({_NUMBER})\s*(?:/|per\b)\s*({_PERIOD})\s*", re.
 _IN_FLIGHT: Final = re.compile(rf"\s*({_NUMBER})\s*in(?:\s+|-)flight\b\s*", re.IGNORECASE | re.ASCII)
 _HOLDING: Final = re.compile(rf"(?:(ttl)\s+({_PERIOD})|(per|as)\s+(\S+))\s*", re.IGNORECASE | re.ASCII)
 _CLAUSE: Final = re.compile(
-    rf"(?:(burst)\s+({_NUMBER})|(by)\s+([a-z-]+(?:/\w+)?)|(block)\s+({_PERIOD})|(as)\s+(\S+))\s*",
+    rf"(?:(burst|queue)\s+({_NUMBER})|(by)\s+([a-z-]+(?:/\w+)?)|(block)\s+({_PERIOD})|(as)\s+(\S+))\s*",
     re.IGNORECASE | re.ASCII,
 )
 _GROUPED: Final = re.compile(r"\s*(\d{1,3}(?:,\d{3})+)(?=\s*(?:/|per\b|in\b))", re.IGNORECASE | re.ASCII)
@@ -48,23 +50,26 @@ _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}", re.ASCII)
 _DIGITS: Final = 16
 """No number in a limit needs more digits than 2**53 has."""
 
+Clauses = dict[str, tuple[str, Any]]
+"""Of each word: the argument of `Limit`, and what reads its value."""
+
 EXAMPLES: Final = (
     "10/minute, 5 per 2 hours, 200/500ms, 100/hour burst 20, 5/minute by sliding-log block 10m as login, 20 in flight"
 )
 
 
-def parse_fields(text: str) -> list[dict[str, Any]]:
-    """The limits of a string as keyword arguments of `Limit`."""
+def parse_fields(text: str, queues: bool = False) -> list[dict[str, Any]]:
+    """The limits of a string as keyword arguments of `Limit`; those of queues may say `queue 50`."""
     if not isinstance(text, str):
         raise InvalidLimit(f"a limit is written as a string such as {EXAMPLES}; got {text!r}")
     parts = [part for part in text.split(";") if part.strip()]
     if not parts:
         raise InvalidLimit(f"an empty limit {text!r}; write for instance {EXAMPLES}")
-    return [_parse_one(part) for part in parts]
+    return [_parse_one(part, _QUEUES if queues else _CLAUSES) for part in parts]
 
 
-def _parse_one(text: str) -> dict[str, Any]:
-    head, clauses, kind = _HEAD.match(text), _CLAUSES, _CLAUSE
+def _parse_one(text: str, clauses: Clauses) -> dict[str, Any]:
+    head, kind = _HEAD.match(text), _CLAUSE
     in_flight = None if head else _IN_FLIGHT.match(text)
     if head is not None:
         fields: dict[str, Any] = {"amount": _number(head[1]), "per": head[2]}
@@ -80,7 +85,7 @@ def _parse_one(text: str) -> dict[str, Any]:
             rest = shown(text[at:])
             raise InvalidLimit(f"cannot read {rest} in the limit {shown(text)}; {_clause_hint(text[at:], clauses)}")
         word, value = (found for found in clause.groups() if found)
-        field, read = clauses[word.lower()]
+        field, read = clauses.get(word.lower()) or _no_queue(text, value)
         if field in fields:
             raise InvalidLimit(f"{word!r} is said twice in the limit {shown(text)}")
         fields[field] = read(value)
@@ -166,7 +171,14 @@ def _spaced(rest: str) -> str:
     return rest if rest[:1] == "/" else f" {rest}"
 
 
-def _clause_hint(rest: str, clauses: dict[str, tuple[str, Any]]) -> str:
+def _no_queue(text: str, room: str) -> NoReturn:
+    raise InvalidLimit(
+        f"{shown(text)} is not read as a queue here: only a Shaper, or a rule with `act: delay`, makes requests wait; "
+        f"for how many may pass at once, write burst {room}"
+    )
+
+
+def _clause_hint(rest: str, clauses: Clauses) -> str:
     if rest[0] in ",&+":
         return "limits are separated by ;, as in 10/second; 100/hour"
     word = (rest.split() or [""])[0].lower()  # a space that only Unicode calls one is no word
@@ -176,16 +188,18 @@ def _clause_hint(rest: str, clauses: dict[str, tuple[str, Any]]) -> str:
             return f"did you mean {near}?"
     if clauses is _HOLDINGS:
         return "after `in flight` there may be: ttl TIME, per NAME; limits are separated by ;"
-    return "after the rate there may be: burst N, by ALGORITHM, block TIME, as NAME; limits are separated by ;"
+    room = "queue" if clauses is _QUEUES else "burst"
+    return f"after the rate there may be: {room} N, by ALGORITHM, block TIME, as NAME; limits are separated by ;"
 
 
-_CLAUSES: Final[dict[str, tuple[str, Any]]] = {
+_CLAUSES: Final[Clauses] = {
     "burst": ("burst", _number),
     "by": ("algorithm", str.lower),
     "block": ("block", str),
     "as": ("name", parse_name),
 }
-_HOLDINGS: Final[dict[str, tuple[str, Any]]] = {
+_QUEUES: Final[Clauses] = {**_CLAUSES, "queue": _CLAUSES["burst"]}
+_HOLDINGS: Final[Clauses] = {
     "ttl": ("per", str),
     "per": ("name", _whose),
     "as": ("name", parse_name),

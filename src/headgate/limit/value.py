@@ -233,14 +233,14 @@ def _frames_to_caller() -> int:
     return depth
 
 
-def as_limits(given: Given) -> tuple[Limit, ...]:
-    """Limits as users give them: a value, words, or several of either."""
+def as_limits(given: Given, queues: bool = False) -> tuple[Limit, ...]:
+    """Limits as users give them: a value, words, or several of either. The words of queues may say `queue 50`."""
     if isinstance(given, Limit):
         return (given,)
     if isinstance(given, str):
-        return Limit.parse_all(given)
+        return tuple(Limit(**fields) for fields in parse_fields(given, queues=True)) if queues else _parse_all(given)
     if isinstance(given, Sequence):
-        return tuple(limit for each in given for limit in as_limits(each))
+        return tuple(limit for each in given for limit in as_limits(each, queues))
     raise InvalidLimit(f"a limit is a Limit or words such as '10/minute'; got {given!r}")
 
 

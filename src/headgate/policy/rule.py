@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, cast, get_args
 
 from headgate.clock import SECOND, write_seconds
 from headgate.errors import HeadgateError, InvalidLimit, InvalidPolicy
-from headgate.limit import Limit, as_limits
+from headgate.limit import Given, Limit, as_limits
 from headgate.limit.grammar import parse_name, parse_period
 from headgate.policy.cost import Cost, Statuses, read_cost, read_count
 from headgate.policy.key import Part, part_names, read_key
@@ -241,10 +241,7 @@ def compile_limits(name: str, given: object, act: Action, block: float) -> tuple
     """A rule's limits under the rule's name; none where none are given."""
     if given is None or given in ("", [], ()):
         return ()
-    words: Any = given
-    if isinstance(given, str) and act.kind == "delay":
-        words = re.sub(r"\bqueue(?=\s+\d)", "burst", given)
-    limits = as_limits(words)
+    limits = as_limits(cast("Given", given), queues=act.kind == "delay")
     for limit in limits:
         if act.kind == "delay" and not limit.step.LENDS:
             raise InvalidLimit(f"a delay needs a limit of the bucket family; {limit} is not")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any, Final, Literal, NamedTuple, get_args
 
 from headgate.algorithms import bucket
 from headgate.clock import SECOND, Clock
 from headgate.engine import Decision
 from headgate.errors import InvalidCall, InvalidLimit
-from headgate.limit import Limit
+from headgate.limit import Limit, as_limits
 from headgate.limiter.base import checked_namespace, checked_on_error
 from headgate.limiter.promises import Promise, Promises
 from headgate.limiter.wait_queue import checked_wait
@@ -99,8 +98,9 @@ class Shaping:
 
 def as_queue(limit: Limit | str) -> Limit:
     """`3000/second queue 5000`, or a limit of the bucket family whose burst is the queue."""
-    if isinstance(limit, str):
-        limit = Limit.parse(re.sub(r"\bqueue\b", "burst", limit))
+    limit, *others = as_limits(limit, queues=True)
+    if others:
+        raise InvalidLimit(f"a shaper has one limit; got {'; '.join(map(str, (limit, *others)))}")
     if limit.step is not bucket or limit.block_us:
         raise InvalidLimit(f"a shaper is a leaky bucket, as in '3000/second queue 5000'; {limit} is not")
     return limit
