@@ -1,23 +1,18 @@
-"""Items that leave at a constant rate: a shaper that is fed too much, one that holds its source back, and the machine's
-own timers, which nothing can be better than."""
+"""Items that leave at a constant rate: by a shaper that holds its source back, and by the machine's own timers, which
+nothing can be better than."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterator
 from itertools import count
 from typing import Any, NamedTuple
 
 RATE = 3_000
 QUEUE = 5_000
-FED = 50_000
-PAUSE = 0.0001
-"""What a feeding thread sleeps between looks at its clock; an event loop is asked for the next millisecond."""
 WORDS = f"{RATE}/second queue {QUEUE}"
-FED_THREAD, HELD_THREAD, BARE_THREAD = "Shaper, fed", "Shaper, holding back", "time.sleep"
-FED_LOOP, HELD_LOOP, BARE_LOOP = "AsyncShaper, fed", "AsyncShaper, holding back", "loop.call_at"
-IN_THREADS, IN_LOOPS = (FED_THREAD, HELD_THREAD), (FED_LOOP, HELD_LOOP)
+SHAPER, BARE_THREAD = "Shaper", "time.sleep"
+ASYNC_SHAPER, BARE_LOOP = "AsyncShaper", "loop.call_at"
 
 
 class Flow(NamedTuple):
@@ -26,8 +21,6 @@ class Flow(NamedTuple):
     items: list[int]
     due: list[int]
     left: list[int]
-    offered: int
-    """Items that the source was asked for or came with."""
 
 
 class Note:
@@ -55,8 +48,8 @@ class Note:
         self.items.append(item)
         return len(self.left) == self.enough
 
-    def flow(self, offered: int) -> Flow:
-        return Flow(self.items, self.due[: self.enough], self.left, offered)
+    def flow(self) -> Flow:
+        return Flow(self.items, self.due[: self.enough], self.left)
 
 
 def in_thread(name: str, enough: int) -> Flow:
@@ -65,13 +58,13 @@ def in_thread(name: str, enough: int) -> Flow:
     from headgate import Shaper
 
     shaper, note = Shaper(WORDS), Note(enough)
-    now, fed = shaper.store.clock.now_us, name == FED_THREAD
-    with shaper.drain(_fed() if fed else count(), when_full="drop" if fed else "wait") as pump:
+    now = shaper.store.clock.now_us
+    with shaper.drain(count()) as pump:
         note.promises(pump)
         for item in pump:
             if note.leaves(item, now()):
                 break
-    return note.flow(pump.accepted + pump.dropped)
+    return note.flow()
 
 
 async def in_loop(name: str, enough: int) -> Flow:
@@ -80,37 +73,13 @@ async def in_loop(name: str, enough: int) -> Flow:
     from headgate import AsyncShaper
 
     shaper, note = AsyncShaper(WORDS), Note(enough)
-    now, fed = shaper.store.clock.now_us, name == FED_LOOP
-    async with shaper.drain(_fed_in_loop() if fed else count(), when_full="drop" if fed else "wait") as pump:
+    now = shaper.store.clock.now_us
+    async with shaper.drain(count()) as pump:
         note.promises(pump)
         async for item in pump:
             if note.leaves(item, now()):
                 break
-    return note.flow(pump.accepted + pump.dropped)
-
-
-def _due(start: float, made: int) -> int:
-    """How many a source of 50,000 a second has made since."""
-    return max(made, int((time.perf_counter() - start) * FED))
-
-
-def _fed() -> Iterator[int]:
-    start, made = time.perf_counter(), 0
-    while True:
-        due = _due(start, made)
-        yield from range(made, due)
-        made = due
-        time.sleep(PAUSE)
-
-
-async def _fed_in_loop() -> AsyncIterator[int]:
-    start, made = time.perf_counter(), 0
-    while True:
-        due = _due(start, made)
-        for item in range(made, due):
-            yield item
-        made = due
-        await asyncio.sleep(0.001)
+    return note.flow()
 
 
 def _instants(start: int, enough: int) -> list[int]:
@@ -125,7 +94,7 @@ def _sleeps(enough: int) -> Flow:
         while (short := at_us - now() // 1_000) > 0:
             time.sleep(short / 1e6)
         note.leaves(item, now() // 1_000)
-    return note.flow(enough)
+    return note.flow()
 
 
 async def _calls(enough: int) -> Flow:
@@ -146,4 +115,4 @@ async def _calls(enough: int) -> Flow:
 
     ring()
     await done
-    return note.flow(enough)
+    return note.flow()

@@ -8,7 +8,7 @@ from bench.jobs import Job, Results, Scale, divided, largest
 from bench.plot import bars
 from bench.report import Table, Target, number, ratio
 from bench.sections.section import Section, timed
-from bench.shapes import BARE_LOOP, BARE_THREAD, FED, FED_LOOP, FED_THREAD, IN_LOOPS, IN_THREADS, QUEUE, RATE
+from bench.shapes import ASYNC_SHAPER, BARE_LOOP, BARE_THREAD, QUEUE, RATE, SHAPER
 from bench.waiters import BUCKET, BURST, waiters
 from bench.waiters import RATE as A_SECOND
 
@@ -17,9 +17,9 @@ ACQUIRED = {
     "async headgate acquire": "async headgate token-bucket",
 }
 NAMES = tuple(each.name for each in waiters())
-SHAPES = (*IN_THREADS, BARE_THREAD, *IN_LOOPS, BARE_LOOP)
+SHAPES = (SHAPER, BARE_THREAD, ASYNC_SHAPER, BARE_LOOP)
 WITHIN = 4
-LATEST_MS = {FED_THREAD: 0.3, FED_LOOP: 1.5}
+LATEST_MS = {SHAPER: 0.3, ASYNC_SHAPER: 1.5}
 
 
 def jobs(scale: Scale) -> list[Job]:
@@ -35,7 +35,6 @@ def tables(results: Results, scale: Scale) -> list[Table]:
     head = (f"{scale.waiters:,} waiters", "call", "seconds", "beyond ideal", "timers", "CPU ms", "overtaken", "early")
     flows = (
         "leaving",
-        "offered/s",
         "rate/s",
         "late us, p50",
         "p99",
@@ -71,11 +70,10 @@ def flow_row(results: Results, name: str, scale: Scale) -> tuple[str, ...]:
     """The round in which it was least late; early counts in all of them."""
     rounds = [each for each in results.rounds.get(Job("shape", name), []) if "rate" in each]
     if not rounds:
-        return (name, *(number(None),) * 9)
+        return (name, *(number(None),) * 8)
     best = min(rounds, key=lambda each: each["late_p99"])
     return (
         name,
-        number(best["offered"], digits=0),
         number(best["rate"]),
         *(number(best[figure], digits=0) for figure in ("late_p50", "late_p99", "late_most")),
         number(early(results, name), digits=0),
@@ -100,10 +98,10 @@ def targets(results: Results, scale: Scale) -> list[Target]:
         job = Job("shape", name)
         late, uneven = divided(results.best(job, "late_p99"), 1e3), results.best(job, "uneven")
         found += [
-            Target(f"{name} {FED:,}/s, rate off {RATE:,}/s", 1, results.best(job, "off"), "%"),
-            Target(f"{name} {FED:,}/s, items that left early", 0, early(results, name), "items"),
-            Target(f"{name} {FED:,}/s, late, p99", latest, late, "ms"),
-            Target(f"{name} {FED:,}/s, every 10 ms holds {IN_A_BIN}, give or take", WITHIN, uneven, "items"),
+            Target(f"{name}, rate off {RATE:,}/s", 1, results.best(job, "off"), "%"),
+            Target(f"{name}, items that left early", 0, early(results, name), "items"),
+            Target(f"{name}, late, p99", latest, late, "ms"),
+            Target(f"{name}, every 10 ms holds {IN_A_BIN}, give or take", WITHIN, uneven, "items"),
         ]
     ratios = [(name, results.ratio(name, hit)) for name, hit in ACQUIRED.items()]
     return [*found, *(Target(f"{name} without waiting, against hit", 1.5, measured) for name, measured in ratios)]
@@ -129,8 +127,8 @@ SECTION = Section(
     the first to leave to the last. Timers are the most that were set when the event loop went to sleep; overtaken
     is how often somebody left just before one that came earlier. throttled-py counts in whole seconds, so its
     waiters may leave early; pyrate-limiter adds 50 ms to every wait; asyncio-throttle looks every 10 ms. A shaper
-    of {RATE:,}/s with room for {QUEUE:,} is fed {FED:,} items a second and drops what finds no room, or holds its
-    source back. Late is how long after its promised time an item left, early how many left before it, outside in
+    of {RATE:,}/s with room for {QUEUE:,} drains a source that always has more. Late is how long after its
+    promised time an item left, early how many left before it, outside in
     how many of the 10 ms it was not {IN_A_BIN}, give or take {WITHIN}. time.sleep and loop.call_at are a thread and
     an event loop that do nothing but wake at these instants: no shaper can be better on this machine, so a target
     that they miss too says that the machine was not quiet. asyncio asks the system for whole milliseconds. Of

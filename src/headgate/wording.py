@@ -24,6 +24,7 @@ _WORDS: Final = {"algorithm": "by", "burst": "burst", "block": "block", "name": 
 """Arguments of a `Limit`, and how a limit in words says them."""
 _OF_REDIS: Final = ("deadline", "connect_timeout", "remember_refusals", "nodes")
 P = ParamSpec("P")
+R = TypeVar("R")
 S = TypeVar("S")
 
 
@@ -75,24 +76,25 @@ def suggestion(word: str, known: Collection[str]) -> str:
     return f"did you mean {near!r}?" if near else f"there are {listed(known)}"
 
 
-def explained(init: Callable[Concatenate[S, P], None]) -> Callable[Concatenate[S, P], None]:
-    """An error about an argument that is not there names the class that was called, and what was probably meant."""
-    code = cast("FunctionType", init).__code__  # as `inspect.signature` reads it, without importing `inspect`
+def explained(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
+    """An error about an argument that is not there names what was called, and the argument that was probably meant."""
+    code = cast("FunctionType", method).__code__  # as `inspect.signature` reads it, without importing `inspect`
     known = list(code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount])
 
-    @functools.wraps(init)
-    def __init__(self: S, *args: P.args, **given: P.kwargs) -> None:  # noqa: N807 - as `called` finds it
+    @functools.wraps(method)
+    def __init__(self: S, *args: P.args, **given: P.kwargs) -> R:  # noqa: N807 - as `called` finds it
         for name in given:
             if name not in known:
+                what = called() if code.co_name == "__init__" else f"{type(self).__name__}.{code.co_name}()"
                 limit = args[0] if args else ""
-                raise TypeError(_unknown(name, given[name], known, limit if isinstance(limit, str) else ""))
-        init(self, *args, **given)
+                raise TypeError(what + _unknown(name, given[name], known, limit if isinstance(limit, str) else ""))
+        return method(self, *args, **given)
 
-    return cast("Callable[Concatenate[S, P], None]", __init__)
+    return cast("Callable[Concatenate[S, P], R]", __init__)
 
 
 def _unknown(name: str, value: object, known: Sequence[str], limit: str) -> str:
-    told = f"{called()} has no argument {name!r}"
+    told = f" has no argument {name!r}"
     if name in _WORDS and limit[:1].isdigit():
         return f"{told}: write '{limit} {_WORDS[name]} {value}'"
     elsewhere = nearest(name, _OF_REDIS) if "store" in known and not nearest(name, known) else None

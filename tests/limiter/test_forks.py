@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from headgate import Limiter, MemoryStore, Shaper
+from headgate import Limiter, MemoryStore
 from headgate.engine import Decision
 from headgate.forks import after_fork
 from headgate.testing import ManualClock
@@ -30,12 +30,6 @@ def giving_back() -> Case:
     return sys.modules[Decision.__module__]._refunding, lambda: limiter.refund(spent)
 
 
-def pumping() -> Case:
-    pump = Shaper("10/second queue 3", clock=ManualClock(LATER)).drain("abc", when_full="drop")
-    next(pump)
-    return pump._more, pump.close
-
-
 def opening_a_site() -> Case:
     pytest.importorskip("django")
     from headgate.web.django.site import _Opened
@@ -44,7 +38,7 @@ def opening_a_site() -> Case:
     return opened._lock, lambda: opened._use(MemoryStore())
 
 
-@pytest.mark.parametrize("case", [giving_back, pumping, opening_a_site])
+@pytest.mark.parametrize("case", [giving_back, opening_a_site])
 def test_a_lock_held_in_the_parent_holds_up_no_child(case):
     """Forked while another thread holds it, the child does what needs it, and ends."""
     lock, act = case()

@@ -1,16 +1,16 @@
-"""Pumps in threads: a source's items at the constant rate, held back or dropped, none of the accepted ones lost."""
+"""Pumps in threads: a source's items at the constant rate, held back, none of them lost."""
 
 from __future__ import annotations
 
-import threading
+import re
 from collections.abc import Callable, Iterable, Iterator
 from itertools import count, islice
 
 import pytest
 
-from headgate import InvalidCall, Shaper
+from headgate import AsyncShaper, Shaper
 from headgate.testing import ManualClock
-from tests.support.homes import LATER, eventually
+from tests.support.homes import LATER
 
 
 class Source:
@@ -38,7 +38,7 @@ def test_items_leave_at_the_rate_in_their_order(home):
     pump = Shaper("7/second queue 3", store=home.store(clock), on_error="raise").drain("abcde")
     at = [(item, clock.us - round(LATER * 1e6)) for item in pump]
     assert at == [("a", 0), ("b", 142_858), ("c", 285_715), ("d", 428_572), ("e", 571_429)]
-    assert (pump.accepted, pump.delivered, pump.dropped, pump.rest()) == (5, 5, 0, [])
+    assert (pump.accepted, pump.delivered, pump.rest()) == (5, 5, [])
     assert list(pump) == []
 
 
@@ -95,15 +95,12 @@ def test_stop_takes_nothing_more():
 
 def test_an_error_of_the_source_comes_after_what_was_accepted():
     """Then it is over."""
-    for when_full in ("wait", "drop"):
-        taken: list[int] = []
-        pump = Shaper("10/second queue 100", clock=ManualClock(LATER)).drain(
-            Source(range(5), OSError("gone")), when_full=when_full
-        )
-        with pytest.raises(OSError, match="gone"):
-            take_all(pump, taken.append)
-        assert taken == [0, 1, 2, 3, 4]
-        assert list(pump) == []
+    taken: list[int] = []
+    pump = steady(ManualClock(LATER)).drain(Source(range(5), OSError("gone")))
+    with pytest.raises(OSError, match="gone"):
+        take_all(pump, taken.append)
+    assert taken == [0, 1, 2, 3, 4]
+    assert list(pump) == []
 
 
 def test_an_interrupted_item_is_not_lost():
@@ -135,87 +132,21 @@ def test_an_interrupted_item_is_not_lost():
     assert list(pump) == [3, 4]
 
 
-def test_what_finds_no_room_is_dropped_and_counted():
-    """Produced is accepted and dropped; what was accepted leaves in order, all of it."""
-    clock = ManualClock(LATER)
-    source = Source(range(1_000))
-    with Shaper("10/second queue 20", clock=clock).drain(source, when_full="drop") as pump:
-        first = next(pump)
-        eventually(lambda: pump.accepted + pump.dropped == 1_000)
-        assert (pump.accepted, pump.dropped, pump.rest()) == (20, 980, list(range(1, 20)))
-        assert [first, *pump] == list(range(20))
-    assert (clock.now(), pump.delivered, source.taken) == (LATER + 1.9, 20, list(range(1_000)))
-
-
-def test_a_slow_consumer_holds_no_more_than_there_is_room_for():
-    """The rate would let items in as time goes by: beyond the room they are dropped all the same."""
-    clock = ManualClock(LATER)
-    go, made = threading.Semaphore(0), []
-
-    def produce() -> Iterator[int]:
-        for item in range(50):
-            made.append(item)
-            yield item
-            go.acquire()
-
-    pump = steady(clock).drain(produce(), when_full="drop")
-    assert next(pump) == 0
-    for place in range(1, 50):
-        clock.advance(1)
-        go.release()
-        eventually(lambda place=place: pump.accepted + pump.dropped == place + 1)
-        assert len(pump.rest()) <= 3
-    go.release()
-    assert (pump.accepted, pump.dropped, made) == (4, 46, list(range(50)))
-    assert list(pump) == [1, 2, 3]
-    pump.close()
-
-
-def test_after_stop_what_was_accepted_still_leaves():
-    """Dropping or not, in its time."""
-    clock = ManualClock(LATER)
-    pump = Shaper("10/second queue 20", clock=clock).drain(range(10), when_full="drop")
-    assert next(pump) == 0
-    eventually(lambda: pump.accepted == 10)
-    pump.stop()
-    assert list(pump) == list(range(1, 10))
-    assert clock.now() == LATER + 0.9
-
-
-def test_who_leaves_early_finds_the_rest():
-    """Nothing that was accepted is lost: delivered and rest together are it."""
-    clock = ManualClock(LATER)
-    with Shaper("10/second queue 20", clock=clock).drain(range(10), when_full="drop") as pump:
-        taken = list(islice(pump, 4))
-        eventually(lambda: pump.accepted == 10)
-    assert (taken, pump.rest()) == ([0, 1, 2, 3], [4, 5, 6, 7, 8, 9])
-    assert (pump.accepted, pump.delivered, pump.dropped) == (10, 4, 0)
-
-
-def test_the_thread_of_a_pump_ends_with_it():
-    """A source without an end is left when it yields next."""
-    before = threading.active_count()
-    with steady(ManualClock(LATER)).drain(count(), when_full="drop") as pump:
-        assert next(pump) == 0
-        assert threading.active_count() == before + 1
-    assert threading.active_count() == before
-    pump.close()
-
-
 def test_who_stops_before_the_first_item_reads_nothing():
-    """Of either kind."""
-    for when_full in ("wait", "drop"):
-        source = Source(range(5))
-        with steady(ManualClock(LATER)).drain(source, when_full=when_full) as pump:
-            pump.stop()
-            assert list(pump) == []
-        assert (source.taken, pump.accepted, pump.rest()) == ([], 0, [])
+    """Not even the first one."""
+    source = Source(range(5))
+    with steady(ManualClock(LATER)).drain(source) as pump:
+        pump.stop()
+        assert list(pump) == []
+    assert (source.taken, pump.accepted, pump.rest()) == ([], 0, [])
 
 
-def test_what_to_do_when_full_is_checked():
-    """Any word but `wait` and `drop` is an `InvalidCall`."""
-    with pytest.raises(InvalidCall, match="when_full is one of wait, drop; got 'explode'"):
-        steady(ManualClock(LATER)).drain([], when_full="explode")
+@pytest.mark.parametrize("kind", [Shaper, AsyncShaper])
+def test_a_pump_only_holds_its_source_back(kind):
+    """It was once told what to do with items for which there is no room; the error says what a pump is told."""
+    told = f"{kind.__name__}.drain() has no argument 'when_full'; there are source, key"
+    with pytest.raises(TypeError, match=re.escape(told)):
+        kind("10/second", clock=ManualClock(LATER)).drain([], when_full="drop")
 
 
 def take_all(results: Iterable[int], take: Callable[[int], None]) -> None:

@@ -9,11 +9,12 @@ from typing import Any, Self, TypeVar
 
 from headgate.engine import Decision
 from headgate.limiter.promises import Promise, depart
-from headgate.shaper.base import EVERYTHING, Departure, Shaping, WhenFull
+from headgate.shaper.base import EVERYTHING, Departure, Shaping
 from headgate.shaper.pump import AsyncPump
 from headgate.stores import AsyncStore, Store
 from headgate.stores.gate_async import AsyncGate
 from headgate.waiting.timers import LoopTimers, Timers
+from headgate.wording import explained
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -75,14 +76,10 @@ class AsyncShaper(Shaping):
         """What wakes whoever waits in the running event loop."""
         return self._timers.here()
 
-    def drain(
-        self, source: AsyncIterable[T] | Iterable[T], key: str = EVERYTHING, when_full: WhenFull = "wait"
-    ) -> AsyncPump[T]:
-        """The items of a source, at the constant rate; it is read ahead of time, as far as there is room.
-
-        `wait` holds the source back when the queue is full, `drop` counts what finds no room.
-        """
-        return AsyncPump(self, source, key, when_full)
+    @explained
+    def drain(self, source: AsyncIterable[T] | Iterable[T], key: str = EVERYTHING) -> AsyncPump[T]:
+        """The items of a source, at the constant rate. The source is read ahead of time, as far as there is room."""
+        return AsyncPump(self, source, key)
 
     async def map(
         self, function: Callable[[T], Awaitable[R]], source: AsyncIterable[T] | Iterable[T], key: str = EVERYTHING

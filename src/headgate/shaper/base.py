@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal, NamedTuple, get_args
+from typing import Any, Final, NamedTuple
 
 from headgate.algorithms import bucket
 from headgate.clock import SECOND, Clock
 from headgate.engine import Decision
-from headgate.errors import InvalidCall, InvalidLimit
+from headgate.errors import InvalidLimit
 from headgate.limit import Limit, as_limits
 from headgate.limiter.base import checked_namespace, checked_on_error
 from headgate.limiter.promises import Promise, Promises
@@ -15,8 +15,6 @@ from headgate.limiter.wait_queue import checked_wait
 from headgate.stores import OnError, Store, open_store
 from headgate.wording import explained
 
-WhenFull = Literal["wait", "drop"]
-"""What a pump does with an item for which there is no room: hold the source back, or count it and forget it."""
 EVERYTHING: Final = "everything"
 """The key of a pump that was given none."""
 
@@ -112,10 +110,3 @@ def last_place(decision: Decision) -> Decision:
     alone = call.limit.replace(burst=max(1, call.cost))
     answers = [1, verdict.remaining, verdict.retry_us, verdict.reset_us, *verdict.mark]
     return Decision((alone,), call.key, (call.cost,), answers, degraded=decision.degraded)
-
-
-def checked_when_full(when_full: WhenFull) -> WhenFull:
-    """Or an error that says what there is."""
-    if when_full not in get_args(WhenFull):
-        raise InvalidCall(f"when_full is one of {', '.join(get_args(WhenFull))}; got {when_full!r}")
-    return when_full

@@ -1,15 +1,12 @@
-"""Pumps: drain a producer at a constant rate, and lose nothing that was accepted."""
+"""Pumps: drain a producer at a constant rate, and lose nothing that was taken from it."""
 
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
 from typing import TYPE_CHECKING, Final, Generic, Self, TypeVar
 
-from headgate.forks import after_fork
-from headgate.shaper.base import Departure, WhenFull, checked_when_full
 from headgate.waiting.sleep import sleep_until
 
 if TYPE_CHECKING:
@@ -24,22 +21,17 @@ BREATHE: Final = 64
 class _Counts(Generic[T]):
     """What both pumps count and hold."""
 
-    def __init__(self, room: int, when_full: WhenFull) -> None:
+    def __init__(self) -> None:
         self.accepted = 0
         """Items that were given a departure time."""
         self.delivered = 0
         """Of these, how many have left."""
-        self.dropped = 0
-        """Items that found no room, where they are dropped."""
-        self._when_full = checked_when_full(when_full)
-        self._room = room
         self._queue: deque[tuple[int, T]] = deque()
         self._held: list[T] = []
         self._over = False
-        self._error: BaseException | None = None
 
     def rest(self) -> list[T]:
-        """What was taken from the source and has not left: after leaving early, nothing is lost."""
+        """Items that were taken from the source and have not left: after leaving early, nothing is lost."""
         return [item for _, item in self._queue] + self._held
 
     def _accept(self, at_us: int, item: T) -> None:
@@ -47,42 +39,23 @@ class _Counts(Generic[T]):
         self._held.clear()
         self.accepted += 1
 
-    def _drop(self) -> None:
-        self._held.clear()
-        self.dropped += 1
-
 
 class Pump(_Counts[T]):
-    """A source's items, each when it is time. A thread reads the source only where items are dropped."""
+    """A source's items, each when it is time; the source is asked for the next one when the last has left."""
 
-    def __init__(self, shaper: Shaper, source: Iterable[T], key: str, when_full: WhenFull) -> None:
-        super().__init__(shaper.limit.burst, when_full)
+    def __init__(self, shaper: Shaper, source: Iterable[T], key: str) -> None:
+        super().__init__()
         self._shaper = shaper
         self._source = iter(source)
         self._key = key
         self._clock = shaper.store.clock
-        self._more = threading.Condition()
-        self._reader: threading.Thread | None = None
-        after_fork(self.forget)
-
-    def forget(self) -> None:
-        """After a fork: the thread that reads the source, and may have held the lock, is the parent's."""
-        self._more = threading.Condition()
-        self._reader = None
 
     def __iter__(self) -> Iterator[T]:
         return self
 
     def __next__(self) -> T:
-        if self._when_full == "drop":
-            self._wait_for_more()
-        elif not self._queue:
-            self._take_one()
         if not self._queue:
-            if self._error is not None:
-                error, self._error = self._error, None
-                raise error
-            raise StopIteration
+            self._take_one()
         at_us, item = self._queue[0]
         sleep_until(self._clock, at_us)
         self._queue.popleft()
@@ -90,72 +63,37 @@ class Pump(_Counts[T]):
         return item
 
     def stop(self) -> None:
-        """Take nothing more from the source; what was accepted still leaves in its time."""
-        with self._more:
-            self._over = True
-            self._more.notify_all()
-
-    def close(self) -> None:
-        """Stop, and wait for the thread that reads the source, if there is one, to notice."""
-        self.stop()
-        if self._reader is not None and self._reader is not threading.current_thread():
-            self._reader.join()
+        """Take nothing more from the source; an item that was accepted still leaves in its time."""
+        self._over = True
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
+        self.stop()
 
     def _take_one(self) -> None:
         """The next item, held until there is room for it."""
         if self._over:
-            return
+            raise StopIteration
         if not self._held:
             try:
                 self._held.append(next(self._source))
-            except StopIteration:
+            except BaseException:
                 self._over = True
-                return
+                raise
         while not (departure := self._shaper.enter(self._key)):
             sleep_until(self._clock, self._clock.now_us() + departure.decision.retry_us)
         self._accept(departure.at_us, self._held[0])
-
-    def _wait_for_more(self) -> None:
-        with self._more:
-            if self._reader is None and not self._over:
-                self._reader = threading.Thread(target=self._read, name="headgate-pump", daemon=True)
-                self._reader.start()
-            while not self._queue and not self._over:
-                self._more.wait()
-
-    def _read(self) -> None:
-        """Read the source as fast as it comes, in the pump's own thread."""
-        try:
-            for item in self._source:
-                self._held.append(item)
-                departure = self._shaper.enter(self._key) if len(self._queue) < self._room else None
-                with self._more:
-                    if departure:
-                        self._accept(departure.at_us, item)
-                        self._more.notify()
-                    else:
-                        self._drop()
-                    if self._over:
-                        return
-        except BaseException as error:
-            self._error = error
-        finally:
-            self.stop()
 
 
 class AsyncPump(_Counts[T]):
     """A source's items, each when it is time: `async with shaper.drain(source) as pump: async for item in pump:`."""
 
-    def __init__(
-        self, shaper: AsyncShaper, source: AsyncIterable[T] | Iterable[T], key: str, when_full: WhenFull
-    ) -> None:
-        super().__init__(shaper.limit.burst, when_full)
+    def __init__(self, shaper: AsyncShaper, source: AsyncIterable[T] | Iterable[T], key: str) -> None:
+        super().__init__()
+        self._room = shaper.limit.burst
+        self._error: BaseException | None = None
         self._shaper = shaper
         self._source = source
         self._key = key
@@ -217,22 +155,13 @@ class AsyncPump(_Counts[T]):
             self._changed.set()
 
     async def _offer(self, item: T) -> None:
-        while True:
-            departure: Departure | None = None
-            if len(self._queue) < self._room:
-                departure = await self._shaper.enter(self._key)
-            if departure:
-                self._accept(departure.at_us, item)
-                self._changed.set()
-                return
-            if self._when_full == "drop":
-                self._drop()
-                return
-            if departure is None:  # whoever takes the items is slower than the rate
-                self._changed.clear()
-                await self._changed.wait()
-            else:
-                await self._shaper.timers().wait_until(self._clock.now_us() + departure.decision.retry_us)
+        while len(self._queue) >= self._room:  # the consumer is slower than the rate
+            self._changed.clear()
+            await self._changed.wait()
+        while not (departure := await self._shaper.enter(self._key)):
+            await self._shaper.timers().wait_until(self._clock.now_us() + departure.decision.retry_us)
+        self._accept(departure.at_us, item)
+        self._changed.set()
 
 
 async def _each(source: AsyncIterable[T] | Iterable[T]) -> AsyncIterator[T]:

@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Self, TypeVar
 
 from headgate.engine import Decision
-from headgate.shaper.base import EVERYTHING, Departure, Shaping, WhenFull
+from headgate.shaper.base import EVERYTHING, Departure, Shaping
 from headgate.shaper.pump import Pump
 from headgate.stores import Store
 from headgate.stores.gate import Gate
 from headgate.waiting.sleep import sleep_until
+from headgate.wording import explained
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -52,13 +53,10 @@ class Shaper(Shaping):
             self._promises.left(promise)
         return departure.decision
 
-    def drain(self, source: Iterable[T], key: str = EVERYTHING, when_full: WhenFull = "wait") -> Pump[T]:
-        """The items of a source, at the constant rate.
-
-        `wait` holds the source back: it is asked for the next item when there is room. `drop` reads it in a thread, as
-        fast as it comes, and counts what found no room.
-        """
-        return Pump(self, source, key, when_full)
+    @explained
+    def drain(self, source: Iterable[T], key: str = EVERYTHING) -> Pump[T]:
+        """The items of a source, at the constant rate. The source is asked for the next item when there is room."""
+        return Pump(self, source, key)
 
     def map(self, function: Callable[[T], R], source: Iterable[T], key: str = EVERYTHING) -> Iterator[R]:
         """Call a function with each item of a source, at the constant rate, one after the other."""
