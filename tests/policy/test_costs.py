@@ -85,9 +85,11 @@ def test_what_is_warned_of_is_true():
 
 def test_a_warning_says_where(tmp_path):
     """With the file and the line, as a mistake does."""
-    file = tmp_path / "policy.toml"
-    file.write_text('[[rules]]\nkey = "ip"\nlimits = "90/minute by sliding-log"\ncost.after.header = "x"\n')
-    with pytest.warns(LimitWarning, match=r"^policy\.toml:3: rule rule-1: what costs more after the response"):
+    file = tmp_path / "policy.json"
+    file.write_text(
+        '{"rules": [{"key": "ip",\n"cost": {"after": {"header": "x"}},\n"limits": "90/minute by sliding-log"}]}'
+    )
+    with pytest.warns(LimitWarning, match=r"^policy\.json:3: rule rule-1: what costs more after the response"):
         Policy.load(file)
 
 

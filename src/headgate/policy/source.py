@@ -1,19 +1,16 @@
-"""Where a policy comes from: a file in YAML, TOML or JSON, or a Python value; with the line of everything in it."""
+"""Where a policy comes from: a file in YAML, TOML or JSON, or a Python value; with lines, where its parser tells."""
 
 from __future__ import annotations
 
 import json
-import re
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from stat import S_ISREG
 from typing import Any, Final, NamedTuple
 
 from headgate.errors import InvalidPolicy
-from headgate.policy.json_lines import lines_of as json_lines
-from headgate.policy.lines import Path_, line_of_dots
-from headgate.policy.lines import lines_of as toml_lines
+from headgate.policy.lines import Path_, lines_of
+from headgate.policy.toml_source import read_toml
 from headgate.policy.yaml_source import INSTALLED, Bounds, NotYaml, TooLarge, read_yaml
 from headgate.wording import missing
 
@@ -85,20 +82,9 @@ def _read_file(path: Path) -> bytes:
 
 
 def _read_toml(name: str, text: str) -> Source:
-    deep = line_of_dots(text, DEEPEST)
-    if deep is not None:  # the parser takes the square of their number
-        raise InvalidPolicy([f"{name}:{deep}: too large: a key has at most {DEEPEST} dots"])
-    try:
-        value = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as reason:
-        said, _, at = str(reason).rpartition(" (at ")
-        found = re.match(r"line (\d+)", at)
-        line = int(found[1]) if found else len(text.rstrip().splitlines())  # the end of the document
-        raise InvalidPolicy([f"{name}:{line}: not TOML: {said or reason}"]) from None
-    except (ValueError, RecursionError) as reason:
-        raise InvalidPolicy([f"{name}: not TOML: {reason}"]) from None
+    value = read_toml(name, text, DEEPEST)
     _check_size(value, name)
-    return Source(name, value, toml_lines(text))
+    return Source(name, value, {})
 
 
 def _read_json(name: str, text: str) -> Source:
@@ -111,7 +97,7 @@ def _read_json(name: str, text: str) -> Source:
     except ValueError as reason:
         raise InvalidPolicy([f"{name}: not JSON: {reason}"]) from None
     _check_size(value, name)
-    lines, twice = json_lines(text)
+    lines, twice = lines_of(text)
     if twice:
         raise InvalidPolicy([f"{name}:{line}: {field!r} is said twice" for line, field in twice])
     return Source(name, value, lines)
