@@ -10,7 +10,7 @@ HIT, EMPTY, DIRECT = "headgate token-bucket", "empty", "empty, native object"
 WHAT = {
     HIT: "a whole decision, a Decision returned",
     EMPTY: "an empty native method, held as `limiter.hit` is",
-    DIRECT: "the same method, called on the native object",
+    DIRECT: "the same method, called on the set",
 }
 
 
@@ -39,8 +39,8 @@ def targets(results: Results, scale: Scale) -> list[Target]:
 SECTION = Section(
     "hit",
     "1. hit: one hot key, one limit, allowed",
-    """The empty method takes a str and returns None; it is an attribute of a plain Python object, so that
-    `limiter.hit(key)` is the same bytecode for both. A call on the native object itself finds its method faster.""",
+    """The empty method is `discard` of an empty set, which returns None. It is an attribute of a plain Python object,
+    so that `limiter.hit(key)` is the same bytecode for both. A call on the set itself finds its method faster.""",
     jobs,
     tables,
     targets,

@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 from typing import Final, Protocol
 
-MICROSECOND: Final = 1
 MILLISECOND: Final = 1_000
 SECOND: Final = 1_000_000
 MINUTE: Final = 60 * SECOND

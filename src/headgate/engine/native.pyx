@@ -45,10 +45,3 @@ include "lease_cache.pxi"
 include "pending.pxi"
 
 SHARES = HEADGATE_SHARES
-
-
-cdef class Probe:
-    """What the benchmark measures a hit against."""
-
-    def empty(self, str key):
-        """A native method that takes a str and does nothing."""
