@@ -13,9 +13,9 @@ from headgate import Limiter
 from headgate.cli import main
 from headgate.engine import NATIVE
 from headgate.stores.shared import SharedStore
-from headgate.stores.shared_file import HEADER_WORDS, MAGIC, PARTICIPANTS, TEXT_AT, WORD
-from headgate.stores.shared_holders import holders
-from headgate.stores.shared_survey import remove, survey
+from headgate.stores.shared.file import HEADER_WORDS, MAGIC, PARTICIPANTS, TEXT_AT, WORD
+from headgate.stores.shared.holders import holders
+from headgate.stores.shared.survey import remove, survey
 from headgate.testing import ManualClock
 
 pytestmark = pytest.mark.skipif(not NATIVE, reason="shared stores need the native engine")

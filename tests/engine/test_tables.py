@@ -13,7 +13,7 @@ import pytest
 from headgate import Decision, Limiter, MemoryStore, StoreError
 from headgate.engine import NATIVE
 from headgate.stores.shared import SharedStore
-from headgate.stores.shared_survey import survey
+from headgate.stores.shared.survey import survey
 from headgate.testing import ManualClock, ReferenceStore
 from tests.support import sharing
 

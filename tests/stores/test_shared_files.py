@@ -15,7 +15,7 @@ import pytest
 from headgate import Limiter, StoreError
 from headgate.engine import NATIVE
 from headgate.stores.shared import SharedStore
-from headgate.stores.shared_file import HEADER_WORDS, STRIPES, WORD, Folder
+from headgate.stores.shared.file import HEADER_WORDS, STRIPES, WORD, Folder
 from headgate.testing import ManualClock
 from tests.support import sharing
 from tests.support.sharing import fuzz, shared, table_file

@@ -9,8 +9,8 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 from headgate.errors import InvalidCall
-from headgate.stores.shared_holders import holders
-from headgate.stores.shared_survey import remove, survey
+from headgate.stores.shared.holders import holders
+from headgate.stores.shared.survey import remove, survey
 from headgate.stores.url import split
 from headgate.wording import shown
 

@@ -9,7 +9,7 @@
 
 cdef enum:
     STRIPES = 64
-    HEADER_WORDS = 512                  # one page; stores/shared_file.py writes it, fields in the order of SharedHead
+    HEADER_WORDS = 512                  # one page; stores/shared/file.py writes it, fields in the order of SharedHead
 
 cdef int64_t HELD = <int64_t> 1 << 63
 cdef int64_t TEST_AFTER_NS = 1_000_000

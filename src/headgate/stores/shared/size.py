@@ -8,7 +8,7 @@ from headgate.algorithms import bucket, log
 from headgate.engine.modes import WAYS, slots_for, words_for
 from headgate.errors import StoreError
 from headgate.limit import Limit
-from headgate.stores.shared_file import KINDS, MAGIC, VERSION, WORD, Head, boot_mark
+from headgate.stores.shared.file import KINDS, MAGIC, VERSION, WORD, Head, boot_mark
 
 LEAST_KEYS: Final = 1_000
 """A table of rates for fewer keys would forget live ones all the time. (Few keys have something in flight at once.)"""

@@ -12,8 +12,8 @@ from typing import Final, NamedTuple
 
 from headgate.engine.modes import WAYS
 from headgate.errors import StoreError
-from headgate.stores.shared_file import KINDS, MAGIC, PARTICIPANTS, Head, boot_mark, head_words, is_own, read_head
-from headgate.stores.shared_system import check_system, fcntl
+from headgate.stores.shared.file import KINDS, MAGIC, PARTICIPANTS, Head, boot_mark, head_words, is_own, read_head
+from headgate.stores.shared.system import check_system, fcntl
 
 _META_START: Final = struct.Struct("<qqq")
 """How `meta` begins in every layout: magic, layout, the mark of the boot it was made in."""

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from headgate.algorithms.concurrency.reference import UNIT_BITS
 from headgate.clock import SECOND, steady_ns
 from headgate.engine.modes import WAYS
-from headgate.stores.shared_file import (
+from headgate.stores.shared.file import (
     HEADER_WORDS,
     KINDS,
     META,
@@ -25,7 +25,7 @@ from headgate.stores.shared_file import (
     head_words,
     read_head,
 )
-from headgate.stores.shared_survey import is_held, is_plain, open_folder, open_to_read, survey
+from headgate.stores.shared.survey import is_held, is_plain, open_folder, open_to_read, survey
 
 
 class PermitSeen(NamedTuple):

@@ -17,7 +17,7 @@ from headgate.errors import InvalidLimit, StoreError
 from headgate.forks import after_fork
 from headgate.limit import Limit
 from headgate.stores.eviction import warn_of_eviction
-from headgate.stores.shared_file import (
+from headgate.stores.shared.file import (
     KINDS,
     MAGIC,
     META,
@@ -31,8 +31,8 @@ from headgate.stores.shared_file import (
     mapped,
     read_head,
 )
-from headgate.stores.shared_size import new_head
-from headgate.stores.shared_system import check_engine
+from headgate.stores.shared.size import new_head
+from headgate.stores.shared.system import check_engine
 from headgate.stores.sizes import check_sizes
 from headgate.wording import explained
 
