@@ -1,6 +1,7 @@
 """Builds the native engine, where there is a compiler for it. Everything else stands in pyproject.toml."""
 
 import os
+import runpy
 import sys
 from pathlib import Path
 
@@ -47,6 +48,31 @@ def write_shared_classes():
         (BUILD / f"{name.lower()}.pxi").write_text(text, encoding="utf-8")
 
 
+def write_layout():
+    """Numbers that C needs while it is compiled are written once too, in layout.py; structs have its fields."""
+    known = runpy.run_path(str(PACKAGE / "layout.py"))
+    plain = {name: known[name] for name in (
+        "WAYS", "STRIPES", "STRIPE_WORDS", "HEADER_WORDS", "PARTICIPANTS", "UNIT_BITS", "PERMITS_AT", "PERMIT_WORDS",
+    )}  # fmt: skip
+    plain |= {
+        "CALLS": known["MOST_CALLS"],
+        "ANSWER_WORDS": known["ANSWER_FIELDS"],  # by its own name it is known to Decision
+        "UNIT_MASK": (1 << known["UNIT_BITS"]) - 1,
+        "BUCKET_NUM_BITS": known["FRACTION_BITS"],
+        "BUCKET_NUM_MASK": (1 << known["FRACTION_BITS"]) - 1,
+    }
+    wide = [f"cdef int64_t {name} = {known[name]}" for name in ("EPOCH_LEAD", "EPOCH_SPAN", "NO_EPOCH_SPAN")]
+    stripe = known["STRIPE_FIELDS"]
+    lines = [
+        *("cdef enum:", *(f"    {name} = {value}" for name, value in plain.items()), ""),
+        *(*wide, ""),
+        *("cdef struct SharedHead:", f"    int64_t {', '.join(known['Head']._fields)}", ""),
+        *("cdef struct Stripe:", *(f"    int64_t {name}  # {what}" for name, what in stripe.items())),
+        f"    int64_t[{known['STRIPE_WORDS'] - len(stripe)}] apart",
+    ]
+    (BUILD / "layout.pxi").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
 def native():
     """The one extension: optional, and not tried where there is no POSIX memory mapping or on PyPy."""
     if os.name != "posix" or sys.implementation.name != "cpython" or os.environ.get("HEADGATE_PURE", "0") == "1":
@@ -54,13 +80,14 @@ def native():
     from Cython.Build import cythonize
 
     write_shared_classes()
+    write_layout()
     extension = Extension(
         "headgate.engine.native",
         [str(PACKAGE / "engine/native.pyx")],
         extra_compile_args=["-O3", "-fno-strict-aliasing", "-fno-builtin-memset"],
         depends=[
             *(str(path) for path in sorted(PACKAGE.rglob("*.px[id]"))),
-            *(str(PACKAGE / f"{name}.py") for name in ("decision", "permit")),
+            *(str(PACKAGE / f"{name}.py") for name in ("decision", "layout", "permit")),
         ],
     )
     built = cythonize([extension], build_dir=str(BUILD), include_path=[str(BUILD)])

@@ -12,10 +12,8 @@ from headgate.algorithms.contract import NEVER, UNKNOWN, Verdict
 from headgate.call import Call
 from headgate.clock import write_seconds
 from headgate.forks import after_fork
+from headgate.layout import ANSWER_FIELDS
 from headgate.limit import Limit
-
-ANSWER_FIELDS = 6
-"""Integers per answer in a flat sequence of answers: allowed, remaining, retry us, reset us, mark (2)."""
 
 More = tuple[tuple[int, ...] | int, list[int] | bytes, tuple[int, ...] | None]
 """Of each call: the cost (one number where all have the same), the answer (flat; bytes are words of 64 bits), and the

@@ -12,8 +12,8 @@ import pytest
 from headgate import Limiter
 from headgate.cli import main
 from headgate.engine import NATIVE
+from headgate.layout import HEADER_WORDS, MAGIC, PARTICIPANTS, TEXT_AT, WORD
 from headgate.stores.shared import SharedStore
-from headgate.stores.shared.file import HEADER_WORDS, MAGIC, PARTICIPANTS, TEXT_AT, WORD
 from headgate.stores.shared.holders import holders
 from headgate.stores.shared.survey import remove, survey
 from headgate.testing import ManualClock

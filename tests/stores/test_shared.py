@@ -14,7 +14,8 @@ import pytest
 
 from headgate import Limiter, StoreError
 from headgate.engine import NATIVE
-from headgate.stores.shared.file import HEADER_WORDS, PARTICIPANTS, STRIPES, read_head
+from headgate.layout import HEADER_WORDS, PARTICIPANTS, STRIPES
+from headgate.stores.shared.file import read_head
 from headgate.testing import ManualClock
 from tests.support import sharing
 from tests.support.sharing import shared, table_file, words_of

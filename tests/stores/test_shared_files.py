@@ -14,8 +14,9 @@ import pytest
 
 from headgate import Limiter, StoreError
 from headgate.engine import NATIVE
+from headgate.layout import HEADER_WORDS, STRIPES, WORD
 from headgate.stores.shared import SharedStore
-from headgate.stores.shared.file import HEADER_WORDS, STRIPES, WORD, Folder
+from headgate.stores.shared.folder import Folder
 from headgate.testing import ManualClock
 from tests.support import sharing
 from tests.support.sharing import fuzz, shared, table_file

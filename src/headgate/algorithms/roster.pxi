@@ -19,8 +19,8 @@ ctypedef void (*charge_fn)(int64_t* state, const int64_t* params, int64_t mark_u
 ctypedef void (*carry_fn)(const int64_t* state, int64_t words, int64_t* larger) noexcept nogil
 ctypedef void (*give_fn)(int64_t* state, const int64_t* params, int64_t now, int64_t mark_us, int64_t mark_num, int64_t cost) noexcept nogil
 
-cdef int64_t NEVER_FITS = -1
-cdef int64_t NOBODY_KNOWS = -2
+cdef int64_t NEVER_FITS = _NEVER
+cdef int64_t NOBODY_KNOWS = _UNKNOWN
 
 cdef enum:
     MOST_WORDS = 10_003                 # of a state that is read whole: a window of 10,000 slots

@@ -7,8 +7,8 @@ from typing import Final, Generic, TypeVar
 
 from headgate.call import Call, Cost, checked_costs, checked_key
 from headgate.engine.choice import Decision
-from headgate.engine.modes import MOST_CALLS
 from headgate.errors import InvalidCall, InvalidLimit
+from headgate.layout import MOST_CALLS
 from headgate.limit import Given, Limit, as_limits
 from headgate.wording import shown
 

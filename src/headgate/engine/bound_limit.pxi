@@ -2,7 +2,6 @@
 
 cdef enum:
     MOST_PARAMS = 9
-    PARTICIPANTS = 4096
 
 
 @cython.final

@@ -7,6 +7,7 @@ from typing import Final
 from headgate.algorithms.contract import EXACT
 from headgate.clock import HOUR, Clock
 from headgate.errors import HeadgateError
+from headgate.layout import WAYS
 from headgate.limit import Limit
 
 TAKE: Final = 0
@@ -22,11 +23,6 @@ LEASED: Final = -2
 """The mark of a charge that was paid from a lease; its number is the lease's."""
 LONGEST_WAIT: Final = HOUR
 """What is lent is paid back within this time: a bucket further ahead is taken for a clock that stepped back."""
-
-MOST_CALLS: Final = 64
-"""Calls in one decision."""
-WAYS: Final = 8
-"""Slots in a set: a native key lives in one of two sets."""
 
 
 def slots_for(max_keys: int) -> int:

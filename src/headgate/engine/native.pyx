@@ -13,7 +13,7 @@ from posix.time cimport CLOCK_MONOTONIC, clock_gettime, clockid_t, nanosleep, ti
 
 import os
 
-from headgate.algorithms.contract import EXACT as _EXACT
+from headgate.algorithms.contract import EXACT as _EXACT, NEVER as _NEVER, UNKNOWN as _UNKNOWN
 from headgate.call import checked_cost, checked_costs, checked_key
 from headgate.clock import STEADY_CLOCK_ID, SystemClock
 from headgate.engine.pending import AWAITED_TWICE, NOT_AWAITED, looking_like, warn_of_no_await
@@ -24,9 +24,7 @@ from headgate.errors import InvalidCall, StoreError
 cdef int64_t EXACT = _EXACT
 cdef int64_t LEASED = _LEASED
 
-cdef enum:
-    ANSWER_WORDS = 6                    # decision.ANSWER_FIELDS
-
+include "layout.pxi"              # layout.py, in C: setup.py
 include "siphash.pxi"
 include "../algorithms/roster.pxi"
 include "decision.pxi"            # decision.py, as a C class: setup.py

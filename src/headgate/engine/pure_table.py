@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from headgate.engine.modes import WAYS, slots_for, words_for
+from headgate.engine.modes import slots_for, words_for
 from headgate.engine.steps import Cell, look
+from headgate.layout import WAYS
 from headgate.limit import Limit
 
 if TYPE_CHECKING:

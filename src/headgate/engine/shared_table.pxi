@@ -7,25 +7,11 @@
 #   - a wide state is written back from the stripe's journal, kept while it is changed, as if nothing had happened;
 #   - a bucket's word carries HELD while a stripe's holder works on it; found under the stripe's lock, it is stale.
 
-cdef enum:
-    STRIPES = 64
-    HEADER_WORDS = 512                  # one page; stores/shared/file.py writes it, fields in the order of SharedHead
-
 cdef int64_t HELD = <int64_t> 1 << 63
 cdef int64_t TEST_AFTER_NS = 1_000_000
 cdef int64_t GIVE_UP_AFTER_NS = 5_000_000
 cdef int64_t LONGEST_NAP_NS = 400_000
 cdef int GIVE_UP_AFTER_NAPS = 12        # and so many looks: a waiter that lost its decider itself has not waited
-
-cdef struct SharedHead:
-    int64_t magic, version, size, boot, kind, sets, words, stride, journal, epoch, order, used, evictions
-
-cdef struct Stripe:
-    int64_t lock                        # 0, or the signature of the holder
-    int64_t stuck                       # the signature of a holder that somebody has waited for in vain
-    int64_t slot                        # the slot whose state the journal keeps, plus 1; 0 for none
-    int64_t turns                       # how often it was held: a holder that goes on is not one that is stopped
-    int64_t[4] apart                    # a cache line each
 
 
 @cython.final
@@ -52,13 +38,13 @@ cdef class SharedTable:
     def attach(self, int64_t[::1] view):
         """Use this memory from now on; its header was checked against the size of the file."""
         cdef SharedHead* head = <SharedHead*> &view[0]
-        cdef int64_t at = HEADER_WORDS + STRIPES * (sizeof(Stripe) // 8 + head.journal)
+        cdef int64_t at = HEADER_WORDS + STRIPES * (STRIPE_WORDS + head.journal)
         if view.shape[0] != at + head.sets * WAYS * (1 + head.stride):
             raise ValueError("the header does not describe the memory")
         self.view = view
         self.head = head
         self.stripes = <Stripe*> (&view[0] + HEADER_WORDS)
-        self.journals = &view[0] + HEADER_WORDS + STRIPES * (sizeof(Stripe) // 8)
+        self.journals = &view[0] + HEADER_WORDS + STRIPES * (STRIPE_WORDS)
         self.segment.sets = head.sets
         self.segment.tags = <uint64_t*> (&view[0] + at)
         self.segment.states = &view[0] + at + head.sets * WAYS
@@ -286,7 +272,7 @@ cdef class SharedTable:
         """What the dead hold is not in use: a key that nobody asks for any more would keep its slot for ever."""
         cdef const ConcurrencyParams* p = <const ConcurrencyParams*> bound.params
         cdef int64_t at, holder, alive = self.engine.me, held = 0
-        for at in range(min(state[0], (p.words - 2) // 3)):
+        for at in range(min(state[0], permits_within(p.words))):
             holder = held_permits(state)[at].held >> UNIT_BITS
             if holder == alive or self.engine.is_alive(holder):
                 alive = holder

@@ -5,17 +5,9 @@
 # live keys grows by half, alone, so that no request pays for moving a whole table; at its bound it gives up the key with
 # the least to lose instead.
 
-cdef enum:
-    WAYS = 8                            # engine.modes.WAYS
-
 cdef size_t SEGMENT_BYTES = 1 << 20     # moving this much takes well under a millisecond
 cdef size_t MAPPED_FROM = 1 << 13       # larger blocks are mapped, and so given back whole when a segment grows
 cdef size_t WIDE_SLOT = 4096            # slots of whole pages are mapped at full size: untouched ones cost nothing
-cdef int64_t EPOCH_LEAD = 1 << 48       # how far before its first instant a table can represent time
-cdef int64_t EPOCH_SPAN = 1 << 49       # instants from its epoch on that leave room for the longest burst in 50 bits
-cdef int64_t NO_EPOCH_SPAN = 1 << 53
-
-
 
 cdef struct Segment:
     int64_t sets

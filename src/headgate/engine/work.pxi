@@ -1,8 +1,5 @@
 # What a decision is while it is taken: the same for private tables and for shared ones.
 
-cdef enum:
-    CALLS = 64                          # engine.modes.MOST_CALLS
-
 cdef enum Mode:
     M_TAKE, M_PEEK, M_UP_TO, M_RESERVE  # engine.modes, in the same order
 

@@ -14,8 +14,9 @@ from headgate.caches import ClearedWhenFull
 from headgate.call import Call, checked_cost
 from headgate.decision import tightest
 from headgate.engine import Decision
-from headgate.engine.modes import LONGEST_WAIT, MOST_CALLS
+from headgate.engine.modes import LONGEST_WAIT
 from headgate.errors import HeadgateError, InvalidPolicy
+from headgate.layout import MOST_CALLS
 from headgate.limit import Limit
 from headgate.policy.fast_path import FastPath, cost_in_fast_path
 from headgate.policy.gates import gate_on

@@ -9,6 +9,7 @@ from headgate.engine import Decider, Engine, Table
 from headgate.engine.modes import words_for
 from headgate.errors import InvalidLimit, StoreError
 from headgate.forks import after_fork
+from headgate.layout import WORD
 from headgate.limit import Limit
 from headgate.stores.eviction import warn_of_eviction
 from headgate.stores.sizes import check_sizes
@@ -17,7 +18,6 @@ from headgate.wording import explained
 DEFAULT_MAX_KEYS: Final = 1_000_000
 DEFAULT_MAX_BYTES: Final = 256 * 2**20
 MOST_TABLES: Final = 256
-WORD: Final = 8
 
 
 class MemoryStore:

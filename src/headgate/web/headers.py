@@ -32,8 +32,9 @@ from typing import TYPE_CHECKING, AnyStr, Final, Generic, NamedTuple, Protocol
 
 from headgate.algorithms.contract import NEVER, UNKNOWN
 from headgate.clock import SECOND, Clock, WallClock
-from headgate.decision import ANSWER_FIELDS, order_of, tightest
+from headgate.decision import order_of, tightest
 from headgate.errors import HeadgateError
+from headgate.layout import ANSWER_FIELDS
 from headgate.limit import Limit
 from headgate.limit.grammar import write_period
 

@@ -24,8 +24,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, AnyStr, Final, NamedTuple, Protocol
 
 from headgate.algorithms.contract import NEVER
-from headgate.decision import ANSWER_FIELDS
 from headgate.errors import HeadgateError
+from headgate.layout import ANSWER_FIELDS
 from headgate.web.headers import Compile, Disclose, Disclosure, HeaderCodec, HeaderWriter, Names, disclosure_for
 from headgate.wording import shown
 

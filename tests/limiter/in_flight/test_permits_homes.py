@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from headgate import AsyncLimiter, Call, StoreError
-from headgate.algorithms.concurrency.reference import UNIT_BITS
+from headgate.layout import UNIT_BITS
 from headgate.stores import Store
 from headgate.stores.redis import RedisStore
 from headgate.testing import ManualClock

@@ -17,8 +17,8 @@ import pytest
 
 from headgate import Limiter
 from headgate.engine import NATIVE
+from headgate.layout import HEADER_WORDS, PARTICIPANTS, STRIPE_WORDS, STRIPES
 from headgate.stores.shared import SharedStore
-from headgate.stores.shared.file import HEADER_WORDS, PARTICIPANTS, STRIPE_WORDS, STRIPES
 from headgate.testing import ManualClock
 from tests.stores.leases.test_processes import in_child
 from tests.stores.test_shared import lock_bytes

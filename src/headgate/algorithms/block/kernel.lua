@@ -6,7 +6,7 @@ local function block_shut(ends, block_us, now, cost, answer)
         allowed = false
     end
     local left = min(max(0, ends - now), max(block_us, reset))
-    if allowed or retry == -1 then
+    if allowed or retry == NEVER then
         if left > 0 then remaining = 0 end
         return allowed, remaining, retry, max(reset, left), mark_us, mark_num, moved, ends
     end

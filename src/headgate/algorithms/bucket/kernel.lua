@@ -18,14 +18,14 @@ end
 local full_us, full_num = now + depth_us, depth_num
 mark_us, mark_num = us, 0
 if part > 0 then
-    mark_num = floor((part - 1) * a / 8192) + 1
+    mark_num = floor((part - 1) * a / FINEST) + 1
     if mark_num == a then mark_us, mark_num = us + 1, 0 end
 end
 if mark_us < now then mark_us, mark_num = now, 0 end
 moved = mark_us > full_us + slack_us
 if moved then mark_us, mark_num = full_us, full_num end
 local end_us, end_num = mark_us, mark_num
-allowed, retry = false, -1
+allowed, retry = false, NEVER
 if cost <= burst then
     local spare = cost * unit_num
     end_us, end_num = mark_us + cost * unit_us + floor(spare / a), mark_num + spare % a
@@ -63,7 +63,7 @@ local spare = cost * unit_num
 local end_us, end_num = mark_us + cost * unit_us + floor(spare / a), mark_num + spare % a
 if end_num >= a then end_us, end_num = end_us + floor(end_num / a), end_num % a end
 local value = end_us
-if end_num > 0 then value = format('%d:%d', end_us, ceil(end_num * 8192 / a)) end
+if end_num > 0 then value = format('%d:%d', end_us, ceil(end_num * FINEST / a)) end
 redis.call('SET', key, value, 'PX', ceil((end_us - now) / 1000) + slack)
 
 --- give
@@ -72,7 +72,7 @@ local spare = cost * unit_num
 local back_us, back_num = cost * unit_us + floor(spare / a), spare % a
 local end_us, end_num = mark_us + back_us, mark_num + back_num
 if end_num >= a then end_us, end_num = end_us + floor(end_num / a), end_num % a end
-local num = part > 0 and floor((part - 1) * a / 8192) + 1 or 0
+local num = part > 0 and floor((part - 1) * a / FINEST) + 1 or 0
 if num == a then us, num = us + 1, 0 end
 local drained, full_us = max(0, now - mark_us), now + depth_us
 local promised = us > full_us or (us == full_us and num > depth_num)
@@ -83,7 +83,7 @@ if drained <= back_us + 1 and (not promised or (us == end_us and num == end_num)
         us, num = us - back_us, num - back_num
         if num < 0 then us, num = us - 1, num + a end
         local value = us
-        if num > 0 then value = format('%d:%d', us, ceil(num * 8192 / a)) end
+        if num > 0 then value = format('%d:%d', us, ceil(num * FINEST / a)) end
         redis.call('SET', key, value, 'PX', ceil(max(0, us - now) / 1000) + slack)
     end
 end

@@ -3,10 +3,6 @@
 cdef struct BucketParams:
     int64_t burst, a, p, unit_us, unit_num, depth_us, depth_num, slack_us
 
-cdef enum:
-    BUCKET_NUM_BITS = 13
-    BUCKET_NUM_MASK = (1 << 13) - 1
-
 cdef inline void bucket_read(const int64_t* state, const BucketParams* p, int64_t* us, int64_t* num) noexcept nogil:
     # the arrival time in a-ths
     cdef int64_t part = state[0] & BUCKET_NUM_MASK

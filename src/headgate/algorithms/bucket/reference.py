@@ -22,8 +22,9 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from headgate.algorithms.contract import NEVER, State, Verdict
+from headgate.layout import FRACTION_BITS
 
-FINEST: Final = 8192
+FINEST: Final = 1 << FRACTION_BITS
 """A fraction of a microsecond is kept in so many parts: 13 bits beside 50 bits of microseconds."""
 
 

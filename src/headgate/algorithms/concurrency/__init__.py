@@ -7,6 +7,7 @@ from typing import Final
 from headgate.algorithms.concurrency.reference import MOST, Params, answer, charge, fresh, give
 from headgate.algorithms.contract import Verdict
 from headgate.errors import InvalidLimit
+from headgate.layout import PERMIT_WORDS, PERMITS_AT
 
 __all__ = [
     "KIND",
@@ -44,7 +45,7 @@ def fit(amount: int, period_us: int, burst: int, slots: int) -> Params:
 
 def words(params: Params) -> int:
     """How many permits are out, how many units they are, and three words for each."""
-    return 2 + 3 * params.limit
+    return PERMITS_AT + PERMIT_WORDS * params.limit
 
 
 def kernel(params: Params) -> str:

@@ -2,22 +2,21 @@
 # marks: the instant it was taken, its number, and who holds it above the units that it holds. The holder is 0 in private
 # tables; in shared ones it is the signature of a process, and what the dead hold is buried (shared_decider.pxi).
 
-cdef enum:
-    UNIT_BITS = 17                      # reference.UNIT_BITS
-    UNIT_MASK = (1 << 17) - 1
-
 cdef struct ConcurrencyParams:
     int64_t limit, ttl, words, holder
 
 cdef struct HeldPermit:
     int64_t since, number, held
 
+cdef inline int64_t permits_within(int64_t words) noexcept nogil:
+    return (words - PERMITS_AT) // PERMIT_WORDS
+
 cdef inline HeldPermit* held_permits(const int64_t* state) noexcept nogil:
-    return <HeldPermit*> (state + 2)
+    return <HeldPermit*> (state + PERMITS_AT)
 
 cdef inline bint concurrency_is_whole(const int64_t* state, const ConcurrencyParams* p) noexcept nogil:
     # False only in memory that something else has written to
-    return 0 <= state[0] <= (p.words - 2) // 3 and state[0] <= state[1] <= (p.words - 2) // 3
+    return 0 <= state[0] <= permits_within(p.words) and state[0] <= state[1] <= permits_within(p.words)
 
 cdef int64_t concurrency_serial(const int64_t* state, int64_t now) noexcept nogil:
     # The least number that no permit of this instant has.
@@ -50,7 +49,7 @@ cdef void concurrency_charge(int64_t* state, const int64_t* params, int64_t mark
     cdef const ConcurrencyParams* p = <const ConcurrencyParams*> params
     if not concurrency_is_whole(state, p):
         state[0] = state[1] = 0
-    if cost == 0 or state[0] >= (p.words - 2) // 3:
+    if cost == 0 or state[0] >= permits_within(p.words):
         return
     cdef int64_t at = state[0]
     cdef HeldPermit* permits = held_permits(state)

@@ -14,9 +14,8 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from headgate.algorithms.contract import NEVER, UNKNOWN, State, Verdict
+from headgate.layout import UNIT_BITS
 
-UNIT_BITS: Final = 17
-"""Of a permit's number: its units."""
 MOST: Final = 100_000
 
 

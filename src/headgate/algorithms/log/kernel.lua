@@ -62,7 +62,7 @@ local held = count - gone
 reset = held > 0 and last - shift + period - now or 0
 allowed, retry = cost == 0 or held + cost <= limit, 0
 if not allowed then
-    retry = -1
+    retry = NEVER
     if cost <= limit then
         local place = gone + held + cost - limit - 1
         retry = (place == 0 and oldest or log_stamp(key, cap, tail, place)) - shift + period - now

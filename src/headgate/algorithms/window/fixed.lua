@@ -25,7 +25,7 @@ allowed, retry = cost == 0 or held + cost <= limit, 0
 if allowed then
     held = held + cost
 else
-    retry = cost > limit and -1 or ending
+    retry = cost > limit and NEVER or ending
 end
 remaining = max(0, limit - held)
 reset = held > 0 and ending or 0

@@ -54,7 +54,7 @@ for place = 1, slots do estimate = estimate + aged[place] end
 allowed, retry = cost == 0 or estimate + cost <= limit, 0
 local extra = allowed and cost or 0
 if not allowed then
-    retry = -1
+    retry = NEVER
     if cost <= limit then
         retry = window_wait(aged, 0, mark_us, phase, limit - cost, now, period, slots, tick, offset, blendable)
     end

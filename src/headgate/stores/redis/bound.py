@@ -11,10 +11,10 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final, NamedTuple, TypeVar
 
-from headgate.algorithms.concurrency.reference import UNIT_BITS
 from headgate.engine import Decision
 from headgate.engine.modes import PEEK, RESERVE, TAKE, UP_TO
 from headgate.errors import StoreError
+from headgate.layout import UNIT_BITS
 from headgate.limit import Limit
 from headgate.stores.contract import Costs, Held, Keys, Marks
 from headgate.stores.redis.compiled import GIVE, RESET, Command, CompiledLimits

@@ -6,15 +6,14 @@ import struct
 from itertools import chain
 from typing import Any, Final
 
-from headgate.decision import ANSWER_FIELDS
 from headgate.engine import Decision
 from headgate.engine.modes import PEEK, RESERVE, TAKE, UP_TO
+from headgate.layout import ANSWER_FIELDS, WORD
 from headgate.limit import Limit
 from headgate.stores.contract import Keys
 from headgate.stores.redis.names import Names
 from headgate.stores.redis.scripts import GIVE, HEARTBEAT, RENEW, RESET, Script, script, sent_params, shape_of
 
-WORD: Final = 8
 REMEMBERED: Final = 64
 """Costs whose bytes are not packed again."""
 

@@ -24,7 +24,7 @@ for group = 1, groups do
     do ANSWER end
     if not allowed then cost = 0 end
     if allowed or moved then CHARGE end
-    reply[group + 1] = struct.pack('<i8i8i8i8i8i8', allowed and 1 or 0, remaining, retry, reset, mark_us, mark_num)
+    reply[group + 1] = struct.pack('FIELDS', allowed and 1 or 0, remaining, retry, reset, mark_us, mark_num)
 end
 return table.concat(reply)
 
@@ -72,7 +72,7 @@ for group = 1, groups do
     if UP_TO then reply[#reply + 1] = struct.pack('<i8', costs[1]) end
     for i = 1, COUNT do
         local allowed, remaining, retry, reset, mark_us, mark_num = unpack(verdicts[i])
-        reply[#reply + 1] = struct.pack('<i8i8i8i8i8i8', allowed and 1 or 0, remaining, retry, reset, mark_us, mark_num)
+        reply[#reply + 1] = struct.pack('FIELDS', allowed and 1 or 0, remaining, retry, reset, mark_us, mark_num)
     end
 end
 return table.concat(reply)
@@ -122,7 +122,7 @@ end
 for group = 1, groups do
     local key, left = KEYS[group], 0
     local ttl, mark_us, mark_num = struct.unpack('<i8i8i8', ARGV[group])
-    for unit = 1, mark_num % 131072 do
+    for unit = 1, mark_num % UNITS do
         local ends = redis.call('ZSCORE', key, concurrency_unit(mark_us, mark_num, unit))
         if ends and tonumber(ends) > now then
             redis.call('ZADD', key, now + ttl, concurrency_unit(mark_us, mark_num, unit))

@@ -13,7 +13,10 @@ from functools import lru_cache
 from importlib import resources
 from typing import Final, NamedTuple
 
+from headgate.algorithms.bucket.reference import FINEST
+from headgate.algorithms.contract import NEVER, UNKNOWN
 from headgate.engine.modes import PEEK, RESERVE, TAKE, UP_TO
+from headgate.layout import ANSWER_FIELDS, UNIT_BITS
 from headgate.limit import Limit
 
 GIVE: Final = 100
@@ -29,6 +32,13 @@ LIBRARY: Final = {
     "floor": "math.floor", "ceil": "math.ceil", "min": "math.min", "max": "math.max",
     "match": "string.match", "format": "string.format",
 }  # fmt: skip
+
+
+NUMBERS: Final = {
+    "NEVER": str(NEVER), "UNKNOWN": str(UNKNOWN), "FINEST": str(FINEST), "UNITS": str(1 << UNIT_BITS),
+    "FIELDS": "<" + "i8" * ANSWER_FIELDS,
+}  # fmt: skip
+"""What kernels and driver leave to be filled in."""
 
 
 class Shape(NamedTuple):
@@ -69,8 +79,7 @@ def script(shapes: tuple[Shape, ...], mode: int) -> Script:
 
 class _Kernel:
     def __init__(self, kind: str, file: str) -> None:
-        text = resources.files(f"headgate.algorithms.{kind}").joinpath(f"{file}.lua").read_text(encoding="utf-8")
-        heads, self.sections = _sections(text)
+        heads, self.sections = _sections(_read(f"headgate.algorithms.{kind}", file))
         self.name = kind if file == "kernel" else file
         self.params = heads["params"].split()
         self.state = ", ".join(heads["state"].split())
@@ -102,6 +111,11 @@ class _Kernel:
         )
 
 
+def _read(package: str, file: str) -> str:
+    """A file in Lua, with its numbers."""
+    return _fill(resources.files(package).joinpath(f"{file}.lua").read_text("utf-8"), **NUMBERS)
+
+
 def _sections(text: str) -> tuple[dict[str, str], dict[str, str]]:
     """The `--- name value` lines of a file, and the code under each `--- name`."""
     heads = dict(re.findall(r"^--- (\w+) (.+)$", text, re.MULTILINE))
@@ -113,7 +127,7 @@ def _sections(text: str) -> tuple[dict[str, str], dict[str, str]]:
 def _compose(shapes: tuple[Shape, ...], mode: int) -> str:
     if mode == RESET:
         return "return redis.call('DEL', unpack(KEYS))"
-    driver = _sections(resources.files(__package__).joinpath("driver.lua").read_text(encoding="utf-8"))[1]
+    driver = _sections(_read(__package__, "driver"))[1]
     if mode == HEARTBEAT:
         return driver["heartbeat"]
     if mode == RENEW:
@@ -136,7 +150,7 @@ def _compose(shapes: tuple[Shape, ...], mode: int) -> str:
     else:
         helpers += [kernel.functions() for kernel in dict.fromkeys(kernels)]
         if any(shape.blocks for shape in shapes):
-            helpers.append(resources.files("headgate.algorithms.block").joinpath("kernel.lua").read_text("utf-8"))
+            helpers.append(_read("headgate.algorithms.block", "kernel"))
         body = _body(driver, shapes, kernels, mode)
     width = len(shapes) + sum(shape.blocks for shape in shapes)
     code = "\n".join([*helpers, _fill(driver["time"], WIDTH=str(width)), body])

@@ -15,22 +15,11 @@ from headgate.engine import Decider, Engine
 from headgate.engine.modes import words_for
 from headgate.errors import InvalidLimit, StoreError
 from headgate.forks import after_fork
+from headgate.layout import KINDS, MAGIC, PARTICIPANTS, ROLL_BYTES, VERSION
 from headgate.limit import Limit
 from headgate.stores.eviction import warn_of_eviction
-from headgate.stores.shared.file import (
-    KINDS,
-    MAGIC,
-    META,
-    PARTICIPANTS,
-    ROLL_BYTES,
-    VERSION,
-    Folder,
-    boot_mark,
-    head_bytes,
-    head_words,
-    mapped,
-    read_head,
-)
+from headgate.stores.shared.file import META, boot_mark, head_bytes, head_words, mapped, read_head
+from headgate.stores.shared.folder import Folder
 from headgate.stores.shared.size import new_head
 from headgate.stores.shared.system import check_engine
 from headgate.stores.sizes import check_sizes

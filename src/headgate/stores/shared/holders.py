@@ -11,20 +11,9 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from headgate.algorithms.concurrency.reference import UNIT_BITS
 from headgate.clock import SECOND, steady_ns
-from headgate.engine.modes import WAYS
-from headgate.stores.shared.file import (
-    HEADER_WORDS,
-    KINDS,
-    META,
-    STRIPE_WORDS,
-    STRIPES,
-    WORD,
-    Head,
-    head_words,
-    read_head,
-)
+from headgate.layout import KINDS, PERMIT_WORDS, PERMITS_AT, UNIT_BITS, WORD, Head, permits_within
+from headgate.stores.shared.file import META, head_words, read_head
 from headgate.stores.shared.survey import is_held, is_plain, open_folder, open_to_read, survey
 
 
@@ -77,16 +66,15 @@ def _permits(folder: int, file: str, name: str) -> Iterator[PermitSeen]:
 
 def _entries(table: int, head: Head) -> Iterator[tuple[int, int, int, int]]:
     """Of each permit: the tag of its key, since when, who, and units. What is not whole is left out."""
-    tags_at = HEADER_WORDS + STRIPES * (STRIPE_WORDS + head.journal)
-    slots, most = head.sets * WAYS, (head.words - 2) // 3
+    most = permits_within(head.words)
     with mmap.mmap(table, head.size, access=mmap.ACCESS_READ) as memory:
-        for slot in range(slots):
-            (tag,) = struct.unpack_from("<Q", memory, (tags_at + slot) * WORD)
-            start = (tags_at + slots + slot * head.stride) * WORD
+        for slot in range(head.slots):
+            (tag,) = struct.unpack_from("<Q", memory, (head.tags_at + slot) * WORD)
+            start = (head.states_at + slot * head.stride) * WORD
             if not tag or not 0 < (count := struct.unpack_from("<q", memory, start)[0]) <= most:
                 continue
             for permit in range(count):
-                since, _, held = struct.unpack_from("<qqq", memory, start + (2 + 3 * permit) * WORD)
+                since, _, held = struct.unpack_from("<qqq", memory, start + (PERMITS_AT + PERMIT_WORDS * permit) * WORD)
                 units = held & ((1 << UNIT_BITS) - 1)
                 if held > 0 and 0 < units <= most:
                     yield tag, since, held >> UNIT_BITS, units

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import Final
 
 from headgate.algorithms import bucket, log
-from headgate.engine.modes import WAYS, slots_for, words_for
+from headgate.engine.modes import slots_for, words_for
 from headgate.errors import StoreError
+from headgate.layout import EPOCH_LEAD, KINDS, MAGIC, VERSION, WAYS, WORD, Head
 from headgate.limit import Limit
-from headgate.stores.shared.file import KINDS, MAGIC, VERSION, WORD, Head, boot_mark
+from headgate.stores.shared.file import boot_mark
 
 LEAST_KEYS: Final = 1_000
 """A table of rates for fewer keys would forget live ones all the time. (Few keys have something in flight at once.)"""
 PART: Final = 4
 """A table takes this part of what is left: the first has room for many keys, and the twelfth still for thousands."""
-EPOCH_LEAD: Final = 2**48
 
 
 def new_head(limit: Limit, order: int, now_us: int, left: int, max_keys: int | None) -> Head:
@@ -50,7 +50,7 @@ def _sets(empty: Head, limit: Limit, left: int, max_keys: int | None) -> int:
 
 
 def _no_room(head: Head, limit: Limit, left: int, max_keys: int | None) -> str:
-    keys = max_keys if max_keys is not None and not limit.in_flight else head.sets * WAYS * 3 // 4
+    keys = max_keys if max_keys is not None and not limit.in_flight else head.slots * 3 // 4
     advice = "raise max_bytes" if max_keys is None else "raise max_bytes or lower max_keys"
     if limit.step is log:
         advice += ", or choose `by sliding-window/60`, which keeps 512 bytes a key"

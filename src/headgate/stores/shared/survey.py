@@ -10,9 +10,10 @@ import struct
 import sys
 from typing import Final, NamedTuple
 
-from headgate.engine.modes import WAYS
 from headgate.errors import StoreError
-from headgate.stores.shared.file import KINDS, MAGIC, PARTICIPANTS, Head, boot_mark, head_words, is_own, read_head
+from headgate.layout import KINDS, MAGIC, PARTICIPANTS, Head, permits_within
+from headgate.stores.shared.file import boot_mark, head_words, read_head
+from headgate.stores.shared.folder import BUILDING, is_own
 from headgate.stores.shared.system import check_system, fcntl
 
 _META_START: Final = struct.Struct("<qqq")
@@ -118,7 +119,7 @@ def _survey(path: str, folder: int) -> Survey:
 
 def _see(name: str, folder: int, file: str) -> list[TableSeen]:
     """The table in a file of ours; none in what is whole and no table."""
-    if file.startswith("building-"):
+    if file.startswith(BUILDING):
         raise StoreError(f"{name!r} is being made, or was left by a process that was killed")
     try:
         fd = open_to_read(file, dir_fd=folder)
@@ -156,13 +157,13 @@ def _made_in(path: str, folder: int) -> int:
 def _see_table(fd: int, name: str) -> TableSeen:
     head = read_head(fd, name)
     namespace, family = (*head_words(fd), "")[:2]
-    slots = head.sets * WAYS
+    slots = head.slots
     return TableSeen(namespace, _common(head, family), head.used, slots * 3 // 4, slots, head.evictions, head.size)
 
 
 def _common(head: Head, family: str) -> str:
     """In words: `sliding-log hour, up to 102`."""
-    most = {"log": head.words - 2, "concurrency": (head.words - 2) // 3}.get(KINDS[head.kind % len(KINDS)])
+    most = {"log": head.words - 2, "concurrency": permits_within(head.words)}.get(KINDS[head.kind % len(KINDS)])
     return family if most is None else f"{family}, up to {most}"
 
 

@@ -1,0 +1,227 @@
+"""The directory of a shared store, and how its files are made.
+
+A store is a directory. `meta` has its secret and its clock's anchor, `roll` a byte for every process that takes part,
+and each table a file of fixed size; `lock` is held by the process that opens the store or makes a table. A file is
+built under another name and linked into place, so that nobody ever sees half of one; all of it is allocated at once,
+because a sparse file on a full tmpfs would kill Python when it is written.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import stat
+import time
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from headgate.errors import InvalidCall, StoreError
+from headgate.wording import shown
+
+BUILDING: Final = "building-"
+_OWN: Final = re.compile(rf"lock|meta|roll|[0-9a-f]{{14}}\.table|{BUILDING}.*", re.DOTALL)
+MODES: Final = (0o700, 0o770)
+"""A user's own store, and one of a group."""
+LONGEST_BUILD: Final = 60.0
+"""Seconds after which nobody can still be at it."""
+
+
+class Folder:
+    """A directory that is ours, held open, so that a path that changes under us changes nothing."""
+
+    def __init__(self, path: str, mode: int) -> None:
+        if mode not in MODES:
+            given = f"{mode:#o}" if isinstance(mode, int) else shown(mode)
+            raise InvalidCall(
+                f"the mode of a shared store is 0o700, for one user, or 0o770, for a group; got {given}: users who may "
+                "open its files without taking part could read its secret, or keep it locked"
+            )
+        self.path = path
+        self.mode = mode
+        try:
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(path, mode)
+                os.chmod(path, mode)
+            self.fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError as error:
+            raise StoreError(f"cannot use the directory {path!r} as a shared store: {_why(error)}") from None
+        try:
+            self._check_owner()
+        except BaseException:
+            self.close()
+            raise
+
+    def _check_owner(self) -> None:
+        found = os.fstat(self.fd)
+        grouped = self.mode & 0o070 and found.st_gid in {os.getegid(), *os.getgroups()}
+        if os.geteuid() not in (found.st_uid, 0) and found.st_uid != 0 and not grouped:
+            raise StoreError(f"the directory {self.path!r} belongs to another user (uid {found.st_uid})")
+        if stat.S_IMODE(found.st_mode) & ~self.mode & 0o022:
+            raise StoreError(
+                f"the directory {self.path!r} may be written by others (mode {stat.S_IMODE(found.st_mode):o}); "
+                f"chmod it to {self.mode:o}, or say mode=0o770 if its group is meant"
+            )
+
+    @contextlib.contextmanager
+    def locked(self, patience: float) -> Iterator[None]:
+        """Be alone with the store, or say that another process has been for too long. A killed process frees it.
+
+        A directory can be locked by every user who may read it, so the lock is a file that only participants can open.
+        """
+        end = time.monotonic() + patience
+        while (fd := self._try_lock()) is None:
+            if time.monotonic() >= end:
+                raise StoreError(f"another process keeps {self.path!r} locked while it opens it")
+            time.sleep(0.005)
+        try:
+            yield
+        finally:
+            _unlock(fd)
+
+    def _try_lock(self) -> int | None:
+        """The file, locked; None while another process has it."""
+        import fcntl  # only where there are shared stores
+
+        while True:
+            fd = self.open_or_make("lock", 1, bytes)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if os.fstat(fd).st_nlink:
+                    return fd
+            except BlockingIOError:
+                os.close(fd)
+                return None
+            except BaseException:
+                os.close(fd)
+                raise
+            _unlock(fd)  # removed since it was opened: another process may have locked its successor
+
+    def close(self) -> None:
+        """Let go of the directory."""
+        os.close(self.fd)
+
+    def name(self, file: str) -> str:
+        """A file as messages name it."""
+        return os.path.join(self.path, file)
+
+    def is_there(self) -> bool:
+        """Whether the path still leads to this directory."""
+        try:
+            now, then = os.stat(self.path, follow_symlinks=False), os.fstat(self.fd)
+        except OSError:
+            return False
+        return (now.st_ino, now.st_dev) == (then.st_ino, then.st_dev)
+
+    def open(self, file: str) -> int | None:
+        """A file of the directory, opened for reading and writing; None if there is none."""
+        try:
+            fd = os.open(file, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self.fd)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise StoreError(f"cannot open {self.name(file)!r}: {_why(error)}") from None
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            os.close(fd)
+            raise StoreError(f"{self.name(file)!r} is not a plain file")
+        return fd
+
+    def tables(self) -> list[str]:
+        """The tables there are."""
+        return sorted(file for file in os.listdir(self.fd) if file.endswith(".table"))
+
+    def bytes_of_tables(self) -> int:
+        """Bytes that the tables take together."""
+        return sum(os.stat(file, dir_fd=self.fd, follow_symlinks=False).st_size for file in self.tables())
+
+    @contextlib.contextmanager
+    def reading(self, file: str) -> Iterator[int]:
+        """A file of the directory, opened for as long as it takes."""
+        fd = self.open(file)
+        if fd is None:
+            raise StoreError(f"{self.name(file)!r} was removed meanwhile")
+        try:
+            yield fd
+        finally:
+            os.close(fd)
+
+    def make(self, file: str, size: int, content: bytes) -> None:
+        """A file of this size that begins with this content; nothing if somebody else has made it meanwhile."""
+        building = f"{BUILDING}{os.getpid()}-{os.urandom(6).hex()}"
+        fd = -1
+        try:
+            flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            fd = os.open(building, flags, self.mode & 0o660, dir_fd=self.fd)
+            self._share(fd)
+            _allocate(fd, size)
+            os.pwrite(fd, content, 0)
+            with contextlib.suppress(FileExistsError):
+                os.link(building, file, src_dir_fd=self.fd, dst_dir_fd=self.fd, follow_symlinks=False)
+        except OSError as error:
+            raise StoreError(f"cannot make {self.name(file)!r} ({size} bytes): {_why(error)}") from None
+        finally:
+            if fd >= 0:
+                os.close(fd)
+                with contextlib.suppress(OSError):
+                    os.unlink(building, dir_fd=self.fd)
+
+    def _share(self, fd: int) -> None:
+        """Let those use a new file who may use the directory: root leaves it to the owner."""
+        folder = os.fstat(self.fd)
+        if os.geteuid() == 0 and folder.st_uid != 0:
+            os.fchown(fd, folder.st_uid, folder.st_gid)
+        os.fchmod(fd, self.mode & 0o660)
+
+    def open_or_make(self, file: str, size: int, content: Callable[[], bytes]) -> int:
+        """A file, made if there is none."""
+        for _ in range(10):
+            fd = self.open(file)
+            if fd is not None:
+                return fd
+            self.make(file, size, content())
+        raise StoreError(f"{self.name(file)!r} is removed as often as it is made")
+
+    def empty(self) -> None:
+        """Remove every file of a store but the lock, which is held."""
+        for file in os.listdir(self.fd):
+            if is_own(file) and file != "lock":
+                with contextlib.suppress(OSError):
+                    os.unlink(file, dir_fd=self.fd)
+
+    def sweep(self) -> None:
+        """Remove what makers that were killed have left half built."""
+        for file in os.listdir(self.fd):
+            if file.startswith(BUILDING):
+                with contextlib.suppress(OSError):
+                    if time.time() - os.stat(file, dir_fd=self.fd).st_mtime > LONGEST_BUILD:
+                        os.unlink(file, dir_fd=self.fd)
+
+
+def is_own(file: str) -> bool:
+    """Whether a file's name is one that stores give."""
+    return _OWN.fullmatch(file) is not None
+
+
+def _unlock(fd: int) -> None:
+    """Not by closing alone: a child that was forked meanwhile has the file open too."""
+    import fcntl
+
+    fcntl.flock(fd, fcntl.LOCK_UN)
+    os.close(fd)
+
+
+def _allocate(fd: int, size: int) -> None:
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(fd, 0, size)
+        return
+    for at in range(0, size, 2**20):
+        os.pwrite(fd, bytes(min(2**20, size - at)), at)
+
+
+def _why(error: OSError) -> str:
+    if error.errno == errno.ELOOP:
+        return "it is a symbolic link, which could lead anywhere"
+    if error.errno == errno.ENOSPC:
+        return "no space is left there; a container's /dev/shm often has only 64 MB: lower max_bytes or enlarge it"
+    return error.strerror or str(error)
