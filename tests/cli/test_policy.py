@@ -1,7 +1,8 @@
-"""`headgate policy check` and `explain`."""
+"""`headgate policy check`, `explain` and `schema`."""
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import pytest
 
 from headgate.cli import main
 from headgate.policy.hashing import hashed
+from headgate.policy.schema import schema
 
 pytestmark = pytest.mark.engineless
 
@@ -375,3 +377,9 @@ def test_check_from_a_shell(file):
     command = [sys.executable, "-m", "headgate", "policy", "check", file]
     done = subprocess.run(command, capture_output=True, text=True, env=dict(os.environ), check=False)
     assert (done.returncode, done.stdout) == (0, f"{file}: 7 rules, no mistakes\n{ADVICE}")
+
+
+def test_schema_prints_what_editors_need(capsys):
+    """In JSON, and whole."""
+    code, out, err = run(capsys, "schema")
+    assert (code, json.loads(out), err) == (0, json.loads(json.dumps(schema())), "")

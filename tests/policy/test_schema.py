@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, get_args
 
 import pytest
@@ -16,6 +15,7 @@ from headgate.limit.grammar import UNITS
 from headgate.policy import Policy, policy, rule
 from headgate.policy.key import NAMED, WORDS
 from headgate.policy.match import FIELDS, METHODS
+from headgate.policy.schema import schema
 from headgate.policy.secret import PLACES
 from headgate.policy.source import read_source
 from headgate.policy.token import FIELDS as TOKEN_FIELDS
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.engineless
 
 jsonschema = pytest.importorskip("jsonschema")
 pytest.importorskip("jwt")
-SCHEMA = json.loads((Path(policy.__file__).parent / "schema.json").read_text(encoding="utf-8"))
+SCHEMA = json.loads(json.dumps(schema()))
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
 GALLERY = sorted((ROOT / "docs" / "gallery").glob("*.yaml"))
 
@@ -284,6 +284,7 @@ WRONG: list[Any] = [
     with_rule(limit="5/minute"),
 ]
 BEYOND = {
+    "a queue where nothing waits": with_rule(limits="5/minute queue 3"),
     "two rules of one name": {"rules": [*with_rule(name="a")["rules"], *with_rule(name="a")["rules"]]},
     "a store that is not there": with_rule(store="fleet"),
     "a param that is not in the path": with_rule(match={"path": "/{id}"}, key={"param": "user"}),
@@ -352,17 +353,17 @@ def test_what_only_the_parser_finds(value):
 def test_the_schema_knows_the_fields_of_the_parser():
     """A field or a word that is added to one is missed in the other."""
     defined = SCHEMA["$defs"]
-    assert tuple(SCHEMA["properties"]) == policy.FIELDS
-    assert tuple(SCHEMA["properties"]["tokens"]["properties"]) == TOKEN_FIELDS
-    assert tuple(defined["secret"]["properties"]) == PLACES
+    assert tuple(SCHEMA["properties"]) == tuple(policy.FIELDS)
+    assert tuple(SCHEMA["properties"]["tokens"]["properties"]) == tuple(TOKEN_FIELDS)
+    assert tuple(defined["secret"]["properties"]) == tuple(PLACES)
     assert tuple(defined["shared_algorithm"]["enum"]) == tuple(SHARED)
     assert tuple(defined["public_algorithm"]["enum"]) == PUBLIC
-    assert tuple(defined["rule"]["properties"]) == rule.FIELDS
-    assert tuple(defined["condition"]["properties"]) == FIELDS
+    assert tuple(defined["rule"]["properties"]) == tuple(rule.FIELDS)
+    assert tuple(defined["condition"]["properties"]) == tuple(FIELDS)
     assert tuple(defined["style"]["enum"]) == policy.HEADER_STYLES
     assert tuple(defined["repeated"]["enum"]) == get_args(Repeated)
     assert tuple(defined["part"]["anyOf"][0]["enum"]) == WORDS
-    assert tuple(defined["part"]["anyOf"][1]["properties"]) == NAMED
+    assert tuple(defined["part"]["anyOf"][1]["properties"]) == tuple(NAMED)
     assert tuple(defined["costs"]["properties"]) == (*METHODS, "default", "after")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import warnings
 from typing import Any
 
@@ -19,7 +20,7 @@ from headgate.stores import MemoryStore
 
 
 def add_verbs(verbs: Any) -> None:  # noqa: ANN401 - argparse has no public name for it
-    """`check` and `explain`, each with a file."""
+    """`check` and `explain`, each with a file, and `schema`."""
     about = "check a policy file, or ask it about a request"
     parser = verbs.add_parser("policy", help=about, description=f"{about.capitalize()}.")
     actions = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
@@ -44,6 +45,15 @@ def add_verbs(verbs: Any) -> None:  # noqa: ANN401 - argparse has no public name
     asks.add_argument("--plan")
     asks.add_argument("--trusted-proxy", action="append", default=[], metavar="CIDR")
     asks.set_defaults(verb=explain)
+    about = "the JSON Schema of policies, for editors"
+    actions.add_parser("schema", help=about, description=f"Print {about}.").set_defaults(verb=print_schema)
+
+
+def print_schema(chosen: argparse.Namespace) -> str:
+    """For editors."""
+    from headgate.policy.schema import schema  # which nothing else needs
+
+    return json.dumps(schema(), indent=2)
 
 
 def check(chosen: argparse.Namespace) -> str:

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from headgate.call import checked_cost
 from headgate.errors import HeadgateError, InvalidPolicy
+from headgate.policy.forms import Field, Fields, named, some, table
 from headgate.policy.match import METHODS
 from headgate.policy.parser import Parser
 from headgate.policy.source import Path_
@@ -17,6 +18,28 @@ from headgate.wording import shown
 
 Statuses = frozenset[int]
 _CLASS: Final = re.compile(r"([1-5])xx")
+WHEN: Final[Fields] = {
+    "status": Field("Statuses of responses that count.", some(named("status"))),
+}
+COUNT: Final[Fields] = {
+    "when": Field("Only responses like these count. What was charged for others is given back.", table(WHEN, "status")),
+    "refused": Field(
+        ("Whether a refused request is charged too, so that knocking prolongs the wait; false unless said otherwise."),
+        {"type": "boolean"},
+    ),
+}
+AFTER: Final[Fields] = {
+    "header": Field("A response header with a whole number.", {"type": ["string", "null"]}),
+    "status": Field(
+        "Costs by status, as in {5xx: 0}. They go before the header.",
+        {"type": "object", "propertyNames": named("status_text"), "additionalProperties": named("units")},
+    ),
+}
+COSTS: Final[Fields] = {
+    **{method: Field(f"Of a {method}.", named("units")) for method in METHODS},
+    "default": Field("Of any other method, and before the response is known; 1 unless said otherwise.", named("units")),
+    "after": Field("What a request turned out to cost: charged or given back after the response.", table(AFTER)),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +72,13 @@ class Cost:
 
 def read_count(parser: Parser, value: object, path: Path_) -> tuple[Statuses | None, bool]:
     """A rule's `count`: statuses that count, None for all; and whether what is refused does."""
-    given = parser.fields(value, path, ("when", "refused"))
+    given = parser.fields(value, path, COUNT)
     refused = given.get("refused", False)
     if not isinstance(refused, bool):
         parser.error((*path, "refused"), f"expected true or false; got {shown(refused)}")
     if "when" not in given:
         return None, refused is True
-    when = parser.fields(given["when"], (*path, "when"), ("status",))
+    when = parser.fields(given["when"], (*path, "when"), WHEN)
     if "status" not in when:
         parser.error((*path, "when"), "expected status, as in {status: [401, 403]}")
         return None, refused is True
@@ -85,14 +108,14 @@ def read_cost(parser: Parser, value: object, path: Path_, rule: str) -> Cost:
         return Cost(of=_checked(rule, parser.function(value, path)))
     if not isinstance(value, Mapping):
         return Cost(parser.whole(value, path, 0))
-    given = parser.fields(value, path, (*METHODS, "default", "after"))
+    given = parser.fields(value, path, COSTS)
     by_method = {name: parser.whole(given[name], (*path, name), 0) for name in given if name in METHODS}
     if "GET" in by_method:
         by_method.setdefault("HEAD", by_method["GET"])  # as it is matched
     fixed = parser.whole(given.get("default", 1), (*path, "default"), 0)
     if "after" not in given:
         return Cost(fixed, by_method or None)
-    after = parser.fields(given["after"], (*path, "after"), ("header", "status"))
+    after = parser.fields(given["after"], (*path, "after"), AFTER)
     header = after.get("header")
     if header is not None and not isinstance(header, str):
         parser.error((*path, "after", "header"), f"expected the name of a response header; got {shown(header)}")

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from headgate.errors import InvalidCall
 from headgate.policy.address import counted
+from headgate.policy.forms import WORD, Field, Fields
 from headgate.policy.hashing import Hash, hashed, remembering
 from headgate.policy.match import Values, trusted_header
 from headgate.policy.parser import Parser
@@ -28,7 +29,15 @@ Part = Callable[[RequestView, Params], str | None]
 Write = Callable[[object], str | None]
 """A value as a part of a key; None for what was not sent."""
 WORDS: Final = ("ip", "user", "plan", "host", "method", "path", "route", "everyone")
-NAMED: Final = ("header", "trusted_header", "cookie", "query", "claim", "param", "constant")
+NAMED: Final[Fields] = {
+    "header": Field("A request header. Its value is hashed before anything else sees it.", WORD),
+    "trusted_header": Field("A request header that only a trusted proxy may set.", WORD),
+    "cookie": Field("A cookie. Its value is hashed.", WORD),
+    "query": Field("A query parameter: the first value, hashed.", WORD),
+    "claim": Field("A claim of a token that the app, or the policy's tokens, verified.", WORD),
+    "param": Field("A {name} of the rule's path.", WORD),
+    "constant": Field("A fixed text: requests of this rule count under it.", WORD),
+}
 LONGEST_PART: Final = 128
 LONGEST_KEY: Final = 1024
 """Characters, so at most 4,096 bytes."""

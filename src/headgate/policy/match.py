@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from headgate.errors import InvalidCall
 from headgate.policy.address import Networks
+from headgate.policy.forms import TEXT, Field, Fields, array, named, names_to, some
 from headgate.policy.host import compile_host
 from headgate.policy.parser import Parser
 from headgate.policy.path import Pattern, compile_pattern
@@ -35,9 +36,31 @@ METHODS: Final = (
     "WEBSOCKET",
     "MESSAGE",
 )
-FIELDS: Final = (
-    "method", "path", "route", "host", "header", "trusted_header", "query", "cookie", "ip", "plan", "any", "all", "not",
-)  # fmt: skip
+_NETWORK: Final = "^[0-9A-Fa-f:.]{2,45}(?:/[0-9]{1,3})?$"
+FIELDS: Final[Fields] = {
+    "method": Field(
+        "One method or several, in capitals or not. WEBSOCKET is the opening of a websocket, MESSAGE each "
+        "message that arrives on one.",
+        some(named("method")),
+    ),
+    "path": Field("One pattern or several, of which one has to fit the whole path.", some(named("path"))),
+    "route": Field(
+        "The template of the route, where the framework has found it before the policy is asked.", some(TEXT)
+    ),
+    "host": Field("The Host header without its port; * is any number of characters, as in *.example.com.", some(TEXT)),
+    "header": Field("Request headers. Names are compared without regard to case.", names_to(named("wanted"))),
+    "trusted_header": Field(
+        "Request headers that only a trusted proxy may set. From anybody else they were never sent.",
+        names_to(named("wanted")),
+    ),
+    "query": Field("Query parameters: the first value of each.", names_to(named("wanted"))),
+    "cookie": Field("Cookies.", names_to(named("wanted"))),
+    "ip": Field("The client's address is in one of these networks.", some({"type": "string", "pattern": _NETWORK})),
+    "plan": Field("The plan of the request.", some(TEXT)),
+    "any": Field("At least one of these holds.", array(named("condition"))),
+    "all": Field("All of these hold.", array(named("condition"))),
+    "not": Field("This does not hold.", named("condition")),
+}
 
 
 class Match(NamedTuple):

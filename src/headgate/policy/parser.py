@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final, cast, get_args
 
 from headgate.algorithms.contract import EXACT
@@ -50,7 +50,7 @@ class Parser:
         for path, message in self._notes:
             warnings.warn(self._source.where(path) + message, LimitWarning, stacklevel=3)
 
-    def fields(self, value: object, path: Path_, known: Sequence[str]) -> Mapping[str, Any]:
+    def fields(self, value: object, path: Path_, known: Collection[str]) -> Mapping[str, Any]:
         """A mapping with no field but the known ones; what is not is noted, with what was probably meant."""
         if not isinstance(value, Mapping):
             self.error(path, f"expected fields ({', '.join(known)}); got {shown(value)}")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from headgate.policy.bounded_cache import BoundedCache
+from headgate.policy.forms import TEXT, WORD, Field, Fields, Form, array, named, table
 from headgate.policy.hashing import hasher
 from headgate.policy.key import Params
 from headgate.policy.match import Predicate, read_condition
@@ -18,16 +19,75 @@ from headgate.policy.path import Pattern, tidy
 from headgate.policy.rule import Rule, read_rule
 from headgate.policy.secret import read_secret
 from headgate.policy.source import Source, read_source
+from headgate.policy.token import FIELDS as TOKEN_FIELDS
 from headgate.policy.token import Tokens, read_tokens
 from headgate.policy.values import Repeated, kind_of_header
 from headgate.policy.view import RequestView
 from headgate.wording import shown
 
-FIELDS: Final = (
-    "version", "rules", "allow", "deny", "plan", "tokens", "repeated", "pepper", "headers", "namespace", "stores",
-)  # fmt: skip
 HEADER_STYLES: Final = ("draft-11", "draft-6", "x-ratelimit", "x-ratelimit-epoch", "none")
 VERSION: Final = 1
+PLAN: Final[Fields] = {
+    "trusted_header": Field("A request header, believed from trusted proxies only.", WORD),
+    "claim": Field("A claim of a token that the app, or the policy's tokens, verified.", WORD),
+}
+_STYLES: Final[Form] = {
+    "anyOf": [
+        named("style"),
+        array(named("style")) | {"maxItems": 1},
+        {
+            "type": "array",
+            "minItems": 2,
+            "uniqueItems": True,
+            "items": {"allOf": [named("style"), {"not": {"const": "none"}}]},
+            "not": {"allOf": [{"contains": {"const": style}} for style in ("x-ratelimit", "x-ratelimit-epoch")]},
+        },
+    ]
+}
+FIELDS: Final[Fields] = {
+    "version": Field("The version of this format.", {"const": VERSION}),
+    "rules": Field(
+        "All rules that apply to a request are asked together, in one decision for each store: all of them "
+        "are charged, or none. None at all are a mistake, unless there is another section.",
+        {"type": "array", "items": named("rule")},
+    ),
+    "allow": Field("What is always let through, before any rule.", named("condition")),
+    "deny": Field("What is always refused with 403, after allow and before any rule.", named("condition")),
+    "plan": Field("Where a request's plan is found, unless the middleware is given a function.", table(PLAN, one=True)),
+    "tokens": Field(
+        "Tokens (JWT) whose claims are believed because this key verifies them. Claims that the app gives go "
+        "before them.",
+        table(TOKEN_FIELDS, "key", "algorithms"),
+    ),
+    "repeated": Field(
+        "When a request gives different values under one name that a key, the plan or the token is read from. "
+        "refuse: 400. first, last: that one counts. each: every value of a key is counted. refuse unless said "
+        "otherwise.",
+        named("repeated"),
+    ),
+    "pepper": Field(
+        "A secret that hashes of headers, cookies, query parameters and long values are keyed with, so that "
+        "nobody who has the store can search it for guesses. Another pepper makes other keys: every count "
+        "begins anew.",
+        named("secret"),
+    ),
+    "headers": Field("Which header fields say how much is left; draft-11 unless said otherwise.", _STYLES),
+    "namespace": Field(
+        "Policies with the same namespace and store share the budgets of rules with the same name; `policy` "
+        "unless said otherwise.",
+        {"type": "string", "minLength": 1, "maxLength": 128, "pattern": "^[^\\u0000\\n]*$"},
+    ),
+    "stores": Field(
+        "Stores for rules that name one, besides that of the middleware.",
+        {
+            "type": "object",
+            "additionalProperties": {
+                "description": "A URL such as shared:///dev/shm/api or redis://cache:6379.",
+                **TEXT,
+            },
+        },
+    ),
+}
 MOST_SETS: Final = 4096
 NOTHING: Final[Params] = {}
 
@@ -245,7 +305,7 @@ def _headers(parser: Parser, value: object) -> tuple[str, ...]:
 def _plan(parser: Parser, value: object) -> tuple[str | None, str | None]:
     if value is None:
         return None, None
-    given = parser.fields(value, ("plan",), ("trusted_header", "claim"))
+    given = parser.fields(value, ("plan",), PLAN)
     if len(given) != 1 or not all(isinstance(name, str) and name for name in given.values()):
         parser.error(("plan",), f"expected {{trusted_header: name}} or {{claim: name}}; got {shown(value)}")
         return None, None

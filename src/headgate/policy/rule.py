@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, cast, get_args
 
-from headgate.clock import SECOND, write_seconds
 from headgate.errors import HeadgateError, InvalidLimit, InvalidPolicy
 from headgate.limit import Given, Limit, as_limits
-from headgate.limit.grammar import parse_name, parse_period
-from headgate.policy.cost import Cost, Statuses, read_cost, read_count
+from headgate.limit.grammar import parse_name
+from headgate.policy.action import Action, read_act, read_time
+from headgate.policy.cost import COUNT, Cost, Statuses, read_cost, read_count
+from headgate.policy.forms import NAME, TEXT, Field, Fields, Form, named, one_of, some, table, time
 from headgate.policy.key import Part, part_names, read_key
 from headgate.policy.match import Match, Predicate, read_condition, read_match
 from headgate.policy.parser import Parser
@@ -19,43 +19,66 @@ from headgate.policy.source import Path_
 from headgate.policy.values import Repeated
 from headgate.policy.view import RequestView
 from headgate.stores.contract import OnError
-from headgate.wording import shown
 
-Act = Literal["deny", "delay", "shadow", "observe"]
 Missing = Literal["skip", "ip", "deny"]
 Disclose = Literal["full", "retry", "none"]
-FIELDS: Final = (
-    "name", "match", "key", "limits", "cost", "count", "act", "for", "missing", "repeated", "on_error", "disclose",
-    "exempt", "store",
-)  # fmt: skip
 DEFAULT_PLAN: Final = "default"
+_BY_PLAN: Final[Form] = {
+    "description": "Limits by plan. `default` is for requests without a plan or with one that is not listed.",
+    "type": "object",
+    "required": [DEFAULT_PLAN],
+    "additionalProperties": named("limits"),
+}
+_LIMITS: Final[Form] = {"anyOf": [*some(named("words"))["anyOf"], _BY_PLAN]}
+FIELDS: Final[Fields] = {
+    "name": Field(
+        "Under which the rule counts, and which refusals and headers show; rule-1, rule-2, ... unless said "
+        "otherwise. Two rules never share one.",
+        {"type": "string", "pattern": f"^{NAME}$"},
+    ),
+    "match": Field(
+        "To which requests the rule applies: all conditions hold. Without it, to every request.", named("condition")
+    ),
+    "key": Field(
+        "What is counted by: each key has a budget of its own. Several parts make one key.", some(named("part"))
+    ),
+    "limits": Field("How much is allowed: the same for everybody, or by plan.", _LIMITS),
+    "cost": Field(
+        "How many units a request spends; 1 unless said otherwise.", {"anyOf": [named("units"), named("costs")]}
+    ),
+    "count": Field("Which requests count.", table(COUNT)),
+    "act": Field(
+        "What happens when a limit is used up; deny unless said otherwise.",
+        {"anyOf": [named("action"), named("detailed_action")]},
+    ),
+    "for": Field("How long a key stays refused once it has been refused: 10m, or seconds.", time(exclusiveMinimum=0)),
+    "missing": Field(
+        "When a part of the key is not there. ip: the client's address stands for it. skip: the rule does not "
+        "apply. deny: 401, which says what is missing; 403 for a part that is not the client's to send. ip "
+        "unless said otherwise.",
+        one_of(get_args(Missing)),
+    ),
+    "repeated": Field(
+        "When a request gives different values under one name that the key is read from; as the policy's "
+        "unless said otherwise.",
+        named("repeated"),
+    ),
+    "on_error": Field(
+        "When the store cannot answer. local: count in this process. allow: let through. deny, raise: 503. "
+        "local unless said otherwise.",
+        one_of(get_args(OnError)),
+    ),
+    "disclose": Field(
+        "What the client is told. full: everything. retry: Retry-After only. none: nothing. full unless said "
+        "otherwise.",
+        one_of(get_args(Disclose)),
+    ),
+    "exempt": Field("Requests to which the rule does not apply although they match.", named("condition")),
+    "store": Field("One of the policy's stores; the middleware's unless said otherwise.", TEXT),
+}
 LONGEST_NAME: Final = 64
-LONGEST_TIME: Final = 10**8
-"""Seconds: three years."""
-SHORTEST_DELAY: Final = 0.001
-"""Seconds, as in words."""
-_CONTENT_TYPE: Final = re.compile(r"[!-.0-~]+/[!-~][ -~]*", re.ASCII)
 
 Plans = Mapping[str, tuple[Limit, ...]]
-
-
-@dataclass(frozen=True, slots=True)
-class Action:
-    """What a no looks like."""
-
-    kind: Act = "deny"
-    hold: int = 0
-    """How many requests a delay holds at once; 0 for as many as the limit's own burst."""
-    at_most_us: int = 0
-    """For how long a delay holds a request: one that would wait longer is refused; 0 for as long as its turn takes."""
-    status: int = 200
-    body: bytes = b""
-    content_type: str = "text/plain; charset=utf-8"
-
-    @property
-    def words(self) -> str:
-        """For people: `deny`, `delay of at most 0.2 s`."""
-        return f"{self.kind} of at most {write_seconds(self.at_most_us)} s" if self.at_most_us else self.kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +156,8 @@ def _read_fields(parser: Parser, given: Mapping[str, Any], path: Path_, index: i
     for field in ("key", "limits"):
         if field not in given or (field == "limits" and given[field] in (None, "", [], (), {})):
             parser.error(path, f"a rule needs {field!r}, as in key: ip, limits: 100/minute")
-    act = _act(parser, given.get("act", "deny"), (*path, "act"))
-    block = _time(parser, given["for"], (*path, "for"), "10m") if "for" in given else 0.0
+    act = read_act(parser, given.get("act", "deny"), (*path, "act"))
+    block = read_time(parser, given["for"], (*path, "for"), "10m") if "for" in given else 0.0
     if block and act.kind == "delay":
         parser.error((*path, "for"), "a delay does not block: use one of the two")
     limits = given.get("limits")
@@ -202,20 +225,6 @@ def _name(parser: Parser, value: object, path: Path_) -> str:
         return "unnamed"
 
 
-def _time(parser: Parser, value: object, path: Path_, such_as: str, least: float = 0.0) -> float:
-    """`10m`, or seconds."""
-    if isinstance(value, str):
-        try:
-            return parse_period(value) / SECOND
-        except HeadgateError as reason:
-            parser.error(path, str(reason))
-            return 0.0
-    if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= LONGEST_TIME and value >= least:
-        return float(value)
-    parser.error(path, f"expected a time such as {such_as}; got {shown(value)}")
-    return 0.0
-
-
 def _plans(parser: Parser, value: object, path: Path_, name: str, act: Action, block: float) -> Plans:
     """Limits by plan; limits that are the same for everybody are the default plan's."""
     by_plan = value if isinstance(value, Mapping) else {DEFAULT_PLAN: value}
@@ -255,48 +264,3 @@ def _named(rule: str, at: int, limit: Limit, several: bool, burst: int, block: f
     own = limit.name or (str(at + 1) if several else "")
     name = f"{rule[: LONGEST_NAME - len(own) - 1]}.{own}"[:LONGEST_NAME] if own else rule
     return limit.replace(name=name, burst=burst or None, block=block or None)
-
-
-def _act(parser: Parser, value: object, path: Path_) -> Action:
-    kinds = get_args(Act)
-    if isinstance(value, str):
-        kind = parser.one_of(value, path, kinds) or "deny"
-        return Action(cast("Act", kind))
-    given = parser.fields(value, path, kinds)
-    if len(given) != 1:
-        parser.error(path, f"expected one of {', '.join(kinds)}; got {shown(value)}")
-        return Action()
-    kind, details = next(iter(given.items()))
-    if kind == "delay":
-        return _delay(parser, details, (*path, kind))
-    if kind == "shadow":
-        found = parser.fields(details, (*path, kind), ("status", "body", "content_type"))
-        body = found.get("body", "")
-        if not isinstance(body, str) or not _is_text(body):
-            parser.error((*path, kind, "body"), f"expected text; got {shown(body)}")
-            body = ""
-        kind_of = found.get("content_type", Action().content_type)
-        if not isinstance(kind_of, str) or not _CONTENT_TYPE.fullmatch(kind_of):
-            parser.error((*path, kind, "content_type"), f"expected a type such as text/html; got {shown(kind_of)}")
-            kind_of = Action().content_type
-        status = parser.whole(found.get("status", 200), (*path, kind, "status"), 200, 599)
-        return Action("shadow", status=status, body=body.encode(), content_type=kind_of)
-    parser.error(path, f"{kind} has no details; write act: {kind}")
-    return Action(cast("Act", kind))
-
-
-def _delay(parser: Parser, value: object, path: Path_) -> Action:
-    given = parser.fields(value, path, ("hold", "at_most"))
-    hold = parser.whole(given["hold"], (*path, "hold"), 1) if "hold" in given else 0
-    if "at_most" not in given:
-        return Action("delay", hold=hold)
-    at_most = _time(parser, given["at_most"], (*path, "at_most"), "200ms", least=SHORTEST_DELAY)
-    return Action("delay", hold=hold, at_most_us=round(at_most * SECOND))
-
-
-def _is_text(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

@@ -7,11 +7,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from headgate.policy.forms import WORD, Field, Fields
 from headgate.policy.parser import Parser
 from headgate.policy.source import Path_
 from headgate.wording import shown
 
-PLACES: Final = ("env", "file")
+PLACES: Final[Fields] = {
+    "env": Field("The name of an environment variable.", WORD),
+    "file": Field("The path of a file. The end of its last line does not count.", WORD),
+}
 LARGEST: Final = 65_536
 """Bytes of a file."""
 

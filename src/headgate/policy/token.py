@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from headgate.caches import ClearedWhenFull
+from headgate.policy.forms import WORD, Field, Fields, Form, array, named
 from headgate.policy.parser import Parser
 from headgate.policy.secret import read_secret
 from headgate.policy.source import Path_
@@ -21,12 +22,25 @@ from headgate.policy.values import HEADER, Repeated, Unclear, kind_of_header
 from headgate.policy.view import RequestView
 from headgate.wording import log_of, missing, shown
 
-FIELDS: Final = ("key", "algorithms", "header", "audience", "issuer")
 SHARED: Final = {"HS256": 32, "HS384": 48, "HS512": 64}
 """Algorithms whose key is a secret that both sides know, and how many bytes of it RFC 7518 asks for."""
 PUBLIC: Final = (
     "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA",
 )  # fmt: skip
+_ALGORITHMS: Final[Form] = {
+    "anyOf": [make(named(kind)) for make in (dict, array) for kind in ("shared_algorithm", "public_algorithm")]
+}
+FIELDS: Final[Fields] = {
+    "key": Field("The public key in PEM, or the secret, that verifies.", named("secret")),
+    "algorithms": Field(
+        ("Algorithms that a token may be signed with: of secrets (HS*) or of public keys, never of both."), _ALGORITHMS
+    ),
+    "header": Field("The request header that has the token; authorization, after Bearer, unless said otherwise.", WORD),
+    "audience": Field(
+        ("The audience (aud) that a token has to name. A token that names one is not believed without this."), WORD
+    ),
+    "issuer": Field("The issuer (iss) that a token has to name.", WORD),
+}
 SHORTEST_RSA: Final = 2048
 """Bits, by RFC 7518."""
 AUTHORIZATION: Final = "authorization"

@@ -1,0 +1,125 @@
+"""What happens when a limit is used up: `act` of a rule."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final, Literal, cast, get_args
+
+from headgate.clock import SECOND, write_seconds
+from headgate.errors import HeadgateError
+from headgate.limit.grammar import parse_period
+from headgate.policy.forms import TEXT, Field, Fields, table, time
+from headgate.policy.parser import Parser
+from headgate.policy.source import Path_
+from headgate.wording import shown
+
+Act = Literal["deny", "delay", "shadow", "observe"]
+LONGEST_TIME: Final = 10**8
+"""Seconds: three years."""
+SHORTEST_DELAY: Final = 0.001
+"""Seconds, as in words."""
+_CONTENT_TYPE: Final = re.compile(r"[!-.0-~]+/[!-~][ -~]*", re.ASCII)
+DELAY: Final[Fields] = {
+    "hold": Field(
+        "How many requests of a key are held at once, the one that passes included; as many as the limit's "
+        "burst unless said otherwise. One more is refused with 429.",
+        {"type": "integer", "minimum": 1},
+    ),
+    "at_most": Field(
+        "For how long a request is held: 200ms, or seconds. One that would wait longer is refused at once "
+        "with 429, and charged nothing. For as long as its turn takes unless said otherwise.",
+        time(minimum=SHORTEST_DELAY),
+    ),
+}
+SHADOW: Final[Fields] = {
+    "status": Field("Its status; 200 unless said otherwise.", {"type": "integer", "minimum": 200, "maximum": 599}),
+    "body": Field("Its body; empty unless said otherwise.", TEXT),
+    "content_type": Field(
+        "The type of the body; text/plain in UTF-8 unless said otherwise.",
+        {"type": "string", "pattern": "^[!-~]+/[!-~]+[ -~]*$"},
+    ),
+}
+DETAILS: Final[Fields] = {
+    "delay": Field("Hold the request until its turn.", table(DELAY)),
+    "shadow": Field("Answer without the app.", table(SHADOW)),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """What a no looks like."""
+
+    kind: Act = "deny"
+    hold: int = 0
+    """How many requests a delay holds at once; 0 for as many as the limit's own burst."""
+    at_most_us: int = 0
+    """For how long a delay holds a request: one that would wait longer is refused; 0 for as long as its turn takes."""
+    status: int = 200
+    body: bytes = b""
+    content_type: str = "text/plain; charset=utf-8"
+
+    @property
+    def words(self) -> str:
+        """For people: `deny`, `delay of at most 0.2 s`."""
+        return f"{self.kind} of at most {write_seconds(self.at_most_us)} s" if self.at_most_us else self.kind
+
+
+def read_act(parser: Parser, value: object, path: Path_) -> Action:
+    """A rule's `act`."""
+    kinds = get_args(Act)
+    if isinstance(value, str):
+        kind = parser.one_of(value, path, kinds) or "deny"
+        return Action(cast("Act", kind))
+    given = parser.fields(value, path, kinds)
+    if len(given) != 1:
+        parser.error(path, f"expected one of {', '.join(kinds)}; got {shown(value)}")
+        return Action()
+    kind, details = next(iter(given.items()))
+    if kind == "delay":
+        return _delay(parser, details, (*path, kind))
+    if kind == "shadow":
+        found = parser.fields(details, (*path, kind), SHADOW)
+        body = found.get("body", "")
+        if not isinstance(body, str) or not _is_text(body):
+            parser.error((*path, kind, "body"), f"expected text; got {shown(body)}")
+            body = ""
+        kind_of = found.get("content_type", Action().content_type)
+        if not isinstance(kind_of, str) or not _CONTENT_TYPE.fullmatch(kind_of):
+            parser.error((*path, kind, "content_type"), f"expected a type such as text/html; got {shown(kind_of)}")
+            kind_of = Action().content_type
+        status = parser.whole(found.get("status", 200), (*path, kind, "status"), 200, 599)
+        return Action("shadow", status=status, body=body.encode(), content_type=kind_of)
+    parser.error(path, f"{kind} has no details; write act: {kind}")
+    return Action(cast("Act", kind))
+
+
+def _delay(parser: Parser, value: object, path: Path_) -> Action:
+    given = parser.fields(value, path, DELAY)
+    hold = parser.whole(given["hold"], (*path, "hold"), 1) if "hold" in given else 0
+    if "at_most" not in given:
+        return Action("delay", hold=hold)
+    at_most = read_time(parser, given["at_most"], (*path, "at_most"), "200ms", least=SHORTEST_DELAY)
+    return Action("delay", hold=hold, at_most_us=round(at_most * SECOND))
+
+
+def _is_text(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def read_time(parser: Parser, value: object, path: Path_, such_as: str, least: float = 0.0) -> float:
+    """`10m`, or seconds."""
+    if isinstance(value, str):
+        try:
+            return parse_period(value) / SECOND
+        except HeadgateError as reason:
+            parser.error(path, str(reason))
+            return 0.0
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= LONGEST_TIME and value >= least:
+        return float(value)
+    parser.error(path, f"expected a time such as {such_as}; got {shown(value)}")
+    return 0.0
