@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Generic, TypeVar
 
+from headgate.caches import ClearedWhenFull
 from headgate.call import Call, Cost, checked_costs, checked_key
 from headgate.engine.choice import Decision
 from headgate.errors import InvalidCall, InvalidLimit
@@ -73,22 +74,18 @@ class Plans(Generic[Plan]):
     def __init__(self, own: tuple[Limit, ...], compile_plan: Callable[[tuple[Limit, ...]], Plan]) -> None:
         self._own = own
         self._compile = compile_plan
-        self._plans: dict[Given, Plan] = {}
+        self._plans: ClearedWhenFull[Given, Plan] = ClearedWhenFull(MOST_PLANS, self._compiled)
 
     def find(self, limit: Given) -> Plan:
         """The plan of limits chosen for one call."""
-        chosen = tuple(limit) if isinstance(limit, list) else limit
-        plan = self._plans.get(chosen)
-        if plan is None:
-            limits = as_limits(chosen)
-            if [each.identity for each in limits] != [each.identity for each in self._own]:
-                own, other = "; ".join(map(str, self._own)), "; ".join(map(str, limits))
-                raise InvalidLimit(
-                    f"limit= changes numbers only; {other} and {own} differ in algorithm, period, name or block, so "
-                    "they would not share a state"
-                )
-            plan = self._compile(limits)
-            if len(self._plans) >= MOST_PLANS:
-                self._plans.clear()
-            self._plans[chosen] = plan
-        return plan
+        return self._plans[tuple(limit) if isinstance(limit, list) else limit]
+
+    def _compiled(self, chosen: Given) -> Plan:
+        limits = as_limits(chosen)
+        if [each.identity for each in limits] != [each.identity for each in self._own]:
+            own, other = "; ".join(map(str, self._own)), "; ".join(map(str, limits))
+            raise InvalidLimit(
+                f"limit= changes numbers only; {other} and {own} differ in algorithm, period, name or block, so they "
+                "would not share a state"
+            )
+        return self._compile(limits)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
 
+from headgate.caches import ClearedWhenFull
 from headgate.call import Call, Cost, checked_cost, checked_costs, checked_key
 from headgate.engine import Decision
 from headgate.engine.arguments import Plans, checked_calls, checked_limits, checked_refund, in_flight_of
@@ -39,7 +40,7 @@ class BaseGate(Generic[Bound]):
         """Decide by the states of this store from now on; `headgate.testing` does so for a while."""
         self.store = store
         self._fallback = Fallback(self.on_error, store, self.namespace)
-        self._bounds: dict[tuple[Limit, ...], Bound] = {}
+        self._bounds: ClearedWhenFull[tuple[Limit, ...], Bound] = ClearedWhenFull(MOST_BOUND, self._bind)
         self._plans = Plans(self.limits, self._bound_to)
         self._bound = self._bind_own(store)
 
@@ -51,12 +52,7 @@ class BaseGate(Generic[Bound]):
 
     def _bound_to(self, limits: tuple[Limit, ...]) -> Bound:
         """These limits in place of the gate's own: a plan, or the limits of a decision's calls."""
-        bound = self._bounds.get(limits)
-        if bound is None:
-            if len(self._bounds) >= MOST_BOUND:
-                self._bounds.clear()
-            bound = self._bounds[limits] = self._bind(limits)
-        return bound
+        return self._bounds[limits]
 
     def _answering(self, bound: Any) -> Any:  # noqa: ANN401 - of either kind
         """Bound limits whose engine answers by the fallback itself, where it has a way to."""
