@@ -15,7 +15,7 @@ PACKAGE = Path(headgate.__file__).parent
 TESTS = Path(__file__).parents[1]
 
 FLOORS = [
-    {"logs", "forks", "caches", "layout"},
+    {"logs", "forks", "caches", "layout", "steps"},
     {"wording"},
     {"errors", "clock", "_version"},
     {"algorithms"},

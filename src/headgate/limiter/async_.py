@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
+from functools import partial
 from typing import Any, Self
 
 from headgate.call import Cost, checked_key
@@ -16,6 +17,7 @@ from headgate.limiter.permit import AsyncPermit
 from headgate.limiter.promises import Promise, depart
 from headgate.limiter.reservation import AsyncReservation
 from headgate.limiter.wait_queue import Ask, Depart, GiveBack, GiveUp, Look, Sleep, Step, Steps, Turn, checked_wait
+from headgate.steps import run_awaiting
 from headgate.stores.contract import AsyncStore, Store
 from headgate.stores.gate_async import AsyncGate
 from headgate.waiting.timers import Timers
@@ -109,18 +111,7 @@ class AsyncLimiter(BaseLimiter[Any], AsyncGate):
 
     async def _wait(self, key: str, cost: Cost, limit: Given | None, steps: Steps) -> Decision:
         """Do what the queue says, in this event loop."""
-        try:
-            step = next(steps)
-            while True:
-                try:
-                    done = await self._do(key, cost, limit, step)
-                except BaseException as error:
-                    step = steps.throw(error)
-                else:
-                    step = steps.send(done)
-        except StopIteration as end:
-            decision: Decision = end.value
-            return decision
+        return await run_awaiting(steps, partial(self._do, key, cost, limit))
 
     async def _do(self, key: str, cost: Cost, limit: Given | None, step: Step) -> Decision | Promise | bool | None:
         match step:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from functools import partial
 from types import TracebackType
@@ -14,6 +15,7 @@ from headgate.engine import Decision
 from headgate.engine.modes import LONGEST_WAIT, PEEK, RESERVE
 from headgate.errors import InvalidCall, RateLimited
 from headgate.limiter.wait_queue import WaitQueue, lends
+from headgate.steps import run, run_awaiting
 from headgate.waiting.sleep import sleep_until
 
 if TYPE_CHECKING:
@@ -137,11 +139,11 @@ class Reservation(_Reserved):
 
     def settle(self, actual: int | Mapping[str, int] | None = None, /, **by_name: int) -> None:
         """Say what it really cost: `settle(431)`, or `settle(tpm=431)` where limits have names; once."""
-        _do(self._settling(self._limiter, self._differences(actual, by_name)))
+        run(self._settling(self._limiter, self._differences(actual, by_name)), operator.call)
 
     def cancel(self) -> None:
         """Give everything back; nothing happens after the first time, or after `settle`."""
-        _do(self._cancelling(self._limiter))
+        run(self._cancelling(self._limiter), operator.call)
 
     def __enter__(self) -> Self:
         self._checked()
@@ -174,11 +176,12 @@ class AsyncReservation(_Reserved):
 
     async def settle(self, actual: int | Mapping[str, int] | None = None, /, **by_name: int) -> None:
         """Say what it really cost: `settle(431)`, or `settle(tpm=431)` where limits have names; once."""
-        await self._limiter._finish(_do_awaiting(self._settling(self._limiter, self._differences(actual, by_name))))
+        settling = self._settling(self._limiter, self._differences(actual, by_name))
+        await self._limiter._finish(run_awaiting(settling, _awaited))
 
     async def cancel(self) -> None:
         """Give everything back; nothing happens after the first time, or after `settle`."""
-        await self._limiter._finish(_do_awaiting(self._cancelling(self._limiter)))
+        await self._limiter._finish(run_awaiting(self._cancelling(self._limiter), _awaited))
 
     async def __aenter__(self) -> Self:
         self._checked()
@@ -196,20 +199,6 @@ class AsyncReservation(_Reserved):
             await self.cancel()
 
 
-def _do(doing: Doing) -> None:
-    try:
-        call = next(doing)
-        while True:
-            call = doing.send(call())
-    except StopIteration:
-        return
-
-
-async def _do_awaiting(doing: Doing) -> None:
-    try:
-        call = next(doing)
-        while True:
-            given = call()
-            call = doing.send(await given if isinstance(given, Awaitable) else given)
-    except StopIteration:
-        return
+async def _awaited(call: Callable[[], Any]) -> Any:  # noqa: ANN401
+    given = call()
+    return await given if isinstance(given, Awaitable) else given

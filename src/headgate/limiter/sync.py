@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import suppress
+from functools import partial
 from typing import Any, ClassVar, Self
 
 from headgate.call import Cost, checked_key
@@ -15,6 +16,7 @@ from headgate.limiter.limited import Key, Limited
 from headgate.limiter.promises import Promise
 from headgate.limiter.reservation import Reservation
 from headgate.limiter.wait_queue import Ask, Depart, GiveBack, GiveUp, Look, Sleep, Step, Steps, Turn, checked_wait
+from headgate.steps import run
 from headgate.stores.contract import BoundLimits, Store
 from headgate.stores.gate import Gate
 from headgate.waiting.sleep import sleep_until
@@ -99,18 +101,7 @@ class Limiter(BaseLimiter[BoundLimits], Gate):
 
     def _wait(self, key: str, cost: Cost, limit: Given | None, steps: Steps) -> Decision:
         """Do what the queue says, in this thread."""
-        try:
-            step = next(steps)
-            while True:
-                try:
-                    done = self._do(key, cost, limit, step)
-                except BaseException as error:
-                    step = steps.throw(error)
-                else:
-                    step = steps.send(done)
-        except StopIteration as end:
-            decision: Decision = end.value
-            return decision
+        return run(steps, partial(self._do, key, cost, limit))
 
     def _do(self, key: str, cost: Cost, limit: Given | None, step: Step) -> Decision | Promise | bool | None:
         clock = self._queue.clock
