@@ -97,7 +97,10 @@ cdef class Decider:
         """Spend, waiting for it where that is needed and wanted, until the permit ends."""
         cdef Permit permit = Permit.__new__(Permit)
         if not self.waiting and is_patience(timeout):
-            permit.decision = (self if limit is None else self.with_plan(limit)).ask(key, cost, M_TAKE)
+            if limit is None:
+                permit.decision = self.ask(key, cost, M_TAKE)
+            else:
+                permit.decision = self.with_plan(limit).ask(key, cost, M_TAKE)
         if permit.decision is None or not (permit.decision.allowed or timeout == 0):
             permit.decision = self.wait(key, cost, timeout, limit)
         permit._give_back = self.ends

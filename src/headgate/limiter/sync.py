@@ -36,7 +36,7 @@ class Limiter(BaseLimiter[BoundLimits], Gate):
         super()._use(store)
         bound: Any = self._bound
         if hasattr(bound, "wait_by"):
-            self.__dict__.update(bound.wait_by(self._queue.by_key, self._acquire, self._queue.wake))
+            self._carry(bound.wait_by(self._queue.by_key, self._acquire, self._queue.wake))
 
     def acquire(
         self, key: str, cost: Cost = 1, timeout: float | None = None, *, limit: Given | None = None

@@ -69,7 +69,7 @@ class Gate(BaseGate[BoundLimits]):
 
     def _bind_own(self, store: Store) -> BoundLimits:
         for verb in self._HOT:  # on the gate itself, whichever store it is: who patches a verb patches the gate
-            self.__dict__[verb] = getattr(type(self), verb).__get__(self)
+            setattr(self, verb, getattr(type(self), verb).__get__(self))
         if self._lease and isinstance(store, LeasingStore):
             bound = store.bind_leased(self.namespace, self.limits, self._lease)
         else:
@@ -77,8 +77,13 @@ class Gate(BaseGate[BoundLimits]):
         attach = getattr(bound, "attach", None)
         if attach is not None:
             hot: Mapping[str, Any] = attach(type(self).hit.__get__(self), self._plans.find, self._end)
-            self.__dict__.update(hot)
+            self._carry(hot)
         return bound
+
+    def _carry(self, hot: Mapping[str, Any]) -> None:
+        """Answer these verbs by the engine's own functions."""
+        for verb, function in hot.items():  # not by `__dict__`: attributes of an object that shows it are slower
+            setattr(self, verb, function)
 
     def _bind(self, limits: tuple[Limit, ...]) -> BoundLimits:
         bound: BoundLimits = self._answering(self.store.bind(self.namespace, limits))
