@@ -13,14 +13,14 @@ cdef class Decider:
     cdef readonly Engine engine
     cdef readonly tuple bounds
     cdef readonly tuple limits
-    cdef BoundLimit only                      # the one bound, where there is one
+    cdef BoundLimit only                # the one bound, where there is one
     cdef bint common                    # on tables that processes share
     cdef bint lends                     # every bound does
     cdef bint sized                     # the states of some bound may be in one of several tables
     cdef object plan
     cdef object instead
-    cdef object waiting                  # where callers stand in the queue, by key
-    cdef object wait                  # acquires where that is not simply a yes
+    cdef object waiting                 # where callers stand in the queue, by key
+    cdef object wait                    # acquires where that is not simply a yes
     cdef object wake                    # tells those in the queue that a permit of their key has come back
     cdef object ends                    # its own `release`, bound once
     cdef object back                    # gives back what a decision has in flight where that is not simple
@@ -163,7 +163,7 @@ cdef class Decider:
         cdef int64_t now
         cdef uint64_t tag
         if self.common:
-            return self.ask_common_one(key, cost, mode, wait)
+            return ask_shared_one(self, key, cost, mode, wait)
         tag = tag_from(hash_of(key, self.engine.k0, self.engine.k1), bound.name)
         with cython.critical_section(self.engine):
             now = bound.table.instant(self.engine.now())
@@ -199,7 +199,7 @@ cdef class Decider:
         self.write_work(keys, costs, same, mode, &work)
         work.wait = wait if self.lends else 0
         if self.common:
-            return self.ask_common(keys, costs, &work, seen)
+            return ask_shared(self, keys, costs, &work, seen)
         with cython.critical_section(self.engine):
             now = self.engine.now()
             if self.sized:
@@ -235,46 +235,6 @@ cdef class Decider:
             work.tags[at] = tag_from(hashed, (<BoundLimit> self.bounds[at]).name)
         return 0
 
-    cdef object ask_common_one(self, key, int64_t cost, Mode mode, int64_t wait):
-        cdef BoundLimit bound = self.only
-        cdef Answer seen
-        cdef Work work
-        cdef int64_t now = self.engine.now()
-        if not self.engine.files_are_there(now):
-            return self.ask_instead(key, (cost,), mode, wait)
-        if self.engine.late:
-            self.engine.give_late()
-        work.count, work.mode, work.wait, work.cost[0] = 1, mode, wait, cost
-        work.tags[0] = tag_from(hash_of(key, self.engine.k0, self.engine.k1), bound.name)
-        work.nows[0] = bound.common.instant(now)
-        if not (bound.common.one_word
-                and charge_lock_free(bound, work.tags[0], work.nows[0], &work.cost[0], mode, wait, &seen)):
-            work.cost[0] = cost
-            if where_keys_are(self, &work, settle_holding, &seen) != DONE:
-                return self.ask_instead(key, (cost,), mode, wait)
-        return answer_one(self, key, work.cost[0], mode, &seen, bound.common.head.epoch)
-
-    cdef object ask_common(self, keys, tuple costs, Work* work, Answer* seen):
-        cdef int64_t now = self.engine.now()
-        cdef Py_ssize_t at
-        asked = costs if costs is not None else (work.cost[0],) * work.count
-        if not self.engine.files_are_there(now):
-            return self.ask_instead(keys, asked, work.mode, work.wait)
-        if self.engine.late:
-            self.engine.give_late()
-        self.write_work(keys, asked, 0, work.mode, work)        # again: the secret may have changed with the files
-        for at in range(work.count):
-            work.nows[at] = (<BoundLimit> self.bounds[at]).common.instant(now)
-        if where_keys_are(self, work, settle_holding, seen) != DONE:
-            return self.ask_instead(keys, asked, work.mode, work.wait)
-        return answer_many(self, keys, costs, work, seen)
-
-    cdef object ask_instead(self, keys, tuple costs, Mode mode, int64_t wait):
-        """The shared table cannot answer: a holder was stopped, or the files are gone and cannot be made anew."""
-        if self.instead is None:
-            raise StoreError("the shared table cannot answer now: a process that holds it is stopped, or its files are gone")
-        return self.instead(self.limits, keys, costs, mode, wait)
-
     def give(self, keys, tuple amounts, tuple marks):
         """Give back what was charged at the marks; no mark means charged now.
 
@@ -288,7 +248,6 @@ cdef class Decider:
         self.give_work(keys, &work)
 
     cdef int give_work(self, keys, Work* work) except -1:
-        cdef Py_ssize_t at
         cdef int64_t now = 0
         if not self.common:
             if self.only is None or not self.only.holds_permits:    # a permit is found without knowing the time
@@ -296,19 +255,7 @@ cdef class Decider:
             with cython.critical_section(self.engine):
                 bounds = bounds_of(self.bounds, work, now) if self.sized else self.bounds
                 return give_private(bounds, work, now)
-        now = self.engine.now()
-        if not self.engine.files_are_there(now):
-            return 0
-        for at in range(work.count):
-            work.nows[at] = (<BoundLimit> self.bounds[at]).common.instant(now)
-        if where_keys_are(self, work, give_holding, NULL) != DONE:
-            flying = [at for at in range(work.count) if (<BoundLimit> self.bounds[at]).holds_permits and work.cost[at]]
-            if flying:
-                each = (keys,) * work.count if type(keys) is str else keys
-                amounts = tuple([work.cost[at] if at in flying else 0 for at in range(work.count)])
-                marks = tuple([(work.mark_us[at], work.mark_num[at]) for at in range(work.count)])
-                self.engine.late.append((self, each, amounts, marks))
-        return 0
+        return give_shared(self, keys, work)
 
     def holders(self, key):
         """The permits of a key that are in flight: the index of the limit, age, units, and whether they are this process's."""

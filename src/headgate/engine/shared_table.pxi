@@ -11,7 +11,7 @@ cdef int64_t HELD = <int64_t> 1 << 63
 cdef int64_t TEST_AFTER_NS = 1_000_000
 cdef int64_t GIVE_UP_AFTER_NS = 5_000_000
 cdef int64_t LONGEST_NAP_NS = 400_000
-cdef int GIVE_UP_AFTER_NAPS = 12        # and so many looks: a waiter that lost its decider itself has not waited
+cdef int GIVE_UP_AFTER_NAPS = 12        # and so many looks: a waiter that lost its core itself has not waited
 
 
 @cython.final
@@ -143,7 +143,7 @@ cdef class SharedTable:
             if naps > GIVE_UP_AFTER_NAPS and steady_ns() - start > GIVE_UP_AFTER_NS:
                 headgate_store(&stripe.stuck, owner)
                 return False
-            # Not a yield: a holder that lost its decider needs this one. And longer each time: waiters that wake all the
+            # Not a yield: a holder that lost its core needs this one. And longer each time: waiters that wake all the
             # time would keep it from the holder just as well.
             nanosleep(&nap, NULL)
             naps += 1
