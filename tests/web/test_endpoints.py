@@ -69,7 +69,7 @@ def test_urls_do_not_fill_the_memory_of_every_endpoint():
 
     asyncio.run(story())
     (responder,) = limits.runtime._routes.values()
-    assert len(responder.compiled.policy._found) < 10
+    assert len(responder.compiled.policy._index.found) < 10
 
 
 def test_a_websocket_is_one_whatever_else_is_in_its_scope():

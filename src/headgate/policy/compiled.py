@@ -33,8 +33,9 @@ from headgate.policy.outcome import (
     refused_unclear,
     refused_without,
 )
-from headgate.policy.policy import MatchedRules, Policy
+from headgate.policy.policy import Policy
 from headgate.policy.rule import Rule
+from headgate.policy.rule_index import MatchedRules
 from headgate.policy.steps import Steps
 from headgate.policy.values import Unclear
 from headgate.policy.view import RequestView

@@ -7,16 +7,15 @@ from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-from headgate.policy.bounded_cache import BoundedCache
 from headgate.policy.forms import TEXT, WORD, Field, Fields, Form, array, named, table
 from headgate.policy.hashing import hasher
 from headgate.policy.key import Params
 from headgate.policy.match import Predicate, read_condition
 from headgate.policy.parser import Parser
-from headgate.policy.path import Pattern, tidy
 from headgate.policy.rule import Rule, read_rule
+from headgate.policy.rule_index import MatchedRules, RuleIndex
 from headgate.policy.secret import read_secret
 from headgate.policy.source import Source, read_source
 from headgate.policy.token import FIELDS as TOKEN_FIELDS
@@ -88,36 +87,6 @@ FIELDS: Final[Fields] = {
         },
     ),
 }
-MOST_SETS: Final = 4096
-NOTHING: Final[Params] = {}
-
-
-class RuleSet:
-    """Rules that fit a method and a path, in order. Paths are many, sets of rules are few: each is made once."""
-
-    __slots__ = ("_named", "found", "plain", "rules")
-
-    def __init__(self, rules: tuple[Rule, ...]) -> None:
-        self.rules = rules
-        self.plain = not any(rule.match.conditions or rule.exempt for rule in rules)
-        """Nothing else has to be looked at."""
-        self._named = tuple((rule, rule.match.patterns if rule.by_params else ()) for rule in rules)
-        same = not any(patterns for _, patterns in self._named)
-        self.found = MatchedRules(self, tuple((rule, NOTHING) for rule in rules)) if same else None
-        """What is found at every path, where no key needs what a path names."""
-
-    def at(self, path: str) -> MatchedRules:
-        """What is found at one path."""
-        return self.found or MatchedRules(
-            self, tuple([(rule, _named(patterns, path)) for rule, patterns in self._named])
-        )
-
-
-class MatchedRules(NamedTuple):
-    """The rules whose methods and paths fit a request, in order, each with what its path names for its key."""
-
-    set: RuleSet
-    pairs: tuple[tuple[Rule, Params], ...]
 
 
 class Policy:
@@ -152,19 +121,7 @@ class Policy:
         self.rules = _rules(parser, given.get("rules"), self.stores, given.keys() <= {"version", "rules"})
         parser.finish()
         self._settings = {field: given[field] for field in given if field != "rules"}
-        self._index()
-
-    def _index(self) -> None:
-        """File the rules so that those of a request are found quickly."""
-        self._pathless = not any(rule.match.patterns for rule in self.rules)
-        self._anywhere: list[Rule] = []
-        """Rules for paths whose first segment may be any."""
-        self._by_segment: dict[str, list[Rule]] = {}
-        """Rules by the first segment of their paths, with those for any, in order."""
-        for rule in self.rules:
-            self._file(rule)
-        self._sets: dict[tuple[int, ...], RuleSet] = {}
-        self._found: BoundedCache[MatchedRules] = BoundedCache(self.find)
+        self._index = RuleIndex(self.rules)
 
     @classmethod
     def load(cls, given: Policy | str | Path | Mapping[str, Any]) -> Policy:
@@ -179,7 +136,7 @@ class Policy:
         """The same policy over other versions of its own rules, in the same order."""
         policy = copy(self)
         policy.rules = tuple(rules)
-        policy._index()
+        policy._index = RuleIndex(policy.rules)
         return policy
 
     def hashes_as(self, other: Policy) -> bool:
@@ -188,7 +145,11 @@ class Policy:
 
     def rules_for(self, method: str, path: str) -> MatchedRules:
         """The rules whose methods and paths fit, in order, each with what its path names."""
-        return self._found[method, "/" if self._pathless else path]
+        return self._index.found[method, "/" if self._index.pathless else path]
+
+    def find(self, method: str, path: str) -> MatchedRules:
+        """As `rules_for`, for callers that keep what is found."""
+        return self._index.find(method, path)
 
     def matching(self, view: RequestView) -> Sequence[tuple[Rule, Params]]:
         """The rules that apply to a request."""
@@ -213,47 +174,6 @@ class Policy:
             claim = view.claims.get(self.plan_claim)
             return claim if isinstance(claim, str) else None
         return None
-
-    def _file(self, rule: Rule) -> None:
-        firsts = {pattern.first for pattern in rule.match.patterns}
-        if not firsts or None in firsts:
-            for near in (self._anywhere, *self._by_segment.values()):
-                near.append(rule)
-        else:
-            for first in firsts:
-                self._by_segment.setdefault(first or "", list(self._anywhere)).append(rule)
-
-    def find(self, method: str, path: str) -> MatchedRules:
-        """As `rules_for`, for callers that keep what is found."""
-        path = tidy(path)
-        indexes = []
-        for rule in self._by_segment.get(path[1:].partition("/")[0], self._anywhere):
-            methods, patterns, _, messages = rule.match
-            if (methods is not None and method not in methods) or (method == "MESSAGE" and not messages):
-                continue
-            if not patterns:
-                indexes.append(rule.index)
-            for pattern in patterns:
-                if pattern.fits(path):
-                    indexes.append(rule.index)
-                    break
-        fitting = self._sets.get(tuple(indexes)) or self._set_of(tuple(indexes))
-        return fitting.at(path)
-
-    def _set_of(self, indexes: tuple[int, ...]) -> RuleSet:
-        made = RuleSet(tuple(self.rules[index] for index in indexes))
-        if len(self._sets) < MOST_SETS:
-            self._sets[indexes] = made
-        return made
-
-
-def _named(patterns: Sequence[Pattern], path: str) -> Params:
-    """What the first pattern that fits names."""
-    for pattern in patterns:
-        named = pattern.fit(path)
-        if named is not None:
-            return named
-    return NOTHING
 
 
 def _rules(parser: Parser, value: object, stores: Mapping[str, str], alone: bool) -> tuple[Rule, ...]:

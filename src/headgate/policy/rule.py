@@ -153,9 +153,7 @@ def _read_fields(parser: Parser, given: Mapping[str, Any], path: Path_, index: i
     name = _name(parser, given.get("name", f"rule-{index + 1}"), (*path, "name"))
     match = read_match(parser, given.get("match", {}), (*path, "match"))
     names = dict.fromkeys(name for pattern in match.patterns for name in pattern.names)
-    for field in ("key", "limits"):
-        if field not in given or (field == "limits" and given[field] in (None, "", [], (), {})):
-            parser.error(path, f"a rule needs {field!r}, as in key: ip, limits: 100/minute")
+    _check_needed(parser, given, path)
     act = read_act(parser, given.get("act", "deny"), (*path, "act"))
     block = read_time(parser, given["for"], (*path, "for"), "10m") if "for" in given else 0.0
     if block and act.kind == "delay":
@@ -190,6 +188,12 @@ def _read_fields(parser: Parser, given: Mapping[str, Any], path: Path_, index: i
         exempt=read_condition(parser, given["exempt"], (*path, "exempt"), every=True) if "exempt" in given else None,
         store=store if isinstance(store, str) else "",
     )
+
+
+def _check_needed(parser: Parser, given: Mapping[str, Any], path: Path_) -> None:
+    for field in ("key", "limits"):
+        if field not in given or (field == "limits" and given[field] in (None, "", [], (), {})):
+            parser.error(path, f"a rule needs {field!r}, as in key: ip, limits: 100/minute")
 
 
 def _unknown_store(parser: Parser, store: object, path: Path_, stores: Mapping[str, str]) -> None:

@@ -13,8 +13,8 @@ from headgate.policy.compiled import CompiledPolicy
 from headgate.policy.fast_path import MOST_FAST_PATHS, FastPath, Keys
 from headgate.policy.match import METHODS
 from headgate.policy.outcome import LimitGroup, Outcome, refused
-from headgate.policy.policy import MatchedRules as Fitting
-from headgate.policy.policy import RuleSet
+from headgate.policy.rule_index import MatchedRules as Fitting
+from headgate.policy.rule_index import RuleSet
 from headgate.stores import Store
 from headgate.web.headers import Compile, FieldWriter, HeaderCodec, expose_for, headers_for
 from headgate.web.refusal import (

@@ -1,0 +1,101 @@
+"""The rules of a policy by methods and paths, so that those of a request are found quickly."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from headgate.policy.bounded_cache import BoundedCache
+from headgate.policy.key import Params
+from headgate.policy.path import Pattern, tidy
+from headgate.policy.rule import Rule
+
+MOST_SETS: Final = 4096
+NOTHING: Final[Params] = {}
+
+
+class RuleSet:
+    """Rules that fit a method and a path, in order. Paths are many, sets of rules are few: each is made once."""
+
+    __slots__ = ("_named", "found", "plain", "rules")
+
+    def __init__(self, rules: tuple[Rule, ...]) -> None:
+        self.rules = rules
+        self.plain = not any(rule.match.conditions or rule.exempt for rule in rules)
+        """Nothing else has to be looked at."""
+        self._named = tuple((rule, rule.match.patterns if rule.by_params else ()) for rule in rules)
+        same = not any(patterns for _, patterns in self._named)
+        self.found = MatchedRules(self, tuple((rule, NOTHING) for rule in rules)) if same else None
+        """What is found at every path, where no key needs what a path names."""
+
+    def at(self, path: str) -> MatchedRules:
+        """What is found at one path."""
+        return self.found or MatchedRules(
+            self, tuple([(rule, _named(patterns, path)) for rule, patterns in self._named])
+        )
+
+
+class MatchedRules(NamedTuple):
+    """The rules whose methods and paths fit a request, in order, each with what its path names for its key."""
+
+    set: RuleSet
+    pairs: tuple[tuple[Rule, Params], ...]
+
+
+class RuleIndex:
+    """Finds the rules of a method and a path."""
+
+    def __init__(self, rules: Sequence[Rule]) -> None:
+        self._rules = rules
+        self.pathless = not any(rule.match.patterns for rule in rules)
+        """No rule looks at a path: every path is as good as another."""
+        self._anywhere: list[Rule] = []
+        """Rules for paths whose first segment may be any."""
+        self._by_segment: dict[str, list[Rule]] = {}
+        """Rules by the first segment of their paths, with those for any, in order."""
+        for rule in rules:
+            self._file(rule)
+        self._sets: dict[tuple[int, ...], RuleSet] = {}
+        self.found: BoundedCache[MatchedRules] = BoundedCache(self.find)
+        """By method and path."""
+
+    def _file(self, rule: Rule) -> None:
+        firsts = {pattern.first for pattern in rule.match.patterns}
+        if not firsts or None in firsts:
+            for near in (self._anywhere, *self._by_segment.values()):
+                near.append(rule)
+        else:
+            for first in firsts:
+                self._by_segment.setdefault(first or "", list(self._anywhere)).append(rule)
+
+    def find(self, method: str, path: str) -> MatchedRules:
+        """The rules that fit, in order, each with what its path names."""
+        path = tidy(path)
+        indexes = []
+        for rule in self._by_segment.get(path[1:].partition("/")[0], self._anywhere):
+            methods, patterns, _, messages = rule.match
+            if (methods is not None and method not in methods) or (method == "MESSAGE" and not messages):
+                continue
+            if not patterns:
+                indexes.append(rule.index)
+            for pattern in patterns:
+                if pattern.fits(path):
+                    indexes.append(rule.index)
+                    break
+        fitting = self._sets.get(tuple(indexes)) or self._set_of(tuple(indexes))
+        return fitting.at(path)
+
+    def _set_of(self, indexes: tuple[int, ...]) -> RuleSet:
+        made = RuleSet(tuple(self._rules[index] for index in indexes))
+        if len(self._sets) < MOST_SETS:
+            self._sets[indexes] = made
+        return made
+
+
+def _named(patterns: Sequence[Pattern], path: str) -> Params:
+    """What the first pattern that fits names."""
+    for pattern in patterns:
+        named = pattern.fit(path)
+        if named is not None:
+            return named
+    return NOTHING
