@@ -220,9 +220,12 @@ def test_nothing_is_left_of_a_key_that_is_as_new(server, kind):
 def test_time_is_the_servers(server, kind):
     """In real time: a key is refused for at least as long as it was told, and then admitted."""
     limiter = Limiter(f"30/200ms by {kind}", store=patient(server.url), on_error="raise")
-    limiter.take_up_to("k", 30)
-    before = time.monotonic()
-    refused = limiter.hit("k", 30)
+    for _ in range(100):  # a window may end between two questions
+        limiter.take_up_to("k", 30)
+        before = time.monotonic()
+        refused = limiter.hit("k", 30)
+        if not refused:
+            break
     assert 0 < refused.retry_after <= 0.4
     wait_until(lambda: limiter.hit("k", 30), "the retry has come")
     assert time.monotonic() - before >= refused.retry_after
