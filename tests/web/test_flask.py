@@ -699,67 +699,6 @@ def test_functions_before_the_request_keep_their_order():
     assert statuses(app, "/?user=ann", "/?user=ann", "/?user=bob", "/", "/") == [200, 429, 200, 401, 401]
 
 
-# The command line
-
-
-def shop() -> Flask:
-    """An app with some of everything."""
-    app = make(policy_of("100/minute", match={"path": "/api/**"}), default="50/minute")
-    api = limited("20/minute", name="api")(Blueprint("api", "shop", url_prefix="/api"))
-
-    class Items(MethodView):
-        def get(self, no: int) -> str:
-            return ""
-
-        @limited(lambda: "3/minute", key=lambda: request.headers["X-User"])
-        def post(self, no: int) -> str:
-            return ""
-
-    api.add_url_rule("/items/<int:no>", view_func=Items.as_view("items"))
-    app.register_blueprint(api)
-    put(app, "/login", limited("5/minute", match={"method": "POST"}, count={"when": {"status": 401}})(hello))
-    put(app, "/health", exempt(lambda: ""))
-    put(app, "/")
-    return app
-
-
-def test_the_command_line_lists_every_endpoint():
-    """Its methods, its template, its name, and its limits; methods with limits of their own apart."""
-    answer = shop().test_cli_runner().invoke(args=["limits", "list"])
-    assert answer.exit_code == 0
-    assert [" ".join(line.split()) for line in answer.output.splitlines()] == [
-        "GET / index 50/minute as index, by ip (default)",
-        "GET /api/items/<int:no> api.items 20/minute as api, by ip",
-        "POST /api/items/<int:no> api.items what a function gives, by what a function gives + 20/minute as api, by ip",
-        "GET /health health exempt",
-        "GET /login login 5/minute as login, by ip, for POST, counted by the response",
-        "GET /static/<path:filename> static exempt",
-        "in front of all, by the policy: front",
-    ]
-
-
-def test_the_command_line_explains_a_request():
-    """The endpoint, and every rule with its key; nothing is charged."""
-    app = shop()
-
-    def explain(*words: str) -> list[str]:
-        answer = app.test_cli_runner().invoke(args=["limits", "explain", *words])
-        assert answer.exit_code == (1 if answer.output.startswith("Error") or "Error:" in answer.output else 0)
-        return answer.output.splitlines()
-
-    assert explain("post", "/api/items/7", "--header", "X-User: ann", "--ip", "192.0.2.1") == [
-        "POST /api/items/7 from 192.0.2.1: endpoint api.items, /api/items/<int:no>",
-        "rule front: counted by 192.0.2.1; 100/minute as front; cost 1; act deny",
-        "rule api.items: counted by api.items shop|ann; 3/minute as api.items; cost 1; act deny",
-        "rule api: counted by 192.0.2.1; 20/minute as api; cost 1; act deny",
-    ]
-    assert explain("GET", "/health") == ["GET /health from 127.0.0.1: endpoint health, /health", "no limits"]
-    assert explain("GET", "/none")[0].startswith("GET /none from 127.0.0.1: no endpoint (404 Not Found")
-    assert explain("POST", "/api/items/7")[-1].startswith("Error: a function of the app's failed: KeyError")
-    assert statuses(app, "/api/items/7", ip="192.0.2.1") == [200]
-    assert fields_of(app, "/api/items/7")["ratelimit"] == '"front";r=99;t=1, "api";r=19;t=3'
-
-
 # Real servers
 
 SERVED = """

@@ -214,14 +214,6 @@ def test_django_tells_in_the_log_and_when_it_checks(said):
         assert [each.msg for each in found] == [f"HEADGATE['POLICY']: {words}."]
 
 
-def test_flask_limits_list_tells_too():
-    """The listing of the command line ends with the warning."""
-    app = flask_app()
-    FlaskLimits(app, rules("/login"))
-    lines = app.test_cli_runner().invoke(args=["limits", "list"]).output.splitlines()
-    assert lines[-1] == f"warning: {no_route('r0', '/login', '/api/login')}"
-
-
 def test_an_app_within_an_aiohttp_app_is_compared_as_it_routes(said):
     """Rules of the app within are compared with its own paths."""
 

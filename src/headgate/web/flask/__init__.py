@@ -1,4 +1,4 @@
-"""Flask: limits at endpoints and blueprints, a policy in front of the app, and `flask limits`.
+"""Flask: limits at endpoints and blueprints, and a policy in front of the app.
 
 limits = RateLimits(default="100/minute")    # limits.init_app(app); or RateLimits(app), and app.config["HEADGATE_..."]
 

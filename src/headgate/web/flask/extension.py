@@ -14,7 +14,6 @@ from headgate.policy.steps import run
 from headgate.stores import Store
 from headgate.web.endpoint import EndpointLimit
 from headgate.web.flask.case import Case, Passed
-from headgate.web.flask.cli import commands_for
 from headgate.web.flask.config import ENABLED, settings_from
 from headgate.web.flask.requests import CASE, current_flask, current_request, exceeded, reader, refuse, tell
 from headgate.web.flask.views import EXTENSION, NOWHERE, Place, call, place_of
@@ -75,7 +74,6 @@ class RateLimits:
         app.teardown_request(edge.teardown)
         if RateLimited not in app.error_handler_spec[None][None]:  # the app's own goes first
             app.register_error_handler(RateLimited, edge.rate_limited)
-        app.cli.add_command(commands_for(app, edge))
         app.extensions[EXTENSION] = edge
 
     @property
