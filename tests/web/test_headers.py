@@ -15,7 +15,8 @@ from headgate import HeadgateError, Limit, Limiter
 from headgate.engine import Decision
 from headgate.testing import ManualClock
 from headgate.web import headers as web
-from headgate.web.headers import ASGI, WSGI, disclosure_for, headers_for, quota_and_window
+from headgate.web.disclosure import disclosure_for
+from headgate.web.headers import ASGI, WSGI, headers_for, quota_and_window
 
 pytestmark = pytest.mark.engineless
 

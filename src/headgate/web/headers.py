@@ -25,37 +25,31 @@ A refusal has `Cache-Control: no-store`, and `Retry-After` unless no wait helps,
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, AnyStr, Final, Generic, NamedTuple, Protocol
 
-from headgate.algorithms.contract import NEVER, UNKNOWN
+from headgate.algorithms.contract import UNKNOWN
 from headgate.clock import SECOND, Clock, WallClock
-from headgate.decision import order_of, tightest
 from headgate.errors import HeadgateError
 from headgate.layout import ANSWER_FIELDS
 from headgate.limit import Limit
-from headgate.limit.grammar import write_period
+from headgate.web.disclosure import (
+    REMAINING,
+    RESET_US,
+    Disclose,
+    Disclosure,
+    Names,
+    binding_of,
+    disclosure_for,
+)
 
 if TYPE_CHECKING:
     from headgate.engine import Decision
 
 DEFAULT_STYLES: Final = ("draft-11",)
-DISCLOSE: Final = ("full", "retry", "none")
-"""What of a limit is told: everything, only `Retry-After`, or nothing at all."""
-HIDDEN: Final = 0
-"""A wait that is not told."""
-REMAINING, RETRY_US, RESET_US = 1, 2, 3
-"""Where they stand among the fields of an answer."""
-LONGEST_NAME: Final = 64
 LARGEST: Final = 999_999_999_999_999
 """The largest Integer of a structured field has 15 digits; some limits have 16."""
-
-Names = str | tuple[str, ...]
-"""The name of the rule, or one for each limit; empty where there is none."""
-Disclose = str | tuple[str, ...]
-"""One of `DISCLOSE` for every limit, or one for each."""
 
 
 class HeaderCodec(NamedTuple, Generic[AnyStr]):
@@ -84,73 +78,6 @@ class Compile(Protocol[AnyStr]):
         ...
 
 
-class Disclosure(NamedTuple):
-    """Which limits of a decision are told, and by which names."""
-
-    limits: tuple[Limit, ...]
-    shown: tuple[int, ...]
-    """The places of those told in full."""
-    names: tuple[str, ...]
-    """Theirs: printable ASCII, no two alike."""
-    waits: tuple[bool, ...]
-    """Of each limit: whether its wait is told."""
-    hides: bool
-    """Some of them are not."""
-
-    def wait(self, decision: Decision | None, retry_after: float | None) -> int:
-        """Whole seconds to wait from 1 on, never too few; `NEVER` when no wait helps; or `HIDDEN`."""
-        exact = 1
-        if decision is None:
-            if retry_after is None:
-                return HIDDEN
-        else:
-            retry_us = decision.retry_us
-            if self.hides and not self.waits[binding_of(decision, decision._answers, range(len(self.limits)))]:
-                return HIDDEN
-            if retry_us == NEVER:
-                return NEVER
-            if retry_us == UNKNOWN:  # and so is not told
-                return HIDDEN
-            exact = -(-retry_us // SECOND) or 1
-        if retry_after is None or not exact < retry_after < math.inf:
-            return exact
-        return math.ceil(retry_after)
-
-
-def disclosure_for(limits: tuple[Limit, ...], names: Names = "", disclose: Disclose = "full") -> Disclosure:
-    """Resolve what may be told; an error shows what cannot be read."""
-    each_name = (names,) * len(limits) if isinstance(names, str) else names
-    each = (disclose,) * len(limits) if isinstance(disclose, str) else disclose
-    if not len(each_name) == len(each) == len(limits):
-        raise HeadgateError(f"{len(limits)} limits need as many names and disclosures; got {names!r}, {disclose!r}")
-    for word in each:
-        if word not in DISCLOSE:
-            raise HeadgateError(f"disclose is one of {', '.join(DISCLOSE)}; got {word!r}")
-    shown = tuple(place for place, word in enumerate(each) if word == "full")
-    told = unique(policy_name(limits[place], each_name[place]) for place in shown)
-    return Disclosure(limits, shown, told, tuple(word != "none" for word in each), "none" in each)
-
-
-def policy_name(limit: Limit, rule: str = "") -> str:
-    """The limit's name, else its rule's, else its rate in words; what no field may hold becomes `_`."""
-    given = "".join(char if " " <= char <= "~" else "_" for char in (limit.name or rule)[:LONGEST_NAME]).strip()
-    if limit.in_flight:
-        return given or f"{limit.amount}-in-flight"
-    return given or f"{limit.amount}-per-{write_period(limit.period_us)}".replace(" ", "-")
-
-
-def unique(names: Iterable[str]) -> tuple[str, ...]:
-    """`api`, `api` becomes `api`, `api-2`: a policy is known by its name."""
-    told: dict[str, None] = {}
-    for name in names:
-        spelling, count = name, 1
-        while spelling in told:
-            count += 1
-            spelling = f"{name}-{count}"
-        told[spelling] = None
-    return tuple(told)
-
-
 def quota_and_window(limit: Limit) -> tuple[int, int]:
     """`q` and `w`: the shortest whole seconds in which amount and burst come back, and how much does."""
     window = -(-max(limit.amount, limit.burst) * limit.period_us // (limit.amount * SECOND))
@@ -162,24 +89,22 @@ def whole_seconds(us: int) -> int:
     return -(-us // SECOND)
 
 
-def binding_of(decision: Decision, answers: Sequence[int], places: Sequence[int]) -> int:
-    """Which of these places decides, by the same rule as `Decision.binding`."""
-    if all(answers[ANSWER_FIELDS * place] for place in places):
-        costs = decision.costs
-        left = [answers[ANSWER_FIELDS * place + REMAINING] for place in places]
-        return places[tightest([costs[place] for place in places], left)]
-    waits = {place: answers[ANSWER_FIELDS * place + RETRY_US] for place in places}
-    return max(places, key=lambda place: order_of(waits[place]))
-
-
 FieldWriter = Callable[["Decision"], list[tuple[AnyStr, AnyStr]]]
 """The fields of one style."""
+
+
+class RefusalFields(NamedTuple, Generic[AnyStr]):
+    """What every refusal says, in the spelling of a codec."""
+
+    retry: AnyStr
+    number: AnyStr
+    no_store: tuple[AnyStr, AnyStr]
 
 
 class HeaderWriter(Generic[AnyStr]):
     """The fields of a decision over some limits."""
 
-    def __init__(self, plan: Disclosure, says: Sequence[FieldWriter[AnyStr]], codec: HeaderCodec[AnyStr]) -> None:
+    def __init__(self, plan: Disclosure, says: Sequence[FieldWriter[AnyStr]], refusal: RefusalFields[AnyStr]) -> None:
         self.plan = plan
         self.of_yes: FieldWriter[AnyStr] = (
             says[0]
@@ -187,9 +112,9 @@ class HeaderWriter(Generic[AnyStr]):
             else lambda decision: [pair for write_fields in says for pair in write_fields(decision)]
         )
         """What is left, without a look at whether it is a no."""
-        self._retry: AnyStr = codec.name("Retry-After")
-        self._number: AnyStr = codec.value("%d")
-        self._no_store: tuple[AnyStr, AnyStr] = (codec.name("Cache-Control"), codec.value("no-store"))
+        self._retry: AnyStr = refusal.retry
+        self._number: AnyStr = refusal.number
+        self._no_store: tuple[AnyStr, AnyStr] = refusal.no_store
 
     def __call__(
         self, decision: Decision | None, retry_after: float | None = None, seconds: int | None = None
@@ -209,15 +134,17 @@ class HeaderWriter(Generic[AnyStr]):
 
 
 def _draft_11(plan: Disclosure, codec: HeaderCodec[AnyStr]) -> FieldWriter[AnyStr]:
-    limits = [plan.limits[place] for place in plan.shown]
-    names = ['"' + name.replace("\\", r"\\").replace('"', r"\"") + '"' for name in plan.names]
-    policy = (codec.name("RateLimit-Policy"), codec.value(", ".join(map(_policy_item, names, limits))))
-    field = codec.name("RateLimit")
-    told = zip([name.replace("%", "%%") for name in names], limits, strict=True)
-    template = codec.value(", ".join(name + (";r=%d" if limit.in_flight else ";r=%d;t=%d") for name, limit in told))
-    large = any(limit.burst > LARGEST for limit in limits)
-
-    rows = [(ANSWER_FIELDS * place, plan.limits[place].in_flight) for place in plan.shown]
+    items, templates, rows, large = [], [], [], False
+    for place, given in zip(plan.shown, plan.names, strict=True):  # one loop: fields are compiled while a request waits
+        limit = plan.limits[place]
+        name = '"' + given.replace("\\", r"\\").replace('"', r"\"") + '"'
+        in_flight = limit.in_flight
+        items.append(_policy_item(name, limit, in_flight))
+        templates.append(name.replace("%", "%%") + (";r=%d" if in_flight else ";r=%d;t=%d"))
+        rows.append((ANSWER_FIELDS * place, in_flight))
+        large = large or limit.burst > LARGEST
+    policy = (codec.name("RateLimit-Policy"), codec.value(", ".join(items)))
+    field, template = codec.name("RateLimit"), codec.value(", ".join(templates))
 
     def say_one(decision: Decision) -> list[tuple[AnyStr, AnyStr]]:
         return [policy, (field, template % (decision.remaining, -(-decision.reset_us // SECOND)))]
@@ -231,11 +158,11 @@ def _draft_11(plan: Disclosure, codec: HeaderCodec[AnyStr]) -> FieldWriter[AnySt
                 numbers.append(-(-answers[row + RESET_US] // SECOND))
         return [policy, (field, template % tuple([min(number, LARGEST) for number in numbers] if large else numbers))]
 
-    return say_one if len(plan.limits) == 1 and not large and not plan.limits[0].in_flight else write_fields
+    return say_one if len(plan.limits) == 1 and not large and not rows[0][1] else write_fields
 
 
-def _policy_item(name: str, limit: Limit) -> str:
-    if limit.in_flight:
+def _policy_item(name: str, limit: Limit, in_flight: bool) -> str:
+    if in_flight:
         return f'{name};q={limit.amount};qu="concurrent-requests"'
     return "{};q={};w={}".format(name, *quota_and_window(limit))
 
@@ -294,11 +221,14 @@ def headers_for(styles: Sequence[str], codec: HeaderCodec[AnyStr], clock: Clock 
     """Compile styles; the clock is read by `x-ratelimit-epoch` only."""
     sending = checked_styles(styles)
     time = clock or WallClock()
+    no_store = (codec.name("Cache-Control"), codec.value("no-store"))
+    refusal = RefusalFields(codec.name("Retry-After"), codec.value("%d"), no_store)
 
     @lru_cache(maxsize=1024)
     def compiled(limits: tuple[Limit, ...], names: Names = "", disclose: Disclose = "full") -> HeaderWriter[AnyStr]:
         plan = disclosure_for(limits, names, disclose)
-        return HeaderWriter(plan, [_writer(style, plan, codec, time) for style in sending] if plan.shown else [], codec)
+        says = [_writer(style, plan, codec, time) for style in sending] if plan.shown else []
+        return HeaderWriter(plan, says, refusal)
 
     return compiled
 

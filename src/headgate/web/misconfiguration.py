@@ -34,7 +34,8 @@ class Misconfiguration:
         self._seen += 1
         if len(self._clients) < 2:
             self._clients.add(view.client)
-        if not self._trusts and not self._forwarded and any(name in view.headers for name in FORWARDED):
+        headers = view.headers
+        if not self._trusts and not self._forwarded and (FORWARDED[0] in headers or FORWARDED[1] in headers):
             self._forwarded = True
             log.warning(
                 "requests come with forwarded headers and no proxy is trusted: all clients behind one count as one. "

@@ -26,7 +26,8 @@ from typing import TYPE_CHECKING, Any, AnyStr, Final, NamedTuple, Protocol
 from headgate.algorithms.contract import NEVER
 from headgate.errors import HeadgateError
 from headgate.layout import ANSWER_FIELDS
-from headgate.web.headers import Compile, Disclose, Disclosure, HeaderCodec, HeaderWriter, Names, disclosure_for
+from headgate.web.disclosure import Disclose, Disclosure, Names, disclosure_for
+from headgate.web.headers import Compile, HeaderCodec, HeaderWriter
 from headgate.wording import shown
 
 if TYPE_CHECKING:

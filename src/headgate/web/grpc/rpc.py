@@ -12,7 +12,8 @@ from headgate.engine import Decision
 from headgate.policy import Proxies, RequestView
 from headgate.policy.address import read_node
 from headgate.policy.outcome import Outcome
-from headgate.web.headers import HIDDEN, Disclosure, HeaderCodec, disclosure_for
+from headgate.web.disclosure import HIDDEN, Disclosure, disclosure_for
+from headgate.web.headers import HeaderCodec
 from headgate.web.responder import Pairs, Responder
 
 Metadata = tuple[tuple[str, Any], ...]

@@ -1,0 +1,113 @@
+"""Which limits of a decision a client is told of, and by which names."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from headgate.algorithms.contract import NEVER, UNKNOWN
+from headgate.clock import SECOND
+from headgate.decision import order_of, tightest
+from headgate.errors import HeadgateError
+from headgate.layout import ANSWER_FIELDS
+from headgate.limit import Limit
+from headgate.limit.grammar import write_period
+
+if TYPE_CHECKING:
+    from headgate.engine import Decision
+
+DISCLOSE: Final = ("full", "retry", "none")
+"""What of a limit is told: everything, only `Retry-After`, or nothing at all."""
+HIDDEN: Final = 0
+"""A wait that is not told."""
+REMAINING, RETRY_US, RESET_US = 1, 2, 3
+"""Where they stand among the fields of an answer."""
+LONGEST_NAME: Final = 64
+_UNPRINTABLE: Final = re.compile(r"[^ -~]")
+
+Names = str | tuple[str, ...]
+"""The name of the rule, or one for each limit; empty where there is none."""
+Disclose = str | tuple[str, ...]
+"""One of `DISCLOSE` for every limit, or one for each."""
+
+
+class Disclosure(NamedTuple):
+    """Which limits of a decision are told, and by which names."""
+
+    limits: tuple[Limit, ...]
+    shown: tuple[int, ...]
+    """The places of those told in full."""
+    names: tuple[str, ...]
+    """Theirs: printable ASCII, no two alike."""
+    waits: tuple[bool, ...]
+    """Of each limit: whether its wait is told."""
+    hides: bool
+    """Some of them are not."""
+
+    def wait(self, decision: Decision | None, retry_after: float | None) -> int:
+        """Whole seconds to wait from 1 on, never too few; `NEVER` when no wait helps; or `HIDDEN`."""
+        exact = 1
+        if decision is None:
+            if retry_after is None:
+                return HIDDEN
+        else:
+            retry_us = decision.retry_us
+            if self.hides and not self.waits[binding_of(decision, decision._answers, range(len(self.limits)))]:
+                return HIDDEN
+            if retry_us == NEVER:
+                return NEVER
+            if retry_us == UNKNOWN:  # and so is not told
+                return HIDDEN
+            exact = -(-retry_us // SECOND) or 1
+        if retry_after is None or not exact < retry_after < math.inf:
+            return exact
+        return math.ceil(retry_after)
+
+
+def disclosure_for(limits: tuple[Limit, ...], names: Names = "", disclose: Disclose = "full") -> Disclosure:
+    """Resolve what may be told; an error shows what cannot be read."""
+    each_name = (names,) * len(limits) if isinstance(names, str) else names
+    each = (disclose,) * len(limits) if isinstance(disclose, str) else disclose
+    if not len(each_name) == len(each) == len(limits):
+        raise HeadgateError(f"{len(limits)} limits need as many names and disclosures; got {names!r}, {disclose!r}")
+    shown, told, waits = [], [], []
+    for place, word in enumerate(each):  # one loop: fields are compiled while a request waits
+        if word not in DISCLOSE:
+            raise HeadgateError(f"disclose is one of {', '.join(DISCLOSE)}; got {word!r}")
+        if word == "full":
+            shown.append(place)
+            told.append(policy_name(limits[place], each_name[place]))
+        waits.append(word != "none")
+    return Disclosure(limits, tuple(shown), unique(told), tuple(waits), "none" in each)
+
+
+def policy_name(limit: Limit, rule: str = "") -> str:
+    """The limit's name, else its rule's, else its rate in words; what no field may hold becomes `_`."""
+    given = _UNPRINTABLE.sub("_", (limit.name or rule)[:LONGEST_NAME]).strip()
+    if limit.in_flight:
+        return given or f"{limit.amount}-in-flight"
+    return given or f"{limit.amount}-per-{write_period(limit.period_us)}".replace(" ", "-")
+
+
+def unique(names: Iterable[str]) -> tuple[str, ...]:
+    """`api`, `api` becomes `api`, `api-2`: a policy is known by its name."""
+    told: dict[str, None] = {}
+    for name in names:
+        spelling, count = name, 1
+        while spelling in told:
+            count += 1
+            spelling = f"{name}-{count}"
+        told[spelling] = None
+    return tuple(told)
+
+
+def binding_of(decision: Decision, answers: Sequence[int], places: Sequence[int]) -> int:
+    """Which of these places decides, by the same rule as `Decision.binding`."""
+    if all(answers[ANSWER_FIELDS * place] for place in places):
+        costs = decision.costs
+        left = [answers[ANSWER_FIELDS * place + REMAINING] for place in places]
+        return places[tightest([costs[place] for place in places], left)]
+    waits = {place: answers[ANSWER_FIELDS * place + RETRY_US] for place in places}
+    return max(places, key=lambda place: order_of(waits[place]))
