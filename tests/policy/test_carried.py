@@ -38,7 +38,7 @@ class Site:
 
     def change(self, rule: str, more: str = "") -> None:
         self.write(rule, more)
-        assert self.app.runtime.reload() is True
+        assert self.app.reload() is True
 
     def admitted(self, of: int, client: str = "192.0.2.1") -> int:
         """How many of so many requests pass."""
@@ -176,7 +176,7 @@ def test_other_numbers_alone_carry_nothing(site, caplog):
 def test_a_rule_that_begins_to_delay_counts_by_its_old_window_and_holds_by_its_new_bucket(site, act):
     """The window has no queue in which a request could be held: it lets pass or refuses, as before."""
     site = site("name: api, key: ip, limits: 5/minute by sliding-log")
-    site.app.runtime.clock = site.clock
+    site.app._runtime.clock = site.clock
     assert site.admitted(3) == 3
     site.change(f"name: api, key: ip, limits: 5/minute, act: {act}")
     assert site.admitted(1) == 1

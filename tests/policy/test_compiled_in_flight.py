@@ -9,6 +9,7 @@ import pytest
 from headgate import InvalidLimit, MemoryStore
 from headgate.policy import Policy
 from headgate.policy.outcome import Outcome
+from headgate.policy.settling import release
 from headgate.policy.steps import run
 from headgate.testing import ManualClock
 from tests.support.edges import LATER, Responder, responder
@@ -18,7 +19,7 @@ FLIGHT = {"name": "flight", "limits": "2 in flight"}
 
 
 def end(judged: Responder, outcome: Outcome) -> None:
-    run(judged.compiled.end(outcome.charges))
+    run(release(outcome.charges))
 
 
 def test_a_request_is_held_until_it_ends_not_until_it_is_answered():

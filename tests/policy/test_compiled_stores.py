@@ -10,6 +10,7 @@ import pytest
 from headgate import MemoryStore, StoreError
 from headgate.policy import Policy
 from headgate.policy.compiled import CompiledPolicy
+from headgate.policy.settling import settle
 from headgate.policy.steps import run_awaiting
 from headgate.testing import ManualClock
 from tests.support.edges import LATER, responder, view
@@ -116,7 +117,7 @@ def test_attempts_at_once_in_an_event_loop_and_by_a_slow_store():
             outcome = await run_awaiting(compiled.before(view("POST", "/login")))
             if outcome.kind == "pass":
                 await asyncio.sleep(0)
-                await run_awaiting(compiled.after(outcome.charges, 401, lambda name: None))
+                await run_awaiting(settle(outcome.charges, 401, lambda name: None))
             return outcome.kind
 
         return sorted(await asyncio.gather(*(attempt() for _ in range(10))))

@@ -13,6 +13,7 @@ import pytest
 from headgate import MemoryStore
 from headgate.policy import Policy
 from headgate.policy.compiled import CompiledPolicy
+from headgate.policy.settling import refund
 from headgate.policy.steps import run
 from headgate.testing import ManualClock
 from headgate.waiting.timers import Timers
@@ -131,7 +132,7 @@ def test_a_held_request_that_goes_away_gives_back_all_it_was_charged():
     held = [judged.ask() for _ in range(2)]
     assert judged.ask("POST").delay_us == 100_000
     assert judged.left() == 8
-    run(judged.compiled.release(held[1].charges))
+    run(refund(held[1].charges))
     assert judged.left() == 9
 
 
@@ -210,7 +211,7 @@ def test_random_traces_agree_with_a_queue_in_fractions(seed):
 
 def held_by(clock: ManualClock, app: Any) -> Any:
     """The edge holds requests by this clock."""
-    app.runtime.clock, app.runtime.timers = clock, Timers(clock)
+    app._runtime.clock, app._runtime.timers = clock, Timers(clock)
     return app
 
 

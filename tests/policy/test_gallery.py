@@ -323,8 +323,8 @@ class Road:
 
     def __init__(self) -> None:
         self.site = Site("ride-hailing.yaml")
-        self.site.gate.runtime.clock = self.site.clock  # type: ignore[assignment]
-        self.site.gate.runtime.timers = Timers(self.site.clock)
+        self.site.gate._runtime.clock = self.site.clock
+        self.site.gate._runtime.timers = Timers(self.site.clock)
         self.sent: list[asyncio.Future[Reply]] = []
 
     async def send(self, driver: int, updates: int) -> None:

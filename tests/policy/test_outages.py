@@ -37,7 +37,7 @@ def test_a_larger_limit_in_a_followed_file_is_served(tmp_path, home, before, aft
     app = RateLimitMiddleware(plain, file, store=store)
     assert asgi(app).status == 200
     written(file, after)
-    assert app.runtime.reload() is True
+    assert app.reload() is True
     statuses = [asgi(app).status for _ in range(31)]
     assert statuses == ([200] * 31 if "flight" in after else [200] * 29 + [429] * 2)
 
@@ -60,7 +60,7 @@ def test_a_limit_that_its_store_has_no_room_for_is_refused_when_it_is_read(tmp_p
     file = written(tmp_path / "policy.yaml", "2/hour")
     app = RateLimitMiddleware(plain, file, store=store)
     written(file, "9000/week by sliding-log")
-    assert app.runtime.reload() is False
+    assert app.reload() is False
     assert "rule api: no room for 9000/week by sliding-log as api" in caplog.text
     assert [asgi(app).status for _ in range(3)] == [200, 200, 429]
 

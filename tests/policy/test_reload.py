@@ -135,7 +135,7 @@ def test_whatever_reading_raises_is_told_of_once_and_changes_nothing(file, caplo
         for _ in range(3):
             assert quota(app) == "9"
             until_read()
-        assert app.runtime.reload() is False
+        assert app.reload() is False
     assert caplog.text.count("RuntimeError: on fire") == 2
 
 
@@ -147,7 +147,7 @@ def test_a_reload_is_not_undone_by_a_reading_that_began_before_it(file, slowly):
     assert quota(app) == "9"
     assert here.wait(PATIENCE)
     write(file, "7/minute")
-    assert app.runtime.reload() is True
+    assert app.reload() is True
     assert quota(app) == "7"
     write(file, "6/minute")
     go.set()
@@ -172,7 +172,7 @@ def test_a_store_that_is_bound_while_a_policy_is_made_ready_stays_bound(file):
     write(file, "8/minute")
     quota(app)
     assert here.wait(PATIENCE)
-    app.runtime._use(store)
+    app._runtime._use(store)
     go.set()
     until_read()
     assert [quota(app) for _ in range(2)] == ["9"] * 2
@@ -218,16 +218,14 @@ def test_reload_says_what_is_true(file):
     """True where the policy is another now, false where it stayed; and false where there is no file."""
     app = RateLimitMiddleware(hello, file)
     write(file, "8/minute")
-    assert app.runtime.reload() is True
+    assert app.reload() is True
     assert quota(app) == "8"
     write(file, "[")
-    assert app.runtime.reload() is False
+    assert app.reload() is False
     assert quota(app) == "8"
     file.unlink()
-    assert app.runtime.reload() is False
-    assert (
-        RateLimitMiddleware(hello, Policy.load({"rules": [{"key": "ip", "limits": "1/s"}]})).runtime.reload() is False
-    )
+    assert app.reload() is False
+    assert RateLimitMiddleware(hello, Policy.load({"rules": [{"key": "ip", "limits": "1/s"}]})).reload() is False
 
 
 def test_a_file_that_is_gone_for_a_moment_is_no_change(file):

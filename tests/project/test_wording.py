@@ -128,7 +128,7 @@ def test_no_mistake_in_a_policy_shows_a_password(tmp_path, caplog, capsys, url):
         file.write_text(json.dumps(policy))
         assert main(["policy", "check", str(file)]) == 1
         assert main(["policy", "explain", str(file)]) == 1
-        assert app.runtime.reload() is False
+        assert app.reload() is False
     printed = capsys.readouterr()
     assert CANARY not in printed.out + printed.err + caplog.text
     assert "cache" in printed.err or ":1" in printed.err
@@ -142,7 +142,7 @@ def test_a_policy_whose_store_cannot_be_opened_is_told_of_without_its_password(t
     app = Wsgi(lambda environ, start: [], file)
     for url in WRONG_URLS:
         file.write_text(json.dumps({"stores": {"far": url}, "rules": [rule]}))
-        assert app.runtime.reload() is False
+        assert app.reload() is False
         assert CANARY not in said(lambda: Wsgi(lambda environ, start: [], file))
     assert CANARY not in caplog.text
 
@@ -154,10 +154,10 @@ def test_nothing_that_has_a_url_shows_it():
     app = Wsgi(lambda environ, start: [], policy, store=url)
     parts = (
         app,
-        app.runtime,
-        app.runtime.policy,
-        app.runtime.store,
-        app.runtime.policy.rules,
+        app._runtime,
+        app.policy,
+        app._runtime.store,
+        app.policy.rules,
         read_source(policy),
         read_url(url),
     )

@@ -10,6 +10,7 @@ from headgate import MemoryStore
 from headgate.policy import Policy, Proxies, RequestView
 from headgate.policy.compiled import CompiledPolicy
 from headgate.policy.outcome import Outcome
+from headgate.policy.settling import settle
 from headgate.policy.steps import run
 from headgate.stores.gate import Gate
 from headgate.testing import ManualClock
@@ -50,7 +51,7 @@ class Responder:
 
     def answer(self, outcome: Outcome, status: int = 200, **headers: str) -> None:
         """After the app."""
-        run(self.compiled.after(outcome.charges, status, lambda name: headers.get(name.replace("-", "_"))))
+        run(settle(outcome.charges, status, lambda name: headers.get(name.replace("-", "_"))))
 
     def kinds(self, times: int, *request: Any, **known: Any) -> list[str]:
         """The same request again and again."""
@@ -167,8 +168,3 @@ def wsgi(app: Callable[..., Iterable[bytes]], *request: Any, **more: Any) -> Ans
             parts.close()
     status, headers = started[-1]
     return Answer(int(status.split(" ")[0]), headers, b"".join(written) + body)
-
-
-def public(limits: Any) -> Any:
-    """What `headgate.testing` takes, and what has `policy` and `reload`."""
-    return limits if hasattr(limits, "reload") else limits.runtime

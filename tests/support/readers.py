@@ -106,7 +106,7 @@ def _token(header: str) -> Read:
 
 
 def _cost(text: str) -> object:
-    from headgate.policy.compiled import _real
+    from headgate.policy.settling import _real
 
     return _real(_COSTLY.rules[0], 1, 200, lambda name: text)
 

@@ -14,6 +14,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import groupby
 from pathlib import Path
 from typing import Any, ClassVar, TypeAlias
 
@@ -29,7 +30,7 @@ from headgate.testing import ManualClock, reset_all
 from headgate.web.aiohttp import RateLimitExceeded, RateLimits, exempt, limited
 from tests.stores.test_shared_servers import UnixConnection, wait_until_served
 from tests.support import ROOT
-from tests.support.edges import LATER, public
+from tests.support.edges import LATER
 from tests.support.stores import away as store_away
 
 pytestmark = pytest.mark.engineless
@@ -255,7 +256,7 @@ def test_apps_within_apps_are_limited_by_their_whole_path():
         assert await statuses(client, 2, "/v1/7") == [200, 429]
         assert await statuses(client, 2, "/api/v2/7") == [200, 429]
         assert await statuses(client, 1, "/v1/8") == [429]
-        assert seen == ["/v1/{id}"] * 2 + ["/api/v2/{id}"] * 2 + ["/v1/{id}"]
+        assert [route for route, _ in groupby(seen)] == ["/v1/{id}", "/api/v2/{id}", "/v1/{id}"]
 
     play(app, story)
 
@@ -274,7 +275,7 @@ def test_limits_of_an_app_within_an_app_rule_there():
         assert await statuses(client, 3, "/in/") == [200, 200, 429]
         assert await statuses(client, 2, "/") == [200, 429]
         assert [await opened(client, "/in/ws") for _ in range(3)] == [101, 101, 429]
-        reset_all(public(limits))
+        reset_all(limits)
         async with client.get("/in/") as answer:
             assert answer.headers.getall("RateLimit") == ['"in";r=1;t=30']
 

@@ -11,7 +11,7 @@ import pytest
 from headgate import MemoryStore
 from headgate.testing import ManualClock
 from headgate.web.asgi import RateLimitMiddleware
-from tests.support.edges import LATER, PEER, asgi, exchange, get, plain, public, scope
+from tests.support.edges import LATER, PEER, asgi, exchange, get, plain, scope
 from tests.support.stores import Slow
 
 SOCKET = {"type": "websocket", "path": "/chat", "query_string": b"", "headers": [], "client": (PEER, 4711)}
@@ -154,7 +154,7 @@ def test_a_store_that_moved_is_opened_where_it_is_now(tmp_path):
     app = RateLimitMiddleware(plain, file)
     assert [asgi(app).status for _ in range(2)] == [200, 429]
     write(file, f"{rule}stores: {{far: 'memory://?max_keys=10'}}\n")
-    assert public(app).reload() is True
+    assert app.reload() is True
     assert [asgi(app).status for _ in range(2)] == [200, 429]
 
 
@@ -173,7 +173,7 @@ def test_a_request_is_answered_wholly_by_the_policy_it_came_under(tmp_path):
         first = asyncio.create_task(get(app))
         await asyncio.sleep(0)
         write(file, policy("8/minute", "headers: x-ratelimit"))
-        assert public(app).reload()
+        assert app.reload()
         return [set((await first).fields), set((await get(app)).fields)]
 
     old, new = asyncio.run(run())

@@ -24,7 +24,7 @@ from headgate import MemoryStore
 from headgate.testing import ManualClock, disabled, frozen
 from headgate.web.asgi import RateLimitMiddleware
 from tests.support import ROOT
-from tests.support.edges import LATER, PEER, exchange, public, scope
+from tests.support.edges import LATER, PEER, exchange, scope
 
 pytestmark = pytest.mark.engineless
 
@@ -136,9 +136,9 @@ def test_litestar_in_tests():
     """Frozen and switched off by one line."""
     app, client = litestar()
     with client:
-        with disabled(public(app)):
+        with disabled(app):
             assert [client.get("/items/1").status_code for _ in range(5)] == [200] * 5
-        with frozen(public(app)) as clock:
+        with frozen(app) as clock:
             assert [client.get("/items/1").status_code for _ in range(3)] == [200, 200, 429]
             clock.advance(1800)
             assert client.get("/items/1").status_code == 200

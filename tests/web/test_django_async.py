@@ -99,7 +99,7 @@ def test_nothing_leaves_the_event_loop_for_a_decision(monkeypatch):
         raise AssertionError("a thread")
 
     monkeypatch.setattr("headgate.web.django.request.sync_to_async", leave)
-    monkeypatch.setattr("headgate.web.django.visit.sync_to_async", leave)
+    monkeypatch.setattr("headgate.web.django.site_limits.sync_to_async", leave)
     with site(AsyncClient, policy=API, default="1/minute") as client:
         assert ask(client, 3, "/awaited/") == [200, 200, 429]
         assert ask(client, 1, "/keyed/", headers={"x-key": "a"}) == [429]

@@ -13,7 +13,7 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from headgate.errors import HeadgateError
-from headgate.web.asgi import read_scope
+from headgate.web.asgi_requests import read_scope
 from headgate.web.endpoint import EndpointLimit
 from headgate.web.starlette import RateLimitExceeded, RateLimits, limited
 from tests.support.edges import get
@@ -68,7 +68,7 @@ def test_urls_do_not_fill_the_memory_of_every_endpoint():
             await get(app, "GET", f"/x/{at}")
 
     asyncio.run(story())
-    (responder,) = limits.runtime._routes.values()
+    (responder,) = limits._runtime.fast_paths_at._responders.values()
     assert len(responder.compiled.policy._index.found) < 10
 
 

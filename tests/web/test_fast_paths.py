@@ -13,11 +13,13 @@ from headgate.errors import InvalidPolicy
 from headgate.policy import Policy
 from headgate.policy.bounded_cache import MOST, BoundedCache
 from headgate.policy.compiled import CompiledPolicy
+from headgate.policy.fast_path import FastPath
 from headgate.testing import ManualClock
 from headgate.web.asgi import RateLimitMiddleware as Asgi
 from headgate.web.endpoint import EndpointLimit, rules_at
+from headgate.web.request_limits import limits_of
 from headgate.web.wsgi import RateLimitMiddleware as Wsgi
-from tests.support.edges import LATER, Answer, asgi, public, wsgi
+from tests.support.edges import LATER, Answer, asgi, wsgi
 from tests.support.stores import away
 
 KEYS: list[Any] = ["ip", "everyone", {"header": "x-key"}, ["ip", {"header": "x-key"}], {"param": "id"}]
@@ -69,7 +71,7 @@ def test_the_short_way_answers_as_the_long_way(rules, requests, headers):
             spelling = path if ask is asgi else path.encode().decode("latin-1")
             answers = [ask(each, method, spelling, headers=fields) for each in (short, long)]
             assert answers[0] == answers[1]
-        assert not any(long.runtime.fast_paths.values())
+        assert not any(long._runtime.fast_paths.values())
 
 
 def served(app: Any, *request: Any, **more: Any) -> Answer:
@@ -79,11 +81,11 @@ def served(app: Any, *request: Any, **more: Any) -> Answer:
 def test_the_first_request_finds_its_fast_path():
     """A path gets its fast path with the first request, and a very long path is not kept."""
     app = Asgi(_hello, {"rules": [{"match": {"path": "/a"}, "key": "ip", "limits": "2/minute"}]})
-    assert not app.runtime.fast_paths
+    assert not app._runtime.fast_paths
     assert [served(app, "GET", "/a").status for _ in range(3)] == [200, 200, 429]
-    assert [key for key, found in app.runtime.fast_paths.items() if found] == [("GET", "/a")]
+    assert [key for key, found in app._runtime.fast_paths.items() if found] == [("GET", "/a")]
     served(app, "GET", "/" + "a" * 300)
-    assert len(app.runtime.fast_paths) == 1  # what is that long is not kept
+    assert len(app._runtime.fast_paths) == 1  # what is that long is not kept
 
 
 @pytest.mark.parametrize("key", ["ip", {"param": "id"}])
@@ -129,11 +131,12 @@ def test_a_flood_of_methods_makes_one_fast_path():
     """Methods that clients invent share one fast path, in front and at an endpoint."""
     app = Asgi(_hello, {"rules": [{"key": "ip", "limits": "2/minute"}]})
     limits = (EndpointLimit("1/minute", {}),)
-    fast_paths = {id(app.runtime.fast_path_at(limits, "/search", f"METHOD{at}")) for at in range(100)}
-    assert len(fast_paths) == 1 and len(app.runtime._fast_paths_at) == 1
     for at in range(100):
-        assert app.runtime.fast_paths[f"METHOD{at}", "/"] is not None
-    assert len(app.runtime._responder._ways) == 1
+        assert limits_of(app._runtime)().admit({}, f"METHOD{at}", "/search", f"192.0.2.{at}", limits) is True
+    assert len(app._runtime.fast_paths_at) == 1
+    for at in range(100):
+        assert isinstance(app._runtime.fast_paths[f"METHOD{at}", "/"], FastPath)
+    assert len(app._runtime.responder_now._ways) == 1
 
 
 @pytest.mark.parametrize(
@@ -149,7 +152,7 @@ def test_rules_that_look_at_more_than_their_key_have_none(rule):
     """A rule with conditions, functions, plans or counts by the response goes the long way."""
     app = Asgi(_hello, {"rules": [{"key": "ip", "limits": "2/minute", **rule}]})
     served(app)
-    assert app.runtime.fast_paths == {("GET", "/"): None}
+    assert app._runtime.fast_paths == {("GET", "/"): False}
 
 
 @pytest.mark.parametrize("field", [{"allow": {"ip": "203.0.113.0/24"}}, {"deny": {"ip": "10.0.0.0/8"}}])
@@ -157,7 +160,7 @@ def test_policies_that_look_at_every_request_have_none(field):
     """A policy with lists goes the long way."""
     app = Asgi(_hello, {"rules": [{"key": "ip", "limits": "1/minute"}], **field})
     assert [served(app).status for _ in range(2)] == ([200, 200] if "allow" in field else [200, 429])
-    assert app.runtime.fast_paths == {("GET", "/"): None}
+    assert app._runtime.fast_paths == {("GET", "/"): False}
 
 
 def test_a_store_that_has_no_answer_any_more_leaves_it_to_the_rule():
@@ -182,7 +185,7 @@ def test_a_new_policy_has_new_fast_paths(tmp_path):
     app = Asgi(_hello, file)
     assert [served(app).status for _ in range(2)] == [200, 429]
     file.write_text('{"rules": [{"key": "ip", "limits": "4/minute by fixed-window"}]}')
-    assert public(app).reload()
+    assert app.reload()
     assert [served(app).status for _ in range(4)] == [200, 200, 200, 429]
 
 

@@ -32,7 +32,7 @@ from headgate.testing import ManualClock, reset_all
 from headgate.web.flask import RateLimitExceeded, RateLimits, exempt, limited
 from headgate.web.refusal import Refusal
 from tests.stores.test_shared_servers import UnixConnection, wait_until_served
-from tests.support.edges import LATER, public
+from tests.support.edges import LATER
 from tests.support.servers import wait_until
 
 pytestmark = pytest.mark.engineless
@@ -581,12 +581,12 @@ def test_one_extension_for_several_apps():
         assert statuses(app, "/", "/", "/", "/default", "/default") == [200, 200, 429, 200, 429]
     with apps[0].app_context():
         with apps[1].app_context():
-            reset_all(public(limits))
+            reset_all(limits)
         assert [statuses(app, "/") for app in apps] == [[429], [200]]
-        reset_all(public(limits))
+        reset_all(limits)
         assert statuses(apps[0], "/") == [200]
     with pytest.raises(HeadgateError, match="app_context"):
-        reset_all(public(limits))
+        reset_all(limits)
     with pytest.raises(InvalidCall, match="already"):
         limits.init_app(apps[0])
 

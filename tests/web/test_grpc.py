@@ -21,7 +21,7 @@ from headgate.testing import ManualClock, disabled, frozen, reset_all
 from headgate.web.grpc import Rpc, exempt, limited
 from headgate.web.grpc.rpc import address_of
 from headgate.web.refusal import Refusal
-from tests.support.edges import LATER, public
+from tests.support.edges import LATER
 from tests.support.grpc_servers import KINDS, TWO, Answer, AsyncEcho, Echo, each_sort, ended, every_server, serving
 from tests.support.stores import away as store_away
 
@@ -322,7 +322,7 @@ def test_a_client_with_a_retry_policy_comes_back_when_told_to(kind):
 def test_tools_for_testing_work_on_the_runtime():
     """Time that stands still, limits that are off, counts that are forgotten."""
     with serving(default="1/minute") as server:
-        runtime = public(server.interceptor)
+        runtime = server.interceptor
         with frozen(runtime) as clock:
             assert server.codes(2) == ["OK", "RESOURCE_EXHAUSTED"]
             clock.advance(60)

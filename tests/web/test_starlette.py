@@ -37,7 +37,7 @@ from headgate.web.starlette import (
     limited,
     send_refusal,
 )
-from tests.support.edges import LATER, PEER, exchange, get, public, scope
+from tests.support.edges import LATER, PEER, exchange, get, scope
 
 pytestmark = pytest.mark.engineless
 
@@ -434,7 +434,7 @@ def test_a_mounted_app_with_limits_of_its_own_decides_by_them():
     answer = site.client.get("/in/1")
     assert answer.headers.get_list("ratelimit-policy") == ['"inner";q=9;w=3600, "in-id";q=1;w=3600', '"all";q=5;w=3600']
     assert site.codes("/in/2") == [429]
-    with frozen(public(inner.limits)):
+    with frozen(inner.limits):
         assert site.codes("/in/2") == [200]
 
 
@@ -639,7 +639,7 @@ def test_redis_is_awaited_in_the_event_loop(server):
 
     async def story() -> list[int]:
         answers = await asyncio.gather(*(get(app, "GET", "/x") for _ in range(20)))
-        await public(limits).aclose()
+        await limits.aclose()
         return sorted(answer.status for answer in answers)
 
     assert asyncio.run(story()) == [200] * 5 + [429] * 15

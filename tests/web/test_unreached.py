@@ -30,7 +30,7 @@ from headgate.web.starlette import RateLimits as StarletteLimits
 from headgate.web.unreached import Wild, meets, routes_below
 from headgate.web.wsgi import RateLimitMiddleware as Wsgi
 from tests.support.django_site import site
-from tests.support.edges import asgi, public, wsgi
+from tests.support.edges import asgi, wsgi
 
 pytestmark = pytest.mark.engineless
 
@@ -256,7 +256,7 @@ def test_a_new_policy_is_compared_again(said, tmp_path):
     asgi(app, path="/login")
     assert said() == []
     file.write_text('{"rules": [{"name": "r", "key": "ip", "limits": "9/hour", "match": {"path": "/logon"}}]}')
-    assert public(limits).reload()
+    assert limits.reload()
     asgi(app, path="/login")
     assert said() == [no_route("r", "/logon", "/login")]
 

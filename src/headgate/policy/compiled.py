@@ -1,4 +1,4 @@
-"""A compiled policy: rules bound to their stores. What happens to one request, before the app and after it.
+"""A compiled policy: rules bound to their stores. What happens to one request before the app is called.
 
 The steps are generators. They yield what a gate gave, a decision or something to await, and are sent the decision: so
 threads and event loops run the same steps.
@@ -6,15 +6,13 @@ threads and event loops run the same steps.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import repeat
 from typing import Any, Final
 
 from headgate.caches import ClearedWhenFull
-from headgate.call import Call, checked_cost
 from headgate.decision import tightest
 from headgate.engine import Decision
-from headgate.engine.modes import LONGEST_WAIT
 from headgate.errors import HeadgateError, InvalidPolicy
 from headgate.layout import MOST_CALLS
 from headgate.limit import Limit
@@ -36,11 +34,12 @@ from headgate.policy.outcome import (
 from headgate.policy.policy import Policy
 from headgate.policy.rule import Rule
 from headgate.policy.rule_index import MatchedRules
+from headgate.policy.settling import charge_refused, refund
 from headgate.policy.steps import Steps
 from headgate.policy.values import Unclear
 from headgate.policy.view import RequestView
 from headgate.stores import AsyncStore, Store
-from headgate.wording import log_of, shown
+from headgate.wording import log_of
 
 Question = tuple[Rule, str, int, tuple[Limit, ...]]
 """A rule, the key it counts by, what the request costs, and the limits of its plan."""
@@ -81,13 +80,16 @@ class CompiledPolicy:
             raise InvalidPolicy(errors)
 
     def fast_path(self, found: MatchedRules, method: str, route: str | None = None) -> FastPath | None:
-        """The fast path of these requests, made anew; None where each has to be looked at. `route`: of an endpoint."""
-        rules = found.set.rules
-        costs = [cost_in_fast_path(rule, method) for rule in rules]
-        if self.awaits or self.looks_first or not found.set.plain or not costs or None in costs:
+        """The fast path of these requests; None where each has to be looked at. `route`: of an endpoint."""
+        if self.awaits or self.looks_first or not found.set.plain:
             return None
-        asked = [(rule, "", cost or 0, rule.limits_for(_NOBODY)) for rule, cost in zip(rules, costs, strict=True)]
-        groups = self._put_together(asked)
+        asked: list[Question] = []
+        for rule in found.set.rules:
+            cost = cost_in_fast_path(rule, method)
+            if cost is None:
+                return None
+            asked.append((rule, "", cost, rule.limits_for(_NOBODY)))
+        groups = self._grouped(_NOBODY, asked) if asked else ()
         return FastPath(groups[0], found.pairs, _flat(groups[0], asked)[1], route) if len(groups) == 1 else None
 
     def before(self, view: RequestView) -> Steps[Outcome]:
@@ -183,24 +185,20 @@ class CompiledPolicy:
             except Exception as error:  # whatever a store raises, the request is not to blame for it
                 instead = self._outage.answer(group, keys, costs, error)
                 if isinstance(instead, Outcome):
-                    yield from self.release(charges)
+                    yield from refund(charges)
                     return instead
                 if instead is None:
                     continue
                 group, decision = instead
                 costs = tuple(call.cost for call in decision.calls)
             except BaseException:
-                yield from self.release(charges)
+                yield from refund(charges)
                 raise
-            if group.bounds is not None:
-                decision = group.bounds.as_written(decision)
+            decision = decision if group.bounds is None else group.bounds.as_written(decision)
             if not decision.allowed:
-                yield from self.release(charges)
+                yield from refund(charges)
                 if group.counts_refused:
-                    owned = zip(group.owners, group.limits, costs, strict=True)
-                    counts = (owner.counts_refused and not limit.in_flight for owner, limit, _ in owned)
-                    more = tuple(cost if count else 0 for count, cost in zip(counts, costs, strict=True))
-                    yield from self._charge_more(group, decision, more)
+                    yield from charge_refused(group, decision, costs)
                 return refused(group, decision)
             if group.delays:
                 delay = max(delay, group.delay(decision))
@@ -241,68 +239,11 @@ class CompiledPolicy:
         for rule, _, _, limits in asked:
             for limit in limits:
                 by_store.setdefault(rule.store, []).append((rule, limit))
-        return tuple(
-            LimitGroup(store, self._gates[store], pairs[start : start + MOST_CALLS])
-            for store, pairs in by_store.items()
-            for start in range(0, len(pairs), MOST_CALLS)  # a decision has so many; more are as several stores
-        )
-
-    def release(self, charges: Sequence[Charge]) -> Steps[None]:
-        """Give back what was charged for a request that goes no further."""
-        for group, decision in charges:
-            try:
-                yield group.gate.refund(decision)
-            except Exception as error:
-                log.warning("a charge could not be given back and stays: %s", error)
-
-    def after(
-        self, charges: Sequence[Charge], status: int, header: Callable[[str], str | None]
-    ) -> Steps[dict[LimitGroup, Decision]]:
-        """Count what the response says: give back what does not count, charge what cost more.
-
-        For each group of which something changed: what is left now.
-        """
-        left: dict[LimitGroup, Decision] = {}
-        for group, decision in charges:
-            if not group.follows:
-                continue
-            costs = [call.cost for call in decision.calls]
-            owned = zip(group.owners, group.limits, costs, strict=True)
-            real = [cost if limit.in_flight else _real(rule, cost, status, header) for rule, limit, cost in owned]
-            unused = tuple(max(0, cost - actual) for cost, actual in zip(costs, real, strict=True))
-            try:
-                if any(unused):
-                    yield group.gate.refund(decision, unused)
-                more = tuple(max(0, actual - cost) for cost, actual in zip(costs, real, strict=True))
-                yield from self._charge_more(group, decision, more)
-                if real != costs:
-                    looks = (Call(call.limit, call.key, 0) for call in decision.calls)
-                    left[group] = yield group.gate.decide(*looks, peek=True)
-            except Exception as error:
-                log.warning("the response could not be counted: %s", error)
-        return left
-
-    def end(self, charges: Sequence[Charge]) -> Steps[None]:
-        """The request is not in flight any more."""
-        for group, decision in charges:
-            if group.holds_permits:
-                try:
-                    yield group.gate.release(decision)
-                except Exception as error:
-                    log.warning("a permit could not be given back before its time: %s", error)
-
-    def _charge_more(self, group: LimitGroup, decision: Decision, more: tuple[int, ...]) -> Steps[None]:
-        """Charge on top, as far as each limit can owe."""
-        for call, extra in zip(decision.calls, more, strict=True):
-            while extra > 0:
-                units = min(extra, call.limit.burst)
-                charged: Decision = yield group.gate.decide(Call(call.limit, call.key, units), wait_us=LONGEST_WAIT)
-                if charged.allowed:
-                    extra -= units
-                elif 0 < charged.remaining < units:  # windows and logs cannot owe: what there is room for
-                    extra = charged.remaining
-                else:
-                    break
+        groups = []
+        for store, pairs in by_store.items():
+            for start in range(0, len(pairs), MOST_CALLS):  # a decision has so many; more are as several stores
+                groups.append(LimitGroup(store, self._gates[store], pairs[start : start + MOST_CALLS]))  # noqa: PERF401
+        return tuple(groups)
 
 
 _NOBODY: Final = RequestView("GET", "/", {})
@@ -317,19 +258,3 @@ def _flat(group: LimitGroup, asked: list[Question]) -> tuple[tuple[str, ...], tu
     by_rule = {rule.index: (key, cost) for rule, key, cost, _ in asked}
     pairs = [by_rule[rule.index] for rule in group.owners]
     return tuple(key for key, _ in pairs), tuple(cost for _, cost in pairs)
-
-
-def _real(rule: Rule, cost: int, status: int, header: Callable[[str], str | None]) -> int:
-    """What a request cost, now that the response is known."""
-    if rule.counts is not None and status not in rule.counts:
-        return 0
-    for statuses, told in rule.cost.after_status:
-        if status in statuses:
-            return told
-    if rule.cost.after_header is not None:
-        text = header(rule.cost.after_header)
-        try:
-            return cost if text is None else checked_cost(int(text.strip()))
-        except (ValueError, HeadgateError):
-            log.warning("rule %s: the header %s is no cost: %s", rule.name, rule.cost.after_header, shown(text))
-    return cost

@@ -1,4 +1,4 @@
-"""Rulings: what happens to a request, over which limits that was decided, and what the response may still change."""
+"""Outcomes: what happens to a request, over which limits that was decided, and what the response may still change."""
 
 from __future__ import annotations
 
@@ -36,23 +36,32 @@ class LimitGroup:
         self.store = store
         self.gate = gate
         self.ask: Callable[..., Any]
-        self.owners = tuple(rule for rule, _ in pairs)
-        self.limits = tuple(limit for _, limit in pairs)
-        self.disclose = tuple(rule.disclose for rule in self.owners)
-        at_most = tuple(rule.act.at_most_us if limit.step.LENDS else 0 for rule, limit in pairs)
-        self.bounds = Bounds(gate, self.limits, at_most) if any(at_most) else None
+        self.owners: tuple[Rule, ...]
+        self.limits: tuple[Limit, ...]
+        self.owners, self.limits = zip(*pairs, strict=True)
+        self.local: LimitGroup | None = None
+        """Where the store cannot answer: the limits of rules that are then counted locally; made when it is needed."""
+        self.counts_refused = self.delays = self.follows = self.holds_permits = False
+        at_most, disclose = [], []
+        for rule, limit in pairs:  # one loop: a group is made while a request waits
+            lends = limit.step.LENDS
+            at_most.append(rule.act.at_most_us if lends else 0)
+            disclose.append(rule.disclose)
+            if rule.counts_refused:
+                self.counts_refused = True
+            if lends and rule.act.kind == "delay":  # a limit that was carried over a reload may have no queue
+                self.delays = True
+            if rule.follows_response:
+                self.follows = True
+            if limit.in_flight:
+                self.holds_permits = True
+        self.disclose = tuple(disclose)
+        self.bounds = Bounds(gate, self.limits, tuple(at_most)) if any(at_most) else None
         """Where a rule refuses what it would hold for too long."""
         try:
             self.ask = gate.asker(self.limits) if self.bounds is None else self.bounds.ask
         except HeadgateError:  # no room for such limits, for now: answered as if the store were away
             self.ask = self._ask_anew
-        self.local: LimitGroup | None = None
-        """Where the store cannot answer: the limits of rules that are then counted locally; made when it is needed."""
-        self.counts_refused = any(rule.counts_refused for rule in self.owners)
-        self.delays = any(rule.act.kind == "delay" and limit.step.LENDS for rule, limit in pairs)
-        """A limit holds requests. One that was carried over a reload may have no queue, in a rule that delays."""
-        self.follows = any(rule.follows_response for rule in self.owners)
-        self.holds_permits = any(limit.in_flight for limit in self.limits)
 
     def _ask_anew(self, keys: tuple[str, ...], costs: tuple[int, ...]) -> Any:  # noqa: ANN401
         self.ask = self.gate.asker(self.limits)

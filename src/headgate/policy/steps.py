@@ -10,7 +10,18 @@ from headgate.engine import Decision
 
 T = TypeVar("T")
 Steps = Generator[Any, Any, T]
-"""Yields a decision, or something to await for one; returns what it came to."""
+"""Yields a decision, or something to wait for; returns what it came to."""
+
+
+class Deferred:
+    """Something that steps wait for, in a thread or in an event loop: the runner of the steps knows which it is."""
+
+    def now(self) -> Any:  # noqa: ANN401
+        """Wait here, in this thread."""
+        raise NotImplementedError
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        raise NotImplementedError
 
 
 def run(steps: Steps[T]) -> T:
@@ -18,6 +29,12 @@ def run(steps: Steps[T]) -> T:
     try:
         given = next(steps)
         while True:
+            if isinstance(given, Deferred):
+                try:
+                    given = given.now()
+                except BaseException as error:
+                    given = steps.throw(error)
+                    continue
             given = steps.send(given)
     except StopIteration as done:
         value: T = done.value
@@ -46,7 +63,7 @@ _unfinished: set[asyncio.Task[Any]] = set()
 
 
 async def run_to_the_end(steps: Steps[None]) -> None:
-    """As `run_awaiting`, also when who waits for it is cancelled: a request that is over is not asked about again."""
+    """Like `run_awaiting`, but shielded from cancellation: nobody will run these steps again."""
     task = asyncio.get_running_loop().create_task(run_awaiting(steps))
     _unfinished.add(task)
     task.add_done_callback(_unfinished.discard)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Protocol, cast
 
 from headgate.clock import SystemClock
 from headgate.engine import Decision
@@ -16,7 +16,7 @@ from headgate.testing.clock import ManualClock
 
 
 class AnyLimiter(Protocol):
-    """A limiter, or the runtime of an app."""
+    """A limiter."""
 
     store: Store
 
@@ -28,8 +28,18 @@ class AnyLimiter(Protocol):
     def _use(self, store: Store) -> None: ...
 
 
+class AnyEdge(Protocol):
+    """The extension, the middleware or the interceptor of an app."""
+
+    @property
+    def _runtime(self) -> AnyLimiter: ...
+
+
+Limited = AnyLimiter | AnyEdge
+
+
 @contextmanager
-def frozen(*limiters: AnyLimiter) -> Iterator[ManualClock]:
+def frozen(*limiters: Limited) -> Iterator[ManualClock]:
     """Run the limiters on fresh states and one clock that starts at the present and moves only when told to."""
     clock = ManualClock(SystemClock().now_us() / 1e6)
     with _bound(limiters, MemoryStore(clock=clock)):
@@ -37,20 +47,21 @@ def frozen(*limiters: AnyLimiter) -> Iterator[ManualClock]:
 
 
 @contextmanager
-def disabled(*limiters: AnyLimiter) -> Iterator[None]:
+def disabled(*limiters: Limited) -> Iterator[None]:
     """Let everything pass, and count nothing."""
     with _bound(limiters, _OpenStore()):
         yield
 
 
-def reset_all(*limiters: AnyLimiter) -> None:
+def reset_all(*limiters: Limited) -> None:
     """Forget every key of the limiters' namespaces in their stores."""
-    for limiter in limiters:
+    for limiter in map(_counting, limiters):
         limiter.store.clear(limiter.namespace)
 
 
 @contextmanager
-def _bound(limiters: tuple[AnyLimiter, ...], store: Store) -> Iterator[None]:
+def _bound(given: tuple[Limited, ...], store: Store) -> Iterator[None]:
+    limiters = [_counting(each) for each in given]
     homes = [limiter.store for limiter in limiters]
     try:
         for limiter in limiters:
@@ -59,6 +70,12 @@ def _bound(limiters: tuple[AnyLimiter, ...], store: Store) -> Iterator[None]:
     finally:
         for limiter, home in zip(limiters, homes, strict=True):
             limiter._use(home)
+
+
+def _counting(limited: Limited) -> AnyLimiter:
+    """What counts for an edge; an extension of several apps is now that of the current one, and stays it."""
+    counting: AnyLimiter = getattr(limited, "_runtime", cast("AnyLimiter", limited))
+    return counting
 
 
 class _OpenStore:

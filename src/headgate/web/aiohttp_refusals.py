@@ -8,11 +8,8 @@ from aiohttp import web
 
 from headgate.engine import Decision
 from headgate.errors import RateLimited
-from headgate.policy.outcome import Outcome
-from headgate.web.request_limits import Denial, RequestLimits
-from headgate.web.responder import Pairs, Responder
-
-OF_A_BODY: Final = ("Content-Type", "Content-Length")
+from headgate.web.request_limits import OF_A_BODY, RequestLimits
+from headgate.web.responder import Pairs
 
 
 class RateLimitExceeded(web.HTTPException):
@@ -23,7 +20,7 @@ class RateLimitExceeded(web.HTTPException):
     """
 
     def __init__(self, fields: Pairs[str], body: bytes, decision: Decision | None) -> None:
-        super().__init__(headers=[pair for pair in fields if pair[0] not in OF_A_BODY])
+        super().__init__(headers=[pair for pair in fields if pair[0].lower() not in OF_A_BODY])
         self.headers["Content-Type"] = dict(fields)["Content-Type"]
         self.body = body
         self.decision = decision
@@ -66,20 +63,18 @@ REFUSALS: Final[dict[int, type[RateLimitExceeded]]] = {
 }
 
 
-def refusal_of(
-    request: web.Request, request_limits: RequestLimits[str], responder: Responder[str], outcome: Outcome
-) -> RateLimitExceeded | _Shadow:
-    """What is raised for a no; the request's limits keeps its fields for whatever is answered instead."""
-    status, fields, body = responder.refuse(outcome, _accepted(request))
+def refusal_of(request: web.Request, limits: RequestLimits[str]) -> RateLimitExceeded | _Shadow:
+    """What is raised for a refusal; the request's limits keep its fields for whatever is answered instead."""
+    status, fields, body = limits.deny(_accepted(request))
+    outcome = limits.refused[1]
     if outcome.kind == "shadow":
         return _Shadow(status, fields, body)
-    request_limits.denial = Denial(responder, [pair for pair in fields if pair[0] not in OF_A_BODY])
     return REFUSALS[status](fields, body, outcome.decision)
 
 
-def refusal_for(request: web.Request, request_limits: RequestLimits[str], error: RateLimited) -> RateLimitExceeded:
+def refusal_for(request: web.Request, limits: RequestLimits[str], error: RateLimited) -> RateLimitExceeded:
     """What is raised where a limiter of the app's own has refused, in a handler."""
-    status, fields, body = request_limits.refuse_for(error.decision, _accepted(request))
+    status, fields, body = limits.deny_for(error.decision, _accepted(request))
     return REFUSALS[status](fields, body, error.decision)
 
 

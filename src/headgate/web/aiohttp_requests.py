@@ -14,16 +14,6 @@ from headgate.policy.address import read_address
 from headgate.web.request_limits import RequestLimits
 
 
-class Told:
-    """Awaited, it has happened already."""
-
-    def __await__(self) -> Any:  # noqa: ANN401
-        return iter(())
-
-
-TOLD: Final = Told()
-
-
 @functools.lru_cache(maxsize=4096)
 def address_of(peer: str | None) -> str | None:
     """A peer that has one: on a unix socket nobody does."""
@@ -49,6 +39,11 @@ def read_request(request: web.Request, path: str, proxies: Proxies | None) -> Re
     view.route = None if resource is None else resource.canonical
     view.request = request
     return view
+
+
+def lines_of(request: web.Request, header: str) -> Sequence[str]:
+    """The lines of one header."""
+    return request.headers.getall(header, ())
 
 
 _KEY: Final[Any] = web.RequestKey("headgate", RequestLimits) if hasattr(web, "RequestKey") else None

@@ -26,7 +26,7 @@ from headgate.errors import HeadgateError, InvalidCall
 from headgate.web.django.limits import ViewLimit
 from headgate.web.django.request import Request, View
 from headgate.web.django.site import rate_limits
-from headgate.web.django.visit import VISIT, RateLimitExceeded, Visit
+from headgate.web.django.site_limits import ON_REQUEST, RateLimitExceeded, SiteLimits
 
 TOO_MANY: Final = 429
 METHOD: Final = 2
@@ -57,30 +57,30 @@ class RateLimitThrottle(BaseThrottle):
             cls._limit(cls.scope, cls.limits)  # a mistake is told here, where it was made
 
     def __init__(self) -> None:
-        self._no: RateLimitExceeded | None = None
+        self._refusal: RateLimitExceeded | None = None
 
     def allow_request(self, request: Request, view: View) -> bool:
         """Whether the request may pass; asked at the first of a view's throttles for all of them."""
-        visit = _visit_of(request)
+        decided = _limits_of(request)
         limit = self.limit_at(view)
-        if visit is None or limit is None or limit in visit.entered or visit.no is not None:
+        if decided is None or limit is None or limit in decided.asked or decided.refusal is not None:
             return True
-        others = dict.fromkeys(each for each in _others(view) if each not in visit.entered)
-        self._no = visit.enter(request, tuple({limit: None, **others}))
-        if visit.request_limits.follows and not visit.settles:
+        others = dict.fromkeys(each for each in _others(view) if each not in decided.asked)
+        self._refusal = decided.enter(request, tuple({limit: None, **others}))
+        if decided.follows and not decided.settles:
             raise HeadgateError(f"{type(self).__name__} counts by the response: that needs RateLimitMiddleware")
-        if self._no is None:
+        if self._refusal is None:
             return True
-        if self._no.response.status_code != TOO_MANY:
-            error: Any = APIException(self._no.detail)
-            error.status_code = self._no.response.status_code
-            error.auth_header = self._no.response.get("WWW-Authenticate")
+        if self._refusal.response.status_code != TOO_MANY:
+            error: Any = APIException(self._refusal.detail)
+            error.status_code = self._refusal.response.status_code
+            error.auth_header = self._refusal.response.get("WWW-Authenticate")
             raise error
         return False
 
     def wait(self) -> float | None:
         """Seconds until a request may pass; None where no wait helps or none is told."""
-        return None if self._no is None else self._no.retry_after
+        return None if self._refusal is None else self._refusal.retry_after
 
     @classmethod
     def limit_at(cls, view: View) -> ViewLimit | None:
@@ -127,13 +127,13 @@ def _others(view: View) -> Iterator[ViewLimit]:
                 yield limit
 
 
-def _visit_of(request: Request) -> Visit | None:
+def _limits_of(request: Request) -> SiteLimits | None:
     """What was decided about the request so far; None where limits are switched off."""
     if not rate_limits.setup.enabled:
         return None
-    visit: Visit | None = getattr(request._request, VISIT, None)
-    if visit is None:
-        visit = Visit(rate_limits.setup, rate_limits.runtime(False))
-        visit.settles = False
-        setattr(request._request, VISIT, visit)
-    return visit
+    decided: SiteLimits | None = getattr(request._request, ON_REQUEST, None)
+    if decided is None:
+        decided = rate_limits.opened.limits(False)()
+        decided.settles = False
+        setattr(request._request, ON_REQUEST, decided)
+    return decided

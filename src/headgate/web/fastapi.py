@@ -23,16 +23,10 @@ with requiring("headgate.web.fastapi", "fastapi"):
 
 from headgate.web.callables import mark_of
 from headgate.web.headers import FIELDS
-from headgate.web.runtime import Options, PolicyGiven
-from headgate.web.starlette import (
-    EXEMPT,
-    Limit,
-    RateLimitExceeded,
-    RateLimitMiddleware,
-    exempt,
-    limited,
-)
+from headgate.web.options import Options, PolicyGiven
+from headgate.web.starlette import Limit, RateLimitExceeded, RateLimitMiddleware, exempt, limited
 from headgate.web.starlette import RateLimits as StarletteRateLimits
+from headgate.web.starlette_limits import EXEMPT
 from headgate.web.starlette_routes import flat
 
 __all__ = ["RateLimitExceeded", "RateLimitMiddleware", "RateLimits", "exempt", "limit", "limited"]
@@ -85,11 +79,11 @@ class RateLimits(StarletteRateLimits):
         return (
             any(not each.messages for each in self.limits_at(route))
             or (self._default is not None and not mark_of(route.endpoint, EXEMPT))
-            or bool(self.runtime.policy.rules_for(method, route.path_format).pairs)
+            or bool(self.policy.rules_for(method, route.path_format).pairs)
         )
 
     def _fields(self) -> dict[str, Any]:
-        fields = {field: "string" for style in self.runtime.policy.headers for field in FIELDS[style]}
+        fields = {field: "string" for style in self.policy.headers for field in FIELDS[style]}
         return {field: {"schema": {"type": kind}} for field, kind in {**fields, "Retry-After": "integer"}.items()}
 
 

@@ -1,54 +1,44 @@
 """What every edge shares: stores, the policy of now, who the client is, and the limits of single endpoints.
 
-An edge turns its framework's request into a `RequestView`, and a outcome into its framework's response. Everything else
-is here and in `responder.py`, once.
+An edge turns its framework's request into a `RequestView`, and a refusal into its framework's response. Everything else
+is here, in `request_limits.py` and in `responder.py`, once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
-from typing import Any, AnyStr, Final, Generic, NamedTuple, TypedDict
+from collections.abc import Callable, Generator, Iterable
+from functools import partial
+from typing import Any, AnyStr, Generic, NamedTuple
 
-from headgate.clock import SystemClock
+from headgate.clock import Clock, SystemClock
 from headgate.policy import Policy, Proxies, RequestView
 from headgate.policy.bounded_cache import BoundedCache
 from headgate.policy.carried import Carried, Reload, compare, with_carried
-from headgate.policy.match import METHODS
 from headgate.policy.reload import PolicyFile
+from headgate.policy.steps import Deferred, Steps
 from headgate.policy.values import Unclear
 from headgate.stores import Store, open_store
+from headgate.waiting.sleep import sleep_until
 from headgate.waiting.timers import Timers
+from headgate.web.clients import Clients, Lines
 from headgate.web.endpoint import EndpointLimit, rules_at
 from headgate.web.headers import HeaderCodec
 from headgate.web.misconfiguration import Misconfiguration, warn_of_workers
+from headgate.web.options import NO_RULES, PolicyGiven, WebOptions
 from headgate.web.refusal import Refusal
-from headgate.web.responder import Found, Responder
+from headgate.web.responder import Responder, Way
 from headgate.web.unreached import Route, tell_of_unreached
-from headgate.wording import explained, log_of
+from headgate.wording import log_of
 
-PolicyGiven = Policy | str | Path | Mapping[str, Any]
-NO_RULES: Final[Mapping[str, Any]] = {"namespace": "policy", "rules": []}
-"""The policy of an app whose limits are all at its endpoints."""
 log = log_of("headgate.web")
 
 
-class Options(TypedDict, total=False):
-    """What every edge can be told.
+class Reader(NamedTuple, Generic[AnyStr]):
+    """How an edge reads its framework's requests, and spells header fields."""
 
-    `store` is a URL or a store. `trusted_proxies` are networks whose forwarded headers are believed (`proxy_hops`
-    instead, where only their number is known). `user` and `claims` take the framework's request and say who it is, for
-    keys and plans. `plan` takes the request's view. `refusal` says what a no looks like.
-    """
-
-    store: Store | str | None
-    trusted_proxies: Sequence[str]
-    proxy_hops: int
-    forwarded_header: str
-    user: Callable[[Any], str | None] | None
-    claims: Callable[[Any], Mapping[str, Any] | None] | None
-    plan: Callable[[RequestView], str | None] | None
-    refusal: Refusal | None
+    codec: HeaderCodec[AnyStr]
+    view: Callable[[Any, Proxies | None], RequestView]
+    lines: Lines
 
 
 class Ready(NamedTuple, Generic[AnyStr]):
@@ -62,54 +52,40 @@ class Ready(NamedTuple, Generic[AnyStr]):
 
 
 class Runtime(Generic[AnyStr]):
-    """A policy in front of an app. `read` makes a view of the framework's request."""
+    """A policy in front of an app."""
 
-    @explained
     def __init__(
-        self,
-        policy: PolicyGiven | None,
-        codec: HeaderCodec[AnyStr],
-        read: Callable[[Any, Proxies | None], RequestView],
-        *,
-        awaited: bool,
-        store: Store | str | None = None,
-        trusted_proxies: Sequence[str] = (),
-        proxy_hops: int = 0,
-        forwarded_header: str = "x-forwarded-for",
-        user: Callable[[Any], str | None] | None = None,
-        claims: Callable[[Any], Mapping[str, Any] | None] | None = None,
-        plan: Callable[[RequestView], str | None] | None = None,
-        refusal: Refusal | None = None,
+        self, policy: PolicyGiven | None, reader: Reader[AnyStr], options: WebOptions, *, awaited: bool
     ) -> None:
         self._file: PolicyFile[Ready[AnyStr]] = PolicyFile(NO_RULES if policy is None else policy, self._prepare)
-        self._codec: HeaderCodec[AnyStr] = codec
-        self._read = read
+        self._reader: Reader[AnyStr] = reader
         self._awaited = awaited
-        self.store = open_store(store, None)
+        self._options = options
+        self._refusal = options.refusal or Refusal()
+        self.store = open_store(options.store, None)
         self._home = self.store
         self._opened: dict[str, Store] = {}
         """By URL."""
-        self._owned = [self.store] if self.store is not store else []
-        proxies = Proxies(trusted_proxies, hops=proxy_hops, header=forwarded_header)
-        self.proxies = proxies if trusted_proxies or proxy_hops else None
-        self._user = user
-        self._claims = claims
-        self._plan = plan
-        self.clock = SystemClock()
+        self._owned = [self.store] if self.store is not options.store else []
+        self._proxies = options.proxies
+        self.clients = None if self._proxies is None else Clients(self._proxies, reader.lines)
+        """Who the client is, where proxies say so."""
+        self.clock: Clock = SystemClock()
         self.timers = Timers(self.clock)
-        self._refusal = refusal or Refusal()
         self.check: Callable[[], None] | None = None
         """What an edge has to find right before the first request; until it does, it raises."""
         self.routes: Callable[[], Iterable[Route] | None] | None = None
         """The app's routes, where its edge knows them: rules that meet none of them are told of."""
+        self.prepare: Callable[[RequestView, Responder[AnyStr], tuple[EndpointLimit, ...]], Steps[None]] | None = None
+        """What an edge has to find out about a request before rules look at it."""
         self._compared = False
         self._plain = self._file.policy
         """The policy of now, as it was read."""
         self._carried: tuple[Carried, ...] = ()
         """Limits of earlier policies that go on for a while."""
-        self._misconfiguration: Misconfiguration | None = Misconfiguration(self.proxies is not None)
+        self._misconfiguration: Misconfiguration | None = Misconfiguration(self._proxies is not None)
         self.looks = True
-        """Something is to be looked at with each request, before its fast_path."""
+        """Something is to be looked at with each request, before it is admitted."""
         self._exchange(self._prepare(self._plain))
         warn_of_workers([self.store, *self._opened.values()])
 
@@ -121,17 +97,12 @@ class Runtime(Generic[AnyStr]):
     @property
     def policy(self) -> Policy:
         """The policy of now."""
-        return self._responder.compiled.policy
-
-    @property
-    def responder_now(self) -> Responder[AnyStr]:
-        """The responder of the policy of now."""
-        return self._responder
+        return self.responder_now.compiled.policy
 
     @property
     def awaits(self) -> bool:
         """Some of the stores have to be awaited."""
-        return self._responder.compiled.awaits
+        return self.responder_now.compiled.awaits
 
     def _use(self, store: Store) -> None:
         """Count there from now on, whatever the rules say; `headgate.testing` does so for a while."""
@@ -147,7 +118,7 @@ class Runtime(Generic[AnyStr]):
         return Ready(store, policy, reload, responder)
 
     def _exchange(self, ready: Ready[AnyStr]) -> None:
-        """Rule by this policy from now on; whoever is under way goes on by the old one."""
+        """Decide by this policy from now on; requests that are under way go on by the old one."""
         if ready.store is not self.store:  # bound elsewhere while it was made ready
             self._file.read_again()
             return
@@ -155,12 +126,15 @@ class Runtime(Generic[AnyStr]):
         self._carried = ready.reload.taken_up(ready.store.clock.now_us())
         for level, line in ready.reload.told:
             log.log(level, line)
-        self._responder: Responder[AnyStr] = ready.responder
-        self._routes: dict[tuple[tuple[EndpointLimit, ...], str], Responder[AnyStr]] = {}
-        self._fast_paths_at: dict[tuple[tuple[EndpointLimit, ...], str, str], Found[AnyStr] | None] = {}
-        find = self._responder.fast_path_for if self._plan is None else _no_fast_path
-        self.fast_paths: BoundedCache[Found[AnyStr] | None] = BoundedCache(find)  # last: who sees it sees the others
-        """By method and path; None where each request has to be looked at."""
+        self.responder_now: Responder[AnyStr] = ready.responder
+        """The responder of the policy of now."""
+        self.fast_paths_at: EndpointWays[AnyStr] = EndpointWays(
+            partial(self._open_at, ready.responder.compiled.policy), self._options.plan is None
+        )
+        """By the limits of an endpoint, its route and a method that is known."""
+        find = self.responder_now.way_of if self._options.plan is None else _looked_at
+        self.fast_paths: BoundedCache[Way] = BoundedCache(find)  # last: whoever sees it sees the others
+        """By method and path."""
 
     def _open(self, policy: Policy) -> Responder[AnyStr]:
         stores = {"": self.store}
@@ -168,7 +142,10 @@ class Runtime(Generic[AnyStr]):
             if url not in self._opened:
                 self._keep(url, open_store(url, None))
             stores[name] = self._opened[url] if self.store is self._home else self.store
-        return Responder(policy, stores, self._codec, self._refusal, self._awaited)
+        return Responder(policy, stores, self._reader.codec, self._refusal, self._awaited)
+
+    def _open_at(self, policy: Policy, limits: tuple[EndpointLimit, ...], route: str) -> Responder[AnyStr]:
+        return self._open(policy.with_rules(rules_at(route, limits)))
 
     def _keep(self, url: str, store: Store) -> None:
         """Keep one store for each URL, also where two threads have opened it at the same time."""
@@ -177,17 +154,22 @@ class Runtime(Generic[AnyStr]):
 
     def view(self, request: Any) -> RequestView:  # noqa: ANN401
         """A request as policies see it."""
-        view = self._read(request, self.proxies)
-        if self._user is not None:
-            view.user = self._user(request)
-        if self._claims is not None:
-            view.claims = self._claims(request)
-        if self.policy.tokens is not None:
-            view.claims_of = self.policy.tokens.claims
+        options = self._options
+        view = self._reader.view(request, self._proxies)
+        if options.user is not None:
+            view.user = options.user(request)
+        if options.claims is not None:
+            view.claims = options.claims(request)
+        tokens = self.responder_now.compiled.policy.tokens
+        if tokens is not None:
+            view.claims_of = tokens.claims
         return view
 
-    def look(self, request: Any) -> None:  # noqa: ANN401
-        """Look whether the policy's file has changed, and for what is probably set up wrong; while `looks`."""
+    def look(self, request: Any) -> RequestView | None:  # noqa: ANN401
+        """Look whether the policy's file has changed, and for what is probably set up wrong; while `looks`.
+
+        The request as policies see it, where it had to be read.
+        """
         if self.check is not None:
             self.check()
             self.check = None
@@ -196,11 +178,15 @@ class Runtime(Generic[AnyStr]):
             self._take_up(ready)
         elif self._carried and min(each.until_us for each in self._carried) <= self.store.clock.now_us():
             self._exchange(self._prepare(self._plain))
-        if self._misconfiguration is not None and not self._misconfiguration.look(self.view(request)):
-            self._misconfiguration = None
+        view = None
+        if self._misconfiguration is not None:
+            view = self.view(request)
+            if not self._misconfiguration.look(view):
+                self._misconfiguration = None
         if not self._compared:
             self._compare()
         self.looks = self._misconfiguration is not None or self._file.can_change
+        return view
 
     def _compare(self) -> None:
         """Tell of rules that meet no route, once for each policy: at a request, as apps add routes until then."""
@@ -213,48 +199,29 @@ class Runtime(Generic[AnyStr]):
             log.info("the routes of the app could not be compared with the rules", exc_info=True)
 
     def responder(self, view: RequestView) -> Responder[AnyStr]:
-        """Where this request is ruled on."""
-        if self._plan is not None and view.plan is None:
-            self._choose_plan(view)
-        return self._responder
+        """The responder of a request in front of the app."""
+        self._choose_plan(view)
+        return self.responder_now
+
+    def responder_at(self, view: RequestView, limits: tuple[EndpointLimit, ...]) -> Responder[AnyStr]:
+        """The responder of the limits of the endpoint that a request has come to; `view.route` says which."""
+        self._choose_plan(view)
+        return self.fast_paths_at.responder(limits, view.route or "endpoint")
 
     def _choose_plan(self, view: RequestView) -> None:
-        """Ask the app's function; a request that it cannot read is refused when it is ruled on."""
-        if self._plan is not None:
+        """Ask the app's function; a request that it cannot read is refused when its rules are asked."""
+        if self._options.plan is not None and view.plan is None:
             try:
-                view.plan = self._plan(view)
+                view.plan = self._options.plan(view)
             except Unclear as reason:
                 view.unclear = reason
 
-    def responder_at(self, view: RequestView, limits: tuple[EndpointLimit, ...]) -> Responder[AnyStr]:
-        """Where the limits of the endpoint are ruled on that the request has come to; `view.route` says which."""
-        if self._plan is not None and view.plan is None:
-            self._choose_plan(view)
-        return self._responder_of(limits, view.route or "endpoint")
-
-    def fast_path_at(self, limits: tuple[EndpointLimit, ...], route: str, method: str) -> Found[AnyStr] | None:
-        """The fast path of an endpoint; None where each request has to be looked at."""
-        if self._plan is not None:
-            return None
-        fast_paths = self._fast_paths_at  # not of another policy that comes meanwhile
-        if method not in METHODS:  # the client's own, and all the same to rules
-            method = ""
-        try:
-            return fast_paths[limits, route, method]
-        except KeyError:
-            found = fast_paths[limits, route, method] = self._responder_of(limits, route).fast_path_at(method, route)
-            return found
-
-    def _responder_of(self, limits: tuple[EndpointLimit, ...], route: str) -> Responder[AnyStr]:
-        routes = self._routes
-        responder = routes.get((limits, route))
-        if responder is None:  # once for each endpoint: routes are the app's, not the client's
-            responder = self._open(self.policy.with_rules(rules_at(route, limits)))
-            routes[limits, route] = responder
-        return responder
+    def pause(self, delay_us: int) -> Pause:
+        """What a rule that delays waits for: the request's place in the queue."""
+        return Pause(self.timers, self.clock, self.clock.now_us() + delay_us)
 
     def reload(self) -> bool:
-        """Read the policy's file again now, and rule by it; false where it stays as it was. For a signal handler."""
+        """Read the policy's file again now, and decide by it; false where it stays as it was. For a signal handler."""
         ready = self._file.reload()
         if ready is not None:
             self._take_up(ready)
@@ -280,5 +247,45 @@ class Runtime(Generic[AnyStr]):
                 store.close()
 
 
-def _no_fast_path(method: str, path: str) -> None:
+class EndpointWays(dict[tuple[tuple[EndpointLimit, ...], str, str], Way], Generic[AnyStr]):
+    """How requests to endpoints are decided, under one policy. Their number is bounded, as routes are the app's."""
+
+    def __init__(
+        self, open_at: Callable[[tuple[EndpointLimit, ...], str], Responder[AnyStr]], has_fast_paths: bool
+    ) -> None:
+        super().__init__()
+        self._open_at: Callable[[tuple[EndpointLimit, ...], str], Responder[AnyStr]] = open_at
+        self._has_fast_paths = has_fast_paths
+        self._responders: dict[tuple[tuple[EndpointLimit, ...], str], Responder[AnyStr]] = {}
+
+    def responder(self, limits: tuple[EndpointLimit, ...], route: str) -> Responder[AnyStr]:
+        """The responder of an endpoint; made once."""
+        responder = self._responders.get((limits, route))
+        if responder is None:
+            responder = self._responders[limits, route] = self._open_at(limits, route)
+        return responder
+
+    def __missing__(self, asked: tuple[tuple[EndpointLimit, ...], str, str]) -> Way:
+        limits, route, method = asked
+        has_fast_path = self._has_fast_paths and route != ""  # without a route a part of the key is missing
+        found = self[asked] = has_fast_path and self.responder(limits, route).way_at(method, route)
+        return found
+
+
+class Pause(Deferred):
+    """A wait until an instant."""
+
+    def __init__(self, timers: Timers, clock: Clock, until_us: int) -> None:
+        self._timers, self._clock, self._until_us = timers, clock, until_us
+
+    def now(self) -> None:
+        """Sleep in this thread."""
+        sleep_until(self._clock, self._until_us)
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        return self._timers.here().wait_until(self._until_us).__await__()
+
+
+def _looked_at(method: str, path: str) -> bool:
     """A plan is the app's to tell, for each request."""
+    return False

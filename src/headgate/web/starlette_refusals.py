@@ -13,13 +13,11 @@ from starlette.websockets import WebSocket, WebSocketState
 from headgate.engine import Decision
 from headgate.errors import RateLimited
 from headgate.web.asgi import POLICY_VIOLATION, REQUEST_LIMITS
-from headgate.web.responder import Pairs
+from headgate.web.request_limits import OF_A_BODY
+from headgate.web.responder import Answer
 
 HANDLERS: Final = "starlette.exception_handlers"
 """In the scope: what the nearest app does about exceptions."""
-OF_A_BODY: Final = (b"content-type", b"content-length")
-"""Fields of a body that a handler of the app's may not send."""
-Answer = tuple[int, Pairs[bytes], bytes]
 
 
 class RateLimitExceeded(HTTPException):
@@ -48,13 +46,8 @@ def accepted(connection: HTTPConnection) -> str | None:
     return ", ".join(connection.headers.getlist("accept")) or None
 
 
-def told_in(answer: Answer) -> Pairs[bytes]:
-    """The fields of a refusal that belong to whatever the app answers instead."""
-    return [pair for pair in answer[1] if pair[0] not in OF_A_BODY]
-
-
 def refusal_of(
-    connection: HTTPConnection, answer: Answer, decision: Decision | None
+    connection: HTTPConnection, answer: Answer[bytes], decision: Decision | None
 ) -> RateLimitExceeded | WebSocketRateLimited:
     """What is raised for a no."""
     status, fields, body = answer
@@ -65,8 +58,9 @@ def refusal_of(
         connection.scope[HANDLERS][0].setdefault(kind, send_refusal)
     if kind is WebSocketRateLimited:
         return WebSocketRateLimited(response)
-    told = {name.decode("latin-1"): value.decode("latin-1") for name, value in told_in(answer)}
-    return RateLimitExceeded(response, told, "Too Many Requests" if status == 429 else "Refused", decision)
+    told = {name.decode("latin-1"): value.decode("latin-1") for name, value in fields}
+    kept = {name: value for name, value in told.items() if name not in OF_A_BODY}  # a handler has a body of its own
+    return RateLimitExceeded(response, kept, "Too Many Requests" if status == 429 else "Refused", decision)
 
 
 async def send_refusal(connection: HTTPConnection, error: Exception) -> Response | None:
@@ -88,6 +82,6 @@ async def answer_rate_limited(connection: HTTPConnection, error: Exception) -> A
     request_limits = connection.scope.get(REQUEST_LIMITS)
     if request_limits is None:
         raise error
-    refusal = refusal_of(connection, request_limits.refuse_for(error.decision, accepted(connection)), error.decision)
+    refusal = refusal_of(connection, request_limits.deny_for(error.decision, accepted(connection)), error.decision)
     answered = connection.scope[HANDLERS][0][type(refusal)](connection, refusal)
     return await answered if inspect.isawaitable(answered) else answered

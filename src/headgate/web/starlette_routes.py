@@ -8,7 +8,7 @@ from typing import Any
 from starlette.routing import Host, Mount, WebSocketRoute
 
 from headgate.policy.fast_path import MOST_FAST_PATHS
-from headgate.web import asgi
+from headgate.web.asgi_requests import Scope
 from headgate.web.callables import full_name
 from headgate.web.unreached import Route, read_route
 
@@ -28,7 +28,7 @@ Known = dict[int, Place]
 """The places of one endpoint, by the `id` of its route: routes cannot be hashed."""
 
 
-def place_of(scope: asgi.Scope, endpoint: Any = None, known: Known | None = None) -> Place:  # noqa: ANN401
+def place_of(scope: Scope, endpoint: Any = None, known: Known | None = None) -> Place:  # noqa: ANN401
     """Where the endpoint of a request is, or the one that is given."""
     route = as_included(scope.get("route"), scope)
     place = known.get(id(route)) if known is not None and "app_root_path" not in scope else None
@@ -41,7 +41,7 @@ def place_of(scope: asgi.Scope, endpoint: Any = None, known: Known | None = None
     return place
 
 
-def _template_of(scope: asgi.Scope, route: Any) -> str:  # noqa: ANN401
+def _template_of(scope: Scope, route: Any) -> str:  # noqa: ANN401
     """The template of the endpoint's path, with those of the mounts around it, or in a Starlette before 1.6."""
     path, root = scope["path"], scope.get("app_root_path", scope.get("root_path", ""))
     path = path.removeprefix(root) if path.startswith(f"{root}/") else path
@@ -49,7 +49,7 @@ def _template_of(scope: asgi.Scope, route: Any) -> str:  # noqa: ANN401
     return found if found is not None else getattr(route, "path", None) or "/"
 
 
-def as_included(route: Any, scope: asgi.Scope) -> Any:  # noqa: ANN401
+def as_included(route: Any, scope: Scope) -> Any:  # noqa: ANN401
     """A route with what the routers around it add: FastAPI has another for each place that it is included in."""
     included = scope.get("fastapi", {}).get("effective_route_context")
     return included if included is not None and included.original_route is route else route

@@ -6,18 +6,18 @@ app = RateLimitMiddleware(app, policy="policy.yaml", store="shared:///dev/shm/ap
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache
 from http import HTTPStatus
-from typing import Any, Unpack
+from typing import Any, Final, Unpack
 
 from headgate.policy import Proxies, RequestView
-from headgate.policy.fast_path import Keys
-from headgate.policy.key import client_key
 from headgate.policy.steps import run
-from headgate.waiting.sleep import sleep_until
+from headgate.web.edge import Edge
 from headgate.web.headers import WSGI
-from headgate.web.request_limits import Entry, RequestLimits
-from headgate.web.responder import Responder, decide
-from headgate.web.runtime import Options, PolicyGiven, Runtime
+from headgate.web.options import Options, PolicyGiven, WebOptions
+from headgate.web.request_limits import RequestLimits, limits_of
+from headgate.web.responder import Answer, Pairs, Responder
+from headgate.web.runtime import Reader, Runtime
 from headgate.web.unreached import routes_below
 
 Environ = dict[str, Any]
@@ -25,80 +25,52 @@ StartResponse = Callable[..., Any]
 App = Callable[[Environ, StartResponse], Iterable[bytes]]
 
 
-class RateLimitMiddleware:
+class RateLimitMiddleware(Edge[str]):
     """A policy in front of a WSGI app. `user` and `claims` take the environ; without `user` it is `REMOTE_USER`."""
 
     def __init__(self, app: App, policy: PolicyGiven, **options: Unpack[Options]) -> None:
         self.app = app
-        self.runtime: Runtime[str] = Runtime(policy, WSGI, read_environ, awaited=False, **options)
-        self.runtime.routes = lambda: routes_below(self.app)
+        self._runtime: Runtime[str] = Runtime(policy, ENVIRONS, WebOptions(**options), awaited=False)
+        self._runtime.routes = lambda: routes_below(self.app)
+        self._limits = limits_of(self._runtime)
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         """One request."""
-        runtime = self.runtime
+        runtime, limits = self._runtime, self._limits()
         if runtime.looks:
-            runtime.look(environ)
-        found = runtime.fast_paths[environ["REQUEST_METHOD"], path_of(environ)]
-        if found is not None:
-            responder, fast_path, fields = found
-            if fast_path is None:
-                return self.app(environ, start_response)
-            keys: Keys | None
-            if fast_path.by_address and runtime.proxies is None:
-                peer = environ.get("REMOTE_ADDR")
-                keys = client_key(peer) if peer else None
-            else:
-                keys = fast_path.keys(runtime.view(environ))
-            decision = decide(fast_path, keys)
-            if decision is not None:
-                if decision.allowed:
-                    return self.app(environ, _adding(responder, fields(decision), start_response))
-                answer = responder.refuse_in_fast_path(fast_path, decision, environ.get("HTTP_ACCEPT"))
-                return _answer(answer, environ, start_response)
-        return self._decided(environ, start_response)
+            limits.view = runtime.look(environ)
+        path: str = environ.get("PATH_INFO") or "/"
+        if not path.isascii():
+            path = path_of(environ)
+        admitted = limits.admit(environ, environ["REQUEST_METHOD"], path, environ.get("REMOTE_ADDR"))
+        if admitted is not True:
+            if not isinstance(admitted, bool):
+                admitted = run(admitted)
+            if not admitted:
+                return _answer(limits.refuse(environ.get("HTTP_ACCEPT")), environ, start_response)
+            if limits.follows:
+                return self._count(environ, start_response, limits)
+        fast = limits.fast
+        if fast:
+            way, decision = fast
+            start_response = _telling(way.responder, way.write_fields(decision), start_response)
+        elif fast is False:
+            start_response = _telling(limits.responder, limits.fields, start_response)
+        return self.app(environ, start_response)
 
-    def _decided(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-        """A request that has to be looked at."""
-        runtime = self.runtime
-        view = runtime.view(environ)
-        responder = runtime.responder(view)
-        outcome = run(responder.compiled.before(view))
-        if outcome.kind != "pass":
-            return _answer(responder.refuse(outcome, environ.get("HTTP_ACCEPT")), environ, start_response)
-        request_limits = RequestLimits(runtime, Entry(responder, outcome.group, outcome.decision, outcome.charges))
-        if outcome.delay_us:
-            hold(request_limits, outcome.delay_us)
-        if request_limits.follows:
-            return self._count(environ, start_response, request_limits)
-        return self.app(environ, _adding(responder, request_limits.fields, start_response))
-
-    def _count(
-        self, environ: Environ, start_response: StartResponse, request_limits: RequestLimits[str]
-    ) -> Iterable[bytes]:
+    def _count(self, environ: Environ, start_response: StartResponse, limits: RequestLimits[str]) -> Iterable[bytes]:
         """Call the app, and count what its response says; the fields tell what is left after that."""
 
         def start(status: str, headers: list[tuple[str, str]], *exc_info: Any) -> Any:  # noqa: ANN401
             said = {name.lower(): value for name, value in headers}
-            run(request_limits.after(int(status[:3]), said.get))
-            return start_response(
-                status, request_limits.responder.with_fields(headers, request_limits.fields), *exc_info
-            )
+            run(limits.after(int(status[:3]), said.get))
+            return start_response(status, limits.with_fields(headers), *exc_info)
 
         try:
-            return _Counted(self.app(environ, start), request_limits)
+            return _Counted(self.app(environ, start), limits)
         except BaseException:
-            run(request_limits.end())
+            run(limits.end())
             raise
-
-
-def hold(request_limits: RequestLimits[str], delay_us: int) -> None:
-    """A rule that delays: wait for the request's place in the queue."""
-    clock = request_limits.runtime.clock
-    try:
-        sleep_until(clock, clock.now_us() + delay_us)
-    except BaseException:
-        run(request_limits.release())
-        raise
 
 
 def read_environ(environ: Environ, proxies: Proxies | None) -> RequestView:
@@ -111,8 +83,30 @@ def read_environ(environ: Environ, proxies: Proxies | None) -> RequestView:
     return view
 
 
-def _adding(responder: Responder[str], fields: list[tuple[str, str]], start_response: StartResponse) -> StartResponse:
-    """Say in the response how much is left."""
+def lines_of(environ: Environ, header: str) -> list[str]:
+    """The lines of one header, which servers have joined."""
+    value = environ.get(variable_of(header))
+    return [] if value is None else [value]
+
+
+@lru_cache(maxsize=1024)
+def variable_of(header: str) -> str:
+    """The name of a header in an environ."""
+    name = header.upper().replace("-", "_")
+    return name if name in ("CONTENT_TYPE", "CONTENT_LENGTH") else f"HTTP_{name}"
+
+
+def path_of(environ: Environ) -> str:
+    """The path as the app routes it, below what it is mounted at; WSGI hands over its bytes as latin-1."""
+    raw: str = environ.get("PATH_INFO") or "/"
+    return raw if raw.isascii() else raw.encode("latin-1", "replace").decode("utf-8", "replace")
+
+
+ENVIRONS: Final = Reader(WSGI, read_environ, lines_of)
+
+
+def _telling(responder: Responder[str], fields: Pairs[str], start_response: StartResponse) -> StartResponse:
+    """Say in the response how much is left: of a decision that no response changes, as it was then."""
     if not fields:
         return start_response
 
@@ -122,9 +116,7 @@ def _adding(responder: Responder[str], fields: list[tuple[str, str]], start_resp
     return start
 
 
-def _answer(
-    response: tuple[int, list[tuple[str, str]], bytes], environ: Environ, start_response: StartResponse
-) -> Iterable[bytes]:
+def _answer(response: Answer[str], environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
     status, headers, body = response
     start_response(_line(status), headers)
     return [] if environ["REQUEST_METHOD"] == "HEAD" else [body]
@@ -133,14 +125,14 @@ def _answer(
 class _Counted:
     """An app's pieces as they are; one that ends without a response is counted too."""
 
-    def __init__(self, pieces: Iterable[bytes], request_limits: RequestLimits[str]) -> None:
-        self._pieces, self._request_limits = pieces, request_limits
+    def __init__(self, pieces: Iterable[bytes], limits: RequestLimits[str]) -> None:
+        self._pieces, self._limits = pieces, limits
 
     def __iter__(self) -> Iterator[bytes]:
         try:
             yield from self._pieces
         finally:
-            run(self._request_limits.end())
+            run(self._limits.end())
 
     def close(self) -> None:
         """What the app wants closed."""
@@ -149,13 +141,7 @@ class _Counted:
             if close is not None:
                 close()
         finally:
-            run(self._request_limits.end())
-
-
-def path_of(environ: Environ) -> str:
-    """The path as the app routes it, below what it is mounted at; WSGI hands over its bytes as latin-1."""
-    raw: str = environ.get("PATH_INFO") or "/"
-    return raw if raw.isascii() else raw.encode("latin-1", "replace").decode("utf-8", "replace")
+            run(self._limits.end())
 
 
 def _line(status: int) -> str:
@@ -174,8 +160,7 @@ class _Headers(Mapping[str, list[str]]):
         self._environ = environ
 
     def __getitem__(self, name: str) -> list[str]:
-        key = name.upper().replace("-", "_")
-        value = self._environ.get(key if key in ("CONTENT_TYPE", "CONTENT_LENGTH") else f"HTTP_{key}")
+        value = self._environ.get(variable_of(name))
         if value is None:
             raise KeyError(name)
         return [value]

@@ -17,7 +17,6 @@ from headgate.web import aiohttp
 from tests.stores.test_shared_servers import UnixConnection
 from tests.support.adapters.bare import options_of
 from tests.support.adapters.loops import asked_of, in_loop, pieces_of
-from tests.support.edges import public
 
 
 def asked(request: web.Request) -> Asked:
@@ -91,7 +90,7 @@ class AiohttpSite:
 
     def __init__(self, limits: Any, port: int, path: str) -> None:
         self._port, self._path = port, path
-        self.limits = public(limits)
+        self.limits = limits
 
     def ask(self, method: str, path: str, headers: Mapping[str, str], client: str | None) -> Answer:
         """On a connection of its own."""

@@ -13,7 +13,6 @@ from headgate.testing.edges import Answer, App, Asked, Endpoint, MiddlewareSuite
 from headgate.web.asgi import RateLimitMiddleware as Asgi
 from headgate.web.wsgi import RateLimitMiddleware as Wsgi
 from tests.support.adapters.loops import asked_of, pieces_of, started
-from tests.support.edges import public
 
 
 def by_view(function: Any) -> Any:
@@ -83,7 +82,7 @@ class WsgiSuite(MiddlewareSuite):
 
         adapted = options_of(app, lambda function: lambda environ: function(of_environ(environ)))
         limits = Wsgi(plain, app.policy, **adapted)
-        with closing(public(limits)):
+        with closing(limits):
             yield WsgiSite(limits, limits)
 
 
@@ -98,7 +97,7 @@ class WsgiSite:
     def __init__(self, app: Any, limits: Any, *, strips: bool = False) -> None:
         """`strips` is for apps that leave it to the server to send a HEAD without a body."""
         self._app, self._strips = app, strips
-        self.limits = public(limits)
+        self.limits = limits
 
     def ask(self, method: str, path: str, headers: Mapping[str, str], client: str | None) -> Answer:
         """As a server does: an app that fails before it has answered is answered for."""

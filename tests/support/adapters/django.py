@@ -37,17 +37,6 @@ def respond(reply: Reply, stream: Any) -> HttpResponse:
     return StreamingHttpResponse(stream(reply.body), status=reply.status, headers=dict(reply.headers))
 
 
-class Limits:
-    """The limits of the site, with what they do not have yet: the policy of now, and a way to read its file again."""
-
-    def __init__(self, awaited: bool) -> None:
-        self._awaited = awaited
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(django.rate_limits, name, None)
-        return found if found is not None else getattr(django.rate_limits.runtime(self._awaited), name)
-
-
 class DjangoSuite(EdgeSuite):
     """Sync views behind the middleware, in the thread that asks."""
 
@@ -66,7 +55,7 @@ class DjangoSuite(EdgeSuite):
 
     @contextmanager
     def served(self) -> Iterator[Any]:
-        yield WsgiSite(WSGIHandler(), Limits(False), strips=True)
+        yield WsgiSite(WSGIHandler(), django.rate_limits, strips=True)
 
     def route(self, endpoint: Endpoint) -> Any:
         """One entry of the URLconf."""
@@ -93,7 +82,7 @@ class DjangoAsyncSuite(DjangoSuite):
     def served(self) -> Iterator[Any]:
         with in_loop() as run:
             try:
-                yield AsgiSite(ASGIHandler(), Limits(True), run)
+                yield AsgiSite(ASGIHandler(), django.rate_limits, run)
             finally:
                 if hasattr(django.rate_limits.store, "aclose"):  # Django does not tell when a server ends
                     run(django.rate_limits.store.aclose())

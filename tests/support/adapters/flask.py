@@ -12,7 +12,6 @@ from flask import Flask, Response, request
 from headgate.testing.edges import App, EdgeSuite, Endpoint, with_functions
 from headgate.web import flask
 from tests.support.adapters.bare import WsgiSite, of_environ
-from tests.support.edges import public
 
 
 def without_arguments(function: Any) -> Any:
@@ -31,7 +30,7 @@ class FlaskSuite(EdgeSuite):
         limits = flask.RateLimits(built, app.policy, default=app.default, key=app.key, **options)
         for endpoint in app.endpoints:
             put(built, endpoint)
-        with closing(public(limits)):
+        with closing(limits):
             yield WsgiSite(built.wsgi_app, limits)
 
 

@@ -11,7 +11,6 @@ from urllib.parse import parse_qsl
 
 from headgate.testing.edges import Answer, Asked
 from headgate.testing.edges.browser import SOON
-from tests.support.edges import public
 
 T = TypeVar("T")
 Run = Callable[[Coroutine[Any, Any, T]], T]
@@ -50,7 +49,7 @@ class AsgiSite:
 
     def __init__(self, app: Any, limits: Any, run: Run[Any]) -> None:
         self._app, self._run = app, run
-        self.limits = public(limits)
+        self.limits = limits
 
     def ask(self, method: str, path: str, headers: Mapping[str, str], client: str | None) -> Answer:
         """As a server does: a HEAD has no body, and an app that fails before it has answered is answered for."""

@@ -14,7 +14,7 @@ with requiring("headgate.web.django", "django"):
     from headgate.web.django.middleware import RateLimitMiddleware
     from headgate.web.django.plans import by_group
     from headgate.web.django.site import RateLimits, rate_limits
-    from headgate.web.django.visit import RateLimitExceeded
+    from headgate.web.django.site_limits import RateLimitExceeded
 
 
 __all__ = [

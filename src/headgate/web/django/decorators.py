@@ -17,7 +17,7 @@ from headgate.errors import HeadgateError, InvalidCall
 from headgate.web.django.limits import LIMITS, ViewLimit
 from headgate.web.django.request import Request, View
 from headgate.web.django.site import rate_limits
-from headgate.web.django.visit import VISIT, Visit
+from headgate.web.django.site_limits import ON_REQUEST, SiteLimits
 from headgate.wording import shown
 
 ViewT = TypeVar("ViewT", bound=Callable[..., Any])
@@ -38,15 +38,15 @@ def limited(limits: Any, *, key: Any = "ip", **rule: Any) -> Callable[[ViewT], V
 
         @functools.wraps(view)
         def wrapper(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-            visit = getattr(args[0], VISIT, None)
-            if visit is not None and limit in visit.entered:  # asked by the middleware
+            decided = getattr(args[0], ON_REQUEST, None)
+            if decided is not None and limit in decided.asked:  # by the middleware
                 return view(*args, **kwargs)
             request = _request_in(args)
-            visit = _visit_of(request)
-            if visit is None or limit in visit.entered:
+            decided = _limits_of(request)
+            if decided is None or limit in decided.asked:
                 return view(*args, **kwargs)
             call = functools.partial(view, *args, **kwargs)
-            return (_enter_awaiting if _is_async(view, args) else _enter)(visit, request, every, call)
+            return (_enter_awaiting if _is_async(view, args) else _enter)(decided, request, every, call)
 
         return _marked(wrapper, view, every)
 
@@ -90,14 +90,14 @@ def _request_in(args: tuple[Any, ...]) -> Any:  # noqa: ANN401
     return getattr(request, "_request", request)
 
 
-def _visit_of(request: Request) -> Visit | None:
-    visit: Visit | None = getattr(request, VISIT, None)
-    if visit is None and rate_limits.setup.enabled:
+def _limits_of(request: Request) -> SiteLimits | None:
+    decided: SiteLimits | None = getattr(request, ON_REQUEST, None)
+    if decided is None and rate_limits.setup.enabled:
         raise HeadgateError(
             "limits at views need 'headgate.web.django.RateLimitMiddleware' in MIDDLEWARE; a test that calls a view "
             "without it needs headgate.web.django.testing.override(enabled=False)"
         )
-    return visit
+    return decided
 
 
 def _is_async(view: View, args: tuple[Any, ...]) -> bool:
@@ -106,16 +106,16 @@ def _is_async(view: View, args: tuple[Any, ...]) -> bool:
     return iscoroutinefunction(view) or any(getattr(each, "view_is_async", False) for each in (bound, *args[:1]))
 
 
-def _enter(visit: Visit, request: Request, limits: tuple[ViewLimit, ...], call: functools.partial[Any]) -> Any:  # noqa: ANN401
-    no = visit.enter(request, limits, _name(call.func))
-    return call() if no is None else visit.respond(request, no)
+def _enter(decided: SiteLimits, request: Request, limits: tuple[ViewLimit, ...], call: functools.partial[Any]) -> Any:  # noqa: ANN401
+    refusal = decided.enter(request, limits, _name(call.func))
+    return call() if refusal is None else decided.respond(request, refusal)
 
 
 async def _enter_awaiting(
-    visit: Visit, request: Request, limits: tuple[ViewLimit, ...], call: functools.partial[Any]
+    decided: SiteLimits, request: Request, limits: tuple[ViewLimit, ...], call: functools.partial[Any]
 ) -> Any:  # noqa: ANN401
-    no = await visit.enter_awaiting(request, limits, _name(call.func))
-    return await call() if no is None else await visit.respond_awaiting(request, no)
+    refusal = await decided.enter_awaiting(request, limits, _name(call.func))
+    return await call() if refusal is None else await decided.respond_awaiting(request, refusal)
 
 
 def _name(view: View) -> str:

@@ -13,7 +13,7 @@ from headgate.policy.steps import run
 from headgate.web import asgi
 from headgate.web.django.request import Request, View
 from headgate.web.django.site import rate_limits
-from headgate.web.django.visit import VISIT, Visit
+from headgate.web.django.site_limits import ON_REQUEST, SiteLimits
 
 
 class RateLimitMiddleware:
@@ -29,90 +29,86 @@ class RateLimitMiddleware:
         if self._awaits:
             markcoroutinefunction(self)
             self.process_view = self._at_view_awaiting
-        rate_limits.runtime(self._awaits)  # what is wrong with the settings is told when the site starts
+        rate_limits.opened.limits(self._awaits)  # what is wrong with the settings is told when the site starts
 
     def __call__(self, request: Request) -> Any:  # noqa: ANN401
         """One request; something to await under ASGI."""
         return self._pass_awaiting(request) if self._awaits else self._pass(request)
 
-    def _begin(self, request: Request) -> Visit | None:
+    def _begin(self, request: Request) -> SiteLimits | None:
         """None where limits are switched off."""
         opened = rate_limits.opened
         setup = opened.setup
         if not setup.enabled:
             return None
-        runtime = opened.runtime(self._awaits)
-        if runtime.looks:
-            runtime.look(request)
-        visit = Visit(setup, runtime)
-        if self._awaits:
-            visit.awaits = runtime.awaits
-        setattr(request, VISIT, visit)
-        return visit
+        limits = opened.limits(self._awaits)()
+        if limits.runtime.looks:
+            view = limits.runtime.look(request)
+            limits.view = view if setup.policy is not None else None  # not at the view: middleware may find out more
+        setattr(request, ON_REQUEST, limits)
+        return limits
 
     def _pass(self, request: Request) -> Any:  # noqa: ANN401
-        visit = self._begin(request)
-        if visit is None:
+        limits = self._begin(request)
+        if limits is None:
             return self.get_response(request)
-        if visit.fronted:
-            no = visit.enter(request)
-            if no is not None:
-                return visit.respond(request, no)
-        request_limits = visit.request_limits
+        if limits.setup.policy is not None:
+            refusal = limits.enter(request)
+            if refusal is not None:
+                return limits.respond(request, refusal)
         try:
             response = self.get_response(request)
-            if request_limits.follows:
-                run(request_limits.after(response.status_code, response.headers.get))
-            if request_limits.holds_permits and response.streaming:
-                visit.end_with(response)
-            return visit.tell(response)
+            if limits.follows:
+                run(limits.after(response.status_code, response.headers.get))
+            if limits.holds_permits and response.streaming:
+                limits.end_with(response)
+            return limits.tell(response)
         finally:
-            if request_limits.follows and not visit.streams:  # nothing more to do, unless a permit is held
-                run(request_limits.end())
+            if limits.follows and not limits.streams:  # nothing more to do, unless a permit is held
+                run(limits.end())
 
     async def _pass_awaiting(self, request: Request) -> Any:  # noqa: ANN401
-        visit = self._begin(request)
-        if visit is None:
+        limits = self._begin(request)
+        if limits is None:
             return await self.get_response(request)
-        if visit.fronted:
-            no = await visit.enter_awaiting(request)
-            if no is not None:
-                return await visit.respond_awaiting(request, no)
-        request_limits = visit.request_limits
+        if limits.setup.policy is not None:
+            refusal = await limits.enter_awaiting(request)
+            if refusal is not None:
+                return await limits.respond_awaiting(request, refusal)
         try:
             response = await self.get_response(request)
-            if request_limits.follows:
-                await asgi.finish(request_limits, request_limits.after(response.status_code, response.headers.get))
-            if request_limits.holds_permits and response.streaming:
-                visit.end_with(response)
-            return visit.tell(response)
+            if limits.follows:
+                await asgi.finish(limits, limits.after(response.status_code, response.headers.get))
+            if limits.holds_permits and response.streaming:
+                limits.end_with(response)
+            return limits.tell(response)
         finally:
-            if request_limits.follows and not visit.streams:
-                await asgi.finish(request_limits, request_limits.end())
+            if limits.follows and not limits.streams:
+                await asgi.finish(limits, limits.end())
 
     def process_exception(self, request: Request, exception: Exception) -> HttpResponseBase | None:
         """A limiter of the app's own has refused in a view: a refusal as one of the middleware's."""
-        visit: Visit | None = getattr(request, VISIT, None)
-        if visit is None or not isinstance(exception, RateLimited):
+        limits: SiteLimits | None = getattr(request, ON_REQUEST, None)
+        if limits is None or not isinstance(exception, RateLimited):
             return None
-        return visit.respond(request, visit.refuse_by(request, exception))
+        return limits.respond(request, limits.refusal_for(request, exception))
 
     def _at_view(self, request: Request, view: View, args: Any, kwargs: Any) -> HttpResponseBase | None:  # noqa: ANN401
-        visit: Visit | None = getattr(request, VISIT, None)
-        if visit is None:
+        decided: SiteLimits | None = getattr(request, ON_REQUEST, None)
+        if decided is None:
             return None
-        for limits, at in visit.limits_of(request, view):
-            no = visit.enter(request, limits, at) if limits else None
-            if no is not None:
-                return visit.respond(request, no)
+        for limits, at in decided.limits_at(request, view):
+            refusal = decided.enter(request, limits, at) if limits else None
+            if refusal is not None:
+                return decided.respond(request, refusal)
         return None
 
     async def _at_view_awaiting(self, request: Request, view: View, args: Any, kwargs: Any) -> HttpResponseBase | None:  # noqa: ANN401
-        visit: Visit | None = getattr(request, VISIT, None)
-        if visit is None:
+        decided: SiteLimits | None = getattr(request, ON_REQUEST, None)
+        if decided is None:
             return None
-        for limits, at in visit.limits_of(request, view):
-            no = await visit.enter_awaiting(request, limits, at) if limits else None
-            if no is not None:
-                return await visit.respond_awaiting(request, no)
+        for limits, at in decided.limits_at(request, view):
+            refusal = await decided.enter_awaiting(request, limits, at) if limits else None
+            if refusal is not None:
+                return await decided.respond_awaiting(request, refusal)
         return None

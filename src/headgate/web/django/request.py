@@ -14,8 +14,7 @@ from django.utils.functional import LazyObject
 from django.utils.translation import get_language
 
 from headgate.policy import Proxies, RequestView
-from headgate.web.asgi import read_scope
-from headgate.web.wsgi import read_environ
+from headgate.web import asgi_requests, wsgi
 
 Request = Any
 """Django's, or REST framework's, which looks like one."""
@@ -55,13 +54,19 @@ class SiteView(RequestView):
 def read_request(user_of: UserOf, request: Request, proxies: Proxies | None) -> SiteView:
     """A request of Django, or of REST framework. Headers come from the server, where Django may have joined them."""
     scope = getattr(request, "scope", None)
-    raw = read_environ(request.META, proxies) if scope is None else read_scope(scope, proxies)
+    raw = wsgi.read_environ(request.META, proxies) if scope is None else asgi_requests.read_scope(scope, proxies)
     view = SiteView(request.method, request.path_info or "/", raw.headers, raw.peer, proxies)
     view.query_string = raw.query_string
     view.request = request
     view.known = {}
     view.ask_for_user(user_of)
     return view
+
+
+def lines_of(request: Request, header: str) -> list[str]:
+    """The lines of one header, as they came from the server."""
+    scope = getattr(request, "scope", None)
+    return wsgi.lines_of(request.META, header) if scope is None else asgi_requests.lines_of(scope, header)
 
 
 def primary_key(request: Request) -> str | None:

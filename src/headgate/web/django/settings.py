@@ -9,18 +9,19 @@ from typing import Any, Final, NamedTuple, TypeVar
 from django.utils.module_loading import import_string
 
 from headgate.errors import HeadgateError, InvalidCall, InvalidPolicy
-from headgate.policy import Policy, Proxies
+from headgate.policy import Policy
 from headgate.stores import open_store
 from headgate.web.django.limits import ViewLimit
 from headgate.web.django.request import UserOf, primary_key
+from headgate.web.options import NO_RULES, OPTION_NAMES, WebOptions
 from headgate.web.refusal import Refusal
-from headgate.web.runtime import NO_RULES
 from headgate.wording import shown
 
-KEYS: Final = (
-    "ENABLED", "STORE", "POLICY", "DEFAULT", "KEY", "TRUSTED_PROXIES", "PROXY_HOPS", "FORWARDED_HEADER", "USER", "PLAN",
-    "CLAIMS", "REFUSAL", "REFUSAL_VIEW", "EXEMPT_ADMIN",
-)  # fmt: skip
+KEYS: Final = tuple(
+    dict.fromkeys(
+        ("ENABLED", "STORE", "POLICY", "DEFAULT", "KEY", *map(str.upper, OPTION_NAMES), "REFUSAL_VIEW", "EXEMPT_ADMIN")
+    )
+)
 MISTAKE: Final = (HeadgateError, ImportError, TypeError, ValueError)
 UNKNOWN, UNUSABLE = "headgate.E001", "headgate.E002"
 T = TypeVar("T")
@@ -53,13 +54,9 @@ class Setup:
         self.store = given.get("STORE")
         self.policy = given.get("POLICY")
         self.default = self._default()
-        self.options: dict[str, Any] = {
-            "trusted_proxies": given.get("TRUSTED_PROXIES", ()),
-            "proxy_hops": given.get("PROXY_HOPS", 0),
-            "forwarded_header": given.get("FORWARDED_HEADER", "x-forwarded-for"),
-            "claims": self._function("CLAIMS"),
-            "refusal": self._refusal(),
-        }
+        as_given = {name: given[name.upper()] for name in OPTION_NAMES if name.upper() in given}
+        known = {"store": None, "user": None, "plan": None, "claims": self._function("CLAIMS")}
+        self.options = WebOptions(**{**as_given, **known, "refusal": self._refusal()})
         self.by_user = self._look_at_the_rest()
         """Whether the policy counts by user."""
 
@@ -99,8 +96,7 @@ class Setup:
 
     def _look_at_the_rest(self) -> bool:
         """Try what is made when the site starts; a shared store is not opened, as its files would be the checker's."""
-        networks, hops, header = (self.options[name] for name in ("trusted_proxies", "proxy_hops", "forwarded_header"))
-        self._try("TRUSTED_PROXIES", lambda: Proxies(networks, hops=hops, header=header), None)
+        self._try("TRUSTED_PROXIES", lambda: self.options.proxies, None)
         if not (isinstance(self.store, str) and self.store.startswith("shared:")):
             self._try("STORE", lambda: open_store(self.store, None), None)
         given = NO_RULES if self.policy is None else self.policy

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property, partial
 from threading import RLock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 
 from headgate.forks import after_fork
+from headgate.limiter.base import Renamed
+from headgate.policy import Policy
 from headgate.stores import Store, open_store
-from headgate.web.django.request import read_request
+from headgate.web.django.knowing import preparing
+from headgate.web.django.request import lines_of, read_request
 from headgate.web.django.routes import routes_in
 from headgate.web.django.settings import Setup
+from headgate.web.django.site_limits import SiteLimits
+from headgate.web.edge import NOW
 from headgate.web.headers import WSGI
-from headgate.web.runtime import Runtime
+from headgate.web.runtime import Reader, Runtime
 
 
 class _Opened:
@@ -24,7 +30,7 @@ class _Opened:
 
     def __init__(self, bound: Store | None = None) -> None:
         self._bound = bound
-        self._runtimes: dict[bool, Runtime[str]] = {}
+        self._limits: dict[bool, type[SiteLimits]] = {}
         self._lock = RLock()
         after_fork(self.renew_lock)
 
@@ -40,10 +46,15 @@ class _Opened:
     def store(self) -> Store:
         return self._own if self._bound is None else self._bound
 
+    @property
+    def runtimes(self) -> list[Runtime[str]]:
+        """Those that were needed so far."""
+        return [each.runtime for each in self._limits.values()]
+
     def _use(self, store: Store) -> None:
         with self._lock:
             self._bound = None if store is self.__dict__.get("_own") else store
-            for runtime in self._runtimes.values():
+            for runtime in self.runtimes:
                 runtime._use(store)
 
     def renew_lock(self) -> None:
@@ -54,27 +65,28 @@ class _Opened:
         """Other settings on the store that a test has chosen, where one has."""
         return _Opened(self._bound)
 
-    def runtime(self, awaited: bool) -> Runtime[str]:
-        runtime = self._runtimes.get(awaited)
-        if runtime is None:
+    def limits(self, awaited: bool) -> type[SiteLimits]:
+        """What each request has one of: in an event loop, or in threads."""
+        limits = self._limits.get(awaited)
+        if limits is None:
             with self._lock:
-                runtime = self._runtimes.get(awaited) or self._open(awaited)
-        return runtime
+                limits = self._limits.get(awaited) or self._open(awaited)
+        return limits
 
-    def _open(self, awaited: bool) -> Runtime[str]:
+    def _open(self, awaited: bool) -> type[SiteLimits]:
         setup = self.setup
         if setup.mistakes:
             raise ImproperlyConfigured("\n".join(each.message for each in setup.mistakes))
-        read = partial(read_request, setup.user_of)
-        runtime = self._runtimes[awaited] = Runtime(
-            setup.policy, WSGI, read, awaited=awaited, store=self.store, **setup.options
-        )
+        reader = Reader(WSGI, partial(read_request, setup.user_of), lines_of)
+        runtime = Runtime(setup.policy, reader, replace(setup.options, store=self.store), awaited=awaited)
         runtime.routes = routes_in
-        return runtime
+        runtime.prepare = preparing(setup, awaited)
+        limits = self._limits[awaited] = type("SiteLimits", (SiteLimits,), {"runtime": runtime, "setup": setup})
+        return limits
 
     def close(self) -> None:
         """Let go of what was opened here; a store that came ready is its maker's."""
-        for runtime in self._runtimes.values():
+        for runtime in self.runtimes:
             runtime.close()
         if "_own" in self.__dict__ and self._own is not self.setup.store and hasattr(self._own, "close"):
             self._own.close()
@@ -82,6 +94,10 @@ class _Opened:
 
 class RateLimits:
     """The limits of this process. `headgate.testing` freezes them, forgets them and switches them off."""
+
+    if not TYPE_CHECKING:
+        door = Renamed(NOW)
+        runtime = Renamed(NOW)
 
     def __init__(self) -> None:
         self.opened = _Opened()
@@ -93,9 +109,12 @@ class RateLimits:
         """What the settings say."""
         return self.opened.setup
 
-    def runtime(self, awaited: bool) -> Runtime[str]:
-        """For an event loop, or for threads; raises `ImproperlyConfigured` where the settings are wrong."""
-        return self.opened.runtime(awaited)
+    @property
+    def policy(self) -> Policy:
+        """The policy of now; raises `ImproperlyConfigured` where the settings are wrong."""
+        runtimes = self.opened.runtimes or [self.opened.limits(False).runtime]
+        policy: Policy = runtimes[0].policy
+        return policy
 
     @property
     def store(self) -> Store:
@@ -105,11 +124,20 @@ class RateLimits:
     @property
     def namespace(self) -> str:
         """Of every count made here."""
-        return self.runtime(False).namespace
+        return self.policy.namespace
 
     def _use(self, store: Store) -> None:
         """Count there from now on, as `headgate.testing.frozen` and `disabled` do for a while."""
         self.opened._use(store)
+
+    def reload(self) -> bool:
+        """Read the policy's file again now; False where the policy stays as it was. For a signal handler."""
+        reloaded = [runtime.reload() for runtime in self.opened.runtimes]  # each of them
+        return any(reloaded)
+
+    def close(self) -> None:
+        """Close the stores that were opened here."""
+        self.opened.close()
 
     def follow_settings(self, setting: str, enter: bool, **_: Any) -> None:  # noqa: ANN401
         """Other settings have other counts. When a test is over, those from before are back."""

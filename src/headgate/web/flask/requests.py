@@ -1,8 +1,8 @@
-"""Flask's requests and responses: what is kept with one, what a no becomes, and which header fields are added."""
+"""Flask's requests and responses: what is kept with one, what a refusal becomes, and which header fields are added."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from flask import Flask, Request, Response, current_app, request
@@ -11,12 +11,13 @@ from werkzeug.exceptions import TooManyRequests, default_exceptions
 
 from headgate.engine import Decision
 from headgate.policy import Proxies, RequestView
-from headgate.web.flask.case import No
-from headgate.web.headers import exposed_fields, merge_exposed
-from headgate.web.runtime import Runtime
-from headgate.web.wsgi import read_environ
+from headgate.web.headers import WSGI, exposed_fields, merge_exposed
+from headgate.web.request_limits import RequestLimits
+from headgate.web.responder import Answer
+from headgate.web.runtime import Reader, Runtime
+from headgate.web.wsgi import lines_of, read_environ
 
-CASE: Final = "headgate_case"
+LIMITED: Final = "headgate_limits"
 """What was decided about a request, in its `__dict__`: `g` may be there before it, and after it."""
 current_request: Callable[[], Request] = request._get_current_object  # type: ignore[attr-defined]
 current_flask: Callable[[], Flask] = current_app._get_current_object  # type: ignore[attr-defined]
@@ -53,34 +54,39 @@ class AskedView(RequestView):
         self._user = given
 
 
-def reader(user_of: Callable[[], str | None] | None) -> Callable[[Any, Proxies | None], RequestView]:
-    """How an environ is read; who it is, is as the app says or else as the server does."""
-    if user_of is None:
-        return read_environ
+def reader(user_of: Callable[[], str | None] | None) -> Reader[str]:
+    """How an environ is read; the user is known from the app, or else from the server."""
 
     def read(environ: Any, proxies: Proxies | None) -> RequestView:  # noqa: ANN401
-        raw = read_environ(environ, proxies)
-        view = AskedView(raw.method, raw.path, raw.headers, raw.peer, proxies)
-        view.query_string = raw.query_string
-        view.user_of = user_of
+        view = read_environ(environ, proxies)
+        if user_of is not None:
+            raw, view = view, AskedView(view.method, view.path, view.headers, view.peer, proxies)
+            view.query_string = raw.query_string
+            view.user_of = user_of
+        rule = current_request().url_rule
+        view.route = None if rule is None else rule.rule
         return view
 
-    return read
+    return Reader(WSGI, read, lines_of)
 
 
-def refuse(no: No) -> Response:
-    """Send a no in Flask's way, where error handlers have a say; but a shadow as it is."""
-    if no.status == RateLimitExceeded.code and not no.shadow:
-        raise exceeded(no)
-    response = current_app.response_class(no.body, no.status, no.fields)
-    if no.shadow:
+def refuse(limits: RequestLimits[str], environ: Mapping[str, Any]) -> Response:
+    """Send a refusal in Flask's way, where error handlers have a say; but a shadow as it is."""
+    answer = limits.deny(environ.get("HTTP_ACCEPT"))
+    outcome = limits.refused[1]
+    if outcome.kind != "shadow" and answer[0] == RateLimitExceeded.code:
+        raise exceeded(answer, outcome.decision)
+    status, fields, body = answer
+    response = current_app.response_class(body, status, fields)
+    if outcome.kind == "shadow":
         return response
-    raise default_exceptions[no.status](response=response)
+    raise default_exceptions[status](response=response)
 
 
-def exceeded(no: No) -> RateLimitExceeded:
-    """A no as it is raised."""
-    return RateLimitExceeded(current_app.response_class(no.body, no.status, no.fields), no.decision)
+def exceeded(answer: Answer[str], decision: Decision | None) -> RateLimitExceeded:
+    """A refusal as it is raised."""
+    status, fields, body = answer
+    return RateLimitExceeded(current_app.response_class(body, status, fields), decision)
 
 
 def tell(headers: Headers, fields: Sequence[tuple[str, str]], instead: bool, runtime: Runtime[str]) -> None:

@@ -14,8 +14,7 @@ from headgate.errors import HeadgateError, InvalidCall
 from headgate.policy import RequestView
 from headgate.web.callables import LIMITED_AS, full_name, note_limited, stands_for
 from headgate.web.endpoint import EndpointLimit
-from headgate.web.flask.case import Case, Passed
-from headgate.web.flask.requests import CASE, current_request
+from headgate.web.flask.requests import LIMITED, current_request
 
 EXTENSION: Final = "headgate"
 """Where an app keeps its limits: `app.extensions["headgate"]`."""
@@ -89,8 +88,8 @@ def _admit(limits: tuple[EndpointLimit, ...], name: str) -> Response | None:
         asked = current_request()
     except RuntimeError:  # no request: a test, or a shell
         return None
-    case: Case | Passed | None = asked.__dict__.get(CASE)
-    if case is not None and limits[0] in case.limits:
+    decided = asked.__dict__.get(LIMITED)
+    if decided is not None and limits[0] in decided.asked:
         return None
     edge = current_app.extensions.get(EXTENSION)
     if edge is None:

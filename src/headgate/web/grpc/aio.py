@@ -12,11 +12,10 @@ import grpc
 import grpc.aio
 
 from headgate.errors import RateLimited
-from headgate.policy.steps import Steps, run_awaiting, run_to_the_end
-from headgate.web.asgi import hold
+from headgate.policy.steps import run_awaiting, run_to_the_end
 from headgate.web.grpc.context import Context, refuse, trailing_of
-from headgate.web.grpc.interceptor import Admitted, Interceptor, Method
-from headgate.web.grpc.rpc import Raw, Refused, Rpc
+from headgate.web.grpc.interceptor import Interceptor, Method
+from headgate.web.grpc.rpc import Raw, Rpc, refusal
 from headgate.web.grpc.threads import Run, in_thread
 
 
@@ -82,12 +81,13 @@ class _Calls:
 
     async def _enter(self, message: Any, context: Any) -> _AwaitedContext | Raw:  # noqa: ANN401
         method = self._method
-        ruled = await run_awaiting(method.owner.opening(method.rpc(message, context), method.marks.calls))
-        if isinstance(ruled, Refused):
-            return ruled.raw or await refuse(context, ruled, trailing_of(context))
-        if ruled.delay_us:
-            await hold(ruled.request_limits, ruled.delay_us)
-        return _AwaitedContext(context, ruled.request_limits, method)
+        limits, admitted = method.owner.opening(method.rpc(message, context), method.marks.calls)
+        if not isinstance(admitted, bool):
+            admitted = await run_awaiting(admitted)
+        if not admitted:
+            no = refusal(limits)
+            return no.raw or await refuse(context, no, trailing_of(context))
+        return _AwaitedContext(context, limits, method)
 
     def _messages(self, given: Any, context: _AwaitedContext) -> Any:  # noqa: ANN401
         """The request; of a stream whose messages are counted, those that pass."""
@@ -100,7 +100,7 @@ class _AwaitedContext(Context):
     def __init__(self, context: Any, request_limits: Any, method: Method) -> None:  # noqa: ANN401
         super().__init__(context, request_limits)
         self._method = method
-        self._counts = method.counts_messages(request_limits)
+        self._counts = method.counts_messages
 
     async def _counted_then(self, send: Callable[[], Any]) -> Any:  # noqa: ANN401
         if self._request_limits.follows:
@@ -116,17 +116,16 @@ class _AwaitedContext(Context):
 
     async def _passes(self, message: Any) -> bool:  # noqa: ANN401
         method = self._method
-        steps: Steps[Admitted | Refused] = method.owner.message(
-            Rpc(method.name, self._context, message), method.marks.messages
-        )
-        ruled = await run_awaiting(steps)
-        if isinstance(ruled, Refused):
-            if ruled.raw is None:
-                await self._refuse(ruled)
-            return False
-        if ruled.delay_us:
-            await hold(ruled.request_limits, ruled.delay_us)
-        return True
+        limits, admitted = method.owner.message(Rpc(method.name, self._context, message), method.marks.messages)
+        if not isinstance(admitted, bool):
+            admitted = await run_awaiting(admitted)
+        if admitted:
+            await run_awaiting(limits.release())  # a message is in flight until it is handed over
+            return True
+        no = refusal(limits)
+        if no.raw is None:
+            await self._refuse(no)
+        return False
 
 
 async def _passing(messages: AsyncIterable[Any], context: _AwaitedContext) -> AsyncIterator[Any]:

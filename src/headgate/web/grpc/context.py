@@ -59,7 +59,7 @@ class Context:
 
     def _refuse_by(self, error: RateLimited) -> Any:  # noqa: ANN401
         """A limiter of the app's own has refused, in the handler."""
-        return self._refuse(refusal_for(self._request_limits.runtime.responder_now, error.decision))
+        return self._refuse(refusal_for(self._request_limits, error.decision))
 
     def _refuse(self, no: Refused) -> Any:  # noqa: ANN401
         """End a call that has begun."""
@@ -78,7 +78,7 @@ class Context:
     def _end(self) -> Steps[None]:
         """Count what the end of the call says, and give back what is in flight."""
         yield from self._count()
-        yield from self._request_limits.land()
+        yield from self._request_limits.release()
 
     def _count(self) -> Steps[None]:
         """Count what the call came to, once, and tell what is left then."""

@@ -1,31 +1,30 @@
-"""What both interceptors share: how a call and a message are ruled on, in steps that threads and event loops run."""
+"""What both interceptors share: how a call and a message are decided, in steps that threads and event loops run."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple, Unpack
+from typing import Any, ClassVar, Unpack
 
 import grpc
 
 from headgate.errors import InvalidCall
 from headgate.policy.steps import Steps
+from headgate.web.edge import Edge
 from headgate.web.endpoint import EndpointLimit
 from headgate.web.grpc.context import code_of
 from headgate.web.grpc.marks import Marks, marks_of
-from headgate.web.grpc.rpc import GRPC, METHOD, Raw, Refused, Rpc, read_rpc, refusal, status_of
-from headgate.web.request_limits import Entry, RequestLimits
-from headgate.web.runtime import Options, PolicyGiven, Runtime
+from headgate.web.grpc.rpc import METHOD, RPCS, Raw, Rpc, address_of, status_of
+from headgate.web.options import Options, PolicyGiven, WebOptions
+from headgate.web.request_limits import RequestLimits, limits_of
+from headgate.web.runtime import Runtime
+
+Wanted = tuple[EndpointLimit, ...]
+Opened = tuple[RequestLimits[str], bool | Steps[bool]]
+"""The limits of a call, and what `admit` said."""
 
 
-class Admitted(NamedTuple):
-    """A yes, and how long to wait before it holds."""
-
-    request_limits: RequestLimits[str]
-    delay_us: int
-
-
-class Interceptor:
-    """A policy in front of methods, and the limits of single ones. `runtime` is where the counts are."""
+class Interceptor(Edge[str]):
+    """A policy in front of methods, and the limits of single ones."""
 
     awaited: ClassVar[bool]
     """Whether stores are."""
@@ -38,41 +37,49 @@ class Interceptor:
         key: Any = "ip",  # noqa: ANN401
         **options: Unpack[Options],
     ) -> None:
-        self.runtime: Runtime[str] = Runtime(policy, GRPC, read_rpc, awaited=self.awaited, **options)
+        self._runtime: Runtime[str] = Runtime(policy, RPCS, WebOptions(**options), awaited=self.awaited)
+        self._limits = limits_of(self._runtime)
         self.default = Marks(() if default is None else (EndpointLimit(default, {"key": key}),))
 
-    def opening(self, rpc: Rpc, limits: tuple[EndpointLimit, ...]) -> Steps[Admitted | Refused]:
-        """Rule on a call, by the policy and by the limits of its method."""
-        if self.runtime.looks:
-            self.runtime.look(rpc)
-        return (yield from self._rule(rpc, limits, None))
+    def opening(self, rpc: Rpc, wanted: Wanted) -> Opened:
+        """Decide on a call, by the policy and by the limits of its method."""
+        limits = self._limits()
+        if self._runtime.looks:
+            limits.view = self._runtime.look(rpc)
+        return limits, self._admit(rpc, limits, METHOD, wanted)
 
-    def message(self, rpc: Rpc, limits: tuple[EndpointLimit, ...]) -> Steps[Admitted | Refused]:
-        """Rule on a message that a client has streamed."""
-        return (yield from self._rule(rpc, limits, "MESSAGE"))
+    def message(self, rpc: Rpc, wanted: Wanted) -> Opened:
+        """Decide on a message that a client has streamed."""
+        limits = self._limits()
+        return limits, self._admit(rpc, limits, "MESSAGE", wanted)
 
-    def _rule(self, rpc: Rpc, limits: tuple[EndpointLimit, ...], method: str | None) -> Steps[Admitted | Refused]:
-        runtime = self.runtime
-        view = runtime.view(rpc)
-        view.method = method or view.method
-        responder = runtime.responder(view)
-        outcome = yield from responder.compiled.before(view)
-        if outcome.kind != "pass":
-            return refusal(responder, outcome)
-        request_limits = RequestLimits(runtime, Entry(responder, outcome.group, outcome.decision, outcome.charges))
-        delay = outcome.delay_us
-        if limits:
-            view.method = METHOD  # whoever names no method in a limit of messages means them
-            try:
-                responder, outcome = yield from request_limits.enter(view, limits)
-            except BaseException as error:
-                yield from request_limits.end(status_of(code_of(error)))
-                raise
-            if outcome.kind != "pass":
-                return refusal(responder, outcome)
-        if method == "MESSAGE":
-            yield from request_limits.land()  # a message is in flight until it is handed over
-        return Admitted(request_limits, max(delay, outcome.delay_us))
+    def _admit(self, rpc: Rpc, limits: RequestLimits[str], method: str, wanted: Wanted) -> bool | Steps[bool]:
+        peer = address_of(rpc.context.peer())
+        admitted = limits.admit(rpc, method, rpc.method, peer)
+        if not wanted or admitted is False:
+            return admitted
+        if isinstance(admitted, bool):
+            return limits.admit(rpc, METHOD, rpc.method, peer, wanted)  # limits of messages name no method
+        return _admit_both(limits, admitted, lambda: limits.admit(rpc, METHOD, rpc.method, peer, wanted))
+
+    @property
+    def counts_messages(self) -> bool:
+        """Whether a rule of the policy counts the messages of streams."""
+        return self._runtime.responder_now.counts_messages
+
+
+def _admit_both(
+    limits: RequestLimits[str], by_policy: Steps[bool], ask: Callable[[], bool | Steps[bool]]
+) -> Steps[bool]:
+    """By the policy, and then by the limits of the method; a call that an error ends there is counted all the same."""
+    if not (yield from by_policy):
+        return False
+    try:
+        admitted = ask()
+        return admitted if isinstance(admitted, bool) else (yield from admitted)
+    except BaseException as error:
+        yield from limits.end(status_of(code_of(error)))
+        raise
 
 
 class Method:
@@ -96,9 +103,10 @@ class Method:
         """A call of it, as it opens."""
         return Rpc(self.name, context, None if self.streams else message)
 
-    def counts_messages(self, request_limits: RequestLimits[str]) -> bool:
+    @property
+    def counts_messages(self) -> bool:
         """Whether the messages of a stream are counted."""
-        return self.streams and (bool(self.marks.messages) or request_limits.responder.counts_messages)
+        return self.streams and (bool(self.marks.messages) or self.owner.counts_messages)
 
     def handled_by(self, behavior: Callable[[Any, Any], Any]) -> grpc.RpcMethodHandler[Any, Any]:
         """The same method with another behavior, whose responses may be raw."""

@@ -1,7 +1,8 @@
-"""A call as policies see it, what its status is in HTTP, and what a no is in gRPC."""
+"""A call as policies see it, what its status is in HTTP, and what a refusal is in gRPC."""
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
@@ -11,10 +12,11 @@ from headgate.algorithms.contract import NEVER
 from headgate.engine import Decision
 from headgate.policy import Proxies, RequestView
 from headgate.policy.address import read_node
-from headgate.policy.outcome import Outcome
 from headgate.web.disclosure import HIDDEN, Disclosure, disclosure_for
 from headgate.web.headers import HeaderCodec
-from headgate.web.responder import Pairs, Responder
+from headgate.web.request_limits import RequestLimits
+from headgate.web.responder import Answer
+from headgate.web.runtime import Reader
 
 Metadata = tuple[tuple[str, Any], ...]
 GRPC: Final[HeaderCodec[str]] = HeaderCodec(str.lower, str, str)
@@ -65,7 +67,7 @@ class Raw(NamedTuple):
 
 
 class Refused(NamedTuple):
-    """A no. Where it is to look like an answer, `raw` is that."""
+    """A refusal. Where it is to look like an answer, `raw` is that."""
 
     code: grpc.StatusCode
     details: str
@@ -91,6 +93,16 @@ def read_rpc(rpc: Rpc, proxies: Proxies | None) -> RequestView:
     return view
 
 
+def lines_of(rpc: Rpc, header: str) -> list[str]:
+    """The lines of one header."""
+    metadata = rpc.context.invocation_metadata() or ()
+    return [value for name, value in metadata if name.lower() == header and isinstance(value, str)]
+
+
+RPCS: Final = Reader(GRPC, read_rpc, lines_of)
+
+
+@lru_cache(maxsize=4096)
 def address_of(peer: str) -> str | None:
     """The address in `ipv4:203.0.113.9:50000` or `ipv6:%5B::1%5D:50000`; None for a socket without one."""
     kind, _, node = peer.partition(":")
@@ -98,24 +110,25 @@ def address_of(peer: str) -> str | None:
     return None if found is None else found.text
 
 
-def refusal(responder: Responder[str], outcome: Outcome) -> Refused:
-    """What a no is in gRPC."""
-    status, fields, body = responder.refuse(outcome, "text/plain")
+def refusal(limits: RequestLimits[str]) -> Refused:
+    """What a refusal is in gRPC."""
+    answer, outcome = limits.refuse("text/plain"), limits.refused[1]
     if outcome.kind == "shadow":
+        status, _, body = answer
         return Refused(CODES.get(status, grpc.StatusCode.UNKNOWN), "", (), Raw(body) if status < 300 else None)
     group, decision = outcome.group, outcome.decision
     if group is None or decision is None:
-        return _refused((status, fields, body), None, None)
-    return _refused((status, fields, body), disclosure_for(group.limits, "", group.disclose), decision)
+        return _refused(answer, None, None)
+    return _refused(answer, disclosure_for(group.limits, "", group.disclose), decision)
 
 
-def refusal_for(responder: Responder[str], decision: Decision) -> Refused:
+def refusal_for(limits: RequestLimits[str], decision: Decision) -> Refused:
     """The same, where a limiter of the app's own has refused in a handler."""
-    limits = tuple(call.limit for call in decision.calls)
-    return _refused(responder.refuse_for(decision, "text/plain"), disclosure_for(limits), decision)
+    told = tuple(call.limit for call in decision.calls)
+    return _refused(limits.runtime.responder_now.refuse_for(decision, "text/plain"), disclosure_for(told), decision)
 
 
-def _refused(answer: tuple[int, Pairs[str], bytes], plan: Disclosure | None, decision: Decision | None) -> Refused:
+def _refused(answer: Answer[str], plan: Disclosure | None, decision: Decision | None) -> Refused:
     status, fields, body = answer
     told = {name: value for name, value in fields if name not in NOT_OURS}
     wait = _pushback(plan, decision, told.get("retry-after")) if plan and decision is not None else None

@@ -10,10 +10,10 @@ import grpc
 
 from headgate.errors import RateLimited
 from headgate.policy.steps import run
-from headgate.waiting.sleep import sleep_until
 from headgate.web.grpc.context import Context, is_gone, refuse, trailing_of
-from headgate.web.grpc.interceptor import Admitted, Interceptor, Method
-from headgate.web.grpc.rpc import Raw, Refused, Rpc
+from headgate.web.grpc.interceptor import Interceptor, Method
+from headgate.web.grpc.rpc import Raw, Rpc, refusal
+from headgate.web.request_limits import RequestLimits
 
 Run = Callable[[Any], Any]
 """Runs steps, and gives what they came to."""
@@ -82,39 +82,41 @@ class _Calls:
 
     def _enter(self, message: Any, context: Any) -> Context | Raw:  # noqa: ANN401
         method = self._method
-        ruled = self._run(method.owner.opening(method.rpc(message, context), method.marks.calls))
-        if isinstance(ruled, Refused):
-            return ruled.raw or refuse(context, ruled, trailing_of(context))
-        self._hold(ruled, context)
-        return _ThreadContext(context, ruled.request_limits, self._run)
+        limits, admitted = method.owner.opening(method.rpc(message, context), method.marks.calls)
+        if not isinstance(admitted, bool):
+            admitted = self._run(admitted)
+        if not admitted:
+            no = refusal(limits)
+            return no.raw or refuse(context, no, trailing_of(context))
+        self._leave_if_gone(limits, context)
+        return _ThreadContext(context, limits, self._run)
 
-    def _hold(self, admitted: Admitted, context: Any) -> None:  # noqa: ANN401
-        """A rule that delays: wait for the call's place in the queue; whoever has gone meanwhile does not take it."""
-        if admitted.delay_us:
-            clock = self._method.owner.runtime.clock
-            try:
-                sleep_until(clock, clock.now_us() + admitted.delay_us)
-                if is_gone(context):
-                    context.abort(grpc.StatusCode.CANCELLED, "")
-            except BaseException:
-                self._run(admitted.request_limits.release())
-                raise
+    def _leave_if_gone(self, limits: RequestLimits[str], context: Any) -> None:  # noqa: ANN401
+        """A client that has gone while a rule held its call does not take the call's place in the queue."""
+        if limits.held and is_gone(context):
+            self._run(limits.refund())
+            context.abort(grpc.StatusCode.CANCELLED, "")
 
     def _messages(self, given: Any, context: Context) -> Any:  # noqa: ANN401
         """The request; of a stream whose messages are counted, those that pass."""
-        counts = self._method.counts_messages(context._request_limits)
-        return self._passing(given, context) if counts else given
+        return self._passing(given, context) if self._method.counts_messages else given
 
     def _passing(self, messages: Iterable[Any], context: Context) -> Iterator[Any]:
         method = self._method
         for message in messages:
             rpc = Rpc(method.name, context._context, message)
-            ruled = self._run(method.owner.message(rpc, method.marks.messages))
-            if isinstance(ruled, Admitted):
-                self._hold(ruled, context._context)
+            limits, admitted = method.owner.message(rpc, method.marks.messages)
+            if not isinstance(admitted, bool):
+                admitted = self._run(admitted)
+            if admitted:
+                self._leave_if_gone(limits, context._context)
+                if limits.holds_permits:  # a message is in flight until it is handed over
+                    self._run(limits.release())
                 yield message
-            elif ruled.raw is None:
-                context._refuse(ruled)
+            else:
+                no = refusal(limits)
+                if no.raw is None:
+                    context._refuse(no)
 
     @contextmanager
     def _counted(self, context: Context) -> Iterator[None]:

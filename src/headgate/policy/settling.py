@@ -1,0 +1,103 @@
+"""What was charged for a request, once more is known: given back, corrected by the response, released at the end.
+
+The steps are generators, as those of `compiled.py` are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from headgate.call import Call, checked_cost
+from headgate.engine import Decision
+from headgate.engine.modes import LONGEST_WAIT
+from headgate.errors import HeadgateError
+from headgate.policy.outcome import Charge, LimitGroup
+from headgate.policy.rule import Rule
+from headgate.policy.steps import Steps
+from headgate.wording import log_of, shown
+
+log = log_of("headgate.policy")
+
+
+def refund(charges: Sequence[Charge]) -> Steps[None]:
+    """Give back what was charged for a request that goes no further."""
+    for group, decision in charges:
+        try:
+            yield group.gate.refund(decision)
+        except Exception as error:
+            log.warning("a charge could not be given back and stays: %s", error)
+
+
+def settle(
+    charges: Sequence[Charge], status: int, header: Callable[[str], str | None]
+) -> Steps[dict[LimitGroup, Decision]]:
+    """Count what the response says: give back what does not count, charge what cost more.
+
+    For each group of which something changed: what is left now.
+    """
+    left: dict[LimitGroup, Decision] = {}
+    for group, decision in charges:
+        if not group.follows:
+            continue
+        costs = [call.cost for call in decision.calls]
+        owned = zip(group.owners, group.limits, costs, strict=True)
+        real = [cost if limit.in_flight else _real(rule, cost, status, header) for rule, limit, cost in owned]
+        unused = tuple(max(0, cost - actual) for cost, actual in zip(costs, real, strict=True))
+        try:
+            if any(unused):
+                yield group.gate.refund(decision, unused)
+            more = tuple(max(0, actual - cost) for cost, actual in zip(costs, real, strict=True))
+            yield from charge_more(group, decision, more)
+            if real != costs:
+                looks = (Call(call.limit, call.key, 0) for call in decision.calls)
+                left[group] = yield group.gate.decide(*looks, peek=True)
+        except Exception as error:
+            log.warning("the response could not be counted: %s", error)
+    return left
+
+
+def charge_refused(group: LimitGroup, decision: Decision, costs: tuple[int, ...]) -> Steps[None]:
+    """Charge a request that was refused, where its rule counts such."""
+    owned = zip(group.owners, group.limits, costs, strict=True)
+    more = tuple(cost if rule.counts_refused and not limit.in_flight else 0 for rule, limit, cost in owned)
+    yield from charge_more(group, decision, more)
+
+
+def release(charges: Sequence[Charge]) -> Steps[None]:
+    """The request is not in flight any more."""
+    for group, decision in charges:
+        if group.holds_permits:
+            try:
+                yield group.gate.release(decision)
+            except Exception as error:
+                log.warning("a permit could not be given back before its time: %s", error)
+
+
+def charge_more(group: LimitGroup, decision: Decision, more: tuple[int, ...]) -> Steps[None]:
+    """Charge on top, as far as each limit can owe."""
+    for call, extra in zip(decision.calls, more, strict=True):
+        while extra > 0:
+            units = min(extra, call.limit.burst)
+            charged: Decision = yield group.gate.decide(Call(call.limit, call.key, units), wait_us=LONGEST_WAIT)
+            if charged.allowed:
+                extra -= units
+            elif 0 < charged.remaining < units:  # windows and logs cannot owe: what there is room for
+                extra = charged.remaining
+            else:
+                break
+
+
+def _real(rule: Rule, cost: int, status: int, header: Callable[[str], str | None]) -> int:
+    """What a request cost, now that the response is known."""
+    if rule.counts is not None and status not in rule.counts:
+        return 0
+    for statuses, told in rule.cost.after_status:
+        if status in statuses:
+            return told
+    if rule.cost.after_header is not None:
+        text = header(rule.cost.after_header)
+        try:
+            return cost if text is None else checked_cost(int(text.strip()))
+        except (ValueError, HeadgateError):
+            log.warning("rule %s: the header %s is no cost: %s", rule.name, rule.cost.after_header, shown(text))
+    return cost

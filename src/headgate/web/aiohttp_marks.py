@@ -1,0 +1,62 @@
+"""Limits at aiohttp's handlers: marks, which are read when the app starts."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+from aiohttp import web
+
+from headgate.errors import InvalidCall
+from headgate.web.callables import mark_of
+from headgate.web.endpoint import EndpointLimit
+
+LIMITS: Final = "__headgate_limits__"
+"""The limits of a handler, on the handler; none at all where it is exempt."""
+Marked = TypeVar("Marked", bound=Callable[..., Any])
+Place = tuple[str, tuple[EndpointLimit, ...]]
+"""The place that limits are counted at, and the limits."""
+
+
+def limited(limits: Any, *, key: Any = "ip", **rule: Any) -> Callable[[Marked], Marked]:  # noqa: ANN401
+    """A limit of a handler: a function, a method, a `web.View` or one of its methods.
+
+    Any field of a policy's rule can be given by name. Functions (`limits`, `key`, `cost`, `exempt`) take the request.
+    Several on one handler are one decision: all are charged, or none is. Without `RateLimits(app)` nobody asks.
+    """
+    limit = EndpointLimit(limits, {"key": key, **rule})
+
+    def decorate(handler: Marked) -> Marked:
+        if inspect.isclass(handler) and not issubclass(handler, web.View):
+            raise InvalidCall(f"a limit is for handlers and for web.View; got {handler!r}")
+        return _marked(handler, (limit, *(mark_of(handler, LIMITS) or ())))
+
+    return decorate
+
+
+def exempt(handler: Marked) -> Marked:
+    """A handler that default limits leave alone; a method of a view, that those of its class do."""
+    return _marked(handler, ())
+
+
+def _marked(handler: Marked, limits: tuple[EndpointLimit, ...]) -> Marked:
+    """The handler with its limits; of a bound method another one, for its class is not asked."""
+    target: Any = functools.partial(handler) if inspect.ismethod(handler) else handler
+    setattr(target, LIMITS, limits)
+    marked: Marked = target
+    return marked
+
+
+def places_of(handler: Any, place: str, method: str, default: tuple[EndpointLimit, ...] | None) -> list[Place]:  # noqa: ANN401
+    """The limits of a handler or of a view's class, and of the view's method; the default where there are none."""
+    own, its, name = mark_of(handler, LIMITS), None, method.lower()
+    if inspect.isclass(handler):
+        its = getattr(getattr(handler, name, None), LIMITS, None)
+    if own is None and its is None:
+        own = default
+    elif its == ():
+        own = None
+    places = ((place, own), (f"{place}.{name}", its))
+    return [(each, limits) for each, limits in places if limits]

@@ -1,0 +1,42 @@
+"""What users do with the limits of an app, whatever its framework: read the policy, reload it, close the stores."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, AnyStr, Final, Generic
+
+from headgate.limiter.base import Renamed
+from headgate.policy import Policy
+
+if TYPE_CHECKING:
+    from headgate.web.runtime import Runtime
+
+
+NOW: Final = "write frozen(limits), disabled(limits), reset_all(limits), limits.policy, limits.reload(), limits.close()"
+"""In place of what was inside of the limits."""
+
+
+class Edge(Generic[AnyStr]):
+    """The extension, the middleware or the interceptor itself: `frozen(limits)`, `limits.reload()`."""
+
+    if not TYPE_CHECKING:
+        door = Renamed(NOW)
+        runtime = Renamed(NOW)
+
+    _runtime: Runtime[AnyStr]
+
+    @property
+    def policy(self) -> Policy:
+        """The policy of now."""
+        return self._runtime.policy
+
+    def reload(self) -> bool:
+        """Read the policy's file again now; False where the policy stays as it was. For a signal handler."""
+        return self._runtime.reload()
+
+    def close(self) -> None:
+        """Close the stores that were opened here."""
+        self._runtime.close()
+
+    async def aclose(self) -> None:
+        """Close the stores that were opened here, in an event loop."""
+        await self._runtime.aclose()

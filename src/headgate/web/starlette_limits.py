@@ -1,0 +1,193 @@
+"""Limits at Starlette's and FastAPI's endpoints: as dependencies, and as decorators."""
+# Annotations are real here, not strings: FastAPI reads those of `Limit.__call__`, which it cannot look up by name.
+
+import functools
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeVar
+
+from starlette.concurrency import run_in_threadpool
+from starlette.endpoints import HTTPEndpoint, WebSocketEndpoint
+from starlette.requests import HTTPConnection, Request
+from starlette.websockets import WebSocket
+
+from headgate.errors import HeadgateError, InvalidCall
+from headgate.policy.steps import Steps, run_awaiting
+from headgate.web import asgi
+from headgate.web.asgi import REQUEST_LIMITS
+from headgate.web.asgi_requests import Scope
+from headgate.web.callables import asking_for, called, mark_of, name_after, note_limited
+from headgate.web.endpoint import EndpointLimit
+from headgate.web.request_limits import RequestLimits
+from headgate.web.starlette_refusals import accepted, refusal_of
+from headgate.web.starlette_routes import Known, Place, place_of
+
+LIMITS: Final = "__headgate_limits__"
+"""On an endpoint that `limited` gave: itself, what is inside, and its limits. Decorators around it copy this, and
+subclasses inherit it: only by itself can it be told whether it is the one."""
+EXEMPT: Final = "__headgate_exempt__"
+CONNECTION: Final = "headgate_connection"
+"""The parameter by which FastAPI hands over the request where the endpoint does not ask for it."""
+ENTERED: Final = "headgate_entered"
+"""In the scope: how many decisions the endpoint has asked for so far."""
+Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
+
+
+def connection_of(scope: Scope, receive: asgi.Receive, send: asgi.Send) -> HTTPConnection:
+    """The connection of a scope."""
+    return (Request if scope["type"] == "http" else WebSocket)(scope, receive, send)
+
+
+class Limit:
+    """A limit as a dependency: `Depends(Limit("10/minute"))`. Any field of a policy's rule can be given by name.
+
+    Functions (`limits`, `key`, `cost`, `exempt`) take the request. `messages` counts what a websocket receives.
+    """
+
+    def __init__(self, limits: Any, *, key: Any = "ip", messages: bool = False, **rule: Any) -> None:  # noqa: ANN401
+        if messages:
+            rule["match"] = {"method": "MESSAGE", **rule.get("match", {})}
+        self.limit = EndpointLimit(limits, {"key": key, **rule})
+        self.messages = messages
+
+    async def __call__(self, connection: HTTPConnection) -> None:
+        """Let the request pass, or raise `RateLimitExceeded`."""
+        if not mark_of(connection.scope.get("endpoint"), EXEMPT):
+            await enter(connection, (self,))
+
+
+def request_limits_of(connection: HTTPConnection) -> RequestLimits[bytes]:
+    """What was decided about this request so far."""
+    request_limits: RequestLimits[bytes] | None = connection.scope.get(REQUEST_LIMITS)
+    if request_limits is None:
+        raise HeadgateError(
+            "limits at endpoints need RateLimits(app), or app.add_middleware(RateLimitMiddleware) of "
+            "headgate.web.starlette: there the store is chosen, and the response is told what is left"
+        )
+    return request_limits
+
+
+async def enter(connection: HTTPConnection, limits: tuple[Limit, ...], endpoint: Any = None) -> None:  # noqa: ANN401
+    """Decide on a request that has come to its endpoint; hold it where a rule says so."""
+    more = enter_at_once(connection, limits, place_of(connection.scope, endpoint))
+    if more is not None:
+        await more
+
+
+def enter_at_once(connection: HTTPConnection, limits: tuple[Limit, ...], place: Place) -> Awaitable[None] | None:
+    """The same, in most cases; in the others there is more to await."""
+    request_limits, scope = request_limits_of(connection), connection.scope
+    asked, messages = _split(limits)
+    request_limits.connection = connection
+    if messages:
+        request_limits.messages += messages
+        request_limits.messages_route = f"{place.template}/messages {place.name} messages"
+    if not asked:
+        return None
+    times = scope[ENTERED] = scope.get(ENTERED, 0) + 1
+    route = place.route if times == 1 else f"{place.template}/{times} {place.name} {times}"  # other counts each time
+    peer = scope.get("client")
+    admitted = request_limits.admit(scope, scope.get("method", "WEBSOCKET"), route, peer[0] if peer else None, asked)
+    return None if admitted is True else _enter(connection, request_limits, admitted)
+
+
+async def _enter(
+    connection: HTTPConnection, request_limits: RequestLimits[bytes], admitted: bool | Steps[bool]
+) -> None:
+    if not isinstance(admitted, bool):
+        admitted = await run_awaiting(admitted)
+    if not admitted:
+        raise refusal_of(connection, request_limits.deny(accepted(connection)), request_limits.refused[1].decision)
+
+
+@functools.lru_cache(maxsize=4096)
+def _split(limits: tuple[Limit, ...]) -> tuple[tuple[EndpointLimit, ...], tuple[EndpointLimit, ...]]:
+    """Those of requests, and those of messages."""
+    return (
+        tuple(each.limit for each in limits if not each.messages),
+        tuple(each.limit for each in limits if each.messages),
+    )
+
+
+def limited(limits: Any, *, key: Any = "ip", **rule: Any) -> Callable[[Endpoint], Endpoint]:  # noqa: ANN401
+    """A limit as a decorator of an endpoint, below the route's; takes what `Limit` takes.
+
+    The endpoint needs no parameter for it. Several on one endpoint are one decision: all are charged, or none is.
+    """
+    limit = Limit(limits, key=key, **rule)
+
+    def decorate(endpoint: Endpoint) -> Endpoint:
+        decorated, original, inside = getattr(endpoint, LIMITS, (None, None, ()))
+        if decorated is not endpoint:
+            original, inside = endpoint, ()
+        every = (limit, *inside)
+        wrapped: Endpoint = _wrap(original, every)
+        setattr(wrapped, LIMITS, (wrapped, original, every))
+        note_limited(endpoint, wrapped)
+        return wrapped
+
+    return decorate
+
+
+def exempt(endpoint: Endpoint) -> Endpoint:
+    """An endpoint that default limits, and those of its router, leave alone."""
+    setattr(getattr(endpoint, "__func__", endpoint), EXEMPT, True)
+    return endpoint
+
+
+def _wrap(endpoint: Any, limits: tuple[Limit, ...]) -> Any:  # noqa: ANN401
+    if inspect.isclass(endpoint):
+        return _limited_class(endpoint, limits)
+    call = called(endpoint)
+    if inspect.isgeneratorfunction(call) or inspect.isasyncgenfunction(call):
+        raise InvalidCall("an endpoint that yields has begun its response when it runs; use Depends(limit(...))")
+    if call is not endpoint and tuple(inspect.signature(call).parameters) == ("scope", "receive", "send"):
+        return _LimitedApp(endpoint, limits)
+    return _limited(endpoint, call, limits)
+
+
+def _limited(
+    endpoint: Callable[..., Any], call: Callable[..., Any], limits: tuple[Limit, ...]
+) -> Callable[..., Awaitable[Any]]:
+    awaited = inspect.iscoroutinefunction(call)
+    known: Known = {}
+
+    async def wrapper(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        connection = kwargs.pop(CONNECTION, None)
+        if connection is None:
+            connection = next((each for each in (*args, *kwargs.values()) if isinstance(each, HTTPConnection)), None)
+        if connection is None:
+            raise HeadgateError("a limited endpoint was called without a request; its __wrapped__ has no limits")
+        more = enter_at_once(connection, limits, place_of(connection.scope, endpoint, known))
+        if more is not None:
+            await more
+        return await (endpoint(*args, **kwargs) if awaited else run_in_threadpool(endpoint, *args, **kwargs))
+
+    functools.update_wrapper(wrapper, endpoint)
+    name_after(endpoint, wrapper)
+    wrapper.__signature__ = asking_for(HTTPConnection, CONNECTION, call)  # type: ignore[attr-defined]
+    return wrapper
+
+
+class _LimitedApp:
+    """An ASGI app behind limits, which Starlette takes as an endpoint too."""
+
+    def __init__(self, app: asgi.App, limits: tuple[Limit, ...]) -> None:
+        name_after(app, self)
+        self._app, self._limits = app, limits
+
+    async def __call__(self, scope: Scope, receive: asgi.Receive, send: asgi.Send) -> None:
+        await enter(connection_of(scope, receive, send), self._limits)
+        await self._app(scope, receive, send)
+
+
+def _limited_class(endpoint: Any, limits: tuple[Limit, ...]) -> type:  # noqa: ANN401
+    if not issubclass(endpoint, HTTPEndpoint | WebSocketEndpoint):
+        raise InvalidCall(f"a limit is for functions and for Starlette's endpoint classes; got {endpoint!r}")
+
+    async def dispatch(self: Any) -> None:  # noqa: ANN401
+        await enter(connection_of(self.scope, self.receive, self.send), limits, endpoint)
+        await endpoint.dispatch(self)
+
+    names = {"dispatch": dispatch, "__doc__": endpoint.__doc__, "__module__": endpoint.__module__}
+    return type(endpoint.__name__, (endpoint,), {**names, "__qualname__": endpoint.__qualname__})

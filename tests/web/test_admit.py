@@ -1,0 +1,225 @@
+"""One way to admit a request: every edge has the fast path, behind trusted proxies too, and is held the same way."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from dataclasses import fields
+from types import SimpleNamespace
+from typing import Any, get_type_hints
+
+import grpc
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
+from django.test import Client
+from flask import Flask
+from hypothesis import given
+from hypothesis import strategies as st
+from starlette.applications import Starlette
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
+
+from headgate import HeadgateError
+from headgate.policy import Proxies, RequestView
+from headgate.policy.compiled import CompiledPolicy
+from headgate.testing import disabled, frozen, reset_all
+from headgate.web.aiohttp import RateLimits as AiohttpLimits
+from headgate.web.asgi import RateLimitMiddleware as Asgi
+from headgate.web.clients import LONGEST, Clients
+from headgate.web.django import rate_limits
+from headgate.web.endpoint import EndpointLimit
+from headgate.web.flask import RateLimits as FlaskLimits
+from headgate.web.grpc import RateLimitInterceptor
+from headgate.web.options import Options, WebOptions
+from headgate.web.starlette import RateLimits as StarletteLimits
+from headgate.web.wsgi import RateLimitMiddleware as Wsgi
+from tests.support.django_site import site
+from tests.support.edges import asgi, plain, wsgi
+
+pytestmark = pytest.mark.engineless
+
+PROXY, CLIENT = "203.0.113.9", "198.51.100.1"
+ONE = {"rules": [{"key": "ip", "limits": "1/minute"}]}
+TOLD = {"x-forwarded-for": CLIENT}
+TRUSTED: dict[str, Any] = {"trusted_proxies": [PROXY, "127.0.0.1"]}
+
+
+def by_asgi() -> list[int]:
+    app = Asgi(plain, ONE, **TRUSTED)
+    return [asgi(app, headers=TOLD).status for _ in range(2)]
+
+
+def by_wsgi() -> list[int]:
+    def hello(environ: Any, start_response: Any) -> list[bytes]:
+        start_response("200 OK", [])
+        return []
+
+    app = Wsgi(hello, ONE, **TRUSTED)
+    return [wsgi(app, headers=TOLD).status for _ in range(2)]
+
+
+def by_starlette() -> list[int]:
+    async def hello(request: Any) -> PlainTextResponse:
+        return PlainTextResponse("hello")
+
+    app = Starlette(routes=[Route("/", hello)])
+    StarletteLimits(app, default="1/minute", **TRUSTED)
+    return [asgi(app, headers=TOLD).status for _ in range(2)]
+
+
+def by_flask() -> list[int]:
+    app = Flask("shop")
+    FlaskLimits(app, default="1/minute", **TRUSTED)
+    app.add_url_rule("/", "hello", lambda: "hello")
+    return [app.test_client().get("/", headers=TOLD).status_code for _ in range(2)]
+
+
+def by_django() -> list[int]:
+    with site(Client, default="1/minute", **TRUSTED) as client:
+        return [client.get("/", headers=TOLD).status_code for _ in range(2)]
+
+
+def by_aiohttp() -> list[int]:
+    async def hello(request: web.Request) -> web.Response:
+        return web.Response()
+
+    async def story() -> list[int]:
+        app = web.Application()
+        AiohttpLimits(app, default="1/minute", **TRUSTED)
+        app.router.add_get("/", hello)
+        async with TestClient(TestServer(app)) as client:
+            return [(await client.get("/", headers=TOLD)).status for _ in range(2)]
+
+    return asyncio.run(story())
+
+
+class Context:
+    """What a server hands to a handler."""
+
+    ended = 200
+
+    def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
+        return tuple(TOLD.items())
+
+    def peer(self) -> str:
+        return f"ipv4:{PROXY}:50000"
+
+    def set_trailing_metadata(self, metadata: Any) -> None:
+        """Nobody reads it."""
+
+    def abort(self, code: Any, details: str) -> None:
+        self.ended = 429
+        raise HeadgateError(details)
+
+
+def by_grpc() -> list[int]:
+    interceptor = RateLimitInterceptor(default="1/minute", **TRUSTED)
+    handler: Any = grpc.unary_unary_rpc_method_handler(lambda message, context: message)
+    details: Any = SimpleNamespace(method="/echo.Echo/Unary", invocation_metadata=())
+
+    def ask() -> int:
+        context = Context()
+        limited: Any = interceptor.intercept_service(lambda details: handler, details)
+        with suppress(HeadgateError):
+            limited.unary_unary(b"", context)
+        return context.ended
+
+    return [ask(), ask()]
+
+
+EDGES = [by_asgi, by_wsgi, by_starlette, by_flask, by_django, by_aiohttp, by_grpc]
+
+
+@pytest.mark.parametrize("edge", EDGES)
+def test_every_edge_decides_by_the_fast_path_behind_a_trusted_proxy(edge, monkeypatch):
+    """No request is looked at by the steps of a policy, be it admitted or refused."""
+
+    def looked_at(*given: Any) -> Any:
+        raise AssertionError("a request has taken steps")
+
+    monkeypatch.setattr(CompiledPolicy, "before", looked_at)
+    assert edge() == [200, 429]
+
+
+ADDRESSES = st.sampled_from([PROXY, CLIENT, "10.0.0.1", "2001:db8::1", "testclient", "", None])
+LINES = st.lists(
+    st.sampled_from(
+        ["6.6.6.6", CLIENT, "junk", "", f"6.6.6.6, {CLIENT}, 10.0.0.1", "for=10.0.0.9", "a" * LONGEST + CLIENT]
+    ),
+    max_size=3,
+)
+
+
+@given(
+    ADDRESSES,
+    LINES,
+    st.sampled_from([
+        Proxies([PROXY, "10.0.0.0/8"]), Proxies([PROXY], header="forwarded"), Proxies(hops=2), Proxies(["unix"]),
+    ]),
+)  # fmt: skip
+def test_the_client_behind_proxies_is_the_one_that_rules_see(peer, lines, proxies):
+    """Whether it was remembered or not."""
+    clients = Clients(proxies, lambda request, header: request.get(header, []))
+    headers = {proxies.header: lines} if lines else {}
+    expected = RequestView("GET", "/", headers, peer, proxies).client
+    assert [clients(headers, peer) for _ in range(2)] == [expected, expected]
+
+
+def test_a_request_that_was_refused_may_be_refused_once_more():
+    """An app that catches a refusal and asks another limit has the answer of that one."""
+    app = Asgi(plain, ONE)
+    asked = [("/a", (EndpointLimit("1/minute", {}),)), ("/b", (EndpointLimit("1/hour", {}),))]
+    with frozen(app):
+        for route, limit in asked:
+            assert app._limits().admit({}, "GET", route, CLIENT, limit) is True
+        limits = app._limits()
+        for (route, limit), wait in zip(asked, (60, 3600), strict=True):
+            assert limits.admit({}, "GET", route, CLIENT, limit) is False
+            assert dict(limits.refuse(None)[1])[b"retry-after"] == b"%d" % wait
+            decision = limits.refused[1].decision
+            assert decision is not None and decision.retry_after == wait
+
+
+def flask_limits() -> FlaskLimits:
+    return FlaskLimits(Flask("shop"), ONE)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Asgi(plain, ONE), lambda: Wsgi(lambda *given: [], ONE), lambda: StarletteLimits(Starlette(), ONE),
+        flask_limits, lambda: AiohttpLimits(web.Application(), ONE), lambda: RateLimitInterceptor(ONE),
+    ],
+)  # fmt: skip
+def test_users_hold_the_limits_themselves(make):
+    """The tools for testing take them, and they have the policy; an old word says what is written now."""
+    limits = make()
+    with frozen(limits), disabled(limits):
+        reset_all(limits)
+    assert [rule.name for rule in limits.policy.rules] == ["rule-1"]
+    assert limits.reload() is False
+    for old in ("door", "runtime"):
+        with pytest.raises(AttributeError, match=r"frozen\(limits\).*limits.policy"):
+            getattr(limits, old)
+    with pytest.raises(AttributeError, match="no attribute 'colour'"):
+        limits.colour  # noqa: B018
+    limits.close()
+    asyncio.run(limits.aclose())
+
+
+def test_a_site_holds_its_limits_itself():
+    """The same of Django's, which belong to the process."""
+    with site(Client, policy=ONE):
+        with frozen(rate_limits), disabled(rate_limits):
+            reset_all(rate_limits)
+        assert [rule.name for rule in rate_limits.policy.rules] == ["rule-1"]
+        assert rate_limits.reload() is False
+        for old in ("door", "runtime"):
+            with pytest.raises(AttributeError, match=r"frozen\(limits\)"):
+                getattr(rate_limits, old)
+
+
+def test_options_are_written_once():
+    """What a type checker reads is what is there."""
+    assert [field.name for field in fields(WebOptions)] == list(get_type_hints(Options))
