@@ -45,7 +45,7 @@ class Call:
         raise AttributeError(f"a Call cannot be changed; make another one instead of setting {name}")
 
     def __delattr__(self, name: str) -> None:
-        raise AttributeError(f"a Call cannot be changed; {name} stays")
+        raise AttributeError(f"a Call cannot be changed; {name} cannot be deleted")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Call, self._fields()
@@ -59,9 +59,9 @@ def checked_key(key: str) -> str:
     if not isinstance(key, str):
         raise InvalidCall(f"a key must be a str; got {shown(key)} of type {type(key).__name__}")
     if not key:
-        raise InvalidCall("a key must not be empty: everyone without an identity would share one budget")
+        raise InvalidCall("a key must not be empty: all callers without an identity would share one budget")
     if len(key) > LONGEST_KEY // 4 and len(key.encode("utf-8", "surrogatepass")) > LONGEST_KEY:
-        raise InvalidCall(f"a key may have at most {LONGEST_KEY} bytes of UTF-8; hash longer ones; got {shown(key)}")
+        raise InvalidCall(f"a key may have at most {LONGEST_KEY} bytes of UTF-8; hash a longer key; got {shown(key)}")
     return key
 
 
@@ -83,5 +83,5 @@ def checked_costs(limits: tuple[Limit, ...], cost: Cost) -> tuple[int, ...]:
     names = [limit.name for limit in limits]
     if set(cost) != set(names) or "" in cost:
         known = ", ".join(name or "(unnamed)" for name in names)
-        raise InvalidCall(f"costs by name must name every limit once; the limits are {known}; got {shown(dict(cost))}")
+        raise InvalidCall(f"costs by name must name every limit; the limits are {known}; got {shown(dict(cost))}")
     return tuple(checked_cost(cost[name]) for name in names)

@@ -211,7 +211,7 @@ class Decision:
         elif self.never:
             answer = f"refused for ever: the cost is above {self.limit}"
         elif self.unknown:
-            answer = "refused until others have ended"
+            answer = "refused until a permit is released"
         else:
             answer = f"refused, retry after {write_seconds(self.retry_us)} s"
         return f"<Decision {answer}, by {self.binding}{', degraded' if self.degraded else ''}>"

@@ -63,9 +63,9 @@ class RateLimited(HeadgateError):
         self.retry_after = decision.retry_after
         when = f"retry after {write_seconds(decision.retry_us)} s"
         if decision.never:
-            when = "it can never fit"
+            when = "the cost can never fit"
         elif decision.unknown:
-            when = "others have to end first"
+            when = "retry when a permit is released"
         super().__init__(f"rate limited by {decision.binding}: {when}")
 
     def __reduce__(self) -> tuple[type[RateLimited], tuple[Decision]]:

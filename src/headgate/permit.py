@@ -14,13 +14,13 @@ Outcome = Literal["success", "ignored", "dropped"]
 """How it went. `dropped`: too slow, or refused further on; that is what an adaptive limit goes by. `ignored`: it says
 nothing about the load."""
 OUTCOMES = ("success", "ignored", "dropped")
-ENDED = "a permit is for one time, and this one has ended: take another one"
+ENDED = "this permit has ended, and a permit cannot be used twice: take another with limiter.permit(key)"
 
 
 def checked_outcome(outcome: str) -> None:
     """An error shows what is none."""
     if outcome not in OUTCOMES:
-        raise InvalidCall(f"a permit ends as one of {', '.join(OUTCOMES)}; got {outcome!r}")
+        raise InvalidCall(f"unknown outcome {outcome!r}: a permit ends as one of {', '.join(OUTCOMES)}")
 
 
 class Permit:

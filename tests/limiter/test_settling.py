@@ -156,9 +156,9 @@ def test_what_cannot_be_settled_is_an_error_that_changes_nothing(make):
     limiter = make("60/minute as rpm", "1000/minute as tpm", clock=clock)
     reservation = limiter.reserve("k", {"rpm": 1, "tpm": 500})
     for wrong, named, says in (
-        ([], {}, "they are rpm, tpm"),
-        ([{}], {}, "they are rpm, tpm"),
-        ([], {"tpn": 1}, "they are rpm, tpm; got {'tpn': 1}"),
+        ([], {}, "the limits are rpm, tpm"),
+        ([{}], {}, "the limits are rpm, tpm"),
+        ([], {"tpn": 1}, "the limits are rpm, tpm; got {'tpn': 1}"),
         ([5], {"tpm": 5}, "not both"),
         ([-1], {}, "whole number"),
         ([], {"tpm": 1.5}, "whole number"),
@@ -169,7 +169,7 @@ def test_what_cannot_be_settled_is_an_error_that_changes_nothing(make):
     assert left(limiter) == [59, 500]
     reservation.settle(tpm=100)
     assert left(limiter) == [59, 900]
-    with pytest.raises(InvalidCall, match="they are not named"):
+    with pytest.raises(InvalidCall, match="the limits are not named"):
         make("5/minute", clock=clock).reserve("k").settle(tpm=1)
 
 

@@ -206,7 +206,7 @@ def test_a_timeout_that_is_none_is_refused(wrong):
 @pytest.mark.parametrize("wrong", [-1, 1.5, True, None, "5"])
 def test_a_bound_that_is_none_is_refused(wrong):
     """How many may wait is a whole number."""
-    with pytest.raises(InvalidCall, match="max_waiting is how many may wait"):
+    with pytest.raises(InvalidCall, match="max_waiting must be a whole number of callers"):
         Limiter("1/second", max_waiting=wrong)
 
 

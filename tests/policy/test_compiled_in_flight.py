@@ -125,7 +125,7 @@ def test_each_kind_of_store_error_leaves_nothing_held():
     ("rule", "said"),
     [
         ({"act": "delay"}, "a delay needs a limit of the bucket family"),
-        ({"for": "10m"}, "block: a limit of what is in flight has no rate"),
+        ({"for": "10m"}, "a limit in flight cannot have a block"),
     ],
 )
 def test_what_makes_no_sense_for_it_is_told(rule, said):

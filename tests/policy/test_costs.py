@@ -103,10 +103,10 @@ def test_a_policy_with_mistakes_is_not_warned_of():
 @pytest.mark.parametrize(
     ("gives", "said"),
     [
-        (7, "a limit is a Limit or words such as '10/minute'; got 7"),
-        ({"pro": "1/minute"}, "a limit is a Limit or words such as '10/minute'; got {'pro': '1/minute'}"),
-        (["1/minute", None], "a limit is a Limit or words such as '10/minute'; got None"),
-        (b"1/minute", "a limit is a Limit or words such as '10/minute'; got 49"),
+        (7, "a limit must be a Limit or a string such as '10/minute'; got 7"),
+        ({"pro": "1/minute"}, "a limit must be a Limit or a string such as '10/minute'; got {'pro': '1/minute'}"),
+        (["1/minute", None], "a limit must be a Limit or a string such as '10/minute'; got None"),
+        (b"1/minute", "a limit must be a Limit or a string such as '10/minute'; got 49"),
         ("0/minute", "the amount of a limit must be a whole number from 1 to 9007199254740991; got 0"),
     ],
 )

@@ -267,7 +267,7 @@ def test_what_is_no_queue_is_refused(kind, wrong):
 
 def test_the_refusal_says_what_a_shaper_is():
     """The error shows how a queue is written, and the limit that is none."""
-    with pytest.raises(InvalidLimit, match="a shaper is a leaky bucket, as in '3000/second queue 5000'.*fixed-window"):
+    with pytest.raises(InvalidLimit, match="a shaper needs a bucket without a block, .*queue 5000'.*fixed-window"):
         Shaper(Limit(5, "second", algorithm="fixed-window"))
 
 

@@ -190,7 +190,7 @@ def test_a_cost_that_can_never_fit_is_an_error_and_not_handed_back():
     """It would come back for ever."""
     clock = ManualClock()
     throttle = Throttle(Limiter("5/minute", clock=clock), "k", cost=6)
-    with pytest.raises(RateLimited, match="it can never fit"):
+    with pytest.raises(RateLimited, match="the cost can never fit"):
         throttle.take()
 
 
@@ -226,7 +226,7 @@ def test_settling_charges_what_a_task_really_cost():
     later = throttle.take()
     with pytest.raises(InvalidCall, match="nothing to settle"):
         later.settle(3)
-    with pytest.raises(InvalidCall, match="none that is throttled runs here"):
+    with pytest.raises(InvalidCall, match="no throttled task runs here"):
         settle(3)
 
 
@@ -261,10 +261,10 @@ def test_tools_for_testing_reach_the_lines():
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ((AsyncLimiter("5/minute"), "k"), "throttled by a Limiter"),
-        ((Limiter("5/minute; 2 in flight"), "k"), "throttled by rates"),
-        ((Limiter("5/minute"), 7), "a key is a str, or a function"),
-        ((Limiter("5/minute"), "k", 1, -1), "a time to wait is a number of seconds"),
+        ((AsyncLimiter("5/minute"), "k"), "a throttle needs a Limiter"),
+        ((Limiter("5/minute; 2 in flight"), "k"), "cannot hold a limit in flight"),
+        ((Limiter("5/minute"), 7), "a key must be a str, or a function"),
+        ((Limiter("5/minute"), "k", 1, -1), "a time to wait must be a number of seconds"),
     ],
 )
 def test_mistakes_are_told_when_the_throttle_is_made(arguments, said):

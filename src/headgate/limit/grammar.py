@@ -61,7 +61,7 @@ EXAMPLES: Final = (
 def parse_fields(text: str, queues: bool = False) -> list[dict[str, Any]]:
     """The limits of a string as keyword arguments of `Limit`; those of queues may say `queue 50`."""
     if not isinstance(text, str):
-        raise InvalidLimit(f"a limit is written as a string such as {EXAMPLES}; got {text!r}")
+        raise InvalidLimit(f"a limit must be a string such as {EXAMPLES}; got {text!r}")
     parts = [part for part in text.split(";") if part.strip()]
     if not parts:
         raise InvalidLimit(f"an empty limit {text!r}; write for instance {EXAMPLES}")
@@ -126,7 +126,7 @@ def parse_name(name: str) -> str:
 def _whose(name: str) -> str:
     """What `20 in flight per user` names the limit."""
     if name.lower() in UNITS:
-        raise InvalidLimit(f"per {name}: what is in flight has no period; for a rate say for instance 20/{name}")
+        raise InvalidLimit(f"per {name}: a limit in flight has no period; for a rate, write for instance 20/{name}")
     return parse_name(name)
 
 

@@ -80,7 +80,7 @@ class Limit:
         resolved = algorithm_named(algorithm)
         if per is None:
             if resolved is not IN_FLIGHT:
-                raise InvalidLimit(f"a limit is so many per period, as in Limit({amount!r}, 'minute'); got no period")
+                raise InvalidLimit(f"a limit needs a period: write for instance Limit({amount!r}, 'minute')")
             per = LEASE / SECOND
         whole = _whole(amount, "the amount")
         period_us = _microseconds(per, "the period")
@@ -103,7 +103,7 @@ class Limit:
         put(self, "algorithm", resolved.name)
         put(self, "block_us", block_us)
         if self.block_us and resolved is IN_FLIGHT:
-            raise InvalidLimit("block: a limit of what is in flight has no rate whose abuse it could answer")
+            raise InvalidLimit("a limit in flight cannot have a block: leave the block out, or limit a rate")
         put(self, "name", name)
         put(self, "step", resolved.step)
         put(self, "params", resolved.step.fit(self.amount, self.period_us, self.burst, resolved.slots))
@@ -152,7 +152,7 @@ class Limit:
         """One limit from its words."""
         limits = cls.parse_all(text)
         if len(limits) != 1:
-            raise InvalidLimit(f"{text!r} is {len(limits)} limits where one is wanted")
+            raise InvalidLimit(f"{text!r} has {len(limits)} limits where one is expected")
         return limits[0]
 
     @staticmethod
@@ -193,7 +193,7 @@ class Limit:
         raise AttributeError(f"a Limit cannot be changed; make another one instead of setting {name}")
 
     def __delattr__(self, name: str) -> None:
-        raise AttributeError(f"a Limit cannot be changed; {name} stays")
+        raise AttributeError(f"a Limit cannot be changed; {name} cannot be deleted")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Limit.parse, (str(self),)

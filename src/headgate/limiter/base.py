@@ -36,14 +36,14 @@ class Renamed:
 def checked_namespace(namespace: str) -> str:
     """The namespace, or an error that shows it."""
     if not isinstance(namespace, str) or not namespace or "\0" in namespace:
-        raise InvalidCall(f"a namespace is a str that is not empty and has no NUL; got {namespace!r}")
+        raise InvalidCall(f"a namespace must be a str that is not empty and has no NUL; got {namespace!r}")
     return namespace
 
 
 def checked_on_error(on_error: OnError) -> OnError:
     """The word, or an error that names those there are."""
     if on_error not in get_args(OnError):
-        raise InvalidCall(f"on_error is one of {', '.join(get_args(OnError))}; got {on_error!r}")
+        raise InvalidCall(f"on_error must be one of {', '.join(get_args(OnError))}; got {on_error!r}")
     return on_error
 
 
@@ -51,10 +51,10 @@ class BaseLimiter(BaseGate[Bound]):
     """Limits on a store that a user chose."""
 
     if not TYPE_CHECKING:
-        slot = Renamed("use permit(key, timeout=None), which waits and holds")
+        slot = Renamed("use permit(key, timeout=None), which waits for a permit and holds it")
         guard = Renamed("use limited(key) around a function, permit(key) around a block")
         bind = Renamed("use headgate.testing.frozen(limiter) or disabled(limiter) in tests")
-        flies = Renamed("look at limiter.limits: limit.in_flight")
+        flies = Renamed("use the in_flight of each limit in limiter.limits")
 
     @explained
     def __init__(
@@ -74,7 +74,7 @@ class BaseLimiter(BaseGate[Bound]):
         self._opened = open_store(store, clock)
         if lease and not hasattr(self._opened, "bind_leased"):
             raise InvalidCall(
-                "leases are for stores on a server, as redis://cache is; this one is as fast without them"
+                "lease needs a store on a server, such as redis://cache; this store is as fast without: leave lease out"
             )
         self._owned = self._opened is not store
         super().__init__(
@@ -90,20 +90,18 @@ class BaseLimiter(BaseGate[Bound]):
     def _promise(self, max_wait: float | None) -> int:
         """How many microseconds a reservation may be made to wait."""
         if self._holds_permits:
-            raise InvalidCall("what is in flight is held, not reserved: take a permit(key), which ends")
+            raise InvalidCall("a limit in flight cannot be reserved: use limiter.permit(key) instead")
         if max_wait is None:
             return LONGEST_WAIT
         wait = checked_wait(max_wait)
         cannot: list[Limit] = [limit for limit in self.limits if not lends(limit)]
         if wait and cannot:
             raise InvalidCall(
-                f"{cannot[0]} cannot promise a delay: only the bucket family without a block can. Reserve what fits "
-                "now with max_wait=0, or acquire, which waits in this process"
+                f"{cannot[0]} cannot promise a delay: only the bucket family without a block can. Use max_wait=0 to "
+                "reserve what fits now, or acquire(key), which waits in this process"
             )
         if wait > LONGEST_WAIT:
-            raise InvalidCall(
-                f"a delay of at most {LONGEST_WAIT // SECOND} s can be promised; got max_wait={max_wait!r}"
-            )
+            raise InvalidCall(f"a reservation can wait at most {LONGEST_WAIT // SECOND} s; got max_wait={max_wait!r}")
         return wait
 
     def __repr__(self) -> str:

@@ -32,13 +32,13 @@ def _is_coroutine_function(function: Callable[P, R], holds_permits: bool) -> boo
 
     if not callable(function):
         raise InvalidCall(
-            f"limited decorates functions and needs a key first, as in @limiter.limited('k'); got {function!r}"
+            f"limited needs a key before it decorates a function: write @limiter.limited('k'); got {function!r}"
         )
     if inspect.isasyncgenfunction(function):
         raise InvalidCall(f"{function!r} is an async generator: limit the function that iterates over it")
     if holds_permits and inspect.isgeneratorfunction(function):
         raise InvalidCall(
-            f"{function!r} is a generator, in flight while somebody iterates over it: limit the function that does"
+            f"{function!r} is a generator, in flight while it is iterated: limit the function that iterates over it"
         )
     return inspect.iscoroutinefunction(function)
 
@@ -53,9 +53,7 @@ class Limited:
         """The function, which asks first."""
         limiter, key, cost, limit = self._limiter, self._key, self._cost, self._limit
         if _is_coroutine_function(function, limiter._holds_permits):
-            raise InvalidCall(
-                f"{function!r} is async: limit it with an AsyncLimiter, or its calls would not be awaited"
-            )
+            raise InvalidCall(f"{function!r} is async, and a Limiter cannot await it: limit it with an AsyncLimiter")
 
         @functools.wraps(function)
         def limited(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -87,7 +85,7 @@ class AsyncLimited:
         """The coroutine function, which asks first."""
         limiter, key, cost, limit = self._limiter, self._key, self._cost, self._limit
         if not _is_coroutine_function(function, limiter._holds_permits):
-            raise InvalidCall(f"{function!r} is not an async def: an AsyncLimiter limits those; use a Limiter here")
+            raise InvalidCall(f"{function!r} is not an async def: limit it with a Limiter, not an AsyncLimiter")
 
         @functools.wraps(function)
         async def limited(*args: P.args, **kwargs: P.kwargs) -> object:

@@ -40,7 +40,7 @@ class AsyncPermit:
     def decision(self) -> Decision:
         """The answer, once it was awaited."""
         if self._decision is None:
-            raise InvalidCall("a permit has to be awaited first, as in `async with limiter.permit(key):`")
+            raise InvalidCall("this permit was not awaited: write `async with limiter.permit(key):`, or await it first")
         return self._decision
 
     def __await__(self) -> Generator[Any, Any, Self]:
@@ -48,7 +48,7 @@ class AsyncPermit:
 
     async def _ask(self) -> Self:
         if self._asked and self._decision is None:
-            raise InvalidCall("a permit is for one caller, and somebody waits for this one: take another one")
+            raise InvalidCall("another task already waits for this permit: take another with limiter.permit(key)")
         if not self._asked:
             self._asked = True
             try:

@@ -63,10 +63,10 @@ class _Reserved:
             names = {call.limit.name for call in calls if call.limit.name}
             if not given or not set(given) <= names:
                 known = ", ".join(sorted(names)) or "not named"
-                raise InvalidCall(f"settle takes what it cost, for limits by name; they are {known}; got {given!r}")
+                raise InvalidCall(f"settle takes real costs by limits' names; the limits are {known}; got {given!r}")
             real = tuple(checked_cost(given.get(call.limit.name, call.cost)) for call in calls)
         elif by_name:
-            raise InvalidCall("settle takes one number for every limit or numbers by name, not both")
+            raise InvalidCall("settle takes one number for every limit, or numbers by name, but not both")
         else:
             real = (checked_cost(given),) * len(calls)
         return tuple(cost - call.cost for cost, call in zip(real, calls, strict=True))

@@ -99,7 +99,7 @@ class WaitQueue:
 
     def __init__(self, limits: tuple[Limit, ...], store: Store, max_waiting: int) -> None:
         if isinstance(max_waiting, bool) or not isinstance(max_waiting, int) or max_waiting < 0:
-            raise InvalidCall(f"max_waiting is how many may wait at once, from 0; got {max_waiting!r}")
+            raise InvalidCall(f"max_waiting must be a whole number of callers, from 0; got {max_waiting!r}")
         self.clock = store.clock
         self.waiting = 0
         self.promises = Promises(store.clock)
@@ -304,7 +304,7 @@ def _decision(answer: Decision | Promise | bool | None) -> Decision:
 def checked_wait(seconds: float) -> int:
     """A time to wait in microseconds, or an error that shows it."""
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds >= 0:
-        raise InvalidCall(f"a time to wait is a number of seconds from 0, or None; got {seconds!r}")
+        raise InvalidCall(f"a time to wait must be a number of seconds from 0, or None; got {seconds!r}")
     return round(min(seconds, 1e9) * SECOND)
 
 

@@ -100,7 +100,7 @@ def as_queue(limit: Limit | str) -> Limit:
     if others:
         raise InvalidLimit(f"a shaper has one limit; got {'; '.join(map(str, (limit, *others)))}")
     if limit.step is not bucket or limit.block_us:
-        raise InvalidLimit(f"a shaper is a leaky bucket, as in '3000/second queue 5000'; {limit} is not")
+        raise InvalidLimit(f"a shaper needs a bucket without a block, as in '3000/second queue 5000'; got '{limit}'")
     return limit
 
 

@@ -78,4 +78,4 @@ def _handed_back(task: Any, turn: Turn) -> HandedBack:  # noqa: ANN401
     headers = {**(request.headers or {}), IN_LINE: request.retries if turn.in_line else None}
     again = task.signature_from_request(request, countdown=turn.come_back, retries=request.retries, headers=headers)
     again.apply_async()
-    return HandedBack(f"rate limited, again in {turn.come_back:.3f} s", when=turn.come_back, sig=again)
+    return HandedBack(f"rate limited: handed back for {turn.come_back:.3f} s", when=turn.come_back, sig=again)

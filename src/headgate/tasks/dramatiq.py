@@ -52,7 +52,7 @@ class Throttling(Middleware):
         if throttle is None:
             return
         if not isinstance(throttle, Throttle):  # of all errors here, Dramatiq passes on only its own
-            raise MiddlewareError(f"{actor.actor_name}: throttle is a headgate.tasks.Throttle; got {throttle!r}")
+            raise MiddlewareError(f"{actor.actor_name}: throttle must be a headgate.tasks.Throttle; got {throttle!r}")
         actor.fn = self._throttled(actor, throttle, broker)
 
     def before_process_message(self, broker: Broker, message: MessageProxy) -> None:
@@ -106,4 +106,4 @@ def _hand_back(broker: Broker, message: MessageProxy, turn: Turn) -> None:
     again = message.copy(options={IN_LINE: turn.in_line})
     broker.enqueue(again, delay=math.ceil(turn.come_back * 1000))
     message.options["store_results"] = False  # the result of a skipped message would be None
-    raise SkipMessage(f"rate limited, again in {turn.come_back:.3f} s")
+    raise SkipMessage(f"rate limited: handed back for {turn.come_back:.3f} s")

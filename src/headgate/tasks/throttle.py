@@ -40,11 +40,11 @@ class Throttle:
     ) -> None:
         """`key` and `cost` may be functions of the task's arguments; `wait` is the most to wait here, in seconds."""
         if not isinstance(limiter, Limiter):
-            raise InvalidCall(f"tasks are throttled by a Limiter; got {limiter!r}")
+            raise InvalidCall(f"a throttle needs a Limiter; got {limiter!r}")
         if limiter._holds_permits:
-            raise InvalidCall("tasks are throttled by rates; for how many at once, take limiter.permit(key) in a task")
+            raise InvalidCall("a throttle cannot hold a limit in flight: use limiter.permit(key) in the task instead")
         if not isinstance(key, str) and not callable(key):
-            raise InvalidCall(f"a key is a str, or a function of the task's arguments that gives one; got {key!r}")
+            raise InvalidCall(f"a key must be a str, or a function of the task's arguments that gives one; got {key!r}")
         checked_wait(wait)
         self.limiter, self.key, self.cost, self.wait = limiter, key, cost, wait
         self._lines = _Lines(limiter)

@@ -31,7 +31,7 @@ class Turn:
     def settle(self, actual: int | Mapping[str, int] | None = None, /, **by_name: int) -> None:
         """Say what it really cost: `settle(431)`, or `settle(tpm=431)` where limits have names; once."""
         if not self:
-            raise InvalidCall("a task that did not run cost nothing: there is nothing to settle")
+            raise InvalidCall("this task may not run yet and was not charged: there is nothing to settle")
         self._charge.settle(actual, **by_name)
 
     def cancel(self) -> None:
@@ -57,5 +57,5 @@ def settle(actual: int | Mapping[str, int] | None = None, /, **by_name: int) -> 
     """Say what the task that runs now really cost: `settle(431)`, or `settle(tpm=431)` for limits with names; once."""
     turn = _running.get()
     if turn is None:
-        raise InvalidCall("settle is for a task while it runs, and none that is throttled runs here")
+        raise InvalidCall("no throttled task runs here: call settle inside one, while it runs")
     turn.settle(actual, **by_name)

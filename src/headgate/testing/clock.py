@@ -41,7 +41,7 @@ class ManualClock:
 
     def _move_to(self, us: int) -> None:
         if not 0 <= us < EXACT:
-            raise ValueError(f"a clock tells 0 to 2**53 microseconds since the epoch; that would be {us}")
+            raise ValueError(f"a clock must be at 0 to 2**53 microseconds since the epoch; got {us}")
         self.us = us
         self._watchers = [watcher for watcher in self._watchers if watcher() is not None]
         for watcher in self._watchers:

@@ -74,7 +74,7 @@ class StoreSuite:
 
     def store(self, clock: ManualClock) -> Store:
         """A store with no states yet that tells the time by this clock."""
-        raise TypeError("a StoreSuite needs to be told which store to test")
+        raise TypeError("a subclass of StoreSuite must define store(clock)")
 
     seeds = range(4)
     """How many traces each limit is driven through."""
@@ -198,7 +198,7 @@ class StoreSuite:
         except InvalidCall:
             pass
         else:
-            raise AssertionError("the same subject twice in one decision must be an error")
+            raise AssertionError("the same limit and key twice in one decision must be an error")
 
     def test_costs_by_name(self) -> None:
         """Each limit is charged the cost that names it."""

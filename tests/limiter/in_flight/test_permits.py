@@ -51,7 +51,7 @@ def test_what_can_never_fit_is_refused_for_ever(make):
     assert (bool(refused), told.never, told.unknown, told.retry_after, told.remaining) == (
         False, True, False, math.inf, 3,
     )  # fmt: skip
-    with pytest.raises(RateLimited, match="it can never fit"), refused:
+    with pytest.raises(RateLimited, match="the cost can never fit"), refused:
         pytest.fail("the body must not run")
     assert held(limiter) == 0
 
@@ -120,7 +120,7 @@ def test_a_block_that_is_refused_raises_and_does_not_run(make):
     limiter.permit("k")
     with pytest.raises(RateLimited) as error, limiter.permit("k"):
         pytest.fail("the body must not run")
-    assert str(error.value) == "rate limited by 1 in flight as api: others have to end first"
+    assert str(error.value) == "rate limited by 1 in flight as api: retry when a permit is released"
     assert error.value.decision.unknown and math.isinf(error.value.retry_after)
 
 
@@ -140,7 +140,7 @@ def test_permits_say_what_became_of_them():
     limiter = Limiter("1 in flight", clock=ManualClock())
     permit, refused = limiter.permit("k"), limiter.permit("k")
     assert repr(permit) == "<Permit held, <Decision allowed, 0 of 1 left, by 1 in flight>>"
-    assert repr(refused) == "<Permit refused, <Decision refused until others have ended, by 1 in flight>>"
+    assert repr(refused) == "<Permit refused, <Decision refused until a permit is released, by 1 in flight>>"
     permit.release("dropped")
     assert repr(permit).startswith("<Permit dropped, ")
 
@@ -155,7 +155,7 @@ def test_of_what_is_in_flight_nobody_knows_the_future(make):
     refused = limiter.hit("k")
     assert (refused.unknown, refused.never) == (True, False)
     assert all(map(math.isinf, (refused.retry_after, refused.reset_after, refused.retry_after_spread())))
-    assert repr(refused) == "<Decision refused until others have ended, by 2 in flight>"
+    assert repr(refused) == "<Decision refused until a permit is released, by 2 in flight>"
 
 
 def test_who_is_cancelled_in_the_block_ends_it(home):
@@ -189,7 +189,7 @@ def test_an_awaited_permit_is_one_callers(home):
     async def story(store: Store) -> None:
         limiter = AsyncLimiter("3 in flight", store=store, on_error="raise")
         permit = limiter.permit("k")
-        with pytest.raises(InvalidCall, match="has to be awaited first"):
+        with pytest.raises(InvalidCall, match="was not awaited"):
             bool(permit)
         assert (await limiter.peek("k", 0)).remaining == 3
         both = await asyncio.gather(*(one(permit) for _ in range(2)), return_exceptions=True)

@@ -266,12 +266,12 @@ def test_what_is_in_flight_is_neither_reserved_nor_leased_nor_shaped(make):
     for limits in ("1 in flight", BOTH):
         limiter = make(limits)
         for max_wait in (None, 0, 5):
-            with pytest.raises(InvalidCall, match=r"held, not reserved: take a permit\(key\)"):
+            with pytest.raises(InvalidCall, match=r"cannot be reserved: use limiter.permit\(key\)"):
                 limiter.reserve("k", 1, max_wait)
         assert set(left(limiter)) == {limit.amount for limit in limiter.limits}
     with pytest.raises(InvalidLimit, match="1 in flight cannot be leased"):
         Limiter("1 in flight", store=RedisStore("redis://localhost"), lease=True)
-    with pytest.raises(InvalidCall, match="leases are for stores on a server"):
+    with pytest.raises(InvalidCall, match="lease needs a store on a server"):
         Limiter("1 in flight", lease=True)
 
 

@@ -51,7 +51,7 @@ def test_a_block_cannot_be_leased(bank, limit):
 )  # fmt: skip
 def test_only_a_server_sells_leases(tmp_path, kind, store):
     """Leases on stores of this process or host are an `InvalidCall`."""
-    with pytest.raises(InvalidCall, match="leases are for stores on a server"):
+    with pytest.raises(InvalidCall, match="lease needs a store on a server"):
         kind("10/second", store=store and store.format(tmp_path / "s"), lease=True)
 
 

@@ -59,7 +59,7 @@ class Serving:
 
     def serve(self, app: App) -> AbstractContextManager[Site]:
         """Build the app in the framework, and serve it."""
-        raise TypeError("a suite needs to be told how an app is served")
+        raise TypeError("a subclass of an edge's suite must define serve(app)")
 
     @contextmanager
     def site(self, *endpoints: Endpoint, **given: Any) -> Iterator[Browser]:  # noqa: ANN401
