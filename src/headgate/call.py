@@ -1,4 +1,4 @@
-"""`Call`: one question, and what may be asked."""
+"""`Call`: one limit, one key and a cost; and the checks of keys and costs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LONGEST_KEY: Final = 4096
 """Bytes of UTF-8."""
 
 Cost = int | Mapping[str, int]
-"""One number for every limit, or a number for each by name: `{"rpm": 1, "tpm": 500}`."""
+"""One number for every limit, or one number for each limit's name: `{"rpm": 1, "tpm": 500}`."""
 
 
 class Call:
@@ -55,7 +55,7 @@ class Call:
 
 
 def checked_key(key: str) -> str:
-    """The key, or an error that shows it. Any unicode will do, lone surrogates included."""
+    """Return the key, or raise `InvalidCall`. A key may have any Unicode character, lone surrogates included."""
     if not isinstance(key, str):
         raise InvalidCall(f"a key must be a str; got {shown(key)} of type {type(key).__name__}")
     if not key:
@@ -66,7 +66,7 @@ def checked_key(key: str) -> str:
 
 
 def checked_cost(cost: int) -> int:
-    """The cost as an int, or an error that shows it."""
+    """Return the cost as an int, or raise `InvalidCall`."""
     try:
         whole = cost if type(cost) is int else index(cost)
     except TypeError:
@@ -77,8 +77,8 @@ def checked_cost(cost: int) -> int:
 
 
 def checked_costs(limits: tuple[Limit, ...], cost: Cost) -> tuple[int, ...]:
-    """One cost for each limit, from one number or from a number for each name."""
-    if type(cost) is int or not isinstance(cost, Mapping):  # the first is quick, the second general
+    """Return one cost for each limit, from one number or from numbers by name."""
+    if type(cost) is int or not isinstance(cost, Mapping):  # the first test is fast and decides most calls
         return (checked_cost(cost),) * len(limits)
     names = [limit.name for limit in limits]
     if set(cost) != set(names) or "" in cost:

@@ -1,7 +1,7 @@
-"""`Decision`: questions and answers, the only thing the edges see.
+"""`Decision`: the calls of one request to a limiter, and the answer to them.
 
 This file is written once and built twice. Python imports it as it is; the native engine includes its text and gives
-the attributes C types (engine/native.pxd), so the two classes cannot drift apart.
+the attributes C types (engine/native.pxd), so the two classes always behave alike.
 """
 
 import math
@@ -16,14 +16,14 @@ from headgate.layout import ANSWER_FIELDS
 from headgate.limit import Limit
 
 More = tuple[tuple[int, ...] | int, list[int] | bytes, tuple[int, ...] | None]
-"""Of each call: the cost (one number where all have the same), the answer (flat; bytes are words of 64 bits), and the
-units given back, where any were."""
+"""For each call: the cost (one number if all costs are equal), the answer (flat; bytes hold 64-bit words), and the
+units given back (None if there are none)."""
 
 _refunding = threading.Lock()
 
 
 def _renew_lock() -> None:
-    """A fork may have copied the lock while another thread held it."""
+    """Replace the lock after a fork, because another thread may have held it during the fork."""
     global _refunding
     _refunding = threading.Lock()
 
@@ -32,27 +32,27 @@ after_fork(_renew_lock)
 
 
 def order_of(retry_us: int) -> float:
-    """Where a retry stands among others: those that are no times come last."""
+    """Return the rank of a retry: times first, then `UNKNOWN`, then `NEVER`."""
     return retry_us if retry_us >= 0 else math.inf if retry_us == NEVER else 2.0**62
 
 
 def tightest(costs: Sequence[int], remaining: Sequence[int]) -> int:
-    """Which limit has the least left; where calls cost otherwise, which fits the fewest more. The first of several."""
+    """Return the index of the limit with the least left or, if costs differ, with room for the fewest further calls."""
     if min(costs) < max(costs):
         remaining = [left // cost if cost else 2**63 for left, cost in zip(remaining, costs, strict=True)]
     return remaining.index(min(remaining))
 
 
 class Decision:
-    """Allow or not, and when to come back. True when allowed.
+    """The answer to a request: allowed or refused, and when to retry. True if allowed.
 
     >>> decision = Limiter("10/minute").hit("user:42")
     >>> bool(decision), decision.limit, decision.remaining, decision.retry_after, decision.reset_after
     (True, 10, 9, 0.0, 6.0)
 
-    Over several limits, `retry_after` and `reset_after` are the largest, and `remaining` is the least: where calls cost
-    otherwise, that of the limit which fits the fewest more of them. `binding` is, on a no, the limit with the longest
-    retry and, on a yes, the one with that least left; `limit` is its.
+    Over several limits, `retry_after` and `reset_after` are the largest values, and `remaining` is the least. If the
+    calls have different costs, `remaining` is that of the limit with room for the fewest further calls. `binding` is
+    that limit if allowed, and the limit with the longest retry if refused; `limit` is its burst.
     """
 
     __slots__ = (
@@ -82,7 +82,7 @@ class Decision:
         self._limits = limits
         self._keys = keys
         self._bound = row // ANSWER_FIELDS
-        # One call is kept in the fields themselves; of several, they describe the binding one and `_more` has them all.
+        # The fields describe the binding call; where there are several calls, `_more` has them all.
         self._cost = costs[self._bound]
         self._given = 0 if charged else self._cost
         self._mark_us = answers[row + 4]
@@ -94,7 +94,7 @@ class Decision:
 
     @property
     def binding(self) -> Limit:
-        """The limit that decides: the others would allow as much or more."""
+        """The limit that decides: every other limit would allow at least as much."""
         return self._limits[self._bound]
 
     @property
@@ -104,23 +104,23 @@ class Decision:
 
     @property
     def retry_after(self) -> float:
-        """Seconds until this very request is allowed: refused one microsecond before it, admitted at it.
+        """Seconds until this request is allowed: refused one microsecond earlier, allowed at that instant.
 
-        0.0 when allowed, `math.inf` when it can `never` fit or the time is `unknown`. Of a reservation: seconds from
-        when it was made until it may be used.
+        0.0 if allowed, `math.inf` if the cost can `never` fit or the time is `unknown`. For a reservation: seconds
+        from its charge until it may be used.
         """
         return self.retry_us / 1e6 if self.retry_us >= 0 else math.inf
 
     def retry_after_spread(self, chance: Callable[[], float] | None = None) -> float:
-        """A `retry_after` for a crowd: later by a random part of the time that a whole burst takes to come back.
+        """Return `retry_after` plus a random part of the time in which a whole burst comes back.
 
-        Many who are refused at one instant are told the same `retry_after`, and return at one instant. Told this
-        instead, they return evenly. Nobody waits more than twice as long (or a second more), and nobody comes early.
+        Callers refused at one instant get the same `retry_after`, and would all retry at one instant. With this value
+        they retry evenly: no caller too early, and none later than twice `retry_after` (or one second more).
         """
         if self.retry_us <= 0:
             return self.retry_after
         if chance is None:
-            import random  # loaded by those who spread
+            import random  # here, because most programs never need it
 
             chance = random.random
         limit = self.binding
@@ -129,27 +129,27 @@ class Decision:
 
     @property
     def reset_after(self) -> float:
-        """Seconds until nothing of any limit is in use; `math.inf` while something is in flight."""
+        """Seconds until every limit has its whole burst again; `math.inf` while a permit is held."""
         return math.inf if self.reset_us == UNKNOWN else self.reset_us / 1e6
 
     @property
     def never(self) -> bool:
-        """The cost is above the burst: no waiting helps."""
+        """True if the cost is above the burst: a retry cannot succeed."""
         return self.retry_us == NEVER
 
     @property
     def unknown(self) -> bool:
-        """Refused until others give back what they have in flight: nobody knows when that will be."""
+        """True if refused until other callers release their permits, at a time that cannot be known."""
         return self.retry_us == UNKNOWN
 
     @property
     def granted(self) -> int:
-        """Units granted: the cost of the binding call, what `take_up_to` could get, or 0 on a no."""
+        """Units granted: the cost of the binding call, the units that `take_up_to` got, or 0 if refused."""
         return self._cost if self.allowed else 0
 
     @property
     def calls(self) -> tuple[Call, ...]:
-        """The questions, in the order asked."""
+        """The calls, in the order of the request."""
         count = len(self._limits)
         keys = (self._keys,) * count if isinstance(self._keys, str) else self._keys
         return tuple(map(Call, self._limits, keys, self.costs))
@@ -162,7 +162,7 @@ class Decision:
 
     @property
     def _answers(self) -> list[int]:
-        """The answers in a row, `ANSWER_FIELDS` integers for each call: for who reads many decisions a second."""
+        """The answers as one flat list, `ANSWER_FIELDS` integers for each call: faster than `verdicts`."""
         if self._more is None:
             return [int(self.allowed), self.remaining, self.retry_us, self.reset_us, self._mark_us, self._mark_num]
         answers = self._more[1]
@@ -170,7 +170,7 @@ class Decision:
 
     @property
     def verdicts(self) -> tuple[Verdict, ...]:
-        """The answers, one per call."""
+        """The answer of each limit, one for each call."""
         flat = self._answers
         return tuple(
             [
@@ -180,7 +180,7 @@ class Decision:
         )
 
     def _claim_refund(self, wanted: tuple[int, ...]) -> tuple[int, ...]:
-        """How many of the wanted units of each call were charged and not yet given back; from now on they are."""
+        """Mark the wanted units of each call as given back; return how many were charged and not given back before."""
         if not self.allowed:
             return (0,) * len(wanted)
         with _refunding:
@@ -195,14 +195,14 @@ class Decision:
             return claimed
 
     def __copy__(self) -> "Decision":
-        """Itself: what it charged can be given back once, and a second Decision would not know."""
+        """Return this Decision itself: a copy could give the same charge back a second time."""
         return self
 
     def __deepcopy__(self, memo: object) -> "Decision":
         return self
 
     def __reduce__(self) -> tuple[Callable[..., "Decision"], tuple[object, ...]]:
-        """The answer travels; what can be given back stays with this Decision."""
+        """Pickle the answer; only this Decision can give its charge back."""
         return restored, (self._limits, self._keys, self.costs, self._answers, self.degraded)
 
     def __repr__(self) -> str:
@@ -220,5 +220,5 @@ class Decision:
 def restored(
     limits: tuple[Limit, ...], keys: str | tuple[str, ...], costs: tuple[int, ...], answers: list[int], degraded: bool
 ) -> Decision:
-    """A Decision that was pickled: the same answer, with nothing to give back."""
+    """Return a Decision from its pickle: the same answer, with nothing to give back."""
     return Decision(limits, keys, costs, answers, charged=False, degraded=degraded)

@@ -1,4 +1,4 @@
-"""Everything Headgate raises, drawn as a tree.
+"""The exceptions of Headgate, as a tree.
 
     HeadgateError
     ├── InvalidLimit (ValueError)   a limit that cannot be read, or does not fit the number contract
@@ -7,7 +7,7 @@
     ├── StoreError                  the home of the state cannot be opened, or cannot serve: full, closed, unreachable
     └── RateLimited                 a refusal, raised by `limited`, a permit or a reservation
 
-A refused request is not an error: it is a `Decision` that is false. Errors mean that something is broken.
+A refusal is not an error: it is a `Decision` that is false. The other errors mean that something is broken.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 
 class HeadgateError(Exception):
-    """The root: catches everything this library raises on purpose."""
+    """The base class of every error that Headgate raises on purpose."""
 
 
 class InvalidLimit(HeadgateError, ValueError):
-    """A limit that cannot be read, or whose numbers do not fit; the message shows what would."""
+    """A limit cannot be read, or its numbers do not fit; the message shows values that would."""
 
 
 class InvalidCall(HeadgateError, ValueError):
@@ -38,7 +38,7 @@ class InvalidCall(HeadgateError, ValueError):
 
 
 class InvalidPolicy(HeadgateError, ValueError):
-    """A policy that cannot be read. `mistakes` has every one, as a line that begins with file and line where known."""
+    """A policy cannot be read. `mistakes` has one text for each mistake, with its file and line where known."""
 
     def __init__(self, mistakes: Sequence[str]) -> None:
         self.mistakes = tuple(map(without_password, mistakes))
@@ -49,14 +49,14 @@ class InvalidPolicy(HeadgateError, ValueError):
 
 
 class StoreError(HeadgateError):
-    """The home of the state cannot serve. Its message never has the password of a URL."""
+    """The store cannot answer. The message never contains the password of a URL."""
 
     def __init__(self, message: str = "") -> None:
         super().__init__(without_password(message))
 
 
 class RateLimited(HeadgateError):
-    """A refusal, raised by `limited`, a permit or a reservation; carries the whole decision."""
+    """A refusal, raised by `limited`, a permit or a reservation; `decision` is the whole answer."""
 
     def __init__(self, decision: Decision) -> None:
         self.decision = decision

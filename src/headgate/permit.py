@@ -1,6 +1,6 @@
-"""`Permit`: leave to be in flight, until it ends.
+"""`Permit`: the right to be in flight, until it ends.
 
-This file is written once and built twice, as `decision.py` is: the native engine includes its text as a C class.
+Like `decision.py`, this file is built twice: the native engine compiles its text as a C class.
 """
 
 from collections.abc import Callable
@@ -11,23 +11,23 @@ from headgate.decision import Decision
 from headgate.errors import InvalidCall, RateLimited
 
 Outcome = Literal["success", "ignored", "dropped"]
-"""How it went. `dropped`: too slow, or refused further on; that is what an adaptive limit goes by. `ignored`: it says
-nothing about the load."""
+"""How the work of a permit ended. `dropped`: it was too slow, or another server refused it; an adaptive limit uses
+this. `ignored`: it says nothing about the load."""
 OUTCOMES = ("success", "ignored", "dropped")
 ENDED = "this permit has ended, and a permit cannot be used twice: take another with limiter.permit(key)"
 
 
 def checked_outcome(outcome: str) -> None:
-    """An error shows what is none."""
+    """Raise `InvalidCall` for an unknown outcome."""
     if outcome not in OUTCOMES:
         raise InvalidCall(f"unknown outcome {outcome!r}: a permit ends as one of {', '.join(OUTCOMES)}")
 
 
 class Permit:
-    """Leave to be in flight: `with limiter.permit("k") as permit:`. True where it was given.
+    """The right to be in flight: `with limiter.permit("k") as permit:`. True if it was granted.
 
-    It ends when the block is left or `release` is called, whichever comes first; ending it again does nothing. A block
-    that is left by an exception ends it as `ignored`.
+    A permit ends when the block ends or when `release` is called, whichever comes first; a second end has no effect. A
+    block that raises ends the permit as `ignored`.
     """
 
     __slots__ = ("_give_back", "decision", "outcome")
@@ -35,14 +35,14 @@ class Permit:
     def __init__(self, decision: Decision, give_back: Callable[[Decision], object]) -> None:
         self.decision = decision
         self.outcome: Outcome | None = None
-        """How it ended; None while it is held, or where it was not given."""
+        """How the permit ended; None while it is held, and for a refused permit."""
         self._give_back = give_back
 
     def __bool__(self) -> bool:
         return self.decision.allowed
 
     def release(self, outcome: Outcome = "success") -> bool:
-        """End it, so; whether it was this call that ended it."""
+        """Release the permit with this outcome. True if this call released it, False if it had ended already."""
         checked_outcome(outcome)
         if self.outcome is not None or not self.decision.allowed:
             return False
@@ -60,7 +60,7 @@ class Permit:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self.outcome is None and self.decision.allowed:  # as `release`, which is a call more
+        if self.outcome is None and self.decision.allowed:  # the work of `release`, without the extra call
             self.outcome = "success" if kind is None else "ignored"
             self._give_back(self.decision)
 

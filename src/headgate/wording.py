@@ -1,4 +1,4 @@
-"""What messages have in common: no password, the nearest word, what to install, and `headgate` in front of logs."""
+"""Helpers for messages: hide passwords, suggest the nearest word, name the package to install, open a log."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LONGEST_SHOWN: Final = 80
 _RUN: Final = re.compile(r"[^\s'\"]+")
 _IN_QUERY: Final = re.compile(r"(password=)[^&]*", re.IGNORECASE)
 _WORDS: Final = {"algorithm": "by", "burst": "burst", "block": "block", "name": "as"}
-"""Arguments of a `Limit`, and how a limit in words says them."""
+"""Arguments of a `Limit`, and the words for them in a limit's text."""
 _OF_REDIS: Final = ("deadline", "connect_timeout", "remember_refusals", "nodes")
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -29,9 +29,9 @@ S = TypeVar("S")
 
 
 def without_password(text: str) -> str:
-    """A message, or a URL, without what may be a password: everything between `://` and the last @, and in options.
+    """Hide passwords in a message or a URL: all text between `://` and the last @, logins, and `password=` options.
 
-    Too much is hidden rather than too little: a password that nobody escaped may have any character.
+    It hides too much rather than too little: a password that was not escaped may have any character.
     """
     start, end = text.find("://"), text.rfind("@")
     if 0 <= start < end:
@@ -42,7 +42,7 @@ def without_password(text: str) -> str:
 
 
 def _without_login(run: re.Match[str]) -> str:
-    """`user:password@host`, also where no scheme is in front of it."""
+    """Hide the login of `user:password@host`, where no scheme precedes it."""
     login, at, rest = run[0].rpartition("@")
     return f"{HIDDEN}@{rest}" if at and ":" in login and "://" not in login else run[0]
 
@@ -51,13 +51,13 @@ def shown(value: object) -> str:
     """A value as it appears in messages: never long, and never with a password."""
     try:
         text = without_password(repr(value))
-    except ValueError:  # a number of more digits than Python writes
+    except ValueError:  # an integer has more digits than Python converts
         text = f"a {type(value).__name__}"
     return text if len(text) <= LONGEST_SHOWN else f"{text[: LONGEST_SHOWN - 3]}..."
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The one that was probably meant."""
+    """Return the known word that the caller probably meant, or None."""
     from difflib import get_close_matches  # loaded for messages only
 
     close = get_close_matches(word[:64], list(known), n=1, cutoff=0.6)
@@ -65,7 +65,7 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
 
 
 def listed(known: Collection[str]) -> str:
-    """Names in a message, and no more than a person reads."""
+    """Join names for a message: at most `MOST_LISTED` of them."""
     more = len(known) - MOST_LISTED
     return without_password(", ".join(islice(known, MOST_LISTED))) + (f" and {more} more" if more > 0 else "")
 
@@ -104,7 +104,7 @@ def _unknown(name: str, value: object, known: Sequence[str], limit: str) -> str:
 
 
 def called() -> str:
-    """The decorator or the class of ours that was called from outside, as in `limited()`; empty for anything else."""
+    """Return the class or decorator of Headgate that the user called, as in `limited()`; empty for anything else."""
     name, frame = "", sys._getframe(1)
     while frame is not None and frame.f_globals.get("__name__", "").startswith("headgate."):
         name = frame.f_code.co_name
@@ -117,7 +117,7 @@ def called() -> str:
 
 
 def missing(what: str, package: str, extra: str = "") -> str:
-    """How to install what is not there."""
+    """Return a message that says how to install a missing package."""
     needed = f"{what} needs {package.partition('[')[0]}"
     if not extra:
         return f"{needed}: pip install {package}"
@@ -126,17 +126,17 @@ def missing(what: str, package: str, extra: str = "") -> str:
 
 @contextmanager
 def requiring(what: str, package: str, module: str = "") -> Iterator[None]:
-    """Around imports of a package that may not be installed: the error says how to install it."""
+    """Wrap imports of an optional package: the error says how to install it."""
     try:
         yield
     except ModuleNotFoundError as reason:
-        if (reason.name or "").partition(".")[0] != (module or package):  # of the package itself something is missing
+        if (reason.name or "").partition(".")[0] != (module or package):  # the package itself misses a module
             raise
         raise ModuleNotFoundError(missing(what, package), name=reason.name) from None
 
 
 def log_of(name: str) -> Log:
-    """The log of this name."""
-    from headgate.logs import open_log  # which loads logging
+    """Return the log of this name."""
+    from headgate.logs import open_log  # here, because it imports logging
 
     return open_log(name)
