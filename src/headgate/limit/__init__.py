@@ -1,4 +1,4 @@
-"""Limits: the value and its words."""
+"""Limits: the value, and its text form."""
 
 from headgate.limit.value import Given, Limit, LimitWarning, Period, as_limits
 

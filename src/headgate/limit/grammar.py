@@ -1,4 +1,4 @@
-"""The words of a limit: `100/minute burst 20 by gcra block 10m as api`, read and written.
+"""Read and write the text of a limit: `100/minute burst 20 by gcra block 10m as api`.
 
 limits    = limit *( ";" limit )
 limit     = amount ( "/" | "per" ) period *clause | amount "in flight" *holding
@@ -33,7 +33,7 @@ UNITS: Final = {
 _WRITTEN: Final = ((WEEK, "week"), (DAY, "day"), (HOUR, "hour"), (MINUTE, "minute"), (SECOND, "second"))
 _CALENDAR: Final = re.compile(r"(mo|mon|month|months|y|yr|yrs|year|years|quarter|quarters)", re.IGNORECASE)
 _NUMBER: Final = r"\d[\d_]*"
-_PERIOD: Final = rf"(?:{_NUMBER}\s*)?[^\W\d_]+"  # spaces at one place only: two that meet are tried in every way
+_PERIOD: Final = rf"(?:{_NUMBER}\s*)?[^\W\d_]+"  # one place for spaces: two adjacent ones would backtrack
 _TIME: Final = re.compile(rf"(?:({_NUMBER})\s*)?([^\s\d_]\S*)", re.ASCII)
 _HEAD: Final = re.compile(rf"\s*({_NUMBER})\s*(?:/|per\b)\s*({_PERIOD})\s*", re.IGNORECASE | re.ASCII)
 _IN_FLIGHT: Final = re.compile(rf"\s*({_NUMBER})\s*in(?:\s+|-)flight\b\s*", re.IGNORECASE | re.ASCII)
@@ -48,7 +48,7 @@ _FRACTION: Final = re.compile(
 )
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}", re.ASCII)
 _DIGITS: Final = 16
-"""No number in a limit needs more digits than 2**53 has."""
+"""2**53 has 16 digits, and no number in a limit is larger."""
 
 Clauses = dict[str, tuple[str, Any]]
 """Of each word: the argument of `Limit`, and what reads its value."""
@@ -96,7 +96,7 @@ def _parse_one(text: str, clauses: Clauses) -> dict[str, Any]:
 
 
 def parse_period(text: str) -> int:
-    """`2 hours`, `500ms`, `m`: microseconds."""
+    """Parse a period such as `2 hours`, `500ms` or `m` into microseconds."""
     found = _TIME.fullmatch(text.strip())
     count, unit = (found[1], found[2].lower()) if found else (None, text)
     if _CALENDAR.fullmatch(unit):
@@ -115,7 +115,7 @@ def parse_period(text: str) -> int:
 
 
 def parse_name(name: str) -> str:
-    """Names travel in headers and metrics, so they are plain."""
+    """Return the name, or raise `InvalidLimit`. Headers and metrics contain names, so few characters are allowed."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise InvalidLimit(
             f"{shown(name)} is no name for a limit; it begins with a letter and has at most 64 letters, digits, . _ -"
@@ -124,14 +124,14 @@ def parse_name(name: str) -> str:
 
 
 def _whose(name: str) -> str:
-    """What `20 in flight per user` names the limit."""
+    """Return the name that `20 in flight per user` gives the limit; a unit of time is an error."""
     if name.lower() in UNITS:
         raise InvalidLimit(f"per {name}: a limit in flight has no period; for a rate, write for instance 20/{name}")
     return parse_name(name)
 
 
 def write_period(us: int) -> str:
-    """The shortest words for a period: `minute`, `2 hours`, `500 ms`."""
+    """Write a period in its shortest form: `minute`, `2 hours`, `500 ms`."""
     for unit_us, unit in _WRITTEN:
         if us % unit_us == 0:
             count = us // unit_us
@@ -147,7 +147,7 @@ def _number(text: str) -> int:
 
 
 def _amount_hint(text: str) -> str:
-    """What to write instead of `1,000/hour` and `0.5/second`."""
+    """Return what to write instead of `1,000/hour` or `0.5/second`, or else examples."""
     grouped = _GROUPED.match(text)
     if grouped:
         rest = text[grouped.end() :].strip()[:40]
@@ -162,7 +162,7 @@ def _amount_hint(text: str) -> str:
             period_us = parse_period(fraction[2]) * amount.denominator
             if amount:
                 return f"an amount is a whole number: write {amount.numerator} per {write_period(period_us)}"
-        except InvalidLimit:  # of the unit; the limit as a whole is shown
+        except InvalidLimit:  # the unit is unknown too: the examples help more
             pass
     return f"write for instance {EXAMPLES}"
 
@@ -181,7 +181,7 @@ def _no_queue(text: str, room: str) -> NoReturn:
 def _clause_hint(rest: str, clauses: Clauses) -> str:
     if rest[0] in ",&+":
         return "limits are separated by ;, as in 10/second; 100/hour"
-    word = (rest.split() or [""])[0].lower()  # a space that only Unicode calls one is no word
+    word = (rest.split() or [""])[0].lower()  # the rest may be only Unicode spaces
     if word not in clauses:
         near = nearest(word, clauses)
         if near:

@@ -1,4 +1,4 @@
-"""`Limit`: what the user asked for, frozen, and compiled once to integers."""
+"""`Limit`: an immutable value, compiled to integers once."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
 
 LONGEST_PERIOD: Final = 2**48
 COARSE: Final = 10
-"""Below this a two-counter estimate is too coarse to be fair."""
+"""For amounts below this, a two-counter estimate is too coarse to be fair."""
 
 LEASE: Final = 30 * SECOND
-"""How long a permit lasts on a server that does not hear of it again."""
+"""The lifetime of a permit on a server where its holder does not renew it."""
 
 Period: TypeAlias = "str | int | float | timedelta"
 
 
 class LimitWarning(UserWarning):
-    """A limit that works, and that its writer would probably not choose again after reading why."""
+    """A limit is valid, but probably not a good choice; the message gives the reason."""
 
 
 class Limit:
-    """So many units per period, or in flight. Immutable, hashable; `str` gives words that read as the same limit.
+    """An amount per period, or in flight. Immutable, hashable; `str` gives a text that parses to the same limit.
 
     >>> Limit(100, per="minute", burst=20, name="api")
     Limit('100/minute burst 20 as api')
@@ -46,23 +46,23 @@ class Limit:
     )  # fmt: skip
 
     amount: int
-    """How many units per period."""
+    """Units per period."""
     period_us: int
-    """Of a limit of what is in flight: the lease of a permit, on stores that cannot see whether its holder lives."""
+    """The period. For a limit in flight: the lease of a permit, on stores that cannot see that its holder has died."""
     burst: int
-    """The most that can pass at once; the amount unless said otherwise."""
+    """The most units that can pass at once; by default the amount."""
     algorithm: str
     """`token-bucket`, `sliding-window/60`, ..."""
     block_us: int
     """How long a refused key stays refused; 0 when there is no block."""
     name: str
-    """Given with `as`; empty when there is none."""
+    """The name after `as`; empty if there is none."""
     exact: bool
-    """False when the bucket's interval had to be rounded up (by less than 1/8192 us), as for 999,999,999/day."""
+    """False if the bucket's interval was rounded up (by less than 1/8192 us), as for 999,999,999/day."""
     family: str
-    """Algorithm, period and whether there is a block: limits that agree in these keep their states side by side."""
+    """Algorithm, period and whether there is a block: limits of one family share a table."""
     identity: str
-    """What the state is filed under: another name, algorithm or period starts anew, other numbers do not."""
+    """The label of the state: another name, algorithm or period starts a new state, other numbers do not."""
     step: Step
     params: tuple[int, ...]
     _hash: int
@@ -115,9 +115,9 @@ class Limit:
     def replace(
         self, *, amount: int | None = None, burst: int | None = None, block: Period | None = None, name: str = ""
     ) -> Limit:
-        """The same limit with other numbers or under another name. A burst equal to the amount changes with it.
+        """Return a limit with other numbers or another name. A burst equal to the amount changes with the amount.
 
-        Algorithm and period stay. No `LimitWarning` is raised: the writer of this limit has seen it.
+        Algorithm and period stay the same. No `LimitWarning` is issued: the original limit has caused it already.
         """
         whole = self.amount if amount is None else _whole(amount, "the amount")
         if burst is None:
@@ -135,9 +135,9 @@ class Limit:
         return limit
 
     def _starting_within(self, wait_us: int, cost: int) -> Limit:
-        """A limit of the bucket family on the same states, for calls of this cost.
+        """Return a bucket limit on the same states, for calls of this cost.
 
-        It refuses those that would begin to drain later than so many microseconds from now.
+        It refuses calls whose cost would begin to drain more than `wait_us` from now.
         """
         limit = object.__new__(Limit)
         put = object.__setattr__
@@ -149,7 +149,7 @@ class Limit:
 
     @classmethod
     def parse(cls, text: str) -> Limit:
-        """One limit from its words."""
+        """Parse the text of one limit."""
         limits = cls.parse_all(text)
         if len(limits) != 1:
             raise InvalidLimit(f"{text!r} has {len(limits)} limits where one is expected")
@@ -157,7 +157,7 @@ class Limit:
 
     @staticmethod
     def parse_all(text: str) -> tuple[Limit, ...]:
-        """Every limit of a string such as `10/s; 1000/hour burst 50`."""
+        """Parse every limit of a text such as `10/s; 1000/hour burst 50`."""
         return _parse_all(text)
 
     @property
@@ -167,16 +167,16 @@ class Limit:
 
     @property
     def block(self) -> float:
-        """The block in seconds; 0.0 when there is none."""
+        """The block in seconds; 0.0 if there is none."""
         return self.block_us / SECOND
 
     @property
     def in_flight(self) -> bool:
-        """Whether it limits how many at once: what it charges is to be given back."""
+        """True if the limit counts units held at once: its charges must be given back."""
         return self.algorithm == IN_FLIGHT.name
 
     def _fields(self) -> tuple[Any, ...]:
-        # With the params: what is remembered by a limit is not to be found by one of the same words that starts sooner.
+        # `params` is included, because a limit from `_starting_within` has the same text and must not compare equal.
         return self.amount, self.period_us, self.burst, self.algorithm, self.block_us, self.name, self.params
 
     def _family(self) -> str:
@@ -217,16 +217,16 @@ class Limit:
 
 
 Given = Limit | str | Sequence[Limit | str]
-"""Limits as users give them."""
+"""Limits as users write them."""
 
 
-@lru_cache(maxsize=1024)  # plans chosen at run time arrive as the same few strings, on the hot path
+@lru_cache(maxsize=1024)  # plans chosen for each request are the same few strings, on the hot path
 def _parse_all(text: str) -> tuple[Limit, ...]:
     return tuple(Limit(**fields) for fields in parse_fields(text))
 
 
 def _frames_to_caller() -> int:
-    """How far up the stack the code is that is not ours: a warning points at the line that wrote the limit."""
+    """Return the `stacklevel` of the first caller outside Headgate: a warning points at the line with the limit."""
     depth, frame = 1, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("headgate."):
         depth, frame = depth + 1, frame.f_back
@@ -256,7 +256,7 @@ def _microseconds(period: Period, what: str) -> int:
     elif isinstance(period, int | float) and not isinstance(period, bool) and 0 < period < LONGEST_PERIOD / SECOND:
         us = round(period * SECOND)
     else:
-        from datetime import timedelta  # loaded by those who use it
+        from datetime import timedelta  # here, because most programs never need it
 
         if not isinstance(period, timedelta):
             raise InvalidLimit(f"{what} must be a time such as '2 hours', seconds or a timedelta; got {period!r}")
