@@ -1,1 +1,1 @@
-"""Waiting for an instant: in a thread (`sleep`), and in an event loop (`timers`)."""
+"""Wait for an instant: in a thread (`sleep`), and in an event loop (`timers`)."""

@@ -1,4 +1,4 @@
-"""Waiting in a thread."""
+"""Wait in a thread."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ LONGEST_SLEEP_US = 3600 * SECOND
 
 
 def sleep_until(clock: Clock, at_us: int) -> None:
-    """Return at the instant or just after it, never before. A clock that is moved by hand is moved to it."""
+    """Return at the instant or just after it, never before. A manual clock is moved to the instant."""
     move = getattr(clock, "sleep_until", None)
     if move is not None:
         move(at_us)
         return
-    while (left := at_us - clock.now_us()) > 0:  # once, unless the sleep is longer than a timer can be set for
+    while (left := at_us - clock.now_us()) > 0:  # one sleep, unless the wait is longer than the longest sleep
         time.sleep(min(left, LONGEST_SLEEP_US) / SECOND)

@@ -1,4 +1,4 @@
-"""Waiting in an event loop: however many wait, there is one timer, set for whoever is next."""
+"""Wait in an event loop: all waiters share one timer, set for the next of them."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from headgate.waiting.turns import Turns, Wakeable
 
 LONGEST_TIMER: Final = 86_400.0
 MOST_LEFT_BEHIND: Final = 64
-"""Waiters who went early and are kept until their time comes, unless they are also the most of all."""
+"""Waiters that finished early stay in the heap until they are more than this, and more than half of the heap."""
 
 
 class _Timeout:
-    """A future that is False at an instant, unless it has a result before."""
+    """Sets a future to False at an instant, unless the future has a result before."""
 
     __slots__ = ("_future", "done")
 
@@ -32,8 +32,8 @@ class _Timeout:
 class LoopTimers:
     """Wakes the waiters of one event loop by one clock, in the order of their instants, then of their arrival.
 
-    The order holds however late the loop is: an instant that has come already is waited for behind those that came
-    before it and have not gone on yet.
+    The order holds even if the loop is late: a waiter whose instant has passed already waits until the waiters with
+    earlier instants have resumed.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock) -> None:
@@ -42,20 +42,20 @@ class LoopTimers:
         self._heap: list[tuple[int, int, Wakeable]] = []
         self._inside: set[int] = set()
         self._woken: set[int] = set()
-        """Whose instant has come, and who have not had their turn in the loop since."""
+        """Entries whose instant has come, but whose waiters have not resumed yet."""
         self._arrivals = count()
         self._timer: asyncio.TimerHandle | None = None
         self._set_for = 0
         self._left = 0
         self._turns: dict[Hashable, Turns] = {}
-        # A clock that is moved by hand tells when it was.
+        # A manual clock reports every move.
         self._by_hand = getattr(clock, "watch", None)
         if self._by_hand is not None:
             self._by_hand(self._moved)
 
     @property
     def timers(self) -> int:
-        """How many timers are set: at most one."""
+        """The number of timers that are set: at most one."""
         return int(self._timer is not None)
 
     async def wait_until(self, at_us: int) -> None:
@@ -64,7 +64,7 @@ class LoopTimers:
             await self.wait_for(self.loop.create_future(), at_us)
 
     async def wait_for(self, future: asyncio.Future[bool], at_us: int) -> bool:
-        """The future's own result, or False at the instant."""
+        """Return the result of the future, or False at the instant."""
         if not self._is_ahead(at_us):
             return future.done() and future.result()
         entry = self.add(at_us, _Timeout(future))
@@ -74,31 +74,31 @@ class LoopTimers:
             self.drop(entry)
 
     def turns(self, kind: Hashable) -> Turns:
-        """Those who wait here for promises of one kind."""
+        """Return the `Turns` of this loop for promises of one kind."""
         turns = self._turns.get(kind)
         if turns is None:
             turns = self._turns[kind] = Turns(self, partial(self._turns.pop, kind, None))
         return turns
 
     def add(self, at_us: int, waiter: Wakeable) -> int:
-        """Wake somebody at an instant; the number of the entry."""
+        """Wake this waiter at an instant; return the number of its entry."""
         entry = next(self._arrivals)
         heapq.heappush(self._heap, (at_us, entry, waiter))
         self._inside.add(entry)
         if at_us > self._clock.now_us():
             self._set()
         else:
-            self.loop.call_soon(self._wake_due)  # not now: a future that has its result is not waited for
+            self.loop.call_soon(self._wake_due)  # not now: awaiting a finished future would not yield
         return entry
 
     def drop(self, entry: int) -> None:
-        """It was woken and goes on, or need not be woken."""
+        """Forget an entry: its waiter has resumed, or need not be woken."""
         self._woken.discard(entry)
         if entry in self._inside:
             self._leave()
 
     def _is_ahead(self, at_us: int) -> bool:
-        """Whether there is something to wait for: the instant, or those whose instant was before it."""
+        """Return whether to wait: the instant is ahead, or waiters with earlier instants have not resumed yet."""
         return bool(self._woken) or at_us > self._clock.now_us() or bool(self._heap and self._heap[0][0] <= at_us)
 
     def _set(self) -> None:
@@ -115,7 +115,7 @@ class LoopTimers:
             self._timer = self.loop.call_later(min(left / SECOND, LONGEST_TIMER), self._timer_fired)
 
     def _wake_due(self) -> None:
-        """Wake everybody whose instant has come, and set the timer for the next."""
+        """Wake every waiter whose instant has come, and set the timer for the next."""
         now = self._clock.now_us()
         while self._heap and self._heap[0][0] <= now:
             _, entry, waiter = heapq.heappop(self._heap)
@@ -128,7 +128,7 @@ class LoopTimers:
         self._set()
 
     def _leave(self) -> None:
-        """Somebody went early: forget those who did when they are many, so that memory stays bounded."""
+        """Count a waiter that finished early; remove such waiters from the heap when they are many."""
         self._left += 1
         if self._left > max(MOST_LEFT_BEHIND, len(self._heap) // 2):
             self._heap = [entry for entry in self._heap if not entry[2].done()]
@@ -147,14 +147,14 @@ class LoopTimers:
 
 
 class Timers:
-    """The timers of one clock, one for each event loop that waits by it."""
+    """The `LoopTimers` of one clock, one for each event loop that uses it."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._timers: dict[int, LoopTimers] = {}
 
     def here(self) -> LoopTimers:
-        """The timers of the running event loop."""
+        """Return the timers of the running event loop."""
         loop = asyncio.get_running_loop()
         timers = self._timers.get(id(loop))
         if timers is None or timers.loop is not loop:

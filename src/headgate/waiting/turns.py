@@ -1,6 +1,6 @@
-"""Turns: instants that were promised, and those who wait for them, matched when an instant comes.
+"""Turns: promised instants and the callers that wait for them, matched when an instant comes.
 
-Whoever waits first leaves at the first instant. One that gives up leaves the last instant over, not its own.
+The caller that waits longest leaves at the first instant. A caller that gives up frees the last instant, not its own.
 """
 
 from __future__ import annotations
@@ -12,52 +12,52 @@ from typing import Any, Protocol
 
 
 class Wakeable(Protocol):
-    """Whom an timers wakes."""
+    """A waiter that timers wake."""
 
     def done(self) -> bool:
-        """Nobody is to be woken any more."""
+        """Return whether the waiter need not be woken any more."""
         ...
 
     def wake(self) -> None:
-        """The instant has come."""
+        """Resume the waiter: its instant has come."""
         ...
 
 
 class TimerQueue(Protocol):
-    """What turns need of an timers."""
+    """The part of `LoopTimers` that `Turns` uses."""
 
     loop: asyncio.AbstractEventLoop
 
     def add(self, at_us: int, waiter: Wakeable) -> int:
-        """Wake somebody at an instant; the number of the entry."""
+        """Wake this waiter at an instant; return the number of its entry."""
         ...
 
     def drop(self, entry: int) -> None:
-        """It was woken and goes on, or need not be woken."""
+        """Forget an entry: its waiter has resumed, or need not be woken."""
         ...
 
 
 class Instant:
-    """A promise of something at an instant."""
+    """A promise, and the instant from which it may be used."""
 
     __slots__ = ("_turns", "at_us", "entry", "over", "promise")
 
-    def __init__(self, turns: Turns, at_us: int, promise: Any) -> None:  # noqa: ANN401 - handed on as it is
+    def __init__(self, turns: Turns, at_us: int, promise: Any) -> None:  # noqa: ANN401 - any value, passed on
         self._turns, self.at_us, self.promise = turns, at_us, promise
         self.entry = 0
         self.over = False
 
     def done(self) -> bool:
-        """It has come, or was left over."""
+        """Return whether the instant has come, or was freed."""
         return self.over
 
     def wake(self) -> None:
-        """It is somebody's turn."""
+        """Call the first caller: the instant has come."""
         self._turns._come(self)
 
 
 class Turn:
-    """Somebody who waits."""
+    """A caller that waits."""
 
     __slots__ = ("called", "instant")
 
@@ -67,17 +67,17 @@ class Turn:
 
 
 class Turns:
-    """Those who wait for promises of one kind, in one event loop."""
+    """The callers that wait for promises of one kind, in one event loop."""
 
     def __init__(self, timers: TimerQueue, over: Callable[[], object]) -> None:
         self._timers = timers
         self._over = over
-        """Called when nobody waits any more."""
+        """Called when no caller waits any more."""
         self._instants: deque[Instant] = deque()
         self._waiting: OrderedDict[Turn, None] = OrderedDict()
 
     def enter(self, at_us: int, promise: Any) -> Turn:  # noqa: ANN401
-        """Wait, with a promise for an instant."""
+        """Add a caller, and the promise that it brings for an instant."""
         instant, turn = Instant(self, at_us, promise), Turn(self._timers.loop)
         place = len(self._instants)
         while place and self._instants[place - 1].at_us > at_us:
@@ -88,18 +88,18 @@ class Turns:
         return turn
 
     def taken(self, turn: Turn) -> Any:  # noqa: ANN401
-        """The promise of somebody whose turn has come, and who goes on."""
-        assert turn.instant is not None  # noqa: S101 - called
+        """Return the promise for a caller whose turn has come and that resumes."""
+        assert turn.instant is not None  # noqa: S101 - set by `_call`
         self._timers.drop(turn.instant.entry)
         return turn.instant.promise
 
     def leave(self, turn: Turn) -> Any:  # noqa: ANN401
-        """Somebody gives up: the promise that is left over."""
+        """Remove a caller that gives up; return the promise that this frees."""
         left = turn.instant
         if left is None:
             del self._waiting[turn]
             left = self._instants.pop()
-        elif self._waiting:  # called a moment ago: the next one goes instead
+        elif self._waiting:  # its turn had come: the next caller takes it
             self._call(left)
             left = self._instants.pop()
         left.over = True
@@ -119,7 +119,7 @@ class Turns:
     def _call(self, instant: Instant) -> None:
         turn, _ = self._waiting.popitem(last=False)
         turn.instant = instant
-        if not turn.called.done():  # cancelled, it will leave
+        if not turn.called.done():  # if it is done, the caller was cancelled and will call `leave`
             turn.called.set_result(None)
         if not self._waiting:
             self._over()
