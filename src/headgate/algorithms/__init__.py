@@ -1,4 +1,4 @@
-"""The roster: the names users say, and the step that each of them is.
+"""The roster: the names of the algorithms, and the step that runs each of them.
 
 To add an algorithm: one folder beside this file, one line in `ALGORITHMS`, one line in `roster.pxi`.
 """
@@ -16,13 +16,13 @@ __all__ = ["ALGORITHMS", "DEFAULT", "IN_FLIGHT", "Algorithm", "algorithm_named"]
 
 
 class Algorithm(NamedTuple):
-    """A name users say, resolved."""
+    """An algorithm, as its name selects it."""
 
     name: str
-    """As users write it: `sliding-window/60`."""
+    """The name as users write it: `sliding-window/60`."""
     step: Step
     slots: int = 0
-    """Into how many slots a window is divided; 0 for whatever is not divided."""
+    """The number of slots of a sliding window; 0 for every other algorithm."""
 
 
 ALGORITHMS: Final = {
@@ -36,14 +36,14 @@ ALGORITHMS: Final = {
         Algorithm("sliding-log", log),
     )
 }
-"""Of rates."""
+"""The algorithms of rates."""
 IN_FLIGHT: Final = Algorithm("in-flight", concurrency)
-"""Not so many per period, but so many at once."""
+"""The algorithm of a limit in flight: an amount at once, not per period."""
 DEFAULT: Final = "token-bucket"
 
 
 def algorithm_named(name: str) -> Algorithm:
-    """Look a name up; `sliding-window/60` is `sliding-window` in 60 slots."""
+    """Return the algorithm of this name; `sliding-window/60` is `sliding-window` with 60 slots."""
     if name == IN_FLIGHT.name:
         return IN_FLIGHT
     base, slash, divisions = name.partition("/")

@@ -1,4 +1,4 @@
-"""The block modifier: mitigation that outlives the count."""
+"""The block modifier: a refused key stays refused for a time."""
 
 from headgate.algorithms.block.reference import shut
 

@@ -1,8 +1,8 @@
-"""`block TIME`, a modifier of any step: once refused, a key stays refused for at least the time given.
+"""`block TIME`, a modifier of any step: once refused, a key stays refused for at least this time.
 
-The state is one more integer, the instant until which the key is shut. The block runs from the first refusal and is
-not prolonged by knocking; it only stretches to whatever instant it has itself promised as a retry, so that the
-promise holds for costs that need longer than the block.
+The state has one more integer, the instant until which the key is blocked. A block runs from the first refusal, and
+further requests do not prolong it. It is longer than TIME only where a refusal has promised a later retry: a cost may
+need longer than the block.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from headgate.algorithms.contract import NEVER, Verdict
 
 
 def shut(until: int, block_us: int, now: int, cost: int, answer: Callable[[int], Verdict]) -> tuple[Verdict, int]:
-    """What `answer`, the step's own answer to a cost, becomes under the block; and the instant to keep after a hit."""
+    """Apply the block to `answer`, the step's answer to a cost; return the verdict and the instant to keep on a hit."""
     verdict = answer(cost)
     if verdict.allowed and cost and until > now:
         verdict = answer(0)._replace(allowed=False)
-    # A block longer than it could have been set for means the clock stepped back: it is cut to what it can explain.
+    # A block longer than any that can be set means that the clock stepped back: cut it to the longest possible one.
     left = min(max(0, until - now), max(block_us, verdict.reset_us))
     if verdict.allowed or verdict.retry_us == NEVER:
         remaining = 0 if left else verdict.remaining

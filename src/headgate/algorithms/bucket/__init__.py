@@ -1,4 +1,4 @@
-"""The bucket step: how a rate and a burst become exact integers."""
+"""The bucket step: compile a rate and a burst to exact integers."""
 
 from __future__ import annotations
 
@@ -49,16 +49,16 @@ LONGEST: Final = 2**48
 
 
 def is_exact(amount: int, period_us: int) -> bool:
-    """Whether the rate is kept as the exact fraction; otherwise its interval is rounded up by at most 1/8192 us."""
+    """Return whether the rate is an exact fraction; otherwise its interval is rounded up by at most 1/8192 us."""
     return amount // gcd(amount, period_us) <= FINEST
 
 
 def fit(amount: int, period_us: int, burst: int, slots: int) -> Params:
-    """Reduce the rate, round what is too fine, and check that a whole burst fits."""
+    """Reduce the rate, round a fraction that is too fine, and check that a whole burst fits."""
     divisor = gcd(amount, period_us)
     a, p = amount // divisor, period_us // divisor
     if a > FINEST and p < a:
-        # Below a microsecond a unit, rounding to 1/8192 us would cost more than the 0.012 % that is promised.
+        # A unit takes less than a microsecond: rounding to 1/8192 us would exceed the promised error of 0.012 %.
         near = _exact_below(amount, period_us)
         raise InvalidLimit(f"{amount} per {period_us} us is too fine a fraction to keep exactly; the nearest is {near}")
     if a > FINEST:
@@ -72,7 +72,7 @@ def fit(amount: int, period_us: int, burst: int, slots: int) -> Params:
 
 
 def _exact_below(amount: int, period_us: int) -> int:
-    """The largest exact amount not above this one, by the small divisors of the period; time has no others."""
+    """Return the largest exact amount up to this one, by the divisors of the period from small primes."""
     divisors = {1}
     for prime in (2, 3, 5, 7):
         for divisor in sorted(divisors):
@@ -83,15 +83,15 @@ def _exact_below(amount: int, period_us: int) -> int:
 
 
 def words(params: Params) -> int:
-    """Microseconds and a-ths share one ordered word."""
+    """Return 1: microseconds and fraction share one word."""
     return 1
 
 
 def kernel(params: Params) -> str:
-    """One kernel serves every rate."""
+    """Return the name of the only kernel."""
     return "kernel"
 
 
 def at_grant(mark: tuple[int, int], granted_us: int) -> tuple[int, int]:
-    """Counted from the grant, no overlap of give-backs can lend more than was taken."""
+    """Return the time of the grant: from there, overlapping refunds cannot give back more than was charged."""
     return (granted_us, 0)

@@ -1,20 +1,20 @@
-"""Token bucket, GCRA and leaky bucket as a meter: one equation, three vocabularies.
+"""Token bucket, GCRA and leaky bucket as a meter: one equation under three names.
 
-The rate is the fraction a/p units per microsecond, reduced. The state is one instant, the theoretical arrival time,
-kept exactly as a pair (us, num) that means us + num/a: the instant at which the bucket is full (token bucket), the
-next cell is due (GCRA), the bucket has run dry (leaky meter). A cost moves it p/a microseconds per unit into the
-future; it may not pass now + burst * p/a.
+The rate is the reduced fraction a/p units per microsecond. The state is one instant, the theoretical arrival time, a
+pair (us, num) that means us + num/a exactly: the instant at which the bucket is full (token bucket), the next cell is
+due (GCRA) or the bucket is empty (leaky meter). A cost moves the instant p/a microseconds per unit into the future; the
+instant may not pass now + burst * p/a.
 
-A state outlives its limit's numbers: a key that changes plan is read by another a and p. So what is kept of a fraction
-is not num, which means something only with its a, but the fraction in `FINEST`-ths, rounded up. The a-ths of one plan
-lie at least that far apart, so each is found again exactly. Another plan reads the first of its own a-ths that is not
-earlier by a whole `FINEST`-th: an instant moves less than 1/8192 us towards the caller and less than 1/a us away. (In
-13 bits no rule can round away from the caller only: plans of 8191 and of 8192 parts use the same codes.)
+A state outlives the numbers of its limit: when a key changes its plan, another a and p read the state. So the state
+does not hold num, which has a meaning only with its a, but the fraction in `FINEST`-ths, rounded up. The a-ths of one
+plan are at least that far apart, so a plan reads its own instants back exactly. Another plan reads the first of its own
+a-ths that is not earlier by a whole `FINEST`-th: an instant moves less than 1/8192 us towards the caller and less than
+1/a us away. (13 bits cannot round away from the caller only: plans of 8191 and of 8192 parts share codes.)
 
-The instant is that of a full bucket under every plan, because tables and servers forget full keys without knowing
-their limits. Time owed stays owed: a plan whose whole burst drains sooner than that waits until no more than its burst
-is owed. In return each plan's own bound holds in any mixture of plans: a charge moves the instant on by its whole time,
-and never beyond now + burst * p/a of its own plan.
+Under every plan the instant is that of a full bucket, because tables and servers forget full keys without knowing
+their limits. A change of plan does not shorten the time to that instant: under a plan whose whole burst drains sooner,
+a key waits until that time is no longer than its burst. So each plan's bound holds in any mixture of plans: a charge
+moves the instant by its whole time, and never beyond now + burst * p/a of its own plan.
 """
 
 from __future__ import annotations
@@ -39,23 +39,23 @@ class Params(NamedTuple):
     depth_us: int
     depth_num: int
     slack_us: int
-    """An arrival time this far beyond what a full burst explains means the clock stepped back: a period, since another
-    plan's burst may be that much deeper, and at least an hour, since so much may be lent."""
+    """An arrival time this far beyond a full burst means that the clock stepped back: a period, because another plan
+    may have a larger burst, and at least an hour, because a reservation may be an hour ahead."""
 
 
 def fresh(params: Params) -> State:
-    """An arrival time long past: a full bucket."""
+    """Return an arrival time in the past: a full bucket."""
     return [0, 0]
 
 
 def increment(params: Params, cost: int) -> tuple[int, int]:
-    """How far `cost` units move the arrival time: cost * p/a, as a pair. Needs cost <= burst."""
+    """Return how far `cost` units move the arrival time: cost * p/a, as a pair. Requires cost <= burst."""
     spare = cost * params.unit_num
     return cost * params.unit_us + spare // params.a, spare % params.a
 
 
 def answer(state: State, params: Params, now: int, cost: int) -> Verdict:
-    """Allowed while the arrival time stays within a full burst of now."""
+    """Allow the cost if the arrival time stays within a full burst of now."""
     full = (now + params.depth_us, params.depth_num)
     base = max(_read(state, params), (now, 0))
     moved = base[0] > full[0] + params.slack_us
@@ -73,7 +73,7 @@ def answer(state: State, params: Params, now: int, cost: int) -> Verdict:
 
 
 def lend(params: Params, now: int, cost: int, refusal: Verdict) -> Verdict:
-    """A refused cost, charged all the same: until the arrival time is back within a burst, nobody else passes."""
+    """Allow a refused cost for later: until the arrival time is within a burst again, every other call is refused."""
     inc_us, inc_num = increment(params, cost)
     carry, num = divmod(refusal.mark[1] + inc_num, params.a)
     end = (refusal.mark[0] + inc_us + carry, num)
@@ -81,17 +81,17 @@ def lend(params: Params, now: int, cost: int, refusal: Verdict) -> Verdict:
 
 
 def charge(state: State, params: Params, mark: tuple[int, int], cost: int) -> None:
-    """The arrival time moves on from where the answer found it."""
+    """Move the arrival time on from the mark that `answer` returned."""
     inc_us, inc_num = increment(params, cost)
     carry, num = divmod(mark[1] + inc_num, params.a)
     _write(state, params, mark[0] + inc_us + carry, num)
 
 
 def give(state: State, params: Params, now: int, mark: tuple[int, int], cost: int) -> None:
-    """Move the arrival time back, less what has drained since `mark` and would have been drained anyway.
+    """Move the arrival time back by the part of the cost that has not drained since `mark`.
 
-    What lies beyond a burst from now was promised to callers that have not left yet. Moved back, the arrival time would
-    be promised to others a second time, so nothing is given back from before them: only the last of them gives back.
+    An arrival time beyond a burst from now was promised to callers that still wait. If it moved back, it would be
+    promised to other callers again, so then only the charge of the last caller can be given back.
     """
     inc_us, inc_num = increment(params, min(cost, params.burst))
     drained_us = max(0, now - mark[0])
@@ -108,31 +108,31 @@ def give(state: State, params: Params, now: int, mark: tuple[int, int], cost: in
 
 
 def _read(state: State, params: Params) -> tuple[int, int]:
-    """The arrival time in a-ths: exactly what was written by the same numbers, or the next instant that these have."""
+    """Return the arrival time in a-ths: exact for the plan that wrote it, rounded for another plan."""
     carry, num = divmod((state[1] - 1) * params.a // FINEST + 1, params.a)
     return state[0] + carry, num
 
 
 def _write(state: State, params: Params, us: int, num: int) -> None:
-    """Keep the fraction in parts that every plan can read, rounded up."""
+    """Store the fraction in parts that every plan can read, rounded up."""
     state[:] = (us, -(-num * FINEST // params.a))
 
 
 def _units(params: Params, base: tuple[int, int], full: tuple[int, int]) -> int:
-    """The largest cost whose increment fits between base and full."""
+    """Return the largest cost whose increment fits between base and full."""
     return max(0, (full[0] - base[0]) * params.a + full[1] - base[1]) // params.p
 
 
 def _until(base: tuple[int, int], now: int) -> int:
-    """Microseconds from now to base, rounded up."""
+    """Return the microseconds from now to base, rounded up."""
     return max(0, base[0] - now + (base[1] > 0))
 
 
 def departs(params: Params, verdict: Verdict, cost: int) -> int:
-    """Microseconds until a charge that was just made begins to drain: its place in the queue, from the reset after it.
+    """Return the microseconds until a charge made just now begins to drain: its place in the queue.
 
-    The reset counts to the end of the charge and the mark is its beginning, so neither the state nor the instant is
-    needed.
+    The reset counts to the end of the charge, and the mark is its beginning, so neither the state nor the current time
+    is needed.
     """
     inc_us, inc_num = increment(params, cost)
     carry, num = divmod(verdict.mark[1] + inc_num, params.a)
@@ -141,9 +141,9 @@ def departs(params: Params, verdict: Verdict, cost: int) -> int:
 
 
 def starting_within(params: Params, wait_us: int, cost: int) -> Params:
-    """The same bucket, for calls of this cost that have to begin to drain within so many microseconds.
+    """Return the same bucket for calls of this cost that must begin to drain within `wait_us`.
 
-    The instant from which on a clock is taken to have stepped back stays where it is: others may be further ahead.
+    The bound that detects a clock that stepped back stays the same, because other calls may be further ahead.
     """
     inc_us, inc_num = increment(params, min(cost, params.burst))
     depth_us, depth_num = min((params.depth_us, params.depth_num), (wait_us + inc_us, inc_num))
@@ -152,7 +152,7 @@ def starting_within(params: Params, wait_us: int, cost: int) -> Params:
 
 
 def usable_at(params: Params, mark: tuple[int, int], cost: int) -> int:
-    """The instant from which a charge at this mark is within a burst: when what was reserved may be used."""
+    """Return the instant from which a charge at this mark is within a burst: the start of its reservation."""
     inc_us, inc_num = increment(params, cost)
     carry, num = divmod(mark[1] + inc_num, params.a)
     return mark[0] + inc_us + carry - params.depth_us + (num > params.depth_num)

@@ -1,4 +1,4 @@
-"""The concurrency step: how many at once, each permit known by itself."""
+"""The concurrency step: an amount at once, with a record of each permit."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ KIND: Final = "concurrency"
 LENDS: Final = False
 SIZED: Final = True
 SHORTEST: Final = 100_000
-"""Microseconds: a lease is renewed four times in its life."""
+"""The shortest lease in microseconds: a lease is renewed four times in its lifetime."""
 
 
 def fit(amount: int, period_us: int, burst: int, slots: int) -> Params:
-    """A permit keeps 24 bytes in a table, so the limit has a ceiling; what is a period elsewhere is here the lease."""
+    """Check the limit. A permit takes 24 bytes in a table, so permits have a maximum; the period is the lease."""
     if burst != amount:
         raise InvalidLimit(f"burst {burst}: all permits may be taken at once, so the burst is {amount}")
     if amount > MOST:
@@ -49,15 +49,15 @@ def words(params: Params) -> int:
 
 
 def kernel(params: Params) -> str:
-    """One kernel serves every limit."""
+    """Return the name of the only kernel."""
     return "kernel"
 
 
 def at_grant(mark: tuple[int, int], granted_us: int) -> tuple[int, int]:
-    """A permit is found by its own mark."""
+    """Return the mark itself: it identifies the permit."""
     return mark
 
 
 def lend(params: Params, now: int, cost: int, refusal: Verdict) -> Verdict:
-    """Nobody knows when a permit comes back."""
+    """Return the refusal: the time of a release cannot be promised."""
     return refusal

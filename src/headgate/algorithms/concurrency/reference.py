@@ -1,12 +1,12 @@
-"""In flight: so many units may be held at once.
+"""In flight: an amount of units may be held at once.
 
-The state is the permits that are out, three integers each: the instant it was taken, its number and the units it still
-holds. Instant and number are its mark; giving back finds the permit by it, so one that is given back twice, or after it
-was lost, frees nobody else's. The number tells permits of one instant apart, and says how many units it was for.
+The state is the list of held permits, three integers each: the instant of the charge, a number and the units held.
+Instant and number are the permit's mark, by which `give` finds it; so a permit that is given back twice, or after it
+was lost, frees no other. The number distinguishes permits of one instant, and contains the permit's original units.
 
-When a permit comes back nobody can say: the retry of a no is `UNKNOWN`, and so is the reset while any is out. Whose
-holder has died is found out by the home of the state (the process itself, a lock on a file, a lease of `ttl`
-microseconds on a server's clock); here a permit is out until it is given back.
+The time of a release is not known: the retry of a refusal is `UNKNOWN`, and so is the reset while a permit is held. The
+store notices when a holder has died (by the process itself, by a lock on a file, or by a lease of `ttl` microseconds on
+a server's clock); in this step a permit is held until it is given back.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ class Params(NamedTuple):
 
 
 def fresh(params: Params) -> State:
-    """Nothing is out."""
+    """Return a state without permits."""
     return []
 
 
 def answer(state: State, params: Params, now: int, cost: int) -> Verdict:
-    """Allowed while what is out leaves room."""
+    """Allow the cost if it fits beside the units that are held."""
     held = sum(state[2::3])
     if cost and held + cost > params.limit:
         remaining = max(0, params.limit - held)
@@ -44,13 +44,13 @@ def answer(state: State, params: Params, now: int, cost: int) -> Verdict:
 
 
 def charge(state: State, params: Params, mark: tuple[int, int], cost: int) -> None:
-    """Hand out a permit."""
+    """Record a permit."""
     if cost:
         state += (*mark, cost)
 
 
 def give(state: State, params: Params, now: int, mark: tuple[int, int], cost: int) -> None:
-    """Take units of a permit back, as far as it is still out."""
+    """Take units of a permit back, if it is still held."""
     for at in range(0, len(state), 3):
         if (state[at], state[at + 1]) == mark:
             state[at + 2] -= min(cost, state[at + 2])

@@ -31,7 +31,7 @@ MOST: Final = 1_000_000
 
 
 def fit(amount: int, period_us: int, burst: int, slots: int) -> Params:
-    """A log costs 8 bytes for every unit of its limit, so the limit has a ceiling."""
+    """Check the limit. A log takes 8 bytes for each unit of its limit, so the amount has a maximum."""
     if burst != amount:
         raise InvalidLimit(f"burst {burst}: a log lets its whole amount pass at once, so its burst is {amount}")
     if amount > MOST:
@@ -40,20 +40,20 @@ def fit(amount: int, period_us: int, burst: int, slots: int) -> Params:
 
 
 def words(params: Params) -> int:
-    """How many stamps, where the oldest is, and the ring."""
+    """Return the words for the number of stamps, the index of the oldest, and the ring."""
     return 2 + params.limit
 
 
 def kernel(params: Params) -> str:
-    """One kernel serves every log."""
+    """Return the name of the only kernel."""
     return "kernel"
 
 
 def at_grant(mark: tuple[int, int], granted_us: int) -> tuple[int, int]:
-    """Stamps are found by their own instant."""
+    """Return the mark itself: its instant identifies the stamps."""
     return mark
 
 
 def lend(params: Params, now: int, cost: int, refusal: Verdict) -> Verdict:
-    """A stamp is of what has been: there is no later to charge."""
+    """Return the refusal: a log cannot charge for later."""
     return refusal

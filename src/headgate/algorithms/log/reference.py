@@ -1,7 +1,7 @@
-"""Sliding log: the stamp of every unit admitted, exact in every rolling window.
+"""Sliding log: a stamp for every admitted unit, exact in every rolling window.
 
-The state is the stamps, oldest first. A stamp counts while its age is below the period; at exactly one period it is
-out. Only the oldest live stamp decides, and for the retry the one whose leaving makes room.
+The state is the list of stamps, oldest first. A stamp counts while its age is below the period, and expires at exactly
+one period. The retry is the instant at which enough stamps have expired for the cost.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ class Params(NamedTuple):
 
 
 def fresh(params: Params) -> State:
-    """No stamps."""
+    """Return a state without stamps."""
     return []
 
 
 def answer(state: State, params: Params, now: int, cost: int) -> Verdict:
-    """Allowed while the stamps younger than a period leave room."""
+    """Allow the cost if it fits beside the stamps younger than a period."""
     newest = state[-1] if state else now
     moved = newest - now > params.period
     at = now if moved else max(now, newest)
@@ -44,7 +44,7 @@ def answer(state: State, params: Params, now: int, cost: int) -> Verdict:
 
 
 def charge(state: State, params: Params, mark: tuple[int, int], cost: int) -> None:
-    """Forget what is out, and write one stamp per unit."""
+    """Remove expired stamps, and add one stamp for each unit."""
     at = mark[0]
     if state and state[-1] > at:
         shift = state[-1] - at

@@ -1,4 +1,4 @@
-"""The window step: which tick a limit and a period need so that counts times time stays exact."""
+"""The window step: choose the tick with which the products of counts and times stay exact."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ FIRST_MONDAY: Final = 4 * DAY
 
 
 def fit(amount: int, period_us: int, burst: int, slots: int) -> Params:
-    """Find the smallest power-of-ten tick that divides the period and keeps every product below 2**53."""
+    """Find the smallest power-of-ten tick that divides the period and that keeps every product below 2**53."""
     if burst != amount:
         raise InvalidLimit(f"burst {burst}: a window lets its whole amount pass at once, so its burst is {amount}")
     if slots > MOST_SLOTS:
@@ -47,26 +47,26 @@ def fit(amount: int, period_us: int, burst: int, slots: int) -> Params:
         raise InvalidLimit(f"{amount} per {period_us} us does not fit a window; the largest is {(EXACT - 1) // period}")
     if slots > period:
         raise InvalidLimit(f"{slots} slots do not fit {period_us} us; the most is {period}")
-    # One period is added so that no instant since the epoch lies before the origin.
+    # The offset includes one period, so that no instant since the epoch is before the origin.
     offset = period_us - FIRST_MONDAY if period_us % WEEK == 0 else 0
     return Params(amount, period, slots, tick, offset, (EXACT - 1) // period)
 
 
 def words(params: Params) -> int:
-    """The slot number and one count; blended, one more count per slot and, from two slots on, their running sum."""
+    """Return the words for the slot number and one count; a sliding window adds a count per slot, and their sum."""
     return 2 + params.slots + (params.slots > 1)
 
 
 def kernel(params: Params) -> str:
-    """A window that is not divided needs no blending."""
+    """Return `fixed` for a fixed window, which needs no blending, and else `kernel`."""
     return "kernel" if params.slots else "fixed"
 
 
 def at_grant(mark: tuple[int, int], granted_us: int) -> tuple[int, int]:
-    """A count is taken from the slot it was put in, whenever that is."""
+    """Return the mark itself: it is the slot that was charged."""
     return mark
 
 
 def lend(params: Params, now: int, cost: int, refusal: Verdict) -> Verdict:
-    """A count is of what has been: there is no later to charge."""
+    """Return the refusal: a window cannot charge for later."""
     return refusal

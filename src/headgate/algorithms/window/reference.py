@@ -1,8 +1,8 @@
 """Fixed window, sliding window counter and sub-windows: counts of aligned slots.
 
-`slots` = 0 is the fixed window: one count, forgotten at the seam. `slots` = n >= 1 divides the period into n slots,
-always blended: the slot that is leaving counts for the part of it that the window still covers, rounded down.
-A slot may begin between two ticks; only its number and the phase inside it matter, so n need not divide the period.
+`slots` = 0 is the fixed window: one count, reset when the next window begins. `slots` = n >= 1 divides the period into
+n slots and blends them: the oldest slot counts for the part of it that the window still covers, rounded down. A slot
+may begin between two ticks; only its number and the phase inside it matter, so n need not divide the period.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from headgate.algorithms.contract import NEVER, State, Verdict
 
 
 class Params(NamedTuple):
-    """A limit, compiled. `period` is in ticks of `tick` microseconds; `offset` (us) moves the seams of whole weeks."""
+    """A limit, compiled. `period` is in ticks of `tick` microseconds; `offset` (us) aligns windows of whole weeks."""
 
     limit: int
     period: int
@@ -21,16 +21,16 @@ class Params(NamedTuple):
     tick: int
     offset: int
     blendable: int
-    """The largest count that is multiplied; more than the limit only after the limit was lowered."""
+    """The largest count that may be multiplied; a count can exceed the limit only after the limit was lowered."""
 
 
 def fresh(params: Params) -> State:
-    """The slot number, and the counts by age: the current slot first."""
+    """Return a slot number and zero counts by age, the current slot first."""
     return [0] * (2 + params.slots)
 
 
 def answer(state: State, params: Params, now: int, cost: int) -> Verdict:
-    """Allowed while the blended count stays within the limit."""
+    """Allow the cost if the blended count stays within the limit."""
     slot, phase = _place(params, now)
     newest = state[0]
     moved = newest > slot and _start(params, newest) - now > params.period * params.tick
@@ -50,21 +50,21 @@ def answer(state: State, params: Params, now: int, cost: int) -> Verdict:
 
 
 def charge(state: State, params: Params, mark: tuple[int, int], cost: int) -> None:
-    """Move on to the marked slot (or back, counts kept, if the clock stepped back) and count there."""
+    """Move to the marked slot (back with the same counts, if the clock stepped back) and add the cost to its count."""
     counts = _aged(state, max(0, mark[0] - state[0]))
     counts[0] += cost
     state[:] = [mark[0], *counts]
 
 
 def give(state: State, params: Params, now: int, mark: tuple[int, int], cost: int) -> None:
-    """Take back from the slot that was charged, while it still counts."""
+    """Subtract the cost from the slot that was charged, while that slot still counts."""
     age = state[0] - mark[0]
     if 0 <= age < len(state) - 1:
         state[1 + age] = max(0, state[1 + age] - cost)
 
 
 def _place(params: Params, now: int) -> tuple[int, int]:
-    """The number of the slot that holds `now`, and how far into it (0 <= phase < period, in slot-ticks)."""
+    """Return the number of the slot at `now`, and the position in it (0 <= phase < period, in slot-ticks)."""
     per_period = params.slots or 1
     whole, rest = divmod((now + params.offset) // params.tick, params.period)
     inside, phase = divmod(rest * per_period, params.period)
@@ -72,7 +72,7 @@ def _place(params: Params, now: int) -> tuple[int, int]:
 
 
 def _start(params: Params, slot: int, phase: int = 0) -> int:
-    """The first microsecond at which `_place` answers this slot and phase, or beyond."""
+    """Return the first microsecond at which `_place` returns this slot and phase, or a later one."""
     per_period = params.slots or 1
     whole, inside = divmod(slot, per_period)
     ticks = whole * params.period + -(-(inside * params.period + phase) // per_period)
@@ -80,14 +80,14 @@ def _start(params: Params, slot: int, phase: int = 0) -> int:
 
 
 def _aged(state: State, by: int) -> list[int]:
-    """The counts by age (0 = current slot) after moving on by so many slots."""
+    """Return the counts by age (0 = current slot) after a move by `by` slots."""
     counts = state[1:]
     kept = max(0, len(counts) - by)
     return [0] * (len(counts) - kept) + counts[:kept]
 
 
 def _estimate(params: Params, counts: list[int], phase: int) -> int:
-    """What the window holds: whole slots, plus the covered part of the one that is leaving."""
+    """Return the blended count: whole slots, plus the covered part of the oldest slot."""
     if not params.slots:
         return counts[0]
     leaving = min(counts[-1], params.blendable)
@@ -95,12 +95,12 @@ def _estimate(params: Params, counts: list[int], phase: int) -> int:
 
 
 def _wait(params: Params, counts: list[int], slot: int, phase: int, room: int, now: int) -> int:
-    """Microseconds from `now` until the estimate has fallen to `room`, if nothing more is counted."""
+    """Return the microseconds from `now` until the estimate is at most `room`, if nothing more is charged."""
     if not params.slots:
         return 0 if counts[0] <= room else _start(params, slot + 1) - now
     period, last = params.period, len(counts) - 1
     whole = sum(counts[:last])
-    for age in range(last, -1, -1):  # the slot of this age is the one that is leaving
+    for age in range(last, -1, -1):  # the slot of this age is then the oldest
         if whole <= room:
             spare = room - whole
             leaving = min(counts[age], params.blendable)
