@@ -129,7 +129,7 @@ class Decision:
 
     @property
     def reset_after(self) -> float:
-        """Seconds until every limit has its whole burst again; `math.inf` while a permit is held."""
+        """Seconds until the whole burst of every limit could pass at once; `math.inf` while a permit is held."""
         return math.inf if self.reset_us == UNKNOWN else self.reset_us / 1e6
 
     @property

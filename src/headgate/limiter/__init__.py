@@ -1,4 +1,4 @@
-"""The limiters: the front of the house. `AsyncLimiter` stands in `async_`, which brings an event loop."""
+"""The limiters. `AsyncLimiter` is in `async_`, because that imports asyncio."""
 
 from headgate.limiter.sync import Limiter
 

@@ -1,4 +1,4 @@
-"""`AsyncLimiter`: the same words, awaited."""
+"""`AsyncLimiter`: the methods of `Limiter` as coroutines."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from headgate.waiting.timers import Timers
 
 
 class AsyncLimiter(BaseLimiter[Any], AsyncGate):
-    """A `Limiter` for event loops; every method that decides is a coroutine."""
+    """A `Limiter` for event loops; the methods that decide are coroutines."""
 
     def _use(self, store: Store) -> None:
         super()._use(store)
@@ -33,7 +33,7 @@ class AsyncLimiter(BaseLimiter[Any], AsyncGate):
         self._waiting_by_key = self._queue.by_key
         hot = {} if self._awaits else self._hot
         self._hit_at_once = hot.get("hit")
-        """`hit` of a store that is not awaited and brings its own."""
+        """The store's own `hit`, if it has one that is not awaited; else None."""
         self._release_at_once = hot.get("release")
         for name in ("acquire", "reserve"):
             method = getattr(type(self), name).__get__(self)
@@ -44,8 +44,8 @@ class AsyncLimiter(BaseLimiter[Any], AsyncGate):
     ) -> Decision:
         """Wait until admitted, first come, first served. Refused at once if that would take longer than `timeout`.
 
-        Also refused: a cost that can never fit, and a caller that comes when `max_waiting` wait already. Cancelled, it
-        leaves nothing charged.
+        Also refused: a cost that can never fit, and a caller that comes when `max_waiting` callers wait already. A
+        caller that is cancelled is not charged.
         """
         if timeout is None and limit is None and not self._queue.waiting and self._hit_at_once is not None:
             decision: Decision = self._hit_at_once(key, cost)
@@ -54,43 +54,43 @@ class AsyncLimiter(BaseLimiter[Any], AsyncGate):
         return await self._acquire(key, cost, timeout, limit)
 
     def permit(self, key: str, cost: Cost = 1, timeout: float | None = 0, *, limit: Given | None = None) -> AsyncPermit:
-        """Spend, and hold what is in flight until the permit ends: `async with limiter.permit("k"):`, or awaited.
+        """Charge the key, and hold the units in flight until the permit ends: `async with limiter.permit("k"):`.
 
-        With a `timeout` it waits for that, first come, first served; None waits as long as it takes.
+        A permit may also be awaited. It waits at most `timeout` seconds, first come, first served; None: no bound.
         """
         return AsyncPermit(self, key, cost, timeout, limit)
 
     async def reserve(
         self, key: str, cost: Cost = 1, max_wait: float | None = None, *, limit: Given | None = None
     ) -> AsyncReservation:
-        """Charge now what may be used after a delay of at most `max_wait` seconds (default: an hour).
+        """Charge now a cost that may be used after a delay of at most `max_wait` seconds (default: an hour).
 
-        `async with limiter.reserve("k"):`, or awaited first. Windows, logs and blocks cannot promise a delay: they
-        reserve what fits now.
+        Write `async with limiter.reserve("k"):`, or await it first. Windows, logs and blocks cannot promise a delay:
+        they reserve a cost that fits now.
         """
         return AsyncReservation(self, await self._reserve(key, cost, self._promise(max_wait), limit), self._timers)
 
     async def refund(self, charged: Decision | str, n: Cost | None = None) -> None:
-        """Give back a decision, or part of it, at most once; or `n` units of a key, as if charged now."""
+        """Give back the charge of a decision, or `n` units of it, at most once; or `n` units of a key."""
         await self._refund(charged, n)
         if self._waiting_by_key and not isinstance(charged, str):
             self._queue.wake(charged)
 
     async def release(self, decision: Decision) -> None:
-        """Give back what a decision has in flight, at most once; its rates stay charged. A permit does this itself."""
+        """Give back the units in flight of a decision, at most once; rates stay charged. A permit calls this itself."""
         await self._refund(decision, in_flight_of(decision))
         if self._waiting_by_key:
             self._queue.wake(decision)
 
     def limited(self, key: Key, cost: Cost = 1, *, limit: Given | None = None) -> AsyncLimited:
-        """A decorator of `async def`: each call spends, and raises `RateLimited` where that is refused.
+        """Return a decorator of `async def`: each call charges the key, or raises `RateLimited` if refused.
 
-        The key may be made from the arguments. What is in flight is held while the function runs.
+        The key may be a function of the arguments. Units in flight are held while the function runs.
         """
         return AsyncLimited(self, key, cost, limit)
 
     async def aclose(self) -> None:
-        """Give back leases, and close a store that this limiter opened itself; as `async with` does at its end."""
+        """Give back leases, and close the store if this limiter opened it; `async with` does this at its end."""
         await self._aclose_bound()
         if self._owned and isinstance(self._opened, AsyncStore):
             await self._opened.aclose()
@@ -124,7 +124,7 @@ class AsyncLimiter(BaseLimiter[Any], AsyncGate):
             case Turn(_Waiter() as waiter, due_us):
                 called = await (waiter.turn if due_us is None else self._timers.here().wait_for(waiter.turn, due_us))
                 if waiter.turn.done():
-                    waiter.turn = asyncio.get_running_loop().create_future()  # it may be called again
+                    waiter.turn = asyncio.get_running_loop().create_future()  # the waiter may be called again
                 return called
             case GiveBack(decision):
                 await self.refund(decision)
@@ -143,21 +143,21 @@ class AsyncLimiter(BaseLimiter[Any], AsyncGate):
                 await self._refund(freed.decision)
 
     async def _give_back(self, promise: Promise) -> None:
-        await asyncio.sleep(0)  # others whom a server has answered together give up too: the last of them is the first
+        await asyncio.sleep(0)  # callers answered together may give up together: the last goes back first
         for freed in self._queue.promises.free(promise):
             await self._refund(freed.decision)
 
     async def _abandon(self, decision: Decision) -> None:
-        """Give back what was decided after its caller was cancelled."""
+        """Give back a decision that was made after its caller was cancelled."""
         if decision.allowed and decision.retry_us:
             await self._give_up(self._queue.promise(decision))
         else:
             await self._refund(decision)
 
     async def _finish(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do this work even if its caller is cancelled meanwhile."""
+        """Finish this work even if the caller is cancelled meanwhile."""
         if not self._awaits:
-            return await work  # which never lets go
+            return await work  # it never suspends, so it cannot be cancelled
         task = asyncio.get_running_loop().create_task(work)
         self._keep(task)
         return await asyncio.shield(task)
@@ -170,7 +170,7 @@ class AsyncLimiter(BaseLimiter[Any], AsyncGate):
 
 
 class _Waiter:
-    """A task that waits."""
+    """A waiting task."""
 
     __slots__ = ("cost", "turn")
 

@@ -1,4 +1,4 @@
-"""What both limiters are made of: limits on a store, and the queue of those who wait."""
+"""The common base of both limiters: limits on a store, and the queue of waiting callers."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 class Renamed:
-    """A word of earlier versions: no attribute, and an error that names the new word.
+    """A name of earlier versions: its use raises an error that names the new one.
 
-    A `__getattr__` would say the same, and slow down every access to a limiter.
+    A `__getattr__` could do the same, but would slow down every access to a limiter.
     """
 
     def __init__(self, instead: str) -> None:
@@ -34,21 +34,21 @@ class Renamed:
 
 
 def checked_namespace(namespace: str) -> str:
-    """The namespace, or an error that shows it."""
+    """Return the namespace, or raise `InvalidCall`."""
     if not isinstance(namespace, str) or not namespace or "\0" in namespace:
         raise InvalidCall(f"a namespace must be a str that is not empty and has no NUL; got {namespace!r}")
     return namespace
 
 
 def checked_on_error(on_error: OnError) -> OnError:
-    """The word, or an error that names those there are."""
+    """Return the word, or raise `InvalidCall`."""
     if on_error not in get_args(OnError):
         raise InvalidCall(f"on_error must be one of {', '.join(get_args(OnError))}; got {on_error!r}")
     return on_error
 
 
 class BaseLimiter(BaseGate[Bound]):
-    """Limits on a store that a user chose."""
+    """Limits on the store that the user chose."""
 
     if not TYPE_CHECKING:
         slot = Renamed("use permit(key, timeout=None), which waits for a permit and holds it")
@@ -83,12 +83,12 @@ class BaseLimiter(BaseGate[Bound]):
 
     def _use(self, store: Store) -> None:
         self._holds_permits = any(limit.in_flight for limit in self.limits)
-        """Whether something is in flight after a yes, until it is released."""
+        """True if an admitted call holds units in flight until it is released."""
         self._queue = WaitQueue(self.limits, store, self.max_waiting)
         super()._use(store)
 
     def _promise(self, max_wait: float | None) -> int:
-        """How many microseconds a reservation may be made to wait."""
+        """Return how many microseconds a reservation may wait; raise `InvalidCall` if the limits cannot promise it."""
         if self._holds_permits:
             raise InvalidCall("a limit in flight cannot be reserved: use limiter.permit(key) instead")
         if max_wait is None:

@@ -1,6 +1,6 @@
-"""`limited`: a decorator for functions whose calls a limit lets pass, or else raise.
+"""`limited`: a decorator for functions. A call runs if the limits admit it, and else raises `RateLimited`.
 
-What was spent of a rate stays spent; what is in flight is held while the function runs.
+Rates stay charged; units in flight are held while the function runs.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ def _key_of(key: Key, args: tuple[object, ...], kwargs: dict[str, object]) -> st
 
 
 def _is_coroutine_function(function: Callable[P, R], holds_permits: bool) -> bool:
-    """Whether calls of the function must be awaited; an error tells of functions that cannot be limited."""
-    import inspect  # loaded by those who decorate
+    """Return whether the function is `async def`; raise `InvalidCall` if it cannot be limited."""
+    import inspect  # here, because it is slow to import
 
     if not callable(function):
         raise InvalidCall(
@@ -44,13 +44,13 @@ def _is_coroutine_function(function: Callable[P, R], holds_permits: bool) -> boo
 
 
 class Limited:
-    """`@limiter.limited(key)`."""
+    """The decorator `@limiter.limited(key)`."""
 
     def __init__(self, limiter: Limiter, key: Key, cost: Cost, limit: Given | None) -> None:
         self._limiter, self._key, self._cost, self._limit = limiter, key, cost, limit
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
-        """The function, which asks first."""
+        """Return the function with a check of the limits before each call."""
         limiter, key, cost, limit = self._limiter, self._key, self._cost, self._limit
         if _is_coroutine_function(function, limiter._holds_permits):
             raise InvalidCall(f"{function!r} is async, and a Limiter cannot await it: limit it with an AsyncLimiter")
@@ -76,13 +76,13 @@ class Limited:
 
 
 class AsyncLimited:
-    """`@limiter.limited(key)` on `async def`."""
+    """The decorator `@limiter.limited(key)` of `async def`."""
 
     def __init__(self, limiter: AsyncLimiter, key: Key, cost: Cost, limit: Given | None) -> None:
         self._limiter, self._key, self._cost, self._limit = limiter, key, cost, limit
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
-        """The coroutine function, which asks first."""
+        """Return the coroutine function with a check of the limits before each call."""
         limiter, key, cost, limit = self._limiter, self._key, self._cost, self._limit
         if not _is_coroutine_function(function, limiter._holds_permits):
             raise InvalidCall(f"{function!r} is not an async def: limit it with a Limiter, not an AsyncLimiter")

@@ -1,4 +1,4 @@
-"""`AsyncPermit`: a permit that is awaited, to be had and to be ended."""
+"""`AsyncPermit`: a permit whose request and release are awaited."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 class AsyncPermit:
-    """Leave to be in flight: `async with limiter.permit("k") as permit:`, or `permit = await limiter.permit("k")`.
+    """The right to be in flight: `async with limiter.permit("k") as permit:`, or `permit = await limiter.permit("k")`.
 
-    True where it was given. It ends when the block is left or `release` is awaited, whichever comes first; ending it
-    again does nothing. A block that is left by an exception, or by being cancelled, ends it as `ignored`.
+    True if it was granted. A permit ends when the block ends or when `release` is awaited, whichever comes first; a
+    second end has no effect. A block that raises, or is cancelled, ends the permit as `ignored`.
     """
 
     __slots__ = ("_asked", "_cost", "_decision", "_key", "_limit", "_limiter", "_timeout", "outcome")
@@ -34,11 +34,11 @@ class AsyncPermit:
         self._asked = False
         self._decision: Decision | None = None
         self.outcome: Outcome | None = None
-        """How it ended; None while it is held, or where it was not given."""
+        """How the permit ended; None while it is held, and for a refused permit."""
 
     @property
     def decision(self) -> Decision:
-        """The answer, once it was awaited."""
+        """The decision; an error before the permit was awaited."""
         if self._decision is None:
             raise InvalidCall("this permit was not awaited: write `async with limiter.permit(key):`, or await it first")
         return self._decision
@@ -61,7 +61,7 @@ class AsyncPermit:
         return self.decision.allowed
 
     async def release(self, outcome: Outcome = "success") -> bool:
-        """End it, so; whether it was this call that ended it."""
+        """Release the permit with this outcome. True if this call released it, False if it had ended already."""
         checked_outcome(outcome)
         if self.outcome is not None or not self.decision.allowed:
             return False
@@ -73,7 +73,7 @@ class AsyncPermit:
         limiter = self._limiter
         hit = limiter._hit_at_once
         if hit is not None and self._timeout == 0 and not self._asked and not limiter._waiting_by_key:
-            self._asked = True  # as `_ask`, which is two coroutines more
+            self._asked = True  # the work of `_ask`, without its two coroutines
             decision = self._decision = hit(self._key, self._cost, limit=self._limit)
         else:
             decision = (await self._ask()).decision
@@ -86,7 +86,7 @@ class AsyncPermit:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self.outcome is None and self._decision is not None:  # as `release`, which is two coroutines more
+        if self.outcome is None and self._decision is not None:  # the work of `release`, without its coroutines
             self.outcome = "success" if kind is None else "ignored"
             limiter = self._limiter
             if limiter._release_at_once is None or limiter._waiting_by_key:

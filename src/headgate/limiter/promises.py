@@ -1,8 +1,8 @@
-"""Promises: what was charged now for a caller that leaves later.
+"""Promises: charges made now for callers that leave later.
 
-A charge that is given up can be given back while nothing is promised behind it: a store moves its arrival time back for
-the last promise and for no other, or what it promised behind would be promised again. So what is given up in the middle
-waits here until everything behind it in this process is given up too, or has left; what drains until then is lost.
+A store can give back only the last promise of a key: if its arrival time moved back for an earlier promise, the
+promises behind would be made a second time. So a promise that is given up in the middle waits here until every promise
+behind it in this process is given up too, or has left; the part that drains until then is lost.
 """
 
 from __future__ import annotations
@@ -21,75 +21,75 @@ if TYPE_CHECKING:
     from headgate.waiting.timers import LoopTimers
 
 FEW: Final = 1000
-"""Keys with promises, from which on those are looked for whose instants have passed."""
+"""The number of keys with promises above which a sweep removes promises whose instants have passed."""
 
 Name = tuple[tuple[str, str], ...]
 
 
 class Promise:
-    """Something that was charged for later."""
+    """A charge for later use."""
 
     __slots__ = ("calls", "decision", "given_up", "mark", "over", "queued", "ready_us")
 
     def __init__(self, decision: Decision, ready_us: int) -> None:
         self.decision = decision
         self.ready_us = ready_us
-        """When its caller leaves."""
+        """The instant at which the caller leaves."""
         self.calls: tuple[Call, ...] = decision.calls
         self.mark = decision.verdicts[0].mark
-        """Its position among the others."""
+        """The position among the other promises."""
         self.given_up = False
         self.queued = True
-        """Among those of its key: its instant has not passed."""
+        """True while the promise is in the queue of its key: its instant has not passed."""
         self.over = False
-        """Given back, as far as that is possible."""
+        """True once the promise was given back, as far as that is possible."""
 
     @property
     def drained_us(self) -> int:
-        """When nothing of it is left to give back."""
+        """The instant from which nothing is left to give back."""
         return self.ready_us + max(bucket.Params(*call.limit.params).depth_us for call in self.calls)
 
     @property
     def name(self) -> Name:
-        """Limits and keys: those with the same wait_turn in one queue."""
+        """The limits and keys: promises with the same name share a queue."""
         return tuple([(call.limit.identity, call.key) for call in self.calls])
 
 
 class Promises:
-    """What was promised to the callers of one limiter in this process, by limits and keys, in the order of charges."""
+    """The promises of one limiter in this process, by limits and keys, in the order of their charges."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self.forget()
 
     def forget(self) -> None:
-        """After a fork: what was promised was promised to the parent."""
+        """Forget all promises after a fork: they belong to the parent process."""
         self._queues: dict[Name, deque[Promise]] = {}
         self._lock = threading.Lock()
         self._many = FEW
 
     def add(self, decision: Decision, ready_us: int) -> Promise:
-        """A caller will leave at this instant."""
+        """Add the promise of a caller that will leave at this instant."""
         promise = Promise(decision, ready_us)
         with self._lock:
             if len(self._queues) >= self._many:
                 self._sweep()
             queue = self._queues.setdefault(promise.name, deque())
             at = len(queue)
-            while at and queue[at - 1].mark > promise.mark:  # of threads, whoever was charged first may come later
+            while at and queue[at - 1].mark > promise.mark:  # the thread charged first may arrive later
                 at -= 1
             queue.insert(at, promise)
         return promise
 
     def left(self, promise: Promise) -> None:
-        """Its caller has left."""
+        """Remove a promise whose caller has left."""
         with self._lock:
             self._prune(promise.name, self._clock.now_us())
 
     def free(self, promise: Promise) -> list[Promise]:
-        """What can be given back, in this order, where this promise was given up: each once.
+        """Return the promises to give back, in this order, now that this one is given up; each is returned once.
 
-        That is what was given up and has nothing behind it in this process that has still to leave.
+        These are the promises that were given up and have no promise behind them that has still to leave.
         """
         with self._lock:
             now, freed = self._clock.now_us(), []
@@ -107,7 +107,7 @@ class Promises:
             return freed
 
     def _prune(self, name: Name, now: int) -> None:
-        """Forget those who have left, and what was given up and has drained meanwhile."""
+        """Remove promises whose callers have left, and promises that were given up and have drained."""
         queue = self._queues.get(name)
         while queue and (queue[0].drained_us if queue[0].given_up else queue[0].ready_us) <= now:
             queue.popleft().queued = False
@@ -124,9 +124,9 @@ class Promises:
 async def depart(
     timers: LoopTimers, promise: Promise, give_up: Callable[[Promise], Coroutine[Any, Any, None]]
 ) -> Promise:
-    """Wait in an event loop for one's turn: the first that waits leaves at the first instant promised to one like it.
+    """Wait for a turn in an event loop: the caller that waits longest leaves at the first instant of its kind.
 
-    So those behind a caller that gives up move up, and it is the last of their promises that is given up.
+    So when a caller gives up, the callers behind it move up, and the last of their promises is given up.
     """
     turns = timers.turns(promise.calls)
     turn = turns.enter(promise.ready_us, promise)

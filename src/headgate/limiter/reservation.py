@@ -1,4 +1,4 @@
-"""Reservations: charged now, usable after a delay, settled when the real cost is known."""
+"""Reservations: charged now, usable after a delay, and settled when the real cost is known."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from headgate.waiting.timers import Timers
 
 Doing = Generator[Callable[[], Any], Any, None]
-"""Yields what to call, and is sent what that gave: at once, or awaited."""
+"""A generator that yields functions to call, and receives their results: at once, or awaited."""
 
 
 class _Reserved:
-    """What both kinds share."""
+    """The common base of `Reservation` and `AsyncReservation`."""
 
     def __init__(self, decision: Decision, queue: WaitQueue) -> None:
         self.decision = decision
@@ -43,12 +43,12 @@ class _Reserved:
 
     @property
     def delay(self) -> float:
-        """Seconds from when it was made until it may be used; 0.0 if at once."""
+        """Seconds from the charge until the reservation may be used; 0.0 if at once."""
         return self.decision.retry_us / SECOND if self.decision.allowed else 0.0
 
     @property
     def retry_after(self) -> float:
-        """Of one that was refused: when to ask again, in seconds."""
+        """Seconds until a refused reservation may be tried again; 0.0 if it was granted."""
         return 0.0 if self.decision.allowed else self.decision.retry_after
 
     def _checked(self) -> None:
@@ -56,7 +56,7 @@ class _Reserved:
             raise RateLimited(self.decision)
 
     def _differences(self, actual: int | Mapping[str, int] | None, by_name: Mapping[str, int]) -> tuple[int, ...]:
-        """What each call really cost, less what was charged for it."""
+        """Return the real cost of each call, less its charge."""
         calls = self.decision.calls
         given = by_name if actual is None else actual
         if isinstance(given, Mapping):
@@ -71,8 +71,8 @@ class _Reserved:
             real = (checked_cost(given),) * len(calls)
         return tuple(cost - call.cost for cost, call in zip(real, calls, strict=True))
 
-    def _settling(self, gate: Any, differences: tuple[int, ...]) -> Doing:  # noqa: ANN401 - of either kind
-        """Give back what was not used; charge what was used beyond, as far as it can be owed."""
+    def _settling(self, gate: Any, differences: tuple[int, ...]) -> Doing:  # noqa: ANN401 - either limiter
+        """Give back the unused units; charge the extra units, as far as the limits can."""
         if not self._open:
             return
         self._open = False
@@ -91,7 +91,7 @@ class _Reserved:
             yield from _owe(gate, call, extra)
 
     def _cancelling(self, gate: Any) -> Doing:  # noqa: ANN401
-        """Give everything back, when nothing is promised behind it any more."""
+        """Give the whole charge back, once no promise is left behind it."""
         if not self._open:
             return
         self._open = False
@@ -105,11 +105,11 @@ class _Reserved:
 
 
 def _owe(gate: Any, call: Call, extra: int) -> Doing:  # noqa: ANN401
-    """Charge one limit as much of the extra as it can bear: an hour of debt where it lends, what is left elsewhere."""
+    """Charge one limit as many extra units as it can take: up to an hour ahead if it lends, else what remains."""
     limit = call.limit
     while extra > 0:
         units = min(extra, limit.burst)
-        if not lends(limit):  # a refusal would start a block
+        if not lends(limit):  # look first, because a refusal would start a block
             look = Call(limit, call.key, 0)
             verdict: Verdict = (yield partial(gate._decide, (look,), PEEK)).verdicts[0]
             units = min(units, verdict.remaining)
@@ -122,10 +122,10 @@ def _owe(gate: Any, call: Call, extra: int) -> Doing:  # noqa: ANN401
 
 
 class Reservation(_Reserved):
-    """Charged now, usable after `delay`. True when it was granted.
+    """A cost charged now and usable after `delay`. True if it was granted.
 
-    As a context manager it waits until it may be used, raises `RateLimited` if it was refused, and gives everything
-    back if the body raises. One that is neither settled nor cancelled stays charged as it was made, and drains so.
+    As a context manager it waits until it may be used, raises `RateLimited` if it was refused, and gives the whole
+    charge back if the body raises. A reservation that is neither settled nor cancelled stays charged.
     """
 
     def __init__(self, limiter: Limiter, decision: Decision) -> None:
@@ -133,7 +133,7 @@ class Reservation(_Reserved):
         self._limiter = limiter
 
     def wait(self) -> None:
-        """Return when it may be used."""
+        """Wait until the reservation may be used."""
         self._checked()
         sleep_until(self._clock, self._ready_us)
 
@@ -162,7 +162,7 @@ class Reservation(_Reserved):
 
 
 class AsyncReservation(_Reserved):
-    """As `Reservation`, awaited."""
+    """A `Reservation` whose methods are awaited."""
 
     def __init__(self, limiter: AsyncLimiter, decision: Decision, timers: Timers) -> None:
         super().__init__(decision, limiter._queue)
@@ -170,7 +170,7 @@ class AsyncReservation(_Reserved):
         self._timers = timers
 
     async def wait(self) -> None:
-        """Return when it may be used."""
+        """Wait until the reservation may be used."""
         self._checked()
         await self._timers.here().wait_until(self._ready_us)
 

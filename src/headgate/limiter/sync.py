@@ -1,4 +1,4 @@
-"""`Limiter`: the small API."""
+"""`Limiter`: limits for threads."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from headgate.waiting.sleep import sleep_until
 
 
 class Limiter(BaseLimiter[BoundLimits], Gate):
-    """Allow or not, and when to come back.
+    """Admit or refuse requests, and tell when to retry.
 
     >>> limiter = Limiter("10/second; 1000/hour burst 50")
     >>> if not (decision := limiter.hit("user:42")):
@@ -43,14 +43,14 @@ class Limiter(BaseLimiter[BoundLimits], Gate):
     ) -> Decision:
         """Wait until admitted, first come, first served. Refused at once if that would take longer than `timeout`.
 
-        Also refused: a cost that can never fit, and a caller that comes when `max_waiting` wait already.
+        Also refused: a cost that can never fit, and a caller that comes when `max_waiting` callers wait already.
         """
         return self._acquire(key, cost, timeout, limit)
 
     def permit(self, key: str, cost: Cost = 1, timeout: float | None = 0, *, limit: Given | None = None) -> Permit:
-        """Spend, and hold what is in flight until the permit ends: `with limiter.permit("k"):` raises where refused.
+        """Charge the key, and hold the units in flight until the permit ends: `with limiter.permit("k"):`.
 
-        With a `timeout` it waits for that, first come, first served; None waits as long as it takes.
+        It waits at most `timeout` seconds, first come, first served; None: no bound. `with` raises if refused.
         """
         if timeout == 0 and checked_key(key) not in self._queue.by_key:
             return Permit(self.hit(key, cost, limit=limit), self.release)
@@ -59,33 +59,33 @@ class Limiter(BaseLimiter[BoundLimits], Gate):
     def reserve(
         self, key: str, cost: Cost = 1, max_wait: float | None = None, *, limit: Given | None = None
     ) -> Reservation:
-        """Charge now what may be used after a delay of at most `max_wait` seconds (default: an hour).
+        """Charge now a cost that may be used after a delay of at most `max_wait` seconds (default: an hour).
 
-        Windows, logs and blocks cannot promise a delay: they reserve what fits now.
+        Windows, logs and blocks cannot promise a delay: they reserve a cost that fits now.
         """
         return Reservation(self, self._reserve(key, cost, self._promise(max_wait), limit))
 
     def refund(self, charged: Decision | str, n: Cost | None = None) -> None:
-        """Give back a decision, or part of it, at most once; or `n` units of a key, as if charged now."""
+        """Give back the charge of a decision, or `n` units of it, at most once; or `n` units of a key."""
         self._refund(charged, n)
         if self._queue.by_key and not isinstance(charged, str):
             self._queue.wake(charged)
 
     def release(self, decision: Decision) -> None:
-        """Give back what a decision has in flight, at most once; rates stay charged. A `Permit` does this itself."""
+        """Give back the units in flight of a decision, at most once; rates stay charged. A permit calls this itself."""
         self._end(decision)
         if self._queue.by_key:
             self._queue.wake(decision)
 
     def limited(self, key: Key, cost: Cost = 1, *, limit: Given | None = None) -> Limited:
-        """A decorator: each call of the function spends, and raises `RateLimited` where that is refused.
+        """Return a decorator: each call of the function charges the key, or raises `RateLimited` if refused.
 
-        The key may be made from the arguments. What is in flight is held while the function runs.
+        The key may be a function of the arguments. Units in flight are held while the function runs.
         """
         return Limited(self, key, cost, limit)
 
     def close(self) -> None:
-        """Give back leases, and close a store that this limiter opened itself; as `with` does at its end."""
+        """Give back leases, and close the store if this limiter opened it; `with` does this at its end."""
         self._close_bound()
         if self._owned and hasattr(self._opened, "close"):
             self._opened.close()
@@ -140,7 +140,7 @@ class Limiter(BaseLimiter[BoundLimits], Gate):
 
 
 class _Waiter:
-    """A thread that waits."""
+    """A waiting thread."""
 
     __slots__ = ("cost", "turn")
 
@@ -150,5 +150,5 @@ class _Waiter:
         self.turn.acquire()
 
     def call(self) -> None:
-        with suppress(RuntimeError):  # called already
+        with suppress(RuntimeError):  # the lock is open: the thread was called already
             self.turn.release()

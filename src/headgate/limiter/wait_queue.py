@@ -1,12 +1,12 @@
-"""Waiting for a yes: first come, first served.
+"""Waiting for admission: first come, first served.
 
-Where every limit lends (the bucket family), a caller is charged at once and told when it may go: whoever is charged
-first goes first, in all processes of the store. Windows and logs cannot promise a time; there the callers of a key
-wait in a queue of this process, and only its head asks, once, at the instant it was told to. For what is in flight
-there is no such instant: its head asks when a permit of the key has come back in this process, and now and then, since
-others may have given one back.
+If every limit lends (the bucket family), a caller is charged at once and told when it may go: callers go in the order
+of their charges, in all processes of the store. Windows and logs cannot promise a time: the callers of a key wait in a
+queue of this process, and only the first of them asks the store again, at the retry time of its refusal. A limit in
+flight has no retry time: the first caller asks when a permit of the key is released in this process, and at intervals,
+because another process may have released one.
 
-The steps are written once, as a generator of what to do next; the limiters do it by thread or by event loop.
+A generator yields the steps of a wait; the limiters run them, in a thread or in an event loop.
 """
 
 from __future__ import annotations
@@ -31,51 +31,51 @@ from headgate.stores.contract import Store
 DEFAULT_MAX_WAITING: Final = 10_000
 NO_WAIT: Final = 0
 A_MOMENT: Final = 10_000
-"""When to come back, in microseconds, where only those ahead are in the way."""
+"""The retry time, in microseconds, of a caller that would fit but may not pass the callers ahead."""
 FIRST_LOOK: Final = 5_000
 LAST_LOOK: Final = 100_000
-"""How long, in microseconds, the head of a queue lets pass before it asks by itself: less at first."""
+"""How long, in microseconds, the first caller waits for a release before it asks again; the time doubles up to this."""
 
 
 class Ask(NamedTuple):
-    """Reserve what fits within so many microseconds; the decision is sent back."""
+    """Reserve the cost if it fits within `wait_us`; the decision is sent back."""
 
     wait_us: int
 
 
 class Look(NamedTuple):
-    """What would a cost get now? The decision is sent back."""
+    """Peek at a cost; the decision is sent back."""
 
     cost: int
 
 
 class Sleep(NamedTuple):
-    """Until this instant."""
+    """Sleep until this instant."""
 
     at_us: int
 
 
 class Turn(NamedTuple):
-    """Until it is this waiter's turn, or the instant; whether it is its turn is sent back."""
+    """Wait for this waiter's turn, until the instant; True is sent back if its turn came."""
 
     waiter: Waiter
     due_us: int | None
 
 
 class GiveBack(NamedTuple):
-    """What was spent is not going to be used."""
+    """Give back a charge that will not be used."""
 
     decision: Decision
 
 
 class Depart(NamedTuple):
-    """Wait until it is time; the promise that was kept is sent back. Whoever does not leave gives up its promise."""
+    """Wait until the promise may be used, and give it up on an error; the promise that was kept is sent back."""
 
     promise: Promise
 
 
 class GiveUp(NamedTuple):
-    """What was promised is not going to be used."""
+    """Give up a promise that will not be used."""
 
     promise: Promise
 
@@ -85,17 +85,17 @@ Steps = Generator[Step, "Decision | Promise | bool | None", Decision]
 
 
 class Waiter(Protocol):
-    """Somebody who waits."""
+    """A waiting thread or task."""
 
     cost: Cost
 
     def call(self) -> None:
-        """It is your turn."""
+        """Wake the waiter: it is its turn."""
         ...
 
 
 class WaitQueue:
-    """Those who wait for the keys of one limiter in this process."""
+    """The callers that wait for the keys of one limiter in this process."""
 
     def __init__(self, limits: tuple[Limit, ...], store: Store, max_waiting: int) -> None:
         if isinstance(max_waiting, bool) or not isinstance(max_waiting, int) or max_waiting < 0:
@@ -104,12 +104,12 @@ class WaitQueue:
         self.waiting = 0
         self.promises = Promises(store.clock)
         self.longest = LONGEST_WAIT if max_waiting else NO_WAIT
-        """What a caller may be made to wait: nothing, where nobody more may wait."""
+        """The longest wait of a new caller: 0 while `max_waiting` callers wait."""
         self.by_key: dict[str, deque[Waiter]] = {}
-        """The lines, by key; only of what cannot lend."""
+        """The queues by key; used only if a limit cannot lend."""
         self.lends = all(map(lends, limits))
         self._asked: dict[str, int] = {}
-        """How much each queue asks for, as far as that is one number."""
+        """The sum of the costs in each queue; costs by name count as 0."""
         self._most = max_waiting
         self._by_clock = store.decides_by_clock
         self._burst = min(limit.burst for limit in limits)
@@ -117,7 +117,7 @@ class WaitQueue:
         after_fork(self.forget)
 
     def forget(self) -> None:
-        """After a fork: whoever waited still waits in the parent."""
+        """Forget all callers after a fork: they wait in the parent process."""
         self._lock = threading.Lock()
         self.promises.forget()
         self.by_key.clear()
@@ -125,15 +125,15 @@ class WaitQueue:
         self._count(-self.waiting)
 
     def due(self, timeout: float | None) -> int | None:
-        """The instant by which a caller has to be on its way."""
+        """Return the instant by which a caller must be admitted; None if there is no timeout."""
         return None if timeout is None else self.clock.now_us() + checked_wait(timeout)
 
     def finish(self, key: str, cost: Cost, due_us: int | None, first: Decision, waiter: Callable[[], Waiter]) -> Steps:
-        """What is left to do after the first answer, which was not simply yes."""
+        """Return the steps that follow the first answer."""
         if first.allowed:
             if first.retry_us or key not in self.by_key:
                 return self._depart(first)
-            # Somebody who asked before was refused while this was on its way: it goes first.
+            # An earlier caller was refused while this answer was under way: that caller goes first.
             return self.wait_turn(key, cost, due_us, waiter(), first)
         if first.never or self.waiting >= self._most or self._too_late(first, due_us):
             return _refused(first)
@@ -142,7 +142,7 @@ class WaitQueue:
     def wait_turn(
         self, key: str, cost: Cost, due_us: int | None, waiter: Waiter, spent: Decision | None = None
     ) -> Steps:
-        """Wait in the queue, and ask when it is one's turn; what was spent too early is given back."""
+        """Wait in the queue, and ask the store when it is the waiter's turn; `spent`, if any, is given back first."""
         if self.waiting >= self._most:
             if spent is not None:
                 yield GiveBack(spent)
@@ -154,7 +154,7 @@ class WaitQueue:
             if ahead is not None:
                 whole = max(cost, min(ahead + cost, self._burst)) if isinstance(cost, int) else 0
                 refused = _decision((yield Look(whole)))
-                if refused.never:  # together they ask for more than a plan's burst: when that will be is not known
+                if refused.never:  # their sum is above a plan's burst: no time is known
                     refused = _decision((yield Look(0)))
                 if refused.never or self._too_late(refused, due_us) or not (yield Turn(waiter, due_us)):
                     return refusal_of(refused)
@@ -170,26 +170,26 @@ class WaitQueue:
                     at = self.clock.now_us() + look
                     at = at if due_us is None else min(at, due_us)
                     if not (yield Turn(waiter, at)) and due_us is not None:
-                        due_us -= max(0, at - self.clock.now_us())  # of a clock that is moved by hand, and was not
+                        due_us -= max(0, at - self.clock.now_us())  # a manual clock did not move
                     look = min(2 * look, LAST_LOOK)
                     continue
                 if self.lends and pause > LONGEST_WAIT:
-                    pause -= LONGEST_WAIT  # from then on it can be promised
+                    pause -= LONGEST_WAIT  # from that instant on, the rest can be promised
                 yield Sleep(self.clock.now_us() + pause)
         finally:
             self._leave(key, waiter)
         return (yield from self._depart(decision))
 
     def promise(self, decision: Decision) -> Promise:
-        """What was charged for later."""
+        """Record the promise of a decision that is charged for later."""
         return self.promises.add(decision, ready_at(decision, self.clock, self._by_clock))
 
     def _depart(self, decision: Decision) -> Steps:
-        """Go when it is time; whoever does not go gives back."""
+        """Wait until the decision may be used; give it back if the caller does not go."""
         if not decision.retry_us:
             return (yield from self._go(decision)) if self.waiting else decision
         promise = self.promise(decision)
-        if self.waiting >= self._most:  # others came to wait while this was asked
+        if self.waiting >= self._most:  # other callers came to wait meanwhile
             yield GiveUp(promise)
             return refusal_of(decision)
         self._count(1)
@@ -197,12 +197,12 @@ class WaitQueue:
             kept = yield Depart(promise)
         finally:
             self._count(-1)
-        assert isinstance(kept, Promise)  # noqa: S101 - what Depart is answered with
+        assert isinstance(kept, Promise)  # noqa: S101 - the answer to Depart
         self.promises.left(kept)
         return kept.decision
 
     def _go(self, decision: Decision) -> Steps:
-        """Go now, behind those who wait where these are late: an event loop may have stood still."""
+        """Go now, but behind callers that are due already: a busy event loop may be late."""
         try:
             yield Sleep(self.clock.now_us())
         except BaseException:
@@ -221,9 +221,9 @@ class WaitQueue:
         return LONGEST_WAIT if due_us is None else max(0, min(LONGEST_WAIT, due_us - self.clock.now_us()))
 
     def _join(self, key: str, waiter: Waiter) -> int | None:
-        """Join the end of the queue: how much is asked ahead, None at its head."""
+        """Join the end of the queue; return the sum of the costs ahead, or None for the first caller."""
         with self._lock:
-            self._add(1)  # in one step: whoever sees that somebody more waits comes behind it
+            self._add(1)  # under the same lock: a caller that sees the new count must queue behind this one
             queue = self.by_key.setdefault(key, deque())
             ahead = self._asked.get(key, 0) if queue else None
             queue.append(waiter)
@@ -231,7 +231,7 @@ class WaitQueue:
             return ahead
 
     def _leave(self, key: str, waiter: Waiter) -> None:
-        """Go, or give up; the next one is called where it was the head that left."""
+        """Leave the queue; if the first caller leaves, call the next one."""
         with self._lock:
             self._add(-1)
             queue = self.by_key[key]
@@ -244,7 +244,7 @@ class WaitQueue:
                 queue[0].call()
 
     def wake(self, decision: Decision) -> None:
-        """Permits have come back: who is first in the queue may ask again."""
+        """Call the first caller of each key of a decision that was given back: it may ask again."""
         for call in decision.calls:
             with self._lock:
                 queue = self.by_key.get(call.key)
@@ -265,15 +265,15 @@ def _units(waiter: Waiter) -> int:
 
 
 def lends(limit: Limit) -> bool:
-    """Whether a limit can charge now what is to be used later: a block cannot."""
+    """Return whether a limit can charge now for later use; a limit with a block cannot."""
     return limit.step.LENDS and not limit.block_us
 
 
 def ready_at(decision: Decision, clock: Clock, by_clock: bool) -> int:
-    """The instant from which what was reserved may be used.
+    """Return the instant from which a reservation may be used.
 
-    By the store's own clock it is what the decision says, so no pause since then changes the order; a server's instants
-    are counted from when its answer was heard.
+    If the store decides by this clock, the decision's marks give the instant, so a pause since then does not change the
+    order. A server has another clock: its delay counts from the arrival of its answer.
     """
     if by_clock and decision.allowed and decision.retry_us and not decision.degraded:
         each = zip(decision.calls, decision.verdicts, strict=True)
@@ -284,7 +284,7 @@ def ready_at(decision: Decision, clock: Clock, by_clock: bool) -> int:
 
 
 def refusal_of(decision: Decision) -> Decision:
-    """A no for somebody who would fit and may not pass those ahead: what it was told, without the yes."""
+    """Return a refusal with the numbers of this decision, for a caller that would fit but may not pass those ahead."""
     if not decision.allowed:
         return decision
     calls = decision.calls
@@ -297,12 +297,12 @@ def refusal_of(decision: Decision) -> Decision:
 
 
 def _decision(answer: Decision | Promise | bool | None) -> Decision:
-    assert isinstance(answer, Decision)  # noqa: S101 - what Ask and Look are answered with
+    assert isinstance(answer, Decision)  # noqa: S101 - the answer to Ask and Look
     return answer
 
 
 def checked_wait(seconds: float) -> int:
-    """A time to wait in microseconds, or an error that shows it."""
+    """Return a time to wait in microseconds, or raise `InvalidCall`."""
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds >= 0:
         raise InvalidCall(f"a time to wait must be a number of seconds from 0, or None; got {seconds!r}")
     return round(min(seconds, 1e9) * SECOND)
