@@ -1,4 +1,4 @@
-"""The shapers: the leaky bucket as a queue."""
+"""The shapers: leaky buckets as queues."""
 
 from headgate.shaper.async_ import AsyncShaper
 from headgate.shaper.pump import AsyncPump, Pump

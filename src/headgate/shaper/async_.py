@@ -1,4 +1,4 @@
-"""`AsyncShaper`: the same words, awaited."""
+"""`AsyncShaper`: the methods of `Shaper` as coroutines."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ R = TypeVar("R")
 
 
 class AsyncShaper(Shaping):
-    """As `Shaper`, awaited."""
+    """A `Shaper` for event loops."""
 
     def _use(self, store: Store) -> None:
         super()._use(store)
@@ -31,15 +31,15 @@ class AsyncShaper(Shaping):
         self._gate._undo = self._abandon
 
     async def enter(self, key: str, cost: int = 1) -> Departure:
-        """Take a place in the queue without waiting; false when it is full. For those who keep time themselves."""
-        # A reservation that waits for nothing is a hit that a cancelled caller gives back.
+        """Take a place in the queue without waiting; false if the queue is full. The caller waits by itself."""
+        # A reservation with no wait is a hit that is given back if the caller is cancelled.
         return self._departure(await self._gate._reserve(key, cost, 0))
 
     async def shape(self, key: str, cost: int = 1, timeout: float | None = None) -> Decision:
-        """Return when it is time, never early.
+        """Wait until the departure time, never less.
 
-        Refused at once when the queue is full, or where that would take longer than `timeout` seconds. Of callers that
-        wait for the same cost of a key, those behind one that is cancelled move up.
+        Refused at once if the queue is full, or if the wait would be longer than `timeout` seconds. When a caller is
+        cancelled, the callers behind it with the same key and cost move up.
         """
         if timeout is not None:
             refused = self._too_late(await self._gate.peek(key, 0), key, cost, timeout)
@@ -62,18 +62,18 @@ class AsyncShaper(Shaping):
                 await self._gate.refund(place)
 
     async def _give_back(self, promise: Promise) -> None:
-        await asyncio.sleep(0)  # others may give up with it: the last of them is the first
+        await asyncio.sleep(0)  # callers may give up together: the last place goes back first
         for place in self._freed(promise):
             await self._gate.refund(place)
 
     async def _abandon(self, decision: Decision) -> None:
-        """Give back the place of a caller that was cancelled while it asked; one whose time has come is used up."""
+        """Give back the place of a caller that was cancelled while it asked, unless its time has come."""
         departure = self._departure(decision)
         if departure.delay_us:
             await self._give_up(self._promises.add(decision, departure.at_us))
 
     def timers(self) -> LoopTimers:
-        """What wakes whoever waits in the running event loop."""
+        """Return the timers of the running event loop."""
         return self._timers.here()
 
     @explained
@@ -84,10 +84,10 @@ class AsyncShaper(Shaping):
     async def map(
         self, function: Callable[[T], Awaitable[R]], source: AsyncIterable[T] | Iterable[T], key: str = EVERYTHING
     ) -> AsyncIterator[R]:
-        """Start a coroutine function with each item of a source, at the constant rate; results in the items' order.
+        """Start a coroutine for each item of a source, at the constant rate; yield the results in the items' order.
 
-        Calls may overlap: one that takes long does not hold the next one back, unless as many run as there is room for
-        in the queue. Leaving early cancels what still runs.
+        Calls may overlap: a slow call does not delay the next one, unless as many calls run as the queue has room for.
+        Closing the iterator cancels the calls that still run.
         """
         running: deque[asyncio.Future[R]] = deque()
         coming: asyncio.Future[T] | None = None
@@ -114,7 +114,7 @@ class AsyncShaper(Shaping):
             await asyncio.gather(*left, return_exceptions=True)
 
     async def aclose(self) -> None:
-        """Let go of a store that this shaper opened itself."""
+        """Close the store if this shaper opened it."""
         if self._owned and isinstance(self._opened, AsyncStore):
             await self._opened.aclose()
 

@@ -1,4 +1,4 @@
-"""What the two shapers share: a leaky bucket whose callers are handed their departure time."""
+"""The common base of both shapers: a leaky bucket that gives each caller its departure time."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from headgate.stores import OnError, Store, open_store
 from headgate.wording import explained
 
 EVERYTHING: Final = "everything"
-"""The key of a pump that was given none."""
+"""The default key of a pump."""
 
 
 class Departure(NamedTuple):
-    """A place in the queue, or the refusal of one. True when there was room."""
+    """A place in the queue, or a refusal. True if there was room."""
 
     decision: Decision
     delay_us: int
     at_us: int = 0
-    """When it is time, by the store's clock."""
+    """The departure time by the store's clock."""
 
     def __bool__(self) -> bool:
         return self.decision.allowed
 
     @property
     def delay(self) -> float:
-        """Seconds until it is time."""
+        """Seconds from the call of `enter` until the departure time."""
         return self.delay_us / SECOND
 
 
 class Shaping:
-    """One limit, read as a queue: its burst is how many there is room for."""
+    """One limit as a queue: its burst is the room in the queue."""
 
     _gate: Any
 
@@ -60,22 +60,22 @@ class Shaping:
         self._use(self._opened)
 
     def _use(self, store: Store) -> None:
-        """Queue by the states of this store from now on; `headgate.testing` does so for a while."""
+        """Use this store from now on; `headgate.testing` changes the store for the time of a test."""
         self.store = store
         self._promises = Promises(store.clock)
 
     def _freed(self, promise: Promise) -> list[Decision]:
-        """What can be given back where this promise is given up: places whose time has not come, the last first.
+        """Return the places to give back when this promise is given up: those whose time has not come, the last first.
 
-        With its own cost for a burst a place is given back only where nobody has one behind it: each leaves when its
-        place begins, so whatever is behind was promised.
+        `last_place` makes the cost the burst, so the store gives a place back only if no place is behind it: a caller
+        leaves when its place begins, so every place behind was promised.
         """
         promise.given_up = True
         now = self.store.clock.now_us()
         return [last_place(freed.decision) for freed in self._promises.free(promise) if freed.ready_us > now]
 
     def _too_late(self, seen: Decision, key: str, cost: int, timeout: float) -> Decision | None:
-        """A refusal, where the next one in the queue waits longer than that; `seen` is the queue as it is."""
+        """Return a refusal if the next caller would wait longer than `timeout`; `seen` is a peek at the queue."""
         late = seen.reset_us - checked_wait(timeout)
         if late <= 0:
             return None
@@ -89,7 +89,7 @@ class Shaping:
         delay_us = bucket.departs(params, verdict, decision.granted)
         clock = self.store.clock
         at_us = clock.now_us() + delay_us
-        if self.store.decides_by_clock and delay_us:  # the place itself: no pause since can change the order
+        if self.store.decides_by_clock and delay_us:  # from the mark, so a pause since then does not change the order
             at_us = verdict.mark[0] + (verdict.mark[1] > 0)
         return Departure(decision, delay_us, at_us)
 
@@ -105,7 +105,7 @@ def as_queue(limit: Limit | str) -> Limit:
 
 
 def last_place(decision: Decision) -> Decision:
-    """The same charge under a limit whose burst is its cost."""
+    """Return the same charge under a limit whose burst is the cost."""
     (call,), verdict = decision.calls, decision.verdicts[0]
     alone = call.limit.replace(burst=max(1, call.cost))
     answers = [1, verdict.remaining, verdict.retry_us, verdict.reset_us, *verdict.mark]

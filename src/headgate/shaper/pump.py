@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 BREATHE: Final = 64
-"""Items of a plain iterable after which the event loop has a turn."""
+"""A pump yields to the event loop after this many items of a plain iterable."""
 
 
 class _Counts(Generic[T]):
-    """What both pumps count and hold."""
+    """The counts and the queue of both pumps."""
 
     def __init__(self) -> None:
         self.accepted = 0
-        """Items that were given a departure time."""
+        """The number of items that got a departure time."""
         self.delivered = 0
         """Of these, how many have left."""
         self._queue: deque[tuple[int, T]] = deque()
@@ -73,7 +73,7 @@ class Pump(_Counts[T]):
         self.stop()
 
     def _take_one(self) -> None:
-        """The next item, held until there is room for it."""
+        """Read the next item, and hold it until there is room."""
         if self._over:
             raise StopIteration
         if not self._held:
@@ -88,7 +88,7 @@ class Pump(_Counts[T]):
 
 
 class AsyncPump(_Counts[T]):
-    """A source's items, each when it is time: `async with shaper.drain(source) as pump: async for item in pump:`."""
+    """The items of a source, each at its departure time: `async with shaper.drain(source) as pump:`."""
 
     def __init__(self, shaper: AsyncShaper, source: AsyncIterable[T] | Iterable[T], key: str) -> None:
         super().__init__()
@@ -131,7 +131,7 @@ class AsyncPump(_Counts[T]):
             await asyncio.wait([self._reader])
 
     async def aclose(self) -> None:
-        """The same: `rest` has what was accepted, for whoever leaves early."""
+        """Stop; `rest` returns the items that have not left."""
         await self.stop()
 
     async def __aenter__(self) -> Self:
@@ -141,7 +141,7 @@ class AsyncPump(_Counts[T]):
         await self.stop()
 
     async def _read(self) -> None:
-        """Read the source ahead, as far as there is room."""
+        """Read the source ahead while the queue has room."""
         try:
             async for item in _each(self._source):
                 self._held.append(item)
@@ -165,7 +165,7 @@ class AsyncPump(_Counts[T]):
 
 
 async def _each(source: AsyncIterable[T] | Iterable[T]) -> AsyncIterator[T]:
-    """The items of either kind of source; a plain one lets the event loop breathe."""
+    """Yield the items of either kind of source; a plain one yields to the event loop now and then."""
     if isinstance(source, AsyncIterable):
         async for item in source:
             yield item

@@ -1,4 +1,4 @@
-"""`Shaper`: callers leave at a constant rate."""
+"""`Shaper`: delays callers to a constant rate."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ R = TypeVar("R")
 
 
 class Shaper(Shaping):
-    """The leaky bucket as a queue: `Shaper("3000/second queue 5000")`.
+    """A leaky bucket as a queue: `Shaper("3000/second queue 5000")`.
 
-    Whoever comes is handed its departure time and waits for it itself, so there is no worker, and every process on the
-    same store stands in the same queue.
+    Each caller gets its departure time and waits for it by itself. So no worker is needed, and all processes on one
+    store share one queue.
     """
 
     def _use(self, store: Store) -> None:
@@ -29,13 +29,13 @@ class Shaper(Shaping):
         self._gate = Gate(store, self.namespace, self.limits, self.on_error)
 
     def enter(self, key: str, cost: int = 1) -> Departure:
-        """Take a place in the queue without waiting; false when it is full. For those who keep time themselves."""
+        """Take a place in the queue without waiting; false if the queue is full. The caller waits by itself."""
         return self._departure(self._gate.hit(key, cost))
 
     def shape(self, key: str, cost: int = 1, timeout: float | None = None) -> Decision:
-        """Return when it is time, never early.
+        """Wait until the departure time, never less.
 
-        Refused at once when the queue is full, or where that would take longer than `timeout` seconds.
+        Refused at once if the queue is full, or if the wait would be longer than `timeout` seconds.
         """
         if timeout is not None:
             refused = self._too_late(self._gate.peek(key, 0), key, cost, timeout)
@@ -65,7 +65,7 @@ class Shaper(Shaping):
                 yield function(item)
 
     def close(self) -> None:
-        """Let go of a store that this shaper opened itself."""
+        """Close the store if this shaper opened it."""
         if self._owned and hasattr(self._opened, "close"):
             self._opened.close()
 
