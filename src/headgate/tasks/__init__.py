@@ -1,4 +1,4 @@
-"""Limits for the tasks of a queue: `headgate.tasks.celery`, `.dramatiq` and `.rq`, and what they are made of."""
+"""Limits for the tasks of a queue: `headgate.tasks.celery`, `.dramatiq` and `.rq`, and their common parts."""
 
 from __future__ import annotations
 

@@ -26,8 +26,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 IN_LINE: Final = "headgate_in_line"
-"""The header of a task whose place in line is kept: by which of its tries. An error's retry copies the headers, and
-begins anew."""
+"""The header of a task that keeps its place in line. Its value is the number of retries: a retry after an error copies
+the headers, but takes a new place."""
 
 
 class HandedBack(Retry):  # type: ignore[misc]
@@ -37,12 +37,12 @@ class HandedBack(Retry):  # type: ignore[misc]
 class throttled(Throttle):  # noqa: N801 - a decorator
     """Run the task when the limit allows it: wait up to `wait` seconds in the worker, else hand it back to the queue.
 
-    It stands below `@app.task`, bound or not. `key` and `cost` may be functions of the task's arguments, without
-    `self`. Nothing is charged for a task that is handed back, and none of its retries is used.
+    Write it below `@app.task`, bound or not. `key` and `cost` may be functions of the task's arguments, without `self`.
+    A task that is handed back is not charged, and uses none of its retries.
     """
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
-        """The function, as a task that waits for its turn."""
+        """Return the function, which waits for its turn."""
 
         @functools.wraps(function)
         def run(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -55,11 +55,11 @@ class throttled(Throttle):  # noqa: N801 - a decorator
             with turn:
                 try:
                     return function(*args, **kwargs)
-                except HandedBack:  # by another throttle, below this one
+                except HandedBack:  # by another throttle below this one
                     turn.cancel()
                     raise
 
-        # Celery checks the arguments of `delay` by the signature, and does not look through wrappers.
+        # Celery checks the arguments of `delay` by the signature, and does not follow `__wrapped__`.
         cast("Any", run).__signature__ = inspect.signature(function)
         return run
 
@@ -73,7 +73,7 @@ def _turn(throttle: Throttle, task: Any, args: tuple[Any, ...], kwargs: dict[str
 
 
 def _handed_back(task: Any, turn: Turn) -> HandedBack:  # noqa: ANN401
-    """Send the task again as it is; `Task.retry` would count it as one of its retries."""
+    """Send the same task again; `Task.retry` would use one of its retries."""
     request = task.request
     headers = {**(request.headers or {}), IN_LINE: request.retries if turn.in_line else None}
     again = task.signature_from_request(request, countdown=turn.come_back, retries=request.retries, headers=headers)

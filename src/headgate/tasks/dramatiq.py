@@ -28,14 +28,14 @@ from headgate.tasks.turn import Turn
 __all__ = ["Throttle", "Throttling"]
 
 IN_LINE: Final = "headgate_in_line"
-"""The option of a message whose place in line is kept."""
+"""The option of a message that keeps its place in line."""
 
 
 class Throttling(Middleware):
-    """Gives actors the option `throttle`: add it to the broker before they are declared.
+    """Middleware for the actor option `throttle`: add it to the broker before the actors are declared.
 
-    A message that would wait for longer than its throttle's `wait` is enqueued again with a delay. Dramatiq logs it as
-    skipped: no retry is used, no callback is told of a failure, and the result is still awaited.
+    A message that would wait for longer than its throttle's `wait` is enqueued again with a delay. Dramatiq logs the
+    message as skipped: it uses no retry and calls no failure callback, and the result comes later.
     """
 
     def __init__(self) -> None:
@@ -43,20 +43,20 @@ class Throttling(Middleware):
 
     @property
     def actor_options(self) -> set[str]:
-        """What an actor may be given."""
+        """The actor options of this middleware."""
         return {"throttle"}
 
     def before_declare_actor(self, broker: Broker, actor: Actor[..., Any]) -> None:
-        """Have the actor ask first."""
+        """Wrap the function of an actor that has a throttle."""
         throttle = actor.options.get("throttle")
         if throttle is None:
             return
-        if not isinstance(throttle, Throttle):  # of all errors here, Dramatiq passes on only its own
+        if not isinstance(throttle, Throttle):  # Dramatiq passes on no other error from here
             raise MiddlewareError(f"{actor.actor_name}: throttle must be a headgate.tasks.Throttle; got {throttle!r}")
         actor.fn = self._throttled(actor, throttle, broker)
 
     def before_process_message(self, broker: Broker, message: MessageProxy) -> None:
-        """Remember what this thread works on."""
+        """Remember the message that this thread processes."""
         self._here.message = message
 
     def after_process_message(
@@ -67,11 +67,11 @@ class Throttling(Middleware):
         result: Any = None,  # noqa: ANN401
         exception: BaseException | None = None,
     ) -> None:
-        """Forget it."""
+        """Forget the message."""
         self._here.message = None
 
     def after_skip_message(self, broker: Broker, message: MessageProxy) -> None:
-        """Forget it."""
+        """Forget the message."""
         self._here.message = None
 
     def _throttled(self, actor: Actor[..., Any], throttle: Throttle, broker: Broker) -> Callable[..., Any]:
@@ -84,7 +84,7 @@ class Throttling(Middleware):
             if message is None:
                 turn = throttle.take_or_raise(*given, **by_name)
             else:
-                # Taken out, so that an error's retry, which sends the same options, begins anew.
+                # Removed, so that a retry after an error, which has the same options, takes a new place.
                 turn = throttle.take(*given, came_back=message.options.pop(IN_LINE, False), **by_name)
                 if not turn:
                     _hand_back(broker, message, turn)
@@ -94,7 +94,7 @@ class Throttling(Middleware):
         return run
 
     def _message_of(self, actor: Actor[..., Any]) -> MessageProxy | None:
-        """What the worker calls an actor for; None where another actor calls it as a function, or it does itself."""
+        """Return the message for which the worker calls an actor; None if an actor calls it as a function."""
         message: MessageProxy | None = getattr(self._here, "message", None)
         if message is None or message.actor_name != actor.actor_name:
             return None

@@ -5,7 +5,7 @@
 
     queue.enqueue(charge, "ann", 12)
 
-RQ brings back jobs that were scheduled only where a worker runs with its scheduler: `rq worker --with-scheduler`.
+RQ runs scheduled jobs only if a worker runs with its scheduler: `rq worker --with-scheduler`.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 HANDED_BACK: Final = "headgate_handed_back"
-"""In the meta data of a job that was handed back: RQ's two counts of retries then, and whether its place is kept."""
+"""The metadata of a job that was handed back: RQ's two counts of retries, and whether the job keeps its place."""
 
 
 class HandedBack(Retry):
-    """What a job returns to be scheduled again."""
+    """The result with which a job asks RQ to schedule it again."""
 
 
 class throttled(Throttle):  # noqa: N801 - a decorator
-    """Run the job when the limit allows it: wait up to `wait` seconds in the worker, else have it scheduled again.
+    """Run the job when the limit allows it: wait up to `wait` seconds in the worker, else schedule it again.
 
-    `key` and `cost` may be functions of the job's arguments. Nothing is charged for a job that is handed back, and none
-    of its retries is used. RQ schedules in whole seconds.
+    `key` and `cost` may be functions of the job's arguments. A job that is handed back is not charged, and uses none of
+    its retries. RQ schedules in whole seconds.
     """
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
-        """The function, as a job that waits for its turn."""
+        """Return the function, which waits for its turn."""
 
         @functools.wraps(function)
         def run(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -61,36 +61,36 @@ class throttled(Throttle):  # noqa: N801 - a decorator
                     return cast("R", _handed_back(job, turn))
             with turn:
                 result = function(*args, **kwargs)
-            if isinstance(result, HandedBack):  # by another throttle, below this one
+            if isinstance(result, HandedBack):  # by another throttle below this one
                 turn.cancel()
             elif job is not None and HANDED_BACK in job.meta:
-                job.meta[HANDED_BACK] = None  # meta data that is empty is not saved
+                job.meta[HANDED_BACK] = None  # RQ does not save empty metadata
             return cast("R", _within(turn, result)) if inspect.iscoroutine(result) else result
 
         return run
 
 
 def _job_of(function: Callable[..., Any]) -> Job | None:
-    """The job that a worker runs a function for; None where something else calls it, another job perhaps."""
+    """Return the job for which a worker runs this function; None if other code calls it, such as another job."""
     job = get_current_job()
-    if job is None or job.worker_name == "sync":  # of a queue with is_async=False
+    if job is None or job.worker_name == "sync":  # the queue has is_async=False
         return None
-    called = getattr(job.func, "__func__", job.func)  # of a method
+    called = getattr(job.func, "__func__", job.func)  # a method's function
     return job if inspect.unwrap(called, stop=lambda each: each is function) is function else None
 
 
 async def _within(turn: Turn, work: Coroutine[Any, Any, T]) -> T:
-    """RQ awaits what an async function gives, after that has returned."""
+    """Await a coroutine within its turn: RQ awaits it after the function has returned."""
     with turn:
         return await work
 
 
 def _came_back(job: Job) -> bool:
-    """Whether its place in line is kept; after an error it begins anew."""
+    """Return whether the job keeps its place in line; after an error it takes a new one."""
     left, returned, in_line = job.meta.get(HANDED_BACK) or (None, None, False)
     if returned is None or left != job.retries_left:
         return False
-    job.number_of_retries = returned  # most versions of RQ have counted that it was handed back, some have not
+    job.number_of_retries = returned  # most versions of RQ count a job handed back as a retry, some do not
     return bool(in_line)
 
 

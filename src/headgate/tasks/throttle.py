@@ -1,10 +1,10 @@
-"""Who may run now, and when the others come back.
+"""Throttles: decide whether a task may run now, and when it comes back otherwise.
 
-A backlog that is told `retry_after` comes back at one instant, again and again, and whoever happens to be first goes
-first. Here everyone is given an instant of its own. Beside each limit stands a line: a bucket of the same rate, which
-is charged for places in it. A task that would wait too long takes a place and comes back at its instant. Only then does
-it ask the limit itself, and only a task that runs is charged. So tasks come back at the rate at which they can run, in
-the order in which they came; and where they come late, or somebody else spent the limit, it is the limit that decides.
+If refused tasks used `retry_after`, they would all come back at one instant, again and again, in no order. So each task
+gets an instant of its own. Each limit has a line beside it: a bucket of the same rate that is charged for places in the
+line. A task that would wait too long takes a place and comes back at its instant. Then it asks the limit itself, and
+only a task that runs is charged. So tasks come back at the rate at which they can run, in the order of their arrival.
+If a task comes late, or another caller has used the limit up, the limit decides.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from headgate.limiter.wait_queue import checked_wait
 from headgate.tasks.turn import Turn
 
 LONGEST: Final = 900.0
-"""Seconds for which a task is handed back at most. Brokers deliver a second time what is held back for longer (RabbitMQ
-after 30 minutes, Celery's Redis transport after an hour), and SQS delays nothing longer than this."""
+"""The most seconds for which a task is handed back. Brokers deliver a task again if it is held for longer (RabbitMQ:
+30 minutes, Celery's Redis transport: an hour), and SQS allows no longer delay."""
 
 
 class Throttle:
-    """A limiter for tasks: a short wait is waited for in the worker, for a longer one the task is handed back."""
+    """A limiter for tasks: the worker waits for a short time itself; for a longer wait the task is handed back."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class Throttle:
         cost: Cost | Callable[..., Cost] = 1,
         wait: float = 1.0,
     ) -> None:
-        """`key` and `cost` may be functions of the task's arguments; `wait` is the most to wait here, in seconds."""
+        """`key` and `cost` may be functions of the task's arguments; `wait` is the longest wait here, in seconds."""
         if not isinstance(limiter, Limiter):
             raise InvalidCall(f"a throttle needs a Limiter; got {limiter!r}")
         if limiter._holds_permits:
@@ -50,16 +50,16 @@ class Throttle:
         self._lines = _Lines(limiter)
 
     def take(self, *args: Any, came_back: bool = False, **kwargs: Any) -> Turn:  # noqa: ANN401
-        """The turn of the task with these arguments; RateLimited for a cost that can never fit.
+        """Return the turn of the task with these arguments; raise `RateLimited` for a cost that can never fit.
 
-        `came_back` is that it was handed back before, with a place in line.
+        `came_back` is true if the task was handed back before, with a place in line.
         """
         key, cost = self._asked(args, kwargs)
         lines = self._here()
         if not came_back:
             place = self._stand(lines.line, key, cost)
             seconds = place.delay or place.retry_after
-            if seconds > self.wait and not place.decision.never:  # that is for the limit itself to say
+            if seconds > self.wait and not place.decision.never:  # the limit itself refuses that below
                 return _later(place, seconds)
         decision = self.limiter.acquire(key, cost, self.wait)
         if decision:
@@ -67,11 +67,11 @@ class Throttle:
         if decision.never:
             raise RateLimited(decision)
         place = self._stand(lines.again, key, cost)
-        # One after the other, and no burst at once: one was just refused.
+        # `reset_after` spaces these tasks one by one, without a burst: the limit has just refused one.
         return _later(place, max(decision.retry_after, place.decision.reset_after))
 
     def take_or_raise(self, *args: Any, **kwargs: Any) -> Turn:  # noqa: ANN401
-        """The turn of a task that no queue can bring back: one called as a function, or run eagerly in a test."""
+        """Return the turn of a task that no queue can bring back: called as a function, or run eagerly in a test."""
         decision = self.limiter.acquire(*self._asked(args, kwargs), self.wait)
         if not decision:
             raise RateLimited(decision)
@@ -83,19 +83,19 @@ class Throttle:
         return key, cost
 
     def _stand(self, line: Limiter, key: str, cost: Cost) -> Reservation:
-        """A place in line, if there is one within the time for which a task can be handed back."""
+        """Reserve a place in line, within the time for which a task can be handed back."""
         costs = checked_costs(self.limiter.limits, cost)
         by_name = {limit.name: each for limit, each in zip(line.limits, costs, strict=True)}
         return line.reserve(key, by_name, LONGEST)
 
     def _here(self) -> _Lines:
-        if self._lines.store is not self.limiter.store:  # as in tests: `frozen`, `disabled`
+        if self._lines.store is not self.limiter.store:  # changed by `frozen` or `disabled` in tests
             self._lines = _Lines(self.limiter)
         return self._lines
 
 
 def _later(place: Reservation, seconds: float) -> Turn:
-    """Come back then. Where there was no place, or only one too far away, it is at random: not one instant for all."""
+    """Return a turn for later. Without a place, or with one too far away, the time is random: not the same for all."""
     if not place:
         seconds = max(seconds, place.decision.retry_after_spread())
     if seconds > LONGEST:
@@ -110,7 +110,7 @@ class _Lines:
         self.store = limiter.store
         self.line = _paced(limiter, "line")
         self.again = _paced(limiter, "again")
-        """For those who come back and are refused: they do not stand behind all who came after them."""
+        """The line of tasks that come back and are refused, so that they do not queue behind newer tasks."""
 
 
 def _paced(limiter: Limiter, name: str) -> Limiter:
@@ -119,15 +119,15 @@ def _paced(limiter: Limiter, name: str) -> Limiter:
 
 
 def _pace(limit: Limit, name: str) -> Limit:
-    """The limit's rate as a bucket, whatever its algorithm; its state is nobody else's."""
+    """Return the limit's rate as a bucket, for any algorithm; its name keeps its state separate."""
     filed = blake2b(limit.identity.encode(), digest_size=8).hexdigest()
     return Limit(limit.amount, limit.period, burst=limit.burst, name=f"{name}-{filed}")
 
 
 def arguments_of(function: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:  # noqa: ANN401
-    """The arguments of a call as the function has them, however they were given: in order, defaults included.
+    """Return the arguments of a call in the function's order, with defaults, whether given by position or by name.
 
-    So a key such as `lambda customer, *_: customer` need not know whether a task was sent `customer=` by name.
+    So a key such as `lambda customer, *_: customer` also works for a task that was sent `customer=` by name.
     """
     bound = inspect.signature(function).bind(*args, **kwargs)
     bound.apply_defaults()

@@ -1,4 +1,4 @@
-"""A task's turn: that it may run now, or when it should come back."""
+"""A task's turn: whether it may run now, or when it comes back."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from headgate.limiter.reservation import Reservation
 
 
 class Turn:
-    """True when the task may run now; then the limit is charged. Around the task it is a context manager.
+    """True if the task may run now: the limit is charged, and the task runs in `with turn:`.
 
-    False when it should come back in `come_back` seconds, for which nothing was charged.
+    False if the task must come back in `come_back` seconds: the limit is not charged.
     """
 
     def __init__(self, charge: Reservation, come_back: float | None = None, *, in_line: bool = False) -> None:
         self.come_back = come_back or 0.0
         self.in_line = in_line
-        """That its place is kept until then: it says so when it asks again, with `came_back=True`."""
+        """True if the task keeps its place until then: pass `came_back=True` when it asks again."""
         self._runs = come_back is None
         self._charge = charge
         self._outer: Token[Turn | None] | None = None
@@ -29,13 +29,13 @@ class Turn:
         return self._runs
 
     def settle(self, actual: int | Mapping[str, int] | None = None, /, **by_name: int) -> None:
-        """Say what it really cost: `settle(431)`, or `settle(tpm=431)` where limits have names; once."""
+        """Replace the charge by the real cost, once: `settle(431)`, or `settle(tpm=431)` for limits with names."""
         if not self:
             raise InvalidCall("this task may not run yet and was not charged: there is nothing to settle")
         self._charge.settle(actual, **by_name)
 
     def cancel(self) -> None:
-        """Give everything back, the place in line too: what it is for is not going to happen."""
+        """Give back the charge, or the place in line, of a task that will not run."""
         self._charge.cancel()
 
     def __enter__(self) -> Self:
@@ -45,7 +45,7 @@ class Turn:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """What was spent stays spent: a task that failed may have failed after the call that the limit is for."""
+        """Leave the limit charged: a task may have failed after the call that the limit is for."""
         if self._outer is not None:
             _running.reset(self._outer)
 
@@ -54,7 +54,7 @@ _running: ContextVar[Turn | None] = ContextVar("headgate_turn", default=None)
 
 
 def settle(actual: int | Mapping[str, int] | None = None, /, **by_name: int) -> None:
-    """Say what the task that runs now really cost: `settle(431)`, or `settle(tpm=431)` for limits with names; once."""
+    """Replace the charge of the running task by its real cost, once: `settle(431)`, or `settle(tpm=431)` by name."""
     turn = _running.get()
     if turn is None:
         raise InvalidCall("no throttled task runs here: call settle inside one, while it runs")
