@@ -1,4 +1,4 @@
-"""Tools for testing code that uses Headgate, and the stores and web edges that serve it."""
+"""Tools to test code that uses Headgate, and suites to test stores and web edges."""
 
 from headgate.testing.clock import ManualClock
 from headgate.testing.control import disabled, frozen, reset_all

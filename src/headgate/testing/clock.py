@@ -1,4 +1,4 @@
-"""A clock that moves when it is told to."""
+"""A clock that a test moves."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from headgate.clock import SECOND
 
 
 class ManualClock:
-    """Starts at 0 (1970-01-01 UTC, when every window begins) and stands still until `advance` or `set`.
+    """A clock that starts at 0 (1970-01-01 UTC, the start of a window) and moves only by `advance` or `set`.
 
     >>> clock = ManualClock()
     >>> clock.advance(1.5)
@@ -24,19 +24,19 @@ class ManualClock:
         self.set(start)
 
     def now_us(self) -> int:
-        """Whole microseconds since the UTC epoch."""
+        """Return whole microseconds since the UTC epoch."""
         return self.us
 
     def now(self) -> float:
-        """Seconds since the UTC epoch."""
+        """Return seconds since the UTC epoch."""
         return self.us / SECOND
 
     def advance(self, seconds: float) -> None:
-        """Move by so many seconds (to the nearest microsecond); below zero steps back."""
+        """Move the clock by `seconds`, rounded to a microsecond; a negative number steps back."""
         self._move_to(self.us + round(seconds * SECOND))
 
     def set(self, seconds: float) -> None:
-        """Move to an instant, in seconds since the UTC epoch."""
+        """Move the clock to an instant, in seconds since the UTC epoch."""
         self._move_to(round(seconds * SECOND))
 
     def _move_to(self, us: int) -> None:
@@ -50,12 +50,12 @@ class ManualClock:
                 told()
 
     def sleep_until(self, at_us: int) -> None:
-        """What waiting in a thread does by this clock: the wait is over at once, and the clock has moved."""
+        """Move the clock to the instant: a thread that waits by this clock returns at once."""
         if at_us > self.us:
             self._move_to(at_us)
 
     def watch(self, told: Callable[[], None]) -> None:
-        """Call this method of an object after every move, for as long as the object lives."""
+        """Call this bound method after every move, as long as its object lives."""
         self._watchers.append(WeakMethod(told))
 
     def __repr__(self) -> str:

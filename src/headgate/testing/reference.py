@@ -1,4 +1,4 @@
-"""The definition, as a store: the reference steps over a dict. What every other store is compared with."""
+"""The reference steps as a store, with which every other store is compared."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ from headgate.stores import MemoryStore
 
 
 class ReferenceStore(MemoryStore):
-    """A memory store on the pure engine, whichever engine was chosen."""
+    """A memory store that always uses the pure engine."""
 
     _engine_type = pure.Engine

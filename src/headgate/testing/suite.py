@@ -1,10 +1,10 @@
-"""`StoreSuite`: what every store must do. A new store's test is a subclass with one method.
+"""`StoreSuite`: the tests that every store must pass. A new store's test is a subclass with one method.
 
     class TestMyStore(StoreSuite):
         def store(self, clock):
             return MyStore(clock=clock)
 
-Plain assertions, no sleeps: pytest or unittest run it as it is.
+It uses plain assertions and no sleeps, and runs under pytest or unittest.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from headgate.testing.clock import ManualClock
 from headgate.testing.traces import compare
 
 EVERY_ALGORITHM = (*ALGORITHMS, "sliding-window/6", "sliding-window/7")
-"""Every name of the roster, and slots that do and do not divide a period."""
+"""Every algorithm of the roster, and numbers of slots that do and do not divide a period."""
 
 SINGLE = (
     *(f"11/minute by {name}" for name in ALGORITHMS),
@@ -66,18 +66,18 @@ PLANS = (
     ("5 in flight ttl 100 weeks", "3 in flight ttl 100 weeks", "9 in flight ttl 100 weeks"),
     ("8191/second; 20/minute by sliding-log", "7/second burst 3; 6/minute by sliding-log"),
 )
-"""Plans of one identity: other amounts, bursts, denominators without a common divisor, and clocks of other ticks."""
+"""Plans of one identity: with other amounts and bursts, with denominators that share no divisor, with other ticks."""
 
 
 class StoreSuite:
-    """Subclass it, and give a `store`."""
+    """The tests of a store: write a subclass that defines `store`."""
 
     def store(self, clock: ManualClock) -> Store:
-        """A store with no states yet that tells the time by this clock."""
+        """Return an empty store that uses this clock."""
         raise TypeError("a subclass of StoreSuite must define store(clock)")
 
     seeds = range(4)
-    """How many traces each limit is driven through."""
+    """The seeds of the traces for each limit."""
     steps = 150
 
     def _limiter(self, *limits: str, at: float = 0.0) -> tuple[Limiter, ManualClock]:
@@ -89,19 +89,19 @@ class StoreSuite:
             yield algorithm, *self._limiter(f"{rate} by {algorithm}", at=1_000_000_020.0)
 
     def test_answers_as_the_reference_does(self) -> None:
-        """Aimed traces get the reference's answers, bit for bit: every field of every verdict."""
+        """A store and the reference give equal answers to random traces: every field of every verdict is the same."""
         for text in (*SINGLE, *SEVERAL):
             for seed in self.seeds:
                 compare(text, self.store, seed, self.steps)
 
     def test_plans_answer_as_the_reference_does(self) -> None:
-        """What a key owes under one plan is read by another as the reference reads it, bit for bit."""
+        """A plan reads a state that another plan has written exactly as the reference reads it."""
         for own, *others in PLANS:
             for seed in self.seeds:
                 compare(own, self.store, seed, self.steps, others)
 
     def test_admits_exactly_the_limit(self) -> None:
-        """At one instant the amount passes, and not one more."""
+        """At one instant the store admits the amount, and not one unit more."""
         for algorithm, limiter, _ in self._every():
             assert [limiter.hit("k").remaining for _ in range(10)] == list(range(9, -1, -1)), algorithm
             assert not limiter.hit("k"), algorithm
@@ -121,7 +121,7 @@ class StoreSuite:
                 assert limiter.peek("k", cost), (algorithm, cost)
 
     def test_a_refusal_charges_nothing(self) -> None:
-        """However often a call is refused, what remains and when stays the same."""
+        """Refused calls, however many, do not change `remaining` or `reset_after`."""
         for algorithm, limiter, _ in self._every():
             limiter.hit("k", 8)
             before = limiter.peek("k", 0).verdicts
@@ -130,7 +130,7 @@ class StoreSuite:
             assert limiter.hit("k", 2), algorithm
 
     def test_never_is_not_later(self) -> None:
-        """A cost above the burst is refused for ever, and says so."""
+        """A cost above the burst is refused, and `never` is true: a retry cannot succeed."""
         for algorithm, limiter, _ in self._every():
             refused = limiter.hit("k", 11)
             assert (refused.allowed, refused.never, refused.retry_after, refused.remaining) == (
@@ -141,14 +141,14 @@ class StoreSuite:
             ), algorithm
 
     def test_a_cost_of_nothing_is_always_allowed(self) -> None:
-        """`hit(cost=0)` passes even on a key that has nothing left, and charges nothing."""
+        """`hit(cost=0)` is allowed even for a key that has nothing left, and charges nothing."""
         for algorithm, limiter, _ in self._every():
             limiter.hit("k", 10)
             asked = limiter.hit("k", 0)
             assert asked and asked.remaining == 0 and asked.granted == 0, algorithm
 
     def test_peek_writes_nothing(self) -> None:
-        """`peek` answers whether `hit` would pass, any number of times; what remains is what is there now."""
+        """`peek` tells whether `hit` would be allowed, and changes nothing; `remaining` is the present number."""
         for algorithm, limiter, _ in self._every():
             there = limiter.hit("k", 4)
             seen = {(p.allowed, p.retry_us, p.remaining, p.reset_us) for p in (limiter.peek("k", 6) for _ in range(20))}
@@ -158,7 +158,7 @@ class StoreSuite:
             assert limiter.hit("k", 6).remaining == 0, algorithm
 
     def test_reset_is_when_all_could_pass(self) -> None:
-        """At `reset_after` the whole burst passes at once; a microsecond before it does not."""
+        """At `reset_after` the whole burst is allowed at once; a microsecond before it is refused."""
         for algorithm, limiter, clock in self._every():
             limiter.hit("k", 7)
             start, wait = clock.us, limiter.peek("k", 0).reset_us
@@ -169,7 +169,7 @@ class StoreSuite:
             assert limiter.peek("k", 0).reset_us == 0, algorithm
 
     def test_several_limits_are_charged_all_or_none(self) -> None:
-        """When one of two limits refuses, the other has not been charged; the decision names the one that binds."""
+        """If one of two limits refuses, the other is not charged; `binding` is the limit that refuses."""
         for algorithm in EVERY_ALGORITHM:
             limiter, _ = self._limiter(
                 f"10/second by {algorithm} as small", f"100/hour by {algorithm} as large", at=1e9
@@ -183,7 +183,7 @@ class StoreSuite:
             assert [verdict.allowed for verdict in refused.verdicts] == [False, True], algorithm
 
     def test_several_subjects_are_charged_all_or_none(self) -> None:
-        """`decide` takes from the user and the org, or from neither."""
+        """`decide` charges the user and the org, or neither of them."""
         limiter, _ = self._limiter("1/day", at=1e9)
         user, org = Limit.parse("5/minute as user"), Limit.parse("8/minute by sliding-log as org")
         for _ in range(4):
@@ -201,14 +201,14 @@ class StoreSuite:
             raise AssertionError("the same limit and key twice in one decision must be an error")
 
     def test_costs_by_name(self) -> None:
-        """Each limit is charged the cost that names it."""
+        """Each limit is charged the cost under its name."""
         limiter, _ = self._limiter("60/minute as rpm; 90000/minute by fixed-window as tpm", at=1e9)
         decision = limiter.hit("k", {"tpm": 500, "rpm": 1})
         assert [(call.limit.name, call.cost) for call in decision.calls] == [("rpm", 1), ("tpm", 500)]
         assert [verdict.remaining for verdict in decision.verdicts] == [59, 89_500]
 
     def test_refund_gives_back_once(self) -> None:
-        """A decision is given back whole or in parts, and never more than it charged."""
+        """A refund gives a decision back, whole or in parts, and never more than the decision charged."""
         for algorithm, limiter, _ in self._every():
             limiter.hit("k", 2)
             spent = limiter.hit("k", 5)
@@ -224,7 +224,7 @@ class StoreSuite:
             assert limiter.peek("k", 0).remaining == 9, algorithm
 
     def test_reset_makes_a_key_as_new(self) -> None:
-        """After `reset` the key has everything, and others are untouched."""
+        """After `reset` the key has its whole burst, and other keys are unchanged."""
         for algorithm, limiter, _ in self._every():
             limiter.hit("k", 10)
             limiter.hit("other", 10)
@@ -233,7 +233,7 @@ class StoreSuite:
             assert (limiter.peek("k", 0).remaining, limiter.peek("other", 0).remaining) == (10, 0), algorithm
 
     def test_take_up_to_takes_what_fits(self) -> None:
-        """A partial grant is charged; only when nothing fits is it a no, with the wait for one unit."""
+        """`take_up_to` charges the units that fit; it is refused only if none fits, with the retry of one unit."""
         for algorithm, limiter, _ in self._every():
             assert limiter.take_up_to("k", 7).granted == 7, algorithm
             assert limiter.take_up_to("k", 7).granted == 3, algorithm
@@ -242,7 +242,7 @@ class StoreSuite:
             assert refused.retry_us == limiter.peek("k", 1).retry_us > 0, algorithm
 
     def test_a_block_outlives_the_count(self) -> None:
-        """Once refused, a key stays refused for the block; knocking does not prolong it; others are free."""
+        """A refused key stays refused for the block; further requests do not prolong it; other keys are admitted."""
         for algorithm in EVERY_ALGORITHM:
             limiter, clock = self._limiter(f"10/second by {algorithm} block 10m", at=1e9)
             limiter.hit("k", 10)
@@ -258,7 +258,7 @@ class StoreSuite:
             assert limiter.hit("k", 10), algorithm
 
     def test_a_block_ends_sooner_when_what_filled_the_limit_was_given_back(self) -> None:
-        """A block lasts as long as the retry it has promised; after a refund only its own time is left."""
+        """A block lasts until the retry that a refusal promised; after a refund only its own time is left."""
         for algorithm in EVERY_ALGORITHM:
             limiter, clock = self._limiter(f"10/10s by {algorithm} block 1s", at=1e9)
             spent = limiter.hit("k", 10)
@@ -273,12 +273,12 @@ class StoreSuite:
             assert limiter.hit("k").remaining == 9, algorithm
 
     def test_same_identity_same_budget(self) -> None:
-        """Two limiters on one store share what has the same name, algorithm and period, and nothing else."""
+        """Two limiters on one store share the limits of equal name, algorithm and period, and no others."""
         clock = ManualClock(1e9)
         store = self.store(clock)
         Limiter("10/minute", store=store, on_error="raise").hit("k", 4)
         Limiter("10/minute by sliding-log", store=store, on_error="raise").hit("k", 4)
-        # A bucket's state is the time until it is full: 24 s, which at 20/minute are 8 units. A log's is its stamps.
+        # A bucket's state is the time until it is full: 24 s, or 8 units at 20/minute. A log's state is its stamps.
         assert Limiter("20/minute", store=store, on_error="raise").peek("k", 0).remaining == 12
         assert Limiter("9/minute by sliding-log", store=store, on_error="raise").peek("k", 0).remaining == 5
         for other in ("10/hour", "10/minute by gcra", "10/minute as mine", "10/minute block 5m"):
@@ -286,7 +286,7 @@ class StoreSuite:
         assert Limiter("10/minute", store=store, namespace="elsewhere", on_error="raise").peek("k", 0).remaining == 10
 
     def test_plans_change_numbers_only(self) -> None:
-        """`limit=` reads the same state by other numbers; another algorithm or period is an error."""
+        """`limit=` applies other numbers to the same state; another algorithm or period is an error."""
         for algorithm, limiter, _ in self._every("100/minute"):
             for plan in (f"10/minute by {algorithm}", Limit(10, "minute", algorithm=algorithm)):
                 assert limiter.peek("k", 0, limit=plan).limit == 10, algorithm
@@ -301,7 +301,7 @@ class StoreSuite:
                 raise AssertionError(f"{algorithm} must refuse the plan {plan}")
 
     def test_any_unicode_is_a_key(self) -> None:
-        """Keys that look alike to a careless store are different; bad ones are refused and touch nothing."""
+        """Keys that a store could confuse are different keys; a key that is not valid is an error."""
         limiter, _ = self._limiter("1/day", at=1e9)
         keys = [
             "a",
@@ -330,7 +330,7 @@ class StoreSuite:
             raise AssertionError(f"{bad!r} must not be a key")
 
     def test_clear_forgets_a_namespace(self) -> None:
-        """`store.clear` makes every key of a namespace as new, and leaves the others alone."""
+        """`store.clear` resets every key of a namespace, and changes no other namespace."""
         clock = ManualClock(1e9)
         store = self.store(clock)
         mine, other = (

@@ -1,6 +1,6 @@
-"""Traces aimed at the edges. Free random traces miss off-by-ones: here the next instant is often the verdict's own
-promise, plus or minus one microsecond, or a seam of the limit's windows. Where there are plans, every act chooses one:
-what one of them has written, the next one reads."""
+"""Random traces near the boundaries. Purely random traces miss off-by-one errors: here the next instant is often the
+retry or reset of a verdict, plus or minus one microsecond, or a boundary of the limit's windows. Where there are plans,
+every act chooses one, so plans read the states that other plans have written."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KEYS = ("a", "b", "\N{LATIN SMALL LETTER S WITH CARON}")
 
 
 class Act(NamedTuple):
-    """One thing done to a limiter at one instant."""
+    """One call of a limiter's method at one instant."""
 
     at_us: int
     verb: str
@@ -32,15 +32,15 @@ class Act(NamedTuple):
 
 
 class Trace:
-    """Chooses what to do next from what was last answered. The same seed and answers give the same trace."""
+    """Chooses the next act from the last answer. The same seed and answers give the same trace."""
 
     def __init__(self, limits: tuple[Limit, ...], seed: int, steps: int, plans: Sequence[str] = ()) -> None:
-        self._random = random.Random(seed)  # noqa: S311 - chance, not secrecy
+        self._random = random.Random(seed)  # noqa: S311 - not for secrets
         self._limits = limits
         self._plans = {None: limits} | {plan: Limit.parse_all(plan) for plan in plans}
         self._steps = steps
         self._spans = [MINUTE if limit.in_flight else limit.period_us for limit in limits]
-        """Times that matter: a lease must not end in a trace, for in memory there is none."""
+        """Typical time steps. A lease must not end in a trace, because a memory store has no leases."""
         self.start = self._random.choice((0, 1, 59_999_999, 1_700_000_000_000_000))
         self.decision: Decision | None = None
 
@@ -84,7 +84,7 @@ class Trace:
 
 
 def act(limiter: Limiter, clock: ManualClock, act: Act, last: Decision | None, spent: Decision | None) -> Decision:
-    """Do it; what gives no answer answers with a peek, so that every act is seen. `spent` was the last yes."""
+    """Perform an act and return its decision, or a peek if it has none. `spent` is the last allowed decision."""
     clock.us = act.at_us
     if act.verb == "take_up_to":
         return limiter.take_up_to(act.key, act.cost, limit=act.plan)
@@ -104,7 +104,7 @@ def act(limiter: Limiter, clock: ManualClock, act: Act, last: Decision | None, s
 
 
 def compare(text: str, make: Callable[[ManualClock], Store], seed: int, steps: int, plans: Sequence[str] = ()) -> None:
-    """Drive a store and the reference through one trace, by one clock; every answer must be the same."""
+    """Run one trace on a store and on the reference, with one clock; every answer must be the same."""
     trace = Trace(Limit.parse_all(text), seed, steps, plans)
     clock = ManualClock(trace.start / 1e6)
     ours = Limiter(text, store=make(clock), on_error="raise")

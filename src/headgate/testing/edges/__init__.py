@@ -1,12 +1,12 @@
-"""`MiddlewareSuite` and `EdgeSuite`: what every web edge must do. A new edge's test is a subclass with one method.
+"""`MiddlewareSuite` and `EdgeSuite`: the tests that every web edge must pass. A new edge's test is a subclass.
 
     class TestMyEdge(EdgeSuite):
         @contextmanager
         def serve(self, app):
-            ...                             # build what the `App` describes, with limits
+            ...                             # build the app that the `App` describes, with limits
             yield MySite(built, limits)     # has `limits` and `ask(method, path, headers, client)`
 
-Plain assertions, no sleeps but those of a rule that delays: pytest or unittest run it as it is.
+The suites use plain assertions and sleep only for a rule that delays; they run under pytest or unittest.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ __all__ = ["Answer", "App", "Asked", "EdgeSuite", "Endpoint", "MiddlewareSuite",
 
 
 class MiddlewareSuite(Admission, Clients, Outcomes, Operation):
-    """A policy in front of an app that may be anything. Subclass it, and give `serve`."""
+    """The tests of a policy in front of any app. Write a subclass that defines `serve`."""
 
 
 class EdgeSuite(Endpoints, MiddlewareSuite):
-    """A policy, default limits, and limits at endpoints; every rule is tried in the policy and at an endpoint."""
+    """The tests of a policy, default limits and limits at endpoints; every rule is tested in both places."""
 
     places = ("policy", "endpoint")

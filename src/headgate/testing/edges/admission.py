@@ -1,4 +1,4 @@
-"""Requests that pass and requests that do not: what each response says, and which rules apply."""
+"""Tests of admission: the responses to admitted and refused requests, and which rules apply."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ SHADOW = {"shadow": {"status": 202, "body": "ok ü", "content_type": "text/x-ok"
 
 
 class Admission(Serving):
-    """The response to a request that passes, and to one that does not."""
+    """The responses to admitted and to refused requests."""
 
     def test_an_admitted_response_is_the_apps_own_and_tells_what_is_left(self) -> None:
-        """The status, the headers and the body of the app are as they were; two fields are added, each once."""
+        """The app's status, headers and body are unchanged; `RateLimit-Policy` and `RateLimit` are added once each."""
 
         def handle(asked: Asked) -> Reply:
             return Reply(201, {"x-app": "1"}, b"hello world")
@@ -38,7 +38,7 @@ class Admission(Serving):
             assert {"retry-after", "cache-control"}.isdisjoint(answer.fields), where
 
     def test_a_refusal_has_everything_a_client_needs(self) -> None:
-        """The third request is told why, when to come back, and not to cache it; the app is not called for it."""
+        """The refusal tells the reason and the retry time, and forbids caching; the app is not called."""
         for where in self.places:
             called: list[str] = []
 
@@ -59,7 +59,7 @@ class Admission(Serving):
                 assert site.codes(times=2) == [200, 429], where
 
     def test_a_refused_head_has_no_body(self) -> None:
-        """The fields are those of a refused GET."""
+        """A refused HEAD gets the fields of a refused GET, and no body."""
         for where in self.places:
             with self.limiting(where, {"limits": "1/minute"}) as site:
                 assert site.codes() == [200], where
@@ -79,7 +79,7 @@ class Admission(Serving):
             assert answers[1].body == b"The quota is used up. Retry after 60 s.\n", where
 
     def test_the_body_of_a_refusal_may_be_the_apps(self) -> None:
-        """A `Refusal` makes the body of the reason and the seconds; the fields stay."""
+        """A `Refusal` makes the body from the reason and the seconds; the fields stay the same."""
         mine = Refusal(lambda reason, decision, seconds: {"code": reason.status, "wait": seconds})
         for where in self.places:
             with self.limiting(where, {"limits": "1/minute"}, refusal=mine) as site:
@@ -89,7 +89,7 @@ class Admission(Serving):
             assert (answer.fields["retry-after"], answer.fields["content-type"]) == ("60", "application/json"), where
 
     def test_no_more_is_told_than_the_rule_discloses(self) -> None:
-        """A rule may keep its numbers from clients, and the wait too: in fields and in bodies."""
+        """`disclose` hides the numbers, or also the retry time, in fields and in bodies."""
         numbers = {"ratelimit-policy", "ratelimit"}
         for where in self.places:
             for disclose, passed, refused in (
@@ -107,7 +107,7 @@ class Admission(Serving):
                 assert (b"api" in second.body) is (disclose == "full"), (where, disclose)
 
     def test_the_policy_chooses_the_style_of_the_fields(self) -> None:
-        """Limits at endpoints are told in the style of the policy in front of them."""
+        """The fields of limits at endpoints have the style of the policy."""
         for where in self.places:
             rules = {} if where == "policy" else {"rules": [{"match": {"path": "/x"}, "key": "ip", "limits": "1/day"}]}
             with self.limiting(where, policy={"headers": "x-ratelimit", **rules}) as site:
@@ -116,7 +116,7 @@ class Admission(Serving):
             assert "ratelimit" not in fields, where
 
     def test_several_rules_are_one_decision(self) -> None:
-        """What one rule refuses is charged to none of the others, and a response tells of all of them."""
+        """If one rule refuses, no other rule is charged; the fields of an admitted response list all rules."""
         narrow = {"key": {"header": "x-key"}, "limits": "1/hour"}
         wide = {"name": "all", "key": "everyone", "limits": "5/hour"}
         for where in self.places:
@@ -126,7 +126,7 @@ class Admission(Serving):
                 assert [site.codes(x_key=each) for each in "bcdef"] == [[200]] * 4 + [[429]], where
 
     def test_a_rule_applies_where_it_matches(self) -> None:
-        """Requests that a rule does not match are not counted by it, and nothing is added to their responses."""
+        """A rule does not count requests that it does not match, and adds no fields to their responses."""
         for where in self.places:
             with self.limiting(where, {"match": {"method": "POST"}, "limits": "1/minute"}) as site:
                 assert site.codes(times=3) == [200] * 3, where
@@ -134,14 +134,14 @@ class Admission(Serving):
                 assert site.codes(times=2, method="POST") == [200, 429], where
 
     def test_a_method_of_its_own_has_a_budget_of_its_own(self) -> None:
-        """A key with `method` counts each method alone, and HEAD as GET."""
+        """A key with `method` counts each method separately, and HEAD as GET."""
         for where in self.places:
             with self.limiting(where, {"key": ["ip", "method"], "limits": "2/hour"}) as site:
                 methods = ("HEAD", "GET", "HEAD", "GET", "POST")
                 assert [site.ask(method=each).status for each in methods] == [200, 200, 429, 429, 200], where
 
     def test_head_is_counted_with_get(self) -> None:
-        """Frameworks answer HEAD with the handler of GET: a rule for GET counts it, at the price of a GET."""
+        """A rule for GET also counts HEAD, at the cost of a GET, because frameworks run the handler of GET for HEAD."""
         for where in self.places:
             for rule in (
                 {"match": {"method": "GET"}},
@@ -153,7 +153,7 @@ class Admission(Serving):
                 assert found == [200, 200, 429, 429], (where, rule)
 
     def test_a_rule_that_names_head_tells_it_from_get(self) -> None:
-        """A rule for HEAD counts no GET, and HEAD may have a price of its own."""
+        """A rule for HEAD counts no GET, and HEAD may have a cost of its own."""
         for where in self.places:
             for rule, expected in (
                 ({"match": {"method": "HEAD"}, "limits": "1/hour"}, [200, 200, 429, 200]),
@@ -164,7 +164,7 @@ class Admission(Serving):
                 assert found == expected, (where, rule)
 
     def test_a_dry_run_lets_pass_and_says_so(self) -> None:
-        """A rule that observes admits every request, and the log says which it would refuse."""
+        """A rule with `act: observe` admits every request, and the log shows which requests it would refuse."""
         rule = {"limits": "1/minute", "act": "observe"}
         for where in self.places:
             with self.limiting(where, rule) as site, logged("headgate.policy") as log:
@@ -172,7 +172,7 @@ class Admission(Serving):
             assert any("rule api (observe) would refuse" in line for line in log), where
 
     def test_a_shadow_looks_like_any_other_answer(self) -> None:
-        """A refused request gets the status, the body and the type that the rule says, and no word of a limit."""
+        """A refused request gets the status, body and type of the rule, and no field that reveals a limit."""
         for where in self.places:
             with self.limiting(where, {"limits": "1/minute", "act": SHADOW}) as site:
                 assert site.codes() == [200], where
@@ -182,7 +182,7 @@ class Admission(Serving):
             assert {"ratelimit", "ratelimit-policy", "retry-after"}.isdisjoint(answer.fields), where
 
     def test_lists_come_before_every_limit(self) -> None:
-        """A denied client gets a 403 that blames no limit; an allowed one is never counted."""
+        """A denied client gets 403 without the fields of a limit; an allowed client is never counted."""
         for where in self.places:
             for lists, expected in (
                 ({"deny": {"header": {"x-bad": True}}}, [403, 403, 200, 429]),
@@ -195,7 +195,7 @@ class Admission(Serving):
                 assert {"ratelimit", "retry-after"}.isdisjoint(listed[0].fields), (where, lists)
 
     def test_what_is_not_there_is_counted_by_the_policy(self) -> None:
-        """A path without an endpoint is answered with 404 and the fields, and is refused in the end."""
+        """The policy counts a path without an endpoint: its 404 has the fields, and further requests are refused."""
         policy = {"rules": [{"name": "all", "key": "ip", "limits": "1/minute"}]}
         with self.site(Endpoint(path="/there"), policy=policy) as site:
             answer = site.ask("/nowhere")
@@ -203,7 +203,7 @@ class Admission(Serving):
             assert site.codes("/nowhere", "/there") == [429, 429]
 
     def test_scripts_may_read_the_fields_where_the_app_lets_them_in(self) -> None:
-        """The fields are added to what the app exposes to other origins, and only where it lets these in."""
+        """The fields are added to the app's `Access-Control-Expose-Headers`, only where it allows another origin."""
 
         def handle(asked: Asked) -> Reply:
             shared = {"Access-Control-Allow-Origin": "https://a.org", "access-control-expose-headers": "X-App"}

@@ -1,4 +1,4 @@
-"""An app in no framework's words: what an edge's suite asks for, and what an adapter makes of it."""
+"""An app described without a framework: the suite describes it, and an adapter builds it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 
 @dataclass(frozen=True)
 class Asked:
-    """A request as handlers and the app's functions read it. Names of headers are in lower case."""
+    """A request, as handlers and the app's functions get it. Header names are in lower case."""
 
     method: str
     path: str
@@ -19,7 +19,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Reply:
-    """The answer of a handler. A body that is an iterator is streamed, piece by piece."""
+    """The response of a handler. A body that is an iterator is streamed, chunk by chunk."""
 
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -27,11 +27,11 @@ class Reply:
 
 
 Handle = Callable[[Asked], Reply]
-"""A handler: it may block, and whatever it raises is raised in the framework's own handler."""
+"""A handler: it may block, and an exception in it is raised in the framework's own handler."""
 
 
 def hello(asked: Asked) -> Reply:
-    """Answer 200 and a word."""
+    """Return status 200 and a short body."""
     return Reply(body=b"hello")
 
 
@@ -39,8 +39,8 @@ def hello(asked: Asked) -> Reply:
 class Endpoint:
     """One endpoint. Parameters of its path are written `/items/{id}`.
 
-    `limits` are the arguments of the edge's `limited`, one mapping for each decorator, the outermost first. Where
-    `above` is true, these decorators stand above the one that makes a route of the function.
+    `limits` are the arguments of the edge's `limited`, one mapping for each decorator, the outermost first. If `above`
+    is true, these decorators are above the one that registers the route.
     """
 
     path: str = "/"
@@ -58,7 +58,7 @@ class App:
     endpoints: Sequence[Endpoint] = (Endpoint(),)
     policy: Any = None
     default: Any = None
-    """The limits of each endpoint that has none of its own, counted by `key`."""
+    """The limits of each endpoint without limits of its own, counted by `key`."""
     key: Any = "ip"
     options: Mapping[str, Any] = field(default_factory=dict)
 
@@ -72,25 +72,25 @@ class Answer(NamedTuple):
 
     @property
     def fields(self) -> dict[str, str]:
-        """Headers by their name in lower case; none of them comes twice."""
+        """The headers by their name in lower case; no header may appear twice."""
         found = {name.lower(): value for name, value in self.headers}
-        assert len(found) == len(self.headers), f"a header comes twice: {self.headers}"
+        assert len(found) == len(self.headers), f"a header appears twice: {self.headers}"
         return found
 
 
 class Site(Protocol):
-    """An app that is served."""
+    """A served app."""
 
     limits: Any
     """The app's limits: `frozen`, `disabled` and `reset_all` take them, and they have `policy` and `reload()`."""
 
     def ask(self, method: str, path: str, headers: Mapping[str, str], client: str | None) -> Answer:
-        """Send a request from this address, or from none, and read its whole response. Called from several threads."""
+        """Send a request from this address, or from none; return its whole response. Several threads may call this."""
         ...
 
 
 def with_functions(given: Mapping[str, Any], adapt: Callable[[Callable[[Asked], Any]], Any]) -> dict[str, Any]:
-    """The same arguments, with functions of the edge's own kind in place of functions of an `Asked`."""
+    """Return the same arguments, with functions of an `Asked` adapted to the edge's own requests."""
 
     def adapted(value: Any) -> Any:  # noqa: ANN401
         if isinstance(value, list | tuple):

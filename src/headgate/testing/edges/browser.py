@@ -1,4 +1,4 @@
-"""A site and its clock, in the words of a test."""
+"""A client for a served app and its clock, and the base class of the suites."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from headgate.testing.edges.app import Answer, App, Endpoint, Handle, Site, hell
 from headgate.wording import log_of
 
 LATER: Final = 1_000_000_000.0
-"""When the clock of a site begins."""
+"""The first instant of a site's clock."""
 SOON: Final = 30.0
-"""Seconds after which a test gives up on what should have happened at once."""
+"""Seconds after which a test fails if an event that should happen at once has not happened."""
 
 
 class Browser:
-    """Sends requests to one site, as one client unless told otherwise."""
+    """Sends requests to one site, by default from one client."""
 
     def __init__(self, site: Site, clock: ManualClock, client: str) -> None:
         self._site, self._client = site, client
@@ -28,34 +28,34 @@ class Browser:
         self.limits = site.limits
 
     def ask(self, path: str = "/", *, method: str = "GET", client: str | None = "", **headers: str) -> Answer:
-        """One request; `x_key="a"` is a header, `client=None` a client without an address."""
+        """Send one request; `x_key="a"` is a header, `client=None` a client without an address."""
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         return self._site.ask(method, path, named, self._client if client == "" else client)
 
     def codes(self, *paths: str, times: int = 1, **request: Any) -> list[int]:  # noqa: ANN401
-        """The statuses of requests to each path in turn, again and again."""
+        """Request each path in turn, `times` times; return the statuses."""
         return [self.ask(path, **request).status for path in (paths or ("/",)) * times]
 
     def told(self, path: str = "/", **request: Any) -> str:  # noqa: ANN401
-        """What a response says is left."""
+        """Return the `RateLimit` field of a response."""
         return self.ask(path, **request).fields.get("ratelimit", "")
 
     @contextmanager
     def asking(self, times: int, path: str = "/", **request: Any) -> Iterator[list[Future[Answer]]]:  # noqa: ANN401
-        """Requests that are under way at the same time."""
+        """Send requests that run at the same time."""
         with ThreadPoolExecutor(times) as threads:
             yield [threads.submit(self.ask, path, **request) for _ in range(times)]
 
 
 class Serving:
-    """What suites have in common: how they come by a site."""
+    """The common base of the suites: it builds and serves sites."""
 
     client = "203.0.113.9"
-    """The address of most requests. An adapter that cannot choose any address names two that it can have."""
+    """The address of most requests. An adapter that cannot use any address sets two that it can use."""
     other_client = "198.51.100.7"
     """The address of another client."""
     places: Sequence[str] = ("policy",)
-    """Where a rule can stand."""
+    """The places in which a rule can be written."""
 
     def serve(self, app: App) -> AbstractContextManager[Site]:
         """Build the app in the framework, and serve it."""
@@ -63,7 +63,7 @@ class Serving:
 
     @contextmanager
     def site(self, *endpoints: Endpoint, **given: Any) -> Iterator[Browser]:  # noqa: ANN401
-        """An app of these endpoints, by a clock that stands still; what an `App` does not have is an option."""
+        """Serve an app of these endpoints on a manual clock; arguments that `App` lacks are options of the edge."""
         clock = ManualClock(LATER)
         app = {name: given.pop(name) for name in ("policy", "default", "key") if name in given}
         options = {"store": MemoryStore(clock=clock), **given}
@@ -78,7 +78,7 @@ class Serving:
         handle: Handle = hello,
         **given: Any,  # noqa: ANN401
     ) -> Iterator[Browser]:
-        """An app whose one endpoint has these rules, by its policy or at the endpoint: two a minute by address."""
+        """Serve an app with one endpoint and these rules, in the policy or at the endpoint; default: 2/minute by ip."""
         full = [{"name": "api", "key": "ip", "limits": "2/minute", **rule} for rule in rules or ({},)]
         if where == "policy":
             given["policy"] = {"rules": full, **given.get("policy", {})}
@@ -89,7 +89,7 @@ class Serving:
 
 @contextmanager
 def logged(name: str, level: int = logging.INFO) -> Iterator[list[str]]:
-    """The lines that a logger is given meanwhile."""
+    """Collect the lines of a logger while the block runs."""
     lines: list[str] = []
 
     class Noting(logging.Handler):

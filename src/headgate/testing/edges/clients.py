@@ -1,4 +1,4 @@
-"""Whose request it is: addresses, proxies, headers, users, claims and plans."""
+"""Tests of keys: addresses, proxies, headers, users, claims and plans."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ ONCE = {"limits": "1/minute"}
 
 
 def user(asked: Asked) -> str | None:
-    """The user that a header names."""
+    """Return the user in a header."""
     return asked.headers.get("x-user")
 
 
 def plan(asked: Asked) -> str | None:
-    """The plan that a header names."""
+    """Return the plan in a header."""
     return asked.headers.get("x-plan")
 
 
 def claims(asked: Asked) -> dict[str, str | None]:
-    """The team that a header names."""
+    """Return claims with the team in a header."""
     return {"team": asked.headers.get("x-team")}
 
 
 class Clients(Serving):
-    """The budget that a request is counted in."""
+    """The key under which a request is counted."""
 
     def test_each_address_has_a_budget(self) -> None:
-        """Two clients are counted apart, on the first request and on later ones."""
+        """Two clients are counted separately, on their first request and on later ones."""
         for where in self.places:
             with self.limiting(where) as site:
                 assert site.codes(times=3) == [200, 200, 429], where
                 assert site.codes(times=3, client=self.other_client) == [200, 200, 429], where
 
     def test_a_forwarded_header_is_believed_from_trusted_proxies_only(self) -> None:
-        """A client cannot choose its address; behind a proxy the client is the one that the proxy saw."""
+        """A client cannot choose its address; behind a trusted proxy, the client has the address that the proxy saw."""
         said = ("6.6.6.6, 198.51.100.1", "7.7.7.7, 198.51.100.1", "198.51.100.2", f"198.51.100.3, {self.client}")
         for where in self.places:
             for trusted, expected in (
@@ -47,14 +47,14 @@ class Clients(Serving):
                 assert found == expected, (where, trusted)
 
     def test_the_number_of_proxies_may_be_told_in_place_of_their_addresses(self) -> None:
-        """The last address but as many as there are proxies is the client's."""
+        """With `proxy_hops=1`, the client's address is the one that the last proxy added."""
         for where in self.places:
             with self.limiting(where, ONCE, proxy_hops=1) as site:
                 said = ("6.6.6.6, 198.51.100.1", "7.7.7.7, 198.51.100.1", "198.51.100.2")
                 assert [site.ask(x_forwarded_for=each).status for each in said] == [200, 429, 200], where
 
     def test_requests_without_an_address_share_one_budget(self) -> None:
-        """Clients of a unix socket are one client, apart from every address; rules with functions see them so too."""
+        """Clients of a unix socket count as one client, separate from every address, also in rules with functions."""
         for where in self.places:
             for rule in ({}, {"cost": lambda _: 1}, {"on_error": "allow"}, {"on_error": "deny"}):
                 with self.limiting(where, rule) as site:
@@ -62,7 +62,7 @@ class Clients(Serving):
                 assert found == [200, 200, 429, 200], (where, rule)
 
     def test_a_rule_may_refuse_requests_without_an_address_or_leave_them_alone(self) -> None:
-        """`missing` is for addresses too: 403, or not counted."""
+        """`missing` applies to addresses too: such requests get 403, or are not counted."""
         for where in self.places:
             for missing, expected in (("deny", [403, 403, 403]), ("skip", [200, 200, 200])):
                 with self.limiting(where, {**ONCE, "missing": missing}) as site:
@@ -70,7 +70,7 @@ class Clients(Serving):
                     assert site.codes(times=2) == [200, 429], (where, missing)
 
     def test_a_header_may_be_the_key(self) -> None:
-        """Each value has a budget; a client without the header is counted by address, as no value is."""
+        """Each value has a budget; a client without the header is counted by its address, separate from every value."""
         for where in self.places:
             with self.limiting(where, {**ONCE, "key": {"header": "x-key"}}) as site:
                 assert [site.codes(x_key=each) for each in ("a", "a", "b")] == [[200], [429], [200]], where
@@ -78,7 +78,7 @@ class Clients(Serving):
                 assert site.codes(x_key=self.client) == [200], where
 
     def test_a_missing_part_of_a_key_may_be_refused(self) -> None:
-        """A missing header is a 401, a missing user a 403; there is nothing to wait for."""
+        """A missing header gets 401, a missing user 403; the response has no `Retry-After`."""
         for where in self.places:
             for key, status in (({"header": "x-key"}, 401), ("user", 403)):
                 with self.limiting(where, {**ONCE, "key": key, "missing": "deny"}, user=user) as site:
@@ -88,7 +88,7 @@ class Clients(Serving):
                     assert site.codes(times=2, x_key="a", x_user="a") == [200, 429], (where, key)
 
     def test_a_user_is_one_wherever_the_requests_come_from(self) -> None:
-        """The app's function says who it is; strangers are their addresses."""
+        """The app's function returns the user; requests without a user are counted by address."""
         for where in self.places:
             with self.limiting(where, {**ONCE, "key": "user"}, user=user) as site:
                 assert [site.codes(x_user=each) for each in ("ann", "ann", "bob")] == [[200], [429], [200]], where
@@ -96,7 +96,7 @@ class Clients(Serving):
                 assert site.codes(times=2) == [200, 429], where
 
     def test_a_claim_may_be_the_key(self) -> None:
-        """The app's function gives the claims of a request."""
+        """The app's function returns the claims of a request; each value of the claim has a budget."""
         rule = {**ONCE, "key": {"claim": "team"}, "missing": "deny"}
         for where in self.places:
             with self.limiting(where, rule, claims=claims) as site:
@@ -104,7 +104,7 @@ class Clients(Serving):
                 assert site.codes() == [401], where
 
     def test_a_plan_chooses_the_limits(self) -> None:
-        """The app's function says which plan a request has; one that it does not know has the default."""
+        """The app's function returns the plan of a request; an unknown plan gets the default limits."""
         rule = {"limits": {"default": "1/minute", "pro": "3/minute"}, "key": "user"}
         for where in self.places:
             with self.limiting(where, rule, user=user, plan=plan) as site:

@@ -1,4 +1,4 @@
-"""Limits at endpoints: counts of their own, default limits, and one decision with the policy in front."""
+"""Tests of limits at endpoints: their counts, default limits, and one decision together with the policy."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from headgate.testing.edges.outcomes import Gate, as_asked
 
 ALL: dict[str, Any] = {"rules": [{"name": "all", "key": "ip", "limits": "5/hour"}]}
 MANY = 300
-"""More endpoints than a store has tables."""
+"""A number of endpoints larger than the number of tables in a store."""
 
 
 def once(path: str = "/", **rule: Any) -> Endpoint:  # noqa: ANN401
-    """An endpoint that admits one request an hour."""
+    """Return an endpoint that admits one request an hour."""
     return Endpoint(path=path, limits=({"limits": "1/hour", **rule},))
 
 
 def asking(limiter: Limiter) -> Handle:
-    """A handler that asks a limiter of the app's own."""
+    """Return a handler that uses a limiter of the app."""
 
     def handle(asked: Asked) -> Reply:
         decision = limiter.hit("all")
@@ -39,26 +39,26 @@ def asking(limiter: Limiter) -> Handle:
 
 
 class Endpoints(Serving):
-    """Limits where the endpoints are."""
+    """Limits that are written at endpoints."""
 
     def test_the_template_is_counted_never_the_url(self) -> None:
-        """Parameters of a path share one count: a client cannot make a budget by writing another path."""
+        """All values of a path parameter share one count: a client gets no new budget from another path."""
         for own in (({"limits": "2/hour"},), ()):
             with self.site(Endpoint(path="/items/{id}", limits=own), default="2/hour") as site:
                 assert site.codes("/items/1", "/items/2", "/items/3?page=2") == [200, 200, 429], own
 
     def test_each_endpoint_has_counts_of_its_own(self) -> None:
-        """The same limit at two paths is two counts."""
+        """The same limit at two paths has two counts."""
         with self.site(once("/a"), once("/b")) as site:
             assert site.codes("/a", "/b", "/a", "/b") == [200, 200, 429, 429]
 
     def test_limits_of_one_name_share_a_count(self) -> None:
-        """A name makes one budget of several endpoints."""
+        """Limits with the same name at several endpoints are one budget."""
         with self.site(once("/a", name="shared"), once("/b", name="shared")) as site:
             assert site.codes("/a", "/b") == [200, 429]
 
     def test_stacked_limits_without_names_are_two_counts_and_one_decision(self) -> None:
-        """Each has a name of its own in the fields, and what the narrow one refuses is not charged to the wide one."""
+        """Each limit has its own name in the fields, and a refusal by the narrow limit does not charge the wide one."""
         stacked = ({"limits": "1/hour", "key": {"header": "x-key"}}, {"limits": "3/hour", "key": "everyone"})
         with self.site(Endpoint(limits=stacked)) as site:
             narrow, wide = site.told(x_key="ann").split(", ")
@@ -68,7 +68,7 @@ class Endpoints(Serving):
             assert [site.codes(x_key=each) for each in "bcd"] == [[200], [200], [429]]
 
     def test_default_limits_are_for_endpoints_without_their_own(self) -> None:
-        """Each of them has its own count; exempt endpoints and what is not there have none."""
+        """Each such endpoint has its own count; exempt endpoints and unknown paths are not counted."""
         own = Endpoint(path="/own", limits=({"limits": "3/hour"},))
         free = Endpoint(path="/free", exempt=True)
         with self.site(Endpoint(path="/a"), Endpoint(path="/b"), own, free, default="1/hour") as site:
@@ -78,18 +78,18 @@ class Endpoints(Serving):
             assert site.codes("/nowhere", times=3) == [404] * 3
 
     def test_default_limits_do_not_count_methods_that_an_endpoint_does_not_answer(self) -> None:
-        """A 405 costs nobody a request."""
+        """A request that gets 405 is not counted."""
         with self.site(Endpoint(methods=("GET",)), default="1/hour") as site:
             assert site.codes(times=3, method="PUT") == [405] * 3
             assert site.codes(times=2) == [200, 429]
 
     def test_default_limits_may_have_another_key(self) -> None:
-        """Any key of a policy."""
+        """Default limits accept every key of a policy."""
         with self.site(Endpoint(), default="1/hour", key={"header": "x-key"}) as site:
             assert [site.codes(x_key=each) for each in "aab"] == [[200], [429], [200]]
 
     def test_default_limits_may_be_in_flight(self) -> None:
-        """A permit is held by each endpoint's own requests, until the last byte."""
+        """Each endpoint has its own permits; a request holds its permit until the last byte."""
         gate = Gate()
         endpoints = Endpoint(path="/slow", handle=gate), Endpoint(path="/other")
         with self.site(*endpoints, default="1 in flight") as site, site.asking(1, "/slow?stream=1") as [first]:
@@ -99,12 +99,12 @@ class Endpoints(Serving):
             assert (first.result().body, *site.codes("/slow")) == (b"ab", 200)
 
     def test_an_exempt_endpoint_keeps_its_own_limits(self) -> None:
-        """`exempt` is for the limits of others."""
+        """`exempt` switches off the default limits, not the endpoint's own."""
         with self.site(Endpoint(limits=({"limits": "2/hour"},), exempt=True), default="1/hour") as site:
             assert site.codes(times=3) == [200, 200, 429]
 
     def test_a_refusal_at_an_endpoint_costs_nothing_in_the_policy(self) -> None:
-        """Both are told on a response that passed; the policy is charged for that one alone."""
+        """An admitted response lists both limits; the policy is charged for that request only."""
         with self.site(once("/x", name="x", key={"header": "x-key"}), Endpoint(path="/y"), policy=ALL) as site:
             assert site.ask("/x", x_key="ann").fields["ratelimit"] == '"all";r=4;t=720, "x";r=0;t=3600'
             answer = site.ask("/x", x_key="ann")
@@ -113,7 +113,7 @@ class Endpoints(Serving):
             assert site.told("/y") == '"all";r=3;t=1440'
 
     def test_a_refusal_by_the_policy_costs_nothing_at_the_endpoint(self) -> None:
-        """The endpoint has all of its own when the policy admits again."""
+        """The endpoint's limit is not charged for requests that the policy refuses."""
         policy = {"rules": [{"name": "all", "key": "ip", "limits": "1/minute"}]}
         with self.site(Endpoint(limits=({"limits": "2/hour", "name": "x"},)), policy=policy) as site:
             assert site.codes(times=9) == [200] + [429] * 8
@@ -121,13 +121,13 @@ class Endpoints(Serving):
             assert site.told() == '"all";r=0;t=60, "x";r=0;t=3540'
 
     def test_a_refusal_by_the_default_limits_costs_nothing_in_the_policy(self) -> None:
-        """Default limits and the policy are one decision too."""
+        """Default limits and the policy are one decision: a refusal by the first charges the second nothing."""
         with self.site(Endpoint(path="/x"), Endpoint(path="/y"), policy=ALL, default="1/hour") as site:
             assert site.codes("/x", times=9) == [200] + [429] * 8
             assert site.told("/y").startswith('"all";r=3;t=1440, ')
 
     def test_every_response_tells_what_is_left(self) -> None:
-        """The framework's own errors have the fields of the policy, and those of an endpoint where it was reached."""
+        """The framework's error responses have the fields of the policy, and of the endpoint if it was reached."""
         limited = Endpoint(path="/x", limits=({"limits": "9/hour", "name": "x"},), handle=as_asked)
         policy = {"rules": [{"name": "all", "key": "ip", "limits": "99/hour"}]}
         with self.site(limited, policy=policy) as site:
@@ -143,14 +143,14 @@ class Endpoints(Serving):
             assert answer.status == 405 and answer.fields["ratelimit"].startswith('"all";r=95'), answer
 
     def test_an_exception_that_nobody_handles_tells_what_is_left(self) -> None:
-        """The 500 of the framework has the fields of the policy and of the endpoint."""
+        """The framework's 500 response has the fields of the policy and of the endpoint."""
         limited = Endpoint(limits=({"limits": "9/hour", "name": "x"},), handle=as_asked)
         with self.site(limited, policy=ALL) as site:
             answer = site.ask("/?status=raise")
         assert (answer.status, answer.fields["ratelimit"]) == (500, '"all";r=4;t=720, "x";r=8;t=400')
 
     def test_the_apps_functions_read_the_request(self) -> None:
-        """Limits, keys, costs and exemptions may be functions of it."""
+        """Limits, keys, costs and exemptions may be functions of the request."""
         rule = {
             "limits": lambda asked: "4/hour" if asked.query.get("plan") == "pro" else "2/hour",
             "key": [lambda asked: asked.headers.get("x-user"), "ip"],
@@ -163,12 +163,12 @@ class Endpoints(Serving):
             assert site.codes("/?plan=pro", times=5, x_user="cho") == [200] * 4 + [429]
 
     def test_a_limit_may_look_at_the_path(self) -> None:
-        """`match` tells the paths of one endpoint apart."""
+        """A `match` at an endpoint limits some of its paths only."""
         with self.site(Endpoint(path="/{name}", limits=({"limits": "1/hour", "match": {"path": "/big"}},))) as site:
             assert site.codes("/small", "/small", "/big", "/big", "/small") == [200, 200, 200, 429, 200]
 
     def test_endpoints_go_on_counting_under_a_new_policy(self) -> None:
-        """The policy's file is read again; what was counted at endpoints stays, and is told in the new style."""
+        """After a reload of the policy file, counts at endpoints stay, and their fields have the new style."""
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "policy.json"
             file.write_text(policy_of("9/hour"))
@@ -181,7 +181,7 @@ class Endpoints(Serving):
                 assert site.codes(times=2) == [200, 429]
 
     def test_mistakes_are_told_where_the_limit_is_written(self) -> None:
-        """An app with a limit that cannot be read is not built."""
+        """A limit that cannot be read raises `InvalidPolicy` while the app is built."""
         for wrong in ({"limits": "many"}, {"limits": "1/hour", "key": "usr"}, {"limits": "1/hour", "cuont": {}}):
             try:
                 with self.site(Endpoint(limits=(wrong,))):
@@ -191,7 +191,7 @@ class Endpoints(Serving):
             raise AssertionError(f"{wrong} must not be a limit")
 
     def test_a_limit_above_the_route_limits_or_the_app_does_not_start(self) -> None:
-        """No order of decorators leaves an endpoint without its limit, silently."""
+        """No order of decorators silently leaves an endpoint without its limit."""
         try:
             with self.site(Endpoint(limits=({"limits": "1/hour"},), above=True)) as site:
                 assert site.codes(times=2) == [200, 429]
@@ -199,14 +199,14 @@ class Endpoints(Serving):
             pass
 
     def test_more_endpoints_than_a_store_has_tables(self) -> None:
-        """Limits of one algorithm and period share a table, whatever their numbers and wherever they are."""
+        """Limits with the same algorithm and period share a table, for any numbers and any endpoint."""
         paths = [f"/e{number}" for number in range(1, MANY + 1)]
         with self.site(*(Endpoint(path=path, limits=({"limits": f"{path[2:]}/hour"},)) for path in paths)) as site:
             assert site.codes(*paths) == [200] * MANY
             assert site.codes("/e1", "/e2", "/e2") == [429, 200, 429]
 
     def test_a_limiter_of_the_apps_own_refuses_as_the_edge_does(self) -> None:
-        """`RateLimited` raised in a handler is a refusal, no 500; its own limit is told, whatever is left of others."""
+        """`RateLimited` raised in a handler is a refusal, not a 500; the fields show its own limit only."""
         for policy in (None, ALL):
             limiter = Limiter("1/hour as views", store=MemoryStore(clock=ManualClock(LATER)))
             with self.site(Endpoint(handle=asking(limiter)), policy=policy) as site:
@@ -220,7 +220,7 @@ class Endpoints(Serving):
             assert left == ('"all";r=2;t=2160' if policy else ""), "what the policy charged for both stays charged"
 
     def test_counts_by_the_response_see_a_limiter_of_the_apps_own(self) -> None:
-        """Its refusal is a 429 like any other."""
+        """A rule that counts 429 responses also counts refusals by the app's own limiter."""
         limiter = Limiter("1/hour as views", store=MemoryStore(clock=ManualClock(LATER)))
         limiter.hit("all")
         rule = {"name": "tries", "key": "ip", "limits": "1/minute", "count": {"when": {"status": 429}}}

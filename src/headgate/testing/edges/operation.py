@@ -1,4 +1,4 @@
-"""Running an edge: stores that are away, policies that change, and tools for tests."""
+"""Tests of operation: stores that do not answer, policies that change, and tools for tests."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from headgate.testing.control import disabled, frozen, reset_all
 from headgate.testing.edges.browser import Serving, logged
 
 NOWHERE = "redis://127.0.0.1:9?deadline=0.2"
-"""A store where nobody answers."""
+"""The URL of a store that does not answer."""
 
 
 def policy_of(limits: str, more: str = "") -> str:
-    """A policy's file."""
+    """Return the text of a policy file."""
     return f'{{"rules": [{{"name": "api", "key": "ip", "limits": "{limits}"}}]{more}}}'
 
 
 class Operation(Serving):
-    """What changes while an app runs."""
+    """Changes while an app runs."""
 
     away = NOWHERE
     """The URL of a store that does not answer."""
 
     def test_while_the_store_is_away_each_rule_follows_its_on_error(self) -> None:
-        """Everything passes, or is counted here, or is refused with 503: the client is not to blame."""
+        """While the store does not answer, requests pass, are counted in this process, or get 503."""
         for where in self.places:
             for on_error, expected in (
                 ("allow", [200, 200, 200]),
@@ -38,7 +38,7 @@ class Operation(Serving):
                     assert site.codes(times=3) == expected, (where, on_error)
 
     def test_a_policy_file_is_read_again_and_counts_stay(self) -> None:
-        """The new numbers and the new style of fields apply to what was counted before."""
+        """After a reload, the new numbers and the new style of fields apply to the counts made before."""
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "policy.json"
             file.write_text(policy_of("2/minute by fixed-window"))
@@ -53,7 +53,7 @@ class Operation(Serving):
                 assert site.codes(times=2) == [200, 429]
 
     def test_a_policy_file_with_mistakes_changes_nothing(self) -> None:
-        """The policy stays as it was, and the log says what is wrong."""
+        """If a reload finds mistakes, the old policy stays in use, and the log shows the mistakes."""
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "policy.json"
             file.write_text(policy_of("9/minute"))
@@ -68,7 +68,7 @@ class Operation(Serving):
                 assert site.ask().fields["ratelimit-policy"] == '"api";q=8;w=60'
 
     def test_limits_are_frozen_switched_off_and_forgotten_by_one_line(self) -> None:
-        """The tools for tests take the app's limits, wherever these stand, and leave them as they were."""
+        """`frozen`, `disabled` and `reset_all` accept the app's limits, in any place, and restore them afterwards."""
         for where in self.places:
             with self.limiting(where, {"limits": "1/hour"}) as site:
                 assert site.codes(times=2) == [200, 429], where
@@ -85,7 +85,7 @@ class Operation(Serving):
                 assert site.codes(times=2) == [200, 429], where
 
     def test_limits_that_are_switched_off_are_so_in_every_store_of_the_policy(self) -> None:
-        """A rule may name a store of its own."""
+        """`disabled` also covers a rule that names a store of its own."""
         rule = {"key": "ip", "limits": "1/hour", "store": "near"}
         with self.site(policy={"stores": {"near": "memory://"}, "rules": [rule]}) as site:
             with disabled(site.limits):

@@ -1,4 +1,4 @@
-"""What the response decides: counts and costs after it, permits until its end, and errors."""
+"""Tests of outcomes: counts and costs that depend on the response, permits until its end, and errors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ONE = {"name": "one", "limits": "1 in flight"}
 
 
 def as_asked(asked: Asked) -> Reply:
-    """Answer with the status of the query and the cost of the query, or raise."""
+    """Return the status and the cost of the query, or raise."""
     if asked.query["status"] == "raise":
         raise LookupError("the app's own")
     headers = {"x-cost": asked.query["cost"]} if "cost" in asked.query else {}
@@ -23,14 +23,14 @@ def as_asked(asked: Asked) -> Reply:
 
 
 class Gate:
-    """A handler whose slow requests tell when they are inside, and are answered when they may be."""
+    """A handler whose slow requests report that they have started, and end after `open`."""
 
     def __init__(self, status: int = 200) -> None:
         self._inside, self._open = threading.Semaphore(0), threading.Event()
         self._status = status
 
     def __call__(self, asked: Asked) -> Reply:
-        """Answer at once, or after a while, or with a stream that takes a while: as the query says."""
+        """Return at once, or after `open`, or return a stream that ends after `open`: the query decides."""
         if asked.query.get("stream"):
             return Reply(self._status, {"x-cost": "1"}, self._pieces())
         if asked.query.get("slow"):
@@ -47,12 +47,12 @@ class Gate:
         assert self._open.wait(SOON), "the gate was not opened"
 
     def reached(self, times: int = 1) -> None:
-        """Return when so many requests are inside."""
+        """Wait until `times` requests have started."""
         for _ in range(times):
             assert self._inside.acquire(timeout=SOON), "no request has reached the handler"
 
     def open(self) -> None:
-        """Let everybody pass, now and later."""
+        """Let all requests end, now and later."""
         self._open.set()
 
 
@@ -60,7 +60,7 @@ class Outcomes(Serving):
     """Counts, costs and permits that follow the response."""
 
     def test_only_responses_that_count_are_counted(self) -> None:
-        """A charge is given back where the status is none of those named; the fields tell what is left after that."""
+        """A charge is given back if the rule does not name the status; the fields show the numbers after that."""
         rule = {"limits": "2/hour", "count": {"when": {"status": [401]}}}
         for where in self.places:
             with self.limiting(where, rule, handle=as_asked) as site:
@@ -70,7 +70,7 @@ class Outcomes(Serving):
                 assert site.codes("/?status=200") == [429], where
 
     def test_an_exception_of_the_app_is_counted_as_500(self) -> None:
-        """A handler that raises has failed: a rule for 5xx counts it, and a rule for 401 does not."""
+        """A rule for 5xx counts a handler that raises, and a rule for 401 does not."""
         for where in self.places:
             for status, expected in (("5xx", [500, 500, 429]), (401, [500, 500, 500])):
                 rule = {"limits": "2/hour", "count": {"when": {"status": status}}}
@@ -78,13 +78,13 @@ class Outcomes(Serving):
                     assert site.codes("/?status=raise", times=3) == expected, (where, status)
 
     def test_an_exception_of_the_app_is_charged_as_any_other_request(self) -> None:
-        """A failing handler is no way around a limit."""
+        """A request whose handler raises stays charged."""
         for where in self.places:
             with self.limiting(where, handle=as_asked) as site:
                 assert site.codes("/?status=raise", times=3) == [500, 500, 429], where
 
     def test_a_response_may_tell_its_cost(self) -> None:
-        """A header of the response is what the request costs; without it, what was charged before stays."""
+        """A header of the response sets the cost of the request; without it, the first charge stays."""
         rule = {"limits": "10/hour", "cost": {"after": {"header": "X-Cost"}}}
         for where in self.places:
             with self.limiting(where, rule, handle=as_asked) as site:
@@ -96,7 +96,7 @@ class Outcomes(Serving):
                 assert site.codes("/?status=200&cost=1") == [429], where
 
     def test_ten_requests_at_once_at_a_limit_of_two(self) -> None:
-        """Two reach the handler, whatever it will answer; when their answers do not count, two more may."""
+        """Only two requests reach the handler; if their responses do not count, the limit is free again."""
         rule = {"limits": "2/hour", "count": {"when": {"status": [401]}}}
         for where in self.places:
             gate = Gate()
@@ -109,7 +109,7 @@ class Outcomes(Serving):
                 assert site.codes(times=3) == [200] * 3, where
 
     def test_ten_failures_at_once_are_two_attempts(self) -> None:
-        """What the answers of both count stays counted."""
+        """Two responses that count use the limit up: the next request is refused."""
         rule = {"limits": "2/hour", "count": {"when": {"status": [401]}}}
         for where in self.places:
             gate = Gate(401)
@@ -120,7 +120,7 @@ class Outcomes(Serving):
                 assert site.codes() == [429], where
 
     def test_a_permit_is_held_while_the_handler_runs(self) -> None:
-        """The second request is refused until the first is over, and no wait is told: nobody knows it."""
+        """A second request is refused until the first ends; its refusal has no `Retry-After`: the time is unknown."""
         for where in self.places:
             gate = Gate()
             with self.limiting(where, ONE, handle=gate) as site, site.asking(1, "/?slow=1") as [first]:
@@ -133,7 +133,7 @@ class Outcomes(Serving):
             assert refused.fields["ratelimit"] == '"one";r=0', where
 
     def test_a_permit_is_held_until_the_last_byte(self) -> None:
-        """A stream is under way until its end, however early its handler has returned."""
+        """A stream holds its permit until its end, even if its handler has returned."""
         for where in self.places:
             gate = Gate()
             with self.limiting(where, ONE, handle=gate) as site, site.asking(1, "/?stream=1") as [first]:
@@ -143,13 +143,13 @@ class Outcomes(Serving):
                 assert (during, first.result(SOON).body, site.ask().body) == (429, b"ab", b"short"), where
 
     def test_a_handler_that_raises_holds_no_permit(self) -> None:
-        """A failed request is over."""
+        """A request whose handler raises releases its permit."""
         for where in self.places:
             with self.limiting(where, ONE, handle=as_asked) as site:
                 assert site.codes("/?status=raise", "/?status=200", times=2) == [500, 200, 500, 200], where
 
     def test_a_stream_passes_as_the_app_made_it(self) -> None:
-        """Every piece of a stream arrives, with the fields in front; a refused one is not begun."""
+        """Every chunk of a stream arrives unchanged, and its response has the fields."""
         made = [bytes([number]) * number for number in range(100)]
 
         def handle(asked: Asked) -> Reply:
@@ -163,7 +163,7 @@ class Outcomes(Serving):
                 assert answer.fields["ratelimit"].startswith('"api";r='), (where, rule)
 
     def test_a_stream_is_counted_when_it_begins(self) -> None:
-        """The client may take its time to read: what the status or a header gives back is given back before that."""
+        """A refund by status or header happens when the stream begins, before the client reads its end."""
         for where in self.places:
             for rule in (
                 {"limits": "1/hour", "count": {"when": {"status": [401]}}},
@@ -177,7 +177,7 @@ class Outcomes(Serving):
                     assert (during, first.result(SOON).body) == (200, b"ab"), (where, rule)
 
     def test_a_delay_holds_requests_until_their_place_in_the_queue(self) -> None:
-        """Of four at once at twenty a second, three pass within a tenth of a second and one is too many."""
+        """Of four requests at once at 20/second and `hold: 3`, three pass after their delays and one is refused."""
         for where in self.places:
             rule = {"limits": "20/second", "act": {"delay": {"hold": 3}}}
             with self.limiting(where, rule) as site:
