@@ -123,7 +123,7 @@ class AsyncPump(_Counts[T]):
         return item
 
     async def stop(self) -> None:
-        """Take nothing more from the source; what was accepted still leaves in its time."""
+        """Read no more items from the source; accepted items still leave at their times."""
         self._over = True
         self._changed.set()
         if self._reader is not None and self._reader is not asyncio.current_task():
