@@ -2,9 +2,9 @@
 
     HeadgateError
     ├── InvalidLimit (ValueError)   a limit that cannot be read, or does not fit the number contract
-    ├── InvalidCall (ValueError)    an argument that cannot be used: a key, a cost, the URL of a store
-    ├── InvalidPolicy (ValueError)  a policy that cannot be read; every mistake, with its place
-    ├── StoreError                  the home of the state cannot be opened, or cannot serve: full, closed, unreachable
+    ├── InvalidCall (ValueError)    an argument that is not valid: a key, a cost, the URL of a store
+    ├── InvalidPolicy (ValueError)  a policy that cannot be read; lists every mistake with its place
+    ├── StoreError                  the store cannot be opened, or cannot answer: full, closed, unreachable
     └── RateLimited                 a refusal, raised by `limited`, a permit or a reservation
 
 A refusal is not an error: it is a `Decision` that is false. The other errors mean that something is broken.
@@ -31,7 +31,7 @@ class InvalidLimit(HeadgateError, ValueError):
 
 
 class InvalidCall(HeadgateError, ValueError):
-    """An argument that cannot be used: a bad key, cost, timeout or URL, or the same budget twice in one decision."""
+    """An argument is not valid: a bad key, cost, timeout or URL, or the same limit and key twice in one decision."""
 
     def __init__(self, message: str = "") -> None:
         super().__init__(without_password(message))

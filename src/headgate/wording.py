@@ -48,7 +48,7 @@ def _without_login(run: re.Match[str]) -> str:
 
 
 def shown(value: object) -> str:
-    """A value as it appears in messages: never long, and never with a password."""
+    """Return the repr of a value for a message: shortened, and without a password."""
     try:
         text = without_password(repr(value))
     except ValueError:  # an integer has more digits than Python converts
@@ -71,18 +71,18 @@ def listed(known: Collection[str]) -> str:
 
 
 def suggestion(word: str, known: Collection[str]) -> str:
-    """What to write in place of a word that is not known: the one that was probably meant, else all there are."""
+    """Return what to write instead of an unknown word: the word that was probably meant, or else all known words."""
     near = nearest(word, known)
     return f"did you mean {near!r}?" if near else f"there are {listed(known)}"
 
 
 def explained(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
-    """An error about an argument that is not there names what was called, and the argument that was probably meant."""
-    code = cast("FunctionType", method).__code__  # as `inspect.signature` reads it, without importing `inspect`
+    """Wrap a method: its error about an unknown argument names the method's class, and the argument probably meant."""
+    code = cast("FunctionType", method).__code__  # `inspect.signature` reads it too, but is slow to import
     known = list(code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount])
 
     @functools.wraps(method)
-    def __init__(self: S, *args: P.args, **given: P.kwargs) -> R:  # noqa: N807 - as `called` finds it
+    def __init__(self: S, *args: P.args, **given: P.kwargs) -> R:  # noqa: N807 - `called` looks for this name
         for name in given:
             if name not in known:
                 what = called() if code.co_name == "__init__" else f"{type(self).__name__}.{code.co_name}()"

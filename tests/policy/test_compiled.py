@@ -64,7 +64,7 @@ def test_a_queue_is_a_clause_like_others():
 def test_a_queue_where_nothing_waits_is_a_mistake():
     """A rule that refuses has a burst, and so has a limiter."""
     told = "only a Shaper, or a rule with `act: delay`, makes requests wait; .* write burst 3"
-    with pytest.raises(InvalidPolicy, match=f"limits: '60/minute queue 3' is not read as a queue here: {told}"):
+    with pytest.raises(InvalidPolicy, match=f"limits: '60/minute queue 3' cannot have a queue here: {told}"):
         Policy.load({"rules": [{"key": "ip", "limits": "60/minute queue 3"}]})
     with pytest.raises(InvalidLimit, match=told):
         Limiter("60/minute queue 3")

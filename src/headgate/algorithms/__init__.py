@@ -50,8 +50,8 @@ def algorithm_named(name: str) -> Algorithm:
     found = ALGORITHMS.get(base)
     if found is None:
         near = nearest(base, ALGORITHMS)
-        hint = f"; did you mean {near}?" if near else ""
-        raise InvalidLimit(f"unknown algorithm {name!r}{hint} There are: {', '.join(ALGORITHMS)}, sliding-window/N")
+        hint = f"; did you mean {near}?" if near else "."
+        raise InvalidLimit(f"unknown algorithm {name!r}{hint} Use one of {', '.join(ALGORITHMS)}, sliding-window/N")
     if not slash:
         return found
     if not found.slots:

@@ -51,7 +51,7 @@ _DIGITS: Final = 16
 """2**53 has 16 digits, and no number in a limit is larger."""
 
 Clauses = dict[str, tuple[str, Any]]
-"""Of each word: the argument of `Limit`, and what reads its value."""
+"""For each word: the argument of `Limit`, and the function that parses its value."""
 
 EXAMPLES: Final = (
     "10/minute, 5 per 2 hours, 200/500ms, 100/hour burst 20, 5/minute by sliding-log block 10m as login, 20 in flight"
@@ -59,12 +59,12 @@ EXAMPLES: Final = (
 
 
 def parse_fields(text: str, queues: bool = False) -> list[dict[str, Any]]:
-    """The limits of a string as keyword arguments of `Limit`; those of queues may say `queue 50`."""
+    """Parse the limits of a string into keyword arguments of `Limit`; with `queues`, `queue 50` is a clause."""
     if not isinstance(text, str):
         raise InvalidLimit(f"a limit must be a string such as {EXAMPLES}; got {text!r}")
     parts = [part for part in text.split(";") if part.strip()]
     if not parts:
-        raise InvalidLimit(f"an empty limit {text!r}; write for instance {EXAMPLES}")
+        raise InvalidLimit(f"the limit {text!r} is empty; write for instance {EXAMPLES}")
     return [_parse_one(part, _QUEUES if queues else _CLAUSES) for part in parts]
 
 
@@ -87,11 +87,11 @@ def _parse_one(text: str, clauses: Clauses) -> dict[str, Any]:
         word, value = (found for found in clause.groups() if found)
         field, read = clauses.get(word.lower()) or _no_queue(text, value)
         if field in fields:
-            raise InvalidLimit(f"{word!r} is said twice in the limit {shown(text)}")
+            raise InvalidLimit(f"{word!r} appears twice in the limit {shown(text)}")
         fields[field] = read(value)
         at = clause.end()
     if in_flight is None and fields.get("algorithm") == "in-flight":
-        raise InvalidLimit(f"{shown(text)} is a rate; how many at once is said as in {fields['amount']} in flight")
+        raise InvalidLimit(f"{shown(text)} is a rate; for a limit at once write {fields['amount']} in flight")
     return fields
 
 
@@ -101,8 +101,8 @@ def parse_period(text: str) -> int:
     count, unit = (found[1], found[2].lower()) if found else (None, text)
     if _CALENDAR.fullmatch(unit):
         raise InvalidLimit(
-            f"{shown(text.strip())}: months and years have no fixed length, so a limit over one means something else "
-            "every time; say 30 days, 4 weeks or 365 days"
+            f"{shown(text.strip())} cannot be a period: months and years have no fixed length; "
+            "write 30 days, 4 weeks or 365 days"
         )
     if unit not in UNITS:
         near = nearest(unit, UNITS)
@@ -118,7 +118,7 @@ def parse_name(name: str) -> str:
     """Return the name, or raise `InvalidLimit`. Headers and metrics contain names, so few characters are allowed."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise InvalidLimit(
-            f"{shown(name)} is no name for a limit; it begins with a letter and has at most 64 letters, digits, . _ -"
+            f"{shown(name)} cannot name a limit; a name begins with a letter and has at most 64 letters, digits, . _ -"
         )
     return name
 
@@ -173,7 +173,7 @@ def _spaced(rest: str) -> str:
 
 def _no_queue(text: str, room: str) -> NoReturn:
     raise InvalidLimit(
-        f"{shown(text)} is not read as a queue here: only a Shaper, or a rule with `act: delay`, makes requests wait; "
+        f"{shown(text)} cannot have a queue here: only a Shaper, or a rule with `act: delay`, makes requests wait; "
         f"for how many may pass at once, write burst {room}"
     )
 

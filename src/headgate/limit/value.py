@@ -234,14 +234,14 @@ def _frames_to_caller() -> int:
 
 
 def as_limits(given: Given, queues: bool = False) -> tuple[Limit, ...]:
-    """Limits as users give them: a value, words, or several of either. The words of queues may say `queue 50`."""
+    """Return the limits of a `Limit`, a text, or a sequence of both; with `queues`, a text may have `queue 50`."""
     if isinstance(given, Limit):
         return (given,)
     if isinstance(given, str):
         return tuple(Limit(**fields) for fields in parse_fields(given, queues=True)) if queues else _parse_all(given)
     if isinstance(given, Sequence):
         return tuple(limit for each in given for limit in as_limits(each, queues))
-    raise InvalidLimit(f"a limit is a Limit or words such as '10/minute'; got {given!r}")
+    raise InvalidLimit(f"a limit must be a Limit or a string such as '10/minute'; got {given!r}")
 
 
 def _whole(value: int, what: str) -> int:

@@ -110,7 +110,7 @@ class AsyncLimiter(BaseLimiter[Any], AsyncGate):
         return await self._acquire(key, cost, timeout, limit)
 
     async def _wait(self, key: str, cost: Cost, limit: Given | None, steps: Steps) -> Decision:
-        """Do what the queue says, in this event loop."""
+        """Run the steps of the queue in this event loop."""
         return await run_awaiting(steps, partial(self._do, key, cost, limit))
 
     async def _do(self, key: str, cost: Cost, limit: Given | None, step: Step) -> Decision | Promise | bool | None:

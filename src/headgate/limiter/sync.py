@@ -100,7 +100,7 @@ class Limiter(BaseLimiter[BoundLimits], Gate):
         return self._wait(key, cost, limit, queue.finish(key, cost, due, decision, lambda: _Waiter(cost)))
 
     def _wait(self, key: str, cost: Cost, limit: Given | None, steps: Steps) -> Decision:
-        """Do what the queue says, in this thread."""
+        """Run the steps of the queue in this thread."""
         return run(steps, partial(self._do, key, cost, limit))
 
     def _do(self, key: str, cost: Cost, limit: Given | None, step: Step) -> Decision | Promise | bool | None:

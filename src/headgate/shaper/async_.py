@@ -78,7 +78,7 @@ class AsyncShaper(Shaping):
 
     @explained
     def drain(self, source: AsyncIterable[T] | Iterable[T], key: str = EVERYTHING) -> AsyncPump[T]:
-        """The items of a source, at the constant rate. The source is read ahead of time, as far as there is room."""
+        """Return a pump: the items of a source at the constant rate. It reads ahead while the queue has room."""
         return AsyncPump(self, source, key)
 
     async def map(

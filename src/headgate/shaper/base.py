@@ -95,10 +95,10 @@ class Shaping:
 
 
 def as_queue(limit: Limit | str) -> Limit:
-    """`3000/second queue 5000`, or a limit of the bucket family whose burst is the queue."""
+    """Return the limit of a text such as `3000/second queue 5000`, or a bucket limit whose burst is the queue."""
     limit, *others = as_limits(limit, queues=True)
     if others:
-        raise InvalidLimit(f"a shaper has one limit; got {'; '.join(map(str, (limit, *others)))}")
+        raise InvalidLimit(f"a shaper needs exactly one limit; got {'; '.join(map(str, (limit, *others)))}")
     if limit.step is not bucket or limit.block_us:
         raise InvalidLimit(f"a shaper needs a bucket without a block, as in '3000/second queue 5000'; got '{limit}'")
     return limit

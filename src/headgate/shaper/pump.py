@@ -1,4 +1,4 @@
-"""Pumps: drain a producer at a constant rate, and lose nothing that was taken from it."""
+"""Pumps: deliver the items of a source at a constant rate, and lose none of them."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class _Counts(Generic[T]):
         self.accepted = 0
         """The number of items that got a departure time."""
         self.delivered = 0
-        """Of these, how many have left."""
+        """The number of accepted items that have left."""
         self._queue: deque[tuple[int, T]] = deque()
         self._held: list[T] = []
         self._over = False
 
     def rest(self) -> list[T]:
-        """Items that were taken from the source and have not left: after leaving early, nothing is lost."""
+        """Return the items that were read from the source and have not left: a caller that stops early loses none."""
         return [item for _, item in self._queue] + self._held
 
     def _accept(self, at_us: int, item: T) -> None:
@@ -41,7 +41,7 @@ class _Counts(Generic[T]):
 
 
 class Pump(_Counts[T]):
-    """A source's items, each when it is time; the source is asked for the next one when the last has left."""
+    """The items of a source, each at its departure time; it reads the next item when the last one has left."""
 
     def __init__(self, shaper: Shaper, source: Iterable[T], key: str) -> None:
         super().__init__()
@@ -63,7 +63,7 @@ class Pump(_Counts[T]):
         return item
 
     def stop(self) -> None:
-        """Take nothing more from the source; an item that was accepted still leaves in its time."""
+        """Read no more items from the source; an accepted item still leaves at its time."""
         self._over = True
 
     def __enter__(self) -> Self:

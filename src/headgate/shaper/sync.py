@@ -55,7 +55,7 @@ class Shaper(Shaping):
 
     @explained
     def drain(self, source: Iterable[T], key: str = EVERYTHING) -> Pump[T]:
-        """The items of a source, at the constant rate. The source is asked for the next item when there is room."""
+        """Return a pump: the items of a source at the constant rate. It reads the next item when there is room."""
         return Pump(self, source, key)
 
     def map(self, function: Callable[[T], R], source: Iterable[T], key: str = EVERYTHING) -> Iterator[R]:

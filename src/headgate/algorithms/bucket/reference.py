@@ -25,7 +25,7 @@ from headgate.algorithms.contract import NEVER, State, Verdict
 from headgate.layout import FRACTION_BITS
 
 FINEST: Final = 1 << FRACTION_BITS
-"""A fraction of a microsecond is kept in so many parts: 13 bits beside 50 bits of microseconds."""
+"""The parts of a microsecond in a state: 13 bits beside 50 bits of microseconds."""
 
 
 class Params(NamedTuple):

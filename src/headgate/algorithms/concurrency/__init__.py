@@ -44,7 +44,7 @@ def fit(amount: int, period_us: int, burst: int, slots: int) -> Params:
 
 
 def words(params: Params) -> int:
-    """How many permits are out, how many units they are, and three words for each."""
+    """Return the words for the number of permits, the number of units, and three words for each permit."""
     return PERMITS_AT + PERMIT_WORDS * params.limit
 
 
