@@ -60,7 +60,7 @@ def test_running_pure_without_asking_is_said_once():
     ran = run(hide + TELL, HEADGATE_PURE="0")
     assert ran.stdout.strip() == "False"
     assert len(ran.stderr.splitlines()) == 1
-    assert ran.stderr.startswith("WARNING:headgate:the native engine is not here")
+    assert ran.stderr.startswith("WARNING:headgate:the native engine is not installed")
     assert "HEADGATE_PURE=1" in ran.stderr
 
 

@@ -1,4 +1,4 @@
-"""What every gate checks and remembers before its store is asked, whichever store that is."""
+"""Checks of arguments, and plans compiled once: the work of a gate before it asks its store."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from headgate.limit import Given, Limit, as_limits
 from headgate.wording import shown
 
 MOST_PLANS: Final = 1024
-"""Limits chosen per call whose plans are remembered."""
+"""The number of plans, chosen per call, that stay compiled."""
 
 Mark = tuple[int, int]
 Plan = TypeVar("Plan")
 
 
 def checked_limits(limits: tuple[Limit, ...]) -> tuple[Limit, ...]:
-    """The limits of one gate: each with a state of its own, and not too many."""
+    """Return the limits of one gate, or raise `InvalidLimit`: each needs its own state, and their number is bounded."""
     identities = [limit.identity for limit in limits]
     for limit in limits:
         if identities.count(limit.identity) > 1:
@@ -32,24 +32,24 @@ def checked_limits(limits: tuple[Limit, ...]) -> tuple[Limit, ...]:
 
 
 def checked_calls(calls: tuple[Call, ...]) -> tuple[tuple[Limit, ...], tuple[str, ...], tuple[int, ...]]:
-    """Limits, keys and costs of the calls of one decision."""
+    """Return the limits, keys and costs of the calls of one decision."""
     if not 0 < len(calls) <= MOST_CALLS:
         raise InvalidCall(f"a decision has from 1 to {MOST_CALLS} calls; got {len(calls)}")
     for call in calls:
         if not isinstance(call, Call):
             raise InvalidCall(f"decide takes Calls, as in decide(Call(limit, key)); got {shown(call)}")
     if len({(call.limit.identity, call.key) for call in calls}) < len(calls):
-        raise InvalidCall("the same limit and key stand twice in one decision; add up their costs in one Call")
+        raise InvalidCall("the same limit and key appear twice in one decision; put their total cost in one Call")
     return tuple(call.limit for call in calls), tuple(call.key for call in calls), tuple(call.cost for call in calls)
 
 
 def checked_refund(
     own: tuple[Limit, ...], charged: Decision | str, n: Cost | tuple[int, ...] | None
 ) -> tuple[tuple[Limit, ...], tuple[str, ...], tuple[int, ...], tuple[Mark | None, ...]]:
-    """Limits, keys, units and marks of what is to be given back. From now on a decision counts it as given."""
+    """Return the limits, keys, units and marks to give back. The decision counts them as given back from now on."""
     if isinstance(charged, str):
         if n is None:
-            raise InvalidCall("refund(key, n) needs to know how many units; refund(decision) knows by itself")
+            raise InvalidCall("refund of a key needs a number of units; write refund(key, n) or refund(decision)")
         units = n if isinstance(n, tuple) else checked_costs(own, n)
         return own, (checked_key(charged),) * len(own), units, (None,) * len(own)
     if not hasattr(charged, "_claim_refund"):
@@ -64,12 +64,12 @@ def checked_refund(
 
 
 def in_flight_of(decision: Decision) -> tuple[int, ...]:
-    """Of each call, the units that are to be given back when it ends."""
+    """Return, for each call, the units in flight: the units to give back when the request ends."""
     return tuple(call.cost if call.limit.in_flight else 0 for call in decision.calls)
 
 
 class Plans(Generic[Plan]):
-    """Other numbers for a gate's own states, chosen per call and compiled once."""
+    """The plans of a gate: other numbers for its own states, chosen per call and compiled once."""
 
     def __init__(self, own: tuple[Limit, ...], compile_plan: Callable[[tuple[Limit, ...]], Plan]) -> None:
         self._own = own
@@ -77,7 +77,7 @@ class Plans(Generic[Plan]):
         self._plans: ClearedWhenFull[Given, Plan] = ClearedWhenFull(MOST_PLANS, self._compiled)
 
     def find(self, limit: Given) -> Plan:
-        """The plan of limits chosen for one call."""
+        """Return the compiled plan for the limits of one call."""
         return self._plans[tuple(limit) if isinstance(limit, list) else limit]
 
     def _compiled(self, chosen: Given) -> Plan:

@@ -1,4 +1,4 @@
-"""Which twin runs: the native one where it was built, unless HEADGATE_PURE says otherwise."""
+"""The choice of the engine: native where it was built, unless HEADGATE_PURE asks for the pure one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _NO: Final = frozenset({"", "0", "no", "off", "false"})
 
 
 def wants_pure() -> bool:
-    """`HEADGATE_PURE=1` asks for the pure twin; `HEADGATE_PURE=0` means no."""
+    """Whether HEADGATE_PURE asks for the pure engine: `1` does, `0` does not."""
     return os.environ.get("HEADGATE_PURE", "").strip().lower() not in _NO
 
 
@@ -21,8 +21,8 @@ def _native_available() -> bool:
         importlib.import_module("headgate.engine.native")
     except ImportError as reason:
         log_of("headgate").warning(
-            "the native engine is not here (%s): decisions are exact but slower; install a C compiler and reinstall, "
-            "or set HEADGATE_PURE=1 to ask for the pure engine",
+            "the native engine is not installed (%s): decisions are exact but slower; install a C compiler and "
+            "reinstall Headgate, or set HEADGATE_PURE=1 to choose the pure engine",
             reason,
         )
         return False

@@ -1,4 +1,4 @@
-"""`Holding`: one permit that is out, for an operator to look at."""
+"""`Holding`: one permit in flight, as an operator sees it."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from headgate.limit import Limit
 
 
 class Holding(NamedTuple):
-    """What one caller has in flight."""
+    """One permit in flight."""
 
     limit: Limit
     age: float
-    """Seconds since it was taken."""
+    """Seconds since the permit was taken."""
     units: int
     own: bool
-    """This process holds it."""
+    """Whether this process holds the permit."""
 
 
 def listed(limits: tuple[Limit, ...], held: Iterable[tuple[int, int, int, bool]]) -> list[Holding]:
-    """Index of the limit, age, units and whose, for people: the oldest first."""
+    """Return holdings, the oldest first, from rows of limit index, age, units and whether this process holds them."""
     each = [Holding(limits[at], age_us / SECOND, units, own) for at, age_us, units, own in held]
     return sorted(each, key=lambda holding: -holding.age)

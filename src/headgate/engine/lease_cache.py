@@ -1,4 +1,4 @@
-"""LeasedTokens: tokens bought from a server in advance, spent without asking anybody.
+"""LeasedTokens: tokens charged at a server in advance, spent without asking the server.
 
 Every token was charged under each of the limits. lease_cache.pxi is the native twin of this file.
 """
@@ -18,22 +18,22 @@ from headgate.limit import Given, Limit
 
 
 class Lease:
-    """Permits of one key."""
+    """The tokens of one key."""
 
     __slots__ = ("left", "low", "tokens", "resets", "serial", "until_us")
 
     def __init__(self) -> None:
         self.tokens = 0
         self.low = 0
-        """With so many left, it is time to buy more."""
+        """At this number of tokens or fewer, the next lease is due."""
         self.until_us = 0
-        """When they are void."""
+        """The instant at which the tokens expire."""
         self.left: tuple[int, ...] = ()
-        """What the server had left beside them, under each limit."""
+        """The units that the server had left besides these tokens, under each limit."""
         self.resets: tuple[int, ...] = ()
-        """When its state is as new, under each limit."""
+        """The instant at which the server's state is full again, under each limit."""
         self.serial = 0
-        """Of the grant they come from."""
+        """The serial number of the grant that the tokens come from."""
 
 
 class LeasedTokens:
@@ -48,11 +48,11 @@ class LeasedTokens:
         after_fork(self._renew_lock)
 
     def open(self, key: str) -> Lease:
-        """The key's lease; empty, if it had none."""
+        """Return the key's lease, a new empty one if it had none."""
         return self.leases.setdefault(key, Lease())
 
     def hit(self, key: str, cost: Cost = 1, *, limit: Given | None = None) -> Decision:
-        """Spend from the lease; what is not simply that goes the slow way."""
+        """Spend one token of the lease; every other case is passed to the slow path."""
         if limit is None and type(cost) is int and cost == 1 and isinstance(key, str):
             lease = self.leases.get(key)
             if lease is not None and lease.tokens > lease.low:
@@ -62,7 +62,7 @@ class LeasedTokens:
         return self._slow(key, cost, limit)
 
     def spend(self, key: str, units: int) -> Decision | None:
-        """Spend from the lease, down to its last token; None where that is not enough, or void."""
+        """Spend from the lease, down to its last token; None if it has too few tokens or has expired."""
         lease = self.leases.get(key)
         if lease is None or units <= 0:
             return None
@@ -78,13 +78,13 @@ class LeasedTokens:
         return Decision(self._limits, key, (units,) * len(self._limits), answers)
 
     def drain(self, lease: Lease) -> int:
-        """Take out what is left."""
+        """Take out the remaining tokens, and return their number."""
         with self._lock:
             left, lease.tokens = lease.tokens, 0
         return left
 
     def fill(self, lease: Lease, units: int, most: int) -> None:
-        """Put something in."""
+        """Add units to the lease, up to `most`."""
         with self._lock:
             lease.tokens = min(most, lease.tokens + units)
 
@@ -94,7 +94,7 @@ class LeasedTokens:
 
 
 def leased_tokens_for(decider: Any, slow: Callable[[str, Cost, Given | None], Decision]) -> LeasedTokens:  # noqa: ANN401
-    """Those of the twin that runs."""
+    """Return the leased tokens of the engine in use."""
     if NATIVE:
         tokens: LeasedTokens = importlib.import_module("headgate.engine.native").LeasedTokens(decider, slow)
         return tokens

@@ -1,6 +1,6 @@
-"""Questions that have to be awaited, and that say so when they are not.
+"""Calls that must be awaited, and that raise or warn when they are not.
 
-`if limiter.hit(key):` without `await` would be true for every coroutine, and let everything pass. pending.pxi is the
+A coroutine is always true, so `if limiter.hit(key):` without `await` would admit every request. pending.pxi is the
 native twin of this file.
 """
 
@@ -22,12 +22,12 @@ AWAITED_TWICE: Final = "cannot reuse already awaited coroutine"
 
 
 def warn_of_no_await(name: str, frames: int = 2) -> None:
-    """As Python does for its own coroutines; the line that let go of the question is so many frames away."""
+    """Warn as Python does for its own coroutines; `frames` is the stack level of the line that dropped the call."""
     warnings.warn(f"coroutine {name!r} was never awaited", RuntimeWarning, stacklevel=frames)
 
 
 class PendingCall:
-    """A question that nobody has awaited yet. It has no truth: there is no answer."""
+    """A call that was not awaited yet. Its truth value raises, because there is no answer yet."""
 
     __slots__ = ("_args", "_awaits", "_begun", "_coroutine", "_entered", "_function", "_named")
 
@@ -52,7 +52,7 @@ class PendingCall:
         return (yield from begun.__await__()) if self._awaits else begun
 
     async def __aenter__(self) -> Any:  # noqa: ANN401
-        """`async with` awaits the answer, and enters it."""
+        """Await the answer, and enter it."""
         self._entered = await self
         return await self._entered.__aenter__()
 
@@ -60,7 +60,7 @@ class PendingCall:
         return await self._entered.__aexit__(*error)
 
     def send(self, value: Any) -> Any:  # noqa: ANN401
-        """As of a coroutine: a task runs it so."""
+        """Like `send` of a coroutine, which a task calls."""
         if not self._awaits:
             raise StopIteration(self._begin())
         if self._coroutine is None:
@@ -68,14 +68,14 @@ class PendingCall:
         return self._coroutine.send(value)
 
     def throw(self, *error: Any) -> Any:  # noqa: ANN401
-        """As of a coroutine."""
+        """Like `throw` of a coroutine."""
         if self._coroutine is not None:
             return self._coroutine.throw(*error)
         self._begun = True
         raise error[1] if len(error) > 1 and error[1] is not None else error[0]
 
     def close(self) -> None:
-        """As of a coroutine."""
+        """Like `close` of a coroutine."""
         if self._coroutine is not None:
             self._coroutine.close()
         self._begun = True
@@ -90,7 +90,7 @@ class PendingCall:
 
 
 class _PendingMethod:
-    """A method whose answer has to be awaited. `awaits` says whether the function is a coroutine function itself."""
+    """A method whose answer must be awaited. `awaits` says whether the function is a coroutine function itself."""
 
     def __init__(self, function: Callable[..., Any], awaits: bool) -> None:
         self._function = function
@@ -101,7 +101,7 @@ class _PendingMethod:
 
 
 def looking_like(method: Callable[..., Any], made: Any) -> Any:  # noqa: ANN401
-    """With everything by which `inspect`, frameworks and mocks tell that it is a coroutine function, and which one."""
+    """Give `made` the attributes by which `inspect`, frameworks and mocks recognise the coroutine function `method`."""
     for name in ALIKE:
         setattr(made, name, getattr(method, name))
     made.__wrapped__ = method
@@ -109,5 +109,5 @@ def looking_like(method: Callable[..., Any], made: Any) -> Any:  # noqa: ANN401
 
 
 def pending(method: Callable[..., Any], function: Callable[..., Any], awaits: bool) -> Any:  # noqa: ANN401
-    """The method, answered by this function when it is awaited; `awaits`: the function has to be awaited itself."""
+    """Return the method, answered by this function when awaited; `awaits`: the function must be awaited itself."""
     return looking_like(method, _PendingMethod(function, awaits))

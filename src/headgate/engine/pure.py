@@ -15,7 +15,7 @@ from headgate.limit import Limit
 
 
 class Engine:
-    """What the tables of one store share: a clock, and the lock that makes a decision one step."""
+    """The clock that the tables of one store share, and the lock that makes a decision one step."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
@@ -28,19 +28,19 @@ class Engine:
         self.lock = threading.Lock()
 
     def tell_evictions(self, on_eviction: Callable[[Limit, Table], None]) -> None:
-        """Call this with a limit and its table, once for each table that has to forget a key with something in use."""
+        """Call this with a limit and its table, once for each table that has to drop a key with quota in use."""
         self.on_eviction = on_eviction
 
     def family(self) -> Family:
-        """For tables of one algorithm and period whose states differ in size."""
+        """Return a family, for tables of one algorithm and period whose states differ in size."""
         return Family()
 
     def table(self, limit: Limit, max_keys: int, family: Family | None = None) -> Table:
-        """A table for states such as this limit's."""
+        """Return a table for the states of this limit and of limits like it."""
         return Table(self, limit, max_keys, family)
 
     def decider(self, tables: Sequence[Table], limits: Sequence[Limit]) -> Decider:
-        """Decisions over limits, each on its table."""
+        """Return a decider over limits, each on its table."""
         return Decider(self, tuple(map(BoundLimit, tables, limits)))
 
 
@@ -53,7 +53,7 @@ class Decider:
         self.limits = tuple(bound.limit for bound in bounds)
 
     def run(self, keys: str | tuple[str, ...], costs: tuple[int, ...], mode: int = TAKE, wait: int = 0) -> Decision:
-        """One decision, a cost for each limit: every limit is asked, then all are charged or none is."""
+        """Decide, with a cost for each limit: ask every limit, then charge all or none."""
         each = self._each(keys)
         with self.engine.lock:
             now = read_clock(self.engine.clock)
@@ -68,13 +68,13 @@ class Decider:
     def give(
         self, keys: str | tuple[str, ...], amounts: tuple[int, ...], marks: tuple[tuple[int, int] | None, ...]
     ) -> None:
-        """Give back what was charged at the marks; no mark means charged now."""
+        """Give back units that were charged at these marks; no mark means charged now."""
         with self.engine.lock:
             now = read_clock(self.engine.clock)
             give_back(self.limits, self._find(self._each(keys), now), amounts, marks, now)
 
     def holders(self, key: str) -> list[tuple[int, int, int, bool]]:
-        """The permits of a key that are in flight: the index of the limit, age, units, all of this process."""
+        """Return the permits in flight of a key: limit index, age, units, and True, since this process holds them."""
         with self.engine.lock:
             now = read_clock(self.engine.clock)
             return held_in(self.limits, self._find(self._each(key), now), now)

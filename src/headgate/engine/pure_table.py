@@ -1,4 +1,4 @@
-"""The pure twin's tables: states in a dict, by key and by the name of the limit, never more of them than was agreed."""
+"""The tables of the pure engine: a bounded number of states in a dict, by key and by the name of the limit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from headgate.engine.pure import Engine
 
 CANDIDATES: Final = 2 * WAYS
-"""How many keys are looked at for one to give up: as many as a native key has places to live in."""
+"""The number of keys that are compared when one must be dropped: the number of places of a native key."""
 
 GOLDEN: Final = 0.6180339887498949
 
@@ -21,15 +21,15 @@ GOLDEN: Final = 0.6180339887498949
 class Family:
     """The tables of one algorithm and period whose states differ in size, the smallest first.
 
-    A key is in one of them. A state that became too small for a limit is carried to a larger table when it is next
-    asked for.
+    A key is in one of them. A state that has become too small for a limit is moved to a larger table when its key is
+    next looked up.
     """
 
     def __init__(self) -> None:
         self.tables: list[Table] = []
 
     def add(self, table: Table) -> None:
-        """Take in a table; once."""
+        """Add a table, unless it is here already."""
         if table not in self.tables:
             self.tables.insert(sum(other.words < table.words for other in self.tables), table)
 
@@ -39,7 +39,7 @@ Filed = str | tuple[str, str]
 
 
 class Table:
-    """The states of keys under limits of one algorithm and period, never more of them than there are slots."""
+    """The states of keys under limits of one algorithm and period, at most one for each slot."""
 
     def __init__(self, engine: Engine, limit: Limit, max_keys: int, family: Family | None) -> None:
         self.engine = engine
@@ -63,22 +63,22 @@ class Table:
 
     @property
     def bytes(self) -> int:
-        """Bytes of states, without what Python objects add."""
+        """The bytes of the states, without the overhead of Python objects."""
         return len(self._cells) * self.words * 8
 
     def find(self, key: Filed) -> Cell | None:
-        """The cell of a key that was charged before."""
+        """Return the cell of a key, or None if it was never charged."""
         return self._cells.get(key)
 
     def forget(self, key: Filed) -> Cell:
-        """Take out the cell of a key that is carried elsewhere."""
+        """Remove and return the cell of a key that moves to another table."""
         at, last = self._keys.index(key), self._keys.pop()
         if at < len(self._keys):
             self._keys[at] = last
         return self._cells.pop(key)
 
     def place(self, key: Filed, bound: BoundLimit, now: int, cell: Cell) -> None:
-        """Put a cell here: in a slot of its own, or in that of the key with the least to lose."""
+        """Put a cell here: in a free slot, or in place of the key with the least quota in use."""
         index = self._given_up(bound, now)
         if index is None:
             self._keys.append(key)
@@ -88,14 +88,14 @@ class Table:
         self._cells[key] = cell
 
     def _given_up(self, bound: BoundLimit, now: int) -> int | None:
-        """Any as-new key; at the bound, the one with the least quota in use, ties to the nearest reset."""
+        """Return the index of an unused key; if the table is full, of the one with least in use, then nearest reset."""
         count = len(self._keys)
         if count < min(CANDIDATES, self.slots):
             return None
         least: tuple[int, int] | None = None
         victim = None
         self._hand += 1
-        leap = int(count * GOLDEN)  # far apart, or heavy users who came together would be looked at together
+        leap = int(count * GOLDEN)  # far apart, because heavy users that arrived together would be compared together
         for place in range(min(CANDIDATES, count)):
             index = (self._hand + place * leap) % count
             verdict = look(bound.limit, self._cells[self._keys[index]], now, 0)[0]
@@ -113,7 +113,7 @@ class Table:
 
 
 class BoundLimit:
-    """A limit on its table."""
+    """A limit and its table."""
 
     __slots__ = ("limit", "need", "table")
 
@@ -123,11 +123,11 @@ class BoundLimit:
         self.need = limit.step.words(limit.params)
 
     def filed(self, key: str) -> Filed:
-        """The key, under this limit's name."""
+        """Return the key under this limit's name."""
         return (self.limit.name, key) if self.limit.name else key
 
     def find(self, key: str, now: int) -> Cell | None:
-        """The cell of a key that was charged before, in whichever table of the family it is."""
+        """Return the cell of a key from the table of the family that has it, or None if it was never charged."""
         filed = self.filed(key)
         if self.table.family is None:
             return self.table.find(filed)
@@ -140,5 +140,5 @@ class BoundLimit:
         return None
 
     def place(self, key: str, now: int, cell: Cell) -> None:
-        """Put the cell of a key that had none into the table."""
+        """Put the first cell of a key into the table."""
         self.table.place(self.filed(key), self, now, cell)

@@ -1,4 +1,4 @@
-"""Decisions over states that a store has at hand: the reference steps of every algorithm, all or none.
+"""Decisions over states in Python: the reference steps of every algorithm, charged all or none.
 
 The pure engine runs these over its tables. A store that keeps states elsewhere reads the cells of a decision, calls
 `settle` or `give_back` in one atomic step, and writes the cells back.
@@ -15,7 +15,7 @@ from headgate.engine.modes import PEEK, UP_TO
 from headgate.limit import Limit
 
 Look = tuple[Verdict, int]
-"""An answer, and the instant until which a block is to last after it."""
+"""A verdict, and the instant at which a block ends that follows from it."""
 
 
 class Cell:
@@ -38,7 +38,7 @@ def settle(
     wait: int,
     now: int,
 ) -> Decision:
-    """Decide over cells, one for each limit, and change those that are charged; None is a key without a state yet."""
+    """Decide over cells, one for each limit, and charge them; None stands for a key that has no state yet."""
     wait = wait if all(limit.step.LENDS and not limit.block_us for limit in limits) else 0
     if mode == UP_TO and costs[0]:
         room = min(look(limit, cell, now, 0)[0].remaining for limit, cell in zip(limits, cells, strict=True))
@@ -59,7 +59,7 @@ def settle(
 
 
 def look(limit: Limit, cell: Cell | None, now: int, cost: int, wait: int = 0) -> Look:
-    """What one limit answers; a cost that fits within the wait is lent."""
+    """Return the verdict of one limit; a cost that fits within the wait is lent."""
     step, params = limit.step, limit.params
     state = cell.state if cell else step.fresh(params)
     if not limit.block_us:
@@ -72,7 +72,7 @@ def look(limit: Limit, cell: Cell | None, now: int, cost: int, wait: int = 0) ->
 
 
 def _uncharged(limit: Limit, cell: Cell | None, seen: Look, now: int) -> Look:
-    """The answer to a cost that is not charged: what remains, and until when, is what is there now."""
+    """Return the verdict of a cost that is not charged: its remaining and reset describe the state now."""
     free = look(limit, cell, now, 0)[0]
     return seen[0]._replace(remaining=free.remaining, reset_us=free.reset_us), seen[1]
 
@@ -80,9 +80,9 @@ def _uncharged(limit: Limit, cell: Cell | None, seen: Look, now: int) -> Look:
 def _refuse(
     limits: tuple[Limit, ...], cells: Sequence[Cell | None], looks: list[Look], now: int, mode: int
 ) -> list[Look]:
-    """A refusal charges nothing; it starts blocks, and keeps a state that had to follow the clock back.
+    """Refuse: charge nothing, start blocks, and keep states that were corrected because the clock stepped back.
 
-    A limit that would have allowed then says what it holds without the charge.
+    The verdict of a limit that would have allowed describes its state without the charge.
     """
     for limit, cell, (verdict, until) in zip(limits, cells, looks, strict=True):
         if cell is not None and mode != PEEK:
@@ -111,7 +111,7 @@ def give_back(
 
 
 def held_in(limits: tuple[Limit, ...], cells: Sequence[Cell | None], now: int) -> list[tuple[int, int, int, bool]]:
-    """The permits in these cells: the index of the limit, age, units, and that this process holds them."""
+    """Return the permits in these cells: limit index, age, units, and True, since this process holds them."""
     found = []
     for at, (limit, cell) in enumerate(zip(limits, cells, strict=True)):
         if limit.in_flight and cell is not None:
