@@ -206,4 +206,4 @@ def test_a_full_shared_table_says_so_once_in_each_process(tmp_path, clock, caplo
         limiter.hit(str(number))
     assert limiter.store.evictions() == 32
     (said,) = [record.getMessage() for record in caplog.records]
-    assert "(such as 10/minute) is full: one of its 8 keys was forgotten" in said
+    assert "(such as 10/minute) is full: one of its 8 keys was dropped" in said

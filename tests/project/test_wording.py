@@ -268,8 +268,8 @@ def test_the_arguments_of_a_class_can_still_be_looked_up():
         ("[::1]:6379", "'[::1]:6379' has no scheme: write redis://[::1]:6379"),
         ("user:pw@cache:6379", "'cache:6379' has no scheme: write redis://***@cache:6379"),
         ("cache", "no store for a URL without a scheme"),
-        ("shared:./x", f"cannot read 'shared:./x': the directory is a whole path; write shared://{Path.cwd()}/x"),
-        ("shared:up/x", f"cannot read 'shared:up/x': the directory is a whole path; write shared://{Path.cwd()}/up/x"),
+        ("shared:./x", f"cannot read 'shared:./x': the path must be absolute; write shared://{Path.cwd()}/x"),
+        ("shared:up/x", f"cannot read 'shared:up/x': the path must be absolute; write shared://{Path.cwd()}/up/x"),
     ],
 )
 def test_a_store_that_cannot_be_opened_is_told_how_to_be_written(url, told):

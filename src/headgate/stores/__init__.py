@@ -1,4 +1,4 @@
-"""The homes of the state, and how a URL becomes one."""
+"""The stores, which keep states, and how a URL becomes a store."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _HOST: Final = re.compile(r"(?:[A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]):[0-
 
 
 def open_store(store: Store | str | None, clock: Clock | None) -> Store:
-    """A ready store as it is, or the one a URL names; each `memory://` is a new one."""
+    """Return a ready store as it is, or open the one a URL names; each `memory://` opens a new one."""
     if store is None:
         return MemoryStore(clock=clock)
     if not isinstance(store, str):
         if clock is not None:
-            raise InvalidCall("a ready store has its own clock; give the clock to the store instead")
+            raise InvalidCall("a ready store has its own clock; pass the clock to the store instead")
         if not callable(getattr(store, "bind", None)):
             return _open_client(store)
         return store
-    from headgate.stores.url import split  # loaded where a store is a URL
+    from headgate.stores.url import split  # loaded only if a store is a URL
 
     scheme = split(store).scheme
     if scheme == "memory":
@@ -37,13 +37,13 @@ def open_store(store: Store | str | None, clock: Clock | None) -> Store:
     if scheme.partition("+")[0] in ("redis", "rediss", "unix", "valkey", "valkeys"):
         return _open_redis(store, clock)
     raise InvalidCall(
-        f"{_no_store(store)}; there are memory://, shared://PATH, redis://, rediss://, unix://, redis+cluster://, "
-        "redis+sentinel:// and the same with valkey"
+        f"{_no_store(store)}; write memory://, shared://PATH, redis://, rediss://, unix://, redis+cluster:// or "
+        "redis+sentinel://, or valkey in place of redis"
     )
 
 
 def _no_store(url: str) -> str:
-    """What is wrong with a URL that names no store, without its login."""
+    """Return the problem of a URL that names no store, without its login."""
     scheme, slashes, _ = url.partition("://")
     if slashes:
         return f"no store for {shown(scheme)} URLs"
@@ -55,7 +55,7 @@ def _no_store(url: str) -> str:
 
 def _open_client(client: object) -> Store:
     if not any(kind.__module__.partition(".")[0] == "redis" for kind in type(client).__mro__):
-        kind = type(client).__name__  # and not what it is, which may be a URL with a password
+        kind = type(client).__name__  # not the value itself, which may be a URL with a password
         raise InvalidCall(
             f"a store is a URL such as memory://, a Store or a redis-py client; got a value of type {kind}"
         )
@@ -67,19 +67,19 @@ def _open_client(client: object) -> Store:
 def _open_memory(url: str, clock: Clock | None) -> MemoryStore:
     path, numbers = _read_url(url, {"max_keys": 10, "max_bytes": 10}, "memory://?max_keys=100000&max_bytes=16777216")
     if path.strip("/"):
-        raise InvalidCall(f"cannot read {shown(url)}: memory has no path; write memory://")
+        raise InvalidCall(f"cannot read {shown(url)}: a memory store has no path; write memory://")
     return MemoryStore(**numbers, clock=clock)
 
 
 def _open_shared(url: str, clock: Clock | None) -> Store:
-    from headgate.stores.shared import SharedStore  # which maps memory, and loads what that takes
+    from headgate.stores.shared import SharedStore  # loads the modules for mapped memory
 
     bases = {"max_keys": 10, "max_bytes": 10, "mode": 8}
     path, numbers = _read_url(url, bases, "shared:///dev/shm/api?max_bytes=67108864&mode=0770")
     if len(path) < 2:
-        raise InvalidCall(f"cannot read {shown(url)}: a shared store is a directory; write shared:///dev/shm/api")
-    if not path.startswith("/"):  # another process may have another working directory, and so another budget
-        raise InvalidCall(f"cannot read {shown(url)}: the directory is a whole path; write shared://{abspath(path)}")
+        raise InvalidCall(f"cannot read {shown(url)}: a shared store needs a directory; write shared:///dev/shm/api")
+    if not path.startswith("/"):  # a process with another working directory would count apart
+        raise InvalidCall(f"cannot read {shown(url)}: the path must be absolute; write shared://{abspath(path)}")
     return SharedStore(path, **numbers, clock=clock)
 
 
@@ -90,7 +90,7 @@ def _open_redis(url: str, clock: Clock | None) -> Store:
 
 
 def _read_url(url: str, bases: dict[str, int], example: str) -> tuple[str, dict[str, int]]:
-    """The path and the options of a URL; each option is a whole number, in the base given."""
+    """Return the path and the options of a URL; each option is a whole number in its base."""
     from urllib.parse import parse_qsl, unquote
 
     from headgate.stores.url import split

@@ -1,4 +1,4 @@
-"""A breaker: whether a server is worth asking."""
+"""A circuit breaker, which stops requests to a server that mostly fails."""
 
 from __future__ import annotations
 
@@ -8,18 +8,19 @@ from typing import Final
 from headgate.clock import SECOND, SystemClock
 
 WINDOW_US: Final = 10 * SECOND
-"""Failures this far apart, from the end of one to the beginning of the next, have nothing to do with each other."""
+"""Failures further apart, from the end of one to the beginning of the next, are not counted together."""
 FEWEST: Final = 3
-"""So many failures open it, if they are also at least this part of what was asked since the first of them:"""
+"""The fewest failures that open the breaker."""
 RATIO: Final = 0.5
+"""The part of the requests since the first failure that must have failed, for the breaker to open."""
 MADE_GOOD: Final = 10
-"""So many successes in a row and what was before is forgotten."""
+"""After this number of successes in a row, earlier failures no longer count."""
 
 
 class Breaker:
-    """Closed while the server answers; open from when it mostly fails until a probe has passed.
+    """Closed while the server answers; open after it has mostly failed, until a probe has passed.
 
-    Nothing is counted while all is well: a failure opens a window, and only in it successes are counted too.
+    Nothing is counted while the server is well: a failure opens a window, and successes are counted only in a window.
     """
 
     def __init__(self) -> None:
@@ -27,17 +28,17 @@ class Breaker:
         self._lock = threading.Lock()
         self.open = False
         self.troubled = False
-        """Successes matter: tell them."""
+        """Whether a window is open, in which successes must be reported too."""
         self._last = self._failures = self._successes = self._in_a_row = 0
 
     def failed(self, spent: float = 0.0) -> bool:
-        """Count a failure that took so many seconds; whether it was the one that opened the breaker."""
+        """Count a failure that took `spent` seconds. True if this failure opened the breaker."""
         with self._lock:
             now = self._clock.now_us()
             return self._count_failure(now - round(spent * SECOND), now)
 
     def _count_failure(self, began: int, now: int) -> bool:
-        # The time spent in failures does not part them, or one that takes longer than the window would never add up.
+        # The time spent in a failure does not count: failures that take longer than the window must still add up.
         if not self.troubled or began - self._last > WINDOW_US:
             self._failures = self._successes = 0
             self.troubled = True
@@ -53,12 +54,12 @@ class Breaker:
         return opens
 
     def succeeded(self) -> None:
-        """Count a success in a troubled time."""
+        """Count a success while a window is open."""
         self._successes += 1
         self._in_a_row += 1
         if self._in_a_row >= MADE_GOOD and not self.open:
             self.troubled = False
 
     def close(self) -> None:
-        """A probe has passed."""
+        """Close the breaker after a probe has passed."""
         self.open = self.troubled = False

@@ -1,7 +1,7 @@
-"""What a store is: a home for states. It binds limits to their states; four methods over them are all it has to do.
+"""The protocol of a store, which keeps states: it binds limits to their states and has four methods over them.
 
-`Gate` and `AsyncGate` are written once above every store: they check arguments, know plans, and have the verbs that
-limiters and policies use. A store knows nothing of those.
+`Gate` and `AsyncGate` are written once for every store: they check arguments, compile plans, and have the verbs that
+limiters and policies use. A store does none of this.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
     from headgate.stores.leases.terms import Lease
 
 OnError = Literal["local", "allow", "deny", "raise"]
-"""`local`: by a limiter of the same limits in this process; `allow` and `deny`: everything; `raise`: a StoreError."""
+"""The answer without the store. `local`: by the same limits in this process; `allow`, `deny`; `raise` a StoreError."""
 Keys = str | tuple[str, ...]
 """One key for every limit, or a key for each."""
 Costs = tuple[int, ...]
 Marks = tuple[tuple[int, int] | None, ...]
-"""Where each charge was made, as the verdicts of its decision tell; None for a charge that is taken for one of now."""
+"""The mark of each charge, from the verdicts of its decision; None for a charge that counts as made now."""
 Held = tuple[int, int, int, bool]
 """A permit: the index of its limit, its age in microseconds, its units, and whether this process holds it."""
 
 
 class BoundLimits(Protocol):
-    """Limits bound to their states. A method raises `StoreError` where the store cannot answer now."""
+    """Limits bound to their states. Each method raises `StoreError` if the store cannot answer now."""
 
     limits: tuple[Limit, ...]
 
@@ -45,21 +45,21 @@ class BoundLimits(Protocol):
         ...
 
     def holders(self, key: str) -> list[Held]:
-        """The permits of a key that are in flight."""
+        """Return the permits in flight of a key."""
         ...
 
 
 class Store(Protocol):
-    """A home for states."""
+    """An object that keeps states."""
 
     @property
     def clock(self) -> Clock:
-        """The clock that waiting goes by."""
+        """The clock for waiting."""
         ...
 
     @property
     def decides_by_clock(self) -> bool:
-        """Whether decisions go by the same clock: then their instants can be waited for as they are."""
+        """Whether decisions use the same clock; then a caller can wait for their instants as they are."""
         ...
 
     def bind(self, namespace: str, limits: tuple[Limit, ...]) -> BoundLimits:
@@ -95,14 +95,14 @@ class AsyncBoundLimits(Protocol):
 
 @runtime_checkable
 class AsyncStore(Protocol):
-    """A store that event loops have to wait for."""
+    """A store whose answers event loops must await."""
 
     def bind_async(self, namespace: str, limits: tuple[Limit, ...]) -> AsyncBoundLimits:
         """See `Store.bind`."""
         ...
 
     async def aclose(self) -> None:
-        """Close everything that is open."""
+        """Close all connections."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""What is answered when the home of the state cannot: by the policy its limiter was given."""
+"""The answers while a store cannot answer, by the limiter's `on_error`."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from headgate.stores.contract import BoundLimits, Costs, Keys, Marks, OnError, S
 from headgate.wording import log_of
 
 RETRY_US: Final = 1_000_000
-"""When to come back after a denial that no limit explains."""
+"""The retry of a refusal by `on_error="deny"`, which no limit explains."""
 STOPPED: Final = "the store cannot answer now: its files are gone, or a process that holds them is stopped"
 MOST_SHARES: Final = 1024
-"""Limits whose shares stay bound to the local store."""
+"""The most limits whose shares stay bound to the local store."""
 
 
 class Fallback:
-    """Degraded answers. Locally, each of a store's `nodes` lets its share of the limits pass."""
+    """Degraded answers. With `local`, each of a store's `nodes` admits its share of the limits."""
 
     def __init__(self, on_error: OnError, store: Store, namespace: str) -> None:
         self._on_error = on_error
@@ -32,7 +32,7 @@ class Fallback:
     def decide(
         self, limits: tuple[Limit, ...], keys: Keys, costs: Costs, mode: int, wait: int, error: StoreError | None = None
     ) -> Decision:
-        """The answer to a decision that could not be taken; or the error, for callers who asked for errors."""
+        """Return the degraded decision, or raise the error if `on_error` is `raise`."""
         if self._on_error == "raise":
             raise error or StoreError(STOPPED)
         if self._on_error == "local":
@@ -45,24 +45,24 @@ class Fallback:
         return Decision(limits, keys, costs, answers, charged=False, degraded=True)
 
     def regret(self, error: StoreError) -> None:
-        """Something could not be given back: an error for callers who asked for errors, else a line in the log."""
+        """Report that units could not be given back: raise if `on_error` is `raise`, else log a warning."""
         if self._on_error == "raise":
             raise error
         log_of("headgate").warning("a refund was lost: %s", error)
 
     def give(self, limits: tuple[Limit, ...], keys: Keys, units: Costs, marks: Marks) -> None:
-        """Give back what was decided here."""
+        """Give back units of a degraded decision."""
         self._share(limits).give(keys, units, marks)
 
     def _decide_locally(self, limits: tuple[Limit, ...], keys: Keys, costs: Costs, mode: int, wait: int) -> Decision:
         decision = self._share(limits).run(keys, costs, mode, wait)
         degraded = Decision(limits, keys, decision.costs, decision._answers, charged=mode != PEEK, degraded=True)
-        # What a rate let pass stays so; what is in flight comes back.
+        # A rate stays charged; units in flight can be given back.
         degraded._claim_refund(tuple(0 if call.limit.in_flight else call.cost for call in decision.calls))
         return degraded
 
     def _share(self, limits: tuple[Limit, ...]) -> BoundLimits:
-        """The part of these limits that this process counts, in the local store."""
+        """Return this process's share of these limits, bound to the local store."""
         nodes: int = getattr(self._store, "nodes", 1)
         bound = self._shares.get((limits, nodes))
         if bound is None:
@@ -83,11 +83,11 @@ class Fallback:
 
 @lru_cache(maxsize=1024)
 def share_of(limit: Limit, nodes: int) -> Limit:
-    """The part of a limit that one of so many nodes may let pass: rounded down, at least 1."""
+    """Return the share of a limit that one of `nodes` processes may admit: rounded down, at least 1."""
     amount = max(1, limit.amount // nodes)
     burst = None if limit.burst == limit.amount else max(1, limit.burst // nodes)
     try:
         return limit.replace(amount=amount, burst=burst)
-    except InvalidLimit:  # too fine a fraction: two digits are fine for any rate
+    except InvalidLimit:  # too fine a fraction; an amount of two digits fits any period
         digits = 10 ** max(0, len(str(amount)) - 2)
         return limit.replace(amount=amount // digits * digits, burst=burst)

@@ -1,4 +1,4 @@
-"""The verbs over bound limits, once for every store: arguments are checked, plans are found, outages are answered."""
+"""The verbs over bound limits, once for every store: they check arguments, find plans and answer outages."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from headgate.stores.leases.terms import Lease
 
 MOST_BOUND: Final = 1024
-"""Combinations of limits, chosen for single calls, that stay bound."""
+"""The most combinations of limits, chosen for single calls, that stay bound."""
 Bound = TypeVar("Bound")
 
 
 class BaseGate(Generic[Bound]):
-    """What both kinds of gate know: limits on a store, plans of them, and the answers where the store has none."""
+    """The base of both gates: limits on a store, their plans, and the answers while the store cannot answer."""
 
     store: Store
     _lease: Lease | bool = False
@@ -37,7 +37,7 @@ class BaseGate(Generic[Bound]):
         self._use(store)
 
     def _use(self, store: Store) -> None:
-        """Decide by the states of this store from now on; `headgate.testing` does so for a while."""
+        """Decide by the states of this store from now on; `headgate.testing` replaces the store for a while."""
         self.store = store
         self._fallback = Fallback(self.on_error, store, self.namespace)
         self._bounds: ClearedWhenFull[tuple[Limit, ...], Bound] = ClearedWhenFull(MOST_BOUND, self._bind)
@@ -51,24 +51,24 @@ class BaseGate(Generic[Bound]):
         raise NotImplementedError
 
     def _bound_to(self, limits: tuple[Limit, ...]) -> Bound:
-        """These limits in place of the gate's own: a plan, or the limits of a decision's calls."""
+        """Return these limits, bound: those of a plan, or of the calls of a decision."""
         return self._bounds[limits]
 
     def _answering(self, bound: Any) -> Any:  # noqa: ANN401 - of either kind
-        """Bound limits whose engine answers by the fallback itself, where it has a way to."""
+        """Let the engine of the bound limits call the fallback itself, if it can."""
         if hasattr(bound, "answer_instead"):
             bound.answer_instead(self._fallback.decide)
         return bound
 
 
 class Gate(BaseGate[BoundLimits]):
-    """For threads."""
+    """The gate for threads."""
 
     _HOT: ClassVar[tuple[str, ...]] = ("hit", "peek", "take_up_to", "release", "_reserve")
-    """Verbs that an engine may bring itself, without a Python frame."""
+    """Verbs that an engine may replace by native ones, without a Python frame."""
 
     def _bind_own(self, store: Store) -> BoundLimits:
-        for verb in self._HOT:  # on the gate itself, whichever store it is: who patches a verb patches the gate
+        for verb in self._HOT:  # on the gate, for every store: a test patches a verb on the gate
             setattr(self, verb, getattr(type(self), verb).__get__(self))
         if self._lease and isinstance(store, LeasingStore):
             bound = store.bind_leased(self.namespace, self.limits, self._lease)
@@ -98,7 +98,7 @@ class Gate(BaseGate[BoundLimits]):
         return self._ask(key, cost, limit, TAKE)
 
     def peek(self, key: str, cost: Cost = 1, *, limit: Given | None = None) -> Decision:
-        """What `hit` would answer. Writes nothing."""
+        """Return the decision that `hit` would return. Writes nothing."""
         return self._ask(key, cost, limit, PEEK)
 
     def take_up_to(self, key: str, n: int, *, limit: Given | None = None) -> Decision:
@@ -106,23 +106,23 @@ class Gate(BaseGate[BoundLimits]):
         return self._ask(key, checked_cost(n), limit, UP_TO)
 
     def decide(self, *calls: Call) -> Decision:
-        """Several limits and subjects, one decision: every call is charged or none is."""
+        """Decide over several limits and keys at once: every call is charged or none is."""
         return self._decide(calls)
 
     def refund(self, charged: Decision | str, n: Cost | None = None) -> None:
-        """Give back a decision, or part of it, at most once; or `n` units of a key, as if charged now."""
+        """Give back a decision, or part of it, at most once; or `n` units of a key, as if they were charged now."""
         self._refund(charged, n)
 
     def release(self, decision: Decision) -> None:
-        """Give back what a decision has in flight, at most once; rates stay charged. A `Permit` does this itself."""
+        """Give back the units in flight of a decision, at most once; rates stay charged. A `Permit` does so itself."""
         self._end(decision)
 
     def holders(self, key: str) -> list[Holding]:
-        """The permits of a key that are in flight, the oldest first."""
+        """Return the permits in flight of a key, the oldest first."""
         return listed(self.limits, self._bound.holders(checked_key(key)))
 
     def reset(self, key: str) -> None:
-        """Forget what was counted for a key."""
+        """Forget all counts of a key."""
         self._bound.clear(checked_key(key))
 
     def _ask(self, key: str, cost: Cost, limit: Given | None, mode: int, wait_us: int = 0) -> Decision:
@@ -130,7 +130,7 @@ class Gate(BaseGate[BoundLimits]):
         return self._run(bound, checked_key(key), checked_costs(bound.limits, cost), mode, wait_us)
 
     def _reserve(self, key: str, cost: Cost, wait_us: int, limit: Given | None = None) -> Decision:
-        """Spend now what fits now or, where every limit lends, within this time; the decision's retry is the delay."""
+        """Spend a cost that fits now or, if every limit lends, within this time; the decision's retry is the delay."""
         return self._ask(key, cost, limit, RESERVE, wait_us)
 
     def _decide(self, calls: tuple[Call, ...], mode: int = TAKE, wait_us: int = 0) -> Decision:

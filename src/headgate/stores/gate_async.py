@@ -19,16 +19,16 @@ from headgate.stores.gate import BaseGate
 
 T = TypeVar("T")
 AWAITED: Final = ("hit", "peek", "take_up_to", "decide", "reset", "holders")
-"""Verbs whose calls say so when they are not awaited."""
+"""Verbs whose calls raise or warn when they are not awaited."""
 
 
 class AsyncGate(BaseGate[Any]):
-    """For event loops. A store that answers at once is asked at once."""
+    """The gate for event loops. A store that need not be awaited is asked directly."""
 
     _undo: Callable[[Decision], Awaitable[None]] | None = None
-    """Gives back a charge whose caller was cancelled, where that takes more than a refund."""
+    """Gives back a charge whose caller was cancelled, if a refund is not enough."""
     _awaits: bool
-    """Whether the store has to be awaited."""
+    """Whether the store must be awaited."""
 
     def _use(self, store: Store) -> None:
         self._unfinished: set[asyncio.Task[Any]] = set()
@@ -42,7 +42,7 @@ class AsyncGate(BaseGate[Any]):
             setattr(self, name, pending(method, hot or method, hot is None or self._awaits))
 
     def _asked_directly(self) -> dict[str, Callable[..., Awaitable[Decision]]]:
-        """The hot verbs of a store that is awaited, with one coroutine less than the methods have."""
+        """Return the hot verbs of a store that is awaited, with one coroutine less than the methods have."""
         if not self._awaits:
             return {}
 
@@ -76,7 +76,7 @@ class AsyncGate(BaseGate[Any]):
         return await self._ask(key, cost, limit, TAKE)
 
     async def peek(self, key: str, cost: Cost = 1, *, limit: Given | None = None) -> Decision:
-        """What `hit` would answer. Writes nothing."""
+        """Return the decision that `hit` would return. Writes nothing."""
         return await self._ask(key, cost, limit, PEEK)
 
     async def take_up_to(self, key: str, n: int, *, limit: Given | None = None) -> Decision:
@@ -84,24 +84,24 @@ class AsyncGate(BaseGate[Any]):
         return await self._ask(key, checked_cost(n), limit, UP_TO)
 
     async def decide(self, *calls: Call) -> Decision:
-        """Several limits and subjects, one decision: every call is charged or none is."""
+        """Decide over several limits and keys at once: every call is charged or none is."""
         return await self._decide(calls)
 
     async def refund(self, charged: Decision | str, n: Cost | None = None) -> None:
-        """Give back a decision, or part of it, at most once; or `n` units of a key, as if charged now."""
+        """Give back a decision, or part of it, at most once; or `n` units of a key, as if they were charged now."""
         await self._refund(charged, n)
 
     async def release(self, decision: Decision) -> None:
-        """Give back what a decision has in flight, at most once; its rates stay charged. A permit does this itself."""
+        """Give back the units in flight of a decision, at most once; rates stay charged. A permit does this itself."""
         await self._refund(decision, in_flight_of(decision))
 
     async def holders(self, key: str) -> list[Holding]:
-        """The permits of a key that are in flight, the oldest first."""
+        """Return the permits in flight of a key, the oldest first."""
         held = self._bound.holders(checked_key(key))
         return listed(self.limits, await held if self._awaits else held)
 
     async def reset(self, key: str) -> None:
-        """Forget what was counted for a key."""
+        """Forget all counts of a key."""
         cleared = self._bound.clear(checked_key(key))
         if self._awaits:
             await cleared
@@ -124,7 +124,7 @@ class AsyncGate(BaseGate[Any]):
             if not self._awaits:
                 decision: Decision = asked
             elif mode == RESERVE or (mode != PEEK and self._holds(bound)):
-                # Nobody would end or give back what a cancelled caller was charged: a rate alone stays charged.
+                # A cancelled caller cannot give back its charge, so the gate does; only a plain rate stays charged.
                 decision = await self._to_the_end(asked, self._given_back)
             else:
                 decision = await asked
@@ -134,7 +134,7 @@ class AsyncGate(BaseGate[Any]):
         return decision
 
     def _holds(self, bound: Any) -> bool:  # noqa: ANN401
-        """Whether a decision over these limits has something in flight."""
+        """Whether a decision over these limits has units in flight."""
         own = bound is self._bound
         return self._own_in_flight if own else any(limit.in_flight for limit in bound.limits)
 
@@ -153,7 +153,7 @@ class AsyncGate(BaseGate[Any]):
                 self._fallback.regret(error)
 
     def _given(self, charged: Decision | str, n: Cost | Costs | None) -> list[tuple[Any, Keys, Costs, Any]]:
-        """What to give back, and to which bound limits; nothing where that is done."""
+        """Return what to give back, and to which bound limits; an empty list if nothing is left to do."""
         limits, keys, units, marks = checked_refund(self.limits, charged, n)
         if not any(units):
             return []
@@ -165,7 +165,7 @@ class AsyncGate(BaseGate[Any]):
     async def _to_the_end(
         self, work: Coroutine[Any, Any, T], finish: Callable[[asyncio.Task[T]], Coroutine[Any, Any, None]]
     ) -> T:
-        """Wait for work that is not cancelled with its caller: `finish` then sees to what comes of it."""
+        """Wait for work that is not cancelled with its caller; if the caller is cancelled, `finish` gets the task."""
         loop = asyncio.get_running_loop()
         task = loop.create_task(work)
         try:
@@ -176,7 +176,7 @@ class AsyncGate(BaseGate[Any]):
             raise
 
     async def _given_back(self, deciding: asyncio.Task[Decision]) -> None:
-        """Nobody knows of a charge whose caller was cancelled meanwhile."""
+        """Give back the charge of a caller that was cancelled meanwhile."""
         with suppress(StoreError):
             await (self._undo or self._refund)(await deciding)
 
@@ -185,7 +185,7 @@ class AsyncGate(BaseGate[Any]):
             await giving
 
     def _keep(self, task: asyncio.Task[Any]) -> None:
-        """The event loop itself holds tasks only weakly."""
+        """Keep a reference to a task: the event loop itself holds tasks only weakly."""
         self._unfinished.add(task)
         task.add_done_callback(self._unfinished.discard)
 

@@ -1,4 +1,4 @@
-"""States in this process: no server, no thread, no timer, and never more memory than was agreed."""
+"""States in the memory of this process: no server, no thread, no timer, and a bound on memory."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ MOST_TABLES: Final = 256
 
 
 class MemoryStore:
-    """The default home. Limiters that are given the same `MemoryStore` share budgets of the same identity.
+    """The default store. Limiters with the same `MemoryStore` share the states of limits of the same identity.
 
     Limits of one algorithm and period, and of about one size where sizes differ, keep their states in one table.
-    `max_keys` bounds how many keys a table remembers (default: as many as fit `max_bytes`, at most a million). When the
-    bound is reached, a new key takes the place of a key that has nothing in use, else of the key that has the least.
+    `max_keys` bounds the keys of a table (default: as many as fit `max_bytes`, at most a million). In a full table, a
+    new key takes the place of a key that has no quota in use, or else of a key that has the least in use.
     """
 
     _engine_type = Engine
@@ -40,10 +40,10 @@ class MemoryStore:
         self._engine = self._engine_type(clock or SystemClock())
         self._engine.tell_evictions(warn_of_eviction)
         self._tables: dict[tuple[str, str, int], Table] = {}
-        """By namespace, family and words of a state."""
+        """The tables, by namespace, family and words of a state."""
         self._families: dict[tuple[str, str], Any] = {}
         self._flying: list[Table] = []
-        """Those of what is in flight."""
+        """The tables of limits in flight."""
         after_fork(self._after_fork)
 
     def bind(self, namespace: str, limits: tuple[Limit, ...]) -> Decider:
@@ -54,7 +54,7 @@ class MemoryStore:
 
     @property
     def clock(self) -> Clock:
-        """The clock of every decision, and of waiting."""
+        """The clock for decisions and for waiting."""
         return self._engine.clock
 
     def clear(self, namespace: str) -> None:
@@ -64,15 +64,15 @@ class MemoryStore:
                 table.clear()
 
     def keys(self) -> int:
-        """Keys remembered now, over all limits, those that are as new by now included."""
+        """Return the number of keys in all tables, including keys that have no quota in use any more."""
         return sum(len(table) for table in self._tables.values())
 
     def bytes(self) -> int:
-        """Bytes of memory the tables hold."""
+        """Return the bytes of memory of the tables."""
         return sum(table.bytes for table in self._tables.values())
 
     def evictions(self) -> int:
-        """Keys that were forgotten before they were as new, to make room for others."""
+        """Return the number of keys that were dropped while they had quota in use, to make room for others."""
         return sum(table.evictions for table in self._tables.values())
 
     def _table(self, namespace: str, limit: Limit) -> Table:
@@ -84,10 +84,10 @@ class MemoryStore:
                     f"a store has at most {MOST_TABLES} tables, one for each namespace, algorithm, period and size of "
                     "states; limits chosen at run time should differ in name or in numbers, not in period"
                 )
-            # No lock, which a fork could catch held: of two threads that come at once, one throws its table away.
+            # No lock, which a fork could copy while it is held: of two threads at once, one discards its table.
             family = self._families.setdefault(name[:2], self._engine.family()) if limit.step.SIZED else None
             table = self._engine.table(limit, self._capacity(limit), family)
-            if family is not None:  # before anybody can use it: a key that is not found is placed anew
+            if family is not None:  # before the table is in use: a key that is not found gets a new state
                 family.add(table)
             table = self._tables.setdefault(name, table)
             if limit.in_flight:
@@ -95,12 +95,12 @@ class MemoryStore:
         return table
 
     def _after_fork(self) -> None:
-        """What was in flight is its parent's, and ends there."""
+        """Drop the permits in flight: they belong to the parent process, which releases them."""
         for table in self._flying:
             table.clear()
 
     def _capacity(self, limit: Limit) -> int:
-        """How many keys the limit's table is made for: 3 in 4 of its slots."""
+        """Return the number of keys that the limit's table is made for: three quarters of its slots."""
         slot = WORD * (1 + words_for(limit) + (limit.block_us > 0))
         fitting = self.max_bytes * 3 // (slot * 4)
         if fitting < 1 or (self.max_keys or 1) > fitting:

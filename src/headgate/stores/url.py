@@ -1,4 +1,4 @@
-"""URLs of stores, taken apart without showing them: they have passwords."""
+"""URLs of stores, split without showing them in an error: they have passwords."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from headgate.errors import InvalidCall
 
 
 def split(url: str) -> SplitResult:
-    """The parts of a URL. Python's own error would show its login."""
+    """Return the parts of a URL. Python's own error would show its login."""
     try:
         return urlsplit(url)
     except ValueError:
-        raise InvalidCall("the URL of a store cannot be read: write %5B for [, %5D for ] in a password") from None
+        raise InvalidCall("cannot read the URL of a store; in a password, write %5B for [ and %5D for ]") from None
