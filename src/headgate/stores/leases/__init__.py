@@ -1,4 +1,4 @@
-"""Leases: tokens charged at the server in advance and spent at memory speed, with a bound."""
+"""Leases: tokens charged at the server in advance and spent in memory, with a bound on what the fleet admits."""
 
 from headgate.stores.leases.terms import Lease
 

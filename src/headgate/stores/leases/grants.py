@@ -1,4 +1,4 @@
-"""What the ledgers of leases are about: tokens as they were charged, as they are held, and as they go back."""
+"""The records of a lease ledger: tokens as the server charged them, as a key holds them, and as they go back."""
 
 from __future__ import annotations
 
@@ -8,21 +8,22 @@ from headgate.engine.lease_cache import Lease
 
 
 class Grant(NamedTuple):
-    """Permits as the server charged them."""
+    """Tokens as the server charged them."""
 
     key: str
     units: int
     marks: tuple[tuple[int, int], ...]
-    """Where the charge landed under each limit, counted from the time of the grant."""
+    """The mark of the charge under each limit, as of the instant of the grant."""
     sent_us: int
     until_us: int
     left: tuple[int, ...]
-    """What the server had left beside them, under each limit; and when its states are as new."""
+    """The units that the server had left besides these tokens, under each limit."""
     resets: tuple[int, ...]
+    """The instants at which the server's states are full again."""
 
 
 class Unused(NamedTuple):
-    """What is to be given back."""
+    """Tokens to give back."""
 
     key: str
     units: int
@@ -30,7 +31,7 @@ class Unused(NamedTuple):
 
 
 class Held:
-    """One key."""
+    """The leases of one key, and its recent demand."""
 
     __slots__ = ("asked", "asking", "current", "ends_us", "following", "lease", "left", "rate", "seen_us", "size")
 
@@ -38,17 +39,17 @@ class Held:
         self.lease = lease
         self.current: Grant | None = None
         self.following: Grant | None = None
-        """Bought ahead; its turn comes when the current one is spent or void."""
+        """The lease charged ahead, which is used once the current one is spent or has expired."""
         self.asking: int | None = None
-        """Permits are on their way, asked for at this instant."""
+        """The instant at which tokens were asked for that have not arrived yet."""
         self.size = 1
-        """Of the last grant."""
+        """The number of tokens in the last grant."""
         self.rate = 0.0
-        """Units a microsecond that were spent here lately."""
+        """Units per microsecond that this process spent lately."""
         self.left: int | None = None
-        """What the server had left when it was last asked."""
+        """The units that the server had left when it was last asked."""
         self.ends_us = 0
-        """When the window ends that was open then, or about when."""
+        """About the instant at which the window ends that was open then."""
         self.asked = 0
         self.seen_us = now
-        """Of a key that has no lease: units asked for, and since when."""
+        """For a key that has no lease: the units asked for (`asked`) since `seen_us`."""

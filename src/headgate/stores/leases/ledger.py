@@ -1,9 +1,9 @@
-"""The ledgers of leases: how many tokens to ask for, which may be spent, and which are to be given back.
+"""The ledger of leases: how many tokens to ask for, which may be spent, and which to give back.
 
-No I/O, no clock but the one it is given, no lock over anything slow: a gate, a test or a simulation carries the
-questions. The safety is in three lines: a token is charged at the server before it can be spent; it is spent only
-within `validity` of the local instant at which it was asked for, and within its window; and what is left over is given
-back at most once, counted from the server's instant of the grant. Everything else here is about how many to ask for.
+It does no I/O, reads only the given clock and holds no lock during slow work: a gate, a test or a simulation sends the
+commands. Three rules make it safe: a token is charged at the server before it can be spent; it is spent only within
+`validity` of the local instant at which it was asked for, and within its window; and unused tokens are given back at
+most once, as of the server's instant of the grant. All other code here chooses how many tokens to ask for.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from headgate.stores.leases.grants import Grant, Held, Unused
 from headgate.stores.leases.terms import Lease as Terms
 
 HOT: Final = 3
-"""Units asked for, lately, from which on tokens of a key are bought in advance."""
+"""From this number of units asked for lately, tokens of a key are charged in advance."""
 COUNTED: Final = 2
-"""Validities for which what was asked for is counted: a lease that has just run out says how large the next one is."""
+"""The demand is counted over this number of validities: a lease that has just expired gives the size of the next."""
 AHEAD: Final = 4
-"""A lease of which only one part in so many is left is low: the next one is bought."""
+"""A lease is low, and the next one is asked for, when one part in this many is left."""
 GROWTH: Final = 4
-"""A lease is at most so many times as large as the one before it."""
+"""A lease is at most this many times as large as the one before it."""
 LASTS: Final = 0.5
-"""The part of its validity that a lease is meant to last."""
+"""The part of its validity for which a lease should last."""
 OF_A_WINDOW: Final = 1 / 3
-"""The part of what is left of a window that a lease is meant to last: its tokens die with the window."""
+"""The part of the rest of a window for which a lease should last: its tokens expire with the window."""
 MOST: Final = 10_000
-"""Keys that are looked after. One that is forgotten is asked about at the server."""
+"""The most keys in the ledger. A decision about a key that was dropped goes to the server."""
 
 
 class LeaseLedger:
@@ -49,22 +49,22 @@ class LeaseLedger:
         self._now_us = now_us
         self._held: dict[str, Held] = {}
         self._ending: deque[Grant] = deque()
-        """By when they are void, or nearly so."""
+        """The grants, roughly in the order in which they expire."""
         self._unused: list[Unused] = []
         self._unused_us = 0
-        """Since when there is something in it, or since when it could not be sent."""
+        """The instant since which there are unused tokens, or of the last failure to send them."""
         self._ended: dict[int, Grant] = {}
-        """By serial, for refunds that come late; as many as there may be keys."""
+        """Grants that have ended, by serial, for late refunds; at most as many as keys."""
         self._serial = 0
         self._lock = threading.Lock()
 
     def spend(self, key: str, units: int) -> Decision | None:
-        """From the current lease, or from what is left of it and the one bought ahead; None if that is not enough."""
+        """Spend from the current lease, or from it and the one charged ahead; None if both have too few tokens."""
         decision = self._tokens.spend(key, units)
         return self._turn_over(key, units) if decision is None else decision
 
     def wanted(self, key: str, units: int) -> int:
-        """How many tokens to ask the server for; `units` itself where it is to be asked for just these."""
+        """Return the number of tokens to ask the server for; `units` itself if it should be asked for no more."""
         now = self._now_us()
         with self._lock:
             held = self._held.get(key) or self._open(key, now)
@@ -75,11 +75,11 @@ class LeaseLedger:
             self._note(held, units, now)
             extra = self._extra(held, now) if held.asked >= HOT else 0
             wanted = units + extra
-            # What does not fit is not to take what is left from those whom it would serve.
+            # A request for more than is left must not take the rest from requests that it would serve.
             return wanted if extra and wanted <= (held.left or 0) else units
 
     def low(self, key: str) -> int:
-        """How many to buy ahead, where it is time for that; else 0."""
+        """Return the number of tokens to ask for ahead of need; 0 if it is not time yet."""
         now = self._now_us()
         with self._lock:
             held = self._held.get(key)
@@ -89,11 +89,11 @@ class LeaseLedger:
             if lease.tokens > lease.low or now >= current.until_us:
                 return 0
             held.rate = (current.units - lease.tokens) / max(1, now - current.sent_us)
-            lease.low = 0  # this lease is looked after: nobody else need stop here
+            lease.low = 0  # this caller refills the lease: other callers need not stop here
             return self._extra(held, now)
 
     def asking(self, key: str) -> int | None:
-        """Begin to buy: the instant, for `granted`; None if somebody does so already, or has just done it."""
+        """Start to ask for tokens: return the instant, for `granted`; None if another caller asks, or just has."""
         now = self._now_us()
         with self._lock:
             held = self._held.get(key) or self._open(key, now)
@@ -103,13 +103,13 @@ class LeaseLedger:
             return now
 
     def granted(self, key: str, sent_us: int, granted_us: int, decision: Decision) -> None:
-        """What the server answered: tokens, or none."""
+        """Take the server's answer: tokens, or none."""
         now = self._now_us()
         with self._lock:
             held = self._held.pop(key, None)
-            if held is None:  # forgotten meanwhile: the server may know nothing of these any more
+            if held is None:  # dropped meanwhile: the server's state may have been cleared too
                 return
-            self._held[key] = held  # as the last of those to be given up
+            self._held[key] = held  # moved to the end: the last to be dropped
             if held.asking != sent_us:
                 return
             held.asking = None
@@ -119,7 +119,7 @@ class LeaseLedger:
                 held.size = 1
                 return
             until = sent_us + self.terms.validity_us
-            for at in self._windows:  # tokens die with their window; it ends so long after the grant, or later
+            for at in self._windows:  # tokens expire with their window, which ends at the reset or later
                 until = min(until, sent_us + verdicts[at].reset_us)
             marks = tuple(
                 limit.step.at_grant(verdict.mark, granted_us)
@@ -140,7 +140,7 @@ class LeaseLedger:
                 self._begin(held, grant)
 
     def failed(self, key: str) -> None:
-        """No answer. What was charged, if anything was, is lost; the key starts again from single tokens."""
+        """Note that no answer came. A charge that was made is lost; the key starts again from single tokens."""
         with self._lock:
             held = self._held.get(key)
             if held is not None:
@@ -148,14 +148,14 @@ class LeaseLedger:
                 held.left, held.size, held.asked = None, 1, 0
 
     def saw(self, key: str, decision: Decision) -> None:
-        """The server was asked for just these."""
+        """Note the server's answer to a request for no tokens ahead."""
         with self._lock:
             held = self._held.get(key)
             if held is not None:
                 self._see(held, decision.verdicts, self._now_us())
 
     def refund(self, key: str, units: int, serial: int) -> None:
-        """Units paid from a lease are in it again; if it has ended, they are to be given back as the rest of it was."""
+        """Put units that were paid from a lease back into it; if it has ended, give them back to the server."""
         now = self._now_us()
         with self._lock:
             held = self._held.get(key)
@@ -165,13 +165,13 @@ class LeaseLedger:
                 self._give_back(ended, units, now)
 
     def grants(self, key: str) -> tuple[Grant, ...]:
-        """The leases of a key, in the order in which they will be spent."""
+        """Return the leases of a key, in the order in which they will be spent."""
         with self._lock:
             held = self._held.get(key)
             return () if held is None else tuple(grant for grant in (held.current, held.following) if grant is not None)
 
     def tokens(self, grants: tuple[Grant, ...]) -> list[int]:
-        """How many tokens of each of these leases may still be spent."""
+        """Return the number of tokens of each of these leases that may still be spent."""
         now = self._now_us()
         with self._lock:
             return [self._tokens_of(grant) if now < grant.until_us else 0 for grant in grants]
@@ -183,7 +183,7 @@ class LeaseLedger:
         return grant.units if grant is held.following else 0
 
     def forget(self, key: str | None = None) -> None:
-        """Without giving anything back: the server's state is as new."""
+        """Drop the leases of a key, or of all keys, and give nothing back: the server's state was cleared."""
         with self._lock:
             for each in list(self._held) if key is None else [key]:
                 self._tokens.leases.pop(each, None)
@@ -194,12 +194,12 @@ class LeaseLedger:
                 self._ended.clear()
 
     def disown(self) -> None:
-        """In a process that was forked: what is held is the parent's, and so may the lock be."""
+        """Drop everything in a forked process: the leases are the parent's, and a thread of it may hold the lock."""
         self._lock = threading.Lock()
         self.forget()
 
     def unused(self, most: int | None = None) -> list[Unused]:
-        """What is to be given back now, so many at most; everything for -1, when the process is about to end."""
+        """Return the tokens to give back now, at most `most` entries; with -1, all, since the limiter closes."""
         now = self._now_us()
         everything = most == -1
         with self._lock:
@@ -216,16 +216,16 @@ class LeaseLedger:
             return given
 
     def keep(self, unused: list[Unused]) -> None:
-        """These could not be sent yet."""
+        """Keep unused tokens that could not be sent yet."""
         with self._lock:
             self._unused = unused + self._unused
             self._unused_us = self._now_us()
 
     def next_return(self) -> int | None:
-        """Microseconds until something is to be given back; None if nothing is held.
+        """Return the microseconds until tokens must be given back; None if there are none.
 
-        What comes up before a lease ends (a refund, what is left where the next lease begins) goes with it, or waits
-        for a validity.
+        Unused tokens that appear before a lease ends (a refund, the rest of a lease that was replaced) are sent when
+        a lease ends, or after one validity.
         """
         now = self._now_us()
         with self._lock:
@@ -235,12 +235,12 @@ class LeaseLedger:
             return max(0, min(ends) - now) if ends else None
 
     def _turn_over(self, key: str, units: int) -> Decision | None:
-        """Let the lease that was bought ahead follow one that is void, or not enough, and pay from both."""
+        """Start the lease that was charged ahead, if the current one has expired or is too small, and pay from both."""
         now = self._now_us()
         with self._lock:
             held = self._held.get(key)
             if held is None or held.following is None:
-                return self._tokens.spend(key, units)  # somebody else may have turned over
+                return self._tokens.spend(key, units)  # another thread may have started it
             ended, grant = held.current, held.following
             left = self._close(held, now)
             self._begin(held, grant)
@@ -259,7 +259,7 @@ class LeaseLedger:
         return held
 
     def _make_room(self, now: int) -> None:
-        """Give up the quarter that has bought nothing for the longest time."""
+        """Drop the quarter of the keys whose last grant is the oldest."""
         for oldest in list(self._held)[: MOST // 4]:
             held = self._held[oldest]
             if held.asking is None:
@@ -271,7 +271,7 @@ class LeaseLedger:
         self._ending = deque(grant for grant in self._ending if grant.key in self._held)
 
     def _note(self, held: Held, units: int, now: int) -> None:
-        """How often a key without a lease is asked for."""
+        """Count the demand for a key that has no lease."""
         if held.current is not None:
             return
         if now - held.seen_us > COUNTED * self.terms.validity_us:
@@ -280,12 +280,12 @@ class LeaseLedger:
         held.rate = held.asked / max(1000, now - held.seen_us)
 
     def _see(self, held: Held, verdicts: tuple[Verdict, ...], now: int) -> None:
-        """How the server's state is."""
+        """Note the server's state: the units left, and the end of the window."""
         held.left = min(verdict.remaining for verdict in verdicts)
         held.ends_us = min((now + verdicts[at].reset_us for at in self._windows), default=0)
 
     def _extra(self, held: Held, now: int) -> int:
-        """How many to buy in advance; 0 where that would be too few."""
+        """Return the number of tokens to ask for in advance; 0 if that is fewer than the floor."""
         floor, lasts = self.terms.floor, self.terms.validity_us * LASTS
         if self._windows:
             period = min(self._limits[at].period_us for at in self._windows)
@@ -303,7 +303,7 @@ class LeaseLedger:
         self._tokens.fill(lease, grant.units, grant.units)
 
     def _close(self, held: Held, now: int) -> int:
-        """The current lease ends with so much left: what was spent of it says how large the next one should be."""
+        """End the current lease and return its unused tokens; the spent ones set the size of the next lease."""
         grant = held.current
         if grant is None:
             return 0
@@ -317,14 +317,14 @@ class LeaseLedger:
         return left
 
     def _retire(self, held: Held, now: int) -> None:
-        """End the current lease, and give back what is left."""
+        """End the current lease, and give back its unused tokens."""
         grant = held.current
         left = self._close(held, now)
         if grant is not None and left:
             self._give_back(grant, left, now)
 
     def _give_back(self, grant: Grant, units: int, now: int) -> None:
-        """Unless nothing would come of it: a bucket has filled up by itself, a window has ended."""
+        """Note tokens to give back, unless that would change nothing: the bucket is full or the window has ended."""
         elapsed = now - grant.sent_us
         for limit, resets_us in zip(self._limits, grant.resets, strict=True):
             if units * limit.period_us > elapsed * limit.amount if limit.step.LENDS else now < resets_us:

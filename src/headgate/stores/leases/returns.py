@@ -1,7 +1,7 @@
-"""The thread of a process that gives back what was leased and not spent, for every limiter that leases in threads.
+"""The thread that gives back unused tokens, one for all limiters of a process that lease in threads.
 
-It starts with the first lease and ends when there is nothing to give back any more. Nobody waits for it: it is a
-daemon, and what a process holds when it ends without `close()` is lost, as after a crash.
+It starts with the first lease and ends when there is nothing left to give back. It is a daemon, so the process does
+not wait for it: the tokens of a process that ends without `close()` are lost, as after a crash.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from headgate.forks import after_fork
 from headgate.wording import log_of
 
 MOMENT: Final = 0.05
-"""Seconds between two times at which leases are given back: those that end together go back together."""
+"""The shortest pause, in seconds, between two returns: leases that end together are returned together."""
 LINGER: Final = 5.0
 """Seconds without a lease after which the thread ends."""
 
@@ -26,28 +26,28 @@ class Holder(Protocol):
     """A gate that leases."""
 
     def next_return(self) -> float | None:
-        """Seconds until something is to be given back; None if nothing is held."""
+        """Return the seconds until tokens must be given back; None if there are none."""
         ...
 
     def return_due(self) -> None:
-        """Give back what has run out."""
+        """Give back the unused tokens of leases that have ended."""
         ...
 
 
 class Returns:
-    """Looks after the leases of gates."""
+    """The gates that lease, and the thread that gives back their unused tokens."""
 
     def __init__(self) -> None:
         self.forget()
 
     def forget(self) -> None:
-        """After a fork: thread, locks and leases are the parent's."""
+        """Start anew after a fork: thread, locks and leases are the parent's."""
         self._gates: weakref.WeakSet[Holder] = weakref.WeakSet()
         self._changed = threading.Condition(threading.Lock())
         self._thread: threading.Thread | None = None
 
     def look_after(self, gate: Holder) -> None:
-        """This gate has a lease."""
+        """Add a gate that has a lease."""
         with self._changed:
             self._gates.add(gate)
             if self._thread is not None:
@@ -59,7 +59,7 @@ class Returns:
                 self._thread = thread
 
     def leave(self, gate: Holder) -> None:
-        """This gate has given back everything."""
+        """Remove a gate that has given back everything."""
         with self._changed:
             self._gates.discard(gate)
             self._changed.notify()
@@ -69,14 +69,14 @@ class Returns:
             due = self._wait()
             if due is None:
                 return
-            while due:  # and a limiter that nobody else knows is not kept alive
+            while due:  # `pop` drops the reference, which would keep a limiter alive
                 try:
                     due.pop().return_due()
                 except Exception:
-                    log.exception("unused tokens were not given back, which is tried again")
+                    log.exception("unused tokens were not given back; the next attempt follows")
 
     def _wait(self) -> list[Holder] | None:
-        """The gates that have something to give back, when they have; None when the thread is to end."""
+        """Wait, then return the gates that have tokens to give back; None if the thread should end."""
         with self._changed:
             pause = min(self._pauses().values(), default=None)
             self._changed.wait(LINGER if pause is None else max(MOMENT, pause))
@@ -86,7 +86,7 @@ class Returns:
             return [gate for gate, pause in self._pauses().items() if pause <= 0]
 
     def _pauses(self) -> dict[Holder, float]:
-        """Seconds until each gate has something to give back; those that hold nothing are let go."""
+        """Return the seconds until each gate has tokens to give back; remove gates that have no lease."""
         pauses = {}
         for gate in list(self._gates):
             pause = gate.next_return()

@@ -1,4 +1,4 @@
-"""`Lease`: on which terms tokens are bought in advance."""
+"""`Lease`: the terms on which tokens are charged in advance."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ LONGEST: Final = 3600.0
 
 @dataclass(frozen=True)
 class Lease:
-    """`Limiter("10000/second", store="redis://cache", lease=Lease(validity=0.5))`; `lease=True` for these defaults.
+    """`Limiter("10000/second", store="redis://cache", lease=Lease(validity=0.5))`; `lease=True` means the defaults.
 
-    `validity`: seconds within which a token must be spent, counted from when it was asked for. In any time t the fleet
-    admits at most burst + rate * (t + validity). `share`: the largest part of what is left that one lease may take.
-    `floor`: what would be a smaller lease than this is asked for one by one.
+    `validity`: seconds within which a token must be spent, from the instant at which it was asked for. In any time t
+    the fleet admits at most burst + rate * (t + validity). `share`: the largest part of the remaining units that one
+    lease may take. `floor`: the fewest tokens in a lease; below that, each decision asks the server.
     """
 
     validity: float = 1.0
@@ -35,7 +35,7 @@ class Lease:
 
     @property
     def validity_us(self) -> int:
-        """Whole microseconds, rounded down."""
+        """The validity in whole microseconds, rounded down."""
         return int(self.validity * SECOND)
 
 
@@ -44,14 +44,14 @@ def _is_number(value: object) -> bool:
 
 
 def checked_terms(given: Lease | bool, limits: tuple[Limit, ...]) -> Lease:
-    """The terms for these limits; an error says which of them cannot be leased."""
+    """Return the terms for these limits, or raise an error that names a limit that cannot be leased."""
     if given is True:
         given = Lease()
     if not isinstance(given, Lease):
         raise InvalidCall(f"lease is True or a Lease(validity=...); got {given!r}")
     for limit in limits:
         if limit.block_us:
-            raise InvalidLimit(f"{limit} cannot be leased: a block must hold at once, and a token is spent later")
+            raise InvalidLimit(f"{limit} cannot be leased: a block must hold at once; leased tokens are spent later")
         if not (limit.step.LENDS or limit.step.kernel(limit.params) == "fixed"):
             raise InvalidLimit(f"{limit} cannot be leased: only the bucket family and fixed windows can")
     return given
