@@ -1,4 +1,4 @@
-"""The `headgate` command: a verb is one function that returns what to print."""
+"""The `headgate` command: each verb is a function that returns the text to print."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["main"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one verb; the exit code is 0, 1 for what cannot be done, or 2 for a command that cannot be read."""
+    """Run one verb; the exit code is 0, 1 if the verb failed, or 2 if the command line is wrong."""
     chosen = _parser().parse_args(arguments)
     try:
         return _print(chosen.verb(chosen))
@@ -28,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="headgate", description="Allow or not, and when to come back.")
+    parser = argparse.ArgumentParser(prog="headgate", description="Rate limits: algorithms, stores, policies.")
     parser.add_argument("--version", action="version", version=f"headgate {__version__}")
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
     about = "the same requests through every algorithm, side by side"
@@ -40,7 +40,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _wants_colour() -> bool:
-    """Colours are for terminals, and for those who did not set NO_COLOR."""
+    """Whether to print colours: on a terminal, unless NO_COLOR is set."""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
 
@@ -48,6 +48,6 @@ def _print(text: str) -> int:
     try:
         print(text, flush=True)
     except BrokenPipeError:
-        # The reader, `head` for instance, has seen enough; Python would complain once more when it closes stdout.
+        # The reader, `head` for instance, has closed the pipe; Python would raise again when it closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0

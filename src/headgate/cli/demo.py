@@ -39,7 +39,7 @@ A refused request costs nothing. Wait as long as the answer says: one microsecon
 
 
 class Answer(NamedTuple):
-    """What one algorithm said to one request."""
+    """The answer of one algorithm to one request."""
 
     time: float
     allowed: bool
@@ -47,7 +47,7 @@ class Answer(NamedTuple):
 
 
 class _HandClock:
-    """Virtual time. (`headgate.testing` has a better one, but only tests look into that room.)"""
+    """Virtual time. (`headgate.testing` has a better clock, but only tests may import it.)"""
 
     us = 0
 
@@ -56,7 +56,7 @@ class _HandClock:
 
 
 def demo(*, coloured: bool) -> str:
-    """The page that `headgate demo` prints."""
+    """Return the text that `headgate demo` prints."""
     table = "\n".join(_table())
     if coloured:
         for pattern, colour in COLOURS:
@@ -65,10 +65,10 @@ def demo(*, coloured: bool) -> str:
 
 
 def play(name: str) -> list[Answer]:
-    """Every request through one algorithm, in virtual time."""
+    """Send every request through one algorithm, in virtual time."""
     clock = _HandClock()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", LimitWarning)  # that two counters are coarse here is one of the things to see
+        warnings.simplefilter("ignore", LimitWarning)  # the demo shows on purpose that two counters are coarse here
         limiter = Limiter(Limit(AMOUNT, per=PERIOD, algorithm=name), clock=clock)
     answers = []
     for time in TIMES:
@@ -79,7 +79,7 @@ def play(name: str) -> list[Answer]:
 
 
 def most_in_a_period(answers: list[Answer]) -> int:
-    """The most that passed in any rolling period."""
+    """Return the largest number of requests that passed in any rolling period."""
     passed = [answer.time for answer in answers if answer.allowed]
     return max(sum(start <= time < start + PERIOD for time in passed) for start in passed)
 

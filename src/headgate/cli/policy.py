@@ -57,7 +57,7 @@ def print_schema(chosen: argparse.Namespace) -> str:
 
 
 def check(chosen: argparse.Namespace) -> str:
-    """The file is right, and what its writer may want to know; or an error with every mistake."""
+    """Return that the file has no mistakes, with warnings; or raise an error with every mistake."""
     source, policy, warned = _load(chosen.file)
     warned += inventions(source, policy)
     rules = "1 rule" if len(policy.rules) == 1 else f"{len(policy.rules)} rules"
@@ -65,16 +65,16 @@ def check(chosen: argparse.Namespace) -> str:
 
 
 def explain(chosen: argparse.Namespace) -> str:
-    """What would happen to a request, with nothing spent yet. The last line is the verdict."""
+    """Return what would happen to a request while nothing is spent yet. The last line is the verdict."""
     _, policy, _ = _load(chosen.file)
     view = _view(chosen)
     told = _explained(policy, view)
-    head = f"{view.method} {view.path} from {view.client or 'nobody known'}"
+    head = f"{view.method} {view.path} from {view.client or 'an unknown client'}"
     return "\n".join([head + (f", plan {view.plan}" if view.plan else ""), *told])
 
 
 def _load(file: str) -> tuple[Source, Policy, list[str]]:
-    """The file as it was read, the policy, and what was warned of."""
+    """Return the file as it was read, the policy, and the warnings."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", LimitWarning)
         source = read_source(file)
@@ -95,7 +95,7 @@ def _explained(policy: Policy, view: RequestView) -> list[str]:
 
 
 def _verdict(outcome: Outcome, idle: list[str]) -> list[str]:
-    """What happens to the request, and by whom."""
+    """Return what happens to the request, and by which rule."""
     if outcome.decision is not None and outcome.rule is not None:
         said = "allowed" if outcome.kind == "pass" else "refused"
         left = f"{outcome.decision.remaining} of {outcome.decision.limit} left after it"
@@ -112,7 +112,7 @@ def _view(chosen: argparse.Namespace) -> RequestView:
     for line in chosen.header:
         name, colon, value = line.partition(":")
         if not colon or not name.strip():
-            raise InvalidCall(f"--header is NAME:VALUE; got {line!r}")
+            raise InvalidCall(f"--header must be NAME:VALUE; got {line!r}")
         headers.setdefault(name.strip().lower(), []).append(value.strip())
     proxies = Proxies(chosen.trusted_proxy)
     path, _, query = chosen.path.partition("?")

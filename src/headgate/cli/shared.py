@@ -18,19 +18,19 @@ COLUMNS: Final = ("namespace", "limits", "keys", "max_keys", "fill", "evictions"
 HOLDERS: Final = ("namespace", "limit", "age", "units", "key", "process")
 MOST_ROWS: Final = 100
 WORDS: Final = 2
-"""So many columns hold words and keep to the left; numbers keep to the right."""
+"""The number of columns, from the left, that hold words and are aligned left; numbers are aligned right."""
 
 
 def add_verbs(verbs: Any) -> None:  # noqa: ANN401 - argparse has no public name for it
-    """`ls`, `holders`, `stat` and `rm`, each with a path."""
+    """Add `ls`, `holders`, `stat` and `rm`, each with a path."""
     about = "look at a store that processes share, or remove it"
     parser = verbs.add_parser("shared", help=about, description=f"{about.capitalize()}.")
     actions = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
     each: tuple[tuple[str, Callable[[str], str], str], ...] = (
         ("ls", ls, "the tables of a store: limits, keys, fill, evictions"),
-        ("holders", list_holders, "what is in flight, the oldest first: age, units, and whose it is"),
+        ("holders", list_holders, "the permits in flight, the oldest first: age, units and process"),
         ("stat", stat, "the store as a whole: owner, participants, totals"),
-        ("rm", rm, "remove a store; processes that use it begin a new one within a second"),
+        ("rm", rm, "remove a store; processes that use it start a new one within a second"),
     )
     for name, verb, says in each:
         action = actions.add_parser(name, help=says, description=f"{says[0].upper()}{says[1:]}.")
@@ -39,7 +39,7 @@ def add_verbs(verbs: Any) -> None:  # noqa: ANN401 - argparse has no public name
 
 
 def read_path(text: str) -> str:
-    """A directory, or the directory in the URL of a store."""
+    """Return the directory that was given, or the directory in the URL of a store."""
     try:
         parts = split(text)
     except InvalidCall as reason:
@@ -52,7 +52,7 @@ def read_path(text: str) -> str:
 
 
 def ls(path: str) -> str:
-    """A row for each table, and one for each file that is none."""
+    """Return a row for each table, and a line for each file that is not a table."""
     seen = survey(path)
     rows = [COLUMNS] + [
         (_shown(table.namespace), _shown(table.limits), *map(str, (table.keys, table.max_keys)),
@@ -63,7 +63,7 @@ def ls(path: str) -> str:
 
 
 def list_holders(path: str) -> str:
-    """A row for each of the permits that are out longest."""
+    """Return a row for each permit in flight, the oldest first, at most `MOST_ROWS` of them."""
     seen = holders(path)
     rows = [HOLDERS] + [
         (_shown(each.namespace), _shown(each.limit), f"{each.age:.1f} s", str(each.units), each.key,
@@ -71,18 +71,18 @@ def list_holders(path: str) -> str:
         for each in seen[:MOST_ROWS]
     ]  # fmt: skip
     more = len(seen) - MOST_ROWS
-    return "\n".join([*_columns(rows), *([f"and {more} younger ones"] if more > 0 else [])])
+    return "\n".join([*_columns(rows), *([f"and {more} younger permits"] if more > 0 else [])])
 
 
 def stat(path: str) -> str:
-    """A line for each thing there is to know about the whole."""
+    """Return the facts about the whole store, one in each line."""
     seen = survey(path)
     missing = len(seen.unread) + len(seen.foreign)
     facts = {
         "path": _shown(seen.path),
         "mode": f"{seen.mode:04o}",
         "owner": _owner(seen.uid),
-        "made": "in this boot" if seen.this_boot else "in an earlier boot; whoever opens it next starts it anew",
+        "made": "in this boot" if seen.this_boot else "in an earlier boot; the next process to open it starts it anew",
         "participants": str(seen.participants),
         "tables": str(len(seen.tables)) + (f", and {missing} other files: see ls" if missing else ""),
         "keys": str(sum(table.keys for table in seen.tables)),
@@ -93,7 +93,7 @@ def stat(path: str) -> str:
 
 
 def rm(path: str) -> str:
-    """What was removed."""
+    """Remove a store, and return what was removed."""
     seen = remove(path)
     return f"removed {_shown(seen.path)} (tables: {len(seen.tables)}, bytes: {seen.size})"
 
@@ -108,7 +108,7 @@ def _cell(at: int, text: str, width: int) -> str:
 
 
 def _owner(uid: int) -> str:
-    import pwd  # only where there are shared stores
+    import pwd  # not on Windows, which has no shared stores
 
     try:
         return f"{pwd.getpwuid(uid).pw_name} (uid {uid})"
@@ -117,5 +117,5 @@ def _owner(uid: int) -> str:
 
 
 def _shown(text: str) -> str:
-    """Names come from files that others may have written: nothing in them may steer a terminal."""
+    """Escape unprintable characters: another user may have written the names, and they must not control a terminal."""
     return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
