@@ -374,7 +374,7 @@ def test_permits_survive_an_outage_that_is_shorter_than_their_lease(server, stor
             proxy.refuse()
             proxy.reset()
         try:
-            wait_until(lambda: "not renewed, which is tried again" in caplog.text, "a renewal has failed")
+            wait_until(lambda: "not renewed; the next attempt follows" in caplog.text, "a renewal has failed")
         finally:
             server.resume()
             proxy.accept()

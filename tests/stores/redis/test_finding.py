@@ -49,7 +49,7 @@ def test_a_sentinel_that_knows_of_no_primary_that_is_up_is_not_the_last_word(rep
     """The next one is asked, and an error names the service when none knows."""
     sentinels = Sentinels([A, B], "mymaster")
     assert follow(sentinels.find(), {A: reply, B: PRIMARY}) == ([A, B], ("10.0.0.1", 6379))
-    nobody = "no sentinel says where the primary of mymaster is"
+    nobody = "no sentinel knows the primary of mymaster"
     assert follow(sentinels.find(), {A: reply, B: reply}) == ([B, A], nobody)
     assert follow(sentinels.find(), {A: reply, B: SILENT}) == ([B, A], nobody)
 
@@ -57,7 +57,7 @@ def test_a_sentinel_that_knows_of_no_primary_that_is_up_is_not_the_last_word(rep
 def test_a_primary_is_where_it_was_only_while_every_sentinel_is_silent():
     """The address of before is used when nobody contradicts it."""
     sentinels = Sentinels([A, B], "mymaster")
-    assert follow(sentinels.find(), {A: SILENT, B: SILENT})[1] == "no sentinel says where the primary of mymaster is"
+    assert follow(sentinels.find(), {A: SILENT, B: SILENT})[1] == "no sentinel knows the primary of mymaster"
     assert follow(sentinels.find(), {A: PRIMARY, B: PRIMARY})[1] == ("10.0.0.1", 6379)
     assert follow(sentinels.find(), {A: SILENT, B: SILENT})[1] == ("10.0.0.1", 6379)
 
@@ -77,7 +77,7 @@ WHOLE = served((0, 8191, A), (8192, SLOTS - 1, B))
 
 def test_those_for_whom_no_time_is_left_keep_their_places():
     """Only nodes that were asked in vain move to the end."""
-    late = NoTimeLeft("no time to ask anybody else")
+    late = NoTimeLeft("no time left to ask another server")
     slots, sentinels = Slots([A, B, C]), Sentinels([A, B, C], "mymaster")
     for steps in (slots.find, sentinels.find):
         assert follow(steps(), {A: SILENT, B: late, C: late})[0] == [A, B]
@@ -124,7 +124,7 @@ def test_nodes_of_which_none_answers_leave_what_was_known():
     asked, told = follow(slots.find(), {A: SILENT, B: ResponseError("ERR This instance has cluster support disabled")})
     assert (asked, told) == (
         [A, B],
-        "no node of the cluster says who serves what: ERR This instance has cluster support disabled",
+        "no node of the cluster knows which node serves which slot: ERR This instance has cluster support disabled",
     )
     assert slots.address_of(0) == A
 

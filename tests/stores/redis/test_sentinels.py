@@ -102,7 +102,7 @@ def test_sentinels_that_know_no_such_service_are_an_error_that_says_so(way, watc
     """All three are asked, and the error names the service."""
     with (
         opened(way, url(watchers, "other"), on_error="raise") as (limiter, _),
-        pytest.raises(StoreError, match="no sentinel says where the primary of other is"),
+        pytest.raises(StoreError, match="no sentinel knows the primary of other"),
     ):
         limiter.hit("k")
     assert asked(watchers) == [1, 1, 1]

@@ -1,7 +1,7 @@
-"""States in Redis or Valkey: one budget for a fleet, exact and atomic, one round trip a decision.
+"""States in Redis or Valkey: one limit for a fleet, exact and atomic, in one round trip for each decision.
 
 `RedisStore("redis://cache:6379")`; also `rediss://`, `unix://`, `redis+cluster://`, `redis+sentinel://`, the `valkey`
-spellings of each, or a ready redis-py client. Decisions are taken by scripts on the server, by the server's clock.
+spellings of each, or a ready redis-py client. Scripts on the server decide, by the server's clock.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ Leased = TypeVar("Leased", "LeasedLimits", "AsyncLeasedLimits")
 
 
 class RedisStore:
-    """A home for states that a fleet shares.
+    """A store on a server, which a fleet shares.
 
     `deadline` (0.05): seconds a decision may take; later, the limiter's `on_error` answers. `connect_timeout` (0.25):
-    seconds to make a connection. `remember_refusals` (1): seconds, at most, a refused key is refused without asking; 0
-    for never. `nodes` (1): how many share a limit while the server is away. All four may stand in the URL instead.
-    `local`: the store that answers while the server is away, where `on_error` is `"local"`. `pepper`: a secret of the
-    fleet that makes key names underivable. `on_transition`: called with a `Transition` when a server goes away or comes
-    back. `clock`: for tests; otherwise the server's decides.
+    seconds to make a connection. `remember_refusals` (1): the most seconds for which a refused key is refused without
+    asking the server; 0 for never. `nodes` (1): the number of processes that share a limit while the server is away.
+    All four may be options of the URL instead. `local`: the store that answers while the server is away, if `on_error`
+    is `"local"`. `pepper`: a secret of the fleet, without which key names cannot be computed. `on_transition`: called
+    with a `Transition` when a server goes away or comes back. `clock`: for tests, in place of the server's clock.
     """
 
     @explained
@@ -77,7 +77,7 @@ class RedisStore:
             raise InvalidCall(f"a pepper is at most {LONGEST_PEPPER} bytes, the same in the whole fleet")
         self._pepper = pepper
         self.nodes = self._least_nodes = options.nodes
-        """How many share a limit while the server is away."""
+        """The number of processes that share a limit while the server is away."""
         self._clock = clock
         self._waiting_clock = clock or SystemClock()
         self._remember_us = round(options.remember_refusals * SECOND)
@@ -120,16 +120,16 @@ class RedisStore:
 
     @property
     def decides_by_clock(self) -> bool:
-        """Only in tests: the server has a clock of its own."""
+        """Whether a clock was given, which only tests do; otherwise the server's clock decides."""
         return self._clock is not None
 
     @property
     def clock(self) -> Clock:
-        """What waiting goes by; decisions go by the server's."""
+        """The clock for waiting; decisions use the server's clock."""
         return self._waiting_clock
 
     def clear(self, namespace: str) -> None:
-        """Forget every key of a namespace. Looks at every key of the server: for tests and for repairs."""
+        """Forget every key of a namespace. This scans every key of the server: for tests and repairs."""
         self._refusals_of(namespace).gave_all()
         self._renewal.drop_all(namespace)
         for bound in [bound for bound, its in self._leased.items() if its == namespace]:
@@ -150,12 +150,12 @@ class RedisStore:
             raise StoreError(f"the namespace was not cleared: {type(error).__name__}: {error}") from error
 
     def close(self) -> None:
-        """Close what threads use. A store that is used again opens it anew; permits are not renewed meanwhile."""
+        """Close the connections of threads; permits are not renewed. A store that is used again connects again."""
         self._renewal.close()
         self._topology.close()
 
     async def aclose(self) -> None:
-        """Close what threads and this event loop use."""
+        """Close the connections of threads and of this event loop."""
         pipelines = self._pipelines.pop(id(asyncio.get_running_loop()), None)
         if pipelines is not None:
             await pipelines.close()
@@ -171,7 +171,7 @@ class RedisStore:
         return self._refusals.setdefault(namespace, RefusalCache(self._remember_us, now_us))
 
     def _now_us(self) -> int:
-        assert self._clock is not None  # noqa: S101 - only asked where there is one
+        assert self._clock is not None  # noqa: S101 - only called with a clock
         return read_clock(self._clock)
 
     def _running_pipelines(self) -> Pipelines:
@@ -183,7 +183,7 @@ class RedisStore:
         return pipelines
 
     def _probe(self, node: Node) -> None:
-        """Decide something nobody asked for: the server must be able to run, to write and to answer."""
+        """Make a decision as a test: the server must be able to run a script, to write and to answer."""
         compiled = self._probing
         subject = compiled.names.subject("probe")
         command = Command(compiled, TAKE, subject, compiled.keys(subject), compiled.argument((1,)), None)
@@ -193,7 +193,7 @@ class RedisStore:
             raise reply
 
     def _after_fork(self) -> None:
-        self._abandoned = self._pipelines  # kept, since closing them would reach into the parent's event loop
+        self._abandoned = self._pipelines  # kept, since closing them would touch the parent's event loop
         self._pipelines = {}
         self._topology.forget()
         self._renewal.forget()
@@ -206,6 +206,6 @@ def _monotonic_us() -> int:
 def _local_store(local: Store | str | None, clock: Clock | None) -> Store:
     if local is None:
         return MemoryStore(clock=clock)
-    from headgate.stores import open_store  # which opens this one too
+    from headgate.stores import open_store  # here, since that module imports this one
 
     return open_store(local, clock if isinstance(local, str) else None)

@@ -1,7 +1,7 @@
-"""Limits bound to a server: what is asked, in what order, and what the replies come to.
+"""Limits bound to a server: the commands, their order, and the reading of the replies.
 
-The steps are written once, as generators that yield commands and are sent replies; for event loops they travel
-otherwise (bound_async.py).
+The steps are written once, as generators that yield commands and are sent replies; bound_async.py runs the same steps
+in event loops.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from headgate.stores.redis.topology import Topology, server_time
 
 T = TypeVar("T")
 PERMIT: Final = struct.Struct("<qI")
-"""What the members of a permit begin with: its instant, and its index among those of that instant."""
+"""The first bytes of each member of a permit: its instant, and its index among the permits of that instant."""
 
 
 class Space(NamedTuple):
-    """What the bound limits of one namespace share."""
+    """The objects that the bound limits of one namespace share."""
 
     names: Names
     topology: Topology
     refusals: RefusalCache
     now_us: Callable[[], int] | None
-    """The clock of tests; the server has one of its own."""
+    """The clock of a test; None for the server's clock."""
     renewal: PermitRenewal
 
 
 def failed(what: str, error: BaseException) -> StoreError:
-    """A failure of the server or of the way to it, as callers see it."""
+    """Return the error that callers see when the server, or the connection to it, fails."""
     return StoreError(f"{what}: {type(error).__name__}: {error}")
 
 
@@ -56,7 +56,7 @@ class BoundSteps:
         self._parts: dict[tuple[int, ...], CompiledLimits] = {}
 
     def part(self, indices: tuple[int, ...]) -> CompiledLimits:
-        """Some of the limits, compiled: those whose keys live in one slot of a cluster."""
+        """Return some of the limits, compiled: those whose keys are in one slot of a cluster."""
         if len(indices) == len(self.limits):
             return self.compiled
         found = self._parts.get(indices)
@@ -66,14 +66,14 @@ class BoundSteps:
         return found
 
     def command(self, compiled: CompiledLimits, mode: int, keys: Keys, argument: bytes) -> Command:
-        """The message to send."""
+        """Return the command to send."""
         subjects = compiled.subjects(keys)
         first = subjects if isinstance(subjects, bytes) else subjects[0]
         now = None if self.space.now_us is None else self.space.now_us()
         return Command(compiled, mode, first, compiled.keys(subjects), argument, now)
 
     def deciding(self, keys: Keys, costs: Costs, mode: int, wait: int) -> Steps[Decision]:
-        """One decision; a refusal that cannot have changed since is answered without the server."""
+        """Decide; a remembered refusal that still holds is returned without asking the server."""
         refusals, compiled = self.space.refusals, self.compiled
         if mode in (TAKE, UP_TO):
             refused = refusals.find(self.limits, keys, costs, mode)
@@ -85,7 +85,7 @@ class BoundSteps:
             if len(slots) > 1:
                 decision = yield from decide_cross_slot(self, slots, keys, costs, mode)
             else:
-                run = TAKE if mode == RESERVE and not compiled.lends else mode  # what is not promised is taken or not
+                run = TAKE if mode == RESERVE and not compiled.lends else mode  # limits that do not lend take or refuse
                 argument = compiled.argument(costs) if run != RESERVE else compiled.promise(costs, wait)
                 reply, index = yield self.command(compiled, run, keys, argument)
                 decision = compiled.read(reply, index, keys, costs, run)
@@ -98,7 +98,7 @@ class BoundSteps:
         return decision
 
     def _hold(self, decision: Decision) -> None:
-        """Renew what a decision has in flight, until it is given back."""
+        """Renew the permits of a decision until they are given back."""
         calls, verdicts = decision.calls, decision.verdicts
         for at in self.compiled.in_flight:
             call = calls[at]
@@ -106,7 +106,7 @@ class BoundSteps:
                 self.space.renewal.hold(self.space.names, call.limit, call.key, verdicts[at].mark, call.cost)
 
     def _by_slot(self, keys: Keys) -> list[list[int]]:
-        """The indexes of the calls, by cluster slot, in the order asked."""
+        """Return the indexes of the calls, grouped by cluster slot, in the order of the calls."""
         if isinstance(keys, str) or not self.space.topology.clustered:
             return [[]]
         slots: dict[int, list[int]] = {}
@@ -115,7 +115,7 @@ class BoundSteps:
         return list(slots.values())
 
     def giving(self, keys: Keys, units: Costs, marks: Marks) -> Steps[None]:
-        """Give back, once: whether a lost message was applied is not known."""
+        """Give back, once: after a lost reply it is not known whether the server applied the command."""
         space, each = self.space, (keys,) * len(self.limits) if isinstance(keys, str) else keys
         units = tuple(
             space.renewal.drop(space.names, limit, key, mark, count) if limit.in_flight else count
@@ -127,14 +127,14 @@ class BoundSteps:
         try:
             yield from self.giving_back(each, units, marks)
         except FAILURES as error:
-            raise failed("the store could not be told what to give back", error) from error
+            raise failed("the store could not give back the units", error) from error
         finally:
-            space.refusals.gave(each)  # again: a refusal may have been decided while this was on its way
+            space.refusals.gave(each)  # again: the server may have refused meanwhile
 
     def giving_back(
         self, keys: tuple[str, ...], units: Costs, marks: Marks, among: tuple[int, ...] = ()
     ) -> Steps[None]:
-        """Give back, slot by slot; `among` are the indexes of the limits meant, all where none are named."""
+        """Give back, slot by slot; `among` are the indexes of the limits, or empty for all of them."""
         own = among or tuple(range(len(keys)))
         for indices in self._by_slot(keys):
             some = indices or list(range(len(keys)))
@@ -156,7 +156,7 @@ class BoundSteps:
             space.refusals.gave((key,))
 
     def holders_of(self, key: str) -> list[Held]:
-        """The permits of a key, by a connection of this thread."""
+        """Return the permits of a key, asked over a connection of this thread."""
         names, topology = self.space.names, self.space.topology
         found: list[Held] = []
         try:
@@ -175,7 +175,7 @@ class BoundSteps:
 
 
 class BoundLimits(BoundSteps):
-    """Asks by the connection of the thread that asks."""
+    """Bound limits for threads: a command uses a connection of the calling thread."""
 
     def run(self, keys: Keys, costs: Costs, mode: int = TAKE, wait: int = 0) -> Decision:
         """Ask every limit in one step, then charge all or none."""
@@ -190,7 +190,7 @@ class BoundLimits(BoundSteps):
         self._exchange(self.clearing(key))
 
     def holders(self, key: str) -> list[Held]:
-        """The permits of a key that are in flight."""
+        """Return the permits in flight of a key."""
         return self.holders_of(key)
 
     def _exchange(self, steps: Steps[T]) -> T:

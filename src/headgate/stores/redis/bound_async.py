@@ -1,4 +1,4 @@
-"""Limits bound to a server, for event loops: the same steps by the pipelines of the loop that runs."""
+"""Limits bound to a server, for event loops: the same steps over the pipelines of the running loop."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ T = TypeVar("T")
 
 
 class AsyncBoundLimits(BoundSteps):
-    """Asks by the pipelines of the event loop that runs."""
+    """Bound limits for event loops: a command uses a pipeline of the running loop."""
 
     def __init__(self, space: Space, limits: tuple[Limit, ...], pipelines: Callable[[], Pipelines]) -> None:
         super().__init__(space, limits)
         self._pipelines = pipelines
 
-    # No `async def` here: each coroutine in a coroutine costs a decision a microsecond.
+    # No `async def` here: each nested coroutine makes a decision a microsecond slower.
 
     def run(self, keys: Keys, costs: Costs, mode: int = TAKE, wait: int = 0) -> Coroutine[Any, Any, Decision]:
         """Ask every limit in one step, then charge all or none."""
@@ -40,11 +40,11 @@ class AsyncBoundLimits(BoundSteps):
         return self._exchange(self.clearing(key))
 
     async def holders(self, key: str) -> list[Held]:
-        """The permits of a key that are in flight; asked in a thread, since only operators ask."""
+        """Return the permits in flight of a key; asked in a thread, since only operators call it."""
         return await asyncio.to_thread(self.holders_of, key)
 
     async def _exchange(self, steps: Steps[T]) -> T:
-        """Run steps. Cancelled, a decision over several slots gives back what it holds before it lets go."""
+        """Run steps. A decision over several slots that is cancelled first gives back its charges."""
         try:
             command = next(steps)
             pipelines = self._pipelines()

@@ -1,4 +1,4 @@
-"""Limits compiled to what is sent and how the reply is read."""
+"""Limits compiled to the bytes of a command and to the layout of its reply."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headgate.stores.redis.names import Names
 from headgate.stores.redis.scripts import GIVE, HEARTBEAT, RENEW, RESET, Script, script, sent_params, shape_of
 
 REMEMBERED: Final = 64
-"""Costs whose bytes are not packed again."""
+"""The most costs whose packed bytes are kept."""
 
 
 class CompiledLimits:
@@ -37,27 +37,27 @@ class CompiledLimits:
             mode: struct.Struct(f"<{self._words + (mode == UP_TO)}q") for mode in (TAKE, PEEK, UP_TO, RESERVE)
         }
         self.lends = all(limit.step.LENDS and not limit.block_us for limit in limits)
-        """What does not fit now can be promised."""
+        """Whether a cost that does not fit now can be lent."""
         self.in_flight = tuple(at for at, limit in enumerate(limits) if limit.in_flight)
-        """The indexes of those whose charges are to be given back."""
+        """The indexes of the limits in flight, whose charges must be given back."""
         self._packed: dict[tuple[int, ...], bytes] = {}
 
     def script(self, mode: int) -> Script:
-        """The code to run."""
+        """Return the script to run."""
         return script(self._shapes, mode)
 
     def subjects(self, keys: Keys) -> bytes | tuple[bytes, ...]:
-        """What the names of the keys begin with."""
+        """Return the prefix of the names of the keys."""
         return self.names.subject(keys) if isinstance(keys, str) else tuple(map(self.names.subject, keys))
 
     def keys(self, subjects: bytes | tuple[bytes, ...]) -> bytes:
-        """The keys of one group, as the protocol wants them."""
+        """Return the keys of one group, encoded for the protocol."""
         if isinstance(subjects, bytes):
             return self._same % ((subjects,) * self.width)
         return b"".join(end % subject for subject, ends in zip(subjects, self._endings, strict=True) for end in ends)
 
     def argument(self, costs: tuple[int, ...]) -> bytes:
-        """The parameters and costs of one group, as the protocol wants them."""
+        """Return the parameters and costs of one group, encoded for the protocol."""
         found = self._packed.get(costs)
         if found is None:
             found = _bulk(*chain.from_iterable((*own, cost) for own, cost in zip(self._numbers, costs, strict=True)))
@@ -66,28 +66,28 @@ class CompiledLimits:
         return found
 
     def promise(self, costs: tuple[int, ...], wait: int) -> bytes:
-        """As `argument`, for a reservation: how long the caller would wait is the last number."""
+        """Like `argument`, for a reservation: the last number is the longest wait."""
         each = zip(self._numbers, costs, strict=True)
         return _bulk(*chain.from_iterable((*own, cost) for own, cost in each), wait)
 
     def back(self, amounts: tuple[int, ...], marks: tuple[tuple[int, int] | None, ...]) -> bytes:
-        """As `argument`, for giving back; no mark means charged now."""
+        """Like `argument`, for giving back; no mark means charged now."""
         each = zip(self._numbers, amounts, marks, strict=True)
         return _bulk(*chain.from_iterable((*own, amount, *(mark or (-1, 0))) for own, amount, mark in each))
 
     def renewal(self, mark: tuple[int, int]) -> bytes:
-        """As `argument`, for a permit's new lease."""
+        """Like `argument`, for a permit's new lease."""
         return _bulk(self.limits[0].period_us, *mark)
 
     def size(self, mode: int) -> int:
-        """Bytes of one group in a reply; 0 where a number is replied."""
+        """Return the bytes of one group in a reply; 0 if the reply is a number."""
         if mode == RENEW:
             return WORD
         reads = self._reads.get(mode)
         return 0 if reads is None else reads.size
 
     def read(self, reply: Any, index: int, keys: Keys, costs: tuple[int, ...], mode: int) -> Decision:  # noqa: ANN401
-        """The decision of one group; `index` is its number in the reply."""
+        """Return the decision of one group; `index` is its number in the reply."""
         reads = self._reads[mode]
         words = list(reads.unpack_from(reply, WORD + index * reads.size))
         if mode == UP_TO:
@@ -96,13 +96,13 @@ class CompiledLimits:
 
 
 def instant(reply: bytes) -> int:
-    """The server's time at which a reply was decided."""
+    """Return the server's instant of the decision in a reply."""
     now: int = struct.unpack_from("<q", reply)[0]
     return now
 
 
 def read_left(reply: bytes) -> list[int]:
-    """How many units of each permit are still out, after a renewal."""
+    """Return the number of units of each permit that are still in flight, from the reply to a renewal."""
     return memoryview(reply)[WORD:].cast("q").tolist()
 
 
@@ -111,7 +111,7 @@ def _bulk(*numbers: int) -> bytes:
 
 
 class Command:
-    """Groups of one script that travel together: one EVALSHA."""
+    """Groups of one script that are sent together: one EVALSHA."""
 
     __slots__ = (
         "arguments", "asking", "groups", "keys", "mode", "now", "script", "size", "subject", "turned", "whole", "width",
@@ -130,20 +130,20 @@ class Command:
         self.arguments = [argument]
         self.now = now
         self.whole = False
-        """Send the source: the server has forgotten it."""
+        """Send the source: the server does not have the script."""
         self.asking = False
-        """Send ASKING first: the slot is on its way."""
+        """Send ASKING first: the slot is being moved."""
         self.turned = False
-        """Was sent to a replica by mistake once."""
+        """A replica has already refused this command once."""
 
     def understands(self, reply: object) -> bool:
-        """Whether a reply is one to this command: anything else comes from something that is no such server."""
+        """Whether a reply fits this command; any other reply does not come from a Redis or Valkey server."""
         if not self.size:
             return isinstance(reply, int)
         return isinstance(reply, bytes) and len(reply) == WORD + self.groups * self.size
 
     def encode(self) -> bytes:
-        """The bytes to send."""
+        """Return the bytes to send."""
         count = b"%d" % (self.width * self.groups)
         head = b"$4\r\nEVAL\r\n$%d\r\n%b" % (len(self.script.source), self.script.source)
         if not self.whole:

@@ -1,8 +1,8 @@
-"""How a server is found, reached and understood.
+"""How a server is found and connected to.
 
-redis-py's own defaults wait five seconds and retry ten times, timeouts included, so that a script that was applied may
-be applied again. Of a URL or a ready client only who and where is taken; timeouts, retries and decoding are ours. So is
-the way to a primary: redis-py's clients for sentinels and clusters have timeouts and retries of their own at each step.
+redis-py's defaults wait five seconds and retry ten times, also after a timeout, so a script that was applied may be
+applied again. Only the address and the login are taken from a URL or a ready client; timeouts, retries and decoding are
+set here. So is the search for a primary: redis-py's sentinel and cluster clients time out and retry at each step.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ LOOK: Final = ("INFO", "memory")
 
 
 class Timeouts(NamedTuple):
-    """Seconds."""
+    """Timeouts in seconds."""
 
     answer: float
     connect: float
 
 
 def slot_of(subject: bytes) -> int:
-    """The cluster slot of `hg1:{...}`."""
+    """Return the cluster slot of `hg1:{...}`."""
     return binascii.crc_hqx(subject[subject.index(b"{") + 1 : -1], 0) % SLOTS
 
 
 class Connector:
-    """Makes connections to the servers of one URL. Whatever that takes, it ends at the time `due`."""
+    """Makes connections to the servers of one URL. All steps of a connection together end at the time `due`."""
 
     def __init__(self, url: RedisUrl, timeouts: Timeouts) -> None:
         self.url = url
@@ -49,17 +49,17 @@ class Connector:
         self.forget()
 
     def forget(self) -> None:
-        """After a fork: everything is found anew, with no lock or thread of the parent."""
+        """Start anew after a fork, without locks and threads of the parent."""
         self.slots = Slots(self.url.hosts)
         self._sentinels = Sentinels(self.url.hosts, self.url.service)
         self._resolver = Resolver()
 
     def patience(self, hurried: bool) -> float:
-        """Seconds to connect. After a failure nobody is made to wait longer than for an answer."""
+        """Return the seconds to connect. After a failure, no caller waits longer than for an answer."""
         return min(self.timeouts) if hurried else self.timeouts.connect
 
     def connect(self, address: Address | None, due: float) -> Any:  # noqa: ANN401
-        """A connection to an address of the cluster, or to the one server that is meant; connected."""
+        """Return an open connection to an address of the cluster, or to the one server of the URL."""
         if self.url.kind == "sentinel":
             address = self._follow(self._sentinels.find(), due)
         made = self._made(TIMELY, address, due)
@@ -67,7 +67,7 @@ class Connector:
             made.connect()
             if self._looks():
                 made.send_command(*LOOK)
-                with suppress(ResponseError):  # not everybody may ask
+                with suppress(ResponseError):  # an ACL may forbid the command
                     _warn_of_eviction(made.read_response(disable_decoding=True))
         except BaseException:
             made.disconnect()
@@ -75,7 +75,7 @@ class Connector:
         return made
 
     async def connect_async(self, address: Address | None, due: float) -> Any:  # noqa: ANN401
-        """As `connect`; it then waits for answers for ever, since whoever asks has a deadline."""
+        """Like `connect`; the connection itself has no timeout for answers, since each command has a deadline."""
         if self.url.kind == "sentinel":
             address = await self._follow_async(self._sentinels.find(), due)
         made = self._made(AWAITED, address, due)
@@ -92,7 +92,7 @@ class Connector:
         return made
 
     def _made(self, kinds: dict[str, Any], address: Address | None, due: float, sentinel: bool = False) -> Any:  # noqa: ANN401
-        """A connection, not connected yet."""
+        """Return a connection that is not open yet."""
         options, transport = self.url.options, self.url.transport
         if sentinel:
             options = self.url.sentinel_options
@@ -105,16 +105,16 @@ class Connector:
         return made
 
     def _looks(self) -> bool:
-        """Whether somebody still has to look at the server's settings; whoever is told so does it."""
+        """Whether the caller must check the server's settings. True for the first caller only."""
         looked, self._looked = self._looked, True
         return not looked
 
     def find_nodes(self, due: float) -> None:
-        """Ask the cluster who serves which slot."""
+        """Ask the cluster which node serves which slot."""
         self._follow(self.slots.find(), due)
 
     async def find_nodes_async(self, due: float) -> None:
-        """As `find_nodes`."""
+        """Like `find_nodes`."""
         await self._follow_async(self.slots.find(), due)
 
     def _follow(self, steps: Steps[T], due: float) -> T:
@@ -167,24 +167,24 @@ class Connector:
 
 
 def _next_after(steps: Steps[T], error: Exception, late: bool) -> Question:
-    """Whom to ask after a failure, if there is time for anybody."""
+    """Return the question after a failure, or end the steps if no time is left."""
     if isinstance(error, ValueError):
-        error = ConnectionError(f"what answers is no such server: {error}")
+        error = ConnectionError(f"the reply does not come from a Redis or Valkey server: {error}")
     question = steps.throw(error)
-    return steps.throw(NoTimeLeft("no time to ask anybody else")) if late else question
+    return steps.throw(NoTimeLeft("no time left to ask another server")) if late else question
 
 
 def told(error: MovedError | AskError, asked: Address | None) -> Address:
-    """Where a server sends us; one that tells only a port means its own host."""
+    """Return the address in a redirection; one without a host means the host of the server that was asked."""
     return error.host or (asked[0] if asked else ""), int(error.port)
 
 
 def _warn_of_eviction(info: object) -> None:
-    """A server that evicts any key forgets limits when memory is short: abusers first, since they fill it."""
+    """Warn of a server that evicts any key: when its memory is full, it drops states, which frees abusers."""
     policy = info.partition(b"maxmemory_policy:")[2].split(b"\r")[0] if isinstance(info, bytes) else b""
     if policy.startswith(b"allkeys"):
         log_of("headgate").warning(
-            "the server evicts by %s: when its memory is full it forgets limits before their time; "
+            "the server evicts keys by %s: when its memory is full, it drops the counts of limits too early; "
             "set maxmemory-policy to noeviction or volatile-ttl",
             policy.decode("ascii", "replace"),
         )

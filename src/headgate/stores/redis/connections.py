@@ -1,9 +1,9 @@
-"""redis-py's connections, made to keep one deadline over everything they do.
+"""redis-py's connections, changed to keep one deadline over all their steps.
 
-Looking up a name, each of its addresses, the handshakes, every question: all share the time that is left, however
-many steps it takes. But a deadline is for the server's time, not for this process's own. A thread that other threads
-kept from running finds its time passed while the reply lies in its socket, so that a clock alone proves nothing: a
-socket is looked at once more before a server is called late, and a server that was asked late still gets a moment.
+The lookup of a name, each of its addresses, the handshakes and every command share the time that is left. But a
+deadline limits the server's time, not this process's own. A thread that other threads kept from running may find its
+time over while the reply is already in its socket, so a clock alone proves nothing: the socket is read once more
+before the server counts as late, and a server that was asked late still gets a moment to answer.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from headgate.stores.redis.library import redis
 from headgate.stores.redis.resolver import Address, Resolver
 
 LOOK: Final = 0.001
-"""Seconds for which a socket is looked at when time is up."""
+"""Seconds for which a socket is still read when the time is over."""
 MOST_LOOKS: Final = 8
-"""So often, for one question: a reply that trickles in is late all the same."""
+"""The most such reads for one command: a reply that arrives in many small pieces is late too."""
 FAIR: Final = 0.005
-"""Seconds that a server has at least, from when it was asked."""
+"""The fewest seconds that a server has to answer."""
 _OLDER: Final = "driver_info" not in inspect.signature(redis.connection.AbstractConnection.__init__).parameters
 UNANNOUNCED: Final[dict[str, None]] = {"lib_name": None, "lib_version": None} if _OLDER else {"driver_info": None}
-"""No CLIENT SETINFO: two round trips at each connection, and a right that an ACL would have to grant."""
+"""No CLIENT SETINFO: it takes two round trips for each connection, and an ACL would have to allow it."""
 
 
 def shared(due: float, count: int, now: float) -> float:
-    """The end of one share of the time that is left, where so many have to do with it.
+    """Return the end of one share of the time that is left, if `count` steps share it.
 
-    Never less than a quarter of it: of many servers a few may be silent, and a part of a millisecond helps nobody.
+    A share is at least a quarter of the time: few of many servers are silent, and a very short share is useless.
     """
     return now + max(FAIR, (due - now) / min(count, 4))
 
@@ -42,8 +42,8 @@ def shared(due: float, count: int, now: float) -> float:
 class _TimelySocket:
     """A socket that keeps the deadline of its connection over any number of reads.
 
-    The system is told another timeout only where it differs by more than a look: mostly it does not, since one decision
-    has as much time as the next.
+    The timeout of the system's socket is set again only if it differs by more than `LOOK`: mostly it does not, since
+    each decision has as much time as the one before.
     """
 
     def __init__(self, sock: socket.socket, connection: Any) -> None:  # noqa: ANN401
@@ -70,7 +70,7 @@ class _TimelySocket:
         return timely
 
     def sendall(self, data: bytes) -> None:
-        """Ask."""
+        """Send a command."""
         connection = self._connection
         left = connection.due - monotonic()
         if left < LOOK:
@@ -88,14 +88,14 @@ class _TimelySocket:
         self._told = left
 
     def settimeout(self, seconds: float | None) -> None:
-        """The deadline rules."""
+        """Do nothing: the deadline of the connection sets the timeout."""
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401
         return getattr(self._sock, name)
 
 
 class _Timely:
-    """A connection of a thread that keeps the deadline in its `due`."""
+    """A connection for threads that keeps the deadline in its `due`."""
 
     due = 0.0
     looks = 0
@@ -108,7 +108,7 @@ class _Timely:
         return _TimelySocket(super()._connect(), self)  # type: ignore[misc]
 
     def hung_up(self) -> bool:
-        """Whether the server said something unasked, which is a good-bye."""
+        """Whether the server has closed the connection: then the socket can be read although nothing was asked."""
         if self._sock is None:
             return True
         looking = select.poll()
@@ -141,7 +141,7 @@ class _Tcp(redis.connection.Connection):
                 sock.setsockopt(level, option, value)
             sock.settimeout(max(FAIR, due - monotonic()))
             sock.connect(address[1])
-            sock.settimeout(max(FAIR, self.due - monotonic()))  # of the TLS handshake, if there is one
+            sock.settimeout(max(FAIR, self.due - monotonic()))  # for the TLS handshake, if there is one
         except BaseException:
             sock.close()
             raise
@@ -168,7 +168,7 @@ class _TimelyUnix(_Timely, redis.connection.UnixDomainSocketConnection):
 
 
 class _AwaitedTcp(redis.asyncio.connection.Connection):
-    """As `_Tcp`, in an event loop; `due` is by the loop's clock."""
+    """Like `_Tcp`, in an event loop; `due` is a time of the loop's clock."""
 
     due: float
     resolver: Resolver
@@ -203,7 +203,7 @@ class _AwaitedUnix(redis.asyncio.connection.UnixDomainSocketConnection):
 
 
 async def hang_up(connection: Any) -> None:  # noqa: ANN401
-    """End an awaited connection now. A good-bye over TLS would wait half a minute for a silent server."""
+    """Close an awaited connection at once. A TLS shutdown would wait half a minute for a silent server."""
     writer = getattr(connection, "_writer", None)
     if writer is not None:
         writer.transport.abort()

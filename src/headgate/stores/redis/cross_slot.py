@@ -1,4 +1,4 @@
-"""A decision whose keys live in several slots of a cluster: no server sees all of it."""
+"""Decisions whose keys are in several slots of a cluster, so that no single server can decide."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from headgate.wording import log_of
 
 T = TypeVar("T")
 Steps = Generator[Command, tuple[Any, int], T]
-"""Yields what to send, is sent the reply and the index in it, or thrown the failure; returns what it came to."""
+"""A generator that yields commands, is sent each reply and the index in it, or thrown the failure; returns a result."""
 
 log = log_of("headgate")
 
 
 class Asker(Protocol):
-    """What bound limits do for it."""
+    """The part of bound limits that is used here."""
 
     limits: tuple[Limit, ...]
 
     def part(self, indices: tuple[int, ...]) -> CompiledLimits:
-        """Some of the limits, compiled."""
+        """Return some of the limits, compiled."""
         ...
 
     def command(self, compiled: CompiledLimits, mode: int, keys: Keys, argument: bytes) -> Command:
-        """The message to send."""
+        """Return the command to send."""
         ...
 
     def giving_back(
@@ -43,7 +43,7 @@ class Asker(Protocol):
 def decide_cross_slot(
     asker: Asker, slots: list[list[int]], keys: Keys, costs: tuple[int, ...], mode: int
 ) -> Steps[Decision]:
-    """Taken slot by slot, and given back when a later one refuses."""
+    """Decide slot by slot, and give back the charges if a later slot refuses."""
     parts = [_Part(asker, keys, costs, tuple(indices)) for indices in slots]
     taken: list[_Part] = []
     refused = False
@@ -63,7 +63,7 @@ def decide_cross_slot(
         for part in taken:
             yield from part.undo()
         for part in parts:
-            if part.allowed:  # what it holds without the charge
+            if part.allowed:  # its state without the charge
                 yield from part.ask(PEEK, free=True)
     answers = [0] * (6 * len(costs))
     for part in parts:
@@ -73,7 +73,7 @@ def decide_cross_slot(
 
 
 class _Part:
-    """The calls of a decision that live in one slot."""
+    """The calls of a decision whose keys are in one slot."""
 
     def __init__(self, asker: Asker, keys: Keys, costs: tuple[int, ...], indices: tuple[int, ...]) -> None:
         self._asker = asker
@@ -97,7 +97,7 @@ class _Part:
         self.answers = [(*verdict[:4], *verdict.mark) for verdict in decision.verdicts]
 
     def undo(self) -> Steps[None]:
-        """Give back from the time of the grant, so that no overlap can admit more than the limits."""
+        """Give back as of the instant of the grant, so that overlapping decisions cannot exceed the limits."""
         marks = [
             limit.step.at_grant(mark, self._granted_us)
             for limit, mark in zip(self._compiled.limits, self._marks, strict=True)

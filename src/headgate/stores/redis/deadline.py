@@ -1,8 +1,8 @@
-"""A deadline for the server's time, not for this process's own.
+"""A deadline that limits the server's time, not this process's own.
 
-`asyncio.timeout` also fires when the event loop itself was held up, by a busy machine, a slow callback or threads that
-compute, even where the answer has arrived meanwhile and only waits to be read. This one lets the loop look once more
-before it fires, and for longer where it comes late, which shows that the loop was held up.
+`asyncio.timeout` also fires when a busy machine, a slow callback or a computing thread has delayed the event loop
+itself, even if the answer has arrived and only has to be read. This deadline lets the loop read once more before it
+fires, and for longer if its timer was late, which shows that the loop was delayed.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ import asyncio
 from typing import Any, Final, Self
 
 LOOK: Final = 0.001
-"""Seconds given to look once more."""
+"""Seconds to read once more."""
 LATE: Final = 0.005
-"""A timer later than this was held up; the moment given then is as long."""
+"""A timer that is late by more seconds was delayed; the loop then gets this time to read once more."""
 
 MANY_TURNS: Final = 20
-"""More than connecting takes, with a name to look up, a sentinel to ask, TLS and a password."""
+"""More turns of the loop than a connection takes, with a name lookup, a sentinel, TLS and a password."""
 
 
 class Deadline:
-    """`async with Deadline(when):` cancels what runs in it at that time of the loop, and raises TimeoutError.
+    """`async with Deadline(when):` cancels its block at that time of the loop, and raises TimeoutError.
 
-    `turns` is how often a loop that is held up is forgiven: what takes several turns of the loop needs several.
+    `turns` is how often a late timer is extended: work that takes several turns of the loop needs several.
     """
 
     def __init__(self, when: float, turns: int = 1) -> None:
@@ -38,7 +38,7 @@ class Deadline:
         return self
 
     def move(self, when: float) -> None:
-        """Another time, from now on."""
+        """Change the time."""
         if when != self.when:
             self._timer.cancel()
             self.when = when

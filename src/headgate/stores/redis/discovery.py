@@ -1,8 +1,8 @@
-"""Where servers are: asked of sentinels, or of the nodes of a cluster.
+"""The addresses of servers, asked from sentinels or from the nodes of a cluster.
 
-The steps are generators that yield a question and are sent its reply or thrown its failure, so that threads and event
-loops carry them the same way. A server that answered is asked first the next time, and one that did not, last: one dead
-sentinel costs its share of the time once.
+The steps are generators that yield a question and are sent its reply or thrown its failure, so threads and event loops
+run the same steps. A server that answered is asked first the next time, and one that did not is asked last: a dead
+sentinel takes its share of the time only once.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ Address = tuple[str, int]
 
 
 class Question(NamedTuple):
-    """To be asked of one server."""
+    """A question to one server."""
 
     address: Address
     words: tuple[str, ...]
     shares: int
-    """How many must do with the time that is left: this server, those that may be asked after it, and the one found."""
+    """The number of servers that share the time left: this one, those that may be asked next, and the one found."""
 
 
 Steps = Generator[Question, Any, T]
 
 
 class NoTimeLeft(TimeoutError):
-    """The rest were not asked, so nothing is known of them."""
+    """The time ended before the other servers were asked, so nothing is known of them."""
 
 
 class _Order:
-    """Servers, in the order in which they are asked."""
+    """Servers in the order in which they are asked."""
 
     def __init__(self, addresses: Iterable[Address]) -> None:
         self.addresses = list(dict.fromkeys(addresses))
@@ -51,7 +51,7 @@ class _Order:
 
 
 class Sentinels:
-    """Who watch a primary, and say where it is."""
+    """The sentinels, which watch a primary and know its address."""
 
     def __init__(self, hosts: Iterable[Address], service: str) -> None:
         self._service = service
@@ -59,7 +59,7 @@ class Sentinels:
         self._told: Address | None = None
 
     def find(self) -> Steps[Address]:
-        """Where the primary is. While no sentinel answers it is where it was: without them it is not replaced."""
+        """Return the primary's address; the last known one while no sentinel answers, since only they replace it."""
         why: BaseException | None = None
         silent = True
         for question in self._order.questions("SENTINEL", "MASTER", self._service):
@@ -80,32 +80,32 @@ class Sentinels:
                     return primary
         if silent and self._told is not None:
             return self._told
-        raise ConnectionError(f"no sentinel says where the primary of {self._service} is") from why
+        raise ConnectionError(f"no sentinel knows the primary of {self._service}") from why
 
 
 def _announced(state: Any) -> Address | None:  # noqa: ANN401
-    """The primary a sentinel tells of, unless it finds that one down."""
+    """Return the primary that a sentinel reports, or None if the sentinel takes it to be down."""
     try:
         fields = dict(zip(state[::2], state[1::2], strict=True))
         flags = set(fields[b"flags"].split(b","))
         address = fields[b"ip"].decode(), int(fields[b"port"])
     except (AttributeError, KeyError, TypeError, ValueError) as nonsense:
-        raise ConnectionError("a sentinel answers what no sentinel does") from nonsense
+        raise ConnectionError("a sentinel sent a reply that cannot be read") from nonsense
     return address if b"master" in flags and not flags & DOWN else None
 
 
 class Slots:
-    """Which node of a cluster serves which slot, as far as is known."""
+    """The node that serves each slot of a cluster, as far as it is known."""
 
     def __init__(self, hosts: Iterable[Address]) -> None:
         self._hosts = tuple(hosts)
         self._order = _Order(self._hosts)
         self._served: list[Address | None] = []
         self._moved: dict[int, Address] = {}
-        """Slots that servers said are elsewhere, since the nodes were found."""
+        """Slots that servers have redirected since the nodes were found."""
 
     def find(self) -> Steps[None]:
-        """Ask one node after another, until one knows who serves every slot."""
+        """Ask one node after another until one knows the nodes of all slots."""
         best: list[Address | None] = []
         why: BaseException | None = None
         known: set[Address] = set()
@@ -125,27 +125,27 @@ class Slots:
             if None not in best:
                 break
         if not known:
-            raise ConnectionError(f"no node of the cluster says who serves what: {why}") from why
+            raise ConnectionError(f"no node of the cluster knows which node serves which slot: {why}") from why
         self._served, self._moved = best, {}
         kept = [address for address in self._order.addresses if address in known or address in self._hosts]
         self._order = _Order([*kept, *sorted(known)])
 
     def address_of(self, slot: int) -> Address | None:
-        """Who serves a slot."""
+        """Return the address of the node that serves a slot."""
         moved = self._moved.get(slot) if self._moved else None
         return moved or (self._served[slot] if self._served else None)
 
     def addresses(self) -> list[Address]:
-        """Every node that serves slots."""
+        """Return the addresses of all nodes that serve slots."""
         return sorted({address for address in self._served if address} | set(self._moved.values()))
 
     def move(self, slot: int, address: Address) -> None:
-        """A slot lives elsewhere now."""
+        """Note that a slot has moved to another address."""
         self._moved[slot] = address
 
 
 def _served(ranges: Any, asked: str) -> tuple[list[Address | None], set[Address]]:  # noqa: ANN401
-    """The primary of each slot, and every node that is told of. A node that has no other name is where it was asked."""
+    """Return the primary of each slot, and all nodes. A node that reports no host has the host that was asked."""
     served: list[Address | None] = [None] * SLOTS
     known: set[Address] = set()
     try:
@@ -156,5 +156,5 @@ def _served(ranges: Any, asked: str) -> tuple[list[Address | None], set[Address]
         if len(served) != SLOTS:
             raise ValueError(f"{len(served)} slots")
     except (AttributeError, IndexError, TypeError, ValueError) as nonsense:
-        raise ConnectionError("a node answers what no node of a cluster does") from nonsense
+        raise ConnectionError("a node of the cluster sent a reply that cannot be read") from nonsense
     return served, known

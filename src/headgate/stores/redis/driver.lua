@@ -1,7 +1,7 @@
--- The driver in Lua: decisions over the kernels. A call carries groups, each group is one decision: all-or-none inside,
--- independent of its neighbours. scripts.py fills in what stands in capitals. KEYS are WIDTH a group; ARGV has one
--- packed string a group (parameters and costs), then, in tests only, the instant. The reply is packed: the instant, then
--- for each limit of each group allowed, remaining, retry, reset and the mark.
+-- The driver in Lua: decisions over the kernels. A call has groups; each group is one decision, all or none, and does
+-- not depend on other groups. scripts.py fills in the words in capitals. Each group has WIDTH keys in KEYS, and one
+-- packed string in ARGV (parameters and costs); then, in tests only, follows the instant. The reply is packed: the
+-- instant, then for each limit of each group: allowed, remaining, retry, reset and the mark.
 
 --- time
 local groups = #KEYS / WIDTH
@@ -63,7 +63,7 @@ for group = 1, groups do
             elseif moved then
                 charge[i](mark_us, mark_num, 0)
             end
-            -- Also where the state has emptied and is gone: what is left of its block may be less than was promised.
+            -- Also if the state is empty and gone: the rest of its block may be shorter than the promised retry.
             if not allowed and blocks[i] and ends > now then
                 redis.call('SET', blocks[i], ends, 'PX', ceil((ends - now) / 1000) + slack)
             end
@@ -117,8 +117,8 @@ do
 end
 
 --- renew
--- Permits that are still out get a new lease. One whose lease has ended does not come back: others may have been given
--- its place since. The reply says how many units of each permit are still out.
+-- Permits that are still in flight get a new lease. A permit whose lease has ended is not renewed: its place may have
+-- been given to another caller. The reply has, for each permit, the number of units that are still in flight.
 for group = 1, groups do
     local key, left = KEYS[group], 0
     local ttl, mark_us, mark_num = struct.unpack('<i8i8i8', ARGV[group])
@@ -135,7 +135,7 @@ end
 return table.concat(reply)
 
 --- heartbeat
--- Who was there within the last 15 seconds: every process that leases says so about every five.
+-- The number of processes of the last 15 seconds: every process that leases reports itself about every five.
 local time, count = redis.call('TIME'), 1
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 for group = 1, #KEYS do

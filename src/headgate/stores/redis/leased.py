@@ -1,8 +1,8 @@
-"""Bound limits that lease: tokens are charged at the server in advance and spent at memory speed.
+"""Bound limits that lease: tokens are charged at the server in advance and spent in memory.
 
-`stores/leases/ledger.py` says what is safe and how many to ask for, `leasing.py` what is asked; here is how the
-questions travel. Whatever is not one number of units of one key (costs by name that differ, plans, several subjects) is
-asked for at the server, exactly.
+`stores/leases/ledger.py` decides which tokens may be spent and how many to ask for, `leasing.py` builds the commands,
+and this file sends them. The server itself decides every call that is not one number of units of one key (costs by
+name that differ, plans, several keys).
 """
 
 from __future__ import annotations
@@ -27,28 +27,28 @@ from headgate.stores.redis.cross_slot import Steps
 from headgate.stores.redis.leasing import Leasing
 
 RETURNED_AT_ONCE: Final = 4
-"""Leases that one caller gives back on its way."""
+"""The most leases that one refund also gives back."""
 
 
 class LeasedLimits(BoundLimits, Leasing):
-    """For threads: the caller who finds a lease low refills it; the others go on."""
+    """Leased limits for threads: the caller that finds a lease low refills it; the others go on."""
 
     def lease(self, terms: Lease, clock: Clock | None, saw_nodes: Callable[[int], None]) -> None:
         """Lease on these terms from now on."""
         self.lease_by(terms, clock, saw_nodes)
-        # A clock that is moved by hand tells when it was: then no thread has to wait for it.
+        # A clock that is moved by hand calls back when it moves, so no thread has to wait for it.
         watch = getattr(clock, "watch", None)
         self._by_hand = watch is not None
         if watch is not None:
             watch(self.return_due)
 
     def attach(self, hit: Callable[..., Decision], plan: object, back: object) -> Mapping[str, Any]:
-        """The verb of a gate that a lease answers without a Python frame, and the gate's own for everything else."""
+        """Return a `hit` that spends leased tokens without a Python frame, and calls the gate's `hit` otherwise."""
         self._hit = hit
         return {"hit": self._tokens.hit}
 
     def return_due(self) -> None:
-        """Give back what has run out."""
+        """Give back the unused tokens of leases that have ended."""
         self._exchange(self._return())
 
     def run(self, keys: Keys, costs: Costs, mode: int = TAKE, wait: int = 0) -> Decision:
@@ -75,7 +75,7 @@ class LeasedLimits(BoundLimits, Leasing):
         return (yield from self._ask_for(key, units)) if decision is None else decision
 
     def _ask_for(self, key: str, units: int) -> Steps[Decision]:
-        """At the server: for these and some more, or for just these."""
+        """Ask the server for these units, and for tokens ahead if the ledger wants them."""
         wanted = self._ledger.wanted(key, units)
         if wanted > units:
             try:
@@ -92,7 +92,7 @@ class LeasedLimits(BoundLimits, Leasing):
     def _refilled(self, key: str, units: int) -> Steps[Decision | None]:
         decision = yield from self._refill(key, units)
         if decision is not None and decision.allowed and not self._by_hand:
-            returns.look_after(self)  # what is not spent is given back, also if nobody asks any more
+            returns.look_after(self)  # unused tokens are given back even if no more requests come
         return decision
 
     def give(self, keys: Keys, units: Costs, marks: Marks) -> None:
@@ -108,7 +108,7 @@ class LeasedLimits(BoundLimits, Leasing):
         try:
             super().clear(key)
         finally:
-            self._ledger.forget(key)  # what was charged while this was on its way
+            self._ledger.forget(key)  # again, for tokens that were charged meanwhile
 
     def close(self) -> None:
         """Give back every lease."""
@@ -117,7 +117,7 @@ class LeasedLimits(BoundLimits, Leasing):
 
 
 class AsyncLeasedLimits(AsyncBoundLimits, Leasing):
-    """For event loops: leases are refilled in tasks, ahead of need where that can be foreseen."""
+    """Leased limits for event loops: tasks refill leases, ahead of need if possible."""
 
     def lease(self, terms: Lease, clock: Clock | None, saw_nodes: Callable[[int], None]) -> None:
         """Lease on these terms from now on."""
@@ -128,7 +128,7 @@ class AsyncLeasedLimits(AsyncBoundLimits, Leasing):
         self._sweeper: asyncio.AbstractEventLoop
 
     def attach(self, hit: Callable[..., Any], plan: object, back: object) -> Mapping[str, Any]:
-        """The verb of a gate that a lease answers at once, and the gate's own for everything else."""
+        """Return a `hit` that spends leased tokens at once, and calls the gate's `hit` otherwise."""
         self._hit = hit
         return {"hit": self._spend_or_ask}
 
@@ -178,7 +178,7 @@ class AsyncLeasedLimits(AsyncBoundLimits, Leasing):
         return await self._exchange(self._exactly(key, units)) if decision is None else decision
 
     def _refill_here(self, key: str) -> asyncio.Task[BaseException | None] | None:
-        """The refill that is under way in this event loop: one in another cannot be waited for."""
+        """Return the refill that runs in this event loop: one in another loop cannot be awaited."""
         task = self._refilling.get(key)
         return task if task is not None and task.get_loop() is asyncio.get_running_loop() else None
 
@@ -188,7 +188,7 @@ class AsyncLeasedLimits(AsyncBoundLimits, Leasing):
         return task
 
     async def _refilled(self, key: str, units: int) -> BaseException | None:
-        """Refill; what came of it is in the ledger, or else it failed."""
+        """Refill: the result is in the ledger, or the failure is returned."""
         try:
             await self._exchange(self._refill(key, units))
         except FAILURES as error:
@@ -207,7 +207,7 @@ class AsyncLeasedLimits(AsyncBoundLimits, Leasing):
             self._sweeping, self._sweeper = loop.call_later(max(MOMENT, pause), self._sweep), loop
 
     def _sweep(self) -> None:
-        """Give back what has run out, and come again while there are leases."""
+        """Give back the unused tokens of leases that have ended, and repeat while there are leases."""
         loop = asyncio.get_running_loop()
         if self._sweeper is loop:
             task = loop.create_task(self._exchange(self._return()))
@@ -229,7 +229,7 @@ class AsyncLeasedLimits(AsyncBoundLimits, Leasing):
         try:
             await super().clear(key)
         finally:
-            self._ledger.forget(key)  # what was charged while this was on its way
+            self._ledger.forget(key)  # again, for tokens that were charged meanwhile
 
     async def aclose(self) -> None:
         """Give back every lease."""

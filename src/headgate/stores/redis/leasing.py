@@ -1,4 +1,4 @@
-"""The steps of refilling, spending and giving back: what is asked of the server in advance, and what is noted of it."""
+"""The steps of a lease: the commands that refill, spend and give back, and what the ledger notes of them."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from headgate.stores.redis.connect import FAILURES
 from headgate.stores.redis.cross_slot import Steps, log
 
 HEARTBEAT_EVERY: Final = 5 * SECOND
-"""Between two times at which a process says that it is there, and learns how many others are."""
+"""The time between two heartbeats, by which a process reports itself and learns how many processes there are."""
 _process = os.urandom(16)
-"""What this process is called; not its number, which other hosts use too."""
+"""The name of this process; not its number, which other hosts use too."""
 
 
 class Leasing(BoundSteps):
-    """What both kinds of leased limits do."""
+    """The base of both kinds of leased limits."""
 
     _hit: Callable[..., Any]
-    """The gate's own way to a decision, for what a lease cannot simply pay."""
+    """The gate's `hit`, for calls that a lease cannot simply pay."""
 
     def lease_by(self, terms: Lease, clock: Clock | None, saw_nodes: Callable[[int], None]) -> None:
-        """Lease on these terms from now on; `saw_nodes` is told how many processes are there."""
+        """Lease on these terms from now on; `saw_nodes` is called with the number of processes."""
         local = MemoryStore(clock=clock)
         self._tokens = leased_tokens_for(local.bind("leases", self.limits), self._slowly)
         self._now: Callable[[], int] = lambda: read_clock(local.clock)
@@ -51,16 +51,16 @@ class Leasing(BoundSteps):
         return self._hit(key, cost, limit=limit)
 
     def _leased_units(self, keys: Keys, costs: Costs) -> int | None:
-        """What a lease may be asked for: one number of units of one key. None for everything else."""
+        """Return the units that a lease may pay: one number for one key. None for other calls."""
         return costs[0] if isinstance(keys, str) and costs.count(costs[0]) == len(costs) else None
 
     def next_return(self) -> float | None:
-        """Seconds until something is to be given back; None if nothing is held."""
+        """Return the seconds until tokens must be given back; None if there are none."""
         pause = self._ledger.next_return()
         return None if pause is None else pause / SECOND
 
     def forget_leases(self) -> None:
-        """Spend nothing that was bought before."""
+        """Drop all leases: no token of them is spent any more."""
         self._ledger.forget()
 
     def _after_fork(self) -> None:
@@ -72,7 +72,7 @@ class Leasing(BoundSteps):
         return decision
 
     def _refill(self, key: str, units: int) -> Steps[Decision | None]:
-        """Ask for tokens. What came is in the ledgers; None if somebody else is asking."""
+        """Ask for tokens, which go into the ledger; None if another caller is asking."""
         sent = self._ledger.asking(key)
         if sent is None:
             return None
@@ -92,7 +92,7 @@ class Leasing(BoundSteps):
         return decision
 
     def _return(self, most: int | None = None) -> Steps[None]:
-        """Give back what was not spent, once: a failure loses what was under way, and the rest waits."""
+        """Give back unused tokens, once: a failure loses those of the last command; the others are kept for later."""
         due = self._ledger.unused(most)
         try:
             while due:
@@ -100,20 +100,20 @@ class Leasing(BoundSteps):
                 back = self.compiled.back((units,) * len(self.limits), marks)
                 yield self.command(self.compiled, GIVE, (key,) * len(self.limits), back)
                 self.space.refusals.gave((key,))
-        except FAILURES as error:  # whoever asks here asks for something else
+        except FAILURES as error:  # the caller wanted something else, so it sees no error
             log.warning("unused tokens were lost: %s: %s", type(error).__name__, error)
         finally:
             if due:
                 self._ledger.keep(due)
 
     def _count_nodes(self) -> Steps[None]:
-        """Say that this process is there, and learn how many are: who is cut off answers for that part of the limit."""
+        """Report this process and count all processes: each admits its share while it is cut off from the server."""
         now = self._now()
         if now - self._counted_us < HEARTBEAT_EVERY:
             return
         self._counted_us = now
-        # All limiters on a store answer from one budget while they are cut off, so the store counts, once. No user's
-        # key is empty.
+        # While they are cut off, all limiters on a store share one local store, so the store counts once. The key of
+        # a user is never empty.
         name = blake2b(b"%d" % id(self.space.topology), key=_process, digest_size=16).digest()
         try:
             reply, _ = yield self.command(self._heartbeat, HEARTBEAT, "", b"$16\r\n%b\r\n" % name)
@@ -122,7 +122,7 @@ class Leasing(BoundSteps):
         self._saw_nodes(int(reply))
 
     def _returned_to_lease(self, keys: Keys, units: Costs, marks: Marks) -> bool:
-        """Whether units were paid from a lease; then they are in it again."""
+        """Put units that were paid from a lease back into it; whether they were."""
         mark = marks[0]
         if mark is None or mark[0] != LEASED:
             return False
@@ -130,7 +130,7 @@ class Leasing(BoundSteps):
         return True
 
     def _peek(self, key: str, cost: int) -> Steps[Decision]:
-        """What a hit would answer: what the server has left, and beside it what this process holds of the key.
+        """Return what a hit would: the units left at the server, plus the tokens of this process for the key.
 
         Only leases that were charged before the server was asked are counted, so no token is counted twice.
         """
@@ -139,12 +139,12 @@ class Leasing(BoundSteps):
         return self._beside(seen, key, cost, self._ledger.tokens(grants))
 
     def with_held(self, seen: Decision) -> Decision:
-        """What a peek is answered while the server is away, and beside it what this process holds of the key."""
+        """Return a peek while the server is away, plus the tokens of this process for the key."""
         call = seen.calls[0]
         return self._beside(seen, call.key, call.cost, self._ledger.tokens(self._ledger.grants(call.key)))
 
     def _beside(self, seen: Decision, key: str, cost: int, tokens: list[int]) -> Decision:
-        """The answer with these tokens more; a yes, where one lease pays for the cost."""
+        """Return the decision with these tokens added; allowed, if one lease pays for the cost."""
         answers, paid = seen._answers, max(tokens, default=0) >= cost
         for row in range(0, len(answers), ANSWER_FIELDS):
             answers[row + 1] += sum(tokens)

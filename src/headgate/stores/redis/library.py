@@ -1,4 +1,4 @@
-"""redis-py: what is used of it, from 5.0.1 on, and how its errors are understood."""
+"""The names that are used of redis-py, from 5.0.1 on, and the reading of its errors."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ __all__ = [
 ]  # fmt: skip
 
 FAILURES: Final = (RedisError, RedisClusterException, OSError, TimeoutError, EOFError)
-"""What asking a server can end with when it is away, or unwell."""
+"""The exceptions of a command to a server that is away or failing."""
 
 
 def understood(error: Exception) -> Exception:
-    """The error by its own class, where redis-py does not tell.
+    """Return the error by its own class, if redis-py raised a plain `ResponseError`.
 
-    Older ones know redirections only from their own cluster client; Redis 6.2 wraps what a script ran into.
+    Older redis-py knows redirections only in its own cluster client; Redis 6.2 wraps the errors of a script.
     """
     code, _, rest = str(error).partition(" ")
     if type(error) is not ResponseError:

@@ -1,8 +1,8 @@
-"""What keys are called in the server: short, of one length, and telling nothing.
+"""The names of keys in the server: short, all of one length, and without the key itself.
 
 `hg1:{SUBJECT}LIMITSPACE`: a version; 128 bits of BLAKE2b over namespace and key, in braces, so that every limit of a
-subject lives in one cluster slot and no user's own braces can aim at one; 48 bits of the limit's identity; 18 bits of
-the namespace, for `clear` to find it by. Who knows the keys can compute the names: give a pepper where that matters.
+key is in one cluster slot and braces in a key cannot choose a slot; 48 bits of the limit's identity; 18 bits of the
+namespace, by which `clear` finds it. A reader who knows the keys can compute the names; a pepper prevents that.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from headgate.limit import Limit
 
 PREFIX: Final = b"hg1:"
 REMEMBERED: Final = 16_384
-"""Subjects whose names are not computed again."""
+"""The most subjects whose names are kept."""
 
 
 class Names:
@@ -30,18 +30,18 @@ class Names:
         self.subject = lru_cache(REMEMBERED)(self._subject)
 
     def _subject(self, key: str) -> bytes:
-        """`hg1:{...}`: what all names of one key begin with."""
+        """Return `hg1:{...}`, the prefix of all names of one key."""
         digest = self._seed.copy()
         digest.update(key.encode("utf-8", "surrogatepass"))
         return PREFIX + b"{" + _short(digest.digest()) + b"}"
 
     def suffix(self, limit: Limit) -> bytes:
-        """What follows the subject for this limit."""
+        """Return the suffix after the subject, for this limit."""
         return _short(blake2b(limit.identity.encode("utf-8", "surrogatepass"), digest_size=6).digest()) + self._space
 
     @property
     def pattern(self) -> bytes:
-        """A glob for every name of the namespace."""
+        """The glob for every name of the namespace."""
         return PREFIX + b"{*}????????" + self._space + b"*"
 
 

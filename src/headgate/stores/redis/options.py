@@ -1,4 +1,4 @@
-"""The numbers a Redis store is made with: by argument, else in its URL, else the defaults."""
+"""The numeric options of a Redis store: from its arguments, else from its URL, else the defaults."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headgate.wording import shown
 
 
 class Options(NamedTuple):
-    """Seconds, and a count. The names are also those of the URL's options."""
+    """Seconds, and a number of processes. The URL has options of the same names."""
 
     deadline: float = 0.05
     connect_timeout: float = 0.25
@@ -19,7 +19,7 @@ class Options(NamedTuple):
     nodes: int = 1
 
     def checked(self) -> Options:
-        """These options, or an error that says what each is."""
+        """Return these options, or raise an error that describes the wrong one."""
         for name, least in (("deadline", 1e-6), ("connect_timeout", 1e-6), ("remember_refusals", 0)):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= 3600:
@@ -30,7 +30,7 @@ class Options(NamedTuple):
 
 
 def split_url(url: str) -> tuple[str, dict[str, float | int]]:
-    """A URL without our options, and the options."""
+    """Return a URL without the options above, and these options."""
     parts = split(url)
     theirs: list[tuple[str, str]] = []
     ours: dict[str, float | int] = {}
@@ -41,6 +41,6 @@ def split_url(url: str) -> tuple[str, dict[str, float | int]]:
         try:
             ours[name] = int(value) if name == "nodes" else float(value)
         except ValueError:
-            raise InvalidCall(f"{name}={shown(value)} is no number, as in redis://cache:6379?{name}=1") from None
-    # By hand: urlunsplit drops the slashes of unix:///path.
+            raise InvalidCall(f"{name}={shown(value)} is not a number; write redis://cache:6379?{name}=1") from None
+    # Not by urlunsplit, which drops the slashes of unix:///path.
     return f"{parts.scheme}://{parts.netloc}{parts.path}?{urlencode(theirs)}", ours

@@ -1,9 +1,9 @@
-"""Pipelines: in asyncio, questions asked at one time travel together.
+"""Pipelines: in asyncio, commands of the same moment are sent together.
 
-A question joins those that wait; whoever waits when the pipeline leaves goes along, in order, so the first of a burst
-takes the whole burst with it and a lone one goes at once. While one batch is on its way the next one gathers. There is
-one pipeline for each event loop and server. A caller that gives up abandons its own future; the pipeline reads on, so
-no answer reaches the wrong caller.
+A command joins those that wait; all that wait when the pipeline sends are sent, in order, so a whole burst is sent
+together and a single command is sent at once. While one batch is at the server, the next one is collected. There is one
+pipeline for each event loop and server. A caller that gives up abandons its own future; the pipeline still reads the
+reply, so no answer reaches the wrong caller.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from headgate.stores.redis.library import FAILURES, ResponseError
 from headgate.stores.redis.topology import LONG_IDLE, MOST_HOPS, Away, Node, Topology
 
 MOST_GROUPS: Final = 128
-"""Decisions in one command."""
+"""The most decisions in one command."""
 MOST_FLYING: Final = 2 * MOST_GROUPS
-"""Decisions on their way: while the server works on one half, the answers of the other are handed out."""
+"""The most decisions at the server: while it works on one half, the answers of the other half are delivered."""
 
 
 class Batch:
-    """A command, and who waits for each of its groups."""
+    """A command, and a future for each of its groups."""
 
     __slots__ = ("command", "due", "futures", "hops", "since")
 
@@ -37,7 +37,7 @@ class Batch:
         self.hops = 0
 
     def join(self, other: Batch) -> bool:
-        """Take another question along, if it is for the same script; whether there was room."""
+        """Add another batch of the same script to this one; whether it fitted."""
         mine, its = self.command, other.command
         if mine.script is not its.script or mine.groups >= MOST_GROUPS or mine.now != its.now:
             return False
@@ -50,24 +50,24 @@ class Batch:
 
     @property
     def wanted(self) -> bool:
-        """Somebody still waits."""
+        """Whether a caller still waits."""
         return not all(future.done() for future in self.futures)
 
     def answer(self, reply: object) -> None:
-        """Hand the reply to everybody; each finds its own group by its index."""
+        """Give the reply to every caller; each reads its own group by its index."""
         for index, future in enumerate(self.futures):
             if not future.done():
                 future.set_result((reply, index))
 
     def fail(self, error: BaseException) -> None:
-        """Nobody gets an answer."""
+        """Give the error to every caller."""
         for future in self.futures:
             if not future.done():
                 future.set_exception(error)
 
 
 class Pipeline:
-    """Carries questions to one server and answers back."""
+    """Sends commands to one server and reads the replies."""
 
     def __init__(self, pipelines: Pipelines, node: Node) -> None:
         self._pipelines = pipelines
@@ -81,10 +81,10 @@ class Pipeline:
         self._answers_from = self._used_at = 0.0
         self._round: asyncio.Task[None] | None = None
         self.leaves = False
-        """Nobody new is sent along: hang up after this round."""
+        """Whether to close after this round; no new command joins."""
 
     def take(self, batch: Batch) -> None:
-        """Carry this too."""
+        """Send this batch too."""
         self._waiting.append(batch)
         if self._round is None:
             self._round = self._loop.create_task(self._go())
@@ -101,7 +101,7 @@ class Pipeline:
                 await self._send()
                 if self._flying:
                     await self._receive()
-        except Exception as error:  # whatever it is, nobody is left waiting for ever
+        except Exception as error:  # for any error: no caller may wait for ever
             topology.failed(self._node, error, began)
             await self._give_up(error)
         except asyncio.CancelledError as error:
@@ -114,15 +114,15 @@ class Pipeline:
             await self.close()
 
     async def _connect(self, began: float) -> None:
-        """The time runs from when the first of those who wait began; after a failure, connecting is part of it."""
+        """Connect. The time starts with the first waiting caller; after a failure, it includes connecting."""
         connector, hurried = self._pipelines.topology.connector, self._node.breaker.troubled
         self._connection = await connector.connect_async(self._node.address, began + connector.patience(hurried))
         self._answers_from = began if hurried else self._loop.time()
 
     async def _look_at_connection(self) -> None:
-        """A connection that was idle for a while may have been closed by the other side."""
+        """Drop a connection that the server has closed while it was idle."""
         connection = self._connection
-        # redis-py 8 renamed the question and warns of the old name; redis-py 5 knows only that one.
+        # redis-py 8 renamed the method and warns of the old name; redis-py 5 has only the old name.
         can_read = getattr(connection, "can_read", None) or connection.can_read_destructive
         try:
             dead = await can_read()
@@ -133,10 +133,10 @@ class Pipeline:
             await hang_up(connection)
 
     async def _send(self) -> None:
-        """Put what waits into as few commands as may be, in order, and send them in one write."""
+        """Join the waiting batches into as few commands as possible, in order, and send them in one write."""
         data = []
         answer, fair = self._pipelines.topology.connector.timeouts.answer, self._loop.time() + FAIR
-        # What has to be sent again goes first, and alone, or it would be overtaken.
+        # A batch that must be sent again goes first and alone; otherwise later ones would overtake it.
         queue = self._again or self._waiting
         while queue and self._flying_groups < MOST_FLYING:
             batch = queue.popleft()
@@ -151,21 +151,21 @@ class Pipeline:
             data.append(batch.command.encode())
         if data:
             if self._connection_is_lost():
-                raise ConnectionResetError("the server has hung up")
+                raise ConnectionResetError("the server closed the connection")
             async with Deadline(self._flying[0].due):
                 await self._connection.send_packed_command(data, check_health=False)
 
     def _connection_is_lost(self) -> bool:
-        """Whether the event loop knows that nobody is there any more.
+        """Whether the event loop knows that the connection is lost.
 
-        Not to be written to: `writelines` of a lost transport (CPython 3.12, 3.13) leaves a writer behind for a socket
-        that is being closed, and the next connection, which gets its number, is then never told that it is connected.
+        Such a connection must not be written to: `writelines` of a lost transport (CPython 3.12, 3.13) leaves a writer
+        for a closing socket, and the next connection, which gets the same number, then never finishes connecting.
         """
         writer = getattr(self._connection, "_writer", None)
         return writer is not None and writer.transport.is_closing()
 
     async def _receive(self) -> None:
-        """Replies, for the batches that left first, until there is room for more."""
+        """Read replies, in the order of the batches, until there is room for more commands."""
         async with Deadline(self._flying[0].due) as deadline:
             while True:
                 batch = self._flying[0]
@@ -184,14 +184,14 @@ class Pipeline:
                 elif isinstance(reply, Exception):
                     self._turn(batch, reply)
                 else:
-                    nonsense = Away(f"{self._node.name} answers what no such server does")
+                    nonsense = Away(f"{self._node.name} does not answer like a Redis or Valkey server")
                     batch.fail(nonsense)
                     raise nonsense
                 if not self._flying or (not self._again and self._waiting and self._flying_groups <= MOST_GROUPS):
                     return
 
     def _turn(self, batch: Batch, error: Exception) -> None:
-        """Send a batch that was not run where it belongs, or fail it."""
+        """Send a batch that was not run to the right server, or fail it."""
         batch.hops += 1
         try:
             if batch.hops >= MOST_HOPS:
@@ -207,12 +207,12 @@ class Pipeline:
             self._pipelines.drop(self._node)
             self._pipelines.at(node).take(batch)
         else:
-            # One that brings the script is enough for all that need it.
+            # One command with the source of the script is enough for all that need it.
             batch.command.whole = not any(each.command.script is batch.command.script for each in self._again)
             self._again.append(batch)
 
     async def _give_up(self, error: BaseException) -> None:
-        """Drop the connection: whatever it would still bring belongs to nobody."""
+        """Drop the connection and fail all batches: no caller waits for its replies any more."""
         connection, self._connection = self._connection, None
         reason = Away(f"{self._node.name}: {type(error).__name__} {error}")
         for batch in (*self._flying, *self._again, *self._waiting):
@@ -225,7 +225,7 @@ class Pipeline:
             await hang_up(connection)
 
     async def close(self) -> None:
-        """Hang up; who waits gets an error."""
+        """Close the connection; waiting callers get an error."""
         if self._round is not None:
             self._round.cancel()
             await asyncio.wait([self._round])
@@ -242,20 +242,20 @@ class Pipelines:
         self._finding: asyncio.Task[None] | None = None
 
     def at(self, node: Node) -> Pipeline:
-        """The pipeline to a server."""
+        """Return the pipeline to a server."""
         pipeline = self._pipelines.get(node)
         if pipeline is None:
             pipeline = self._pipelines[node] = Pipeline(self, node)
         return pipeline
 
     def drop(self, node: Node) -> None:
-        """The next question to this server goes by a new connection."""
+        """Send the next command to this server over a new connection."""
         pipeline = self._pipelines.pop(node, None)
         if pipeline is not None:
             pipeline.leaves = True
 
     def exchange(self, command: Command) -> Awaitable[tuple[Any, int]]:
-        """To be awaited: the reply to a command, and the index of its group in it."""
+        """Return an awaitable of the reply to a command, and of the index of its group in the reply."""
         node = self.topology.node_for(command.subject)
         if node.breaker.open:
             raise Away(f"{node.name} is away")
@@ -269,7 +269,7 @@ class Pipelines:
         return future
 
     async def _find_and_exchange(self, command: Command) -> tuple[Any, int]:
-        """The nodes of a cluster are found once, for everybody who waits for it."""
+        """Find the nodes of the cluster, once for all callers that wait, then send the command."""
         since = self.loop.time()
         if self._finding is None or self._finding.done():
             self._finding = self.loop.create_task(self._find(since))

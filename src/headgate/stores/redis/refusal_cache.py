@@ -1,8 +1,8 @@
-"""Refusals remembered: an attack must make the limiter cheaper, not dearer.
+"""Remembered refusals, so that an attack does not load the server.
 
-A refused decision is refused again without asking, for the same limits and keys and for costs no smaller (under a block
-for the same cost), until its own retry counted from the instant it was sent (which is before the server's), at most for
-the time agreed. What is said then is the server's verdict, aged.
+A refusal holds without asking the server, for the same limits and keys and for costs that are not smaller (under a
+block, for the same cost). It holds for its own retry from the local instant at which the command was sent (before the
+server's instant), and at most for `remember_refusals`. The answer is the server's verdict, with its waits reduced.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from headgate.limit import Limit
 from headgate.stores.redis.compiled import Keys
 
 MOST: Final = 10_000
-"""Refusals remembered, and keys that were given something back."""
+"""The most refusals, and the most keys with units given back, that are remembered."""
 
 
 class CachedRefusal(NamedTuple):
@@ -40,11 +40,11 @@ class RefusalCache:
         self._all_given_us = 0
 
     def sent(self) -> int:
-        """The instant to hand back to `keep`."""
+        """Return the instant to pass to `keep`."""
         return self._now_us() if self._longest_us else 0
 
     def find(self, limits: tuple[Limit, ...], keys: Keys, costs: tuple[int, ...], mode: int) -> Decision | None:
-        """The refusal that answers this too, if there is one."""
+        """Return the remembered refusal that holds for these costs, or None."""
         refusal = self._kept.get((limits, keys)) if self._kept else None
         if refusal is None:
             return None
@@ -52,7 +52,7 @@ class RefusalCache:
         if not refusal.sent_us <= now < refusal.ends_us or refusal.sent_us <= self._last_given(keys):
             self._kept.pop((limits, keys), None)
             return None
-        asked = tuple(min(cost, 1) for cost in costs) if mode == UP_TO else costs  # what fits is at least 1
+        asked = tuple(min(cost, 1) for cost in costs) if mode == UP_TO else costs  # a grant is at least 1
         if asked != refusal.costs and not all(map(_covers, refusal.costs, asked, limits)):
             return None
         answers: list[int] = []
@@ -70,14 +70,14 @@ class RefusalCache:
     def keep(
         self, limits: tuple[Limit, ...], keys: Keys, costs: tuple[int, ...], sent_us: int, decision: Decision
     ) -> None:
-        """Remember a refusal, unless it may end at any time."""
+        """Remember a refusal, unless its end is unknown."""
         if self._longest_us and not decision.unknown:
             wait = self._longest_us if decision.retry_us == NEVER else min(decision.retry_us, self._longest_us)
             _make_room(self._kept)
             self._kept[limits, keys] = CachedRefusal(sent_us, sent_us + wait, costs, decision.verdicts)
 
     def gave(self, keys: tuple[str, ...]) -> None:
-        """Something was given back: what was refused to these keys before may pass now."""
+        """Forget earlier refusals of these keys, which got units back and may be admitted now."""
         if self._longest_us:
             now = self._now_us()
             for key in keys:
@@ -86,7 +86,7 @@ class RefusalCache:
                 self._given[key] = now
 
     def gave_all(self) -> None:
-        """As `gave`, for every key."""
+        """Like `gave`, for every key."""
         self._all_given_us = self._now_us()
         self._given.clear()
 
@@ -99,12 +99,12 @@ class RefusalCache:
 
 
 def _covers(refused: int, cost: int, limit: Limit) -> bool:
-    """Whether a cost is refused because another was. Under a block a larger one is not: it prolongs the block."""
+    """Whether a refused cost means that this cost is refused too. Not under a block, which a larger cost prolongs."""
     return cost == refused or (refused < cost <= limit.burst and not limit.block_us)
 
 
 def _make_room(kept: dict[tuple[tuple[Limit, ...], Keys], CachedRefusal]) -> None:
-    """Forget the oldest quarter when there are too many: each costs one question."""
+    """Forget the oldest quarter if there are too many: each then takes one more question to the server."""
     if len(kept) >= MOST:
         for oldest in list(kept)[: MOST // 4]:
             kept.pop(oldest, None)

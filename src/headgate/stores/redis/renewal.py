@@ -1,8 +1,8 @@
-"""Permits of this process on a server: renewed before half their lease is over, all in one call.
+"""The permits of this process on a server, renewed together before half of their lease is over.
 
-A process that dies renews nothing, and what it held is free when its leases end. The lease is counted by the server's
-clock and each permit is known by its mark, so whatever comes late is for nobody else: a permit whose lease has ended is
-not brought back, and giving it back frees nothing.
+A process that dies renews nothing, so its permits are free when their leases end. The server's clock measures the
+lease and a mark identifies each permit, so a late command touches no other permit: a permit whose lease has ended is
+not renewed, and giving it back frees nothing.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from headgate.stores.redis.topology import Topology
 from headgate.wording import log_of
 
 MOST_AT_ONCE: Final = 1000
-"""Units in one command, unless a permit has more: the server does nothing else meanwhile."""
+"""The most units in one command, unless one permit has more: the server does nothing else meanwhile."""
 RENEWALS: Final = 4
-"""In the life of a lease."""
+"""Renewals in the duration of a lease."""
 
 log = log_of("headgate")
 
 
 class Name(NamedTuple):
-    """Which permit it is."""
+    """The identity of a permit."""
 
     namespace: str
     limit: str
@@ -41,7 +41,7 @@ class Name(NamedTuple):
 
 
 class Held:
-    """A permit that is out."""
+    """A permit in flight."""
 
     __slots__ = ("key", "limit", "mark", "names", "renewed", "units")
 
@@ -56,7 +56,7 @@ class Held:
 
 
 class PermitRenewal:
-    """What the gates of one store hold in this process."""
+    """The permits that the gates of one store hold in this process."""
 
     def __init__(self, nodes: Topology, now_us: Callable[[], int] | None) -> None:
         self._topology = nodes
@@ -64,11 +64,11 @@ class PermitRenewal:
         self.forget()
 
     def forget(self) -> None:
-        """After a fork, or when the store is closed: what is held is not this process's, or is given up."""
+        """Drop all permits, after a fork: they are the parent's."""
         self._held: dict[Name, Held] = {}
         self._plans: ClearedWhenFull[tuple[str, Limit], CompiledLimits] = ClearedWhenFull(MOST_PLANS)
         self._pause = 0.0
-        """Seconds after which the thread looks again."""
+        """Seconds until the thread runs again."""
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         self._thread: threading.Thread | None = None
@@ -79,14 +79,14 @@ class PermitRenewal:
         with self._lock:
             if self._thread is None:
                 thread = threading.Thread(target=self._renew_all, name="headgate-renew", daemon=True)
-                thread.start()  # which may fail: then nobody is told to hold what would not be renewed
+                thread.start()  # may raise; then no permit is held that would not be renewed
                 self._thread = thread
             elif held.pause < self._pause:
                 self._changed.notify()
             self._held[Name(names.namespace, limit.identity, key, mark)] = held
 
     def drop(self, names: Names, limit: Limit, key: str, mark: Mark | None, units: int) -> int:
-        """Renew so many units of a permit no more; how many were held: none of what is lost, or another process's."""
+        """Stop renewing `units` of a permit; return how many were held: 0 if it is lost or another process has it."""
         if mark is None:
             return 0
         name = Name(names.namespace, limit.identity, key, mark)
@@ -101,24 +101,24 @@ class PermitRenewal:
             return units
 
     def drop_key(self, names: Names, limits: Iterable[Limit], key: str) -> None:
-        """Renew nothing of a key under these limits any more: it was made as new."""
+        """Stop renewing the permits of a key under these limits, since the key was reset."""
         reset = {(names.namespace, limit.identity, key) for limit in limits}
         with self._lock:
             self._held = {name: held for name, held in self._held.items() if name[:3] not in reset}
 
     def drop_all(self, namespace: str) -> None:
-        """Renew nothing of a whole namespace any more."""
+        """Stop renewing all permits of a namespace."""
         with self._lock:
             self._held = {name: held for name, held in self._held.items() if name.namespace != namespace}
 
     def close(self) -> None:
-        """Renew no more, until another permit is taken; what is held can still be given back."""
+        """Stop renewing until another permit is taken; held permits can still be given back."""
         with self._lock:
             self._thread = None
             self._changed.notify_all()
 
     def marks(self, names: Names, limit: Limit, key: str) -> list[Mark]:
-        """Of the permits of a key that this process holds."""
+        """Return the marks of the permits of a key that this process holds."""
         wanted = (names.namespace, limit.identity, key)
         with self._lock:
             return [name.mark for name in self._held if name[:3] == wanted]
@@ -138,7 +138,7 @@ class PermitRenewal:
                     idle = True
                     continue
                 idle = False
-                # Those that were taken a moment ago wait for the next time, which still comes before half their lease.
+                # New permits wait for the next round, which still comes before half of their lease is over.
                 now = time.monotonic()
                 due = [held for held in self._held.values() if now - held.renewed >= held.pause / 2]
             self._renew(due)
@@ -151,13 +151,13 @@ class PermitRenewal:
                 sent = time.monotonic()
                 try:
                     left = self._send(batch)
-                except Exception as error:  # whatever it is, the others are renewed, and these the next time
-                    log.warning("%d permits were not renewed, which is tried again: %r", len(batch), error)
+                except Exception as error:  # for any error, go on with the others; these are next
+                    log.warning("%d permits were not renewed; the next attempt follows: %r", len(batch), error)
                     continue
                 self._note(batch, left, sent)
 
     def _send(self, batch: list[Held]) -> list[int]:
-        """Of each permit: how many of its units are still out."""
+        """Renew these permits; return the number of units of each that are still in flight."""
         command: Command | None = None
         for held in batch:
             compiled = self._compiled_of(held)
@@ -191,7 +191,7 @@ class PermitRenewal:
 
 
 def _batches(permits: Iterable[Held]) -> Iterator[list[Held]]:
-    """As many permits together as one command may renew."""
+    """Split permits into batches that one command may renew."""
     batch: list[Held] = []
     units = 0
     for held in permits:

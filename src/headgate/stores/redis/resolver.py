@@ -1,7 +1,7 @@
-"""Names of hosts, looked up without waiting for a silent resolver.
+"""Lookups of host names that do not wait for a silent resolver.
 
-The system's lookup cannot be interrupted and knows no deadline: with a silent resolver it takes five seconds and more.
-It runs in threads of its own, which a caller leaves behind when its time is up. No such thread keeps a process from
+The system's lookup cannot be interrupted and has no deadline: with a silent resolver it takes five seconds or more. It
+runs in threads of its own, which a caller abandons when its time is over. These threads do not keep a process from
 ending.
 """
 
@@ -15,28 +15,28 @@ from concurrent.futures import Future
 from typing import Any, Final
 
 FRESH: Final = 1.0
-"""Seconds for which an answer is used again without asking."""
+"""Seconds for which an answer is used again without a lookup."""
 AGAIN: Final = 0.25
-"""Seconds after which a lookup that is not answered gets company: its own packet may have been lost."""
+"""Seconds after which a second lookup of the same name starts: the packet of the first may have been lost."""
 MOST_THREADS: Final = 32
-"""Lookups on their way, all names together."""
+"""The most lookups at a time, for all names together."""
 
 Address = tuple[int, tuple[Any, ...]]
-"""A family, and what a socket of it connects to."""
+"""An address family, and the address for a socket of this family."""
 Name = tuple[str, int]
 
 
 class _Asked:
-    """A name that is being looked up, by one thread or several: the first answer is everybody's."""
+    """A name that one or more threads look up: all callers get the first answer."""
 
     def __init__(self) -> None:
         self.answer: Future[list[Address]] = Future()
-        self.answer.set_running_or_notify_cancel()  # no caller that gives up cancels it for the others
+        self.answer.set_running_or_notify_cancel()  # a caller that gives up must not cancel it for others
         self.again = 0.0
 
 
 class Resolver:
-    """The addresses of names. While the resolver is silent, the last answer it gave goes on being used."""
+    """The addresses of names. While the resolver is silent, its last answer is used."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -45,7 +45,7 @@ class Resolver:
         self._threads = 0
 
     def addresses(self, host: str, port: int, due: float) -> list[Address]:
-        """In the order in which they are to be tried; `due` is by the monotonic clock."""
+        """Return addresses in the order in which to try them; `due` is a time of the monotonic clock."""
         name, known = (host, port), self._at_once(host, port)
         if known is not None:
             return known
@@ -57,7 +57,7 @@ class Resolver:
             return self._last(name, error)
 
     async def addresses_async(self, host: str, port: int, due: float) -> list[Address]:
-        """As `addresses`; `due` is by the event loop's clock."""
+        """Like `addresses`; `due` is a time of the event loop's clock."""
         name, known = (host, port), self._at_once(host, port)
         if known is not None:
             return known
@@ -70,7 +70,7 @@ class Resolver:
             return self._last(name, error)
 
     def _at_once(self, host: str, port: int) -> list[Address] | None:
-        """What needs no lookup: an address, or a name that was looked up a moment ago."""
+        """Return an address, or a name that was just looked up, without a lookup; else None."""
         for family, rest in ((socket.AF_INET, ()), (socket.AF_INET6, (0, 0))):
             try:
                 socket.inet_pton(family, host)
@@ -81,12 +81,12 @@ class Resolver:
         return known[0] if known and time.monotonic() - known[1] < FRESH else None
 
     def _last(self, name: Name, error: Exception) -> list[Address]:
-        """What the name stood for when it was last told, if the resolver says nothing rather than no."""
+        """Return the last known addresses if the resolver did not answer; raise if it knows no such name."""
         known = self._known.get(name)
         if known and (isinstance(error, TimeoutError) or error.args[0] == socket.EAI_AGAIN):
             return known[0]
         if isinstance(error, TimeoutError):
-            raise TimeoutError(f"nobody says in time where {name[0]} is") from None
+            raise TimeoutError(f"the host name {name[0]} was not resolved in time") from None
         raise error
 
     def _ask(self, name: Name) -> Future[list[Address]]:
@@ -99,7 +99,7 @@ class Resolver:
                 try:
                     thread.start()
                 except RuntimeError as reason:
-                    raise OSError("no thread can be started to look up a name") from reason
+                    raise OSError("cannot start a thread to look up a host name") from reason
                 self._threads += 1
         return asked.answer
 
@@ -109,7 +109,7 @@ class Resolver:
         try:
             each = socket.getaddrinfo(*name, type=socket.SOCK_STREAM)
             found = list(dict.fromkeys((int(family), address) for family, _, _, _, address in each))
-        except Exception as error:  # whatever it is, nobody is left waiting for a thread that has ended
+        except Exception as error:  # for any error: no caller may wait for a thread that has ended
             failure = error
         with self._lock:
             self._threads -= 1

@@ -1,8 +1,8 @@
-"""Scripts, generated: one for each tuple of kernels and each mode, with nothing left to choose inside.
+"""Generated scripts: one for each tuple of kernels and each mode, without branches on either.
 
-A kernel.lua is sections of code between `---` lines, over names it declares: its parameters, its state, and the fields
-of a verdict. One limit that is taken gets its sections in line, which the server runs half as fast again as functions;
-everything else (several limits, blocks, peeking, partial grants) gets the same sections as functions.
+A kernel.lua has sections of code between `---` lines, over names it declares: its parameters, its state, and the
+fields of a verdict. A take of one limit has its sections inline, which run half as fast again as functions; all other
+scripts (several limits, blocks, peeks, partial grants) have the same sections as functions.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from headgate.layout import ANSWER_FIELDS, UNIT_BITS
 from headgate.limit import Limit
 
 GIVE: Final = 100
-"""A mode only a server needs a name for: giving back."""
+"""The mode of scripts that give back; this mode and those below exist only on a server."""
 RESET: Final = 101
-"""And one for making keys as new."""
+"""The mode that clears keys."""
 HEARTBEAT: Final = 102
-"""And one for counting who is there."""
+"""The mode that counts processes."""
 RENEW: Final = 103
-"""And one for renewing the leases of permits."""
+"""The mode that renews the leases of permits."""
 VERDICT: Final = "allowed, remaining, retry, reset, mark_us, mark_num, moved"
 LIBRARY: Final = {
     "floor": "math.floor", "ceil": "math.ceil", "min": "math.min", "max": "math.max",
@@ -42,29 +42,29 @@ NUMBERS: Final = {
 
 
 class Shape(NamedTuple):
-    """What of a limit decides which code runs it: everything else travels as numbers."""
+    """The part of a limit that chooses its code; all the rest is sent as numbers."""
 
     kind: str
-    """The step, as its folder is called."""
+    """The step, by the name of its folder."""
     kernel: str
     """The file in that folder, without its suffix."""
     blocks: bool
 
 
 class Script(NamedTuple):
-    """Code for a server, and the name the server knows it by."""
+    """Code for a server, and the hash by which the server knows it."""
 
     source: bytes
     sha: bytes
 
 
 def shape_of(limit: Limit) -> Shape:
-    """The code a limit needs."""
+    """Return the shape of a limit."""
     return Shape(limit.step.KIND, limit.step.kernel(limit.params), limit.block_us > 0)
 
 
 def sent_params(limit: Limit) -> tuple[int, ...]:
-    """The numbers of a limit that its kernel asks for, in the kernel's order."""
+    """Return the parameters of a limit that its kernel declares, in the kernel's order."""
     names = _Kernel.batch(limit.step.KIND, limit.step.kernel(limit.params)).params
     block = (limit.block_us,) if limit.block_us else ()
     return (*(getattr(limit.params, name) for name in names), *block)
@@ -72,7 +72,7 @@ def sent_params(limit: Limit) -> tuple[int, ...]:
 
 @lru_cache(maxsize=256)
 def script(shapes: tuple[Shape, ...], mode: int) -> Script:
-    """The script that decides (or gives back) over limits of these shapes."""
+    """Return the script that decides, or gives back, over limits of these shapes."""
     source = _compose(shapes, mode).encode()
     return Script(source, hashlib.sha1(source, usedforsecurity=False).hexdigest().encode())
 
@@ -91,7 +91,7 @@ class _Kernel:
         return _Kernel(kind, file)
 
     def functions(self) -> str:
-        """The sections as functions of the same names."""
+        """Return the sections as functions of the same names."""
         given = f"key, {self.state}, {', '.join(self.params)}, now"
         lend = self.sections.get("lend", "")
         return "\n".join(
@@ -117,7 +117,7 @@ def _read(package: str, file: str) -> str:
 
 
 def _sections(text: str) -> tuple[dict[str, str], dict[str, str]]:
-    """The `--- name value` lines of a file, and the code under each `--- name`."""
+    """Return the `--- name value` lines of a file, and the code under each `--- name`."""
     heads = dict(re.findall(r"^--- (\w+) (.+)$", text, re.MULTILINE))
     parts = re.split(r"^--- (\w+)(?: .+)?\n", text, flags=re.MULTILINE)
     return heads, {name: re.sub(r"^\s*--[^\n]*\n", "", code, flags=re.MULTILINE).strip()
@@ -160,7 +160,7 @@ def _compose(shapes: tuple[Shape, ...], mode: int) -> str:
 
 
 def _body(driver: dict[str, str], shapes: tuple[Shape, ...], kernels: list[_Kernel], mode: int) -> str:
-    """The driver over several limits, or for giving back, with a part for each limit."""
+    """Return the driver over several limits, or for giving back, with a part for each limit."""
     parts, address, offset = [], 1, 0
     for index, (shape, kernel) in enumerate(zip(shapes, kernels, strict=True), 1):
         numbers = len(kernel.params)
@@ -198,5 +198,5 @@ def _packed(count: int) -> str:
 
 
 def _fill(template: str, **words: str) -> str:
-    """Whole words in capitals become their text; `KIND_read` and `ends_INDEX` too."""
+    """Replace words in capitals by their text, also in `KIND_read` and `ends_INDEX`."""
     return re.sub(r"(?<![A-Z])[A-Z]+(?:_TO)?(?![A-Z])", lambda found: words.get(found[0], found[0]), template)

@@ -1,4 +1,4 @@
-"""The servers of a store: who serves what, which of them is away, and the connections that are free."""
+"""The servers of a store: which server has which keys, which servers are away, and the free connections."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from headgate.stores.redis.library import (
 from headgate.wording import log_of
 
 MOST_HOPS: Final = 5
-"""Times a command is sent: each time but the last, a server said that it had not run it."""
+"""The most times that a command is sent: again only if a server replied that it had not run it."""
 MOST_FREE: Final = 64
 LONG_IDLE: Final = 1.0
-"""Seconds after which a connection may have been closed by the other side."""
+"""Seconds after which the server may have closed an idle connection."""
 FIRST_PROBE: Final = 0.05
 LONGEST_PROBE: Final = 0.5
 
@@ -59,12 +59,12 @@ class Node:
         self.breaker = Breaker()
         self._connector = connector
         self._free: deque[tuple[Any, float]] = deque()
-        """Free connections, and since when each is."""
+        """Free connections, and the time since which each is free."""
 
     def ask(self, data: bytes, replies: int = 1, began: float | None = None) -> list[Any]:
-        """Send, and read so many replies; an error that the server answers is a reply too.
+        """Send data and return `replies` replies; an error that the server sends is a reply too.
 
-        The time runs from when the caller began.
+        The deadline counts from `began`.
         """
         if began is None:
             began = time.monotonic()
@@ -82,9 +82,9 @@ class Node:
                     got.append(error)
         except ValueError as nonsense:
             connection.disconnect()
-            raise Away(f"{self.name} answers what no such server does") from nonsense
+            raise Away(f"{self.name} does not answer like a Redis or Valkey server") from nonsense
         except BaseException:
-            # Whatever is still to come would be taken for the answer to the next question.
+            # A reply that arrives later would be read as the answer to the next command.
             connection.disconnect()
             raise
         if len(self._free) < MOST_FREE:
@@ -94,7 +94,7 @@ class Node:
         return got
 
     def _idle(self) -> Any:  # noqa: ANN401
-        """A free connection; one that was idle for a while is looked at first, for the server may have closed it."""
+        """Return a free connection; one that was idle for a while is checked, since the server may have closed it."""
         while True:
             try:
                 connection, since = self._free.pop()
@@ -105,17 +105,17 @@ class Node:
             connection.disconnect()
 
     def _connect(self, began: float) -> tuple[Any, float]:
-        """A new connection, and when the time for the answer begins: after a failure, connecting is part of it."""
-        # While the breaker is open only a probe connects, and nobody waits for it.
+        """Return a new connection, and the start of the answer's time, which includes connecting after a failure."""
+        # While the breaker is open, only a probe connects, and no caller waits for it.
         hurried = self.breaker.troubled and not self.breaker.open
         try:
             connection = self._connector.connect(self.address, began + self._connector.patience(hurried))
         except ValueError as nonsense:
-            raise Away(f"{self.name} answers what no such server does") from nonsense
+            raise Away(f"{self.name} does not answer like a Redis or Valkey server") from nonsense
         return connection, began if hurried else time.monotonic()
 
     def command(self, *words: bytes | int) -> Any:  # noqa: ANN401
-        """One plain command."""
+        """Send one plain command, and return its reply."""
         texts = [b"%d" % word if isinstance(word, int) else word for word in words]
         reply = self.ask(b"*%d\r\n" % len(texts) + b"".join(b"$%d\r\n%b\r\n" % (len(text), text) for text in texts))[0]
         if isinstance(reply, Exception):
@@ -123,7 +123,7 @@ class Node:
         return reply
 
     def hang_up(self) -> None:
-        """Close what is free: the next question finds the server anew."""
+        """Close the free connections: the next command connects again."""
         while self._free:
             try:
                 self._free.pop()[0].disconnect()
@@ -131,13 +131,13 @@ class Node:
                 return
 
     def forget(self) -> None:
-        """After a fork: what is connected belongs to the parent."""
+        """Drop all connections after a fork: they are the parent's."""
         self._free = deque()
         self.breaker = Breaker()
 
 
 class Topology:
-    """Every server of a URL. While one is away a thread asks whether it is back; no request pays for that."""
+    """All servers of a URL. While one is away, a thread probes it, so no request has to wait for the probes."""
 
     def __init__(
         self, connector: Connector, probe: Callable[[Node], None], hook: Callable[[Transition], None] | None
@@ -147,30 +147,30 @@ class Topology:
         self._probe = probe
         self._hook = hook
         self.origin = Node(connector, None)
-        """The server, if there is one; of a cluster, what finds its nodes."""
+        """The server, if there is only one; for a cluster, a node without an address, used to find the nodes."""
         self._nodes: dict[Address, Node] = {None: self.origin}
         self._prober: threading.Thread | None = None
         self._closed = threading.Event()
         self._probing = threading.Lock()
 
     def all(self) -> list[Node]:
-        """Every server that holds states."""
+        """Return all servers that have states."""
         return [self.at(address) for address in self.connector.slots.addresses()] if self.clustered else [self.origin]
 
     def at(self, address: Address) -> Node:
-        """The server of an address."""
+        """Return the server at an address."""
         node = self._nodes.get(address)
         return node if node is not None else self._nodes.setdefault(address, Node(self.connector, address))
 
     def node_for(self, subject: bytes) -> Node:
-        """The server that has a subject's states; the origin stands for a cluster that is not known yet."""
+        """Return the server that has a subject's states; the origin, if the nodes of the cluster are not known yet."""
         if not self.clustered:
             return self.origin
         address = self.connector.slots.address_of(slot_of(subject))
         return self.origin if address is None else self.at(address)
 
     def ready_for(self, subject: bytes) -> Node:
-        """As `node_for`; finds the nodes of the cluster first where that was not done, and raises while it is away."""
+        """Like `node_for`, but find the nodes of the cluster first if needed, and raise `Away` if it is away."""
         node = self.node_for(subject)
         if node.breaker.open:
             raise Away(f"{node.name} is away")
@@ -189,14 +189,14 @@ class Topology:
             raise
 
     def known_for(self, subject: bytes) -> Node:
-        """As `node_for`, after `find`."""
+        """Like `node_for`, after `find`."""
         node = self.node_for(subject)
         if self.clustered and node is self.origin:
             raise Away("no node of the cluster serves this slot")
         return node
 
     def exchange(self, command: Command) -> Any:  # noqa: ANN401
-        """The reply to a command."""
+        """Send a command, and return its reply."""
         began = time.monotonic()
         node = self.ready_for(command.subject)
         for _ in range(MOST_HOPS):
@@ -209,13 +209,13 @@ class Topology:
                 self.succeeded(node)
                 return reply
             node = self.redirect(node, command, reply)
-        raise Away(f"{node.name} keeps sending us elsewhere")
+        raise Away(f"{node.name} redirected a command too many times")
 
     def redirect(self, node: Node, command: Command, reply: object) -> Node:
-        """Whom to ask after this error, which says that nothing was run; any other is raised."""
+        """Return the server to ask after an error that means that nothing was run; raise any other error."""
         if not isinstance(reply, Exception):
             node.hang_up()
-            reply = Away(f"{node.name} answers what no such server does")
+            reply = Away(f"{node.name} does not answer like a Redis or Valkey server")
         error = understood(reply)
         if isinstance(error, NoScriptError) and not command.whole:
             command.whole = True
@@ -231,30 +231,30 @@ class Topology:
             command.turned = True
             node.hang_up()
         else:
-            if not isinstance(error, TryAgainError):  # a slot that is half way to another node: the node is well
+            if not isinstance(error, TryAgainError):  # a slot that is being moved: the node is not at fault
                 self.failed(node, error)
             raise error
         return node
 
     def succeeded(self, node: Node) -> None:
-        """The server answered."""
+        """Note that the server answered."""
         if node.breaker.troubled:
             node.breaker.succeeded()
 
     def failed(self, node: Node, error: BaseException, began: float | None = None) -> None:
-        """The server did not answer, or answered that it cannot, to a caller that began then."""
+        """Note that the server did not answer, or replied with an error, to a command that began at `began`."""
         if node.breaker.failed(0.0 if began is None else time.monotonic() - began):
             self._tell(Transition(node.name, False, f"{type(error).__name__}: {error}"))
             node.hang_up()
             with self._probing:
-                if self._closed.is_set():  # and is used again; a thread that was told to end does not count
+                if self._closed.is_set():  # the store is in use again, and its old thread is ending
                     self._closed, self._prober = threading.Event(), None
                 if self._prober is None:
                     self._prober = threading.Thread(target=self._ask_again, name="headgate-probe", daemon=True)
                     self._prober.start()
 
     def _ask_again(self) -> None:
-        """Probe until every server is back: soon at first, then once a second, never all processes at one instant."""
+        """Probe until all servers are back: soon at first, then less often, at random times in each process."""
         pause, closed = FIRST_PROBE, self._closed
         while away := self._away():
             if closed.wait(pause * random.uniform(0.5, 1.0)):  # noqa: S311 - chance, not secrecy
@@ -275,7 +275,7 @@ class Topology:
                 self._tell(Transition(node.name, True, reason))
 
     def _away(self) -> list[Node]:
-        """The servers that are away; when there are none, whoever probes has nothing more to do."""
+        """Return the servers that are away; if there are none, the calling thread stops probing."""
         with self._probing:
             away = [node for node in list(self._nodes.values()) if node.breaker.open]
             if not away and self._prober is threading.current_thread():
@@ -283,7 +283,7 @@ class Topology:
             return away
 
     def _try(self, node: Node) -> str:
-        """Why nobody has to wait for this server any more; or a failure."""
+        """Return the reason why this server is no longer away, or raise the failure of the probe."""
         if self.clustered:
             self.connector.find_nodes(time.monotonic() + self.connector.timeouts.connect)
             if node is self.origin or node.address not in self.connector.slots.addresses():
@@ -301,7 +301,7 @@ class Topology:
                 log.exception("the on_transition hook failed")
 
     def forget(self) -> None:
-        """After a fork: no socket, lock or thread of the parent is used."""
+        """Start anew after a fork, without sockets, locks and threads of the parent."""
         self.connector.forget()
         self._prober = None
         self._closed = threading.Event()
@@ -310,14 +310,14 @@ class Topology:
             node.forget()
 
     def close(self) -> None:
-        """Close every free connection and stop probing."""
+        """Close all free connections and stop probing."""
         self._closed.set()
         for node in list(self._nodes.values()):
             node.hang_up()
-            node.breaker.close()  # nobody is left to close it
+            node.breaker.close()  # no probe is left to close it
 
 
 def server_time(node: Node) -> int:
-    """Microseconds since the epoch, as the server tells them."""
+    """Return the server's time in microseconds since the epoch."""
     seconds, micros = node.command(b"TIME")
     return int(seconds) * SECOND + int(micros)

@@ -1,4 +1,4 @@
-"""Who is to be asked: read from a URL, or from a ready redis-py client, of which only who and where is taken."""
+"""The address and the login of a server, read from a URL or from a ready redis-py client."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ YES: Final = ("1", "true", "yes", "on")
 
 
 class RedisUrl(NamedTuple):
-    """Who is to be asked."""
+    """The address and the login of a server, of sentinels or of a cluster."""
 
     kind: str
     """`single`, `sentinel` or `cluster`."""
@@ -37,12 +37,12 @@ class RedisUrl(NamedTuple):
     sentinel_options: dict[str, Any] = {}  # noqa: RUF012 - never written to
 
     def __repr__(self) -> str:
-        """Without the options: a password is among them."""
+        """Leave out the options, which may have a password."""
         return f"RedisUrl({self.kind!r}, {self.transport!r})"
 
 
 def read_url(url: str) -> RedisUrl:
-    """Read any of the URL spellings. What is wrong with one is said without showing it: it has a password."""
+    """Read any kind of Redis URL. An error does not show the URL, which may have a password."""
     parts = split(url)
     scheme, _, kind = parts.scheme.partition("+")
     transport = SCHEMES.get(scheme)
@@ -50,7 +50,7 @@ def read_url(url: str) -> RedisUrl:
         named = shown(parts.scheme) if "://" in url else "such"  # before a colon there may be a login
         raise InvalidCall(f"no Redis store for {named} URLs")
     if parts.fragment or "@" in parts.path:
-        raise InvalidCall("a password in a URL must be quoted: write %23 for #, %2F for / and %40 for @")
+        raise InvalidCall("a password in a URL must be escaped: write %23 for #, %2F for / and %40 for @")
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
     own = {name: options.pop(name) for name in list(options) if name.startswith("sentinel_")}
     strangers = [name for name in options if name not in IN_QUERY and not (name[:4] == "ssl_" and transport == "tls")]
@@ -60,20 +60,20 @@ def read_url(url: str) -> RedisUrl:
     login, _, hosts = parts.netloc.rpartition("@")
     addresses = tuple(map(_host_and_port, hosts.split(","))) if kind or hosts else ()
     if not kind and len(addresses) > 1:
-        raise InvalidCall("several hosts are a cluster or sentinels: write redis+cluster:// or redis+sentinel://")
+        raise InvalidCall("a redis:// URL has one host; for several, write redis+cluster:// or redis+sentinel://")
     service, path = "", parts.path
     if kind == "sentinel":
         service, _, path = parts.path.strip("/").partition("/")
         if not service:
-            raise InvalidCall("a sentinel URL names the service: redis+sentinel://host:26379,other:26379/mymaster")
+            raise InvalidCall("a sentinel URL must name the service: redis+sentinel://host:26379,other:26379/mymaster")
     if transport != "unix" and path.strip("/"):
         if kind == "cluster" or not path.strip("/").isdigit():
-            raise InvalidCall("the path of a Redis URL is the number of a database; a cluster has just one")
+            raise InvalidCall("the path of a Redis URL must be the number of a database; a cluster has only one")
         options.setdefault("db", path.strip("/"))
     if transport == "unix" and (hosts or len(path) < 2):
-        raise InvalidCall("a unix URL is the path of a socket: unix:///run/valkey.sock")
+        raise InvalidCall("a unix URL must be the path of a socket: unix:///run/valkey.sock")
     if kind == "cluster" and "db" in options:
-        raise InvalidCall("a cluster has one database: db is no option of it")
+        raise InvalidCall("a cluster has only one database; leave out db")
     read = _read_options(login, options)
     if kind:
         sentinel = {name.removeprefix("sentinel_"): value for name, value in own.items()}
@@ -87,13 +87,13 @@ def read_url(url: str) -> RedisUrl:
 
 
 def _read_options(login: str, options: dict[str, str]) -> dict[str, Any]:
-    """Who, and how."""
+    """Return the login and the options."""
     username, _, password = login.partition(":")
     read: dict[str, Any] = {"username": unquote(username), "password": unquote(password)}
     read = {name: value for name, value in read.items() if value}
     for name, value in options.items():
         if name == "db" and not value.isdigit():
-            raise InvalidCall("db, in a Redis URL, is the number of a database")
+            raise InvalidCall("db in a Redis URL must be the number of a database")
         read[name] = int(value) if name == "db" else value.lower() in YES if name in TRUE_OR_FALSE else value
     return read
 
@@ -107,7 +107,7 @@ def _host_and_port(text: str) -> tuple[str, int | None]:
 
 
 def read_client(client: Any) -> RedisUrl:  # noqa: ANN401 - any of redis-py's clients
-    """A `RedisUrl` from a ready redis-py client, sync or async, plain, sentinel or cluster."""
+    """Return a `RedisUrl` from a ready redis-py client, sync or async, plain, sentinel or cluster."""
     if any(kind.__module__.partition(".")[0] == "fakeredis" for kind in type(client).__mro__):
         raise InvalidCall("fakeredis has no server that a store could ask: use memory://, or a real server")
     manager = getattr(client, "nodes_manager", None)
