@@ -20,7 +20,7 @@ from headgate.stores import MemoryStore
 
 
 def add_verbs(verbs: Any) -> None:  # noqa: ANN401 - argparse has no public name for it
-    """`check` and `explain`, each with a file, and `schema`."""
+    """Add `check` and `explain`, each with a file, and `schema`."""
     about = "check a policy file, or ask it about a request"
     parser = verbs.add_parser("policy", help=about, description=f"{about.capitalize()}.")
     actions = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
@@ -112,7 +112,7 @@ def _view(chosen: argparse.Namespace) -> RequestView:
     for line in chosen.header:
         name, colon, value = line.partition(":")
         if not colon or not name.strip():
-            raise InvalidCall(f"--header must be NAME:VALUE; got {line!r}")
+            raise InvalidCall(f"--header is NAME:VALUE; got {line!r}")
         headers.setdefault(name.strip().lower(), []).append(value.strip())
     proxies = Proxies(chosen.trusted_proxy)
     path, _, query = chosen.path.partition("?")

@@ -82,7 +82,7 @@ class Gate(BaseGate[BoundLimits]):
 
     def _carry(self, hot: Mapping[str, Any]) -> None:
         """Answer these verbs by the engine's own functions."""
-        for verb, function in hot.items():  # not by `__dict__`: attributes of an object that shows it are slower
+        for verb, function in hot.items():  # not by `__dict__`, which would make every attribute of the gate slower
             setattr(self, verb, function)
 
     def _bind(self, limits: tuple[Limit, ...]) -> BoundLimits:

@@ -74,7 +74,7 @@ class RedisStore:
         said: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
         options = Options(**{**in_url, **said}).checked()
         if not isinstance(pepper, bytes) or len(pepper) > LONGEST_PEPPER:
-            raise InvalidCall(f"a pepper is at most {LONGEST_PEPPER} bytes, the same in the whole fleet")
+            raise InvalidCall(f"pepper must be bytes, at most {LONGEST_PEPPER}, and the same in the whole fleet")
         self._pepper = pepper
         self.nodes = self._least_nodes = options.nodes
         """The number of processes that share a limit while the server is away."""

@@ -25,7 +25,7 @@ class Options(NamedTuple):
             if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= 3600:
                 raise InvalidCall(f"{name} is a number of seconds from {least} to 3600; got {value!r}")
         if isinstance(self.nodes, bool) or not isinstance(self.nodes, int) or self.nodes < 1:
-            raise InvalidCall(f"nodes is how many share a limit while the server is away; got {self.nodes!r}")
+            raise InvalidCall(f"nodes is a whole number of processes, from 1; got {self.nodes!r}")
         return self
 
 

@@ -38,7 +38,7 @@ NUMBERS: Final = {
     "NEVER": str(NEVER), "UNKNOWN": str(UNKNOWN), "FINEST": str(FINEST), "UNITS": str(1 << UNIT_BITS),
     "FIELDS": "<" + "i8" * ANSWER_FIELDS,
 }  # fmt: skip
-"""What kernels and driver leave to be filled in."""
+"""The constants that are filled into kernels and the driver."""
 
 
 class Shape(NamedTuple):

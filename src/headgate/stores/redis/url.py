@@ -47,7 +47,7 @@ def read_url(url: str) -> RedisUrl:
     scheme, _, kind = parts.scheme.partition("+")
     transport = SCHEMES.get(scheme)
     if transport is None or kind not in ("", "cluster", "sentinel") or (kind and transport == "unix"):
-        named = shown(parts.scheme) if "://" in url else "such"  # before a colon there may be a login
+        named = shown(parts.scheme) if "://" in url else "these"  # before a colon there may be a login
         raise InvalidCall(f"no Redis store for {named} URLs")
     if parts.fragment or "@" in parts.path:
         raise InvalidCall("a password in a URL must be escaped: write %23 for #, %2F for / and %40 for @")
