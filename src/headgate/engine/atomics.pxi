@@ -36,3 +36,16 @@ cdef extern from *:
     bint HEADGATE_SHARES
     bint headgate_take_byte(int fd, int64_t byte) noexcept nogil
     bint headgate_byte_is_free(int fd, int64_t byte) noexcept nogil
+
+
+cdef inline int64_t steady_ns() noexcept nogil:
+    cdef timespec ts
+    clock_gettime(CLOCK_MONOTONIC, &ts)
+    return ts.tv_sec * 1_000_000_000 + ts.tv_nsec
+
+
+# How long a waiter for a lock word is patient: see SharedTable.wait_for.
+cdef int64_t TEST_AFTER_NS = 1_000_000
+cdef int64_t GIVE_UP_AFTER_NS = 5_000_000
+cdef int64_t LONGEST_NAP_NS = 400_000
+cdef int GIVE_UP_AFTER_NAPS = 12        # and so many looks: a waiter that lost its core itself has not waited

@@ -3,15 +3,10 @@
 # A plain bucket is one word and is charged by compare-and-swap, without a lock. Everything else (wider states, new keys,
 # decisions over several limits, giving back) holds the stripe of the key: a lock word that its holder signs. Who finds it
 # held waits, and tests after a millisecond whether the signer still lives; a dead one's lock is taken over, a stopped
-# one's never is. What a dead holder left is put right by whoever takes its stripe over:
-#   - a wide state is written back from the stripe's journal, kept while it is changed, as if nothing had happened;
-#   - a bucket's word carries HELD while a stripe's holder works on it; found under the stripe's lock, it is stale.
+# one's never is. A process that takes over a dead holder's stripe writes a wide state back from the stripe's journal; a
+# bucket's word that carries HELD is stale then.
 
 cdef int64_t HELD = <int64_t> 1 << 63
-cdef int64_t TEST_AFTER_NS = 1_000_000
-cdef int64_t GIVE_UP_AFTER_NS = 5_000_000
-cdef int64_t LONGEST_NAP_NS = 400_000
-cdef int GIVE_UP_AFTER_NAPS = 12        # and so many looks: a waiter that lost its core itself has not waited
 
 
 @cython.final
@@ -303,9 +298,3 @@ cdef class SharedTable:
                     headgate_add(&self.head.evictions, 1)
         self.unlock(number)
         return taken
-
-
-cdef inline int64_t steady_ns() noexcept nogil:
-    cdef timespec ts
-    clock_gettime(CLOCK_MONOTONIC, &ts)
-    return ts.tv_sec * 1_000_000_000 + ts.tv_nsec

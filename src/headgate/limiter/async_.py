@@ -16,7 +16,8 @@ from headgate.limiter.limited import AsyncLimited, Key
 from headgate.limiter.permit import AsyncPermit
 from headgate.limiter.promises import Promise, depart
 from headgate.limiter.reservation import AsyncReservation
-from headgate.limiter.wait_queue import Ask, Depart, GiveBack, GiveUp, Look, Sleep, Step, Steps, Turn, checked_wait
+from headgate.limiter.wait_queue import checked_wait
+from headgate.limiter.wait_steps import Ask, Depart, GiveBack, GiveUp, Look, Sleep, Step, Steps, Turn
 from headgate.steps import run_awaiting
 from headgate.stores.contract import AsyncStore, Store
 from headgate.stores.gate_async import AsyncGate

@@ -15,7 +15,8 @@ from headgate.limiter.base import BaseLimiter
 from headgate.limiter.limited import Key, Limited
 from headgate.limiter.promises import Promise
 from headgate.limiter.reservation import Reservation
-from headgate.limiter.wait_queue import Ask, Depart, GiveBack, GiveUp, Look, Sleep, Step, Steps, Turn, checked_wait
+from headgate.limiter.wait_queue import checked_wait
+from headgate.limiter.wait_steps import Ask, Depart, GiveBack, GiveUp, Look, Sleep, Step, Steps, Turn
 from headgate.steps import run
 from headgate.stores.contract import BoundLimits, Store
 from headgate.stores.gate import Gate

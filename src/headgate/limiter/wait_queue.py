@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Generator
-from typing import Final, NamedTuple, Protocol
+from collections.abc import Callable
+from typing import Final
 
 from headgate.algorithms import bucket
 from headgate.algorithms.contract import NEVER, UNKNOWN
@@ -26,6 +26,7 @@ from headgate.errors import InvalidCall
 from headgate.forks import after_fork
 from headgate.limit import Limit
 from headgate.limiter.promises import Promise, Promises
+from headgate.limiter.wait_steps import Ask, Depart, GiveBack, GiveUp, Look, Sleep, Steps, Turn, Waiter
 from headgate.stores.contract import Store
 
 DEFAULT_MAX_WAITING: Final = 10_000
@@ -35,63 +36,6 @@ A_MOMENT: Final = 10_000
 FIRST_LOOK: Final = 5_000
 LAST_LOOK: Final = 100_000
 """How long, in microseconds, the first caller waits for a release before it asks again; the time doubles up to this."""
-
-
-class Ask(NamedTuple):
-    """Reserve the cost if it fits within `wait_us`; the decision is sent back."""
-
-    wait_us: int
-
-
-class Look(NamedTuple):
-    """Peek at a cost; the decision is sent back."""
-
-    cost: int
-
-
-class Sleep(NamedTuple):
-    """Sleep until this instant."""
-
-    at_us: int
-
-
-class Turn(NamedTuple):
-    """Wait for this waiter's turn, until the instant; True is sent back if its turn came."""
-
-    waiter: Waiter
-    due_us: int | None
-
-
-class GiveBack(NamedTuple):
-    """Give back a charge that will not be used."""
-
-    decision: Decision
-
-
-class Depart(NamedTuple):
-    """Wait until the promise may be used, and give it up on an error; the promise that was kept is sent back."""
-
-    promise: Promise
-
-
-class GiveUp(NamedTuple):
-    """Give up a promise that will not be used."""
-
-    promise: Promise
-
-
-Step = Ask | Look | Sleep | Turn | GiveBack | Depart | GiveUp
-Steps = Generator[Step, "Decision | Promise | bool | None", Decision]
-
-
-class Waiter(Protocol):
-    """A waiting thread or task."""
-
-    cost: Cost
-
-    def call(self) -> None:
-        """Wake the waiter: it is its turn."""
-        ...
 
 
 class WaitQueue:

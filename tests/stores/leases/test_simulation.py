@@ -67,7 +67,7 @@ class BeyondTheSeam(LeaseLedger):
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
-        self._windows = ()
+        self._demand.windows = ()
 
 
 class Uncharged(LeaseLedger):

@@ -206,7 +206,7 @@ def test_a_server_that_stands_still_delays_nobody_beyond_the_deadline(password):
 
 def test_a_connection_that_was_closed_while_idle_costs_nobody_an_answer(server, monkeypatch):
     """A balancer hangs up after a while; the server is well."""
-    monkeypatch.setattr("headgate.stores.redis.topology.LONG_IDLE", 0.0)
+    monkeypatch.setattr("headgate.stores.redis.node.LONG_IDLE", 0.0)
     with open_store(server.url) as store:
         limiter = Limiter(MANY, store=store)
         limiter.hit("k")

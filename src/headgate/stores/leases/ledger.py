@@ -13,25 +13,15 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from headgate.algorithms.contract import Verdict
 from headgate.engine import Decision
 from headgate.engine.lease_cache import LeasedTokens
 from headgate.limit import Limit
+from headgate.stores.leases.demand import HOT, Demand
 from headgate.stores.leases.grants import Grant, Held, Unused
 from headgate.stores.leases.terms import Lease as Terms
 
-HOT: Final = 3
-"""From this number of units asked for lately, tokens of a key are charged in advance."""
-COUNTED: Final = 2
-"""The demand is counted over this number of validities: a lease that has just expired gives the size of the next."""
 AHEAD: Final = 4
 """A lease is low, and the next one is asked for, when one part in this many is left."""
-GROWTH: Final = 4
-"""A lease is at most this many times as large as the one before it."""
-LASTS: Final = 0.5
-"""The part of its validity for which a lease should last."""
-OF_A_WINDOW: Final = 1 / 3
-"""The part of the rest of a window for which a lease should last: its tokens expire with the window."""
 MOST: Final = 10_000
 """The most keys in the ledger. A decision about a key that was dropped goes to the server."""
 
@@ -44,7 +34,7 @@ class LeaseLedger:
     ) -> None:
         self.terms = terms
         self._limits = limits
-        self._windows = tuple(at for at, limit in enumerate(limits) if not limit.step.LENDS)
+        self._demand = Demand(limits, terms)
         self._tokens = tokens
         self._now_us = now_us
         self._held: dict[str, Held] = {}
@@ -72,8 +62,8 @@ class LeaseLedger:
                 return units
             if held.current is not None and (now >= held.current.until_us or not held.lease.tokens):
                 self._retire(held, now)
-            self._note(held, units, now)
-            extra = self._extra(held, now) if held.asked >= HOT else 0
+            self._demand.note(held, units, now)
+            extra = self._demand.ahead(held, now) if held.asked >= HOT else 0
             wanted = units + extra
             # A request for more than is left must not take the rest from requests that it would serve.
             return wanted if extra and wanted <= (held.left or 0) else units
@@ -90,7 +80,7 @@ class LeaseLedger:
                 return 0
             held.rate = (current.units - lease.tokens) / max(1, now - current.sent_us)
             lease.low = 0  # this caller refills the lease: other callers need not stop here
-            return self._extra(held, now)
+            return self._demand.ahead(held, now)
 
     def asking(self, key: str) -> int | None:
         """Start to ask for tokens: return the instant, for `granted`; None if another caller asks, or just has."""
@@ -114,12 +104,12 @@ class LeaseLedger:
                 return
             held.asking = None
             verdicts = decision.verdicts
-            self._see(held, verdicts, now)
+            self._demand.see(held, verdicts, now)
             if not decision.allowed:
                 held.size = 1
                 return
             until = sent_us + self.terms.validity_us
-            for at in self._windows:  # tokens expire with their window, which ends at the reset or later
+            for at in self._demand.windows:  # tokens expire with their window, which ends at the reset or later
                 until = min(until, sent_us + verdicts[at].reset_us)
             marks = tuple(
                 limit.step.at_grant(verdict.mark, granted_us)
@@ -152,7 +142,7 @@ class LeaseLedger:
         with self._lock:
             held = self._held.get(key)
             if held is not None:
-                self._see(held, decision.verdicts, self._now_us())
+                self._demand.see(held, decision.verdicts, self._now_us())
 
     def refund(self, key: str, units: int, serial: int) -> None:
         """Put units that were paid from a lease back into it; if it has ended, give them back to the server."""
@@ -269,30 +259,6 @@ class LeaseLedger:
                 self._tokens.leases.pop(oldest, None)
                 del self._held[oldest]
         self._ending = deque(grant for grant in self._ending if grant.key in self._held)
-
-    def _note(self, held: Held, units: int, now: int) -> None:
-        """Count the demand for a key that has no lease."""
-        if held.current is not None:
-            return
-        if now - held.seen_us > COUNTED * self.terms.validity_us:
-            held.asked, held.seen_us = 0, now
-        held.asked += units
-        held.rate = held.asked / max(1000, now - held.seen_us)
-
-    def _see(self, held: Held, verdicts: tuple[Verdict, ...], now: int) -> None:
-        """Note the server's state: the units left, and the end of the window."""
-        held.left = min(verdict.remaining for verdict in verdicts)
-        held.ends_us = min((now + verdicts[at].reset_us for at in self._windows), default=0)
-
-    def _extra(self, held: Held, now: int) -> int:
-        """Return the number of tokens to ask for in advance; 0 if that is fewer than the floor."""
-        floor, lasts = self.terms.floor, self.terms.validity_us * LASTS
-        if self._windows:
-            period = min(self._limits[at].period_us for at in self._windows)
-            lasts = min(lasts, ((held.ends_us - now - 1) % period + 1) * OF_A_WINDOW)
-        most = min(max(held.size * GROWTH, floor), int((held.left or 0) * self.terms.share))
-        extra = min(int(held.rate * lasts), most)
-        return 0 if extra < floor else extra
 
     def _begin(self, held: Held, grant: Grant) -> None:
         self._serial += 1

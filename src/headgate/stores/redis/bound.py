@@ -21,9 +21,10 @@ from headgate.stores.redis.compiled import GIVE, RESET, Command, CompiledLimits
 from headgate.stores.redis.connect import FAILURES, slot_of
 from headgate.stores.redis.cross_slot import Steps, decide_cross_slot
 from headgate.stores.redis.names import Names
+from headgate.stores.redis.node import server_time
 from headgate.stores.redis.refusal_cache import RefusalCache
 from headgate.stores.redis.renewal import PermitRenewal
-from headgate.stores.redis.topology import Topology, server_time
+from headgate.stores.redis.topology import Topology
 
 T = TypeVar("T")
 PERMIT: Final = struct.Struct("<qI")

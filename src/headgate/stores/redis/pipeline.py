@@ -17,7 +17,8 @@ from headgate.stores.redis.compiled import Command
 from headgate.stores.redis.connections import FAIR, hang_up
 from headgate.stores.redis.deadline import Deadline
 from headgate.stores.redis.library import FAILURES, ResponseError
-from headgate.stores.redis.topology import LONG_IDLE, MOST_HOPS, Away, Node, Topology
+from headgate.stores.redis.node import LONG_IDLE, MOST_HOPS, Away, Node
+from headgate.stores.redis.topology import Topology
 
 MOST_GROUPS: Final = 128
 """The most decisions in one command."""

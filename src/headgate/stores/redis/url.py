@@ -52,9 +52,9 @@ def read_url(url: str) -> RedisUrl:
     if parts.fragment or "@" in parts.path:
         raise InvalidCall("a password in a URL must be escaped: write %23 for #, %2F for / and %40 for @")
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
-    own = {name: options.pop(name) for name in list(options) if name.startswith("sentinel_")}
+    own = _sentinel_options(options)
     strangers = [name for name in options if name not in IN_QUERY and not (name[:4] == "ssl_" and transport == "tls")]
-    strangers += [name for name in own if kind != "sentinel" or name not in ("sentinel_username", "sentinel_password")]
+    strangers += [f"sentinel_{name}" for name in own if kind != "sentinel" or name not in ("username", "password")]
     if strangers:
         raise InvalidCall(f"the URL of a {kind or transport} Redis store has no option {listed(sorted(strangers))}")
     login, _, hosts = parts.netloc.rpartition("@")
@@ -70,20 +70,29 @@ def read_url(url: str) -> RedisUrl:
         if kind == "cluster" or not path.strip("/").isdigit():
             raise InvalidCall("the path of a Redis URL must be the number of a database; a cluster has only one")
         options.setdefault("db", path.strip("/"))
-    if transport == "unix" and (hosts or len(path) < 2):
-        raise InvalidCall("a unix URL must be the path of a socket: unix:///run/valkey.sock")
-    if kind == "cluster" and "db" in options:
-        raise InvalidCall("a cluster has only one database; leave out db")
+    _check_target(transport, kind, hosts, path, options)
     read = _read_options(login, options)
     if kind:
-        sentinel = {name.removeprefix("sentinel_"): value for name, value in own.items()}
         known = tuple((host, port or (SENTINEL_PORT if service else DEFAULT_PORT)) for host, port in addresses)
-        return RedisUrl(kind, transport, read, known, unquote(service), sentinel)
+        return RedisUrl(kind, transport, read, known, unquote(service), own)
     if transport == "unix":
         read["path"] = unquote(path)
     elif addresses:
         read |= {"host": addresses[0][0]} | ({"port": addresses[0][1]} if addresses[0][1] else {})
     return RedisUrl("single", transport, read)
+
+
+def _check_target(transport: str, kind: str, hosts: str, path: str, options: dict[str, str]) -> None:
+    if transport == "unix" and (hosts or len(path) < 2):
+        raise InvalidCall("a unix URL must be the path of a socket: unix:///run/valkey.sock")
+    if kind == "cluster" and "db" in options:
+        raise InvalidCall("a cluster has only one database; leave out db")
+
+
+def _sentinel_options(options: dict[str, str]) -> dict[str, str]:
+    """Take the options for the sentinels themselves out of the others."""
+    names = [name for name in options if name.startswith("sentinel_")]
+    return {name.removeprefix("sentinel_"): options.pop(name) for name in names}
 
 
 def _read_options(login: str, options: dict[str, str]) -> dict[str, Any]:
