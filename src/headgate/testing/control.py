@@ -1,4 +1,4 @@
-"""Limits in other people's tests: freeze them, forget them, switch them off."""
+"""Control limits in tests: freeze them, reset them, or disable them."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from headgate.testing.clock import ManualClock
 
 
 class AnyLimiter(Protocol):
-    """A limiter."""
+    """A limiter, a shaper, or the runtime of an edge."""
 
     store: Store
 
     @property
     def namespace(self) -> str:
-        """Under which it counts."""
+        """The namespace of its states."""
         ...
 
     def _use(self, store: Store) -> None: ...
@@ -40,7 +40,7 @@ Limited = AnyLimiter | AnyEdge
 
 @contextmanager
 def frozen(*limiters: Limited) -> Iterator[ManualClock]:
-    """Run the limiters on fresh states and one clock that starts at the present and moves only when told to."""
+    """Run the limiters on new states and on one manual clock, which starts at the current time."""
     clock = ManualClock(SystemClock().now_us() / 1e6)
     with _bound(limiters, MemoryStore(clock=clock)):
         yield clock
@@ -48,13 +48,13 @@ def frozen(*limiters: Limited) -> Iterator[ManualClock]:
 
 @contextmanager
 def disabled(*limiters: Limited) -> Iterator[None]:
-    """Let everything pass, and count nothing."""
+    """Let the limiters admit every request and count nothing."""
     with _bound(limiters, _OpenStore()):
         yield
 
 
 def reset_all(*limiters: Limited) -> None:
-    """Forget every key of the limiters' namespaces in their stores."""
+    """Clear the limiters' namespaces in their stores."""
     for limiter in map(_counting, limiters):
         limiter.store.clear(limiter.namespace)
 
@@ -73,13 +73,13 @@ def _bound(given: tuple[Limited, ...], store: Store) -> Iterator[None]:
 
 
 def _counting(limited: Limited) -> AnyLimiter:
-    """What counts for an edge; an extension of several apps is now that of the current one, and stays it."""
+    """Return the limiter itself, or the runtime of an edge; an extension of several apps uses the current app's."""
     counting: AnyLimiter = getattr(limited, "_runtime", cast("AnyLimiter", limited))
     return counting
 
 
 class _OpenStore:
-    """Has no states: nothing is counted, so everything passes."""
+    """A store without states: it counts nothing and admits every request."""
 
     clock = SystemClock()
     decides_by_clock = True
@@ -88,7 +88,7 @@ class _OpenStore:
         return _OpenLimits(limits)
 
     def clear(self, namespace: str) -> None:
-        """Nothing is there to be forgotten."""
+        """Do nothing: there are no states."""
 
 
 class _OpenLimits:
@@ -100,10 +100,10 @@ class _OpenLimits:
         return Decision(self.limits, keys, costs, answers, charged=False)
 
     def give(self, keys: Keys, units: Costs, marks: Marks) -> None:
-        """Nothing was charged."""
+        """Do nothing: nothing was charged."""
 
     def clear(self, key: str) -> None:
-        """Nothing is there to be forgotten."""
+        """Do nothing: there are no states."""
 
     def holders(self, key: str) -> list[Held]:
         return []
