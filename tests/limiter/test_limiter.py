@@ -167,7 +167,7 @@ def test_a_decision_kept_is_never_written_over():
 
 def test_refunds_that_make_no_sense():
     """A key needs to say how much; anything else is neither key nor decision."""
-    with pytest.raises(InvalidCall, match="needs to know how many"):
+    with pytest.raises(InvalidCall, match="refund of a key needs a number of units"):
         limiter().refund("k")
     with pytest.raises(InvalidCall, match="takes a Decision or a key"):
         limiter().refund(42)
