@@ -58,7 +58,7 @@ rules:
 
 ADVICE = (
     "warning: policy.yaml:7: rule login: a client can invent header Authorization, and has a new budget with each new "
-    "value; add a rule by ip for the same requests, or count by what was verified (user, claim, trusted_header)\n"
+    "value; add a rule by ip for the same requests, or count by a verified value (user, claim, trusted_header)\n"
 )
 
 
@@ -178,11 +178,11 @@ EXPLAINED = [
     ),
     (
         ["--path", "/dear", "--ip", "10.9.9.9"],
-        ["GET /dear from 10.9.9.9", "allowed: it is on the list of what is always allowed"],
+        ["GET /dear from 10.9.9.9", "allowed: the policy's allow matches it"],
     ),
     (
         ["--path", "/dear", "--ip", "192.0.2.7"],
-        ["GET /dear from 192.0.2.7", "refused (403): it is on the list of what is always refused"],
+        ["GET /dear from 192.0.2.7", "refused (403): the policy's deny matches it"],
     ),
 ]
 
@@ -282,7 +282,7 @@ def test_check_warns_of_what_works_and_is_probably_not_wanted(capsys, tmp_path):
         f"{made}: 2 rules, no mistakes\n"
         "warning: 5/minute by sliding-window: below 10 the two-counter estimate is coarse; token-bucket, "
         "sliding-window/60 or sliding-log serve small limits better\n"
-        "warning: policy.yaml:4: rule tokens: what costs more after the response is charged to "
+        "warning: policy.yaml:4: rule tokens: a cost that rises after the response is charged to "
         "90/minute by sliding-log as tokens only as far as there is room; use a token bucket\n"
     ), "")  # fmt: skip
     code, out, err = run(capsys, "explain", str(made))
@@ -363,7 +363,7 @@ def test_explain_never_shows_a_secret(capsys, file):
         (["--header", ": x"], "headgate: --header is NAME:VALUE; got ': x'\n"),
         (
             ["--trusted-proxy", "10.0.0.1/8"],
-            "headgate: 10.0.0.1/8 has bits set beyond its prefix; write 10.0.0.0/8, or 10.0.0.1 for that one alone\n",
+            "headgate: 10.0.0.1/8 has bits set beyond its prefix; write 10.0.0.0/8, or 10.0.0.1 for that one address\n",
         ),
     ],
 )

@@ -173,7 +173,7 @@ def test_there_is_one_way_to_write_an_address(text):
     """What one reader takes for one host and another for another is no address."""
     assert read_address(text) is None
     assert text not in Networks(["0.0.0.0/0", "::/0"])
-    with pytest.raises(InvalidCall, match="is no IP address, such as"):
+    with pytest.raises(InvalidCall, match="is not an IP address; write for instance"):
         counted(text)
 
 
@@ -234,17 +234,17 @@ def test_networks_hold_addresses_of_both_families():
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"trusted": ["10.0.0.0/33"]}, r"'10.0.0.0/33' is no network or address; write for instance 10.0.0.0/8"),
+        ({"trusted": ["10.0.0.0/33"]}, r"'10.0.0.0/33' is not a network or an address; write it as 10.0.0.0/8"),
         ({"trusted": ["10.0.0.1/8"]}, r"10.0.0.1/8 has bits set beyond its prefix; write 10.0.0.0/8, or 10.0.0.1 for"),
-        ({"trusted": [167772160]}, "167772160 is no network or address"),
-        ({"trusted": ["x" * 1000]}, r"\.\.\. is no network"),
-        ({"trusted": "10.0.0.0/8"}, "networks are a list, such as .* got '10.0.0.0/8'"),
-        ({"trusted": None}, "networks are a list, such as .* got None"),
-        ({"trusted": ["0.0.0.0/0"]}, "0.0.0.0/0 trusts everyone, so every client could claim any address"),
-        ({"trusted": ["::ffff:0:0/96"]}, "0.0.0.0/0 trusts everyone"),
-        ({"hops": -1}, "hops is how many proxies there are, from 0 to 64; got -1"),
+        ({"trusted": [167772160]}, "167772160 is not a network or an address"),
+        ({"trusted": ["x" * 1000]}, r"\.\.\. is not a network"),
+        ({"trusted": "10.0.0.0/8"}, "networks must be a list, such as .* got '10.0.0.0/8'"),
+        ({"trusted": None}, "networks must be a list, such as .* got None"),
+        ({"trusted": ["0.0.0.0/0"]}, "0.0.0.0/0 trusts every address, so a client could claim to be any other"),
+        ({"trusted": ["::ffff:0:0/96"]}, "0.0.0.0/0 trusts every address"),
+        ({"hops": -1}, "hops must be the number of proxies, from 0 to 64; got -1"),
         ({"hops": True}, "from 0 to 64; got True"),
-        ({"hops": 1, "trusted": TEN}, "by address or by number, not both"),
+        ({"hops": 1, "trusted": TEN}, "or hops, not both"),
         ({"header": "X-Real-IP"}, "the proxies write, x-forwarded-for or forwarded; got 'X-Real-IP'"),
     ],
 )  # fmt: skip
@@ -259,14 +259,14 @@ def test_a_mistake_in_the_configuration_is_shown(given, said):
 )
 def test_a_network_is_an_address_and_a_number_of_bits(network):
     """No stars, no masks, no zones."""
-    with pytest.raises(InvalidCall, match=f"{re.escape(repr(network))} is no network or address"):
+    with pytest.raises(InvalidCall, match=f"{re.escape(repr(network))} is not a network or an address"):
         Networks(["10.0.0.0/8", network])
 
 
 @pytest.mark.parametrize("prefix", [0, 129, -1, "64", None, 64.5])
 def test_a_prefix_has_1_to_128_bits(prefix):
     """Nobody is counted together with everyone."""
-    with pytest.raises(InvalidCall, match="ipv6_prefix is a number of bits from 1 to 128"):
+    with pytest.raises(InvalidCall, match="ipv6_prefix must be a number of bits from 1 to 128"):
         counted("2001:db8::1", prefix)
 
 

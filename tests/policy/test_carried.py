@@ -138,9 +138,21 @@ def test_plans_are_carried_each_by_itself(site):
 @pytest.mark.parametrize(
     ("new", "more", "why"),
     [
-        ("name: api, key: [ip, method], limits: 5/hour", "", "rule api begins anew: it counts by ip, method"),
-        ("name: api, key: ip, limits: 5/hour", "namespace: other", "rule api begins anew: its counts are in the names"),
-        ("name: api, key: ip, limits: 5/hour", "pepper: {env: HOME}", "rule api begins anew: its keys are hashed"),
+        (
+            "name: api, key: [ip, method], limits: 5/hour",
+            "",
+            "rule api has new counts: its key is now ip, method",
+        ),
+        (
+            "name: api, key: ip, limits: 5/hour",
+            "namespace: other",
+            "rule api has new counts: the namespace is now",
+        ),
+        (
+            "name: api, key: ip, limits: 5/hour",
+            "pepper: {env: HOME}",
+            "rule api has new counts: its keys are hashed",
+        ),
     ],
 )
 def test_a_rule_whose_counts_cannot_be_found_begins_anew_and_is_named(site, caplog, new, more, why):
@@ -158,7 +170,7 @@ def test_the_log_names_what_goes_on(site, caplog):
     site = site("name: api, key: ip, limits: 5/hour")
     with caplog.at_level(logging.INFO, "headgate"):
         site.change("name: api, key: ip, limits: 5/hour by sliding-log")
-    words = "rule api: 5/hour as api goes on beside 5/hour by sliding-log as api for 3600 s"
+    words = "rule api: 5/hour as api is counted beside 5/hour by sliding-log as api for 3600 s"
     assert [record.getMessage() for record in caplog.records].count(words) == 1
 
 

@@ -29,7 +29,7 @@ def warned(**fields: Any) -> list[str]:
 
 def told(limits: str) -> list[str]:
     return [
-        f"rule api: what costs more after the response is charged to {limits} only as far as there is room; "
+        f"rule api: a cost that rises after the response is charged to {limits} only as far as there is room; "
         "use a token bucket"
     ]
 
@@ -89,7 +89,7 @@ def test_a_warning_says_where(tmp_path):
     file.write_text(
         '{"rules": [{"key": "ip",\n"cost": {"after": {"header": "x"}},\n"limits": "90/minute by sliding-log"}]}'
     )
-    with pytest.warns(LimitWarning, match=r"^policy\.json:3: rule rule-1: what costs more after the response"):
+    with pytest.warns(LimitWarning, match=r"^policy\.json:3: rule rule-1: a cost that rises after the response"):
         Policy.load(file)
 
 
@@ -115,7 +115,7 @@ def test_a_function_that_gives_no_limit_is_named_by_its_rule(gives, said):
     asked = responder({"name": "api", "limits": lambda seen: gives})
     with pytest.raises(InvalidPolicy) as raised:
         asked.ask()
-    assert raised.value.mistakes == (f"rule api: its function for limits: {said}",)
+    assert raised.value.mistakes == (f"rule api: the function given as limits: {said}",)
 
 
 @pytest.mark.parametrize("gives", [None, -1, 1.5, True, "7", 2**53 + 1])
@@ -124,7 +124,7 @@ def test_a_function_that_gives_no_cost_is_named_by_its_rule(gives):
     asked = responder({"name": "api", "cost": lambda seen: gives})
     with pytest.raises(InvalidPolicy) as raised:
         asked.ask()
-    said = f"rule api: its function for cost: a cost must be a whole number from 0 to 2**53; got {gives!r}"
+    said = f"rule api: the function given as cost: a cost must be a whole number from 0 to 2**53; got {gives!r}"
     assert raised.value.mistakes == (said,)
 
 

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.engineless
 
 pytest.importorskip("yaml")
 BY_KEY: dict[str, Any] = {"name": "api", "match": {"path": "/api/**"}, "key": {"header": "x-api-key"}}
-REMEDY = "add a rule by ip for the same requests, or count by what was verified (user, claim, trusted_header)"
+REMEDY = "add a rule by ip for the same requests, or count by a verified value (user, claim, trusted_header)"
 
 
 def told(*rules: dict[str, Any], **policy: Any) -> list[str]:

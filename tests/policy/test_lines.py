@@ -60,7 +60,7 @@ def test_every_mistake_in_a_toml_file_has_its_place(tmp_path):
     """In tables, lists of tables, inline tables and dotted keys."""
     words = "ip, user, plan, host, method, path, route, everyone"
     assert said(tmp_path, MISTAKEN) == [
-        "policy.toml: version: this is version 1",
+        "policy.toml: version: expected version 1",
         "policy.toml: stores: expected names and URLs, as in {fleet: redis://cache}",
         "policy.toml: namespace: expected a word",
         "policy.toml: plan.header: unknown field 'header'",
@@ -68,7 +68,7 @@ def test_every_mistake_in_a_toml_file_has_its_place(tmp_path):
         "policy.toml: rules[0].limits: cannot read the limit '[[rules]]\\n'",
         f"policy.toml: rules[0].key: expected one of {words}",
         "policy.toml: rules[1].match.pth: unknown field 'pth'",
-        "policy.toml: rules[1].match.not.ip: '10.0.0.300' is no network or address",
+        "policy.toml: rules[1].match.not.ip: '10.0.0.300' is not a network or an address",
         "policy.toml: rules[1].limits.pro: unknown unit in the time 'minuet'",
         "policy.toml: rules[1].key.param: no {id} in the path",
         "policy.toml: rules[2]: a rule needs 'key', as in key: ip, limits: 100/minute",
@@ -85,7 +85,7 @@ def test_every_mistake_in_a_toml_file_has_its_place(tmp_path):
         ("a = 1\n\nb = ]\n", "policy.toml:3: not TOML: Invalid value"),
         ("[a]\n[a]\n", "policy.toml:2: not TOML: Cannot declare ('a',) twice"),
         ('a = "', "policy.toml:1: not TOML: Unterminated string"),
-        ("", "policy.toml: a policy needs rules, a list"),
+        ("", "policy.toml: a policy needs a list of rules"),
     ],
 )
 def test_wrong_syntax_has_its_line_too(tmp_path, text, told):

@@ -92,9 +92,9 @@ def test_a_mapping_has_the_path_alone():
         ("policy.json", '{"rules":\n [}', "policy.json:2: not JSON: Expecting value"),
         ("policy.toml", "rules = [\n", "policy.toml:1: not TOML: Invalid value"),
         ("policy.toml", "a = 1\na = 2\n", "policy.toml:2: not TOML: Cannot overwrite a value"),
-        ("policy.ini", "", "policy.ini: a policy is a .yaml, .toml or .json file"),
-        ("policy", "", "policy: a policy is a .yaml, .toml or .json file"),
-        ("policy.yaml", "#" * 1_000_001, "policy.yaml: a policy has at most 1000000 bytes"),
+        ("policy.ini", "", "policy.ini: a policy must be a .yaml, .toml or .json file"),
+        ("policy", "", "policy: a policy must be a .yaml, .toml or .json file"),
+        ("policy.yaml", "#" * 1_000_001, "policy.yaml: a policy may have at most 1000000 bytes"),
         ("policy.json", "[" * 100_000, "policy.json: nested too deeply"),
         ("policy.yaml", "a: " + "[" * 65 + "]" * 65, "policy.yaml:1: too large: at most 50000 values, 64 deep"),
         ("policy.yaml", "a: " + "[" * 5000 + "]" * 5000, "policy.yaml:1: too large: at most 50000 values, 64 deep"),
@@ -135,7 +135,7 @@ def test_a_billion_laughs_are_not_laughed(tmp_path):
 def test_a_field_that_is_said_twice_is_a_mistake_in_json_too(tmp_path):
     """The parser would quietly take the last."""
     text = '{"rules": [{"key": "ip",\n "limits": "1/minute",\n "limits": "2/minute"}]}'
-    assert mistakes(tmp_path, text, "policy.json") == ["policy.json:3: 'limits' is said twice"]
+    assert mistakes(tmp_path, text, "policy.json") == ["policy.json:3: 'limits' is given twice"]
 
 
 DEEP = 300

@@ -261,7 +261,7 @@ def test_nothing_is_hidden_behind_others(key):
     asked = responder({"key": key, "limits": "1/hour", "missing": "skip"}, deny={kind: {"q": "8"}})
     assert [asked.ask(**sent(count)).status for count in (0, 255, 256, 10_000)] == [200, 429, 429, 429]
     word = {"query": "query parameter", "cookie": "cookie"}[kind]
-    told = f"The {word} q cannot be looked for in more than 65536 characters."
+    told = f"The {word} q cannot be read from more than 65536 characters."
     refused = asked.ask(**sent(20_000))
     assert (refused.status, refused.detail) == (400, told)
 

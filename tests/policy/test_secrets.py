@@ -128,11 +128,11 @@ def mistakes(pepper: Any) -> list[str]:
 def test_what_is_no_secret_is_a_mistake(monkeypatch, tmp_path):
     """An empty one, one that is too long, a folder, a name that no file can have."""
     monkeypatch.setenv("PEPPER", "")
-    assert mistakes({"env": "PEPPER"}) == ["pepper.env: PEPPER is not set, or empty"]
+    assert mistakes({"env": "PEPPER"}) == ["pepper.env: PEPPER is not set or is empty"]
     long, empty = tmp_path / "long", tmp_path / "empty"
     long.write_bytes(b"x" * (LARGEST + 1))
     empty.write_bytes(b"\n")
-    assert mistakes({"file": str(long)}) == ["pepper.file: a secret has at most 65536 bytes"]
+    assert mistakes({"file": str(long)}) == ["pepper.file: a secret may have at most 65536 bytes"]
     assert mistakes({"file": str(empty)}) == [f"pepper.file: {empty} is empty"]
     assert mistakes({"file": str(tmp_path)}) == [
         f"pepper.file: cannot be read: [Errno 21] Is a directory: '{tmp_path}'"

@@ -397,7 +397,7 @@ def test_the_log_says_why_and_nothing_of_the_token(caplog):
     """For whoever turns it on."""
     with caplog.at_level(logging.DEBUG, "headgate.policy"):
         assert claims(signed(key="x" * 64)) is None
-    assert caplog.messages == ["a token is not believed: Signature verification failed"]
+    assert caplog.messages == ["a token was rejected: Signature verification failed"]
 
 
 @given(st.text(max_size=200) | st.binary(max_size=200).map(lambda raw: raw.decode("latin-1")))
@@ -418,17 +418,17 @@ def files(folder: Any, data: bytes) -> dict[str, str]:
 
 
 SMALL = "RS256 needs a key of 2048 bits or more; this one has 1024"
-PRIVATE = "this is a private key: give the public one, which is all that verifying takes"
+PRIVATE = "this is a private key: give the public key, which is enough to verify tokens"
 
 
 @pytest.mark.parametrize(
     ("data", "algorithms", "said"),
     [
-        (lambda: pem(RSA), "HS256", "this is no key for HS256, which takes a secret, not a key in PEM"),
-        (lambda: b"x" * 64, "RS256", "this is no key for RS256, which takes a public key in PEM"),
-        (lambda: b"x" * 64, "ES256", "this is no key for ES256, which takes a public key in PEM"),
-        (lambda: b"\xff" * 64, "EdDSA", "this is no key for EdDSA, which takes a public key in PEM"),
-        (lambda: pem(RSA), ["RS256", "ES256"], "this is no key for ES256, which takes a public key in PEM"),
+        (lambda: pem(RSA), "HS256", "this is not a key for HS256, which takes a secret, not a key in PEM"),
+        (lambda: b"x" * 64, "RS256", "this is not a key for RS256, which takes a public key in PEM"),
+        (lambda: b"x" * 64, "ES256", "this is not a key for ES256, which takes a public key in PEM"),
+        (lambda: b"\xff" * 64, "EdDSA", "this is not a key for EdDSA, which takes a public key in PEM"),
+        (lambda: pem(RSA), ["RS256", "ES256"], "this is not a key for ES256, which takes a public key in PEM"),
         (lambda: b"x" * 31, "HS256", "HS256 needs a secret of 32 bytes or more; this one has 31"),
         (lambda: b"x" * 32, ["HS256", "HS512"], "HS512 needs a secret of 64 bytes or more; this one has 32"),
         (lambda: pem(rsa.generate_private_key(public_exponent=65537, key_size=1024)), "RS256", SMALL),

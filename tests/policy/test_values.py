@@ -142,4 +142,4 @@ def test_values_that_differ_are_told_by_the_name_of_their_field():
     assert str(caught.value) == "The query parameter key was sent more than once, with different values."
     with pytest.raises(Unclear) as caught:
         QUERY.said("key", "%FF")
-    assert str(caught.value) == "The query parameter key has a value that cannot be read without doubt."
+    assert str(caught.value) == "The query parameter key has a value that frameworks read differently."

@@ -652,10 +652,10 @@ def test_settings_from_the_config_and_arguments_that_win():
         ({"HEADGATE_TRUSTED_PROXY": []}, "did you mean HEADGATE_TRUSTED_PROXIES"),
         ({"HEADGATE_COLOUR": 1}, "there are POLICY, DEFAULT, KEY, STORE"),
         ({"HEADGATE_ENABLED": "false"}, "HEADGATE_ENABLED is True or False; got 'false'"),
-        ({"HEADGATE_TRUSTED_PROXIES": "10.0.0.0/8"}, "networks are a list"),
+        ({"HEADGATE_TRUSTED_PROXIES": "10.0.0.0/8"}, "networks must be a list"),
         ({"HEADGATE_STORE": "reddis://cache"}, "no store for 'reddis' URLs"),
         ({"HEADGATE_DEFAULT": "1/minut"}, "minut"),
-        ({"HEADGATE_POLICY": {"rules": []}}, "a policy needs rules"),
+        ({"HEADGATE_POLICY": {"rules": []}}, "rules is empty"),
     ],
 )
 def test_settings_that_are_wrong_are_told_when_the_app_is_made(config, said):

@@ -181,7 +181,7 @@ class Load:
 def test_a_policy_exchanged_under_load_loses_no_request_and_mixes_nothing(tmp_path, name):
     """Exchanged again and again, then broken: every answer is 200 and of one policy, at last of the last good one."""
     policy = written(tmp_path / "policy.yaml", marked("one", STYLES["one"]))
-    wrong = f"the policy stays as it was; {policy} is wrong:\npolicy.yaml:2: not YAML: "
+    wrong = f"the policy is unchanged; {policy} has errors:\npolicy.yaml:2: not YAML: "
     with serving(name, tmp_path, policy, "memory://") as server, ThreadPoolExecutor(4) as threads:
         load = Load(server)
         running = [threads.submit(load.run) for _ in range(4)]

@@ -150,9 +150,9 @@ def counted(address: str, ipv6_prefix: int = 64) -> str:
     """
     found = read_address(address)
     if found is None:
-        raise InvalidCall(f"{shown(address)} is no IP address, such as 203.0.113.9 or 2001:db8::1")
+        raise InvalidCall(f"{shown(address)} is not an IP address; write for instance 203.0.113.9 or 2001:db8::1")
     if isinstance(ipv6_prefix, bool) or not isinstance(ipv6_prefix, int) or not 1 <= ipv6_prefix <= 128:
-        raise InvalidCall(f"ipv6_prefix is a number of bits from 1 to 128; got {shown(ipv6_prefix)}")
+        raise InvalidCall(f"ipv6_prefix must be a number of bits from 1 to 128; got {shown(ipv6_prefix)}")
     if found.bits == 32:
         return found.text
     if found.value >> 32 == _NAT64:
@@ -252,24 +252,22 @@ def _read_for(element: str) -> str:
 
 def _check(trusted: Sequence[str], networks: Networks, hops: int, header: str) -> None:
     if isinstance(hops, bool) or not isinstance(hops, int) or not 0 <= hops <= MOST_ENTRIES:
-        raise InvalidCall(f"hops is how many proxies there are, from 0 to {MOST_ENTRIES}; got {shown(hops)}")
+        raise InvalidCall(f"hops must be the number of proxies, from 0 to {MOST_ENTRIES}; got {shown(hops)}")
     if hops and trusted:
-        raise InvalidCall(
-            f"proxies are trusted by address or by number, not both; got {shown(trusted)} and hops={hops}"
-        )
+        raise InvalidCall(f"give the networks of the proxies or hops, not both; got {shown(trusted)} and hops={hops}")
     if header not in HEADERS:
-        raise InvalidCall(f"header is the one that the proxies write, {' or '.join(HEADERS)}; got {shown(header)}")
+        raise InvalidCall(f"header must be the one that the proxies write, {' or '.join(HEADERS)}; got {shown(header)}")
     for network in networks.networks:
         if network.endswith("/0"):
             raise InvalidCall(
-                f"{network} trusts everyone, so every client could claim any address; "
-                "list the networks of the proxies, or say how many there are, as in hops=1"
+                f"{network} trusts every address, so a client could claim to be any other; "
+                "list the networks of the proxies, or give their number, as in hops=1"
             )
 
 
 def _listed(networks: Iterable[str]) -> tuple[str, ...]:
     if isinstance(networks, str) or not isinstance(networks, Iterable):
-        raise InvalidCall(f'networks are a list, such as ["10.0.0.0/8", "::1"]; got {shown(networks)}')
+        raise InvalidCall(f'networks must be a list, such as ["10.0.0.0/8", "::1"]; got {shown(networks)}')
     return tuple(networks)
 
 
@@ -281,10 +279,10 @@ def _read_network(text: str) -> IPv4Network | IPv6Network:
         except ValueError:
             network = None
     if network is None:
-        raise InvalidCall(f"{shown(text)} is no network or address; write for instance 10.0.0.0/8, 192.0.2.1 or ::1")
+        raise InvalidCall(f"{shown(text)} is not a network or an address; write it as 10.0.0.0/8, 192.0.2.1 or ::1")
     address = text.partition("/")[0]
     if int(network.network_address) != int(type(network.network_address)(address)):
-        raise InvalidCall(f"{text} has bits set beyond its prefix; write {network}, or {address} for that one alone")
+        raise InvalidCall(f"{text} has bits set beyond its prefix; write {network}, or {address} for that one address")
     mapped = network.network_address.ipv4_mapped if isinstance(network, IPv6Network) else None
     if mapped is not None and network.prefixlen >= 96:
         return IPv4Network((mapped, network.prefixlen - 96))

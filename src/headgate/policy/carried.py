@@ -50,13 +50,13 @@ def compare(old: Policy, new: Policy, earlier: Sequence[Carried], now_us: int) -
     for before, rule in _pairs(old, new):
         changed = _other_counts(old, new, before, rule)
         if changed:
-            told.append((logging.WARNING, f"rule {rule.name} begins anew: {changed}"))
+            told.append((logging.WARNING, f"rule {rule.name} has new counts: {changed}"))
             continue
         names[before.name] = rule.name
         for plan, left, limit in _left_behind(before, rule):
             lasts = _lasts(left)
             carried.append(Carried(rule.name, plan, _with_numbers_of(limit, left), now_us + lasts))
-            told.append((logging.INFO, f"rule {rule.name}: {left} goes on beside {limit} for {lasts / SECOND:g} s"))
+            told.append((logging.INFO, f"rule {rule.name}: {left} is counted beside {limit} for {lasts / SECOND:g} s"))
     going = (each for each in earlier if each.rule in names and each.until_us > now_us)
     carried += [each._replace(rule=names[each.rule]) for each in going]
     there = {limit.identity for rule in new.rules for limit in _limits(rule)}
@@ -106,11 +106,11 @@ def _but_name(rule: Rule) -> tuple[Any, ...]:
 def _other_counts(old: Policy, new: Policy, before: Rule, rule: Rule) -> str:
     """Why nothing that was counted under a rule can be found any more; empty where it can be."""
     if old.namespace != new.namespace:
-        return f"its counts are in the namespace {new.namespace}"
+        return f"the namespace is now {new.namespace}"
     if old.stores.get(before.store) != new.stores.get(rule.store):
-        return "its counts are in another store"
+        return "its store has changed"
     if before.parts != rule.parts:
-        return f"it counts by {', '.join(rule.parts)}, and no more by {', '.join(before.parts)}"
+        return f"its key is now {', '.join(rule.parts)} and was {', '.join(before.parts)}"
     if not old.hashes_as(new):
         return "its keys are hashed with another pepper"
     return ""

@@ -218,7 +218,7 @@ class CompiledPolicy:
             try:
                 decision: Decision = yield group.ask(*_flat(group, [question]))
             except Exception as error:
-                log.info("rule %s (observe) could not ask: %s", rule.name, error)
+                log.info("rule %s (observe) got no answer from the store: %s", rule.name, error)
             else:
                 if not decision.allowed:
                     log.info("rule %s (observe) would refuse: %r", rule.name, decision)

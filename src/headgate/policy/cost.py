@@ -138,6 +138,6 @@ def _checked(rule: str, function: Callable[[RequestView], Any]) -> Callable[[Req
         try:
             return checked_cost(function(view))
         except HeadgateError as reason:
-            raise InvalidPolicy([f"rule {rule}: its function for cost: {reason}"]) from None
+            raise InvalidPolicy([f"rule {rule}: the function given as cost: {reason}"]) from None
 
     return cost

@@ -28,9 +28,9 @@ def by_lists(policy: Policy, view: RequestView) -> str | None:
         if view.plan is None:
             view.plan = policy.plan_of(view)
         if policy.allow is not None and policy.allow(view):
-            return "allowed: it is on the list of what is always allowed"
+            return "allowed: the policy's allow matches it"
         if policy.deny is not None and policy.deny(view):
-            return "refused (403): it is on the list of what is always refused"
+            return "refused (403): the policy's deny matches it"
     except Unclear as reason:
         return f"refused (400): {reason}"
     return None

@@ -27,7 +27,7 @@ def compile_host(text: str) -> Callable[[str], bool]:
     """A test for hosts that `plain_host` has written, or a ValueError that says what is wrong with the pattern."""
     host = plain_host(text)
     if not host or len(text) > LONGEST:
-        raise ValueError(f"a host has from 1 to {LONGEST} characters, as in *.example.com; got {text[:40]!r}")
+        raise ValueError(f"a host must have from 1 to {LONGEST} characters, as in *.example.com; got {text[:40]!r}")
     if host != text.lower().removesuffix("."):
         raise ValueError(f"a host is compared without its port: write {host}; got {text!r}")
     return glob(host) if "*" in host else host.__eq__

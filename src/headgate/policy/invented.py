@@ -38,7 +38,7 @@ def inventions(source: Source, policy: Policy) -> Iterator[str]:
             yield (
                 f"{source.where(('rules', rule.index, 'key'))}rule {rule.name}: a client can invent "
                 f"{' and '.join(parts)}, and has a new budget with each new value; add a rule by ip for the same "
-                "requests, or count by what was verified (user, claim, trusted_header)"
+                "requests, or count by a verified value (user, claim, trusted_header)"
             )
 
 

@@ -49,7 +49,7 @@ def read_key(parser: Parser, value: object, path: Path_, names: Collection[str])
     """A rule's `key`: one part or several."""
     given = value if isinstance(value, list | tuple) else [value]
     if not given:
-        parser.error(path, "a key has at least one part, such as ip")
+        parser.error(path, "a key needs at least one part, such as ip")
     several = isinstance(value, list | tuple)
     return tuple(_read_part(parser, each, (*path, at) if several else path, names) for at, each in enumerate(given))
 
@@ -82,7 +82,7 @@ def part_names(value: object) -> tuple[str, ...]:
 
 
 def _part_name(value: object) -> str:
-    return " ".join(map(str, next(iter(value.items()), ()))) if isinstance(value, Mapping) else "what a function gives"
+    return " ".join(map(str, next(iter(value.items()), ()))) if isinstance(value, Mapping) else "a function's value"
 
 
 def key_of(parts: Sequence[Part], view: RequestView, params: Params, instead: str | None = None) -> str | None:

@@ -25,7 +25,7 @@ def warn_of_no_address(view: RequestView) -> None:
 def _advice(proxies: Proxies | None) -> str:
     """How the clients of such requests become known."""
     if proxies is None:
-        return "Where a proxy is in front, give trusted_proxies=['unix'] to believe the address that it forwards"
+        return "Where a proxy is in front, give trusted_proxies=['unix'] to use the address that it forwards"
     if not proxies.trusts(None):
-        return "Where a proxy sends them, add 'unix' to trusted_proxies to believe the address that it forwards"
+        return "Where a proxy sends them, add 'unix' to trusted_proxies to use the address that it forwards"
     return f"The proxy has to send the header {proxies.header} with the address of its client"

@@ -67,7 +67,7 @@ class Parser:
             return value
         near = nearest(value, known) if isinstance(value, str) and self._hints(known) else None
         hint = f"; did you mean {near!r}?" if near else ""
-        self.error(path, f"expected one of {listed(known) or 'none that is there'}; got {shown(value)}{hint}")
+        self.error(path, f"expected one of {listed(known)}; got {shown(value)}{hint}")
         return None
 
     def _hints(self, known: Collection[str]) -> bool:

@@ -104,7 +104,7 @@ def _fits(segments: Sequence[Segment], given: list[str], start: int, found: dict
 def compile_pattern(text: str) -> Pattern:
     """Compile, or a ValueError that says what is wrong."""
     if not isinstance(text, str) or not text.startswith(("/", "**")):
-        raise ValueError(f"a path begins with /, as in /api/**; got {text!r}")
+        raise ValueError(f"a path must begin with /, as in /api/**; got {text!r}")
     if len(text) > LONGEST:
         raise ValueError(f"a path pattern has at most {LONGEST} characters")
     words = _words(text)
@@ -119,11 +119,11 @@ def compile_pattern(text: str) -> Pattern:
         else:
             parts[-1].append(_segment(word, text))
     if called and len(parts) > 1:
-        raise ValueError(f"{{{called}:path}} is the rest of a path, so ** has no place before it; got {text!r}")
+        raise ValueError(f"{{{called}:path}} matches the rest of a path, so ** cannot come before it; got {text!r}")
     names = [segment.name for part in parts for segment in part if segment.name] + ([called] if called else [])
     for name in names:
         if names.count(name) > 1:
-            raise ValueError(f"{{{name}}} stands twice in {text!r}")
+            raise ValueError(f"{{{name}}} occurs twice in {text!r}")
     plain = bool(words[0]) and not any(mark in words[0] for mark in "*{")
     head, middle, tail = parts[0], parts[1] if len(parts) == 3 else [], parts[-1] if len(parts) > 1 else []
     stars = len(parts) - 1
@@ -163,11 +163,11 @@ def _segment(word: str, text: str) -> Segment:
     if named is not None and not named[2]:
         return Segment(bool, named[1])
     if named is not None:
-        raise ValueError(f"{word} is the rest of a path, so it stands at the end; got {text!r}")
+        raise ValueError(f"{word} matches the rest of a path, so it must be at the end; got {text!r}")
     if "{" in word or "}" in word:
-        raise ValueError(f"a {{name}} is a whole segment, as in /users/{{id}}; got {text!r}")
+        raise ValueError(f"a {{name}} must be a whole segment, as in /users/{{id}}; got {text!r}")
     if "**" in word:
-        raise ValueError(f"** stands for whole segments, as in /api/**; got {text!r}")
+        raise ValueError(f"** must be a whole segment, as in /api/**; got {text!r}")
     return Segment(glob(word) if "*" in word else word.__eq__)
 
 

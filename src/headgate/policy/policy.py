@@ -101,7 +101,7 @@ class Policy:
         given = parser.fields(source.value, (), FIELDS)
         version = given.get("version", VERSION)
         if version != VERSION or isinstance(version, bool):
-            parser.error(("version",), f"this is version {VERSION}; got {shown(version)}")
+            parser.error(("version",), f"expected version {VERSION}; got {shown(version)}")
         self.stores: Mapping[str, str] = _stores(parser, given.get("stores", {}))
         self.namespace = _namespace(parser, given.get("namespace", "policy"))
         self.headers = _headers(parser, given.get("headers", "draft-11"))
@@ -178,10 +178,10 @@ class Policy:
 
 def _rules(parser: Parser, value: object, stores: Mapping[str, str], alone: bool) -> tuple[Rule, ...]:
     if not isinstance(value, list | tuple):
-        parser.error(("rules",) if value is not None else (), f"a policy needs rules, a list; got {shown(value)}")
+        parser.error(("rules",) if value is not None else (), f"a policy needs a list of rules; got {shown(value)}")
         return ()
     if not value and alone:
-        parser.error(("rules",), "a policy needs rules, or another section beside none, such as deny or headers")
+        parser.error(("rules",), "rules is empty; write a rule, or another section such as deny or headers")
     rules = [read_rule(parser, each, ("rules", at), at, stores) for at, each in enumerate(value)]
     seen: set[str] = set()
     for at, rule in enumerate(rules):
@@ -189,7 +189,9 @@ def _rules(parser: Parser, value: object, stores: Mapping[str, str], alone: bool
             continue
         names = {rule.name} | {limit.name for limits in (rule.plans or {}).values() for limit in limits}
         if names & seen:
-            parser.error(("rules", at, "name"), f"two rules are called {rule.name!r}; their counts would be one")
+            parser.error(
+                ("rules", at, "name"), f"two rules have the name {rule.name!r} and would share their counts; rename one"
+            )
         seen |= names
     read = (rule for rule in rules if rule is not None)
     return tuple(replace(rule, index=index) for index, rule in enumerate(read))
@@ -218,7 +220,10 @@ def _headers(parser: Parser, value: object) -> tuple[str, ...]:
     known = tuple(style for style in styles if parser.one_of(style, ("headers",), HEADER_STYLES))
     families = ["x-ratelimit" if style.startswith("x-ratelimit") else style for style in known]
     if len(set(families)) < len(families) or ("none" in known and len(known) > 1):
-        parser.error(("headers",), f"styles that write the same fields, or one beside none; got {shown(value)}")
+        parser.error(
+            ("headers",),
+            f"two styles write the same fields, or none stands beside another; got {shown(value)}",
+        )
     return known
 
 

@@ -96,11 +96,11 @@ class PolicyFile(Generic[Ready]):
         try:
             return self._prepare(Policy.load(self._path))
         except InvalidPolicy as errors:
-            log.error("the policy stays as it was; %s is wrong:\n%s", self._path, errors)
+            log.error("the policy is unchanged; %s has errors:\n%s", self._path, errors)
         except HeadgateError as reason:
-            log.error("the policy stays as it was; %s cannot be used: %s", self._path, reason)
+            log.error("the policy is unchanged; %s cannot be used: %s", self._path, reason)
         except Exception:
-            log.exception("the policy stays as it was; %s cannot be read", self._path)
+            log.exception("the policy is unchanged; %s cannot be read", self._path)
         return None
 
     def _taken(self) -> Ready | None:

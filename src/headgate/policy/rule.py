@@ -19,6 +19,7 @@ from headgate.policy.source import Path_
 from headgate.policy.values import Repeated
 from headgate.policy.view import RequestView
 from headgate.stores.contract import OnError
+from headgate.wording import shown
 
 Missing = Literal["skip", "ip", "deny"]
 Disclose = Literal["full", "retry", "none"]
@@ -129,7 +130,7 @@ class Rule:
             try:
                 return compile_limits(self.name, self.limits_of(view), self.act, self.block)
             except HeadgateError as reason:
-                raise InvalidPolicy([f"rule {self.name}: its function for limits: {reason}"]) from None
+                raise InvalidPolicy([f"rule {self.name}: the function given as limits: {reason}"]) from None
         assert self.plans is not None  # noqa: S101 - one of the two is there
         plan = view.plan
         found = self.plans.get(plan) if plan is not None else None
@@ -157,7 +158,7 @@ def _read_fields(parser: Parser, given: Mapping[str, Any], path: Path_, index: i
     act = read_act(parser, given.get("act", "deny"), (*path, "act"))
     block = read_time(parser, given["for"], (*path, "for"), "10m") if "for" in given else 0.0
     if block and act.kind == "delay":
-        parser.error((*path, "for"), "a delay does not block: use one of the two")
+        parser.error((*path, "for"), "a rule that delays cannot block: remove for, or write another act")
     limits = given.get("limits")
     choose = parser.function(limits, (*path, "limits")) if callable(limits) else None
     plans = None if choose else _plans(parser, limits, (*path, "limits"), name, act, block)
@@ -198,9 +199,11 @@ def _check_needed(parser: Parser, given: Mapping[str, Any], path: Path_) -> None
 
 def _unknown_store(parser: Parser, store: object, path: Path_, stores: Mapping[str, str]) -> None:
     if isinstance(store, str) and ("/" in store or "@" in store):  # which is not shown: a URL has a password
-        parser.error(path, "a rule has the name of a store; its URL stands beside that name in `stores`")
-    else:
+        parser.error(path, "expected the name of a store; write its URL under that name in `stores`")
+    elif stores:
         parser.one_of(store, path, stores)
+    else:
+        parser.error(path, f"unknown store {shown(store)}: this policy defines no stores")
 
 
 def _warn_of_no_debt(parser: Parser, plans: Plans, path: Path_, name: str) -> None:
@@ -210,7 +213,7 @@ def _warn_of_no_debt(parser: Parser, plans: Plans, path: Path_, name: str) -> No
     if limits:
         parser.warn(
             path,
-            f"rule {name}: what costs more after the response is charged to {', '.join(limits)} only as far as "
+            f"rule {name}: a cost that rises after the response is charged to {', '.join(limits)} only as far as "
             "there is room; use a token bucket",
         )
 

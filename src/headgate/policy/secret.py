@@ -23,7 +23,7 @@ LARGEST: Final = 65_536
 def read_secret(parser: Parser, value: object, path: Path_) -> bytes | None:
     """The secret that is at `{env: NAME}` or `{file: PATH}`; no message ever shows what was given instead."""
     if not isinstance(value, Mapping):
-        parser.error(path, "a policy is no place for a secret: write {env: NAME} or {file: PATH}, where it is")
+        parser.error(path, "a policy must not contain a secret: write {env: NAME} or {file: PATH}")
         return None
     given = parser.fields(value, path, PLACES)
     if len(given) != 1:
@@ -39,11 +39,11 @@ def read_secret(parser: Parser, value: object, path: Path_) -> bytes | None:
         parser.error((*path, kind), f"cannot be read: {reason}")
         return None
     if not secret:
-        empty = "is not set, or empty" if kind == "env" else "is empty"
+        empty = "is not set or is empty" if kind == "env" else "is empty"
         parser.error((*path, kind), f"{name} {empty}")
         return None
     if len(secret) > LARGEST:
-        parser.error((*path, kind), f"a secret has at most {LARGEST} bytes")
+        parser.error((*path, kind), f"a secret may have at most {LARGEST} bytes")
         return None
     return secret
 

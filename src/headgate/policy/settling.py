@@ -25,7 +25,7 @@ def refund(charges: Sequence[Charge]) -> Steps[None]:
         try:
             yield group.gate.refund(decision)
         except Exception as error:
-            log.warning("a charge could not be given back and stays: %s", error)
+            log.warning("a charge could not be refunded: %s", error)
 
 
 def settle(
@@ -70,7 +70,7 @@ def release(charges: Sequence[Charge]) -> Steps[None]:
             try:
                 yield group.gate.release(decision)
             except Exception as error:
-                log.warning("a permit could not be given back before its time: %s", error)
+                log.warning("a permit could not be released before its ttl: %s", error)
 
 
 def charge_more(group: LimitGroup, decision: Decision, more: tuple[int, ...]) -> Steps[None]:
@@ -99,5 +99,5 @@ def _real(rule: Rule, cost: int, status: int, header: Callable[[str], str | None
         try:
             return cost if text is None else checked_cost(int(text.strip()))
         except (ValueError, HeadgateError):
-            log.warning("rule %s: the header %s is no cost: %s", rule.name, rule.cost.after_header, shown(text))
+            log.warning("rule %s: the header %s is not a cost: %s", rule.name, rule.cost.after_header, shown(text))
     return cost

@@ -62,9 +62,9 @@ def read_source(given: str | Path | Mapping[str, Any]) -> Source:
     except (OSError, ValueError) as reason:  # a name that no file can have, or bytes that are no text
         raise InvalidPolicy([f"{path}: cannot be read: {reason}"]) from None
     if len(data) > LARGEST:
-        raise InvalidPolicy([f"{path}: a policy has at most {LARGEST} bytes"])
+        raise InvalidPolicy([f"{path}: a policy may have at most {LARGEST} bytes"])
     if path.suffix.lower() not in _READERS:
-        raise InvalidPolicy([f"{path}: a policy is a .yaml, .toml or .json file"])
+        raise InvalidPolicy([f"{path}: a policy must be a .yaml, .toml or .json file"])
     return read_text(path.name, text)
 
 
@@ -76,7 +76,7 @@ def read_text(name: str, text: str) -> Source:
 def _read_file(path: Path) -> bytes:
     """Its bytes, and at most one more than a policy may have: a file can grow, and a pipe has no end."""
     if not S_ISREG(path.stat().st_mode):
-        raise OSError("this is no file")
+        raise OSError("this is not a regular file")
     with path.open("rb") as file:
         return file.read(LARGEST + 1)
 
@@ -99,7 +99,7 @@ def _read_json(name: str, text: str) -> Source:
     _check_size(value, name)
     lines, twice = lines_of(text)
     if twice:
-        raise InvalidPolicy([f"{name}:{line}: {field!r} is said twice" for line, field in twice])
+        raise InvalidPolicy([f"{name}:{line}: {field!r} is given twice" for line, field in twice])
     return Source(name, value, lines)
 
 

@@ -89,7 +89,7 @@ class Tokens:
             try:
                 found = self._known.keep(name, _verified(self._decode(token)))
             except Exception as reason:  # what a hostile token makes a parser raise is nobody's business but the log's
-                log.debug("a token is not believed: %s", reason)
+                log.debug("a token was rejected: %s", reason)
                 return None
         return found.claims if found.since <= self.now() < found.until else None
 
@@ -110,7 +110,7 @@ def _verified(claims: Mapping[str, Any]) -> Verified:
 def _instant(claims: Mapping[str, Any], name: str, otherwise: float) -> float:
     instant = claims.get(name, otherwise)
     if isinstance(instant, bool) or not isinstance(instant, int | float):
-        raise ValueError(f"{name} is no time")
+        raise ValueError(f"{name} is not a time")
     return instant
 
 
@@ -134,7 +134,7 @@ def read_tokens(parser: Parser, value: object) -> Tokens | None:
 def _text(parser: Parser, given: Mapping[str, Any], field: str) -> str | None:
     value = given.get(field)
     if field in given and (not isinstance(value, str) or not value):
-        parser.error((*_PATH, field), f"expected a text; got {shown(value)}")
+        parser.error((*_PATH, field), f"expected text; got {shown(value)}")
         return None
     return value
 
@@ -145,14 +145,15 @@ def _algorithms(parser: Parser, value: object) -> tuple[str, ...]:
     known = []
     for word in words:
         if word.lower() == "none":
-            parser.error(path, "'none' is no signature: anybody could claim anything")
+            parser.error(path, "'none' means unsigned tokens, which a client can forge; write for instance RS256")
         elif parser.one_of(word, path, (*SHARED, *PUBLIC)):
             known.append(word)
     shared, public = ([word for word in known if (word in SHARED) is kind] for kind in (True, False))
     if shared and public:
         parser.error(
             path,
-            f"{shared[0]} has a secret and {public[0]} a public key: with both, whoever knows the public key can sign",
+            f"{shared[0]} uses a secret and {public[0]} a public key: with both, a client that knows the public key "
+            "could sign tokens; write algorithms of one kind",
         )
         return ()
     return tuple(known) if len(known) == len(words) else ()
@@ -168,7 +169,7 @@ def _decoder(
         return None
     path = (*_PATH, "key")
     if b"PRIVATE KEY-----" in secret:
-        parser.error(path, "this is a private key: give the public one, which is all that verifying takes")
+        parser.error(path, "this is a private key: give the public key, which is enough to verify tokens")
         return None
     key: Any = secret
     for name in algorithms:
@@ -179,7 +180,7 @@ def _decoder(
             return None
         except Exception:  # PyJWT lets through whatever cryptography raises
             takes = "a secret, not a key in PEM" if name in SHARED else "a public key in PEM"
-            parser.error(path, f"this is no key for {name}, which takes {takes}")
+            parser.error(path, f"this is not a key for {name}, which takes {takes}")
             return None
         weak = _weakness(name, key)
         if weak:

@@ -61,7 +61,7 @@ class Kind(NamedTuple):
         """A value in its plain form."""
         plain = self.plain(value)
         if plain is None:
-            raise Unclear(f"{self.word} {name}", "has a value that cannot be read without doubt")
+            raise Unclear(f"{self.word} {name}", "has a value that frameworks read differently")
         return plain
 
     def may_be(self, value: str) -> Sequence[str]:

@@ -21,7 +21,7 @@ from headgate.policy.values import (
 )
 
 _UNSET: Final = object()
-_TOO_LONG: Final = f"cannot be looked for in more than {LONGEST} characters"
+_TOO_LONG: Final = f"cannot be read from more than {LONGEST} characters"
 T = TypeVar("T")
 
 

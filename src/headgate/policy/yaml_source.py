@@ -105,7 +105,7 @@ class _Builder:
         loader.get_event()
         if not loader.check_event(yaml.StreamEndEvent):
             mark = loader.get_event().start_mark
-            raise yaml.MarkedYAMLError(problem="but found another document", problem_mark=mark)
+            raise yaml.MarkedYAMLError(problem="found a second document", problem_mark=mark)
         return value
 
     def _build(self, path: Path_) -> tuple[Any, int]:
@@ -151,9 +151,9 @@ class _Builder:
             value, below = self._build((*path, name or ""))
             levels = max(levels, below + 1)
             if name is None:
-                self.errors.append((line, "a field's name is a word"))
+                self.errors.append((line, "the name of a field must be a word"))
             elif name in built:
-                self.errors.append((line, f"{name!r} is said twice"))
+                self.errors.append((line, f"{name!r} is given twice"))
             else:
                 built[name] = value
         self._loader.get_event()
@@ -181,7 +181,7 @@ class _Builder:
         if tag == _STRING:
             return event.value
         if len(event.value) > LONGEST_NUMBER:
-            self.errors.append((line, "cannot read this value: it is no text, and too long for anything else"))
+            self.errors.append((line, "cannot read this value: it is too long; write text in quotes"))
             return None
         try:
             return self._loader.construct_object(yaml.ScalarNode(tag, event.value, event.start_mark, event.end_mark))
