@@ -1,4 +1,4 @@
-"""What happens when a limit is used up: `act` of a rule."""
+"""The action of a rule when a limit is used up: its `act`."""
 
 from __future__ import annotations
 
@@ -18,55 +18,55 @@ Act = Literal["deny", "delay", "shadow", "observe"]
 LONGEST_TIME: Final = 10**8
 """Seconds: three years."""
 SHORTEST_DELAY: Final = 0.001
-"""Seconds, as in words."""
+"""Seconds: the shortest time that can be written in words, 1ms."""
 _CONTENT_TYPE: Final = re.compile(r"[!-.0-~]+/[!-~][ -~]*", re.ASCII)
 DELAY: Final[Fields] = {
     "hold": Field(
-        "How many requests of a key are held at once, the one that passes included; as many as the limit's "
-        "burst unless said otherwise. One more is refused with 429.",
+        "The number of requests of a key that are held at once, including the one that passes. One more is "
+        "refused with 429. Default: the limit's burst.",
         {"type": "integer", "minimum": 1},
     ),
     "at_most": Field(
-        "For how long a request is held: 200ms, or seconds. One that would wait longer is refused at once "
-        "with 429, and charged nothing. For as long as its turn takes unless said otherwise.",
+        "The longest time that a request is held: 200ms, or seconds. A request that would wait longer is "
+        "refused at once with 429 and is not charged. Default: no bound.",
         time(minimum=SHORTEST_DELAY),
     ),
 }
 SHADOW: Final[Fields] = {
-    "status": Field("Its status; 200 unless said otherwise.", {"type": "integer", "minimum": 200, "maximum": 599}),
-    "body": Field("Its body; empty unless said otherwise.", TEXT),
+    "status": Field("The status of the response. Default: 200.", {"type": "integer", "minimum": 200, "maximum": 599}),
+    "body": Field("The body of the response. Default: empty.", TEXT),
     "content_type": Field(
-        "The type of the body; text/plain in UTF-8 unless said otherwise.",
+        "The content type of the body. Default: text/plain in UTF-8.",
         {"type": "string", "pattern": "^[!-~]+/[!-~]+[ -~]*$"},
     ),
 }
 DETAILS: Final[Fields] = {
-    "delay": Field("Hold the request until its turn.", table(DELAY)),
-    "shadow": Field("Answer without the app.", table(SHADOW)),
+    "delay": Field("Hold the request until the limit allows it.", table(DELAY)),
+    "shadow": Field("Answer without calling the app.", table(SHADOW)),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """What a no looks like."""
+    """The action on a request over the limit."""
 
     kind: Act = "deny"
     hold: int = 0
-    """How many requests a delay holds at once; 0 for as many as the limit's own burst."""
+    """The number of requests that a delay holds at once; 0 for the limit's burst."""
     at_most_us: int = 0
-    """For how long a delay holds a request: one that would wait longer is refused; 0 for as long as its turn takes."""
+    """The longest delay: a request that would wait longer is refused; 0 for no bound."""
     status: int = 200
     body: bytes = b""
     content_type: str = "text/plain; charset=utf-8"
 
     @property
     def words(self) -> str:
-        """For people: `deny`, `delay of at most 0.2 s`."""
+        """The action for messages: `deny`, `delay of at most 0.2 s`."""
         return f"{self.kind} of at most {write_seconds(self.at_most_us)} s" if self.at_most_us else self.kind
 
 
 def read_act(parser: Parser, value: object, path: Path_) -> Action:
-    """A rule's `act`."""
+    """Read a rule's `act`."""
     kinds = get_args(Act)
     if isinstance(value, str):
         kind = parser.one_of(value, path, kinds) or "deny"
@@ -112,7 +112,7 @@ def _is_text(text: str) -> bool:
 
 
 def read_time(parser: Parser, value: object, path: Path_, such_as: str, least: float = 0.0) -> float:
-    """`10m`, or seconds."""
+    """Read a time such as `10m`, or a number of seconds, as seconds."""
     if isinstance(value, str):
         try:
             return parse_period(value) / SECOND

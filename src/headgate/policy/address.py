@@ -1,12 +1,12 @@
-"""Who is the client: the peer's address, or what proxies that are trusted say of it.
+"""The client's address: the peer's, or the one that trusted proxies forward.
 
-A header is written from left to right, each proxy adding the address it saw, and the client writes the beginning. So it
-is read from the right, and only as far as whoever wrote the entry is trusted:
+A header is written from left to right: each proxy adds the address it saw, and the client can write the beginning. So
+the header is read from the right, and only as far as the writer of each entry is trusted:
 
     X-Forwarded-For: 6.6.6.6, 203.0.113.9, 10.0.0.2        peer 10.0.0.1, trusted 10.0.0.0/8
                      claimed  the client   a proxy
 
-Only one header is believed. A proxy that adds to one of them passes the other on as the client wrote it.
+Only one header is used. A proxy that adds to one of them passes the other on as the client wrote it.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ UNIX: Final = "unix"
 MOST_ENTRIES: Final = 64
 MOST_PAIRS: Final = 16
 LONGEST_HEADER: Final = 8192
-"""Characters of a header that are looked at, from its end: many times what proxies add."""
+"""Characters of a header that are read, from its end: many times the length that proxies add."""
 LONGEST_ADDRESS: Final = 64
-"""Characters, with brackets, zone and port. What is longer is neither an address nor worth a place in the cache."""
+"""Characters, with brackets, zone and port. A longer text is not an address and is not cached."""
 
 _CACHED: Final = 8192
 _MAPPED: Final = bytes(10) + b"\xff\xff"
@@ -39,9 +39,9 @@ _NAT64: Final = 0x64_FF9B << 64
 _NETWORK: Final = re.compile(r"[0-9A-Fa-f:.]{2,45}(?:/[0-9]{1,3})?")
 _WITH_PORT: Final = re.compile(r"(?:\[([^\[\]]+)\]|([0-9.]+))(?::(?:[0-9]{1,5}|_[A-Za-z0-9._-]+))?")
 _NAME: Final = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
-# Colons and brackets ought to be quoted, and often are not. They delimit nothing here, so they are forgiven.
+# Colons and brackets ought to be quoted, and often are not. They delimit nothing here, so they are accepted.
 _PLAIN: Final = r"[!#$%&'*+.^_`|~0-9A-Za-z:\[\]-]+"
-# Possessive, so that hostile text is gone over once; only in the one form, *+ of characters, that no Python gets wrong
+# Possessive, so that hostile text is read once; only in the one form, *+ of characters, that works in every Python
 # (groups: CPython to 3.11.4; ++: PyPy to 7.3.20).
 _QUOTED: Final = r'"[^"\\\x00-\x1f\x7f]*+(?:\\[^\x00-\x1f\x7f][^"\\\x00-\x1f\x7f]*+)*"'
 _PAIR: Final = re.compile(rf"[ \t]*+(?:({_NAME})=({_PLAIN}|{_QUOTED}))?[ \t]*+(;|\Z)")
@@ -52,13 +52,13 @@ class Address(NamedTuple):
 
     text: str
     bits: int
-    """32 or 128. An IPv4 address in IPv6 clothes (`::ffff:a.b.c.d`) is the IPv4 address."""
+    """32 or 128. A mapped IPv4 address (`::ffff:a.b.c.d`) is the IPv4 address."""
     value: int
 
 
 @dataclass(frozen=True, slots=True, init=False, eq=False)
 class Networks:
-    """A set of networks: `"10.1.2.3" in Networks(["10.0.0.0/8", "::1"])`. What is no address is in none."""
+    """A set of networks: `"10.1.2.3" in Networks(["10.0.0.0/8", "::1"])`. Other texts are in no network."""
 
     networks: tuple[str, ...]
     _tables: dict[int, tuple[tuple[int, frozenset[int]], ...]] = field(repr=False)
@@ -73,7 +73,7 @@ class Networks:
         return found is not None and self.has(found)
 
     def has(self, address: Address) -> bool:
-        """One look for every length of prefix, however many networks there are."""
+        """Whether a network contains the address: one lookup for each prefix length, not for each network."""
         for shift, known in self._tables[address.bits]:  # noqa: SIM110 -- half the time of any()
             if address.value >> shift in known:
                 return True
@@ -84,9 +84,9 @@ class Networks:
 class Proxies:
     """The proxies in front of this server, by their networks or by their number; compiled once.
 
-    `trusted` are addresses, networks, or `unix` for the peer of a unix socket. `hops` is how many proxies every request
-    goes through, for balancers whose addresses are not known. It is safe only if nobody can go around them.
-    `header` is the one they write: what the other says is the client's own invention.
+    `trusted` are addresses, networks, or `unix` for the peer of a unix socket. `hops` is the number of proxies that
+    every request passes, for balancers whose addresses are not known. It is safe only if no client can bypass them.
+    `header` is the one they write: a client can write anything into the other.
     """
 
     trusted: tuple[str, ...]
@@ -106,13 +106,13 @@ class Proxies:
         object.__setattr__(self, "_unix", UNIX in listed)
 
     def trusts(self, peer: str | None) -> bool:
-        """Whether what this peer says of others is believed. None is the peer of a unix socket; by hops, all are."""
+        """Whether the headers of this peer are trusted. None is the peer of a unix socket; with hops, all peers are."""
         return self.hops > 0 or (peer in self._networks if peer else self._unix)
 
     def client(self, peer: str | None, forwarded: Sequence[str], x_forwarded_for: Sequence[str]) -> str | None:
-        """The client's address as canonical text, from the peer's and from every line of both headers, in order.
+        """Return the client's address as canonical text, from the peer's and every line of both headers, in order.
 
-        None is nobody: a peer without an address, for whom nobody trusted spoke. Rules count all of them as one client.
+        None for a peer without an address and without a trusted proxy. Rules count all of these as one client.
         """
         known = read_address(peer) if peer else None
         if self.hops or (self._networks.has(known) if known else self._unix and not peer):
@@ -120,15 +120,15 @@ class Proxies:
         return known.text if known else None
 
     def _walk(self, known: Address | None, lines: Sequence[str]) -> Address | None:
-        """From the peer through those it speaks for, up to the first that is not trusted.
+        """Walk from the peer through the forwarded addresses, up to the first that is not trusted.
 
         An entry that is no address (garbage, `unknown`, a hidden name, nothing at all) ends the walk, and the last
-        address before it is the client: a trusted proxy that did not say for whom it speaks, speaks for itself.
-        To skip the entry would be to believe what stands left of it, which the client may have written. To answer
-        None would hand a way around its own budget to whoever can provoke such an entry. So the worst that remains is
-        that those whom a proxy hides share the budget of that proxy.
+        address before it is the client: a trusted proxy that does not name its client counts as the client.
+        Skipping the entry would trust the text to its left, which the client may have written. Returning None would
+        let a client that can provoke such an entry escape its own budget. So at worst the clients that a proxy hides
+        share the budget of that proxy.
 
-        A header that ends early is the same: fewer entries than hops, or none but trusted ones.
+        The same holds for a header that ends early: fewer entries than hops, or only trusted ones.
         """
         entries = _entries(lines) if self.header == "x-forwarded-for" else map(_read_for, _elements(lines))
         for hop, entry in enumerate(entries, 1):
@@ -143,10 +143,10 @@ class Proxies:
 
 @lru_cache(maxsize=_CACHED)
 def counted(address: str, ipv6_prefix: int = 64) -> str:
-    """What an address is counted as: IPv4 as it is, IPv6 by its network, `2001:db8:1:2::/64`.
+    """Return the key of an address: IPv4 unchanged, IPv6 by its network, `2001:db8:1:2::/64`.
 
-    One customer commonly has a whole /64, and could otherwise be 2**64 clients. IPv4 addresses inside of IPv6 ones,
-    mapped or by NAT64, are unpacked first: by /64 they would all be one.
+    One customer commonly has a whole /64, and could otherwise be 2**64 clients. IPv4 addresses inside IPv6 ones, mapped
+    or by NAT64, are unpacked first: by /64 they would all share one key.
     """
     found = read_address(address)
     if found is None:
@@ -162,7 +162,7 @@ def counted(address: str, ipv6_prefix: int = 64) -> str:
 
 
 def read_address(text: str) -> Address | None:
-    """An address without a port, or None. `%zone` is dropped: it means nothing beyond the host that wrote it."""
+    """Read an address without a port; None if it is not one. `%zone` is dropped: only its own host knows it."""
     return _read_address(text) if len(text) <= LONGEST_ADDRESS else None
 
 
@@ -170,7 +170,7 @@ def read_address(text: str) -> Address | None:
 def _read_address(text: str) -> Address | None:
     if ":" not in text:
         four = _packed(AF_INET, text)
-        # One spelling only, also where the system's reader takes 010.0.0.1: octal to some, decimal to others.
+        # One spelling only, although some systems accept 010.0.0.1: some read it as octal, some as decimal.
         return _address(four) if four and inet_ntop(AF_INET, four) == text else None
     host, percent, zone = text.partition("%")
     six = _packed(AF_INET6, host)
@@ -180,7 +180,7 @@ def _read_address(text: str) -> Address | None:
 
 
 def read_node(text: str) -> Address | None:
-    """An entry of a header, with or without a port: `1.2.3.4`, `1.2.3.4:567`, `::1`, `[::1]`, `[::1]:80`; or None."""
+    """Read an entry of a header: `1.2.3.4`, `1.2.3.4:567`, `::1`, `[::1]`, `[::1]:80`; None for anything else."""
     text = text.strip(" \t")
     if text[:1] != "[" and text.count(":") != 1:
         return read_address(text)
@@ -193,7 +193,7 @@ def read_node(text: str) -> Address | None:
 def _packed(family: int, text: str) -> bytes | None:
     try:
         return inet_pton(family, text)
-    except (OSError, ValueError):  # the second for NUL and for what is not UTF-8
+    except (OSError, ValueError):  # ValueError: NUL, or text that is not UTF-8
         return None
 
 
@@ -204,14 +204,14 @@ def _address(packed: bytes) -> Address:
 
 
 def _entries(lines: Sequence[str]) -> Iterator[str]:
-    """What stands between commas, last first, empty ones too: they were written by someone who did not say for whom."""
+    """Return the entries between commas, last first. Empty ones count: a proxy wrote them without naming its client."""
     if not lines:
         return iter(())
     several = len(lines) > 1
     text = ",".join([line[-LONGEST_HEADER:] for line in lines[-MOST_ENTRIES:]]) if several else lines[0]
     entries = text[-LONGEST_HEADER:].rsplit(",", MOST_ENTRIES)
     if len(text) > LONGEST_HEADER or len(entries) > MOST_ENTRIES:
-        del entries[0]  # cut: what is left of 110.0.0.1 may be 10.0.0.1
+        del entries[0]  # truncated: the rest of 110.0.0.1 may be 10.0.0.1
     return reversed(entries)
 
 
@@ -220,7 +220,7 @@ def _elements(lines: Sequence[str]) -> Iterator[str]:
 
     Read from the left, a quote that the client leaves open would swallow what proxies add. From the right it cannot: an
     element that is well formed has an even number of quotes, and its end after a comma in quotes an odd one.
-    What is odd to the end is malformed, and left out: the walk ends there either way.
+    An entry that stays odd to the end is malformed and left out: the walk ends there either way.
     """
     element, within = "", False
     for entry in _entries(lines):
@@ -232,7 +232,7 @@ def _elements(lines: Sequence[str]) -> Iterator[str]:
 
 
 def _read_for(element: str) -> str:
-    """The node of the one `for` of an element of `Forwarded`, or nothing if it is malformed."""
+    """Return the node of the only `for` in an element of `Forwarded`; empty if it is malformed."""
     node, at = None, 0
     for _ in range(MOST_PAIRS):
         pair = _PAIR.match(element, at)
@@ -290,7 +290,7 @@ def _read_network(text: str) -> IPv4Network | IPv6Network:
 
 
 def _table(networks: list[IPv4Network | IPv6Network], bits: int) -> tuple[tuple[int, frozenset[int]], ...]:
-    """The networks of one family by how many bits are the host's."""
+    """Return the networks of one family by the number of host bits."""
     tables: dict[int, set[int]] = {}
     for network in networks:
         if network.max_prefixlen == bits:

@@ -1,8 +1,8 @@
-"""Budgets across a reload: the old limit of a changed rule goes on beside the new one until its counts have run out.
+"""Budgets across a reload: the old limit of a changed rule is counted beside the new one until its counts expire.
 
-A state is filed under a limit's name, algorithm and period. A rule that changes one of them would begin with an unused
-budget, and every client could spend a second one. So the old limit stays in the rule for as long as its counts matter.
-It has the numbers of its successor meanwhile: a reload that raises a limit takes effect at once.
+A store keeps a state by the limit's name, algorithm and period. A rule that changes one of them would begin with an
+unused budget, and every client could spend a second one. So the old limit stays in the rule for as long as its counts
+matter. Meanwhile it has the numbers of its successor: a reload that raises a limit takes effect at once.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ class Carried(NamedTuple):
 
 
 class Reload(NamedTuple):
-    """What the counts under one policy mean to the next."""
+    """The result of comparing an old policy with a new one."""
 
     carried: tuple[Carried, ...]
     told: tuple[tuple[int, str], ...]
-    """For the log, with its level: rules whose counts are carried, and rules that begin anew."""
+    """Log messages with their levels: rules whose counts are carried, and rules that have new counts."""
     at_us: int
-    """When the policies were compared."""
+    """The time at which the policies were compared."""
 
     def taken_up(self, now_us: int) -> tuple[Carried, ...]:
-        """The carried limits from now on: until now the old policy has counted."""
+        """Return the carried limits with later ends: the old policy has counted until now."""
         return tuple(each._replace(until_us=each.until_us + now_us - self.at_us) for each in self.carried)
 
 
 def compare(old: Policy, new: Policy, earlier: Sequence[Carried], now_us: int) -> Reload:
-    """The limits of `old` that go on beside those of `new`, and those that `old` had carried `earlier`."""
+    """Return the limits of `old`, and those it carried from `earlier`, that are counted beside those of `new`."""
     told: list[tuple[int, str]] = []
     carried: list[Carried] = []
     names: dict[str, str] = {}
@@ -66,7 +66,7 @@ def compare(old: Policy, new: Policy, earlier: Sequence[Carried], now_us: int) -
 
 
 def with_carried(policy: Policy, carried: Sequence[Carried]) -> Policy:
-    """The policy, with limits of earlier ones in its rules."""
+    """Return the policy with the carried limits in its rules."""
     if not carried:
         return policy
     rules = {rule.name: rule for rule in policy.rules}
@@ -79,7 +79,7 @@ def with_carried(policy: Policy, carried: Sequence[Carried]) -> Policy:
 
 
 def _pairs(old: Policy, new: Policy) -> Iterator[tuple[Rule, Rule]]:
-    """Each rule that was there before, as it was: under its name, or under another name and otherwise the same."""
+    """Yield old and new version of each rule: the same name, or another name and otherwise equal."""
     by_name = {rule.name: rule for rule in old.rules}
     names = {rule.name for rule in new.rules}
     gone: dict[tuple[Any, ...], list[Rule]] = {}
@@ -94,7 +94,7 @@ def _pairs(old: Policy, new: Policy) -> Iterator[tuple[Rule, Rule]]:
 
 
 def _but_name(rule: Rule) -> tuple[Any, ...]:
-    """A rule as far as it can be compared, without its name."""
+    """Return the comparable fields of a rule, without its name."""
     match = rule.match
     paths = tuple(pattern.text for pattern in match.patterns)
     plans = tuple(
@@ -104,7 +104,7 @@ def _but_name(rule: Rule) -> tuple[Any, ...]:
 
 
 def _other_counts(old: Policy, new: Policy, before: Rule, rule: Rule) -> str:
-    """Why nothing that was counted under a rule can be found any more; empty where it can be."""
+    """Return why the old counts of a rule cannot be read any more; empty if they can."""
     if old.namespace != new.namespace:
         return f"the namespace is now {new.namespace}"
     if old.stores.get(before.store) != new.stores.get(rule.store):
@@ -117,7 +117,7 @@ def _other_counts(old: Policy, new: Policy, before: Rule, rule: Rule) -> str:
 
 
 def _left_behind(before: Rule, rule: Rule) -> Iterator[tuple[str, Limit, Limit]]:
-    """By plan: a limit whose state nothing reads any more, and the limit that has come instead."""
+    """Yield plan, old limit and new limit for each limit whose state is no longer read."""
     for plan, limits in (rule.plans or {}).items():
         old = (before.plans or {}).get(plan, ())
         left = [each for each in old if each.identity not in {limit.identity for limit in limits}]
@@ -128,24 +128,24 @@ def _left_behind(before: Rule, rule: Rule) -> Iterator[tuple[str, Limit, Limit]]
 
 
 def _with_numbers_of(limit: Limit, left: Limit) -> Limit:
-    """The limit that is left behind, allowing as much as its successor does.
+    """Return the old limit with the numbers of its successor.
 
-    Over another period the two cannot be compared exactly: there it allows the more generous of both.
+    Limits over different periods cannot be compared exactly: then the more generous numbers are used.
     """
     amount, burst = limit.amount, limit.burst
     if limit.period_us != left.period_us and not left.in_flight:
         amount = max(left.amount, -(-limit.amount * left.period_us // limit.period_us))
         burst = max(left.burst, amount)
-    # A block is filed beside the counts, so that there has to be one; a refusal here is to set none that lasts.
+    # The state has a field for a block, so the limit needs one; a short one, as a refusal here must not block.
     block = (limit.block or 0.001) if left.block_us else None
     try:
         return left.replace(amount=amount, burst=burst if left.step.LENDS else amount, block=block)
-    except InvalidLimit:  # numbers that this algorithm cannot have
+    except InvalidLimit:  # the algorithm does not accept these numbers
         return left
 
 
 def _lasts(left: Limit) -> int:
-    """For how long, in microseconds, something that was counted can still matter."""
+    """Return for how many microseconds an old count can still matter."""
     refills = -(-left.burst * left.period_us // left.amount)
     return max(left.period_us, left.block_us, refills if left.step.LENDS else 0)
 

@@ -1,4 +1,4 @@
-"""What a request costs, before the response and after it, and which responses count."""
+"""The cost of a request, before and after the response, and the responses that count."""
 
 from __future__ import annotations
 
@@ -22,29 +22,31 @@ WHEN: Final[Fields] = {
     "status": Field("Statuses of responses that count.", some(named("status"))),
 }
 COUNT: Final[Fields] = {
-    "when": Field("Only responses like these count. What was charged for others is given back.", table(WHEN, "status")),
+    "when": Field(
+        "Only responses like these count. The charge for other responses is given back.", table(WHEN, "status")
+    ),
     "refused": Field(
-        ("Whether a refused request is charged too, so that knocking prolongs the wait; false unless said otherwise."),
+        ("Whether a refused request is charged too, so that retrying early prolongs the wait. Default: false."),
         {"type": "boolean"},
     ),
 }
 AFTER: Final[Fields] = {
-    "header": Field("A response header with a whole number.", {"type": ["string", "null"]}),
+    "header": Field("A response header that contains the cost as a whole number.", {"type": ["string", "null"]}),
     "status": Field(
-        "Costs by status, as in {5xx: 0}. They go before the header.",
+        "Costs by status, as in {5xx: 0}. They take precedence over the header.",
         {"type": "object", "propertyNames": named("status_text"), "additionalProperties": named("units")},
     ),
 }
 COSTS: Final[Fields] = {
-    **{method: Field(f"Of a {method}.", named("units")) for method in METHODS},
-    "default": Field("Of any other method, and before the response is known; 1 unless said otherwise.", named("units")),
-    "after": Field("What a request turned out to cost: charged or given back after the response.", table(AFTER)),
+    **{method: Field(f"The cost of a {method} request.", named("units")) for method in METHODS},
+    "default": Field("The cost of any other method, before the response is known. Default: 1.", named("units")),
+    "after": Field("The final cost: the difference is charged or given back after the response.", table(AFTER)),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """How much a request spends: before the app is called, and what it turned out to be after."""
+    """The cost of a request: charged before the app is called, and corrected after the response."""
 
     fixed: int = 1
     by_method: Mapping[str, int] | None = None
@@ -53,14 +55,14 @@ class Cost:
     after_status: tuple[tuple[Statuses, int], ...] = ()
 
     def before(self, view: RequestView) -> int:
-        """What is charged before the app is called."""
+        """Return the cost that is charged before the app is called."""
         if self.of is not None:
             return self.of(view)
         return self.fixed if self.by_method is None else self.by_method.get(view.method, self.fixed)
 
     @property
     def settles(self) -> bool:
-        """Whether the response has a say."""
+        """Whether the response can change the cost."""
         return self.after_header is not None or bool(self.after_status)
 
     @property
@@ -71,7 +73,7 @@ class Cost:
 
 
 def read_count(parser: Parser, value: object, path: Path_) -> tuple[Statuses | None, bool]:
-    """A rule's `count`: statuses that count, None for all; and whether what is refused does."""
+    """Read a rule's `count`: the statuses that count, None for all; and whether refused requests count."""
     given = parser.fields(value, path, COUNT)
     refused = given.get("refused", False)
     if not isinstance(refused, bool):
@@ -86,7 +88,7 @@ def read_count(parser: Parser, value: object, path: Path_) -> tuple[Statuses | N
 
 
 def _statuses(parser: Parser, value: object, path: Path_) -> Statuses:
-    """`401`, `[401, 403]`, `5xx`."""
+    """Read statuses such as `401`, `[401, 403]` or `5xx`."""
     found: set[int] = set()
     given = value if isinstance(value, list | tuple) else [value]
     if not given:
@@ -103,7 +105,7 @@ def _statuses(parser: Parser, value: object, path: Path_) -> Statuses:
 
 
 def read_cost(parser: Parser, value: object, path: Path_, rule: str) -> Cost:
-    """A rule's `cost`."""
+    """Read a rule's `cost`."""
     if callable(value):
         return Cost(of=_checked(rule, parser.function(value, path)))
     if not isinstance(value, Mapping):
@@ -111,7 +113,7 @@ def read_cost(parser: Parser, value: object, path: Path_, rule: str) -> Cost:
     given = parser.fields(value, path, COSTS)
     by_method = {name: parser.whole(given[name], (*path, name), 0) for name in given if name in METHODS}
     if "GET" in by_method:
-        by_method.setdefault("HEAD", by_method["GET"])  # as it is matched
+        by_method.setdefault("HEAD", by_method["GET"])  # as in `match`
     fixed = parser.whole(given.get("default", 1), (*path, "default"), 0)
     if "after" not in given:
         return Cost(fixed, by_method or None)
@@ -132,7 +134,7 @@ def read_cost(parser: Parser, value: object, path: Path_, rule: str) -> Cost:
 
 
 def _checked(rule: str, function: Callable[[RequestView], Any]) -> Callable[[RequestView], int]:
-    """The function, with an error that says whose it is where what it gives is no cost."""
+    """Wrap a function to raise an error that names the rule if its value is not a cost."""
 
     def cost(view: RequestView) -> int:
         try:

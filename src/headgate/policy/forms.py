@@ -1,5 +1,5 @@
-"""Fields of a policy: what each is for and what may stand there. The parser goes by their names, the schema is made of
-them."""
+"""Fields of a policy: the purpose and the allowed values of each. The parser uses their names; the schema is generated
+from them."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from headgate.algorithms import ALGORITHMS
 from headgate.limit.grammar import UNITS
 
 Form = dict[str, Any]
-"""What may stand somewhere, in the words of JSON Schema."""
+"""The values that are allowed in one place, as JSON Schema."""
 
 
 class Field(NamedTuple):
     """One field."""
 
     about: str
-    """What an editor shows beside it."""
+    """The description that an editor shows."""
     form: Form
 
 
@@ -28,7 +28,7 @@ WORD: Final[Form] = {"type": "string", "minLength": 1}
 
 
 def table(fields: Fields, *needed: str, one: bool = False) -> Form:
-    """These fields and no others; of some exactly one."""
+    """An object with these fields and no others; with `one`, exactly one of them."""
     form: Form = {"type": "object"}
     if needed:
         form["required"] = list(needed)
@@ -39,17 +39,17 @@ def table(fields: Fields, *needed: str, one: bool = False) -> Form:
 
 
 def names_to(form: Form) -> Form:
-    """Any names, each with such a value."""
+    """An object with any names, each with a value of this form."""
     return {"type": "object", "minProperties": 1, "additionalProperties": form}
 
 
 def array(form: Form) -> Form:
-    """At least one."""
+    """A list of at least one value."""
     return {"type": "array", "minItems": 1, "items": form}
 
 
 def some(form: Form) -> Form:
-    """One, or a list of them."""
+    """One value, or a list of them."""
     return {"anyOf": [form, array(form)]}
 
 
@@ -59,22 +59,22 @@ def one_of(words: Iterable[str]) -> Form:
 
 
 def named(name: str) -> Form:
-    """A form that the schema has under a name, as it is needed in several places."""
+    """A reference to a form that several places of the schema use."""
     return {"$ref": f"#/$defs/{name}"}
 
 
 def time(**least: float) -> Form:
-    """`10m`, or seconds from the least on."""
+    """A time such as `10m`, or a number of seconds from the least."""
     return {"anyOf": [named("time"), {"type": "number", **least, "maximum": 100_000_000}]}
 
 
 def any_case(*words: str) -> str:
-    """A pattern of words in capitals or not, which JSON Schema has no flag for."""
+    """A pattern for words in any case: JSON Schema has no flag for that."""
     cased = ["".join(f"[{sign.upper()}{sign.lower()}]" if sign.isalpha() else sign for sign in word) for word in words]
     return cased[0] if len(cased) == 1 else f"(?:{'|'.join(cased)})"
 
 
-# Patterns of what limit.grammar reads
+# Patterns for the grammar in limit.grammar
 
 NAME: Final = "[A-Za-z][A-Za-z0-9_.-]{0,63}"
 _NUMBER: Final = "(?=[0-9_]*[1-9])[0-9][0-9_]*"
@@ -82,7 +82,7 @@ PERIOD: Final = rf"(?:{_NUMBER})?\s*{any_case(*sorted(UNITS, key=len, reverse=Tr
 
 
 def limits_pattern() -> str:
-    """Limits in words."""
+    """A pattern for limits in words."""
     whole = [any_case(name) for name, algorithm in ALGORITHMS.items() if not algorithm.slots]
     parted = [rf"{any_case(name)}(?:/0*[1-9][0-9]*)?" for name, algorithm in ALGORITHMS.items() if algorithm.slots]
     clauses = "|".join((

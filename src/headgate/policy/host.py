@@ -1,7 +1,7 @@
 """Hosts: one spelling for every way a client may write a name, and patterns such as `*.example.com`.
 
-A client chooses the case of a host, a port and a final dot. None of them makes another host: `API.example.com.:443` is
-`api.example.com`, for conditions and for keys.
+A client chooses the case of a host, a port and a final dot. None of these makes a different host:
+`API.example.com.:443` is `api.example.com`, for conditions and for keys.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ LONGEST: Final = 253
 
 
 def plain_host(text: str) -> str:
-    """A host as it is compared and counted: in lower case, without a port and without the dot at its end."""
+    """Return a host as it is compared and counted: in lower case, without a port or a final dot."""
     host = text.lower()
     if host.startswith("["):
         return host.partition("]")[0] + "]" if "]" in host else host
@@ -24,7 +24,7 @@ def plain_host(text: str) -> str:
 
 
 def compile_host(text: str) -> Callable[[str], bool]:
-    """A test for hosts that `plain_host` has written, or a ValueError that says what is wrong with the pattern."""
+    """Return a test for hosts in the form of `plain_host`; raise ValueError for a wrong pattern."""
     host = plain_host(text)
     if not host or len(text) > LONGEST:
         raise ValueError(f"a host must have from 1 to {LONGEST} characters, as in *.example.com; got {text[:40]!r}")

@@ -1,7 +1,7 @@
-"""Rules that count only by what a client can invent: a new value has a new budget, so such a rule alone stops nobody.
+"""Rules that count only by values a client can invent: each new value has a new budget, so the rule stops no client.
 
-For people who check a policy; an app that starts is not told. A rule beside such a one is enough where the file shows
-that it applies to the same requests. What a function says is not known, and functions are the app's own.
+`headgate policy check` reports them; an app that starts does not. Another rule is enough if the file shows that it
+applies to the same requests. Functions are the app's own, and their values are assumed to be safe.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from headgate.policy.rule import DEFAULT_PLAN, Rule
 from headgate.policy.source import Source
 
 SENT: Final = frozenset({"header", "cookie", "query"})
-"""What a client writes, by name. Claims are not among them: there are none but verified ones."""
+"""Parts that a client sends. Claims are not among them: all claims are verified."""
 ASKED_FOR: Final = frozenset({"path", "param"})
-"""What names the thing that is asked for: a client chooses it, and gets another thing."""
+"""Parts that name the requested resource: with another value, a client gets another resource."""
 ALWAYS_THERE: Final = frozenset({"ip", "everyone", "method", "constant"})
 """Parts of a key that are never missing because of a client."""
 TELLING: Final = frozenset({200, 401, 403})
-"""Statuses of which one answers whoever invents a key: the app believes it, or refuses it."""
+"""Statuses of responses to an invented key: the app accepts the key or refuses it."""
 ENFORCED: Final = ("deny", "delay")
 
 Given = Mapping[str, Any]
-"""A rule as it is written."""
+"""A rule as it is written in the policy."""
 
 
 def inventions(source: Source, policy: Policy) -> Iterator[str]:
-    """A sentence for each rule that a client escapes by another value in each request."""
+    """Yield a message for each rule that a client escapes with a new value in each request."""
     given = source.value["rules"]
     sure = [rule for rule in policy.rules if _stops_whom_it_meets(rule, given[rule.index])]
     for rule in policy.rules:
@@ -43,7 +43,7 @@ def inventions(source: Source, policy: Policy) -> Iterator[str]:
 
 
 def _parts(given: Given) -> list[tuple[str, str]]:
-    """The parts of a key: each a kind and a name, which is empty where the kind is all."""
+    """Return kind and name of each part of a key; the name is empty for a part such as `ip`."""
     key = given["key"]
     parts = key if isinstance(key, list | tuple) else [key]
     found = (next(iter(part.items())) if isinstance(part, Mapping) else (part, "") for part in parts)
@@ -56,7 +56,7 @@ def _match(given: Given) -> Given:
 
 
 def _invented(given: Given) -> list[str]:
-    """The parts of a rule's key that a client can invent, as people call them."""
+    """Return the names of the parts of a rule's key that a client can invent."""
     match = _match(given)
     return [
         f"{kind} {name}".rstrip()
@@ -71,14 +71,14 @@ def _names_hosts(match: Given) -> bool:
 
 
 def _names_values(match: Given, kind: str, name: str) -> bool:
-    """Whether the rule applies only to values that it names."""
+    """Whether the rule applies only to values that its `match` lists."""
     plain = str.lower if kind == "header" else str
     wanted = {plain(str(each)): value for each, value in match.get(kind, {}).items()}
     return not isinstance(wanted.get(plain(name), True), bool)
 
 
 def _stops_whom_it_meets(rule: Rule, given: Given) -> bool:
-    """Whether a rule counts every request that it applies to, by what no client can invent, and refuses."""
+    """Whether a rule enforces its limit on every request it applies to, by a key that no client can invent."""
     kinds = {kind for kind, _ in _parts(given)}
     return (
         rule.act.kind in ENFORCED
@@ -91,7 +91,7 @@ def _stops_whom_it_meets(rule: Rule, given: Given) -> bool:
 
 
 def _covers(other: Rule, other_given: Given, rule: Rule, given: Given) -> bool:
-    """Whether the other one bounds what this rule counts: it applies to every request that this one applies to."""
+    """Whether the other rule applies to every request that this rule applies to, and so bounds it."""
     return (
         _has_methods_of(other, rule)
         and _has_paths_of(other, rule)
@@ -123,5 +123,5 @@ def _has_paths_of(other: Rule, rule: Rule) -> bool:
 
 
 def _conditions(given: Given) -> dict[str, str]:
-    """What else has to hold for a rule to apply, in words that can be compared."""
+    """Return the conditions of a rule beside method and path, in a comparable form."""
     return {field: repr(value) for field, value in _match(given).items() if field not in ("method", "path")}

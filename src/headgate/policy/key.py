@@ -1,7 +1,7 @@
-"""Keys: what a rule counts by. Parts are joined so that no two requests share a key by accident, or on purpose.
+"""Keys: the values that a rule counts by. Parts are joined so that different values never make the same key.
 
 A part that was not sent is not the same as one that is empty. Values that may be secret (headers, cookies, query
-parameters) are hashed before anything else sees them, and so is whatever is long.
+parameters) are hashed before any other code sees them, and so are long values.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from headgate.wording import listed, shown
 Params = Mapping[str, str]
 Part = Callable[[RequestView, Params], str | None]
 Write = Callable[[object], str | None]
-"""A value as a part of a key; None for what was not sent."""
+"""Convert a value to a part of a key; None for a value that was not sent."""
 WORDS: Final = ("ip", "user", "plan", "host", "method", "path", "route", "everyone")
 NAMED: Final[Fields] = {
-    "header": Field("A request header. Its value is hashed before anything else sees it.", WORD),
+    "header": Field("A request header. Its value is hashed.", WORD),
     "trusted_header": Field("A request header that only a trusted proxy may set.", WORD),
     "cookie": Field("A cookie. Its value is hashed.", WORD),
-    "query": Field("A query parameter: the first value, hashed.", WORD),
-    "claim": Field("A claim of a token that the app, or the policy's tokens, verified.", WORD),
-    "param": Field("A {name} of the rule's path.", WORD),
-    "constant": Field("A fixed text: requests of this rule count under it.", WORD),
+    "query": Field("A query parameter. Its value is hashed.", WORD),
+    "claim": Field("A claim of a token that the app or the policy's `tokens` verified.", WORD),
+    "param": Field("A {name} in the rule's path.", WORD),
+    "constant": Field("A fixed text: all requests of this rule share it.", WORD),
 }
 LONGEST_PART: Final = 128
 LONGEST_KEY: Final = 1024
@@ -46,7 +46,7 @@ MISSING: Final = "\\m"
 
 
 def read_key(parser: Parser, value: object, path: Path_, names: Collection[str]) -> tuple[Part, ...]:
-    """A rule's `key`: one part or several."""
+    """Read a rule's `key`: one part or several."""
     given = value if isinstance(value, list | tuple) else [value]
     if not given:
         parser.error(path, "a key needs at least one part, such as ip")
@@ -76,7 +76,7 @@ def _read_part(parser: Parser, value: object, path: Path_, names: Collection[str
 
 
 def part_names(value: object) -> tuple[str, ...]:
-    """What the parts of a `key` are called where people read of them: `user`, `header x-api-key`."""
+    """Return the names of a key's parts for messages: `user`, `header x-api-key`."""
     given = value if isinstance(value, list | tuple) else [value]
     return tuple(each if isinstance(each, str) else _part_name(each) for each in given)
 
@@ -86,7 +86,7 @@ def _part_name(value: object) -> str:
 
 
 def key_of(parts: Sequence[Part], view: RequestView, params: Params, instead: str | None = None) -> str | None:
-    """What a request is counted by; None where a part is missing and nothing is to stand for it."""
+    """Return the key of a request; None if a part is missing and there is no value to use `instead`."""
     values = []
     for part in parts:
         value = part(view, params)
@@ -99,7 +99,7 @@ def key_of(parts: Sequence[Part], view: RequestView, params: Params, instead: st
 
 
 def keys_of(parts: Sequence[Part], view: RequestView, params: Params, instead: str | None = None) -> list[str] | None:
-    """As `key_of`, where each value of a part that was sent several times is counted."""
+    """Like `key_of`, but with a key for each value of a part that was sent several times."""
     found: list[Sequence[str]] = []
     for part in parts:
         values = part.every(view) if isinstance(part, SentPart) else [part(view, params)]
@@ -113,7 +113,7 @@ def keys_of(parts: Sequence[Part], view: RequestView, params: Params, instead: s
 
 
 def is_missing(part: Part, view: RequestView, params: Params) -> bool:
-    """Whether a part was not sent; one that was sent with different values was."""
+    """Whether a part was not sent; a part with different values was sent."""
     try:
         return part(view, params) is None
     except Unclear:
@@ -121,15 +121,15 @@ def is_missing(part: Part, view: RequestView, params: Params) -> bool:
 
 
 def join(parts: list[str]) -> str:
-    """One key from several parts: escaped, so that a|b and c are never a and b|c; hashed where that is long."""
+    """Join parts to one key: escaped, so that a|b and c differ from a and b|c; hashed if the key is long."""
     joined = "|".join(part.replace("|", "\\p") for part in parts)
     return joined if len(joined) <= LONGEST_KEY else hashed(joined)
 
 
 def fallback_key(view: RequestView) -> str:
-    """What stands for a missing part: the client's address, marked so that nobody's value can look like it.
+    """Return the replacement for a missing part: the client's address, marked so that no sent value can equal it.
 
-    Requests without an address share one budget: a client that nobody knows is limited too.
+    Requests without an address share one budget: unknown clients are limited too.
     """
     address = view.client
     return MISSING + client_key(address) if address else MISSING
@@ -137,7 +137,7 @@ def fallback_key(view: RequestView) -> str:
 
 @lru_cache(maxsize=16_384)
 def client_key(client: str) -> str:
-    """What a client is counted as: an IPv6 address by its network, a name as it is."""
+    """Return the key of a client: an IPv6 address by its network, a name unchanged."""
     try:
         return counted(client)
     except InvalidCall:
@@ -145,7 +145,7 @@ def client_key(client: str) -> str:
 
 
 def writer(digest: Hash) -> Write:
-    """How a value becomes a part: escaped, hashed where it is long."""
+    """Return a function that makes a value a part of a key: escaped, or hashed if it is long."""
 
     def written(value: object) -> str | None:
         if value is None:
@@ -165,7 +165,7 @@ _written: Final = writer(hashed)
 
 @lru_cache(maxsize=64)
 def keeper(digest: Hash, kind: Kind) -> Callable[[str], str]:
-    """How a value that may be secret becomes a part: in its plain form, hashed. Remembered by what was sent."""
+    """Return a function that hashes the plain form of a value that may be secret; results are cached."""
 
     def kept(value: str) -> str:
         plain = kind.plain(value)
@@ -177,7 +177,7 @@ def keeper(digest: Hash, kind: Kind) -> Callable[[str], str]:
 
 
 class SentPart:
-    """A part of a key that a client writes, and may write twice."""
+    """A part of a key that a client sends, perhaps several times."""
 
     __slots__ = ("_kind", "_name", "_repeated", "_values", "_write")
 
@@ -187,7 +187,7 @@ class SentPart:
         self._kind, self._name, self._values, self._write, self._repeated = kind, name, values, write, repeated
 
     def __call__(self, view: RequestView, params: Params) -> str | None:
-        """The value; None where none was sent."""
+        """Return the value; None if none was sent."""
         values = self._values(view, self._name)
         if not values:
             return None
@@ -195,11 +195,11 @@ class SentPart:
         try:
             return self._write(value)
         except ValueError:
-            self._kind.said(self._name, value)  # says why
+            self._kind.said(self._name, value)  # raises the reason
             raise
 
     def every(self, view: RequestView) -> list[str | None]:
-        """Each value once."""
+        """Return each distinct value."""
         values = self._values(view, self._name)
         for value in values:
             self._kind.said(self._name, value)
@@ -207,13 +207,13 @@ class SentPart:
 
 
 def route_part(view: RequestView, params: Params) -> str | None:
-    """The template of the route, where the framework has found it; it is the app's own, and never a secret."""
+    """Return the template of the route, if the framework has found it. It is never hashed: the app wrote it."""
     route = view.route
     return route.replace("\\", "\\\\") if route else None
 
 
 def address_part(view: RequestView, params: Params) -> str | None:
-    """The client's address."""
+    """Return the key of the client's address."""
     address = view.client
     return client_key(address) if address else None
 

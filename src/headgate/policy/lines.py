@@ -1,6 +1,6 @@
-"""The lines of a JSON file: its parser tells values, not where they stand.
+"""The line numbers of the values in a JSON file, which Python's parser does not give.
 
-The text has been parsed before, so it is known to be right, and each of its signs is looked at once.
+The text has been parsed before, so its syntax is valid, and each of its tokens is visited once.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from typing import Final
 
 Path_ = tuple[str | int, ...]
-"""The way to a value: ("rules", 0, "match", "path")."""
+"""The path to a value: ("rules", 0, "match", "path")."""
 
 _SIGN: Final = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\]:,\n]|[^"{}\[\]:,\s]+')
 
@@ -30,7 +30,7 @@ class _Inside:
 
 
 def lines_of(text: str) -> tuple[dict[Path_, int], list[tuple[int, str]]]:
-    """The line of every value; and of every name that an object has twice, with the name."""
+    """Return the line of every value, and line and name of every field that an object has twice."""
     lines: dict[Path_, int] = {}
     twice: list[tuple[int, str]] = []
     line, around = 1, [_Inside((), None)]

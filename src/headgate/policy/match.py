@@ -1,9 +1,9 @@
-"""Predicates: to whom a rule applies.
+"""Predicates: the requests that a rule applies to.
 
 A mapping of predicates holds when all of them do; a list of values when one does; `any`, `all` and `not` mix them.
 
-A client may send a name twice. A rule applies, and a list denies, when one of the values fits; a list allows, and a
-rule exempts, only when all of them do (`every`). What is inside of `not` is turned round: nobody passes by saying more.
+A client may send a name twice. `match` and `deny` hold when one of the values fits; `allow` and `exempt` only when all
+of them do (`every`). Inside `not` this is reversed, so a client gains nothing by sending more values.
 """
 
 from __future__ import annotations
@@ -39,23 +39,26 @@ METHODS: Final = (
 _NETWORK: Final = "^[0-9A-Fa-f:.]{2,45}(?:/[0-9]{1,3})?$"
 FIELDS: Final[Fields] = {
     "method": Field(
-        "One method or several, in capitals or not. WEBSOCKET is the opening of a websocket, MESSAGE each "
+        "One method or several, in upper or lower case. WEBSOCKET is the opening of a websocket, MESSAGE each "
         "message that arrives on one.",
         some(named("method")),
     ),
-    "path": Field("One pattern or several, of which one has to fit the whole path.", some(named("path"))),
-    "route": Field(
-        "The template of the route, where the framework has found it before the policy is asked.", some(TEXT)
+    "path": Field("One pattern or several; one of them must match the whole path.", some(named("path"))),
+    "route": Field("The template of the route, if the framework finds it before it asks the policy.", some(TEXT)),
+    "host": Field(
+        "The Host header without its port; * matches any number of characters, as in *.example.com.", some(TEXT)
     ),
-    "host": Field("The Host header without its port; * is any number of characters, as in *.example.com.", some(TEXT)),
-    "header": Field("Request headers. Names are compared without regard to case.", names_to(named("wanted"))),
+    "header": Field("Request headers. The case of a name does not matter.", names_to(named("wanted"))),
     "trusted_header": Field(
-        "Request headers that only a trusted proxy may set. From anybody else they were never sent.",
+        "Request headers that only a trusted proxy may set. From other peers they are ignored.",
         names_to(named("wanted")),
     ),
-    "query": Field("Query parameters: the first value of each.", names_to(named("wanted"))),
+    "query": Field("Query parameters.", names_to(named("wanted"))),
     "cookie": Field("Cookies.", names_to(named("wanted"))),
-    "ip": Field("The client's address is in one of these networks.", some({"type": "string", "pattern": _NETWORK})),
+    "ip": Field(
+        "Addresses and networks, one of which contains the client's address.",
+        some({"type": "string", "pattern": _NETWORK}),
+    ),
     "plan": Field("The plan of the request.", some(TEXT)),
     "any": Field("At least one of these holds.", array(named("condition"))),
     "all": Field("All of these hold.", array(named("condition"))),
@@ -64,17 +67,17 @@ FIELDS: Final[Fields] = {
 
 
 class Match(NamedTuple):
-    """When a rule applies. Methods and paths are kept apart: rules are found by them."""
+    """The condition of a rule. Methods and paths are separate because rules are indexed by them."""
 
     methods: frozenset[str] | None
     patterns: tuple[Pattern, ...]
     conditions: tuple[Predicate, ...]
     messages: bool = False
-    """It names the messages of a websocket, which no rule counts by accident."""
+    """Whether it names the method MESSAGE: only such rules count the messages of a websocket."""
 
 
 def read_match(parser: Parser, value: object, path: Path_) -> Match:
-    """A rule's `match`."""
+    """Read a rule's `match`."""
     if callable(value):
         return Match(None, (), (parser.function(value, path),))
     given = parser.fields(value, path, FIELDS)
@@ -95,7 +98,7 @@ def _names_messages(value: object) -> bool:
 
 
 def read_condition(parser: Parser, value: object, path: Path_, every: bool = False) -> Predicate:
-    """The same as one predicate; `every` value that a client sends has to fit, or one of them."""
+    """Read a condition as one predicate; with `every`, all values that a client sends must fit, else one."""
     if callable(value):
         return parser.function(value, path)
     given = parser.fields(value, path, FIELDS)
@@ -112,7 +115,7 @@ def _methods(parser: Parser, value: object, path: Path_) -> frozenset[str]:
         if word not in METHODS:
             parser.one_of(word, path, METHODS)
     if "GET" in words:
-        words.append("HEAD")  # frameworks answer it with the handler of GET: it would run uncounted
+        words.append("HEAD")  # frameworks answer HEAD with the handler of GET, which would run uncounted
     return frozenset(words)
 
 
@@ -172,11 +175,11 @@ def _plan(parser: Parser, value: object, path: Path_, every: bool) -> Predicate:
 
 
 Values = Callable[[RequestView, str], Sequence[str]]
-"""Everything that a request says under a name, as it was sent."""
+"""All values that a request sends under a name, as they were sent."""
 
 
 def _of(values: Values, kind: Kind) -> Callable[..., Predicate]:
-    """A predicate over named values: `{name: value}`, `{name: [values]}`, `{name: true}` for any, `false` for none."""
+    """A reader of named values: `{name: value}`, `{name: [values]}`, `{name: true}` for any, `false` for none."""
 
     def read(parser: Parser, value: object, path: Path_, every: bool) -> Predicate:
         if not isinstance(value, Mapping) or not value:
@@ -218,7 +221,7 @@ def _equals(values: Values, kind: Kind, field: str, words: frozenset[str], every
 
 
 def trusted_header(view: RequestView, name: str) -> Sequence[str]:
-    """A header that only a trusted proxy may set: from anybody else it was never sent."""
+    """Return the values of a header that only a trusted proxy may set: from other peers, none."""
     return view.header_values(name) if view.from_trusted_peer else ()
 
 

@@ -1,4 +1,4 @@
-"""Parse plain values with care: every error is collected with its place, and parsing goes on."""
+"""Parse plain values. Every error is collected with its place, and parsing goes on."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ from headgate.policy.view import ClaimsOf, informed
 from headgate.wording import listed, nearest, shown, suggestion
 
 MOST_HINTS: Final = 100
-"""Mistakes with a guess of what was meant: to guess takes longer than to read."""
+"""Errors that get a "did you mean" hint: finding the nearest word takes longer than parsing."""
 
 
 class Parser:
-    """A policy being read, and what all of its rules have in common."""
+    """The state of parsing one policy: its errors, and the settings that all of its rules share."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
         self._mistakes: list[tuple[Path_, str]] = []
         self._notes: list[tuple[Path_, str]] = []
         self.hashed: Hash = hashed
-        """How secrets are hashed."""
+        """The hash for secret values."""
         self.claims_of: ClaimsOf | None = None
-        """Who finds the claims of a request, where the app gives none."""
+        """The function that finds the claims of a request when the app gives none."""
         self.repeated: Repeated = "refuse"
-        """What happens to a request whose values of one name differ."""
+        """The treatment of a request that sends different values under one name."""
 
     def error(self, path: Path_, message: str) -> None:
         """Collect an error."""
         self._mistakes.append((path, message))
 
     def warn(self, path: Path_, message: str) -> None:
-        """Note what works, and is probably not what its writer wants."""
+        """Collect a warning: the policy is valid, but probably not what its author wants."""
         self._notes.append((path, message))
 
     def finish(self) -> None:
-        """Raise every error, in the order of the file; where there is none, warn of the rest."""
+        """Raise every error, in the order of the file; without errors, issue the warnings."""
         if self._mistakes:
             noted = sorted(self._mistakes, key=lambda each: self._source.lines.get(each[0], 0))
             raise InvalidPolicy([self._source.place(path) + message for path, message in noted])
@@ -51,7 +51,7 @@ class Parser:
             warnings.warn(self._source.where(path) + message, LimitWarning, stacklevel=3)
 
     def fields(self, value: object, path: Path_, known: Collection[str]) -> Mapping[str, Any]:
-        """A mapping with no field but the known ones; what is not is noted, with what was probably meant."""
+        """Return the known fields of a mapping; each unknown field is an error, with a hint."""
         if not isinstance(value, Mapping):
             self.error(path, f"expected fields ({', '.join(known)}); got {shown(value)}")
             return {}
@@ -62,7 +62,7 @@ class Parser:
         return {name: value[name] for name in known if name in value}
 
     def one_of(self, value: object, path: Path_, known: Collection[str]) -> str | None:
-        """One of a few words."""
+        """Return the value if it is one of the known words; otherwise None and an error."""
         if isinstance(value, str) and value in known:
             return value
         near = nearest(value, known) if isinstance(value, str) and self._hints(known) else None
@@ -71,23 +71,23 @@ class Parser:
         return None
 
     def _hints(self, known: Collection[str]) -> bool:
-        """Whether the nearest word is still looked for: a hostile file does not make that slow."""
+        """Whether to search for the nearest word: the bound keeps a hostile file from being slow to parse."""
         return len(self._mistakes) < MOST_HINTS >= len(known)
 
     def read_repeated(self, given: Mapping[str, Any], path: Path_) -> Repeated:
-        """The field `repeated`, of a policy or of a rule."""
+        """Read the field `repeated` of a policy or of a rule."""
         if "repeated" not in given:
             return self.repeated
         return cast("Repeated", self.one_of(given["repeated"], (*path, "repeated"), get_args(Repeated)) or "refuse")
 
     def function(self, value: Callable[..., Any], path: Path_) -> Callable[..., Any]:
-        """An app's own function of the request. What has to be awaited cannot be asked here."""
+        """Return the app's function of the request; a coroutine function is an error."""
         if inspect.iscoroutinefunction(value) or inspect.iscoroutinefunction(getattr(value, "__call__", None)):  # noqa: B004
             self.error(path, f"expected a plain function; {shown(value)} has to be awaited")
         return informed(value, self.claims_of, self.repeated)
 
     def whole(self, value: object, path: Path_, least: int, most: int = EXACT) -> int:
-        """A whole number."""
+        """Return a whole number within the bounds; anything else is an error."""
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
             upto = f" to {most}" if most < EXACT else ""
             self.error(path, f"expected a whole number from {least}{upto}; got {shown(value)}")
@@ -95,7 +95,7 @@ class Parser:
         return value
 
     def words(self, value: object, path: Path_, what: str) -> list[str]:
-        """A word, or a list of words."""
+        """Return the words of a word or of a list of words."""
         found = value if isinstance(value, list | tuple) else [value]
         bad = [each for each in found if not isinstance(each, str)]
         if bad or not found:

@@ -1,9 +1,9 @@
 """Path patterns: `/api/**`, `/users/{id}`, `/files/*.png`.
 
-`*` is anything within a segment, `**` any number of segments, `{name}` one segment that a key can use, `{name:path}`
-the rest. A path is compared without doubled slashes and without one at its end, so that `//login` and `/login/` do not
-slip past a rule for `/login`. Letters are compared as they are. Comparing takes time in proportion to the path, however
-hostile it is, and the whole path is compared, however long: neither is a way around a rule.
+`*` matches any text within a segment, `**` any number of segments, `{name}` one segment that a key can use,
+`{name:path}` the rest. A path is compared without doubled slashes and without one at its end, so that `//login` and
+`/login/` do not escape a rule for `/login`. Case matters. The time is proportional to the length of the path, however
+hostile it is, and the whole path is compared, however long: neither helps a client to escape a rule.
 """
 
 from __future__ import annotations
@@ -19,56 +19,56 @@ LONGEST: Final = 1024
 _NAME: Final = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)(:path)?\}")
 _SLASHES: Final = re.compile(r"/{2,}")
 _ANY: Final = "\0"
-"""A text that nothing but a wildcard fits."""
+"""A text that only a wildcard matches."""
 
 Test = Callable[[str], bool]
 
 
 class Segment(NamedTuple):
-    """How one segment is compared, and what it is called."""
+    """The test for one segment, and its name."""
 
     fits: Test
     name: str | None = None
 
 
 class Pattern(NamedTuple):
-    """A compiled pattern: what comes before, between and after its `**`."""
+    """A compiled pattern: the segments before, between and after its `**`."""
 
     text: str
     first: str | None
-    """Its first segment, where that is plain text: rules are found by it."""
+    """The first segment if it is plain text: rules are indexed by it."""
     names: tuple[str, ...]
     head: tuple[Segment, ...]
     middle: tuple[Segment, ...]
     tail: tuple[Segment, ...]
     stars: int
     rest: str | None
-    """What the rest of the path is called, where `{name:path}` stands for it."""
+    """The name in `{name:path}`; None without one."""
     regex: re.Pattern[str] | None
-    """The same for most patterns, where nothing has to be tried twice."""
+    """The same test as a regular expression, for patterns that need no backtracking; None for others."""
 
     def match(self, path: str) -> dict[str, str] | None:
-        """What the path names, or None if it does not fit."""
+        """Return the named segments of a path; None if the path does not match."""
         return self.fit(tidy(path))
 
     def fit(self, path: str) -> dict[str, str] | None:
-        """The same for a path that is tidy."""
+        """Like `match`, for a path in the form of `tidy`."""
         if self.regex is None:
             return self._fit_slowly(path)
         found = self.regex.fullmatch(path)
         return None if found is None else found.groupdict()
 
     def fits(self, path: str) -> bool:
-        """Whether a tidy path fits."""
+        """Whether a path in the form of `tidy` matches."""
         if self.regex is None:
             return self._fit_slowly(path) is not None
         return self.regex.fullmatch(path) is not None
 
     def fits_all_of(self, other: Pattern) -> bool:
-        """Whether every path that fits the other one fits this one too."""
-        if not self.fits(_shortest(other.text)):  # as of most pairs
+        """Whether this pattern matches every path that the other matches."""
+        if not self.fits(_shortest(other.text)):  # true of most pairs
             return False
-        most = len(self.head) + len(self.middle) + len(self.tail) + 1  # one more than what is not a `**` here can fit
+        most = len(self.head) + len(self.middle) + len(self.tail) + 1  # more than the segments beside `**` can match
         return all(self.fits(path) for path in _examples(other.text, most))
 
     def _fit_slowly(self, path: str) -> dict[str, str] | None:
@@ -102,7 +102,7 @@ def _fits(segments: Sequence[Segment], given: list[str], start: int, found: dict
 
 
 def compile_pattern(text: str) -> Pattern:
-    """Compile, or a ValueError that says what is wrong."""
+    """Compile a pattern; raise ValueError for a wrong one."""
     if not isinstance(text, str) or not text.startswith(("/", "**")):
         raise ValueError(f"a path must begin with /, as in /api/**; got {text!r}")
     if len(text) > LONGEST:
@@ -142,7 +142,7 @@ def compile_pattern(text: str) -> Pattern:
 
 
 def _regex(words: Sequence[str], rest: str | None) -> re.Pattern[str] | None:
-    """Segments between slashes, which none of them can cross: gone over once. None where a segment has several `*`."""
+    """Return a regex that reads the path once: no segment crosses a slash. None if a segment has several `*`."""
     written = []
     for word in words:
         if word == "**":
@@ -172,7 +172,7 @@ def _segment(word: str, text: str) -> Segment:
 
 
 def glob(word: str) -> Test:
-    """`*.png`: the first and the last piece at the ends, those between in order; each is looked for once."""
+    """Return a test for `*.png`: first and last piece at the ends, the others in order; one search for each."""
     start, *between, end = word.split("*")
 
     def fits(given: str) -> bool:
@@ -195,7 +195,7 @@ def _shortest(text: str) -> str:
 
 
 def _examples(text: str, most: int) -> Iterator[str]:
-    """Paths that stand for all that fit: with any text for what is free, and up to so many segments for `**`."""
+    """Yield paths that represent all matching ones: any text for a wildcard, up to `most` segments for `**`."""
     choices = []
     for word in _words(text):
         named = _NAME.fullmatch(word)
@@ -212,8 +212,8 @@ def _words(text: str) -> list[str]:
 
 
 def tidy(path: str) -> str:
-    """A path as it is compared."""
-    if path[:1] != "/":  # as Werkzeug does, where a server lets it pass
+    """Return a path as it is compared."""
+    if path[:1] != "/":  # like Werkzeug, if a server accepts such a path
         path = f"/{_target(path)}"
     if "//" in path:
         path = _SLASHES.sub("/", path)
@@ -221,15 +221,15 @@ def tidy(path: str) -> str:
 
 
 def _target(path: str) -> str:
-    """The path in `http://example.com/login`, which some servers hand over as a path, and Quart routes as `/login`."""
+    """Return the path of `http://example.com/login`: some servers pass the URL on, and Quart routes it as `/login`."""
     try:
         return urlparse(path).path
-    except ValueError:  # no URL: nobody routes it
+    except ValueError:  # not a URL: no framework routes it
         return path
 
 
 def below(path: str, root: str) -> str:
-    """The path as an app routes it that is mounted at `root`; a path that is not below the root is whole."""
+    """Return the path as an app mounted at `root` routes it; a path outside the root is unchanged."""
     if not root or not path.startswith(root):
         return path
     rest = path[len(root) :]

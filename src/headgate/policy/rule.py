@@ -1,4 +1,4 @@
-"""A rule: to whom it applies, what it counts by, how much is allowed, and what happens when that is over."""
+"""A rule: the requests it applies to, the key it counts by, its limits, and the action when they are used up."""
 
 from __future__ import annotations
 
@@ -33,49 +33,49 @@ _BY_PLAN: Final[Form] = {
 _LIMITS: Final[Form] = {"anyOf": [*some(named("words"))["anyOf"], _BY_PLAN]}
 FIELDS: Final[Fields] = {
     "name": Field(
-        "Under which the rule counts, and which refusals and headers show; rule-1, rule-2, ... unless said "
-        "otherwise. Two rules never share one.",
+        "The name that the rule counts under, and that refusals and headers show. Each rule needs its own. "
+        "Default: rule-1, rule-2, ...",
         {"type": "string", "pattern": f"^{NAME}$"},
     ),
     "match": Field(
-        "To which requests the rule applies: all conditions hold. Without it, to every request.", named("condition")
+        "The requests that the rule applies to: all conditions must hold. Default: every request.", named("condition")
     ),
     "key": Field(
-        "What is counted by: each key has a budget of its own. Several parts make one key.", some(named("part"))
+        "The key that the rule counts by: each key has its own budget. Several parts make one key.", some(named("part"))
     ),
-    "limits": Field("How much is allowed: the same for everybody, or by plan.", _LIMITS),
+    "limits": Field("The limits: the same for every request, or by plan.", _LIMITS),
     "cost": Field(
-        "How many units a request spends; 1 unless said otherwise.", {"anyOf": [named("units"), named("costs")]}
+        "The number of units that a request spends. Default: 1.", {"anyOf": [named("units"), named("costs")]}
     ),
-    "count": Field("Which requests count.", table(COUNT)),
+    "count": Field("The requests that count.", table(COUNT)),
     "act": Field(
-        "What happens when a limit is used up; deny unless said otherwise.",
+        "The action when a limit is used up. Default: deny.",
         {"anyOf": [named("action"), named("detailed_action")]},
     ),
-    "for": Field("How long a key stays refused once it has been refused: 10m, or seconds.", time(exclusiveMinimum=0)),
+    "for": Field("The time for which a key stays blocked after a refusal: 10m, or seconds.", time(exclusiveMinimum=0)),
     "missing": Field(
-        "When a part of the key is not there. ip: the client's address stands for it. skip: the rule does not "
-        "apply. deny: 401, which says what is missing; 403 for a part that is not the client's to send. ip "
-        "unless said otherwise.",
+        "The treatment of a request without a part of the key. ip: the client's address replaces the part. "
+        "skip: the rule does not apply. deny: 401, which names the missing part; 403 for a part that a "
+        "client cannot send. Default: ip.",
         one_of(get_args(Missing)),
     ),
     "repeated": Field(
-        "When a request gives different values under one name that the key is read from; as the policy's "
-        "unless said otherwise.",
+        "The treatment of a request that sends different values under one name of the key. Default: the "
+        "policy's repeated.",
         named("repeated"),
     ),
     "on_error": Field(
-        "When the store cannot answer. local: count in this process. allow: let through. deny, raise: 503. "
-        "local unless said otherwise.",
+        "The treatment of a request when the store cannot answer. local: count in this process. allow: pass. "
+        "deny, raise: 503. Default: local.",
         one_of(get_args(OnError)),
     ),
     "disclose": Field(
-        "What the client is told. full: everything. retry: Retry-After only. none: nothing. full unless said "
-        "otherwise.",
+        "The information that the client gets. full: everything. retry: Retry-After only. none: nothing. "
+        "Default: full.",
         one_of(get_args(Disclose)),
     ),
-    "exempt": Field("Requests to which the rule does not apply although they match.", named("condition")),
-    "store": Field("One of the policy's stores; the middleware's unless said otherwise.", TEXT),
+    "exempt": Field("Requests that match, but that the rule does not apply to.", named("condition")),
+    "store": Field("The name of one of the policy's stores. Default: the middleware's store.", TEXT),
 }
 LONGEST_NAME: Final = 64
 
@@ -91,10 +91,10 @@ class Rule:
     match: Match
     key: tuple[Part, ...]
     parts: tuple[str, ...]
-    """What the parts of the key are called."""
+    """The names of the parts of the key."""
     plans: Plans | None
     limits_of: Callable[[RequestView], Any] | None
-    """Limits that the app chooses for each request."""
+    """The app's function that chooses the limits of a request."""
     cost: Cost
     counts: Statuses | None
     """Statuses of responses that count; None for every one."""
@@ -111,21 +111,21 @@ class Rule:
 
     @property
     def follows_response(self) -> bool:
-        """Whether what was charged depends on the response."""
+        """Whether the charge depends on the response."""
         return self.counts is not None or self.cost.settles
 
     @property
     def by_params(self) -> bool:
-        """Whether what a path names is part of the key."""
+        """Whether a `{name}` of the path is part of the key."""
         return any(part.startswith("param ") for part in self.parts)
 
     @property
     def holds_permits(self) -> bool:
-        """Whether what it charges is given back when the request ends."""
+        """Whether the rule has limits in flight, whose permits are released when the request ends."""
         return any(limit.in_flight for limits in (self.plans or {}).values() for limit in limits)
 
     def limits_for(self, view: RequestView) -> tuple[Limit, ...]:
-        """The limits of this request's plan."""
+        """Return the limits of this request's plan."""
         if self.limits_of is not None:
             try:
                 return compile_limits(self.name, self.limits_of(view), self.act, self.block)
@@ -138,7 +138,7 @@ class Rule:
 
 
 def read_rule(parser: Parser, value: object, path: Path_, index: int, stores: Mapping[str, str]) -> Rule | None:
-    """A rule from plain values; None where errors leave nothing to compile."""
+    """Read a rule from plain values; None if the value is not a mapping."""
     given = parser.fields(value, path, FIELDS)
     if not isinstance(value, Mapping):
         return None
@@ -198,7 +198,7 @@ def _check_needed(parser: Parser, given: Mapping[str, Any], path: Path_) -> None
 
 
 def _unknown_store(parser: Parser, store: object, path: Path_, stores: Mapping[str, str]) -> None:
-    if isinstance(store, str) and ("/" in store or "@" in store):  # which is not shown: a URL has a password
+    if isinstance(store, str) and ("/" in store or "@" in store):  # not shown: a URL may contain a password
         parser.error(path, "expected the name of a store; write its URL under that name in `stores`")
     elif stores:
         parser.one_of(store, path, stores)
@@ -207,7 +207,7 @@ def _unknown_store(parser: Parser, store: object, path: Path_, stores: Mapping[s
 
 
 def _warn_of_no_debt(parser: Parser, plans: Plans, path: Path_, name: str) -> None:
-    """A window or a log has no debts: what a response costs beyond its room is lost, unless it is blocked for it."""
+    """Warn of windows and logs, which cannot owe: they lose a later cost beyond their room unless they block."""
     every = (limit for limits in plans.values() for limit in limits if not limit.in_flight)
     limits = dict.fromkeys(str(limit) for limit in every if not limit.step.LENDS and not limit.block_us)
     if limits:
@@ -233,7 +233,7 @@ def _name(parser: Parser, value: object, path: Path_) -> str:
 
 
 def _plans(parser: Parser, value: object, path: Path_, name: str, act: Action, block: float) -> Plans:
-    """Limits by plan; limits that are the same for everybody are the default plan's."""
+    """Read limits by plan; limits without plans are those of the default plan."""
     by_plan = value if isinstance(value, Mapping) else {DEFAULT_PLAN: value}
     plans: dict[str, tuple[Limit, ...]] = {}
     for plan, words in by_plan.items():
@@ -254,7 +254,7 @@ def _limits(parser: Parser, value: object, path: Path_, name: str, act: Action, 
 
 
 def compile_limits(name: str, given: object, act: Action, block: float) -> tuple[Limit, ...]:
-    """A rule's limits under the rule's name; none where none are given."""
+    """Return a rule's limits, named after the rule; empty if none are given."""
     if given is None or given in ("", [], ()):
         return ()
     limits = as_limits(cast("Given", given), queues=act.kind == "delay")
@@ -267,7 +267,7 @@ def compile_limits(name: str, given: object, act: Action, block: float) -> tuple
 
 
 def _named(rule: str, at: int, limit: Limit, several: bool, burst: int, block: float) -> Limit:
-    """The limit under its rule's name: rules never share a state, and a refusal says whose it was."""
+    """Name a limit after its rule: rules never share a state, and a refusal names its rule."""
     own = limit.name or (str(at + 1) if several else "")
     name = f"{rule[: LONGEST_NAME - len(own) - 1]}.{own}"[:LONGEST_NAME] if own else rule
     return limit.replace(name=name, burst=burst or None, block=block or None)

@@ -1,4 +1,4 @@
-"""Secrets that a policy needs and must not contain: each is in the environment, or in a file of its own."""
+"""Secrets that a policy needs but must not contain: each is in the environment or in a file of its own."""
 
 from __future__ import annotations
 
@@ -13,15 +13,17 @@ from headgate.policy.source import Path_
 from headgate.wording import shown
 
 PLACES: Final[Fields] = {
-    "env": Field("The name of an environment variable.", WORD),
-    "file": Field("The path of a file. The end of its last line does not count.", WORD),
+    "env": Field("The name of the environment variable that contains the secret.", WORD),
+    "file": Field(
+        "The path of a file that contains the secret. The newline at its end is not part of the secret.", WORD
+    ),
 }
 LARGEST: Final = 65_536
-"""Bytes of a file."""
+"""The most bytes of a secret."""
 
 
 def read_secret(parser: Parser, value: object, path: Path_) -> bytes | None:
-    """The secret that is at `{env: NAME}` or `{file: PATH}`; no message ever shows what was given instead."""
+    """Return the secret at `{env: NAME}` or `{file: PATH}`; no message shows a value that was given instead."""
     if not isinstance(value, Mapping):
         parser.error(path, "a policy must not contain a secret: write {env: NAME} or {file: PATH}")
         return None
@@ -35,7 +37,7 @@ def read_secret(parser: Parser, value: object, path: Path_) -> bytes | None:
         return None
     try:
         secret = os.fsencode(os.environ.get(name, "")) if kind == "env" else _in_file(name)
-    except (OSError, ValueError) as reason:  # a name that no file can have is a ValueError
+    except (OSError, ValueError) as reason:  # an impossible file name is a ValueError
         parser.error((*path, kind), f"cannot be read: {reason}")
         return None
     if not secret:
@@ -53,4 +55,4 @@ _WHAT: Final = {"env": "an environment variable", "file": "a file"}
 
 def _in_file(name: str) -> bytes:
     with Path(name).open("rb") as file:
-        return file.read(LARGEST + 2).rstrip(b"\r\n")  # the end of the line is the editor's, not the secret's
+        return file.read(LARGEST + 2).rstrip(b"\r\n")  # editors add a newline

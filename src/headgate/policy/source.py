@@ -1,4 +1,4 @@
-"""Where a policy comes from: a file in YAML, TOML or JSON, or a Python value; with lines, where its parser tells."""
+"""Read a policy from a YAML, TOML or JSON file or a Python value, with line numbers if the parser gives them."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from headgate.policy.yaml_source import INSTALLED, Bounds, NotYaml, TooLarge, re
 from headgate.wording import missing
 
 LARGEST: Final = 1_000_000
-"""Bytes of a policy file."""
+"""The most bytes of a policy file."""
 MOST_NODES: Final = 50_000
-"""Values in a policy, aliases expanded: a small file must not become a large one."""
+"""The most values in a policy with aliases expanded: a small file must not expand to a huge policy."""
 DEEPEST: Final = 64
 _TOO_LARGE: Final = f"too large: at most {MOST_NODES} values, {DEEPEST} deep"
 
@@ -28,21 +28,21 @@ class Source(NamedTuple):
     name: str
     value: Any
     lines: Mapping[Path_, int]
-    """The line of each value, where the format tells."""
+    """The line of each value, if the parser of the format gives it."""
     decorator: str | None = None
-    """What its only rule was given to, where that is no policy: `limited()`."""
+    """The decorator that was given the only rule, such as `limited()`; None for a policy."""
 
     def __repr__(self) -> str:
-        """Without the values: URLs of stores are among them."""
+        """Leave out the values: they contain the URLs of stores."""
         return f"Source({self.name!r})"
 
     def where(self, path: Path_) -> str:
-        """`policy.yaml:12: `, as far as it is known."""
+        """Return `policy.yaml:12: `, without the parts that are not known."""
         line = next((self.lines[path[:end]] for end in range(len(path), -1, -1) if path[:end] in self.lines), None)
         return f"{self.name}:{line}: " if line is not None else f"{self.name}: " if self.name else ""
 
     def place(self, path: Path_) -> str:
-        """`policy.yaml:12: rules[0].match: ` or `limited(): match: `, as far as it is known."""
+        """Return `policy.yaml:12: rules[0].match: ` or `limited(): match: `, without unknown parts."""
         head = self.where(path)
         if self.decorator is not None and path[:2] == ("rules", 0):
             head, path = f"{self.decorator}: " if self.decorator else "", path[2:]
@@ -59,7 +59,7 @@ def read_source(given: str | Path | Mapping[str, Any]) -> Source:
     try:
         data = _read_file(path)
         text = data.decode("utf-8") if len(data) <= LARGEST else ""
-    except (OSError, ValueError) as reason:  # a name that no file can have, or bytes that are no text
+    except (OSError, ValueError) as reason:  # ValueError: an impossible file name, or bytes that are not UTF-8
         raise InvalidPolicy([f"{path}: cannot be read: {reason}"]) from None
     if len(data) > LARGEST:
         raise InvalidPolicy([f"{path}: a policy may have at most {LARGEST} bytes"])
@@ -69,12 +69,12 @@ def read_source(given: str | Path | Mapping[str, Any]) -> Source:
 
 
 def read_text(name: str, text: str) -> Source:
-    """The text of a file, by the suffix of its name."""
+    """Parse the text of a file by the suffix of its name."""
     return _READERS[Path(name).suffix.lower()](name, text.replace("\r\n", "\n").replace("\r", "\n"))
 
 
 def _read_file(path: Path) -> bytes:
-    """Its bytes, and at most one more than a policy may have: a file can grow, and a pipe has no end."""
+    """Read at most one byte more than a policy may have: the file may grow while it is read."""
     if not S_ISREG(path.stat().st_mode):
         raise OSError("this is not a regular file")
     with path.open("rb") as file:
@@ -104,7 +104,7 @@ def _read_json(name: str, text: str) -> Source:
 
 
 def _check_size(value: object, name: str = "") -> None:
-    """Not too large and not too deep, without recursion."""
+    """Raise `InvalidPolicy` for a value that is too large or too deep. A loop, as recursion could overflow."""
     told = f"{name}: " if name else ""
     waiting: list[tuple[object, int]] = [(value, 0)]
     count = 0

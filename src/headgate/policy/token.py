@@ -1,7 +1,7 @@
 """Claims of a token that the policy's own key verifies.
 
-A token that cannot be verified, for whatever reason, is as none at all: its claims are missing, and the rule says what
-that means. Only tokens that were verified are remembered, so nobody fills the memory with inventions.
+A token that cannot be verified, for any reason, counts as missing: so are its claims, and the rule's `missing` applies.
+Only verified tokens are cached, so a client cannot fill the memory with invented ones.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from headgate.policy.view import RequestView
 from headgate.wording import log_of, missing, shown
 
 SHARED: Final = {"HS256": 32, "HS384": 48, "HS512": 64}
-"""Algorithms whose key is a secret that both sides know, and how many bytes of it RFC 7518 asks for."""
+"""Algorithms whose key is a shared secret, and the least bytes of that secret by RFC 7518."""
 PUBLIC: Final = (
     "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA",
 )  # fmt: skip
@@ -31,23 +31,24 @@ _ALGORITHMS: Final[Form] = {
     "anyOf": [make(named(kind)) for make in (dict, array) for kind in ("shared_algorithm", "public_algorithm")]
 }
 FIELDS: Final[Fields] = {
-    "key": Field("The public key in PEM, or the secret, that verifies.", named("secret")),
+    "key": Field("The public key in PEM, or the shared secret, that verifies tokens.", named("secret")),
     "algorithms": Field(
-        ("Algorithms that a token may be signed with: of secrets (HS*) or of public keys, never of both."), _ALGORITHMS
+        ("Algorithms that a token may be signed with: either those of secrets (HS*) or those of public keys."),
+        _ALGORITHMS,
     ),
-    "header": Field("The request header that has the token; authorization, after Bearer, unless said otherwise.", WORD),
+    "header": Field("The request header that contains the token. Default: authorization, after Bearer.", WORD),
     "audience": Field(
-        ("The audience (aud) that a token has to name. A token that names one is not believed without this."), WORD
+        ("The audience (aud) that a token must name. Without this field, a token that names one is rejected."), WORD
     ),
-    "issuer": Field("The issuer (iss) that a token has to name.", WORD),
+    "issuer": Field("The issuer (iss) that a token must name.", WORD),
 }
 SHORTEST_RSA: Final = 2048
-"""Bits, by RFC 7518."""
+"""The least bits of an RSA key, by RFC 7518."""
 AUTHORIZATION: Final = "authorization"
 LONGEST_TOKEN: Final = 65_536
-"""Characters; no server admits more in a header. A longer one is refused: the app might believe it."""
+"""Characters; servers accept no longer header. A longer token is refused: the app might accept it."""
 REMEMBERED: Final = 4096
-"""Tokens that are not verified again."""
+"""The most verified tokens in the cache."""
 _PATH: Final[Path_] = ("tokens",)
 _NEEDS_JWT: Final = missing("verifying tokens", "PyJWT[crypto]", "jwt")
 
@@ -56,7 +57,7 @@ log = log_of("headgate.policy")
 
 
 class Verified(NamedTuple):
-    """What a verified token says, and from when until when."""
+    """The claims of a verified token, and the times between which they are valid."""
 
     claims: Mapping[str, Any]
     since: float
@@ -64,20 +65,20 @@ class Verified(NamedTuple):
 
 
 class Tokens:
-    """Reads the claims of a request's token. `decode` raises, whatever it likes, where the token is not genuine."""
+    """Reads the claims of a request's token. `decode` raises any exception for a token that is not genuine."""
 
     def __init__(self, decode: Decode, header: str = AUTHORIZATION, now: Callable[[], float] = time.time) -> None:
         self._decode = decode
         self._header = header
         self._kind = kind_of_header(header)
         self.repeated: Repeated = "refuse"
-        """Which token counts where a request has several that differ."""
+        """The choice among different tokens in one request."""
         self.now = now
-        """Seconds since the epoch, as tokens count them."""
+        """The clock, in seconds since the epoch, as in tokens."""
         self._known: ClearedWhenFull[bytes, Verified] = ClearedWhenFull(REMEMBERED)
 
     def claims(self, view: RequestView) -> Mapping[str, Any] | None:
-        """What the request's token says; None where it has none that is genuine and valid now."""
+        """Return the claims of the request's token; None without a token that is genuine and valid now."""
         token = self._token(view.header_values(self._header))
         if not token:
             return None
@@ -88,7 +89,7 @@ class Tokens:
         if found is None:
             try:
                 found = self._known.keep(name, _verified(self._decode(token)))
-            except Exception as reason:  # what a hostile token makes a parser raise is nobody's business but the log's
+            except Exception as reason:  # a hostile token can make the parser raise anything
                 log.debug("a token was rejected: %s", reason)
                 return None
         return found.claims if found.since <= self.now() < found.until else None
@@ -115,7 +116,7 @@ def _instant(claims: Mapping[str, Any], name: str, otherwise: float) -> float:
 
 
 def read_tokens(parser: Parser, value: object) -> Tokens | None:
-    """A policy's `tokens`; None where errors leave nothing to verify with."""
+    """Read a policy's `tokens`; None if errors leave no key or no algorithms."""
     given = parser.fields(value, _PATH, FIELDS)
     if isinstance(value, Mapping):
         for field in ("key", "algorithms"):
@@ -163,7 +164,7 @@ def _decoder(
     parser: Parser, secret: bytes, algorithms: Sequence[str], audience: str | None, issuer: str | None
 ) -> Decode | None:
     try:
-        import jwt  # an extra, and needed by no policy without tokens
+        import jwt  # an extra that only policies with tokens need
     except ImportError:
         parser.error(_PATH, _NEEDS_JWT)
         return None
@@ -178,7 +179,7 @@ def _decoder(
         except NotImplementedError:  # PyJWT without cryptography
             parser.error(_PATH, _NEEDS_JWT)
             return None
-        except Exception:  # PyJWT lets through whatever cryptography raises
+        except Exception:  # PyJWT does not wrap the errors of cryptography
             takes = "a secret, not a key in PEM" if name in SHARED else "a public key in PEM"
             parser.error(path, f"this is not a key for {name}, which takes {takes}")
             return None
@@ -186,14 +187,14 @@ def _decoder(
         if weak:
             parser.error(path, weak)
             return None
-    # The times are looked at whenever a token comes, not only when it is verified.
+    # `claims` checks the times for each request, as a token in the cache is not verified again.
     options: Any = {"verify_exp": False, "verify_nbf": False, "verify_iat": False}
     allowed = list(algorithms)
     return lambda token: jwt.decode(token, key, algorithms=allowed, audience=audience, issuer=issuer, options=options)
 
 
 def _weakness(name: str, key: Any) -> str | None:  # noqa: ANN401 - a secret, or a key of cryptography's
-    """Why a key is too weak: a short secret can be guessed from any token that it signed."""
+    """Return why a key is too weak, or None: a short secret can be guessed from any token that it signed."""
     if name in SHARED and len(key) < SHARED[name]:
         return f"{name} needs a secret of {SHARED[name]} bytes or more; this one has {len(key)}"
     if name[:2] in ("RS", "PS") and key.key_size < SHORTEST_RSA:

@@ -1,4 +1,4 @@
-"""Policies in TOML, whose parser tells the lines of wrong syntax and of nothing else."""
+"""Policies in TOML. Its parser gives line numbers for syntax errors only."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _TOKEN: Final = re.compile(
     r"""(?P<part>"[^"\\\n]*(?:\\[^\n][^"\\\n]*)*"?|'[^'\n]*'?|[A-Za-z0-9_-]+|[ \t]+)|(?P<dot>\.)""",
     re.DOTALL,
 )
-"""What a key is made of, its dots, and what is none: comments, brackets, long strings. Any text is made of these."""
+"""The parts of a key, its dots, and everything else: comments, brackets, long strings. Every text splits into these."""
 
 
 def line_of_dots(text: str, most: int) -> int | None:
-    """The line of the first key with more dots than that; also in a text that is no TOML."""
+    """Return the line of the first key with more than `most` dots, also in invalid TOML."""
     dots = 0
     for found in _TOKEN.finditer(text):
         kind = found.lastgroup
@@ -29,9 +29,9 @@ def line_of_dots(text: str, most: int) -> int | None:
 
 
 def read_toml(name: str, text: str, deepest: int) -> dict[str, Any]:
-    """The values of a text."""
+    """Parse a text."""
     deep = line_of_dots(text, deepest)
-    if deep is not None:  # the parser takes the square of their number
+    if deep is not None:  # the parser's time grows with the square of the dots
         raise InvalidPolicy([f"{name}:{deep}: too large: a key has at most {deepest} dots"])
     try:
         return tomllib.loads(text)

@@ -2,10 +2,10 @@
 
 A name can be sent twice, and a value can be written in many ways. Frameworks differ: some read the first value, some
 the last, some join them. A request is counted by a value only where every framework reads that value. `Unclear` is
-raised where they may not, and the request is refused.
+raised where frameworks may differ, and the request is refused.
 
-A plain form depends on nothing but what an app sees. So no caller has a second budget for what an app sees as one
-value. Where two values have one plain form, they share a budget, which gives nobody more.
+A plain form depends only on the value that an app sees, so a caller gets no second budget by another spelling of one
+value. Two values with the same plain form share a budget, which gives no caller more.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Repeated = Literal["refuse", "first", "last", "each"]
 LONGEST: Final = 65_536
 """Characters of a query or of cookies. Servers admit 8 to 64 KiB. A request with more is refused, not read in part."""
 MOST_VALUES: Final = 16
-"""Values of one name that are counted each. More are refused: each is a charge."""
+"""The most values of one name that are counted. A request with more is refused: each value is a charge."""
 CREDENTIALS: Final = ("authorization", "proxy-authorization")
 _ESCAPED: Final = re.compile(r"\\(?:([0-3][0-7][0-7])|(.))")
 
@@ -32,23 +32,23 @@ class Unclear(Exception):
     def __init__(self, field: str, why: str) -> None:
         super().__init__(f"The {field} {why}.")
         self.reason = f"the {field} {why}"
-        """The same within a sentence."""
+        """The message for use inside a sentence."""
 
 
 class Kind(NamedTuple):
     """A place where requests have values under names."""
 
     word: str
-    """For people: `header`."""
+    """The name in messages: `header`."""
     plain: Callable[[str], str | None]
-    """A value as every framework sees it; None where they do not agree."""
+    """Return a value as every framework reads it; None if frameworks disagree."""
     readings: Callable[[str], Sequence[str]]
-    """What frameworks see where they do not agree."""
+    """Return every reading of a value on which frameworks disagree."""
     wanted: Callable[[str], str]
-    """A policy's own word, to compare with plain values."""
+    """Convert a word of the policy for comparison with plain values."""
 
     def one(self, name: str, values: Sequence[str], repeated: Repeated) -> str:
-        """The one value of several, as it was sent; they are equal, or `repeated` says which it is."""
+        """Return one of several values, as it was sent: they are equal, or `repeated` chooses one."""
         if repeated == "first":
             return values[0]
         if repeated == "last":
@@ -58,20 +58,20 @@ class Kind(NamedTuple):
         return values[0]
 
     def said(self, name: str, value: str) -> str:
-        """A value in its plain form."""
+        """Return the plain form of a value; raise `Unclear` if it has none."""
         plain = self.plain(value)
         if plain is None:
             raise Unclear(f"{self.word} {name}", "has a value that frameworks read differently")
         return plain
 
     def may_be(self, value: str) -> Sequence[str]:
-        """Everything that some framework may see."""
+        """Return every reading that some framework may have."""
         plain = self.plain(value)
         return self.readings(value) if plain is None else (plain,)
 
 
 def _bytes(text: str) -> bytes:
-    """What was sent: servers hand it over as latin-1, aiohttp as UTF-8."""
+    """Return the bytes that were sent: servers decode them as latin-1, aiohttp as UTF-8."""
     try:
         return text.encode("latin-1")
     except UnicodeEncodeError:
@@ -79,7 +79,7 @@ def _bytes(text: str) -> bytes:
 
 
 def as_text(value: str) -> str:
-    """As UTF-8 where it is that, else as latin-1."""
+    """Decode a value as UTF-8 if it is valid UTF-8, otherwise as latin-1."""
     if value.isascii():
         return value
     raw = _bytes(value)
@@ -95,9 +95,9 @@ def _header(value: str) -> str:
 
 
 def credentials(value: str) -> str:
-    """`Bearer x` however it is written: letters of the scheme and spaces do not matter, nor how base64 is spelled."""
+    """Return credentials in one spelling: the case of the scheme, spaces and the spelling of base64 do not matter."""
     if value[:7] == "Bearer " and value.isascii() and value[7:8] > " " and value[-1] > " ":
-        return value  # as nearly everybody writes it
+        return value  # the common spelling
     words = value.split(None, 1)
     if len(words) < 2:
         return _header(value)
@@ -109,7 +109,7 @@ def credentials(value: str) -> str:
 
 
 def _parameter(value: str) -> str | None:
-    """A value of a query, decoded; None for bytes that are not ASCII, or that are no UTF-8."""
+    """Decode a query value; None for bytes that are not ASCII, or escapes that are not UTF-8."""
     if not value.isascii():
         return None
     if "+" in value:
@@ -128,7 +128,7 @@ def _readings_of_parameter(value: str) -> Sequence[str]:
 
 
 def parameters(query: str) -> dict[str, list[str]]:
-    """The parameters of a query as they were sent, by decoded name. Every framework parts them at `&` only."""
+    """Return the values of a query as they were sent, by decoded name. Every framework splits at `&` only."""
     found: dict[str, list[str]] = {}
     for pair in query.split("&"):
         name, _, value = pair.partition("=")
@@ -139,7 +139,7 @@ def parameters(query: str) -> dict[str, list[str]]:
 
 
 def _cookie(value: str) -> str | None:
-    """A cookie's value without quotes, escapes and percent signs; None for what RFC 6265 does not allow."""
+    """Decode a cookie's quotes, escapes and percent signs; None for a value that RFC 6265 does not allow."""
     if not value.isascii():
         return None
     value = value.strip()
@@ -149,7 +149,7 @@ def _cookie(value: str) -> str | None:
         value = _ESCAPED.sub(_unescaped, value[1:-1]) if "\\" in value else value[1:-1]
         if not value.isascii():
             return None
-    elif len(value.split(None, 1)) > 1:  # some end it at a space
+    elif len(value.split(None, 1)) > 1:  # some frameworks end the value at a space
         return None
     return unquote(value).strip() if "%" in value else value.strip()
 
@@ -166,9 +166,9 @@ def _readings_of_cookie(value: str) -> Sequence[str]:
 
 
 def cookies(lines: Sequence[str], name: str) -> list[str]:
-    """The values of a cookie, in all lines: HTTP/2 sends each cookie in a line of its own.
+    """Return the values of a cookie from all lines: HTTP/2 sends each cookie in a line of its own.
 
-    Also values that only some frameworks see, as they part cookies at spaces, or do not know of quotes.
+    Values that only some frameworks see are included: some split cookies at spaces or ignore quotes.
     """
     found: list[str] = []
     for line in lines:
@@ -180,7 +180,7 @@ def cookies(lines: Sequence[str], name: str) -> list[str]:
 
 
 def _named(pair: str, name: str) -> list[str]:
-    field, _, value = pair.partition("=")  # without one, its value is empty to some
+    field, _, value = pair.partition("=")  # without `=`, some frameworks read an empty value
     if name in (field.strip(), as_text(field).strip()):
         return [value] if name not in value else [value, *_inside(pair.lstrip(), name)]
     return _inside(pair, name)
@@ -197,5 +197,5 @@ COOKIE: Final = Kind("cookie", _cookie, _readings_of_cookie, lambda word: _cooki
 
 
 def kind_of_header(name: str) -> Kind:
-    """How the values of a header are compared."""
+    """Return the kind of a header: credentials are compared in their own way."""
     return CREDENTIAL if name in CREDENTIALS else HEADER

@@ -1,7 +1,7 @@
-"""YAML read event by event: values and their lines, without PyYAML's tree of nodes between.
+"""Read YAML event by event into values and their lines, without PyYAML's tree of nodes.
 
-The tree has ten objects for each value. A policy of thousands of rules is read while requests are answered, and they
-would have to wait while Python looks for garbage among them.
+The tree has ten objects for each value. A policy of thousands of rules is read while requests are answered, and those
+requests would wait for the garbage collector to visit all of these objects.
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ from headgate.policy.lines import Path_
 
 try:
     import yaml
-except ImportError:  # an extra: TOML, JSON and Python values need nothing
+except ImportError:  # an extra: TOML, JSON and Python values need no library
     yaml = None  # type: ignore[assignment]
 
 LONGEST_NUMBER: Final = 64
-"""Characters of a value that is no text: PyYAML multiplies 1:2:3:4 by 60 as often as there are colons."""
+"""The most characters of a value that is not text: PyYAML multiplies 1:2:3:4 by 60 once for each colon."""
 INSTALLED: Final = yaml is not None
 _STRING: Final = "tag:yaml.org,2002:str"
 
 
 class Bounds(NamedTuple):
-    """How large a policy may be."""
+    """The most values and levels of a policy."""
 
     values: int
     deep: int
 
 
 class TooLarge(Exception):
-    """Larger than that, from this line on."""
+    """The policy exceeds its bounds at this line."""
 
     def __init__(self, line: int) -> None:
         super().__init__(line)
@@ -38,7 +38,7 @@ class TooLarge(Exception):
 
 
 class NotYaml(Exception):
-    """What PyYAML does not like, and at which line where it says so."""
+    """A syntax error that PyYAML found, with its line if PyYAML gives one."""
 
     def __init__(self, line: int | None, problem: str) -> None:
         super().__init__(line, problem)
@@ -46,7 +46,7 @@ class NotYaml(Exception):
 
 
 class _Anchor(NamedTuple):
-    """What `*name` stands for."""
+    """The value that `*name` refers to."""
 
     value: Any
     word: str | None
@@ -56,7 +56,7 @@ class _Anchor(NamedTuple):
 
 
 def read_yaml(text: str, bounds: Bounds) -> tuple[Any, dict[Path_, int], list[tuple[int, str]]]:
-    """The value, the line of each value in it, and errors with their lines."""
+    """Return the value, the line of each value in it, and errors with their lines."""
     try:
         builder = _Builder(text, bounds)
         return builder.document(), builder.lines, builder.errors
@@ -68,7 +68,7 @@ def read_yaml(text: str, bounds: Bounds) -> tuple[Any, dict[Path_, int], list[tu
 
 @cache
 def _loader() -> Any:  # noqa: ANN401 - PyYAML may not be there
-    """PyYAML's, which looks at every open bracket again with each token, with a bound on how many there are."""
+    """Return PyYAML's loader with a bound on open brackets: it visits each of them again for every token."""
 
     class Loader(yaml.SafeLoader):
         deepest = 0
@@ -82,7 +82,7 @@ def _loader() -> Any:  # noqa: ANN401 - PyYAML may not be there
 
 
 class _Builder:
-    """A walk through the events."""
+    """Builds the value from the events."""
 
     def __init__(self, text: str, bounds: Bounds) -> None:
         self.lines: dict[Path_, int] = {}
@@ -90,12 +90,12 @@ class _Builder:
         self._bounds = bounds
         self._count = 0
         self._anchors: dict[str, _Anchor | None] = {}
-        """None for one whose value is not complete, and so may contain itself."""
+        """None for an anchor whose value is incomplete: an alias to it would contain itself."""
         self._loader = _loader()(text)
         self._loader.deepest = bounds.deep
 
     def document(self) -> Any:  # noqa: ANN401
-        """The only one."""
+        """Return the value of the only document."""
         loader = self._loader
         loader.get_event()
         if loader.check_event(yaml.StreamEndEvent):
@@ -109,7 +109,7 @@ class _Builder:
         return value
 
     def _build(self, path: Path_) -> tuple[Any, int]:
-        """The next value, and how many levels it has below it."""
+        """Return the next value and the number of levels below it."""
         event = self._loader.get_event()
         line = event.start_mark.line + 1
         if isinstance(event, yaml.AliasEvent):
@@ -160,7 +160,7 @@ class _Builder:
         return built, levels
 
     def _name(self, path: Path_) -> str | None:
-        """The name of a field, as it is written; None where it is no word."""
+        """Return the name of a field as it is written; None if it is not a word."""
         event = self._loader.peek_event()
         if isinstance(event, yaml.AliasEvent):
             return self._known(self._loader.get_event()).word
@@ -187,7 +187,7 @@ class _Builder:
             return self._loader.construct_object(yaml.ScalarNode(tag, event.value, event.start_mark, event.end_mark))
         except yaml.YAMLError:
             raise
-        except Exception as reason:  # PyYAML lets through whatever Python raises
+        except Exception as reason:  # PyYAML does not wrap Python's own errors
             self.errors.append((line, f"cannot read this value: {reason}"))
             return None
 
