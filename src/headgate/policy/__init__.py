@@ -1,4 +1,4 @@
-"""Policies: who is limited, counted by what, and what a no looks like."""
+"""Policies: the limited requests, the keys they are counted by, and the form of a refusal."""
 
 from headgate.policy.address import Networks, Proxies, counted
 from headgate.policy.policy import Policy

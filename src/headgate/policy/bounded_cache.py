@@ -1,4 +1,4 @@
-"""Tables of what was found for a method and a path, as clients send them: bounded, and not to be emptied by a flood."""
+"""A bounded cache by method and path, as clients send them, that a flood of paths cannot empty."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 MOST: Final = 4096
-"""Paths in each of two generations."""
+"""The most paths in each of two generations."""
 LONGEST: Final = 256
-"""Characters of a path that is kept."""
+"""The most characters of a cached path."""
 _UNKNOWN: Final = object()
 V = TypeVar("V")
 
 
 class BoundedCache(dict[tuple[str, str], V]):
-    """`recent[method, path]` is what was found for it, or is found now and kept.
+    """`cache[method, path]` returns the cached result, or finds and caches it.
 
-    When the table is full it becomes the generation before, and a new one begins. What is asked for again moves to the
-    new one, so that a flood of paths that nobody asks for twice pushes out others of that kind only.
+    A full table becomes the old generation, and a new one begins. A path that is requested again moves to the new one,
+    so a flood of paths that are requested only once evicts only others of that kind.
     """
 
     __slots__ = ("_before", "_find")

@@ -1,7 +1,7 @@
-"""A compiled policy: rules bound to their stores. What happens to one request before the app is called.
+"""A compiled policy: rules bound to their stores. It decides about a request before the app is called.
 
-The steps are generators. They yield what a gate gave, a decision or something to await, and are sent the decision: so
-threads and event loops run the same steps.
+The steps are generators. They yield the result of a gate, a decision or an awaitable, and are sent the decision, so
+that threads and event loops run the same steps.
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ from headgate.stores import AsyncStore, Store
 from headgate.wording import log_of
 
 Question = tuple[Rule, str, int, tuple[Limit, ...]]
-"""A rule, the key it counts by, what the request costs, and the limits of its plan."""
+"""A rule, the key it counts by, the cost of the request, and the limits of its plan."""
 Rounds = list[list[Question]]
-"""What is asked together: first all rules, then once more those whose key has another value that is counted."""
+"""Questions that are asked together: first all rules, then one round for each further value of a key."""
 MOST_GROUPS: Final = 4096
-"""Combinations of rules and plans whose limits are not put together again."""
+"""The most combinations of rules and plans whose groups are cached."""
 
 log = log_of("headgate.policy")
 
 
 class CompiledPolicy:
-    """Rules on requests. `stores` are by name; the one called "" is for rules that name none."""
+    """Decides about requests. `stores` are by name; the store "" is for rules that name none."""
 
     def __init__(self, policy: Policy, stores: Mapping[str, Store], *, awaited: bool) -> None:
         self.policy = policy
@@ -60,14 +60,14 @@ class CompiledPolicy:
         for name, store in stores.items():
             self._gates[name] = gate_on(store, policy.namespace, awaited)
         self.awaits = awaited and any(isinstance(store, AsyncStore) for store in stores.values())
-        """Some of the gates have to be awaited."""
+        """Whether some gates must be awaited."""
         self._groups: ClearedWhenFull[tuple[Any, ...], tuple[LimitGroup, ...]] = ClearedWhenFull(MOST_GROUPS)
         self._outage = Outage(policy.namespace, stores)
         self.looks_first = any((policy.allow, policy.deny, policy.plan_header, policy.plan_claim))
-        """Each request has to be looked at, whatever the rules say."""
+        """Whether each request must be examined before the rules."""
 
     def bind(self) -> None:
-        """Open what every limit of every plan needs in its store, so that nothing is left to fail at a request."""
+        """Bind every limit of every plan to its store now, so that errors appear at the start and not at a request."""
         errors = []
         for rule in self.policy.rules:
             for limits in dict.fromkeys((rule.plans or {}).values()):
@@ -80,7 +80,7 @@ class CompiledPolicy:
             raise InvalidPolicy(errors)
 
     def fast_path(self, found: MatchedRules, method: str, route: str | None = None) -> FastPath | None:
-        """The fast path of these requests; None where each has to be looked at. `route`: of an endpoint."""
+        """Return the fast path of these requests, at `route` for an endpoint; None if each must be examined."""
         if self.awaits or self.looks_first or not found.set.plain:
             return None
         asked: list[Question] = []
@@ -93,7 +93,7 @@ class CompiledPolicy:
         return FastPath(groups[0], found.pairs, _flat(groups[0], asked)[1], route) if len(groups) == 1 else None
 
     def before(self, view: RequestView) -> Steps[Outcome]:
-        """Rule on a request, before the app is called."""
+        """Decide about a request, before the app is called."""
         try:
             asked = self._asked(view)
         except Unclear as reason:
@@ -108,7 +108,7 @@ class CompiledPolicy:
         return outcome._replace(charges=(*outcome.charges, *seen)) if seen and outcome.kind == "pass" else outcome
 
     def _asked(self, view: RequestView) -> Outcome | tuple[Rounds, list[Question]]:
-        """What the rules ask about a request, and what those ask that only observe; or what is ruled without them."""
+        """Return the questions of the rules and of those that only observe; or an outcome that needs no store."""
         policy = self.policy
         if view.unclear is not None:
             return refused_unclear(view.unclear)
@@ -149,7 +149,7 @@ class CompiledPolicy:
         return [asked, *more] if asked else [], watched
 
     def keys(self, rule: Rule, view: RequestView, params: Params) -> Outcome | Sequence[str]:
-        """What is counted: one key, unless values differ and each is to be; none where the rule is skipped."""
+        """Return the keys to count: one, or several with `repeated: each`; none if it is skipped; or a refusal."""
         try:
             key = self._key(rule, view, params)
         except Unclear:
@@ -160,7 +160,7 @@ class CompiledPolicy:
         return key if isinstance(key, Outcome) else () if key is None else (key,)
 
     def _key(self, rule: Rule, view: RequestView, params: Params) -> str | Outcome | None:
-        """What is counted; None where the rule does not apply, or a refusal."""
+        """Return the key to count; None if the rule is skipped; or a refusal."""
         key = key_of(rule.key, view, params)
         if key is not None or rule.missing == "skip":
             return key
@@ -171,7 +171,7 @@ class CompiledPolicy:
         return key_of(rule.key, view, params, fallback_key(view))
 
     def _take(self, view: RequestView, rounds: Rounds) -> Steps[Outcome]:
-        """One decision for each store, in order; what earlier ones charged is given back when a later one refuses."""
+        """Take one decision for each store, in order; if a later one refuses, the earlier charges are given back."""
         charges: list[Charge] = []
         passed: list[Charge] = []
         delay = 0
@@ -182,7 +182,7 @@ class CompiledPolicy:
             keys, costs = _flat(group, asked)
             try:
                 decision: Decision = yield group.ask(keys, costs)
-            except Exception as error:  # whatever a store raises, the request is not to blame for it
+            except Exception as error:  # no error of a store may fail the request
                 instead = self._outage.answer(group, keys, costs, error)
                 if isinstance(instead, Outcome):
                     yield from refund(charges)
@@ -212,7 +212,7 @@ class CompiledPolicy:
         return Outcome("pass", 200, group.owner(decision), decision, group, delay, tuple(charges))
 
     def _watch(self, view: RequestView, question: Question, seen: list[Charge]) -> Steps[None]:
-        """A dry run: counted, said in the log, and admitted."""
+        """Count a request for a rule that observes: a refusal is only logged."""
         rule = question[0]
         for group in self._grouped(view, [question]):
             try:
@@ -226,7 +226,7 @@ class CompiledPolicy:
                     seen.append(Charge(group, decision))
 
     def _grouped(self, view: RequestView, asked: list[Question]) -> tuple[LimitGroup, ...]:
-        """The groups of a request's rules, one for each store."""
+        """Return the groups of a request's rules, one for each store."""
         if len(asked) == 1 and asked[0][0].limits_of is None:
             name: tuple[Any, ...] = (asked[0][0].index, view.plan)
         else:
@@ -241,17 +241,17 @@ class CompiledPolicy:
                 by_store.setdefault(rule.store, []).append((rule, limit))
         groups = []
         for store, pairs in by_store.items():
-            for start in range(0, len(pairs), MOST_CALLS):  # a decision has so many; more are as several stores
+            for start in range(0, len(pairs), MOST_CALLS):  # a decision has at most MOST_CALLS
                 groups.append(LimitGroup(store, self._gates[store], pairs[start : start + MOST_CALLS]))  # noqa: PERF401
         return tuple(groups)
 
 
 _NOBODY: Final = RequestView("GET", "/", {})
-"""For limits that are the same for everybody."""
+"""A request for limits that do not depend on the request."""
 
 
 def _flat(group: LimitGroup, asked: list[Question]) -> tuple[tuple[str, ...], tuple[int, ...]]:
-    """A key and a cost for each limit of a group."""
+    """Return a key and a cost for each limit of a group."""
     if len(asked) == 1:
         _, key, cost, _ = asked[0]
         return (key,) * len(group.limits), (cost,) * len(group.limits)

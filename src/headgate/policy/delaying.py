@@ -1,7 +1,7 @@
-"""Rules that delay: how long a request is held, and which requests would be held for longer than their rule says.
+"""Rules that delay: the time that a request is held, and the refusal of requests that would exceed `at_most`.
 
-What would be held for too long is refused by the store itself, in the step that charges all or none. So each limit of a
-rule with `at_most` is asked as a bucket of another depth, one that a call of this cost reaches when its time is up.
+The store itself refuses a request that would be held too long, in the step that charges all limits or none. So each
+limit of a rule with `at_most` is asked as a bucket of another depth, which a call of this cost fills at that time.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from headgate.engine import Decision
 from headgate.limit import Limit
 
 MOST_COSTS: Final = 1024
-"""Combinations of costs whose limits are not made again."""
+"""The most combinations of costs whose limits are cached."""
 
 
 class Bounds:
-    """Limits of one decision, of which some refuse what they would hold for longer than `at_most` microseconds.
+    """Limits of one decision; some refuse a request that they would hold for longer than `at_most` microseconds.
 
-    `at_most` is for each limit; 0 for one that has no such bound.
+    `at_most` has a value for each limit; 0 for no bound.
     """
 
     __slots__ = ("_askers", "_at_most", "_gate", "_limits")
@@ -34,7 +34,7 @@ class Bounds:
         self._askers: ClearedWhenFull[tuple[int, ...], Callable[..., Any]] = ClearedWhenFull(MOST_COSTS, self._bounded)
 
     def ask(self, keys: tuple[str, ...], costs: tuple[int, ...]) -> Any:  # noqa: ANN401
-        """A decision, or something to await for one."""
+        """Return a decision, or an awaitable of one."""
         return self._askers[costs](keys, costs)
 
     def _bounded(self, costs: tuple[int, ...]) -> Callable[..., Any]:
@@ -44,15 +44,15 @@ class Bounds:
         return ask
 
     def as_written(self, decision: Decision) -> Decision:
-        """The same decision over the limits as the rules have them, by which it is told and given back."""
+        """Return the same decision over the limits of the rules, as headers and refunds need them."""
         keys = tuple(call.key for call in decision.calls)
         return Decision(self._limits, keys, decision.costs, decision._answers, degraded=decision.degraded)
 
 
 def held_for(limit: Limit, verdict: Verdict, cost: int, at_most_us: int) -> int:
-    """How long a limit holds a request that it has let pass: until its place in the queue has come, in microseconds.
+    """Return for how many microseconds a limit holds a request that it has admitted.
 
-    What costs nothing is never refused. So its wait alone is cut short.
+    A request of cost 0 is never refused, so its wait is cut to `at_most_us` instead.
     """
     delay_us = bucket.departs(bucket.Params(*limit.params), verdict, cost)
     return min(delay_us, at_most_us or delay_us)

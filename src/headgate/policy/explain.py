@@ -1,4 +1,4 @@
-"""What a policy makes of a request, in words, for people at a command line. Nothing is charged."""
+"""The effect of a policy on a request in words, for the command line. No limit is charged."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from headgate.policy.view import RequestView
 
 
 class Told(NamedTuple):
-    """What a rule makes of a request."""
+    """The effect of a rule on a request."""
 
     words: str
     idle: str
-    """Why the rule has no say, where it has none."""
+    """The reason why the rule has no effect; empty if it has one."""
 
 
 def by_lists(policy: Policy, view: RequestView) -> str | None:
-    """What happens to a request whatever the rules say; None where that is up to them. The plan is found first."""
+    """Return the effect of `allow` and `deny`; None if the rules decide. Also sets the plan of the request."""
     try:
         if view.plan is None:
             view.plan = policy.plan_of(view)
@@ -37,10 +37,10 @@ def by_lists(policy: Policy, view: RequestView) -> str | None:
 
 
 def by_rules(compiled: CompiledPolicy, view: RequestView) -> list[Told]:
-    """The rules that a request comes under: what each counts it by, its limits, and what it costs."""
+    """Return the effect of each rule that applies: key, limits and cost."""
     try:
         return [_by_rule(compiled, rule, view, params) for rule, params in compiled.policy.matching(view)]
-    except Unclear as reason:  # of a condition
+    except Unclear as reason:  # raised by a condition
         return [Told(f"refused because {reason.reason}", "")]
 
 
@@ -67,6 +67,6 @@ def _counted(rule: Rule, keys: Outcome | Sequence[str], view: RequestView, param
 
 
 def _missing(rule: Rule, view: RequestView, params: Params) -> str:
-    """Which parts of the key were not sent."""
+    """Name the parts of the key that were not sent."""
     missing = [name for name, part in zip(rule.parts, rule.key, strict=True) if is_missing(part, view, params)]
     return f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing"

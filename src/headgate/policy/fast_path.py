@@ -1,8 +1,8 @@
-"""Fast paths: what happens to most requests, worked out once for a method and a set of rules.
+"""Fast paths: the handling of most requests, prepared once for a method and a set of rules.
 
-Where the rules of a path look at nothing but the path and their keys, nothing but the keys is left to find out for
-each request: one question to one store, with everything but the keys ready. A request that a fast path cannot serve
-(a part of its key is missing, its store gives no answer) takes the steps of `CompiledPolicy.before`.
+If the rules of a path depend only on the path and their keys, only the keys differ from request to request: each one
+is one question to one store, prepared except for the keys. A request that a fast path cannot serve (a part of its key
+is missing, its store gives no answer) takes the steps of `CompiledPolicy.before`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class FastPath:
     )  # fmt: skip
 
     responder: Any
-    """Who answers for the policy, and the header fields of a decision: set by the HTTP half."""
+    """The responder of the policy, and the writer of a decision's header fields: both are set by `headgate.web`."""
     write_fields: Callable[[Decision], list[tuple[Any, Any]]]
 
     def __init__(
@@ -37,14 +37,14 @@ class FastPath:
     ) -> None:
         self.group = group
         self.ask: Callable[[Keys, tuple[int, ...]], Decision] = group.ask
-        """Given keys and `costs`, a decision; or a `StoreError`, and nothing was charged."""
+        """Returns a decision for keys and `costs`; a `StoreError` means that no unit was charged."""
         self.costs = costs
         self._keyed = keyed
         self.prefix = "" if route is None else join([route.replace("\\", "\\\\"), ""])
         self.by_address = len(route or "") < LONGEST_KEY // 2
-        """Every rule counts by the client's address, after `prefix`."""
+        """Whether every rule counts by the client's address, after `prefix`."""
         self.by_params = False
-        """What paths name is part of a key: each path has a fast path of its own, made of this one."""
+        """Whether a `{name}` of the path is part of a key: then each path has its own copy of this fast path."""
         self.shadows = False
         parts = (address_part,) if route is None else (route_part, address_part)
         for rule, _ in keyed:
@@ -54,7 +54,7 @@ class FastPath:
             self.shadows = self.shadows or rule.act.kind == "shadow"
 
     def at(self, keyed: Sequence[tuple[Rule, Params]]) -> FastPath:
-        """The same rules at another path."""
+        """Return a copy for the same rules at another path."""
         fast_path = FastPath.__new__(FastPath)
         for name in self.__slots__:
             setattr(fast_path, name, getattr(self, name))
@@ -62,7 +62,7 @@ class FastPath:
         return fast_path
 
     def keys(self, view: RequestView) -> Keys | None:
-        """What is counted; None where a part is missing, or was sent with different values."""
+        """Return the keys to count; None if a part is missing or was sent with different values."""
         try:
             if len(self._keyed) == 1:
                 rule, params = self._keyed[0]
@@ -76,7 +76,7 @@ class FastPath:
 
 
 def cost_in_fast_path(rule: Rule, method: str) -> int | None:
-    """What a request costs under a rule that a fast path can serve; None for every other rule."""
+    """Return the cost of a request under a rule that a fast path can serve; None for every other rule."""
     cost = rule.cost
     if (
         rule.act.kind not in ("deny", "shadow")

@@ -1,4 +1,4 @@
-"""The gates of a policy: decisions over the limits of its rules, whose errors are for `on_error` of each rule."""
+"""The gates of a policy: decisions over the limits of its rules. Errors are raised, for each rule's `on_error`."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from headgate.stores.gate import Gate
 from headgate.stores.gate_async import AsyncGate
 
 _SOME: Final = (Limit(1, "hour", name="headgate"),)
-"""A gate is opened for limits; a policy asks about those of its rules."""
+"""A gate needs limits when it is made; a policy asks about those of its rules instead."""
 
 
 class PolicyGate(Gate):
-    """For threads, and for stores that answer at once."""
+    """A gate for threads, and for stores that answer without being awaited."""
 
     def asker(self, limits: tuple[Limit, ...]) -> Callable[..., Decision]:
-        """Decisions over these limits again and again: keys (or one for all) and costs, checked already."""
+        """Return a function that decides over these limits, given keys (or one for all) and costs, unchecked."""
         return self._bound_to(checked_limits(limits)).run
 
     def decide(self, *calls: Call, peek: bool = False, wait_us: int = 0) -> Decision:
-        """Several subjects, one decision; with a wait also for later."""
+        """Take one decision over several calls; with `wait_us`, also reserve in the future."""
         return self._decide(calls, PEEK if peek else RESERVE if wait_us else TAKE, wait_us)
 
 
 class AsyncPolicyGate(AsyncGate):
-    """For stores that are awaited."""
+    """A gate for stores that are awaited."""
 
     def asker(self, limits: tuple[Limit, ...]) -> Callable[..., Awaitable[Decision]]:
         """See `PolicyGate.asker`."""
@@ -44,6 +44,6 @@ class AsyncPolicyGate(AsyncGate):
 
 
 def gate_on(store: Store, namespace: str, awaited: bool = False) -> Any:  # noqa: ANN401 - of either kind
-    """A gate for the rules of a policy; its questions are awaited where the edge and the store can."""
+    """Return a gate for the rules of a policy; an async one if the edge awaits and the store can be awaited."""
     kind = AsyncPolicyGate if awaited and isinstance(store, AsyncStore) else PolicyGate
     return kind(store, namespace, _SOME, "raise")

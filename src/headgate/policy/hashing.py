@@ -1,7 +1,7 @@
-"""What a store, a log or a label may see of a secret: 128 bits of BLAKE2b.
+"""Hashes of secrets for stores, logs and labels: 128 bits of BLAKE2b.
 
-Secrets that people or programs choose badly can be guessed, and a guess can be hashed. With a pepper the hash is keyed:
-whoever has the store but not the pepper has nothing to compare a guess with.
+A weak secret can be guessed, and the guess can be hashed and compared. With a pepper the hash is keyed: an attacker who
+has the store but not the pepper cannot hash a guess.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Final
 
 Hash = Callable[[str], str]
 LONGEST_REMEMBERED: Final = 256
-"""What is longer is hashed each time: values are the clients', and a cache of long ones would be theirs to fill."""
+"""Characters. Longer values are not cached: clients choose them and could fill the memory."""
 LONGEST_KEY: Final = blake2b.MAX_KEY_SIZE
 
 
 def hasher(pepper: bytes = b"") -> Hash:
-    """A hash by this pepper; without one, the hash that anybody can compute."""
+    """Return a hash function keyed with this pepper; without one, an unkeyed hash."""
     key = pepper if len(pepper) <= LONGEST_KEY else blake2b(pepper).digest()
 
     def hashed(value: str) -> str:
@@ -28,7 +28,7 @@ def hasher(pepper: bytes = b"") -> Hash:
 
 
 def remembering(function: Hash) -> Hash:
-    """The same function, which knows the answers for short values again."""
+    """Return the same function with a cache for short values."""
     remembered = lru_cache(maxsize=16_384)(function)
     return lambda value: remembered(value) if len(value) <= LONGEST_REMEMBERED else function(value)
 

@@ -1,4 +1,4 @@
-"""Requests without an address: all of them are one client to the rules, which the log says once."""
+"""Requests without an address: rules count all of them as one client, and the log says so once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _said = False
 
 
 def warn_of_no_address(view: RequestView) -> None:
-    """Say once in a process that such requests share a budget, and what to set."""
+    """Log once in a process that such requests share a budget, and the setting that helps."""
     global _said
     if not _said:
         _said = True
@@ -23,7 +23,7 @@ def warn_of_no_address(view: RequestView) -> None:
 
 
 def _advice(proxies: Proxies | None) -> str:
-    """How the clients of such requests become known."""
+    """Return the advice for this set of trusted proxies."""
     if proxies is None:
         return "Where a proxy is in front, give trusted_proxies=['unix'] to use the address that it forwards"
     if not proxies.trusts(None):

@@ -1,4 +1,4 @@
-"""What is answered where a store cannot answer: each rule by its own `on_error`, and never a yes that nobody gave."""
+"""Answers while a store cannot answer: each rule follows its own `on_error`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ log = log_of("headgate.policy")
 
 
 class Outage:
-    """Degraded answers of one policy. A store's own `local` counts for it, and its `nodes` share the limits."""
+    """Degraded answers of one policy. A store's own `local` store counts for it; its `nodes` share the limits."""
 
     def __init__(self, namespace: str, stores: Mapping[str, Store]) -> None:
         self._namespace = namespace
@@ -32,7 +32,7 @@ class Outage:
     def answer(
         self, group: LimitGroup, keys: tuple[str, ...], costs: tuple[int, ...], error: Exception
     ) -> Outcome | tuple[LimitGroup, Decision] | None:
-        """A refusal, the local answer with what it was decided over, or None where every rule says to let it pass."""
+        """Return a refusal, the local decision with its group, or None if every rule allows the request."""
         self._complain(error)
         closed = next((rule for rule in group.owners if rule.on_error in ("deny", "raise")), None)
         if closed is not None:
@@ -44,7 +44,7 @@ class Outage:
             if group.local is None:
                 group.local = self._local_group(group, counting)
             decision = group.local.ask(tuple(keys[at] for at in counting), tuple(costs[at] for at in counting))
-        except Exception as reason:  # where nothing counts, nothing passes
+        except Exception as reason:  # a request that cannot be counted is refused
             self._complain(reason)
             return Outcome("deny", UNAVAILABLE, group.owners[counting[0]])
         return group.local, decision
@@ -57,7 +57,7 @@ class Outage:
         return LimitGroup(group.store, gate, shares)
 
     def _complain(self, error: Exception) -> None:
-        """An outage is one event, not one for each request. What nobody foresaw is shown with its traceback."""
+        """Log an outage once in a while, not for each request; an unexpected error with its traceback."""
         now = monotonic()
         if now >= self._next_complaint:
             self._next_complaint = now + COMPLAIN_EVERY

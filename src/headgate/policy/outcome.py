@@ -1,4 +1,4 @@
-"""Outcomes: what happens to a request, over which limits that was decided, and what the response may still change."""
+"""Outcomes: the decision about a request, the limits it was taken over, and the charges that may still change."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ FORBIDDEN: Final = 403
 TOO_MANY: Final = 429
 UNAVAILABLE: Final = 503
 SENT: Final = {"header": "header", "cookie": "cookie", "query": "query parameter", "claim": "claim"}
-"""Parts of a key that a client sends, and what they are called."""
+"""Parts of a key that a client sends, and their names in messages."""
 
 
 class LimitGroup:
-    """Limits of one store that one decision is taken over, and whose rule each of them is."""
+    """Limits of one store that one decision is taken over, and the rule of each."""
 
     __slots__ = (
         "ask", "bounds", "counts_refused", "delays", "disclose", "follows", "gate", "holds_permits", "limits", "local",
@@ -40,7 +40,7 @@ class LimitGroup:
         self.limits: tuple[Limit, ...]
         self.owners, self.limits = zip(*pairs, strict=True)
         self.local: LimitGroup | None = None
-        """Where the store cannot answer: the limits of rules that are then counted locally; made when it is needed."""
+        """The limits of rules with `on_error: local`, for an outage of the store; made at the first one."""
         self.counts_refused = self.delays = self.follows = self.holds_permits = False
         at_most, disclose = [], []
         for rule, limit in pairs:  # one loop: a group is made while a request waits
@@ -57,10 +57,10 @@ class LimitGroup:
                 self.holds_permits = True
         self.disclose = tuple(disclose)
         self.bounds = Bounds(gate, self.limits, tuple(at_most)) if any(at_most) else None
-        """Where a rule refuses what it would hold for too long."""
+        """The bounds of rules with `at_most`; None without such a rule."""
         try:
             self.ask = gate.asker(self.limits) if self.bounds is None else self.bounds.ask
-        except HeadgateError:  # no room for such limits, for now: answered as if the store were away
+        except HeadgateError:  # the store has no room now: the request is answered as in an outage
             self.ask = self._ask_anew
 
     def _ask_anew(self, keys: tuple[str, ...], costs: tuple[int, ...]) -> Any:  # noqa: ANN401
@@ -68,7 +68,7 @@ class LimitGroup:
         return self.ask(keys, costs)
 
     def delay(self, decision: Decision) -> int:
-        """How long rules that delay hold the request: until its place in the queue of each has come."""
+        """Return for how many microseconds the rules that delay hold the request."""
         each = zip(self.owners, self.limits, decision.verdicts, decision.costs, strict=True)
         return max(
             held_for(limit, verdict, cost, rule.act.at_most_us)
@@ -77,42 +77,42 @@ class LimitGroup:
         )
 
     def owner(self, decision: Decision) -> Rule:
-        """The rule whose limit binds."""
+        """Return the rule of the binding limit."""
         return self.owners[0] if len(self.owners) == 1 else self.owners[self.limits.index(decision.binding)]
 
 
 class Charge(NamedTuple):
-    """What was charged for a request, until its response says whether that was right."""
+    """A charge for a request, which its response may still correct."""
 
     group: LimitGroup
     decision: Decision
 
 
 class Outcome(NamedTuple):
-    """What happens to a request."""
+    """The decision of a policy about a request."""
 
     kind: Kind
     status: int = 200
     rule: Rule | None = None
-    """Whose no it is; of a yes, whose limit is nearest."""
+    """The rule that refused; of an admitted request, the rule with the tightest limit."""
     decision: Decision | None = None
     group: LimitGroup | None = None
-    """What the decision was over."""
+    """The group that the decision was taken over."""
     delay_us: int = 0
-    """How long to hold the request before the app is called."""
+    """The time to hold the request before the app is called."""
     charges: tuple[Charge, ...] = ()
-    """What the response may still change."""
+    """The charges that the response may still change."""
     detail: str = ""
-    """What the client is told of a no that no limit is to blame for."""
+    """The message to the client for a refusal that is not due to a limit."""
     challenge: str = ""
-    """By which scheme the client can say who it is, as `WWW-Authenticate` has it."""
+    """The scheme by which the client can authenticate, for `WWW-Authenticate`."""
 
 
 PASS: Final = Outcome("pass")
 
 
 def refused(group: LimitGroup, decision: Decision) -> Outcome:
-    """What a no comes to."""
+    """Return the outcome of a refusal: `shadow` or 429."""
     rule = group.owner(decision)
     if rule.act.kind == "shadow":
         return Outcome("shadow", rule.act.status, rule, decision, group)
@@ -120,12 +120,12 @@ def refused(group: LimitGroup, decision: Decision) -> Outcome:
 
 
 def refused_unclear(reason: Unclear) -> Outcome:
-    """A request that says two things at once."""
+    """Return the refusal of a request that frameworks may read differently."""
     return Outcome("deny", BAD_REQUEST, detail=str(reason))
 
 
 def refused_without(rule: Rule, view: RequestView, params: Params) -> Outcome:
-    """A request without a part of the key: told which, where the client can send it."""
+    """Return the refusal of a request without a part of the key; it names a part that the client can send."""
     for name, part in zip(rule.parts, rule.key, strict=True):
         kind, _, field = name.partition(" ")
         if kind in SENT and is_missing(part, view, params):

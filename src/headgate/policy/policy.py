@@ -1,4 +1,4 @@
-"""`Policy`: rules, compiled and found quickly."""
+"""`Policy`: compiled rules, indexed by method and path."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from headgate.wording import shown
 HEADER_STYLES: Final = ("draft-11", "draft-6", "x-ratelimit", "x-ratelimit-epoch", "none")
 VERSION: Final = 1
 PLAN: Final[Fields] = {
-    "trusted_header": Field("A request header, believed from trusted proxies only.", WORD),
-    "claim": Field("A claim of a token that the app, or the policy's tokens, verified.", WORD),
+    "trusted_header": Field("A request header that only a trusted proxy may set.", WORD),
+    "claim": Field("A claim of a token that the app or the policy's `tokens` verified.", WORD),
 }
 _STYLES: Final[Form] = {
     "anyOf": [
@@ -46,38 +46,39 @@ _STYLES: Final[Form] = {
 FIELDS: Final[Fields] = {
     "version": Field("The version of this format.", {"const": VERSION}),
     "rules": Field(
-        "All rules that apply to a request are asked together, in one decision for each store: all of them "
-        "are charged, or none. None at all are a mistake, unless there is another section.",
+        "The rules. All rules that apply to a request are decided together, in one decision for each store: "
+        "all of them are charged, or none. The list may be empty only if there is another section.",
         {"type": "array", "items": named("rule")},
     ),
-    "allow": Field("What is always let through, before any rule.", named("condition")),
-    "deny": Field("What is always refused with 403, after allow and before any rule.", named("condition")),
-    "plan": Field("Where a request's plan is found, unless the middleware is given a function.", table(PLAN, one=True)),
+    "allow": Field("Requests that always pass, before any rule.", named("condition")),
+    "deny": Field("Requests that are always refused with 403, after allow and before any rule.", named("condition")),
+    "plan": Field(
+        "The source of a request's plan, unless the middleware has a function for it.", table(PLAN, one=True)
+    ),
     "tokens": Field(
-        "Tokens (JWT) whose claims are believed because this key verifies them. Claims that the app gives go "
-        "before them.",
+        "Tokens (JWT) that the policy verifies with this key to use their claims. Claims that the app gives "
+        "take precedence.",
         table(TOKEN_FIELDS, "key", "algorithms"),
     ),
     "repeated": Field(
-        "When a request gives different values under one name that a key, the plan or the token is read from. "
-        "refuse: 400. first, last: that one counts. each: every value of a key is counted. refuse unless said "
-        "otherwise.",
+        "The treatment of a request that sends different values under one name of a key, the plan or the token. "
+        "refuse: 400. first, last: that value counts. each: every value of a key is counted. Default: refuse.",
         named("repeated"),
     ),
     "pepper": Field(
-        "A secret that hashes of headers, cookies, query parameters and long values are keyed with, so that "
-        "nobody who has the store can search it for guesses. Another pepper makes other keys: every count "
-        "begins anew.",
+        "A secret key for the hashes of headers, cookies, query parameters and long values: without it, guesses "
+        "cannot be compared with the keys in a store. A new pepper makes new keys, so every count starts from "
+        "zero.",
         named("secret"),
     ),
-    "headers": Field("Which header fields say how much is left; draft-11 unless said otherwise.", _STYLES),
+    "headers": Field("The header fields that show how much is left. Default: draft-11.", _STYLES),
     "namespace": Field(
-        "Policies with the same namespace and store share the budgets of rules with the same name; `policy` "
-        "unless said otherwise.",
+        "The namespace of the counts. Policies with the same namespace and store share the budgets of rules "
+        "with the same name. Default: policy.",
         {"type": "string", "minLength": 1, "maxLength": 128, "pattern": "^[^\\u0000\\n]*$"},
     ),
     "stores": Field(
-        "Stores for rules that name one, besides that of the middleware.",
+        "The stores that rules can name, beside the middleware's store.",
         {
             "type": "object",
             "additionalProperties": {
@@ -90,7 +91,7 @@ FIELDS: Final[Fields] = {
 
 
 class Policy:
-    """Who is limited, by what, and what a no looks like.
+    """The limited requests, the keys they are counted by, and the form of a refusal.
 
     From a file, a mapping, or another policy's source: `Policy.load("policy.yaml")`, `Policy({"rules": [...]})`.
     """
@@ -107,9 +108,9 @@ class Policy:
         self.headers = _headers(parser, given.get("headers", "draft-11"))
         self.plan_header, self.plan_claim = _plan(parser, given.get("plan"))
         self.tokens: Tokens | None = read_tokens(parser, given["tokens"]) if "tokens" in given else None
-        """What verifies the tokens of requests, where the policy has a key for that."""
+        """The verifier of tokens; None if the policy has no `tokens`."""
         self.repeated: Repeated = parser.read_repeated(given, ())
-        """What happens to a request that gives different values under one name."""
+        """The treatment of a request that sends different values under one name."""
         parser.repeated = self.repeated
         if self.tokens is not None:
             self.tokens.repeated = self.repeated
@@ -125,34 +126,34 @@ class Policy:
 
     @classmethod
     def load(cls, given: Policy | str | Path | Mapping[str, Any]) -> Policy:
-        """A policy as users give it: one that is ready, the path of a file, or a mapping."""
+        """Return a policy from a `Policy`, the path of a file, or a mapping."""
         return given if isinstance(given, Policy) else cls(read_source(given))
 
     def with_rules(self, rules: Sequence[Mapping[str, Any]]) -> Policy:
-        """Other rules in the same house: its lists, stores, namespace, headers, and keys for tokens and hashes."""
+        """Return a policy with other rules and the same settings: lists, stores, namespace, headers, tokens, pepper."""
         return Policy({**self._settings, "rules": rules})
 
     def with_compiled(self, rules: Sequence[Rule]) -> Policy:
-        """The same policy over other versions of its own rules, in the same order."""
+        """Return the same policy with other versions of its own rules, in the same order."""
         policy = copy(self)
         policy.rules = tuple(rules)
         policy._index = RuleIndex(policy.rules)
         return policy
 
     def hashes_as(self, other: Policy) -> bool:
-        """Whether both make the same keys of the same secrets."""
+        """Whether both policies hash a secret to the same key."""
         return bool(self._settings.get("pepper") == other._settings.get("pepper"))
 
     def rules_for(self, method: str, path: str) -> MatchedRules:
-        """The rules whose methods and paths fit, in order, each with what its path names."""
+        """Return the rules whose methods and paths match, in order, each with the named segments of its path."""
         return self._index.found[method, "/" if self._index.pathless else path]
 
     def find(self, method: str, path: str) -> MatchedRules:
-        """As `rules_for`, for callers that keep what is found."""
+        """Like `rules_for`, but uncached, for callers that keep the result."""
         return self._index.find(method, path)
 
     def matching(self, view: RequestView) -> Sequence[tuple[Rule, Params]]:
-        """The rules that apply to a request."""
+        """Return the rules that apply to a request."""
         found = self.rules_for(view.method, view.path)
         if found.set.plain:
             return found.pairs
@@ -164,7 +165,7 @@ class Policy:
         ]
 
     def plan_of(self, view: RequestView) -> str | None:
-        """The plan of a request, where the policy says how to find it: from trusted peers and verified claims only."""
+        """Return the plan of a request from the policy's `plan`: from trusted peers and verified claims only."""
         if self.tokens is not None:
             view.claims_of = self.tokens.claims
         if self.plan_header is not None and view.from_trusted_peer:
@@ -200,7 +201,7 @@ def _rules(parser: Parser, value: object, stores: Mapping[str, str], alone: bool
 def _stores(parser: Parser, value: object) -> dict[str, str]:
     if not isinstance(value, Mapping) or not all(isinstance(url, str) for url in value.values()):
         odd = [each for each in value.values() if not isinstance(each, str)] if isinstance(value, Mapping) else [value]
-        kind = type(odd[0]).__name__  # and not what it is: a URL has a password
+        kind = type(odd[0]).__name__  # the value is not shown: a URL may contain a password
         parser.error(
             ("stores",), f"expected names and URLs, as in {{fleet: redis://cache}}; got a value of type {kind}"
         )

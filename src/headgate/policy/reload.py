@@ -1,7 +1,7 @@
-"""A policy that follows its file: looked at once a second, read beside the requests, kept when the new one is wrong.
+"""A policy that follows its file: checked once a second, read in a thread, unchanged if the new file has errors.
 
-A request that finds the file changed starts a thread that reads it, and is itself answered by the policy of now. What
-the thread has made ready is taken up by a later request. There is no thread while the file stays as it is.
+A request that finds the file changed starts a thread that reads it; the current policy answers that request. A later
+request takes up the new policy when it is ready. There is no thread while the file does not change.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from headgate.policy.policy import Policy
 from headgate.wording import log_of
 
 EVERY: Final = 1.0
-"""Seconds between two looks at the file."""
+"""Seconds between two checks of the file."""
 READER: Final = "headgate-policy"
-"""The name of the thread that reads."""
+"""The name of the reading thread."""
 Ready = TypeVar("Ready")
 Stamp = tuple[int, int, int]
 log = log_of("headgate.policy")
 
 
 class PolicyFile(Generic[Ready]):
-    """The policy at first, and what `prepare` has made of each later one."""
+    """The first policy, and the result of `prepare` for each later one."""
 
     def __init__(self, given: Policy | str | Path | Mapping[str, Any], prepare: Callable[[Policy], Ready]) -> None:
         self._path = Path(given) if isinstance(given, str | Path) else None
@@ -38,18 +38,18 @@ class PolicyFile(Generic[Ready]):
         self._next_look = time.monotonic() + EVERY
         self._turns = count(1)
         self._turn = 0
-        """When the policy of now was begun to be read; what was begun before is older."""
+        """The turn of the current policy: a policy with an earlier turn is older."""
         self._ready: deque[tuple[int, Ready]] = deque()
         self._reader: threading.Thread | None = None
         self.policy = Policy.load(given)
 
     @property
     def can_change(self) -> bool:
-        """Whether there is a file to follow."""
+        """Whether the policy comes from a file."""
         return self._path is not None
 
     def next(self) -> Ready | None:
-        """A policy that is ready, once. Costs a look at the file, at most once a second, and never reads it."""
+        """Return a new policy once, when it is ready. Checks the file at most once a second, and never reads it."""
         if self._ready:
             return self._taken()
         if self._path is None:
@@ -58,21 +58,21 @@ class PolicyFile(Generic[Ready]):
         if now < self._next_look:
             return None
         self._next_look = now + EVERY
-        if self._reader is not None and self._reader.is_alive():  # of a fork's child it is not, and begins anew
+        if self._reader is not None and self._reader.is_alive():  # not alive in a forked child, which starts its own
             return None
         stamp = self._stamp()
-        if stamp is not None and stamp != self._seen:  # a file that is being exchanged may be gone for a moment
+        if stamp is not None and stamp != self._seen:  # a file that is being replaced may be absent for a moment
             self._start(stamp)
         return None
 
     def reload(self) -> Ready | None:
-        """Read the file here and now, for a signal handler. A file with errors changes nothing; the log says why."""
+        """Read the file in this thread, for a signal handler. A file with errors changes nothing; they are logged."""
         if self._path is not None:
             self._read(next(self._turns), self._stamp())
         return self._taken()
 
     def read_again(self) -> None:
-        """At the next look, as if it had changed: what was made ready cannot be used."""
+        """Read the file again at the next check: the policy that was ready cannot be used."""
         self._seen = None
 
     def _start(self, stamp: Stamp) -> None:
@@ -80,7 +80,7 @@ class PolicyFile(Generic[Ready]):
         reader = threading.Thread(target=self._read, args=(turn, stamp), name=READER, daemon=True)
         try:
             reader.start()
-        except RuntimeError:  # where no thread can be started, it is read here
+        except RuntimeError:  # if no thread can be started, this one reads the file
             self._read(turn, stamp)
         else:
             self._reader = reader
@@ -89,10 +89,10 @@ class PolicyFile(Generic[Ready]):
         ready = self._made()
         if ready is not None:
             self._ready.append((turn, ready))
-        self._seen = stamp  # not before: a child that is forked meanwhile has to read it itself
+        self._seen = stamp  # not earlier: a child that is forked meanwhile must read the file itself
 
     def _made(self) -> Ready | None:
-        assert self._path is not None  # noqa: S101 - who has none is not asked
+        assert self._path is not None  # noqa: S101 - called only with a path
         try:
             return self._prepare(Policy.load(self._path))
         except InvalidPolicy as errors:
@@ -104,14 +104,14 @@ class PolicyFile(Generic[Ready]):
         return None
 
     def _taken(self) -> Ready | None:
-        """The newest that is ready, if it is newer than the one of now."""
+        """Return the newest policy that is ready, if it is newer than the current one."""
         found: Ready | None = None
         try:
             while True:
                 turn, ready = self._ready.popleft()
                 if turn > self._turn:
                     self._turn, found = turn, ready
-        except IndexError:  # also where another request was quicker
+        except IndexError:  # also if another request has taken it
             pass
         if found is not None:
             log.info("the policy was read again from %s", self._path)

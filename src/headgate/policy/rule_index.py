@@ -1,4 +1,4 @@
-"""The rules of a policy by methods and paths, so that those of a request are found quickly."""
+"""An index of a policy's rules by method and path."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ NOTHING: Final[Params] = {}
 
 
 class RuleSet:
-    """Rules that fit a method and a path, in order. Paths are many, sets of rules are few: each is made once."""
+    """Rules that match a method and a path, in order. Paths are many, sets of rules are few: each is made once."""
 
     __slots__ = ("_named", "found", "plain", "rules")
 
     def __init__(self, rules: tuple[Rule, ...]) -> None:
         self.rules = rules
         self.plain = not any(rule.match.conditions or rule.exempt for rule in rules)
-        """Nothing else has to be looked at."""
+        """Whether method and path alone decide that the rules apply."""
         self._named = tuple((rule, rule.match.patterns if rule.by_params else ()) for rule in rules)
         same = not any(patterns for _, patterns in self._named)
         self.found = MatchedRules(self, tuple((rule, NOTHING) for rule in rules)) if same else None
-        """What is found at every path, where no key needs what a path names."""
+        """The result for every path, if no key needs a `{name}` of the path; otherwise None."""
 
     def at(self, path: str) -> MatchedRules:
-        """What is found at one path."""
+        """Return the result for one path."""
         return self.found or MatchedRules(
             self, tuple([(rule, _named(patterns, path)) for rule, patterns in self._named])
         )
 
 
 class MatchedRules(NamedTuple):
-    """The rules whose methods and paths fit a request, in order, each with what its path names for its key."""
+    """The rules whose methods and paths match a request, in order, each with the named segments for its key."""
 
     set: RuleSet
     pairs: tuple[tuple[Rule, Params], ...]
@@ -48,16 +48,16 @@ class RuleIndex:
     def __init__(self, rules: Sequence[Rule]) -> None:
         self._rules = rules
         self.pathless = not any(rule.match.patterns for rule in rules)
-        """No rule looks at a path: every path is as good as another."""
+        """Whether no rule has a path: then all paths have the same rules."""
         self._anywhere: list[Rule] = []
-        """Rules for paths whose first segment may be any."""
+        """Rules for paths with any first segment."""
         self._by_segment: dict[str, list[Rule]] = {}
-        """Rules by the first segment of their paths, with those for any, in order."""
+        """Rules by the first segment of their paths, together with those for any segment, in order."""
         for rule in rules:
             self._file(rule)
         self._sets: dict[tuple[int, ...], RuleSet] = {}
         self.found: BoundedCache[MatchedRules] = BoundedCache(self.find)
-        """By method and path."""
+        """The cached results by method and path."""
 
     def _file(self, rule: Rule) -> None:
         firsts = {pattern.first for pattern in rule.match.patterns}
@@ -69,7 +69,7 @@ class RuleIndex:
                 self._by_segment.setdefault(first or "", list(self._anywhere)).append(rule)
 
     def find(self, method: str, path: str) -> MatchedRules:
-        """The rules that fit, in order, each with what its path names."""
+        """Return the rules that match, in order, each with the named segments of its path."""
         path = tidy(path)
         indexes = []
         for rule in self._by_segment.get(path[1:].partition("/")[0], self._anywhere):
@@ -93,7 +93,7 @@ class RuleIndex:
 
 
 def _named(patterns: Sequence[Pattern], path: str) -> Params:
-    """What the first pattern that fits names."""
+    """Return the named segments of the first pattern that matches."""
     for pattern in patterns:
         named = pattern.fit(path)
         if named is not None:

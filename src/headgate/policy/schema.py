@@ -1,4 +1,4 @@
-"""The schema of a policy (JSON Schema, draft 2020-12), made of the fields that the parser knows: for editors."""
+"""The JSON Schema (draft 2020-12) of a policy for editors, generated from the parser's tables of fields."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ _ANY: Final = rf"(?:\*\*|{_SEGMENT})"
 
 
 _ABOUT: Final = (
-    "Who is limited, by what, and what a no looks like. `headgate policy check FILE` finds more than a schema can say: "
-    "names that are used twice, stores that do not exist, limits that do not fit."
+    "The limited requests, the keys they are counted by, and the form of a refusal. `headgate policy check FILE` also "
+    "finds errors that a schema cannot: names that are used twice, stores that do not exist, limits that do not fit."
 )
 _PARTS: Final = (
-    "ip: the client's address, an IPv6 one by its /64. user: who the app says it is. plan, host, method, path, route: "
-    "of the request. everyone: one budget for all."
+    "ip: the client's address, an IPv6 one by its /64. user: the user that the app names. plan, host, method, path, "
+    "route: of the request. everyone: one budget for all requests."
 )
 
 
 def schema() -> dict[str, Any]:
-    """All of it."""
+    """Return the whole schema."""
     beside = [field for field in policy.FIELDS if field not in ("version", "rules", "repeated")]
-    rules = {"description": "At least one rule, or another section beside none.", "minItems": 1}
+    rules = {"description": "At least one rule, or none and another section.", "minItems": 1}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": f"urn:headgate:policy:{policy.VERSION}",
@@ -46,33 +46,33 @@ def schema() -> dict[str, Any]:
 
 
 def _tables() -> dict[str, Form]:
-    """Of fields."""
+    """Return the definitions of objects."""
     return {
         "rule": _rule(),
-        "condition": _told("Holds when every field does; a list of values when one of them does.", table(FIELDS)),
-        "secret": _told("Where a secret is: a policy is no place for one.", table(PLACES, one=True)),
+        "condition": _told("Holds if every field holds; a list of values holds if one of them does.", table(FIELDS)),
+        "secret": _told("The place of a secret: a policy must not contain it.", table(PLACES, one=True)),
         "part": _told("One part of a key.", {"anyOf": [_told(_PARTS, one_of(WORDS)), table(NAMED, one=True)]}),
-        "costs": _told("By method, and by what the response says.", table(COSTS)),
+        "costs": _told("Costs by method, and by the response.", table(COSTS)),
         "detailed_action": table(DETAILS, one=True),
     }
 
 
 def _values() -> dict[str, Form]:
-    """Of words and numbers."""
+    """Return the definitions of words and numbers."""
     return {
         "repeated": one_of(get_args(Repeated)),
         "shared_algorithm": one_of(SHARED),
         "public_algorithm": one_of(PUBLIC),
         "style": _told(
             "draft-11: RateLimit-Policy and RateLimit. draft-6: RateLimit-Limit, -Remaining, -Reset. x-ratelimit: "
-            "the same as X-RateLimit-*. x-ratelimit-epoch: the reset in seconds since the epoch. none: none of "
-            "these.",
+            "the same as X-RateLimit-*. x-ratelimit-epoch: the same, with the reset in seconds since the epoch. "
+            "none: no such fields.",
             one_of(policy.HEADER_STYLES),
         ),
         "method": {"anyOf": [one_of(METHODS), {"type": "string", "pattern": f"^{any_case(*METHODS)}$"}]},
         "path": _path(),
         "wanted": _told(
-            "A value, a list of values, true for any, false for none.",
+            "A value, a list of values, true for any value, false for no value.",
             {"anyOf": [TEXT, {"type": "boolean"}, array(TEXT)]},
         ),
         "words": _told(
@@ -82,7 +82,7 @@ def _values() -> dict[str, Form]:
             {"type": "string", "pattern": limits_pattern()},
         ),
         "limits": _told(
-            "Limits in words, one or a list; nothing for no limit.",
+            "Limits in words, one or a list; empty for no limit.",
             {"anyOf": [named("words"), {"enum": ["", None]}, {"type": "array", "items": named("words")}]},
         ),
         "units": {"type": "integer", "minimum": 0, "maximum": EXACT},
@@ -92,8 +92,8 @@ def _values() -> dict[str, Form]:
             {"anyOf": [{"type": "integer", "minimum": 100, "maximum": 599}, named("status_text")]},
         ),
         "action": _told(
-            "deny: 429. delay: hold the request until its turn. shadow: an answer that looks like any other, "
-            "without the app. observe: let it through and say so in the log.",
+            "deny: 429. delay: hold the request until the limit allows it. shadow: send a normal-looking answer "
+            "without calling the app. observe: let the request pass and log it.",
             one_of(get_args(Act)),
         ),
         "time": _told("A time such as 10m, 2 hours, 500ms.", {"type": "string", "pattern": rf"^\s*{PERIOD}\s*$"}),
@@ -101,10 +101,10 @@ def _values() -> dict[str, Form]:
 
 
 def _rule() -> Form:
-    """A rule that delays does not block."""
+    """Return the form of a rule. A rule that delays cannot have `for`."""
     delays = {"anyOf": [{"const": "delay"}, {"type": "object", "required": ["delay"]}]}
     return _told(
-        "To whom it applies, what it counts by, how much is allowed, and what happens when that is over.",
+        "The requests it applies to, the key it counts by, its limits, and the action when they are used up.",
         table(rule.FIELDS, "key", "limits"),
     ) | {
         "if": {"properties": {"act": delays}, "required": ["act"]},
@@ -113,13 +113,13 @@ def _rule() -> Form:
 
 
 def _path() -> Form:
-    """What policy.path reads: at most two `**`, and no name twice."""
+    """Return the form of a path, as in `policy.path`: at most two `**`, and no name twice."""
     rest = rf"(?:/+{_ANY})*"
     plain = rf"^(?:/+(?:{_ANY}{rest})?|\*\*{rest})/*$"
     open_end = rf"^/+(?:{_SEGMENT}/+)*\{{{_WORD}:path\}}/*$"
     twice = rf"\{{({_WORD})(?::path)?\}}.*\{{\1(?::path)?\}}"
     return _told(
-        "Begins with /. * is anything within a segment, ** any number of whole segments, {name} one segment "
+        "Begins with /. * matches any text in a segment, ** any number of segments, {name} one segment "
         "that a key can use, {name:path} the rest, at the end.",
         {
             "type": "string",

@@ -1,6 +1,6 @@
-"""What was charged for a request, once more is known: given back, corrected by the response, released at the end.
+"""Charges of a request after the decision: given back, corrected by the response, released at the end.
 
-The steps are generators, as those of `compiled.py` are.
+The steps are generators, like those of `compiled.py`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ log = log_of("headgate.policy")
 
 
 def refund(charges: Sequence[Charge]) -> Steps[None]:
-    """Give back what was charged for a request that goes no further."""
+    """Give back the charges of a request that does not reach the app."""
     for group, decision in charges:
         try:
             yield group.gate.refund(decision)
@@ -31,9 +31,9 @@ def refund(charges: Sequence[Charge]) -> Steps[None]:
 def settle(
     charges: Sequence[Charge], status: int, header: Callable[[str], str | None]
 ) -> Steps[dict[LimitGroup, Decision]]:
-    """Count what the response says: give back what does not count, charge what cost more.
+    """Correct the charges by the response: give back unused units, charge further ones.
 
-    For each group of which something changed: what is left now.
+    Return the current decision for each group whose charge changed.
     """
     left: dict[LimitGroup, Decision] = {}
     for group, decision in charges:
@@ -57,14 +57,14 @@ def settle(
 
 
 def charge_refused(group: LimitGroup, decision: Decision, costs: tuple[int, ...]) -> Steps[None]:
-    """Charge a request that was refused, where its rule counts such."""
+    """Charge a refused request for each rule with `count: {refused: true}`."""
     owned = zip(group.owners, group.limits, costs, strict=True)
     more = tuple(cost if rule.counts_refused and not limit.in_flight else 0 for rule, limit, cost in owned)
     yield from charge_more(group, decision, more)
 
 
 def release(charges: Sequence[Charge]) -> Steps[None]:
-    """The request is not in flight any more."""
+    """Release the permits of a request that has ended."""
     for group, decision in charges:
         if group.holds_permits:
             try:
@@ -74,21 +74,21 @@ def release(charges: Sequence[Charge]) -> Steps[None]:
 
 
 def charge_more(group: LimitGroup, decision: Decision, more: tuple[int, ...]) -> Steps[None]:
-    """Charge on top, as far as each limit can owe."""
+    """Charge further units, as far as each limit can owe."""
     for call, extra in zip(decision.calls, more, strict=True):
         while extra > 0:
             units = min(extra, call.limit.burst)
             charged: Decision = yield group.gate.decide(Call(call.limit, call.key, units), wait_us=LONGEST_WAIT)
             if charged.allowed:
                 extra -= units
-            elif 0 < charged.remaining < units:  # windows and logs cannot owe: what there is room for
+            elif 0 < charged.remaining < units:  # windows and logs cannot owe: charge as much as there is room for
                 extra = charged.remaining
             else:
                 break
 
 
 def _real(rule: Rule, cost: int, status: int, header: Callable[[str], str | None]) -> int:
-    """What a request cost, now that the response is known."""
+    """Return the cost of a request by its response."""
     if rule.counts is not None and status not in rule.counts:
         return 0
     for statuses, told in rule.cost.after_status:

@@ -1,4 +1,4 @@
-"""Steps: generators that yield what a gate gave and are sent its decision; threads and event loops share them."""
+"""Steps: generators that yield the result of a gate and are sent its decision; for threads and event loops."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from headgate.engine import Decision
 
 T = TypeVar("T")
 Steps = Generator[Any, Any, T]
-"""Yields a decision, or something to wait for; returns what it came to."""
+"""A generator that yields a decision, or something to wait for, and returns its result."""
 
 
 class Deferred:
-    """Something that steps wait for, in a thread or in an event loop: the runner of the steps knows which it is."""
+    """Something that steps wait for, in a thread or in an event loop: the runner of the steps chooses."""
 
     def now(self) -> Any:  # noqa: ANN401
-        """Wait here, in this thread."""
+        """Wait in this thread."""
         raise NotImplementedError
 
     def __await__(self) -> Generator[Any, Any, Any]:
@@ -42,7 +42,7 @@ def run(steps: Steps[T]) -> T:
 
 
 async def run_awaiting(steps: Steps[T]) -> T:
-    """Run steps whose gates may have to be awaited."""
+    """Run steps whose gates may need to be awaited."""
     try:
         given = next(steps)
         while True:
@@ -59,7 +59,7 @@ async def run_awaiting(steps: Steps[T]) -> T:
 
 
 _unfinished: set[asyncio.Task[Any]] = set()
-"""The event loop itself holds tasks only weakly."""
+"""Strong references to running tasks: the event loop has only weak ones."""
 
 
 async def run_to_the_end(steps: Steps[None]) -> None:

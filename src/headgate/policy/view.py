@@ -1,4 +1,4 @@
-"""A request as policies see it. Edges fill in what their framework knows; everything else is worked out when asked."""
+"""A request as policies see it. Edges set the fields that their framework knows; the rest is computed on demand."""
 
 from __future__ import annotations
 
@@ -47,27 +47,27 @@ class RequestView:
         self.peer = peer
         self.query_string: str | bytes = ""
         self.route: str | None = None
-        """The template of the route, where the framework has found it already."""
+        """The template of the route, if the framework has found it already."""
         self.request: Any = None
-        """The framework's own, for the app's functions."""
+        """The framework's request, for the app's functions."""
         self.user: str | None = None
         self.plan: str | None = None
         self.claims_of: ClaimsOf | None = None
-        """Who finds the claims where the app gives none; set by the policy."""
+        """The function that finds the claims if the app gives none; set by the policy."""
         self._claims: Any = _UNSET
         self._proxies = proxies
         self._client: Any = _UNSET
         self._query: Mapping[str, Sequence[str]] | None = None
         self.repeated: Repeated = "refuse"
-        """Which value `header`, `query` and `cookie` give where several differ; not one is given for `each`."""
+        """The choice of `header`, `query` and `cookie` among different values; for `each` they raise `Unclear`."""
         self.unclear: Unclear | None = None
-        """Why the request is refused, where an edge has found that out."""
+        """The reason for a refusal that an edge has found."""
 
     @property
     def client(self) -> str | None:
-        """The client's address, told by trusted proxies where there are any; None if nobody knows.
+        """The client's address, as trusted proxies forward it; None if it is not known.
 
-        A server that names its peers otherwise, as a test client does, is taken at its word.
+        A peer name that is not an address, such as a test client's, is used unchanged.
         """
         if self._client is _UNSET:
             peer, proxies = self.peer, self._proxies
@@ -81,7 +81,7 @@ class RequestView:
 
     @property
     def claims(self) -> Mapping[str, Any] | None:
-        """Of a token that was verified: by the app, or by the policy's key when they are asked for first."""
+        """The claims of a verified token: from the app, or verified with the policy's key at the first use."""
         if self._claims is _UNSET:
             if self.claims_of is None:
                 return None
@@ -95,26 +95,26 @@ class RequestView:
 
     @property
     def hosts(self) -> Sequence[str]:
-        """The hosts that were asked for, without ports; one, unless the client says it twice."""
+        """The requested hosts, without ports; one, unless the client sends different ones."""
         return tuple({plain_host(as_text(line).strip()): None for line in self.host_lines() or ("",)})
 
     def host_lines(self) -> Sequence[str]:
-        """Everything in the request that names its host."""
+        """Return every value in the request that names its host."""
         return self.headers.get("host") or ()
 
     @property
     def accept(self) -> str | None:
-        """The kinds of answers that the client takes."""
+        """The content types that the client accepts."""
         lines = self.headers.get("accept")
         return None if not lines else ", ".join(lines)
 
     @property
     def from_trusted_peer(self) -> bool:
-        """Whether headers that only a proxy may set can be believed."""
+        """Whether the peer is a trusted proxy, whose headers can be used."""
         return self._proxies is not None and self._proxies.trusts(self.peer)
 
     def header(self, name: str) -> str | None:
-        """A header's value; None when it was not sent, which is not the same as empty."""
+        """Return a header's value; None if it was not sent, which differs from empty."""
         name = name.lower()
         lines = self.header_values(name)
         if not lines:
@@ -123,22 +123,22 @@ class RequestView:
         return HEADER.plain(line)
 
     def query(self, name: str) -> str | None:
-        """The value of a query parameter."""
+        """Return the value of a query parameter; None if it was not sent."""
         values = self.query_values(name)
         return QUERY.said(name, QUERY.one(name, values, self.repeated)) if values else None
 
     def cookie(self, name: str) -> str | None:
-        """A cookie's value."""
+        """Return a cookie's value; None if it was not sent."""
         values = self.cookie_values(name)
         return COOKIE.said(name, COOKIE.one(name, values, self.repeated)) if values else None
 
     def header_values(self, name: str) -> Sequence[str]:
-        """The lines of a header, as they were sent; of cookies, which HTTP/2 sends in many lines, all as one."""
+        """Return the lines of a header as they were sent; cookies, which HTTP/2 sends in many lines, as one."""
         lines = self.headers.get(name) or ()
         return ["; ".join(lines)] if len(lines) > 1 and name == "cookie" else lines
 
     def query_values(self, name: str) -> Sequence[str]:
-        """The values of a query parameter, as they were sent."""
+        """Return the values of a query parameter, as they were sent."""
         if self._query is None:
             raw = self.query_string
             if len(raw) > LONGEST:
@@ -147,7 +147,7 @@ class RequestView:
         return self._query.get(name, ())
 
     def cookie_values(self, name: str) -> Sequence[str]:
-        """The values of a cookie, as they were sent."""
+        """Return the values of a cookie, as they were sent."""
         lines = self.headers.get("cookie")
         if not lines:
             return ()
@@ -162,7 +162,7 @@ ClaimsOf = Callable[[RequestView], Mapping[str, Any] | None]
 def informed(
     function: Callable[[RequestView], T], claims_of: ClaimsOf | None, repeated: Repeated = "refuse"
 ) -> Callable[[RequestView], T]:
-    """A function of the request, that finds claims where the app gives none, and one value where there are several."""
+    """Wrap a function of the request so that `claims_of` and `repeated` apply to the request while it runs."""
     if claims_of is None and repeated == "refuse":
         return function
 
