@@ -223,7 +223,7 @@ def _headers(parser: Parser, value: object) -> tuple[str, ...]:
     if len(set(families)) < len(families) or ("none" in known and len(known) > 1):
         parser.error(
             ("headers",),
-            f"two styles write the same fields, or none stands beside another; got {shown(value)}",
+            f"two styles write the same fields, or none is combined with another; got {shown(value)}",
         )
     return known
 
