@@ -313,7 +313,7 @@ def test_a_line_in_the_log_begins_with_headgate(setup, begins):
         "app({'REQUEST_METHOD': 'GET', 'PATH_INFO': '/', 'REMOTE_ADDR': '::1', 'HTTP_FORWARDED': 'x'}, None)\n"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert ran.stderr.startswith(f"{begins}requests come with forwarded headers and no proxy is trusted")
+    assert ran.stderr.startswith(f"{begins}requests have forwarded headers, but no proxy is trusted")
 
 
 def test_every_log_of_ours_is_one_of_these():

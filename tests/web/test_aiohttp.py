@@ -710,12 +710,12 @@ def test_a_store_that_was_opened_here_is_closed_with_the_app(monkeypatch):
 def test_mistakes_are_told_where_they_are_made():
     """Twice, too late, on what is no handler, and in the limit itself."""
     app = site()
-    with pytest.raises(InvalidCall, match="one RateLimits for each app"):
+    with pytest.raises(InvalidCall, match="already has a RateLimits; create one for each app"):
         RateLimits(app)
     app.freeze()
-    with pytest.raises(InvalidCall, match="goes where the app is made"):
+    with pytest.raises(InvalidCall, match="where it is created"):
         RateLimits(app)
-    with pytest.raises(InvalidCall, match=r"a limit is for handlers and for web\.View"):
+    with pytest.raises(InvalidCall, match=r"expected a handler or a web\.View"):
         limited("1/minute")(Handlers)
     with pytest.raises(HeadgateError, match="fortnight"):
         limited("1/fortnight")

@@ -188,7 +188,7 @@ class TestViews:
 
     def test_what_cannot_be_limited(self):
         """A class that is no view, and a function that has to be awaited."""
-        with pytest.raises(InvalidCall, match="classes with as_view"):
+        with pytest.raises(InvalidCall, match="a class with as_view"):
             limited("1/minute")(dict)
 
         async def key(request: Any) -> str:
@@ -247,7 +247,7 @@ class TestUsers:
     def test_limits_by_group_are_not_for_policies(self):
         """These have plans."""
         policy = {"rules": [{"key": "ip", "limits": by_group({"default": "1/minute"})}]}
-        with site(policy=policy) as client, pytest.raises(InvalidPolicy, match="a policy has plans"):
+        with site(policy=policy) as client, pytest.raises(InvalidPolicy, match="in a policy, write plans"):
             client.get("/")
 
     def test_limits_by_group_are_checked(self):
@@ -373,7 +373,7 @@ class TestChecks:
         """Or the list of those that are there."""
         (first, second) = self.told(trusted_proxy=["10.0.0.1"], colour="red")
         assert first == ("headgate.E001", "HEADGATE['TRUSTED_PROXY'] is unknown; did you mean 'TRUSTED_PROXIES'?")
-        assert second[1].startswith("HEADGATE['COLOUR'] is unknown; there are ENABLED, STORE, POLICY")
+        assert second[1].startswith("HEADGATE['COLOUR'] is unknown; the keys are ENABLED, STORE, POLICY")
 
     def test_every_mistake_is_told_at_once(self):
         """Of the policy, of limits, of proxies, of stores and of functions."""
@@ -385,11 +385,11 @@ class TestChecks:
         assert {id_ for id_, _ in told} == {"headgate.E002"}
         texts = [text for _, text in told]
         for beginning in (
-            "HEADGATE['ENABLED'] is True or False; got 'False'",
+            "HEADGATE['ENABLED'] must be True or False; got 'False'",
             "HEADGATE['USER']: No module named 'nowhere'",
             "HEADGATE['PLAN']: expected a function, or the dotted path of one; got 3",
             "HEADGATE['DEFAULT']: limits: cannot read the limit '5 a minute'",
-            "HEADGATE['REFUSAL'] is a Refusal(...)",
+            "HEADGATE['REFUSAL'] must be a headgate.web.refusal.Refusal",
             "HEADGATE['TRUSTED_PROXIES']: ",
             "HEADGATE['STORE']: no store for 'mysql' URLs",
             "HEADGATE['POLICY']: rules[0].limits: cannot read the limit 'many'",
@@ -410,7 +410,7 @@ class TestChecks:
         """Nothing would ask them; a class derived from ours does."""
         with override_settings(MIDDLEWARE=[SESSIONS, AUTH]):
             assert self.told(default="1/minute") == [
-                ("headgate.E003", "There are limits, and no middleware that asks them.")
+                ("headgate.E003", "Limits are configured, but the middleware is missing.")
             ]
         with override_settings(MIDDLEWARE=[SESSIONS, AUTH, "tests.web.test_django.Derived"]):
             assert self.told(default="1/minute") == []
@@ -422,13 +422,13 @@ class TestChecks:
             ((id_, text),) = self.told(policy=by_user)
             assert (id_, text.partition(":")[0]) == (
                 "headgate.E004",
-                "The policy counts by user, and is asked before AuthenticationMiddleware",
+                "The policy counts by user, but runs before AuthenticationMiddleware",
             )
             assert self.told(default="1/minute", key="user") == []
             assert self.told(policy=by_user, user=tenant) == []
         with override_settings(MIDDLEWARE=[LIMITS]):
             ((id_, text),) = self.told(default="1/minute", key="user")
-            assert text == "Limits count by user, and there is no AuthenticationMiddleware: nobody is ever known."
+            assert text == "Limits count by user, but AuthenticationMiddleware is missing: no request has a user."
 
     def test_memory_in_a_deployment(self):
         """Only where somebody asks about that."""

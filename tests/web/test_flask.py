@@ -210,7 +210,7 @@ def test_a_limited_function_outside_of_requests_and_in_an_app_without_limits():
     app = Flask("bare")
     app.testing = True
     put(app, "/", view)
-    with pytest.raises(HeadgateError, match=r"hello has limits, and the app does not: RateLimits\(app\)"):
+    with pytest.raises(HeadgateError, match=r"hello has limits, and the app has none; write RateLimits\(app\)"):
         app.test_client().get("/")
 
 
@@ -224,7 +224,7 @@ def test_mistakes_are_told_where_they_are_made():
         limited("5/minute")(type("Page", (View,), {}))
     with pytest.raises(InvalidCall, match="default="):
         limited("5/minute")(Flask("app"))
-    with pytest.raises(InvalidCall, match="views and blueprints"):
+    with pytest.raises(InvalidCall, match="expected a view or a blueprint"):
         exempt("index")  # type: ignore[type-var]
 
 
@@ -561,7 +561,7 @@ def test_proxyfix_is_believed_and_not_warned_of(caplog):
     bare = make(default="1/minute")
     put(bare, "/")
     statuses(bare, "/", "/", headers={"X-Forwarded-For": "192.0.2.1"})
-    assert caplog.text.count("requests come with forwarded headers and no proxy is trusted") == 1
+    assert caplog.text.count("requests have forwarded headers, but no proxy is trusted") == 1
 
 
 # Apps and their settings
@@ -648,10 +648,10 @@ def test_settings_from_the_config_and_arguments_that_win():
 @pytest.mark.parametrize(
     ("config", "said"),
     [
-        ({"HEADGATE_DEFAUTL": "1/minute"}, "HEADGATE_DEFAUTL, which is no setting; did you mean HEADGATE_DEFAULT"),
+        ({"HEADGATE_DEFAUTL": "1/minute"}, "HEADGATE_DEFAUTL in the app's config; did you mean HEADGATE_DEFAULT"),
         ({"HEADGATE_TRUSTED_PROXY": []}, "did you mean HEADGATE_TRUSTED_PROXIES"),
-        ({"HEADGATE_COLOUR": 1}, "there are POLICY, DEFAULT, KEY, STORE"),
-        ({"HEADGATE_ENABLED": "false"}, "HEADGATE_ENABLED is True or False; got 'false'"),
+        ({"HEADGATE_COLOUR": 1}, "the settings are POLICY, DEFAULT, KEY, STORE"),
+        ({"HEADGATE_ENABLED": "false"}, "HEADGATE_ENABLED must be True or False; got 'false'"),
         ({"HEADGATE_TRUSTED_PROXIES": "10.0.0.0/8"}, "networks must be a list"),
         ({"HEADGATE_STORE": "reddis://cache"}, "no store for 'reddis' URLs"),
         ({"HEADGATE_DEFAULT": "1/minut"}, "minut"),

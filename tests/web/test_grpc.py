@@ -341,7 +341,7 @@ def test_mistakes_are_told(caplog):
     echo.Unary = limited("1/minute", messages=True)(echo.Unary)
     with serving(echo=echo) as server:
         assert server.codes(1) == ["UNKNOWN"]
-    assert "/echo.Echo/Unary receives one message only" in caplog.text
+    assert "/echo.Echo/Unary receives a single message" in caplog.text
 
 
 @every_server

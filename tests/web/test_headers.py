@@ -320,7 +320,7 @@ def test_styles_that_do_not_go_together(styles):
 def test_names_and_disclosures_fit_the_limits():
     """One for all or one for each; the error shows what was given."""
     for told in ({"names": ("a", "b")}, {"disclose": ("full", "none")}, {"names": ()}):
-        with pytest.raises(HeadgateError, match="1 limits need as many"):
+        with pytest.raises(HeadgateError, match="1 limits need one name and one disclosure each"):
             disclosure_for((Limit.parse("5/minute"),), **told)
     with pytest.raises(HeadgateError, match="full, retry, none; got 'all'"):
         disclosure_for((Limit.parse("5/minute"),), disclose="all")

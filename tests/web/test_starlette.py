@@ -308,7 +308,7 @@ def test_an_app_that_runs_already_is_told_so():
     """Its middleware cannot be changed any more."""
     app = Starlette(routes=[Route("/x", hello)])
     TestClient(app).get("/x")
-    with pytest.raises(InvalidCall, match="where the app is made"):
+    with pytest.raises(InvalidCall, match="where the app is created"):
         RateLimits(app)
 
 
@@ -523,7 +523,7 @@ def test_what_cannot_be_limited_is_refused_where_it_is_written():
 
     class App: ...
 
-    with pytest.raises(InvalidCall, match="use Depends"):
+    with pytest.raises(InvalidCall, match="write Depends"):
         limited("1/hour")(stream)
     with pytest.raises(InvalidCall, match="endpoint classes"):
         limited("1/hour")(App)

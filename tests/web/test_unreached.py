@@ -57,7 +57,7 @@ def said(caplog):
 
 
 def no_route(rule: str, pattern: str, nearest: str) -> str:
-    return f"rule {rule} counts nothing at {pattern}: no route of the app is there; the nearest is {nearest}"
+    return f"rule {rule} counts nothing at {pattern}: the app has no such route; the nearest is {nearest}"
 
 
 def starlette(policy: Any) -> None:
@@ -199,7 +199,7 @@ def test_websockets_are_routes_for_their_methods(said):
         rule["match"]["method"] = method
     starlette(given)
     [words] = said()
-    assert words == "rule r2 counts nothing at /users/{id}: it is for WEBSOCKET, and GET and HEAD is answered there"
+    assert words == "rule r2 counts nothing at /users/{id}: it is for WEBSOCKET, and the route answers GET and HEAD"
 
 
 def test_django_tells_in_the_log_and_when_it_checks(said):

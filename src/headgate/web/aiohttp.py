@@ -67,9 +67,9 @@ class RateLimits(Edge[str]):
         **options: Unpack[Options],
     ) -> None:
         if app.pre_frozen:
-            raise InvalidCall("the app runs already, or is part of another: RateLimits(app) goes where the app is made")
+            raise InvalidCall("the app runs already, or is part of another; write RateLimits(app) where it is created")
         if OWNER in app:
-            raise InvalidCall("the app has its limits already: one RateLimits for each app")
+            raise InvalidCall("this app already has a RateLimits; create one for each app")
         reader = Reader(WSGI, self._read, lines_of)
         self._runtime: Runtime[str] = Runtime(policy, reader, WebOptions(**options), awaited=True)
         self._runtime.routes = lambda: routes_in(app, self._root or "")

@@ -30,7 +30,7 @@ def limited(limits: Any, *, key: Any = "ip", **rule: Any) -> Callable[[Marked], 
 
     def decorate(handler: Marked) -> Marked:
         if inspect.isclass(handler) and not issubclass(handler, web.View):
-            raise InvalidCall(f"a limit is for handlers and for web.View; got {handler!r}")
+            raise InvalidCall(f"expected a handler or a web.View; got {handler!r}")
         return _marked(handler, (limit, *(mark_of(handler, LIMITS) or ())))
 
     return decorate

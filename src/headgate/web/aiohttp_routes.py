@@ -74,7 +74,7 @@ def put_in_front(route: web.AbstractRoute, guard: Guard) -> None:
     shown: Any = _facade(handler, guard) if inspect.isclass(handler) else functools.wraps(handler)(guard)
     route._handler = shown
     if route.handler is not shown:
-        raise HeadgateError("this aiohttp is too new: where it keeps handlers is not where it did")
+        raise HeadgateError("this version of aiohttp is not supported: its routes keep their handlers elsewhere")
 
 
 class _Facade:

@@ -1,4 +1,4 @@
-"""Which limits of a decision a client is told of, and by which names."""
+"""Which limits of a decision are shown to the client, and by which names."""
 
 from __future__ import annotations
 
@@ -19,35 +19,35 @@ if TYPE_CHECKING:
     from headgate.engine import Decision
 
 DISCLOSE: Final = ("full", "retry", "none")
-"""What of a limit is told: everything, only `Retry-After`, or nothing at all."""
+"""How much of a limit is shown: everything, only `Retry-After`, or nothing."""
 HIDDEN: Final = 0
-"""A wait that is not told."""
+"""A wait that is not shown."""
 REMAINING, RETRY_US, RESET_US = 1, 2, 3
-"""Where they stand among the fields of an answer."""
+"""Their positions among the fields of an answer."""
 LONGEST_NAME: Final = 64
 _UNPRINTABLE: Final = re.compile(r"[^ -~]")
 
 Names = str | tuple[str, ...]
-"""The name of the rule, or one for each limit; empty where there is none."""
+"""The name of the rule, or one name for each limit; empty if there is none."""
 Disclose = str | tuple[str, ...]
 """One of `DISCLOSE` for every limit, or one for each."""
 
 
 class Disclosure(NamedTuple):
-    """Which limits of a decision are told, and by which names."""
+    """Which limits of a decision are shown, and by which names."""
 
     limits: tuple[Limit, ...]
     shown: tuple[int, ...]
-    """The places of those told in full."""
+    """The positions of the limits shown in full."""
     names: tuple[str, ...]
-    """Theirs: printable ASCII, no two alike."""
+    """The names of the shown limits: printable ASCII, no two alike."""
     waits: tuple[bool, ...]
-    """Of each limit: whether its wait is told."""
+    """For each limit, whether its wait is shown."""
     hides: bool
-    """Some of them are not."""
+    """Whether the wait of some limit is not shown."""
 
     def wait(self, decision: Decision | None, retry_after: float | None) -> int:
-        """Whole seconds to wait from 1 on, never too few; `NEVER` when no wait helps; or `HIDDEN`."""
+        """Return whole seconds to wait, rounded up and at least 1; `NEVER` if no wait helps; or `HIDDEN`."""
         exact = 1
         if decision is None:
             if retry_after is None:
@@ -58,7 +58,7 @@ class Disclosure(NamedTuple):
                 return HIDDEN
             if retry_us == NEVER:
                 return NEVER
-            if retry_us == UNKNOWN:  # and so is not told
+            if retry_us == UNKNOWN:
                 return HIDDEN
             exact = -(-retry_us // SECOND) or 1
         if retry_after is None or not exact < retry_after < math.inf:
@@ -67,15 +67,15 @@ class Disclosure(NamedTuple):
 
 
 def disclosure_for(limits: tuple[Limit, ...], names: Names = "", disclose: Disclose = "full") -> Disclosure:
-    """Resolve what may be told; an error shows what cannot be read."""
+    """Resolve which limits are shown; raise for unknown words."""
     each_name = (names,) * len(limits) if isinstance(names, str) else names
     each = (disclose,) * len(limits) if isinstance(disclose, str) else disclose
     if not len(each_name) == len(each) == len(limits):
-        raise HeadgateError(f"{len(limits)} limits need as many names and disclosures; got {names!r}, {disclose!r}")
+        raise HeadgateError(f"{len(limits)} limits need one name and one disclosure each; got {names!r}, {disclose!r}")
     shown, told, waits = [], [], []
     for place, word in enumerate(each):  # one loop: fields are compiled while a request waits
         if word not in DISCLOSE:
-            raise HeadgateError(f"disclose is one of {', '.join(DISCLOSE)}; got {word!r}")
+            raise HeadgateError(f"disclose must be one of {', '.join(DISCLOSE)}; got {word!r}")
         if word == "full":
             shown.append(place)
             told.append(policy_name(limits[place], each_name[place]))
@@ -84,7 +84,7 @@ def disclosure_for(limits: tuple[Limit, ...], names: Names = "", disclose: Discl
 
 
 def policy_name(limit: Limit, rule: str = "") -> str:
-    """The limit's name, else its rule's, else its rate in words; what no field may hold becomes `_`."""
+    """Return the limit's name, else its rule's, else its rate in words; characters not allowed in fields become `_`."""
     given = _UNPRINTABLE.sub("_", (limit.name or rule)[:LONGEST_NAME]).strip()
     if limit.in_flight:
         return given or f"{limit.amount}-in-flight"
@@ -92,7 +92,7 @@ def policy_name(limit: Limit, rule: str = "") -> str:
 
 
 def unique(names: Iterable[str]) -> tuple[str, ...]:
-    """`api`, `api` becomes `api`, `api-2`: a policy is known by its name."""
+    """Make names unique: `api`, `api` becomes `api`, `api-2`."""
     told: dict[str, None] = {}
     for name in names:
         spelling, count = name, 1
@@ -104,7 +104,7 @@ def unique(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def binding_of(decision: Decision, answers: Sequence[int], places: Sequence[int]) -> int:
-    """Which of these places decides, by the same rule as `Decision.binding`."""
+    """Return the position of the limit that decides, by the same rule as `Decision.binding`."""
     if all(answers[ANSWER_FIELDS * place] for place in places):
         costs = decision.costs
         left = [answers[ANSWER_FIELDS * place + REMAINING] for place in places]

@@ -68,7 +68,7 @@ class RateLimitThrottle(BaseThrottle):
         others = dict.fromkeys(each for each in _others(view) if each not in decided.asked)
         self._refusal = decided.enter(request, tuple({limit: None, **others}))
         if decided.follows and not decided.settles:
-            raise HeadgateError(f"{type(self).__name__} counts by the response: that needs RateLimitMiddleware")
+            raise HeadgateError(f"{type(self).__name__} counts by the response; add RateLimitMiddleware to MIDDLEWARE")
         if self._refusal is None:
             return True
         if self._refusal.response.status_code != TOO_MANY:
@@ -92,7 +92,7 @@ class RateLimitThrottle(BaseThrottle):
             return None
         rates = api_settings.DEFAULT_THROTTLE_RATES
         if scope not in rates:
-            raise ImproperlyConfigured(f"{cls.__name__} has no limits, and DEFAULT_THROTTLE_RATES no {scope!r}")
+            raise ImproperlyConfigured(f"{cls.__name__} has no limits; set them, or DEFAULT_THROTTLE_RATES[{scope!r}]")
         return None if rates[scope] is None else cls._limit(scope, rates[scope])
 
     @classmethod
@@ -101,7 +101,7 @@ class RateLimitThrottle(BaseThrottle):
         limit = cls._made.get((scope, words))
         if limit is None:
             if "shadow" in cls.rule.get("act", ()):
-                raise InvalidCall(f"{cls.__name__}: a throttle cannot answer for the view; use limited(...) for that")
+                raise InvalidCall(f"{cls.__name__}: a throttle cannot have act: shadow; write limited(...) at the view")
             key = cls._of_request(cls.key)
             parts = list(key) if isinstance(key, list | tuple) else [key]
             whose = [] if scope else [{"constant": f"{cls.__module__}.{cls.__qualname__}"}]

@@ -1,4 +1,4 @@
-"""What users do with the limits of an app, whatever its framework: read the policy, reload it, close the stores."""
+"""The public methods of an app's limits in every framework: read the policy, reload it, close the stores."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
 
 NOW: Final = "write frozen(limits), disabled(limits), reset_all(limits), limits.policy, limits.reload(), limits.close()"
-"""In place of what was inside of the limits."""
+"""The replacements of attributes that were removed."""
 
 
 class Edge(Generic[AnyStr]):
-    """The extension, the middleware or the interceptor itself: `frozen(limits)`, `limits.reload()`."""
+    """The base of every extension, middleware and interceptor: `frozen(limits)`, `limits.reload()`."""
 
     if not TYPE_CHECKING:
         door = Renamed(NOW)
@@ -26,11 +26,11 @@ class Edge(Generic[AnyStr]):
 
     @property
     def policy(self) -> Policy:
-        """The policy of now."""
+        """The current policy."""
         return self._runtime.policy
 
     def reload(self) -> bool:
-        """Read the policy's file again now; False where the policy stays as it was. For a signal handler."""
+        """Read the policy's file again; False if the policy stays as it was. For a signal handler."""
         return self._runtime.reload()
 
     def close(self) -> None:

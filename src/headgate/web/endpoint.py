@@ -2,8 +2,8 @@
 
 limit("10/minute", key="user", count={"when": {"status": 401}})     # any field of a rule
 
-Each endpoint has counts of its own, whatever it is called with: its route, not the URL, is part of the key. Limits of
-one `name` share one count.
+Each endpoint has counts of its own: its route is part of the key, and the values in the URL are not. Limits with the
+same `name` share one count.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from headgate.policy.source import Source
 from headgate.wording import called
 
 CALLABLE: Final = ("limits", "key", "cost", "exempt")
-"""Fields of a rule that may be the app's own functions."""
+"""Fields of a rule that may be functions of the app."""
 LONGEST_NAME: Final = 48
 
 Call = Callable[[Callable[..., Any], RequestView], Any]
-"""How a framework's users want their functions called: with its request, or with nothing."""
+"""Calls a function of the app: with the framework's request, or without arguments."""
 
 
 def with_request(function: Callable[..., Any], view: RequestView) -> Any:  # noqa: ANN401
@@ -32,7 +32,7 @@ def with_request(function: Callable[..., Any], view: RequestView) -> Any:  # noq
 
 
 class EndpointLimit:
-    """One `limit(...)`. A mistake is told here, where it was made, not at the first request."""
+    """One `limit(...)`. A mistake raises here, at the decorator, not at the first request."""
 
     __slots__ = ("rule",)
 
@@ -41,7 +41,7 @@ class EndpointLimit:
         for field in CALLABLE:
             if field in given:
                 given[field] = _adapted(given[field], call)
-        named = given.get("store", "")  # which of the policy's stores it is can be checked when there is a policy
+        named = given.get("store", "")  # the name is checked later, when the policy is known
         stores = {named: "memory://"} if isinstance(named, str) and named else {}
         Policy(Source("", {"rules": [given], "stores": stores}, {}, decorator=called()))
         self.rule: Mapping[str, Any] = given
@@ -51,12 +51,12 @@ def _adapted(value: Any, call: Call) -> Any:  # noqa: ANN401
     if isinstance(value, list | tuple):
         return [_adapted(each, call) for each in value]
     if not callable(value) or (call is with_request and inspect.iscoroutinefunction(value)):
-        return value  # that it cannot be awaited here, the policy says
+        return value  # the policy raises for a function that cannot be awaited here
     return lambda view: call(value, view)
 
 
 def rules_at(route: str, limits: Sequence[EndpointLimit]) -> list[dict[str, Any]]:
-    """The rules of an endpoint: by their own names, or by that of the route."""
+    """Return the rules of an endpoint, with their own names or that of the route."""
     taken = {limit.rule["name"] for limit in limits if "name" in limit.rule}
     rules = []
     for limit in limits:
@@ -71,11 +71,11 @@ def rules_at(route: str, limits: Sequence[EndpointLimit]) -> list[dict[str, Any]
 
 
 def _free_name(name: str, taken: set[str]) -> str:
-    """`search`, else `search.2` and so on."""
+    """Return `search`, or `search.2` and so on if it is taken."""
     return next(each for at in count(1) if (each := name if at == 1 else f"{name}.{at}") not in taken)
 
 
 def route_name(route: str) -> str:
-    """A template (up to the first space) as a name: counts are told apart by the key, so that two may have the same."""
+    """Return a template (up to the first space) as a name; two may be equal, as the key has the whole route."""
     words = re.sub(r"[^A-Za-z0-9._-]+", "-", route.partition(" ")[0]).strip("-._")[:LONGEST_NAME]
     return words if words[:1].isalpha() else f"route-{words}".rstrip("-")

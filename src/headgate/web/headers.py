@@ -1,4 +1,4 @@
-"""What a decision says in header fields, for every framework: compiled once for some limits, called once a response.
+"""The header fields of a decision, for every framework: compiled once for some limits, called once a response.
 
     write = headers_for(("draft-11",), ASGI)(limits)
     write(decision)     ->  RateLimit-Policy: "burst";q=100;w=60, "daily";q=1000;w=86400
@@ -12,14 +12,14 @@
 | x-ratelimit-epoch | the same with the reset in seconds since the epoch                                             |
 | none              | none of these                                                                                  |
 
-Every number is a whole number, rounded so that nobody comes early. `w` is the shortest whole number of seconds in which
-both the amount and the burst come back, and `q` how much comes back in it. The rate is never overstated, and `r` never
-exceeds `q`:
+Every number is a whole number, rounded so that no client retries early. `w` is the shortest whole number of seconds in
+which both the amount and the burst come back, and `q` how much comes back in it. The rate is never overstated, and `r`
+never exceeds `q`:
 
     100/minute              q=100;w=60          200/500ms               q=400;w=1
     100/minute burst 20     q=100;w=60          10/minute burst 30      q=30;w=180
 
-`r` is what could pass now and `t` when the whole burst could. `-Limit` is the burst: what `-Remaining` is a part of.
+`r` is what could pass now, and `t` when the whole burst could. `-Limit` is the burst; `-Remaining` is a part of it.
 A refusal has `Cache-Control: no-store`, and `Retry-After` unless no wait helps, whatever the style.
 """
 
@@ -53,7 +53,7 @@ LARGEST: Final = 999_999_999_999_999
 
 
 class HeaderCodec(NamedTuple, Generic[AnyStr]):
-    """How an interface to a server spells fields."""
+    """How a server interface encodes header fields."""
 
     name: Callable[[str], AnyStr]
     value: Callable[[str], AnyStr]
@@ -69,32 +69,32 @@ WSGI: Final[HeaderCodec[str]] = HeaderCodec(str, str, str)
 
 
 class Compile(Protocol[AnyStr]):
-    """What to write for these limits, in the order of the decision's calls. The last 1024 answers are kept."""
+    """Return the writer for these limits, in the order of the decision's calls. The last 1024 writers are kept."""
 
     def __call__(
         self, limits: tuple[Limit, ...], names: Names = "", disclose: Disclose = "full"
     ) -> HeaderWriter[AnyStr]:
-        """A limit's own name goes before its rule's; one that has neither is called after its words."""
+        """A limit's own name is preferred to its rule's; a limit without either is named after its rate."""
         ...
 
 
 def quota_and_window(limit: Limit) -> tuple[int, int]:
-    """`q` and `w`: the shortest whole seconds in which amount and burst come back, and how much does."""
+    """Return `q` and `w`: how much comes back in the shortest whole seconds that restore amount and burst."""
     window = -(-max(limit.amount, limit.burst) * limit.period_us // (limit.amount * SECOND))
     return min(limit.amount * window * SECOND // limit.period_us, LARGEST), window
 
 
 def whole_seconds(us: int) -> int:
-    """Rounded up: 999,999 us are 1 s, 1,000,001 us are 2 s."""
+    """Round up to seconds: 999,999 us are 1 s, 1,000,001 us are 2 s."""
     return -(-us // SECOND)
 
 
 FieldWriter = Callable[["Decision"], list[tuple[AnyStr, AnyStr]]]
-"""The fields of one style."""
+"""A function from a decision to the fields of one style."""
 
 
 class RefusalFields(NamedTuple, Generic[AnyStr]):
-    """What every refusal says, in the spelling of a codec."""
+    """The fields of every refusal, as a codec encodes them."""
 
     retry: AnyStr
     number: AnyStr
@@ -102,7 +102,7 @@ class RefusalFields(NamedTuple, Generic[AnyStr]):
 
 
 class HeaderWriter(Generic[AnyStr]):
-    """The fields of a decision over some limits."""
+    """Writes the fields of a decision over some limits."""
 
     def __init__(self, plan: Disclosure, says: Sequence[FieldWriter[AnyStr]], refusal: RefusalFields[AnyStr]) -> None:
         self.plan = plan
@@ -111,7 +111,7 @@ class HeaderWriter(Generic[AnyStr]):
             if len(says) == 1
             else lambda decision: [pair for write_fields in says for pair in write_fields(decision)]
         )
-        """What is left, without a look at whether it is a no."""
+        """Writes only the fields that show what is left, also for a refusal."""
         self._retry: AnyStr = refusal.retry
         self._number: AnyStr = refusal.number
         self._no_store: tuple[AnyStr, AnyStr] = refusal.no_store
@@ -119,10 +119,10 @@ class HeaderWriter(Generic[AnyStr]):
     def __call__(
         self, decision: Decision | None, retry_after: float | None = None, seconds: int | None = None
     ) -> list[tuple[AnyStr, AnyStr]]:
-        """None in place of a decision is a refusal that no limit is to blame for.
+        """Return the fields. None in place of a decision is a refusal that no limit caused.
 
-        `retry_after` may be later than the decision's own, for a crowd; never earlier. `seconds` is what
-        `Disclosure.wait` said.
+        `retry_after` may be later than the decision's own, to stagger clients; never earlier. `seconds` is the result
+        of `Disclosure.wait`.
         """
         pairs = [] if decision is None else self.of_yes(decision)
         if decision is None or not decision.allowed:
@@ -154,7 +154,7 @@ def _draft_11(plan: Disclosure, codec: HeaderCodec[AnyStr]) -> FieldWriter[AnySt
         numbers: list[int] = []
         for row, in_flight in rows:
             numbers.append(answers[row + REMAINING])
-            if not in_flight:  # of those nobody knows
+            if not in_flight:  # a limit in flight has no reset time
                 numbers.append(-(-answers[row + RESET_US] // SECOND))
         return [policy, (field, template % tuple([min(number, LARGEST) for number in numbers] if large else numbers))]
 
@@ -170,7 +170,7 @@ def _policy_item(name: str, limit: Limit, in_flight: bool) -> str:
 def _three(
     fields: Sequence[str], plan: Disclosure, codec: HeaderCodec[AnyStr], clock: Clock | None
 ) -> FieldWriter[AnyStr]:
-    """Limit, remaining and reset; the reset is an instant where there is a clock."""
+    """Write limit, remaining and reset; with a clock, the reset is an instant."""
     limit_field, remaining_field, reset_field = map(codec.name, fields)
     totals = [(limit_field, codec.value(str(min(limit.burst, LARGEST)))) for limit in plan.limits]
     number = codec.value("%d")
@@ -196,7 +196,7 @@ FIELDS: Final[dict[str, tuple[str, ...]]] = {
     "x-ratelimit-epoch": tuple(f"X-RateLimit{end}" for end in _THREE),
     "none": (),
 }
-"""What each style sends."""
+"""The fields that each style sends."""
 
 
 def _writer(style: str, plan: Disclosure, codec: HeaderCodec[AnyStr], clock: Clock) -> FieldWriter[AnyStr]:
@@ -206,14 +206,14 @@ def _writer(style: str, plan: Disclosure, codec: HeaderCodec[AnyStr], clock: Clo
 
 
 def checked_styles(styles: Sequence[str]) -> tuple[str, ...]:
-    """The styles that send something; an error shows what does not go together."""
+    """Return the styles that send fields; raise for styles that cannot be combined."""
     given = (styles,) if isinstance(styles, str) else tuple(styles)
     for style in given:
         if style not in FIELDS:
-            raise HeadgateError(f"a style of header fields is one of {', '.join(FIELDS)}; got {style!r}")
+            raise HeadgateError(f"unknown style of header fields {style!r}; expected one of {', '.join(FIELDS)}")
     fields = [field for style in given for field in FIELDS[style]]
     if len(set(fields)) < len(fields) or ("none" in given and len(given) > 1) or not given:
-        raise HeadgateError(f"the styles of header fields must differ in their fields, or be 'none'; got {given!r}")
+        raise HeadgateError(f"styles of header fields must send different fields, or be 'none' alone; got {given!r}")
     return tuple(style for style in given if style != "none")
 
 
@@ -234,12 +234,12 @@ def headers_for(styles: Sequence[str], codec: HeaderCodec[AnyStr], clock: Clock 
 
 
 def exposed_fields(styles: Sequence[str]) -> str:
-    """The value of `Access-Control-Expose-Headers` that lets a browser's script read what these styles send."""
+    """Return the `Access-Control-Expose-Headers` that lets a browser's script read the fields of these styles."""
     return ", ".join([field for style in checked_styles(styles) for field in FIELDS[style]] + ["Retry-After"])
 
 
 def merge_exposed(existing: str, ours: str) -> str:
-    """Both lists in one, each name once. A `*` stays, and covers nothing where credentials are sent, so ours follow."""
+    """Join both lists, each name once. Our names follow even a `*`, which covers none if credentials are sent."""
     names: dict[str, str] = {}
     for name in f"{existing},{ours}".split(","):
         if name.strip():
@@ -250,7 +250,7 @@ def merge_exposed(existing: str, ours: str) -> str:
 def expose_for(
     styles: Sequence[str], codec: HeaderCodec[AnyStr]
 ) -> Callable[[Iterable[tuple[AnyStr, AnyStr]]], list[tuple[AnyStr, AnyStr]]]:
-    """A function that adds the fields of these styles to what a response exposes already."""
+    """Return a function that adds the fields of these styles to those that a response exposes already."""
     ours, spelling = exposed_fields(styles), codec.name("Access-Control-Expose-Headers")
     field, alone = spelling.lower(), codec.value(ours)
 

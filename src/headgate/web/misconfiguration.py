@@ -38,15 +38,15 @@ class Misconfiguration:
         if not self._trusts and not self._forwarded and (FORWARDED[0] in headers or FORWARDED[1] in headers):
             self._forwarded = True
             log.warning(
-                "requests come with forwarded headers and no proxy is trusted: all clients behind one count as one. "
-                "Give trusted_proxies=[...] the proxy's addresses, such as 10.0.0.0/8"
+                "requests have forwarded headers, but no proxy is trusted: all clients behind a proxy share one count. "
+                "Write the proxy's addresses, such as 10.0.0.0/8, in trusted_proxies=[...]"
             )
         if self._seen < LOOKED_AT:
             return True
         if len(self._clients) == 1 and any(self._clients) and not self._forwarded:
             log.warning(
-                "the first %d requests all came from %s: if there is a proxy in front, give trusted_proxies=[...] its "
-                "addresses, or every client counts as one",
+                "the first %d requests all came from %s. If that is a proxy, all clients share one count: write its "
+                "address in trusted_proxies=[...]",
                 LOOKED_AT,
                 next(iter(self._clients)),
             )
@@ -57,8 +57,8 @@ def warn_of_workers(stores: Iterable[Store]) -> None:
     """A limit in a process's own memory is as many limits as there are processes."""
     if any(isinstance(store, MemoryStore) for store in stores) and _workers_around():
         log.warning(
-            "the limits are in the memory of this process, and there are several: each lets the whole limit pass. "
-            "Give store='shared:///dev/shm/api' to share them on this host, or store='redis://...' in a fleet"
+            "the limits are in the memory of this process, and there are several: each process admits the whole limit. "
+            "Write store='shared:///dev/shm/api' to share them on this host, or store='redis://...' for several hosts"
         )
 
 

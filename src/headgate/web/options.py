@@ -1,4 +1,4 @@
-"""What every edge can be told, and what holds where nothing is said. Settings of frameworks have the same names."""
+"""The options of every edge, and their defaults. Settings of frameworks have the same names."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ class WebOptions:
     """The options of an edge."""
 
     store: Store | str | None = None
-    """Where is counted: a store, or its URL; the memory of the process where there is none."""
+    """The store that counts, or its URL; the memory of the process by default."""
     trusted_proxies: Sequence[str] = ()
-    """Networks whose forwarded headers are believed."""
+    """Networks of proxies whose forwarded headers are trusted."""
     proxy_hops: int = 0
-    """How many proxies there are, where only their number is known."""
+    """The number of proxies in front of the app, if their addresses are not known."""
     forwarded_header: str = "x-forwarded-for"
     """The header that the proxies write."""
     user: Callable[..., str | None] | None = None
-    """Who makes a request, by the framework's own request; for keys."""
+    """A function from the framework's own request to the user, for keys."""
     claims: Callable[..., Mapping[str, Any] | None] | None = None
-    """The claims of a token that the app has verified."""
+    """A function from the framework's own request to the claims of a verified token."""
     plan: Callable[..., str | None] | None = None
-    """The plan of a request, by its view."""
+    """A function from a request's view to its plan."""
     refusal: Refusal | None = None
-    """What a refusal looks like."""
+    """The body of refusals."""
 
     @property
     def proxies(self) -> Proxies | None:
-        """The proxies in front of the app; an error shows networks that cannot be read."""
+        """The proxies in front of the app, or None; raises for networks that cannot be read."""
         proxies = Proxies(self.trusted_proxies, hops=self.proxy_hops, header=self.forwarded_header)
         return proxies if self.trusted_proxies or self.proxy_hops else None
 

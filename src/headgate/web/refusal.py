@@ -1,4 +1,4 @@
-"""What a no looks like: a status, header fields, and a body of the kind that the client accepts.
+"""The response to a refused request: a status, header fields, and a body of a type that the client accepts.
 
     refuse = Refusal().compile(headers_for(("draft-11",), ASGI), ASGI)(limits)
     refuse(decision, accept)    ->  429, [(b"ratelimit-policy", ...), ..., (b"content-type", ...)],
@@ -10,8 +10,8 @@
 | application/json         | `{"error": "quota-exceeded", "retry_after": 12}`; `null` when no wait helps              |
 | text/plain               | `The quota is used up. Retry after 12 s.`                                                |
 
-The first also serves those who take anything, say nothing, or take none of these. A limit disclosed as `retry` is not
-named; of one disclosed as `none` the wait is not told either. A body that the app brings is sent as it is.
+Clients that accept anything, send no `Accept`, or accept none of these get the first. A limit disclosed as `retry` is
+not named; for one disclosed as `none` the wait is not shown either. A body given by the app is sent unchanged.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ PROBLEM: Final = "application/problem+json"
 JSON: Final = "application/json"
 TEXT: Final = "text/plain"
 OFFERS: Final = {PROBLEM: PROBLEM, JSON: JSON, TEXT: "text/plain; charset=utf-8"}
-"""The content type of each, in the order of preference."""
+"""The content type of each kind of body, in the order of preference."""
 
 LONGEST_ACCEPT: Final = 256
-"""Browsers send about 140 characters. What is longer is not read."""
+"""Browsers send about 140 characters. A longer header is not read."""
 MOST_RANGES: Final = 16
 _RANGE: Final = re.compile(
     r"(?:^|,)[ \t]*(application/(?:problem\+json|json|\*)|text/(?:plain|\*)|\*/\*)[ \t]*(;[^,]*)?(?=,|$)", re.IGNORECASE
@@ -58,11 +58,11 @@ class Reason(NamedTuple):
     kind: str
     title: str
     type: str = "about:blank"
-    """What the problem is called in the registry of problem types."""
+    """The URI of the problem in the registry of problem types."""
     advice: str = "Try again later."
-    """What is said where no wait is told."""
+    """The text if no wait is shown."""
     detail: str = ""
-    """What is wrong with this request, in place of the advice and in every kind of body."""
+    """What is wrong with this request; replaces the advice, in every kind of body."""
 
 
 def _registered(status: int, kind: str, title: str) -> Reason:
@@ -79,23 +79,23 @@ FORBIDDEN: Final = Reason(403, "forbidden", "Forbidden", advice="This client may
 Content = bytes | str | Mapping[str, Any]
 """A mapping is sent as JSON."""
 Body = Content | Callable[[Reason, "Decision | None", int | None], Content]
-"""A callable is given why, the decision, and the whole seconds to wait; None where no wait helps or none is told."""
+"""A callable takes the reason, the decision, and the seconds to wait: None if no wait helps or none is shown."""
 Response = tuple[int, list[tuple[AnyStr, AnyStr]], bytes]
 """Status, header fields and body."""
 
 
 class Refuse(Protocol[AnyStr]):
-    """The response to one refused request."""
+    """Builds the response to one refused request."""
 
     def __call__(
         self, decision: Decision | None, accept: str | bytes | None = None, retry_after: float | None = None
     ) -> Response[AnyStr]:
-        """The value of `Accept` may be anything; `retry_after` may be later than the decision's own."""
+        """Return the response. `accept` may be any text; `retry_after` may be later than the decision's own."""
         ...
 
 
 class CompileRefusal(Protocol[AnyStr]):
-    """How to refuse for these limits, as `Compile` does for their fields. The last 1024 answers are kept."""
+    """Return the `Refuse` for these limits, as `Compile` does for their fields. The last 1024 are kept."""
 
     def __call__(
         self,
@@ -104,28 +104,28 @@ class CompileRefusal(Protocol[AnyStr]):
         disclose: Disclose = "full",
         reason: Reason = QUOTA,
     ) -> Refuse[AnyStr]:
-        """A refusal that no limit is to blame for has no limits and no decision."""
+        """A refusal that no limit caused has no limits and no decision."""
         ...
 
 
 def negotiate(accept: str | bytes | None) -> str:
-    """One of `OFFERS`. Whatever the client sent, this takes a bounded time and does not raise."""
+    """Return one of `OFFERS`, in bounded time and without raising, for any text from a client."""
     if not accept or len(accept) > LONGEST_ACCEPT:
         return PROBLEM
     return _negotiate(accept)
 
 
-@lru_cache(maxsize=512)  # clients send few different ones; a flood of others is bounded in number and length
+@lru_cache(maxsize=512)  # clients send few different values; a flood of others is bounded in number and length
 def _negotiate(accept: str | bytes) -> str:
     text = accept.decode("latin-1") if isinstance(accept, bytes) else accept
     ranges: dict[str, float] = {}
     for found in islice(_RANGE.finditer(text), MOST_RANGES):
         ranges.setdefault(found[1].lower(), _quality(found[2] or ""))
-    return max(OFFERS, key=lambda offer: _worth(offer, ranges))  # the first of equals, be they worth nothing
+    return max(OFFERS, key=lambda offer: _worth(offer, ranges))  # the first of equals, even if all are 0
 
 
 def _worth(offer: str, ranges: dict[str, float]) -> float:
-    """The quality of the most specific range that covers the offer."""
+    """Return the quality of the most specific range that covers the offer."""
     for media in (offer, offer.partition("/")[0] + "/*", "*/*"):
         if media in ranges:
             return ranges[media]
@@ -133,7 +133,7 @@ def _worth(offer: str, ranges: dict[str, float]) -> float:
 
 
 def _quality(parameters: str) -> float:
-    """What `q` says: 1 where it is absent, 0 where it cannot be read."""
+    """Return the value of `q`: 1 if it is absent, 0 if it cannot be read."""
     weight = _WEIGHT.search(parameters)
     if weight is None:
         return 1.0
@@ -141,7 +141,7 @@ def _quality(parameters: str) -> float:
 
 
 class Bodies(NamedTuple):
-    """One kind of body, ready but for the number of seconds."""
+    """One kind of body, complete but for the number of seconds."""
 
     before: bytes
     after: bytes
@@ -149,7 +149,7 @@ class Bodies(NamedTuple):
     hidden: bytes
 
     def body(self, seconds: int) -> bytes:
-        """With what `Disclosure.wait` said."""
+        """Return the body for a result of `Disclosure.wait`."""
         if seconds > 0:
             return b"%b%d%b" % (self.before, seconds, self.after)
         return self.never if seconds == NEVER else self.hidden
@@ -157,7 +157,7 @@ class Bodies(NamedTuple):
 
 @lru_cache(maxsize=1024)
 def bodies(reason: Reason, violated: tuple[str, ...]) -> dict[str, Bodies]:
-    """The bodies that name these policies, by their media types."""
+    """Return the bodies that name these policies, by media type."""
     members: dict[str, Any] = {"type": reason.type, "title": reason.title, "status": reason.status}
     if violated:
         members["violated-policies"] = violated
@@ -180,34 +180,34 @@ def _bodies(*texts: str) -> Bodies:
 
 
 def content(given: Content, content_type: str | None = None) -> tuple[bytes, str]:
-    """A body that the app brings, in bytes, and its type."""
+    """Return a body given by the app as bytes, and its content type."""
     if isinstance(given, bytes):
         return given, content_type or OFFERS[TEXT]
     if isinstance(given, str):
         return given.encode(), content_type or OFFERS[TEXT]
     if isinstance(given, Mapping):
         return json.dumps(dict(given)).encode(), content_type or JSON
-    raise HeadgateError(f"a body is bytes, a str or a mapping, or a callable that returns one; got {shown(given)}")
+    raise HeadgateError(f"a body must be bytes, a str, a mapping, or a callable that returns one; got {shown(given)}")
 
 
 Sent = tuple[bytes, tuple[AnyStr, AnyStr]]
 FieldWriter = Callable[["Decision | None", str | bytes | None, int], Sent[AnyStr]]
-"""The body, and the field of its content type."""
+"""Returns the body, and the field of its content type."""
 
 
 class Refusal:
-    """What every no looks like: by the client's `Accept`, or the body that the app brings instead."""
+    """The body of every refusal: chosen by the client's `Accept`, or given by the app."""
 
     def __init__(self, body: Body | None = None, content_type: str | None = None) -> None:
         if content_type is not None and not _CONTENT_TYPE.fullmatch(content_type):
-            raise HeadgateError(f"a content type looks like 'text/html; charset=utf-8'; got {shown(content_type)}")
+            raise HeadgateError(f"invalid content type {shown(content_type)}; write 'text/html; charset=utf-8', say")
         if body is not None and not callable(body):
             content(body)
         self.body = body
         self.content_type = content_type
 
     def compile(self, headers: Compile[AnyStr], codec: HeaderCodec[AnyStr]) -> CompileRefusal[AnyStr]:
-        """For one kind of server; `headers` is what `headers_for` made for the same wire."""
+        """Compile for one server interface; `headers` is the result of `headers_for` with the same codec."""
         length, number = codec.name("Content-Length"), codec.value("%d")
 
         @lru_cache(maxsize=1024)

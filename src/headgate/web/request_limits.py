@@ -1,7 +1,7 @@
-"""Everything that was decided about one request, by the policy in front of the app and at its endpoint.
+"""All decisions about one request: by the policy in front of the app, and at its endpoint.
 
-`admit` is the one way in, for every edge. A refusal gives back what earlier admissions charged. The response tells what
-is left of all of them, and says whether what was charged was right.
+Every edge calls `admit`. A refusal gives back what earlier admissions charged. The header fields of the response show
+what is left of all limits; its status may change what was charged.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from headgate.web.runtime import Runtime
 
 FAILED: Final = 500
-"""The status of a request that has no response."""
+"""The status that a request without a response counts as."""
 OF_A_BODY: Final = ("content-type", "content-length")
-"""Fields of a refusal's body, which another answer does not have."""
+"""Fields that describe a refusal's body, and so do not fit another body."""
 Request = Any
 """The framework's own request."""
 Limits = tuple[EndpointLimit, ...]
 Decided = tuple[Responder[AnyStr], Outcome]
-"""An outcome, and who answers for it."""
+"""An outcome, and the responder that answers for it."""
 
 
 class RequestLimits(Generic[AnyStr]):
@@ -45,40 +45,40 @@ class RequestLimits(Generic[AnyStr]):
 
     runtime: ClassVar[Any]
     view: RequestView | None = None
-    """The request as policies see it, where it was read already."""
+    """The view of the request, if it was read already."""
     follows: bool = False
-    """Whether the response, or its end, has a say in what was charged."""
+    """Whether the response, or its end, may change what was charged."""
     holds_permits: bool = False
-    """Whether something is in flight until the end."""
+    """Whether the request holds permits until its end."""
     held: bool = False
-    """Whether a rule that delays has held the request."""
+    """Whether a rule has delayed the request."""
     connection: Any = None
-    """The framework's own request at an endpoint, for the app's functions, where `request` is something else."""
+    """The framework's own request at an endpoint, for the app's functions, if `request` is another object."""
     path: str | None = None
-    """The path as the app behind the policy routes it: at an endpoint below a mount, a scope has another one."""
+    """The path as the app behind the policy routes it; the scope of an endpoint below a mount has another one."""
     messages: Limits = ()
-    """Limits of the messages of a websocket, from its endpoint; and the endpoint, for their keys."""
+    """Limits on the messages of a websocket, from its endpoint; and the endpoint's route, for their keys."""
     messages_route: str = ""
     asked: Limits = ()
-    """Limits of endpoints that were asked already."""
+    """Limits of endpoints that were evaluated already."""
     denial: Denial[AnyStr] | None = None
-    """The refusal that was written last, where the app may still answer something else."""
+    """The last refusal, if the app may still send another response in its place."""
     streams: bool = False
-    """The request is over when its response has been sent."""
+    """Whether the request ends only when its streamed response has been sent."""
     fast: tuple[FastPath, Decision] | Literal[False] | None = None
-    """The only admission so far, by a fast path; None before any, False where there are several or one took steps."""
+    """The only admission so far, by a fast path; None before any, False if there are several or one took steps."""
     admitted: tuple[Decided[AnyStr], ...] = ()
-    """Admissions, where `fast` is False."""
+    """All admissions, if `fast` is False."""
     _fast_refusal: tuple[FastPath, Decision] | None = None
     _refused: Decided[AnyStr] | None = None
     _counted = False
     _left: Mapping[LimitGroup, Decision] = MappingProxyType({})
-    """What is left where the response has changed what was charged."""
+    """Decisions after the response has changed what was charged."""
 
     def admit(
         self, request: Request, method: str, where: str, peer: str | None, limits: Limits | None = None
     ) -> bool | Steps[bool]:
-        """Whether the request may go on; or the steps that find this out, where it has to be looked at.
+        """Return whether the request is admitted; or, if its view has to be read, the steps that return it.
 
         Without `limits` the policy decides, and `where` is the path; with those of an endpoint, `where` is its route.
         `peer` is the address of the other side of the connection. After False, `refuse` has the answer.
@@ -90,7 +90,7 @@ class RequestLimits(Generic[AnyStr]):
         else:
             self.asked += limits
             way = runtime.fast_paths_at[limits, where, method if method in METHODS else _known(method)]
-        if way is True or way is False:  # no rule is for such requests, or each has to be looked at
+        if way is True or way is False:  # no rule applies to such requests, or each view has to be read
             return way or self._decide(request, method, where, limits, None)
         if way.by_address:
             client = peer if runtime.clients is None else runtime.clients(request, peer)
@@ -102,11 +102,11 @@ class RequestLimits(Generic[AnyStr]):
             keys = way.keys(view)
         try:
             decision = None if keys is None else way.ask(keys, way.costs)
-        except Exception:  # the steps ask again, and answer by `on_error`
+        except Exception:  # the steps try again, and answer by `on_error`
             decision = None
         if decision is None:
             return self._decide(request, method, where, limits, view)
-        if limits is not None and self.fast is not None:  # a policy is asked before everything else
+        if limits is not None and self.fast is not None:  # a policy always comes first, so only limits can be second
             return self._add_fast(way, decision)
         if decision.allowed:
             self.fast = way, decision
@@ -115,7 +115,7 @@ class RequestLimits(Generic[AnyStr]):
         return False
 
     def _read(self, request: Request, method: str, where: str, limits: Limits | None) -> RequestView:
-        """The request as policies see it, unless it was read just before."""
+        """Return the view of the request; one that was read just before is used once."""
         view, self.view = self.view, None
         if view is None:
             view = cast("RequestView", self.runtime.view(request))
@@ -132,7 +132,7 @@ class RequestLimits(Generic[AnyStr]):
     def _decide(
         self, request: Request, method: str, where: str, limits: Limits | None, view: RequestView | None
     ) -> Steps[bool]:
-        """Look at the request, and decide."""
+        """Read the view of the request, and decide."""
         runtime: Runtime[AnyStr] = self.runtime
         if view is None:
             view = self._read(request, method, where, limits)
@@ -161,7 +161,7 @@ class RequestLimits(Generic[AnyStr]):
             self.holds_permits = self.holds_permits or any(charge.group.holds_permits for charge in outcome.charges)
 
     def _add_fast(self, fast: FastPath, decision: Decision) -> bool | Steps[bool]:
-        """A decision of a fast path that is not the first about this request."""
+        """Add a decision of a fast path that is not the first about this request."""
         if not decision.allowed:
             return self._refuse(fast.responder, refused(fast.group, decision))
         self._add(fast.responder, Outcome("pass", 200, None, decision, fast.group))
@@ -173,7 +173,7 @@ class RequestLimits(Generic[AnyStr]):
         return False
 
     def _every(self) -> tuple[Decided[AnyStr], ...]:
-        """All admissions."""
+        """Return all admissions."""
         if not self.fast:
             return self.admitted
         fast, decision = self.fast
@@ -181,15 +181,15 @@ class RequestLimits(Generic[AnyStr]):
 
     @property
     def refused(self) -> Decided[AnyStr]:
-        """The refusal."""
+        """The refusal, with its responder."""
         if self._refused is None:
-            assert self._fast_refusal is not None  # noqa: S101 - asked after a refusal only
+            assert self._fast_refusal is not None  # noqa: S101 - called after a refusal only
             fast, decision = self._fast_refusal
             self._refused = fast.responder, refused(fast.group, decision)
         return self._refused
 
     def refuse(self, accept: str | bytes | None) -> Answer[AnyStr]:
-        """Status, headers and body of the refusal."""
+        """Return status, headers and body of the refusal."""
         if self._fast_refusal is not None and not self._fast_refusal[0].shadows:
             fast, decision = self._fast_refusal
             answer: Answer[AnyStr] = fast.responder.refuse_by(fast.group, decision, accept)
@@ -198,7 +198,7 @@ class RequestLimits(Generic[AnyStr]):
         return responder.refuse(outcome, accept)
 
     def deny(self, accept: str | bytes | None) -> Answer[AnyStr]:
-        """As `refuse`, where the app may answer something else: the fields of the refusal are added to that."""
+        """Like `refuse`, if the app may send another response: the fields of the refusal are added to that."""
         responder, outcome = self.refused
         answer = responder.refuse(outcome, accept)
         if outcome.kind == "deny":
@@ -206,7 +206,7 @@ class RequestLimits(Generic[AnyStr]):
         return answer
 
     def deny_for(self, decision: Decision, accept: str | bytes | None) -> Answer[AnyStr]:
-        """The same where a limiter of the app's own has refused, in a view. What was charged stays."""
+        """Like `deny`, for a refusal by a limiter of the app's own in a view. The charges so far stay."""
         responder = self.runtime.responder_now
         answer: Answer[AnyStr] = responder.refuse_for(decision, accept)
         self._deny(responder, answer)
@@ -218,13 +218,13 @@ class RequestLimits(Generic[AnyStr]):
 
     @property
     def responder(self) -> Responder[AnyStr]:
-        """Who adds header fields: the first that had a say."""
+        """The responder that adds header fields: that of the first admission."""
         responder: Responder[AnyStr] = self.fast[0].responder if self.fast else self.admitted[0][0]
         return responder
 
     @property
     def fields(self) -> Pairs[AnyStr]:
-        """The header fields that say how much is left; a refusal says that itself."""
+        """The header fields that show how much is left; none after a refusal, which has its own."""
         if self.denial is not None:
             return []
         if not self.fast:
@@ -243,14 +243,14 @@ class RequestLimits(Generic[AnyStr]):
         return merged_fields(told) if told else []
 
     def with_fields(self, headers: Iterable[tuple[AnyStr, AnyStr]]) -> Iterable[tuple[AnyStr, AnyStr]]:
-        """The headers of a response, with ours."""
+        """Return the headers of a response, with our fields added."""
         if self.denial is not None:
             return self.denial.completed(headers)
         fields = self.fields
         return self.responder.with_fields(headers, fields) if fields else headers
 
     def after(self, status: int, header: Callable[[str], str | None]) -> Steps[None]:
-        """Count what the response says, once; later calls change nothing."""
+        """Settle the charges by the response's status and headers, once; later calls change nothing."""
         if not self._counted:
             self._counted, self.follows = True, self.holds_permits
             for _, outcome in self.admitted:
@@ -259,19 +259,19 @@ class RequestLimits(Generic[AnyStr]):
                     self._left = {**self._left, **left}
 
     def end(self, status: int = FAILED, header: Callable[[str], str | None] = lambda name: None) -> Steps[None]:
-        """The request is over. If it was not counted before, it is as this; an app that did not answer has failed."""
+        """End the request: settle it if no response did, by default as failed, and release its permits."""
         yield from self.after(status, header)
         yield from self.release()
 
     def release(self) -> Steps[None]:
-        """Give back what is in flight."""
+        """Release the permits of the request."""
         if self.holds_permits:
             self.holds_permits = self.follows = False
             for _, outcome in self.admitted:
                 yield from release(outcome.charges)
 
     def refund(self) -> Steps[None]:
-        """Give everything back: the request goes no further."""
+        """Give back all charges: the request goes no further."""
         admitted, self.admitted, self.fast = self._every(), (), None
         self.follows = self.holds_permits = False
         for _, outcome in admitted:
@@ -282,11 +282,11 @@ class RequestLimits(Generic[AnyStr]):
 
 
 def limits_of(runtime: Runtime[AnyStr]) -> type[RequestLimits[AnyStr]]:
-    """The class of the limits of each request to an app: by its own class, a request costs no call of `__init__`."""
+    """Return an app's subclass of `RequestLimits`, which saves each request a call of `__init__`."""
     return type("RequestLimits", (RequestLimits,), {"runtime": runtime})
 
 
 def _known(method: str) -> str:
-    """A method in the spelling of rules; the client's own methods are all the same to them."""
+    """Return a method as rules spell it, or "" for a method that no rule can name."""
     upper = method.upper()
     return upper if upper in METHODS else ""

@@ -1,4 +1,4 @@
-"""A responder: one policy on its stores, and how its outcomes are said in HTTP."""
+"""A responder: one policy on its stores, and the HTTP form of its outcomes."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ REASONS: Final = {400: BAD_REQUEST, 401: UNAUTHORIZED, 403: FORBIDDEN, 429: QUOT
 MOST_WRITERS: Final = 4096
 ALLOWS_ORIGIN: Final = len("Access-Control-Allow-Origin")
 CROWD: Final = 20
-"""Keys refused in one second beyond which clients are told to come back one after the other."""
+"""The number of keys refused within one second above which `Retry-After` is staggered."""
 
 
 Answer = tuple[int, Pairs[AnyStr], bytes]
 """Status, header fields and body of a refusal."""
 Way = FastPath | bool
-"""How requests are decided: in a fast path; True where no rule is for them, False where each has to be looked at."""
+"""How requests are decided: by a fast path; True if no rule applies to them, False if each view has to be read."""
 
 
 class Responder(Generic[AnyStr]):
-    """One policy, and how its outcomes are said: a request is answered wholly by the one it came under."""
+    """One policy, and the HTTP form of its outcomes. A request keeps its responder when the policy changes."""
 
     def __init__(
         self, policy: Policy, stores: Mapping[str, Store], codec: HeaderCodec[AnyStr], refusal: Refusal, awaited: bool
@@ -56,21 +56,21 @@ class Responder(Generic[AnyStr]):
         self._writers: dict[LimitGroup, FieldWriter[AnyStr]] = {}
         self._refusers: dict[LimitGroup, Refuse[AnyStr]] = {}
         self._ways: dict[tuple[RuleSet, str], Way] = {}
-        """By the rules that fit and a method that is known."""
+        """Ways by the rules that match and a known method."""
         self._find = policy.find if _all_fast(policy) else policy.rules_for
-        """What takes steps is looked for again by the steps, which find what is kept here."""
+        """Steps look for the rules again; `rules_for` keeps what was found for them."""
         self._refusals: CompileRefusal[AnyStr] = refusal.compile(self._compile, codec)
         self._allows_origin: AnyStr = codec.name("Access-Control-Allow-Origin").lower()
         self._second = 0
         self._refused: set[str] = set()
 
     def way_of(self, method: str, path: str) -> Way:
-        """How such requests are decided."""
+        """Return how requests with this method and path are decided."""
         if self.compiled.looks_first:
             return False
         method = method.upper()
         matched = self._find(method, path)
-        name = (matched.set, method if method in METHODS else "")  # methods are the client's
+        name = (matched.set, method if method in METHODS else "")  # a client may send any method
         way = self._ways.get(name)
         if way is None:
             way = self._way(matched, method)
@@ -79,7 +79,7 @@ class Responder(Generic[AnyStr]):
         return way.at(matched.pairs) if isinstance(way, FastPath) and way.by_params else way
 
     def way_at(self, method: str, route: str) -> Way:
-        """How requests to an endpoint are decided, on all its paths."""
+        """Return how requests to an endpoint are decided, on all its paths."""
         return False if self._looks_at_paths else self._way(self._find(method, "/"), method, route)
 
     def _way(self, matched: MatchedRules, method: str, route: str | None = None) -> Way:
@@ -92,7 +92,7 @@ class Responder(Generic[AnyStr]):
         return fast_path
 
     def fields(self, group: LimitGroup | None, decision: Decision | None) -> Pairs[AnyStr]:
-        """The header fields that say how much is left, as far as each rule discloses it."""
+        """Return the header fields that show how much is left, as far as each rule discloses it."""
         if group is None or decision is None:
             return []
         write_fields = self._writers.get(group)
@@ -105,7 +105,7 @@ class Responder(Generic[AnyStr]):
         return write_fields
 
     def with_fields(self, headers: Iterable[tuple[AnyStr, AnyStr]], fields: Pairs[AnyStr]) -> Pairs[AnyStr]:
-        """A response's headers and ours; named for scripts where the app lets browsers of other origins in."""
+        """Return a response's headers and ours; expose ours to scripts if the app allows other origins."""
         given: list[tuple[Any, Any]] = headers if headers.__class__ is list else list(headers)
         for name, _ in given:
             if len(name) == ALLOWS_ORIGIN and name.lower() == self._allows_origin:
@@ -113,7 +113,7 @@ class Responder(Generic[AnyStr]):
         return given + fields
 
     def refuse(self, outcome: Outcome, accept: str | bytes | None) -> Answer[AnyStr]:
-        """Status, headers and body of a refusal."""
+        """Return status, headers and body of a refusal."""
         if outcome.kind == "shadow" and outcome.rule is not None:
             act = outcome.rule.act
             pairs = (("Content-Type", act.content_type), ("Content-Length", str(len(act.body))))
@@ -127,7 +127,7 @@ class Responder(Generic[AnyStr]):
         return answer
 
     def refuse_by(self, group: LimitGroup, decision: Decision, accept: str | bytes | None) -> Answer[AnyStr]:
-        """The same where limits have refused."""
+        """Like `refuse`, for a refusal by limits."""
         refuse = self._refusers.get(group)
         if refuse is None:
             if len(self._refusers) >= MOST_WRITERS:
@@ -136,12 +136,12 @@ class Responder(Generic[AnyStr]):
         return refuse(decision, accept, self._retry_after(decision))
 
     def refuse_for(self, decision: Decision, accept: str | bytes | None) -> Answer[AnyStr]:
-        """The same where a limiter of the app's own has refused."""
+        """Like `refuse`, for a refusal by a limiter of the app's own."""
         limits = tuple(call.limit for call in decision.calls)
         return self._refusals(limits, "", "full", QUOTA)(decision, accept, self._retry_after(decision))
 
     def _retry_after(self, decision: Decision) -> float | None:
-        """When to come back: exactly, or staggered where many are told to at one time."""
+        """Return a staggered wait if many keys are refused in this second; None for the decision's own."""
         now = int(monotonic())
         if now != self._second:
             self._second, self._refused = now, set()
@@ -151,20 +151,20 @@ class Responder(Generic[AnyStr]):
 
 
 class Denial(NamedTuple, Generic[AnyStr]):
-    """A refusal, of which an app may make an answer of its own."""
+    """A refusal for which the app may send a response of its own."""
 
     responder: Responder[AnyStr]
     fields: Pairs[AnyStr]
 
     def completed(self, headers: Iterable[tuple[AnyStr, AnyStr]]) -> Pairs[AnyStr]:
-        """What the app answers, with the fields that it has left out."""
+        """Return the headers of the app's response, with the refusal's fields that it lacks."""
         given = list(headers)
         there = {name.lower() for name, _ in given}
         return self.responder.with_fields(given, [pair for pair in self.fields if pair[0].lower() not in there])
 
 
 def _all_fast(policy: Policy) -> bool:
-    """Whether every rule of a policy can be served by a fast path."""
+    """Return whether a fast path can serve every rule of a policy."""
     for rule in policy.rules:
         if rule.match.conditions or rule.exempt is not None or cost_in_fast_path(rule, "") is None:
             return False
@@ -172,7 +172,7 @@ def _all_fast(policy: Policy) -> bool:
 
 
 def _told_by(store: Store) -> Clock:
-    """The clock of instants in header fields: the one the store was given, else the machine's as it is set now."""
+    """Return the clock for instants in header fields: the one given to the store, else the machine's wall clock."""
     if store.decides_by_clock and not isinstance(store.clock, SystemClock):
         return store.clock
     return WallClock()

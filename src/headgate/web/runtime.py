@@ -1,7 +1,7 @@
-"""What every edge shares: stores, the policy of now, who the client is, and the limits of single endpoints.
+"""The runtime that every edge shares: its stores, its current policy, its proxies and the limits of endpoints.
 
 An edge turns its framework's request into a `RequestView`, and a refusal into its framework's response. Everything else
-is here, in `request_limits.py` and in `responder.py`, once.
+is written once: here, in `request_limits.py` and in `responder.py`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ log = log_of("headgate.web")
 
 
 class Reader(NamedTuple, Generic[AnyStr]):
-    """How an edge reads its framework's requests, and spells header fields."""
+    """The functions with which an edge reads its framework's requests and encodes header fields."""
 
     codec: HeaderCodec[AnyStr]
     view: Callable[[Any, Proxies | None], RequestView]
@@ -42,11 +42,11 @@ class Reader(NamedTuple, Generic[AnyStr]):
 
 
 class Ready(NamedTuple, Generic[AnyStr]):
-    """A policy that can be taken up at once."""
+    """A policy whose stores are open and whose limits are bound: requests can be decided by it at once."""
 
     store: Store
     policy: Policy
-    """As it was read."""
+    """The policy as it was read, without limits carried over from earlier policies."""
     reload: Reload
     responder: Responder[AnyStr]
 
@@ -65,52 +65,52 @@ class Runtime(Generic[AnyStr]):
         self.store = open_store(options.store, None)
         self._home = self.store
         self._opened: dict[str, Store] = {}
-        """By URL."""
+        """Stores by URL."""
         self._owned = [self.store] if self.store is not options.store else []
         self._proxies = options.proxies
         self.clients = None if self._proxies is None else Clients(self._proxies, reader.lines)
-        """Who the client is, where proxies say so."""
+        """Finds the client's address behind trusted proxies; None without proxies."""
         self.clock: Clock = SystemClock()
         self.timers = Timers(self.clock)
         self.check: Callable[[], None] | None = None
-        """What an edge has to find right before the first request; until it does, it raises."""
+        """A check of the app before the first request; it raises while the app is set up wrong."""
         self.routes: Callable[[], Iterable[Route] | None] | None = None
-        """The app's routes, where its edge knows them: rules that meet none of them are told of."""
+        """Returns the app's routes, where the edge knows them; a rule that matches none of them is logged."""
         self.prepare: Callable[[RequestView, Responder[AnyStr], tuple[EndpointLimit, ...]], Steps[None]] | None = None
-        """What an edge has to find out about a request before rules look at it."""
+        """Steps with which an edge completes a request's view before rules read it."""
         self._compared = False
         self._plain = self._file.policy
-        """The policy of now, as it was read."""
+        """The current policy, as it was read."""
         self._carried: tuple[Carried, ...] = ()
-        """Limits of earlier policies that go on for a while."""
+        """Limits of earlier policies that still apply for a while."""
         self._misconfiguration: Misconfiguration | None = Misconfiguration(self._proxies is not None)
         self.looks = True
-        """Something is to be looked at with each request, before it is admitted."""
+        """Whether the edge must call `look` before it admits a request."""
         self._exchange(self._prepare(self._plain))
         warn_of_workers([self.store, *self._opened.values()])
 
     @property
     def namespace(self) -> str:
-        """Of every count made here."""
+        """The namespace of every count made here."""
         return self.policy.namespace
 
     @property
     def policy(self) -> Policy:
-        """The policy of now."""
+        """The current policy."""
         return self.responder_now.compiled.policy
 
     @property
     def awaits(self) -> bool:
-        """Some of the stores have to be awaited."""
+        """Whether some of the stores have to be awaited."""
         return self.responder_now.compiled.awaits
 
     def _use(self, store: Store) -> None:
-        """Count there from now on, whatever the rules say; `headgate.testing` does so for a while."""
+        """Count in this store from now on, whatever the rules say; `headgate.testing` does so for a while."""
         self.store = store
         self._exchange(self._prepare(self._plain))
 
     def _prepare(self, policy: Policy) -> Ready[AnyStr]:
-        """Everything that takes time or can fail before a policy is used; in a thread, where a file has changed."""
+        """Do everything that takes time or can fail before a policy is used; in a thread after a file has changed."""
         store = self.store
         reload = compare(self._plain, policy, self._carried, store.clock.now_us())
         responder = self._open(with_carried(policy, reload.carried))
@@ -118,8 +118,8 @@ class Runtime(Generic[AnyStr]):
         return Ready(store, policy, reload, responder)
 
     def _exchange(self, ready: Ready[AnyStr]) -> None:
-        """Decide by this policy from now on; requests that are under way go on by the old one."""
-        if ready.store is not self.store:  # bound elsewhere while it was made ready
+        """Decide by this policy from now on; requests under way keep the policy that they started with."""
+        if ready.store is not self.store:  # the store was replaced while the policy was prepared
             self._file.read_again()
             return
         self._plain = ready.policy
@@ -127,14 +127,14 @@ class Runtime(Generic[AnyStr]):
         for level, line in ready.reload.told:
             log.log(level, line)
         self.responder_now: Responder[AnyStr] = ready.responder
-        """The responder of the policy of now."""
+        """The responder of the current policy."""
         self.fast_paths_at: EndpointWays[AnyStr] = EndpointWays(
             partial(self._open_at, ready.responder.compiled.policy), self._options.plan is None
         )
-        """By the limits of an endpoint, its route and a method that is known."""
+        """Ways by the limits of an endpoint, its route and a known method."""
         find = self.responder_now.way_of if self._options.plan is None else _looked_at
-        self.fast_paths: BoundedCache[Way] = BoundedCache(find)  # last: whoever sees it sees the others
-        """By method and path."""
+        self.fast_paths: BoundedCache[Way] = BoundedCache(find)  # last: a thread that reads it finds the others set
+        """Ways by method and path."""
 
     def _open(self, policy: Policy) -> Responder[AnyStr]:
         stores = {"": self.store}
@@ -148,12 +148,12 @@ class Runtime(Generic[AnyStr]):
         return self._open(policy.with_rules(rules_at(route, limits)))
 
     def _keep(self, url: str, store: Store) -> None:
-        """Keep one store for each URL, also where two threads have opened it at the same time."""
+        """Keep one store for each URL, even if two threads have opened it at the same time."""
         if self._opened.setdefault(url, store) is not store and hasattr(store, "close"):
             store.close()
 
     def view(self, request: Any) -> RequestView:  # noqa: ANN401
-        """A request as policies see it."""
+        """Return the view of a request, for rules."""
         options = self._options
         view = self._reader.view(request, self._proxies)
         if options.user is not None:
@@ -166,9 +166,9 @@ class Runtime(Generic[AnyStr]):
         return view
 
     def look(self, request: Any) -> RequestView | None:  # noqa: ANN401
-        """Look whether the policy's file has changed, and for what is probably set up wrong; while `looks`.
+        """Check whether the policy's file has changed, and log probable misconfiguration; called while `looks`.
 
-        The request as policies see it, where it had to be read.
+        Return the view of the request if it had to be read, else None.
         """
         if self.check is not None:
             self.check()
@@ -189,27 +189,27 @@ class Runtime(Generic[AnyStr]):
         return view
 
     def _compare(self) -> None:
-        """Tell of rules that meet no route, once for each policy: at a request, as apps add routes until then."""
+        """Log rules that match no route, once for each policy; at a request, as apps add routes until then."""
         self._compared = True
         try:
             routes = None if self.routes is None else self.routes()
             if routes is not None:
                 tell_of_unreached(self.policy, routes)
-        except Exception:  # whatever an app has among its routes: it is served all the same
-            log.info("the routes of the app could not be compared with the rules", exc_info=True)
+        except Exception:  # an app whose routes cannot be read is served all the same
+            log.info("could not compare the routes of the app with the rules", exc_info=True)
 
     def responder(self, view: RequestView) -> Responder[AnyStr]:
-        """The responder of a request in front of the app."""
+        """Return the responder for a request in front of the app."""
         self._choose_plan(view)
         return self.responder_now
 
     def responder_at(self, view: RequestView, limits: tuple[EndpointLimit, ...]) -> Responder[AnyStr]:
-        """The responder of the limits of the endpoint that a request has come to; `view.route` says which."""
+        """Return the responder for the limits of an endpoint, whose route is `view.route`."""
         self._choose_plan(view)
         return self.fast_paths_at.responder(limits, view.route or "endpoint")
 
     def _choose_plan(self, view: RequestView) -> None:
-        """Ask the app's function; a request that it cannot read is refused when its rules are asked."""
+        """Call the app's `plan` function; if it raises `Unclear`, the request is refused when its rules are read."""
         if self._options.plan is not None and view.plan is None:
             try:
                 view.plan = self._options.plan(view)
@@ -217,29 +217,29 @@ class Runtime(Generic[AnyStr]):
                 view.unclear = reason
 
     def pause(self, delay_us: int) -> Pause:
-        """What a rule that delays waits for: the request's place in the queue."""
+        """Return the wait of a request that a rule delays."""
         return Pause(self.timers, self.clock, self.clock.now_us() + delay_us)
 
     def reload(self) -> bool:
-        """Read the policy's file again now, and decide by it; false where it stays as it was. For a signal handler."""
+        """Read the policy's file again and decide by it; False if the policy stays as it was. For a signal handler."""
         ready = self._file.reload()
         if ready is not None:
             self._take_up(ready)
         return ready is not None
 
     def _take_up(self, ready: Ready[AnyStr]) -> None:
-        """Another policy: its rules are compared with the app's routes at the next request."""
+        """Decide by another policy; its rules are compared with the app's routes at the next request."""
         self._exchange(ready)
         self._compared, self.looks = False, True
 
     def close(self) -> None:
-        """Let go of the stores that were opened here."""
+        """Close the stores that were opened here."""
         for store in (*self._owned, *self._opened.values()):
             if hasattr(store, "close"):
                 store.close()
 
     async def aclose(self) -> None:
-        """As `close`, in an event loop."""
+        """Like `close`, in an event loop."""
         for store in (*self._owned, *self._opened.values()):
             if hasattr(store, "aclose"):
                 await store.aclose()
@@ -248,7 +248,7 @@ class Runtime(Generic[AnyStr]):
 
 
 class EndpointWays(dict[tuple[tuple[EndpointLimit, ...], str, str], Way], Generic[AnyStr]):
-    """How requests to endpoints are decided, under one policy. Their number is bounded, as routes are the app's."""
+    """The ways of requests to endpoints under one policy. Their number is bounded by the routes of the app."""
 
     def __init__(
         self, open_at: Callable[[tuple[EndpointLimit, ...], str], Responder[AnyStr]], has_fast_paths: bool
@@ -259,7 +259,7 @@ class EndpointWays(dict[tuple[tuple[EndpointLimit, ...], str, str], Way], Generi
         self._responders: dict[tuple[tuple[EndpointLimit, ...], str], Responder[AnyStr]] = {}
 
     def responder(self, limits: tuple[EndpointLimit, ...], route: str) -> Responder[AnyStr]:
-        """The responder of an endpoint; made once."""
+        """Return the responder of an endpoint, which is made once."""
         responder = self._responders.get((limits, route))
         if responder is None:
             responder = self._responders[limits, route] = self._open_at(limits, route)
@@ -267,7 +267,7 @@ class EndpointWays(dict[tuple[tuple[EndpointLimit, ...], str, str], Way], Generi
 
     def __missing__(self, asked: tuple[tuple[EndpointLimit, ...], str, str]) -> Way:
         limits, route, method = asked
-        has_fast_path = self._has_fast_paths and route != ""  # without a route a part of the key is missing
+        has_fast_path = self._has_fast_paths and route != ""  # without a route, a part of the key is missing
         found = self[asked] = has_fast_path and self.responder(limits, route).way_at(method, route)
         return found
 
@@ -287,5 +287,5 @@ class Pause(Deferred):
 
 
 def _looked_at(method: str, path: str) -> bool:
-    """A plan is the app's to tell, for each request."""
+    """Take no fast path: the app's `plan` function must be called for each request."""
     return False

@@ -65,7 +65,7 @@ class RateLimitMiddleware(asgi.RateLimitMiddleware):
         name = misplaced(each.endpoint for each in endpoints_of(self.routes_of()))
         if name is not None:
             raise InvalidCall(
-                f"@limited stands above the route's decorator at {name}: the route has the endpoint without its limit. "
+                f"@limited is above the route's decorator at {name}: the route calls the endpoint without its limit. "
                 "In the code, swap the two lines"
             )
 
@@ -87,7 +87,7 @@ class RateLimits(Edge[bytes]):
         **options: Unpack[Options],
     ) -> None:
         if getattr(app, "middleware_stack", None) is not None:
-            raise InvalidCall("the app runs already; RateLimits(app) goes where the app is made")
+            raise InvalidCall("the app is already running; write RateLimits(app) where the app is created")
         self._outside = RateLimitMiddleware(_nothing, policy, **options)
         self._runtime = self._outside._runtime
         self._runtime.routes = lambda: routes_in(app)

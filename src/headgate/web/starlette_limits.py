@@ -61,8 +61,8 @@ def request_limits_of(connection: HTTPConnection) -> RequestLimits[bytes]:
     request_limits: RequestLimits[bytes] | None = connection.scope.get(REQUEST_LIMITS)
     if request_limits is None:
         raise HeadgateError(
-            "limits at endpoints need RateLimits(app), or app.add_middleware(RateLimitMiddleware) of "
-            "headgate.web.starlette: there the store is chosen, and the response is told what is left"
+            "limits at endpoints need RateLimits(app), or app.add_middleware(RateLimitMiddleware) from "
+            "headgate.web.starlette, which opens the store and adds the header fields"
         )
     return request_limits
 
@@ -140,7 +140,7 @@ def _wrap(endpoint: Any, limits: tuple[Limit, ...]) -> Any:  # noqa: ANN401
         return _limited_class(endpoint, limits)
     call = called(endpoint)
     if inspect.isgeneratorfunction(call) or inspect.isasyncgenfunction(call):
-        raise InvalidCall("an endpoint that yields has begun its response when it runs; use Depends(limit(...))")
+        raise InvalidCall("an endpoint that yields cannot be limited by a decorator; write Depends(limit(...))")
     if call is not endpoint and tuple(inspect.signature(call).parameters) == ("scope", "receive", "send"):
         return _LimitedApp(endpoint, limits)
     return _limited(endpoint, call, limits)
@@ -157,7 +157,7 @@ def _limited(
         if connection is None:
             connection = next((each for each in (*args, *kwargs.values()) if isinstance(each, HTTPConnection)), None)
         if connection is None:
-            raise HeadgateError("a limited endpoint was called without a request; its __wrapped__ has no limits")
+            raise HeadgateError("a limited endpoint was called without a request; pass one, or call its __wrapped__")
         more = enter_at_once(connection, limits, place_of(connection.scope, endpoint, known))
         if more is not None:
             await more
@@ -183,7 +183,7 @@ class _LimitedApp:
 
 def _limited_class(endpoint: Any, limits: tuple[Limit, ...]) -> type:  # noqa: ANN401
     if not issubclass(endpoint, HTTPEndpoint | WebSocketEndpoint):
-        raise InvalidCall(f"a limit is for functions and for Starlette's endpoint classes; got {endpoint!r}")
+        raise InvalidCall(f"expected a function or one of Starlette's endpoint classes; got {endpoint!r}")
 
     async def dispatch(self: Any) -> None:  # noqa: ANN401
         await enter(connection_of(self.scope, self.receive, self.send), limits, endpoint)

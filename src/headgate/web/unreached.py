@@ -82,7 +82,7 @@ def unreached(policy: Policy, routes: Sequence[Route]) -> Iterator[tuple[str, bo
             looked_for += 1
             nearest = _nearest(pattern, routes) if looked_for <= MOST_LOOKED_FOR else None
             hint = f"; the nearest is {nearest.template}" if nearest is not None else ""
-            yield f"rule {rule.name} counts nothing at {pattern.text}: no route of the app is there{hint}", bool(hint)
+            yield f"rule {rule.name} counts nothing at {pattern.text}: the app has no such route{hint}", bool(hint)
 
 
 def _other_methods(rule: Rule, met: Sequence[Route]) -> str:
@@ -92,7 +92,7 @@ def _other_methods(rule: Rule, met: Sequence[Route]) -> str:
         return ""
     answered = frozenset(method for each in met for method in each.methods or ())
     named, there = (" and ".join(sorted(each)) for each in (methods, answered))
-    return "" if methods & answered else f"it is for {named}, and {there} is answered there"
+    return "" if methods & answered else f"it is for {named}, and the route answers {there}"
 
 
 def meets(pattern: Pattern, parts: Sequence[Part]) -> bool:

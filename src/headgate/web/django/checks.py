@@ -43,23 +43,23 @@ def check_deployment(**_: Any) -> list[CheckMessage]:  # noqa: ANN401
     in_memory = store is None or isinstance(store, MemoryStore) or str(store).startswith("memory:")
     if not hasattr(settings, "HEADGATE") or not in_memory:
         return []
-    text = "The limits are in the memory of each process: several workers let as many times the limit pass."
-    hint = "Set HEADGATE['STORE'] to 'shared:///dev/shm/api' on one host, or to 'redis://...' in a fleet."
+    text = "The limits are in the memory of each process: every worker admits the whole limit."
+    hint = "Set HEADGATE['STORE'] to 'shared:///dev/shm/api' on one host, or to 'redis://...' for several hosts."
     return [Warning(text, hint, id="headgate.W001")]
 
 
 def _check_middleware(setup: Setup) -> list[CheckMessage]:
     places = _places()
     if OURS not in places:
-        text = "There are limits, and no middleware that asks them."
+        text = "Limits are configured, but the middleware is missing."
         return [Error(text, f"Add '{PATH}' to MIDDLEWARE, after AuthenticationMiddleware.", id="headgate.E003")]
     if setup.user_of is not primary_key or not (setup.by_user or _views_by_user(setup)):
         return []
     if AUTHENTICATION not in places:
-        text = "Limits count by user, and there is no AuthenticationMiddleware: nobody is ever known."
-        return [Error(text, "Add it, or say with HEADGATE['USER'] who a request is.", id="headgate.E004")]
+        text = "Limits count by user, but AuthenticationMiddleware is missing: no request has a user."
+        return [Error(text, "Add it to MIDDLEWARE, or set HEADGATE['USER'] to a function.", id="headgate.E004")]
     if setup.by_user and places[OURS] < places[AUTHENTICATION]:
-        text = "The policy counts by user, and is asked before AuthenticationMiddleware: nobody is known yet."
+        text = "The policy counts by user, but runs before AuthenticationMiddleware: no request has a user yet."
         return [Error(text, f"Move '{PATH}' below it in MIDDLEWARE.", id="headgate.E004")]
     return []
 

@@ -74,7 +74,7 @@ def _decorate(decorator: Callable[[Any], Any], view: ViewT) -> ViewT:
     elif hasattr(view, "as_view"):
         decorated.dispatch = decorator(decorated.dispatch)  # `as_view` takes over what stands on it
     else:
-        raise InvalidCall(f"a limit is for views: functions, and classes with as_view; got {shown(view)}")
+        raise InvalidCall(f"expected a view: a function, or a class with as_view; got {shown(view)}")
     result: ViewT = decorated
     return result
 
@@ -94,8 +94,8 @@ def _limits_of(request: Request) -> SiteLimits | None:
     decided: SiteLimits | None = getattr(request, ON_REQUEST, None)
     if decided is None and rate_limits.setup.enabled:
         raise HeadgateError(
-            "limits at views need 'headgate.web.django.RateLimitMiddleware' in MIDDLEWARE; a test that calls a view "
-            "without it needs headgate.web.django.testing.override(enabled=False)"
+            "limits at views need 'headgate.web.django.RateLimitMiddleware' in MIDDLEWARE; in a test that calls a view "
+            "without it, write headgate.web.django.testing.override(enabled=False)"
         )
     return decided
 

@@ -31,7 +31,7 @@ class ViewLimit(EndpointLimit):
         for function in self.functions:
             if iscoroutinefunction(function):
                 raise InvalidCall(
-                    f"{shown(function)} is async; write a plain function, which may ask the database under ASGI too"
+                    f"{shown(function)} is async; write a plain function, which may query the database under ASGI too"
                 )
 
 

@@ -12,19 +12,19 @@ from headgate.web.django.request import Request
 
 
 def by_group(limits: Mapping[str, str]) -> Callable[[Request], str]:
-    """Limits for a view, by the first group listed that the user is in; `default` is for everybody else.
+    """Return limits for a view, by the first listed group of the user; `default` is for all other users.
 
-    An empty text is no limit.
+    An empty string means no limit.
     """
     if DEFAULT_PLAN not in limits:
-        raise InvalidCall(f"say what everybody else gets: {DEFAULT_PLAN!r} is missing in {', '.join(limits)}")
+        raise InvalidCall(f"{DEFAULT_PLAN!r} is missing in {', '.join(limits)}; add the limit of all other users")
     for words in filter(None, limits.values()):
         as_limits(words)
 
     def limits_of(request: Request) -> str:
         if isinstance(request, RequestView):
             raise InvalidCall(
-                "by_group is for views and for DEFAULT; a policy has plans, and HEADGATE['PLAN'] says which"
+                "by_group works at views and in DEFAULT only; in a policy, write plans and set HEADGATE['PLAN']"
             )
         user = getattr(request, "user", None)
         if user is None or not user.is_authenticated:

@@ -77,7 +77,7 @@ class Setup:
     def _flag(self, key: str, default: bool) -> bool:
         value = self._given.get(key, default)
         if not isinstance(value, bool):  # what comes from the environment is a text, and every text is true
-            self._note(UNUSABLE, f"HEADGATE[{key!r}] is True or False; got {shown(value)}")
+            self._note(UNUSABLE, f"HEADGATE[{key!r}] must be True or False; got {shown(value)}")
         return value is True
 
     def _function(self, key: str) -> Callable[..., Any] | None:
@@ -91,7 +91,7 @@ class Setup:
         refusal = self._given.get("REFUSAL")
         if refusal is None or isinstance(refusal, Refusal):
             return refusal
-        self._note(UNUSABLE, f"HEADGATE['REFUSAL'] is a Refusal(...) of headgate.web.refusal; got {shown(refusal)}")
+        self._note(UNUSABLE, f"HEADGATE['REFUSAL'] must be a headgate.web.refusal.Refusal; got {shown(refusal)}")
         return None
 
     def _look_at_the_rest(self) -> bool:
@@ -113,4 +113,4 @@ def _imported(value: Any) -> Callable[..., Any] | None:  # noqa: ANN401
 
 def _suggestion(name: str) -> str:
     close = get_close_matches(name.upper(), KEYS, n=1, cutoff=0.6)
-    return f"did you mean {close[0]!r}?" if close else f"there are {', '.join(KEYS)}"
+    return f"did you mean {close[0]!r}?" if close else f"the keys are {', '.join(KEYS)}"

@@ -50,7 +50,7 @@ class RateLimits(Edge[str]):
     def init_app(self, app: Flask) -> None:
         """Limit this app. Functions of `before_request` that were registered earlier are called earlier."""
         if EXTENSION in app.extensions:
-            raise InvalidCall("the app has its limits already: one RateLimits for an app, and init_app once")
+            raise InvalidCall("this app already has a RateLimits; create one for each app, and call init_app once")
         edge = AppLimits(app, settings_from(app.config, SETTINGS, self._given))
         app.before_request(edge.before)
         app.after_request(edge.after)
@@ -66,7 +66,7 @@ class RateLimits(Edge[str]):
         apps = [current_flask()] if current_app else self._apps
         edge: AppLimits | None = apps[0].extensions.get(EXTENSION) if len(apps) == 1 else None
         if edge is None:
-            raise HeadgateError("which app's? Ask within `with app.app_context():`, after limits.init_app(app)")
+            raise HeadgateError("no app here; write `with app.app_context():` around it, after limits.init_app(app)")
         return edge._runtime
 
 

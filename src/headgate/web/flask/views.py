@@ -56,8 +56,8 @@ def exempt(target: Marked) -> Marked:
 def _checked(view: Any) -> Any:  # noqa: ANN401
     if isinstance(view, type | Flask) or not callable(view):
         raise InvalidCall(
-            f"this is for views and blueprints; got {view!r}. In a class of views, write decorators = [limited(...)]; "
-            "for a whole app, RateLimits(app, default=...) or a policy"
+            f"expected a view or a blueprint; got {view!r}. In a class of views, write decorators = [limited(...)]; "
+            "for a whole app, write RateLimits(app, default=...) or a policy"
         )
     return view
 
@@ -94,7 +94,7 @@ def _admit(limits: tuple[EndpointLimit, ...], name: str) -> Response | None:
     edge = current_app.extensions.get(EXTENSION)
     if edge is None:
         raise HeadgateError(
-            f"{name} has limits, and the app does not: RateLimits(app), or limits.init_app(app) in its factory"
+            f"{name} has limits, and the app has none; write RateLimits(app), or limits.init_app(app) in its factory"
         )
     answer: Response | None = edge.come_to(asked, limits, name)
     return answer

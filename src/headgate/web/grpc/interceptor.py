@@ -97,7 +97,7 @@ class Method:
         marks = marks_of(self.behavior)
         self.marks = owner.default if marks is None else marks
         if self.marks.messages and not self.streams:
-            raise InvalidCall(f"{name} receives one message only: a limit of its messages would never be asked")
+            raise InvalidCall(f"{name} receives a single message; a limit on messages needs a streaming method")
 
     def rpc(self, message: Any, context: Any) -> Rpc:  # noqa: ANN401
         """A call of it, as it opens."""
