@@ -23,22 +23,22 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 POLICY_VIOLATION: Final = 1008
-"""The code with which a websocket is closed that sent too much."""
+"""The close code of a websocket that sent too many messages."""
 SWITCHED: Final = 101
 """The status of a websocket."""
 REQUEST_LIMITS: Final = "headgate"
-"""Where endpoints find in their scope what was decided about the request so far."""
+"""The key in a scope under which endpoints find the limits of the request."""
 
 
 class RateLimitMiddleware(Edge[bytes]):
     """A policy in front of an ASGI app: HTTP, websockets and, where a rule says so, their messages.
 
-    `policy` is a file, a mapping or a `Policy`. Without a `user` function, whom an authentication middleware has put
-    into the scope is used.
+    `policy` is a file, a mapping or a `Policy`. Without a `user` function, the user is the one that an authentication
+    middleware has put into the scope.
     """
 
     endpoints: ClassVar[bool] = False
-    """Whether endpoints may have limits of their own: they find those of the request in the scope."""
+    """Whether endpoints may have limits of their own; they find the request's limits in the scope."""
 
     def __init__(self, app: App, policy: PolicyGiven | None, **options: Unpack[Options]) -> None:
         self.app = app
@@ -48,7 +48,7 @@ class RateLimitMiddleware(Edge[bytes]):
         self._fronted = policy is not None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One connection of any kind."""
+        """Handle one connection of any kind."""
         kind = scope["type"]
         if kind != "http":
             await self._other(kind, scope, receive, send)
@@ -78,7 +78,7 @@ class RateLimitMiddleware(Edge[bytes]):
             await self.app(scope, receive, send)
 
     async def _pass(self, scope: Scope, receive: Receive, send: Send, limits: RequestLimits[bytes]) -> None:
-        """Call the app; tell what is left, and count what its response says."""
+        """Call the app; add the header fields to its response, and settle the charges by it."""
         started = False
 
         def answer(message: Message) -> Awaitable[None]:
@@ -95,12 +95,12 @@ class RateLimitMiddleware(Edge[bytes]):
             scope[REQUEST_LIMITS] = limits
         try:
             await self.app(scope, receive, answer)
-        except RateLimited as no:  # of a limiter of the app's own
+        except RateLimited as no:  # raised by a limiter of the app's own
             if started or not self.endpoints:
                 raise
             await _answer(answer, limits.deny_for(no.decision, accepted_in(scope["headers"])))
         finally:
-            if limits.follows:  # nothing more to do, unless a permit is held, or there was no answer
+            if limits.follows:  # a permit is held, or no response was sent
                 await finish(limits, limits.end())
 
     async def _other(self, kind: str, scope: Scope, receive: Receive, send: Send) -> None:
@@ -130,7 +130,7 @@ class RateLimitMiddleware(Edge[bytes]):
             await finish(limits, limits.end(SWITCHED))
 
     def _counting_messages(self, scope: Scope, receive: Receive, send: Send, opened: RequestLimits[bytes]) -> Receive:
-        """Count each message that arrives; the connection of one that sends too many is closed."""
+        """Count each message that arrives; close the connection of a client that sends too many."""
 
         async def counted() -> Message:
             message = await receive()
@@ -142,7 +142,7 @@ class RateLimitMiddleware(Edge[bytes]):
         return counted
 
     async def _admit_message(self, scope: Scope, opened: RequestLimits[bytes]) -> bool:
-        """One message of a connection that was opened: by the policy, and by the limits of its endpoint."""
+        """Decide on one message of an open connection, by the policy and by the limits of its endpoint."""
         limits, peer, path = self._limits(), _peer_of(scope), opened.path or "/"
         limits.path, limits.connection = path, opened.connection
         for where, each in ((path, None), (opened.messages_route, opened.messages)):
@@ -167,7 +167,7 @@ class RateLimitMiddleware(Edge[bytes]):
 
 
 async def finish(limits: RequestLimits[Any], steps: Steps[None]) -> None:
-    """Count, or end, a request; also one that is cancelled meanwhile, where its store has to be awaited."""
+    """Run the last steps of a request; shielded from cancellation if its store has to be awaited."""
     if limits.runtime.awaits:
         await run_to_the_end(steps)
     else:
@@ -175,7 +175,7 @@ async def finish(limits: RequestLimits[Any], steps: Steps[None]) -> None:
 
 
 async def refuse_websocket(scope: Scope, receive: Receive, send: Send, answer: Answer[bytes]) -> None:
-    """Before the handshake: an HTTP answer where the server can send one, else a close."""
+    """Refuse before the handshake: with an HTTP response if the server can send one, else with a close."""
     await receive()  # websocket.connect
     if "websocket.http.response" in (scope.get("extensions") or {}):
         status, headers, body = answer
@@ -191,7 +191,7 @@ def _peer_of(scope: Scope) -> str | None:
 
 
 async def _counting(limits: RequestLimits[bytes], message: Message, send: Send) -> None:
-    """Count what the beginning of a response says, and send it: its fields tell what is left after that."""
+    """Settle the charges by the start of a response, then send it with fields that show what is left."""
     headers = message.get("headers", ())
     await finish(limits, limits.after(message["status"], ScopeHeaders(headers).first))
     await send({**message, "headers": limits.with_fields(headers)})
@@ -200,11 +200,11 @@ async def _counting(limits: RequestLimits[bytes], message: Message, send: Send) 
 async def _answer(send: Send, response: Answer[bytes]) -> None:
     status, headers, body = response
     await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body, "more_body": False})  # some test clients insist on it
+    await send({"type": "http.response.body", "body": body, "more_body": False})  # some test clients need `more_body`
 
 
 def _telling(responder: Responder[bytes], fields: Pairs[bytes], send: Send) -> Send:
-    """Say in the response how much is left: of a decision that no response changes, as it was then."""
+    """Add the fields of a decision to the response, for charges that no response changes."""
     if not fields:
         return send
 

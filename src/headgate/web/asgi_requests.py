@@ -1,4 +1,4 @@
-"""ASGI's scopes as policies see them."""
+"""Views of ASGI's scopes, for rules."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Scope = MutableMapping[str, Any]
 
 
 def read_scope(scope: Scope, proxies: Proxies | None) -> RequestView:
-    """A scope of HTTP or of a websocket, as policies see it."""
+    """Return the view of a scope of HTTP or of a websocket."""
     peer = scope.get("client")
     method = scope["method"].upper() if scope["type"] == "http" else "WEBSOCKET"
     view = RequestView(method, path_of(scope), ScopeHeaders(scope["headers"]), peer[0] if peer else None, proxies)
@@ -26,14 +26,14 @@ def read_scope(scope: Scope, proxies: Proxies | None) -> RequestView:
 
 
 def path_of(scope: Scope) -> str:
-    """The path as the app routes it: without the prefix that it is mounted at, or that a proxy has taken away."""
+    """Return the path as the app routes it: without the prefix of a mount, or one that a proxy has removed."""
     path: str = scope["path"]
     root = scope.get("root_path")
     return below(path, root) if root else path
 
 
 def lines_of(scope: Scope, header: str) -> list[str]:
-    """The lines of one header."""
+    """Return the lines of one header."""
     wanted, length, lines = header.encode("latin-1"), len(header), []
     for name, value in scope["headers"]:
         if len(name) == length and name.lower() == wanted:
@@ -45,7 +45,7 @@ SCOPES: Final = Reader(ASGI, read_scope, lines_of)
 
 
 def accepted_in(headers: Iterable[tuple[bytes, bytes]]) -> bytes | None:
-    """What the client accepts, without reading anything else."""
+    """Return the first `Accept` line, without reading other headers."""
     for name, value in headers:
         if name == b"accept":
             return value
@@ -53,12 +53,12 @@ def accepted_in(headers: Iterable[tuple[bytes, bytes]]) -> bytes | None:
 
 
 def _user_in(scope: Scope) -> str | None:
-    """What an authentication middleware before this one has put into the scope."""
+    """Return the user that an authentication middleware in front of this one has put into the scope."""
     user = scope.get("user")
     if user is None or not getattr(user, "is_authenticated", False):
         return None
     for attribute in ("identity", "username", "display_name"):
-        with suppress(NotImplementedError):  # Starlette's own user has no identity, and says so
+        with suppress(NotImplementedError):  # Starlette's own user raises for its identity
             name = getattr(user, attribute, None)
             if name:
                 return str(name)
@@ -66,7 +66,7 @@ def _user_in(scope: Scope) -> str | None:
 
 
 class ScopeHeaders(Mapping[str, list[str]]):
-    """Header lines by lower-case name, read when the first of them is asked for."""
+    """Header lines by lower-case name, read at the first lookup."""
 
     __slots__ = ("_lines", "_raw")
 
@@ -82,7 +82,7 @@ class ScopeHeaders(Mapping[str, list[str]]):
         return self._lines
 
     def first(self, name: str) -> str | None:
-        """The first line of a header."""
+        """Return the first line of a header, or None."""
         lines = self._read().get(name)
         return lines[0] if lines else None
 

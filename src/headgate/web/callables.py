@@ -1,4 +1,4 @@
-"""Endpoints as Python has them: functions, methods, partials and objects; their names and what they ask for."""
+"""Endpoints in Python: functions, methods, partials and objects; their names and their parameters."""
 
 from __future__ import annotations
 
@@ -11,38 +11,38 @@ from types import SimpleNamespace
 from typing import Any, Final, get_type_hints
 
 LIMITED_AS: Final = "__headgate_limited_as__"
-"""On an endpoint: itself, and what `limited` has made of it."""
+"""An attribute of an endpoint: the endpoint itself, and the wrappers that `limited` made of it."""
 
 
 def without_partials(endpoint: Any) -> Any:  # noqa: ANN401
-    """What is inside of `functools.partial`."""
+    """Return the function inside of `functools.partial`."""
     while isinstance(endpoint, functools.partial):
         endpoint = endpoint.func
     return endpoint
 
 
 def called(endpoint: Any) -> Any:  # noqa: ANN401
-    """The function that a call runs: of an object, its `__call__`."""
+    """Return the function that a call runs: for an object, its `__call__`."""
     plain = inspect.isroutine(endpoint) or isinstance(endpoint, functools.partial)
     return endpoint if plain else endpoint.__call__
 
 
 def mark_of(endpoint: Any, name: str) -> Any:  # noqa: ANN401
-    """What a decorator has left at an endpoint."""
+    """Return the mark that a decorator has set on an endpoint, or None."""
     while isinstance(endpoint, functools.partial) and not hasattr(endpoint, name):
         endpoint = endpoint.func
     return getattr(endpoint, name, None)
 
 
 def note_limited(endpoint: Any, made: Any) -> None:  # noqa: ANN401
-    """Note on an endpoint what a decorator has made of it. Decorators copy what stands there: it says whose it is."""
-    with suppress(AttributeError, TypeError):  # a bound method takes no notes
+    """Note on an endpoint the wrapper made of it. Decorators copy attributes, so the note names its endpoint."""
+    with suppress(AttributeError, TypeError):  # a bound method has no attributes of its own
         _, before = vars(endpoint).get(LIMITED_AS, (None, ()))
         setattr(endpoint, LIMITED_AS, (endpoint, (*before, made)))
 
 
 def misplaced(endpoints: Iterable[Any]) -> str | None:
-    """The name of an endpoint that is registered as it was before `limited` came; None where there is none."""
+    """Return the name of an endpoint that is registered without the wrapper that `limited` made of it, or None."""
     registered = [without_partials(each) for each in endpoints]
     known = {id(each) for each in registered}
     for endpoint in registered:
@@ -53,9 +53,9 @@ def misplaced(endpoints: Iterable[Any]) -> str | None:
 
 
 def stands_for(made: Any, endpoint: Any) -> bool:  # noqa: ANN401
-    """Whether an endpoint's name means by now what a decorator made of it, and not only where that was written."""
+    """Return whether the endpoint's name in its module now refers to the wrapper that a decorator made of it."""
     name = getattr(endpoint, "__qualname__", "")
-    if "<locals>" in name:  # what is named in there nobody knows
+    if "<locals>" in name:  # names inside of a function cannot be looked up
         return True
     named = getattr(sys.modules.get(endpoint.__module__), name, None)
     while named is not None and named is not made:
@@ -65,20 +65,20 @@ def stands_for(made: Any, endpoint: Any) -> bool:  # noqa: ANN401
 
 @functools.lru_cache(maxsize=4096)
 def full_name(endpoint: Any) -> str:  # noqa: ANN401
-    """Its name, the same in every process."""
+    """Return the name of an endpoint, the same in every process."""
     named = without_partials(endpoint)
     return f"{getattr(named, '__module__', '')}.{getattr(named, '__qualname__', type(named).__name__)}"
 
 
 def name_after(endpoint: Any, wrapper: Any) -> None:  # noqa: ANN401
-    """Call a wrapper as what is inside of it."""
+    """Give a wrapper the name of its endpoint."""
     wrapper.__module__ = endpoint.__module__
     for name in ("__name__", "__qualname__"):  # partials and objects have none
         setattr(wrapper, name, getattr(endpoint, name, type(endpoint).__name__))
 
 
 def asking_for(kind: type, name: str, call: Callable[..., Any]) -> inspect.Signature:
-    """The signature with a parameter of this type, under this name where there is none; with types for their names."""
+    """Return the signature, with a parameter of this type added under this name if it has none, and types resolved."""
     signature = inspect.signature(call)
     names = getattr(inspect.unwrap(without_partials(call)), "__globals__", {})
     parameters = [each.replace(annotation=_typed(each.annotation, names)) for each in signature.parameters.values()]
@@ -90,7 +90,7 @@ def asking_for(kind: type, name: str, call: Callable[..., Any]) -> inspect.Signa
 
 
 def _typed(annotation: Any, names: dict[str, Any]) -> Any:  # noqa: ANN401
-    """What an annotation names; a name that is not known here is left to the framework."""
+    """Return the type that an annotation names; an unknown name is left to the framework."""
     if not isinstance(annotation, str):
         return annotation
     try:

@@ -1,4 +1,4 @@
-"""Who the client is behind trusted proxies, without a look at the rest of the request."""
+"""The client's address behind trusted proxies, without reading the rest of the request."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from headgate.policy import Proxies
 
 MOST: Final = 4096
 LONGEST: Final = 256
-"""Characters of forwarded headers that are remembered; longer ones are read each time."""
+"""The length up to which forwarded headers are cached; longer ones are read each time."""
 
 Lines = Callable[[Any, str], Sequence[str]]
-"""How an edge reads the lines of one header, by its lower-case name, from its framework's request."""
+"""Returns the lines of one header, by its lower-case name, from the framework's request."""
 
 
 class Clients:
@@ -30,7 +30,7 @@ class Clients:
         self._known = lru_cache(MOST)(find)
 
     def __call__(self, request: Any, peer: str | None) -> str | None:  # noqa: ANN401
-        """The same answer as `RequestView.client`."""
+        """Return the same address as `RequestView.client`."""
         lines = self._lines(request, self._header)
         if len(lines) == 1 and len(lines[0]) <= LONGEST:
             return self._known(peer, lines[0])

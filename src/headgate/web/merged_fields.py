@@ -11,13 +11,13 @@ from headgate.policy.outcome import LimitGroup
 from headgate.web.responder import Pairs, Responder
 
 LISTS: Final = frozenset(("ratelimit", "ratelimit-policy"))
-"""Fields in which several decisions are told side by side; of the others, those of the nearest limit are."""
+"""Fields that list several decisions; the other fields show the tightest decision only."""
 GroupDecision = tuple[Responder[AnyStr], LimitGroup, Decision]
-"""A decision, over which limits, and who writes its fields."""
+"""The responder that writes the fields, the limits, and the decision over them."""
 
 
 def merged_fields(told: Sequence[GroupDecision[AnyStr]]) -> Pairs[AnyStr]:
-    """The fields of all of them."""
+    """Return the fields of all decisions."""
     decisions = [decision for _, _, decision in told]
     nearest = tightest([each.granted for each in decisions], [each.remaining for each in decisions])
     fields: dict[AnyStr, AnyStr] = {}

@@ -1,4 +1,4 @@
-"""What is probably set up wrong, said once in the log with the way to set it right."""
+"""Warnings in the log about a probable misconfiguration, each once and with the setting that mends it."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from headgate.stores import MemoryStore, Store
 from headgate.wording import log_of
 
 LOOKED_AT: Final = 1000
-"""Requests that are looked at; after them everything has been said."""
+"""The number of requests that are examined; no warning comes after them."""
 FORWARDED: Final = ("x-forwarded-for", "forwarded")
 
 log = log_of("headgate.web")
 
 
 class Misconfiguration:
-    """Looks at the first requests of a process."""
+    """Examines the first requests of a process."""
 
     def __init__(self, trusts_proxies: bool) -> None:
         self._trusts = trusts_proxies
@@ -30,7 +30,7 @@ class Misconfiguration:
         self._forwarded = False
 
     def look(self, view: RequestView) -> bool:
-        """Look at one; whether there is more to look at."""
+        """Examine one request; return whether more are to be examined."""
         self._seen += 1
         if len(self._clients) < 2:
             self._clients.add(view.client)
@@ -54,7 +54,7 @@ class Misconfiguration:
 
 
 def warn_of_workers(stores: Iterable[Store]) -> None:
-    """A limit in a process's own memory is as many limits as there are processes."""
+    """Warn if limits are in memory and there are several processes: each admits the whole limit."""
     if any(isinstance(store, MemoryStore) for store in stores) and _workers_around():
         log.warning(
             "the limits are in the memory of this process, and there are several: each process admits the whole limit. "
@@ -69,7 +69,7 @@ def _workers_around() -> bool:
 
 
 def _gunicorn_workers() -> int:
-    """How many workers the parent was told to run, where it is gunicorn and the system tells."""
+    """Return the number of workers on the parent's command line if it is gunicorn and can be read, else 0."""
     try:
         words = Path(f"/proc/{os.getppid()}/cmdline").read_text(errors="replace").split("\0")
     except OSError:

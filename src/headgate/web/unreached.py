@@ -1,7 +1,7 @@
-"""Rules that no route of the app can meet: a typo in a path, or a prefix too many, and a rule counts nothing.
+"""Rules that match no route of the app: with a typo in its path, or a prefix too many, a rule counts nothing.
 
-Where a framework knows its routes, they are compared with the rules once, at the first request under a policy. A route
-that may be anything (a mount, static files, a catch-all) meets every rule below it, so that nobody is warned in vain.
+If a framework knows its routes, they are compared with the rules once, at the first request under a policy. A route for
+any path (a mount, static files, a catch-all) matches every rule below it, so that no warning is wrong.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NOT_FOUND: Final = 404
 ALIKE: Final = 0.8
 MOST_MIDDLEWARE: Final = 64
 MOST_LOOKED_FOR: Final = 20
-"""Patterns for which the nearest route is looked for: a long list of paths that are not there is meant so."""
+"""The number of patterns for which the nearest route is searched: longer lists of missing paths are intended."""
 ANSWERED_ELSEWHERE: Final = frozenset(("OPTIONS", "TRACE", "CONNECT"))
 """Methods that servers and middleware answer, without a route."""
 
@@ -31,7 +31,7 @@ log = log_of("headgate.web")
 
 
 class Wild(Enum):
-    """What stands for text that is not known."""
+    """A part of a route whose text is not fixed."""
 
     ONE = "one segment"
     MANY = "any number of segments, also none"
@@ -44,14 +44,14 @@ class Route(NamedTuple):
     """A route of an app."""
 
     template: str
-    """As the app writes it."""
+    """The path as the app writes it."""
     parts: tuple[Part, ...]
     methods: frozenset[str] | None
-    """None where any may be answered."""
+    """The methods that it answers; None for any."""
 
 
 def read_route(template: str, methods: Iterable[str] | None, one: str, many: str) -> Route:
-    """A route by its template; segments in which these regular expressions are found stand for others."""
+    """Read a route from its template; segments in which these regular expressions match are wild."""
 
     def read(word: str) -> Part:
         return Wild.MANY if re.search(many, word) else Wild.ONE if re.search(one, word) else word
@@ -61,17 +61,17 @@ def read_route(template: str, methods: Iterable[str] | None, one: str, many: str
 
 
 def tell_of_unreached(policy: Policy, routes: Iterable[Route]) -> None:
-    """Say in the log which rules count nothing. A rule that resembles no route may be meant for scanners."""
+    """Log the rules that count nothing; at INFO if no route is similar, as such a rule may be for scanners."""
     for words, near in unreached(policy, list(routes)):
         log.log(logging.WARNING if near else logging.INFO, words)
 
 
 def unreached(policy: Policy, routes: Sequence[Route]) -> Iterator[tuple[str, bool]]:
-    """What to say of each pattern of a rule that meets no route, and whether there is a route like it."""
+    """Yield a message for each pattern that matches no route, and whether some route is similar."""
     looked_for = 0
     for rule in policy.rules if routes else ():
         if rule.act.kind == "shadow" or NOT_FOUND in (rule.counts or ()):
-            continue  # made for paths that are not there
+            continue  # such rules are for paths without a route
         for pattern in rule.match.patterns:
             met = [each for each in routes if meets(pattern, each.parts)]
             if met:
@@ -86,7 +86,7 @@ def unreached(policy: Policy, routes: Sequence[Route]) -> Iterator[tuple[str, bo
 
 
 def _other_methods(rule: Rule, met: Sequence[Route]) -> str:
-    """What to say where none of these routes answers the methods of a rule."""
+    """Return a message if none of these routes answers a method of the rule, else an empty string."""
     methods = rule.match.methods
     if methods is None or methods & ANSWERED_ELSEWHERE or any(not each.methods for each in met):
         return ""
@@ -96,12 +96,12 @@ def _other_methods(rule: Rule, met: Sequence[Route]) -> str:
 
 
 def meets(pattern: Pattern, parts: Sequence[Part]) -> bool:
-    """Whether there is a path that both fit."""
+    """Return whether some path matches both."""
     if pattern.first is not None and isinstance(parts[0], str) and parts[0] != pattern.first:
         return False
     wanted: list[Segment | None] = [*pattern.head, *([None] if pattern.stars or pattern.rest else ()), *pattern.middle]
     wanted += [*([None] if pattern.stars > 1 else ()), *pattern.tail]
-    row = [True] + [False] * len(parts)  # row[j]: what came so far of the pattern meets the first j parts
+    row = [True] + [False] * len(parts)  # row[j]: the pattern so far matches the first j parts
     for j, part in enumerate(parts):
         row[j + 1] = row[j] and part is Wild.MANY
     for segment in wanted:
@@ -117,7 +117,7 @@ def meets(pattern: Pattern, parts: Sequence[Part]) -> bool:
 
 
 def _nearest(pattern: Pattern, routes: Sequence[Route]) -> Route | None:
-    """The route that is most like a pattern, if any is: more than half of the words of the shorter are in both."""
+    """Return the route most similar to a pattern, or None: more than half of the shorter's words must be in both."""
     words = [word for word in tidy(pattern.text)[1:].split("/") if word and not re.search(r"[*{]", word)]
     near = [each for each in routes if _alike(words, [part for part in each.parts if isinstance(part, str) and part])]
     return max(near, key=lambda each: SequenceMatcher(None, pattern.text, each.template).ratio(), default=None)
@@ -144,7 +144,7 @@ def _same(word: str, other: str) -> bool:
 
 
 def router_behind(app: Any) -> Any:  # noqa: ANN401
-    """An app that tells its routes, behind other middleware; None where there is none."""
+    """Return the app behind other middleware that has a list of routes, or None."""
     for _ in range(MOST_MIDDLEWARE):
         app = getattr(app, "__self__", app)  # of `app.wsgi_app`
         if hasattr(app, "url_map") or isinstance(getattr(app, "routes", None), list):
@@ -154,7 +154,7 @@ def router_behind(app: Any) -> Any:  # noqa: ANN401
 
 
 def routes_below(app: Any) -> list[Route] | None:  # noqa: ANN401
-    """The routes of an app behind other middleware, where it is of a framework that tells."""
+    """Return the routes of an app behind other middleware, or None if its framework has no list of them."""
     found = router_behind(app)
     if found is None:
         return None

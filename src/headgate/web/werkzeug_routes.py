@@ -1,4 +1,4 @@
-"""The routes of Flask and Quart, whose maps are Werkzeug's."""
+"""The routes of Flask and Quart, which use Werkzeug's URL maps."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NAMES: Final = re.compile(r"<(?:([A-Za-z_]\w*)(?:\(.*?\))?:)?\w+>")
 
 
 def routes_in(app: Any) -> Iterator[Route]:  # noqa: ANN401
-    """Every route of an app; what a converter reads that knows no slashes is any one segment."""
+    """Yield every route of an app; a converter that matches no slashes is one wild segment."""
     for rule in app.url_map.iter_rules():
         kinds = {match[1] or "default" for match in NAMES.finditer(rule.rule)}
         several = any(not app.url_map.converters[kind].part_isolating for kind in kinds)

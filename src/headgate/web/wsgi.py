@@ -26,7 +26,7 @@ App = Callable[[Environ, StartResponse], Iterable[bytes]]
 
 
 class RateLimitMiddleware(Edge[str]):
-    """A policy in front of a WSGI app. `user` and `claims` take the environ; without `user` it is `REMOTE_USER`."""
+    """A policy in front of a WSGI app. `user` and `claims` take the environ; the default user is `REMOTE_USER`."""
 
     def __init__(self, app: App, policy: PolicyGiven, **options: Unpack[Options]) -> None:
         self.app = app
@@ -35,7 +35,7 @@ class RateLimitMiddleware(Edge[str]):
         self._limits = limits_of(self._runtime)
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-        """One request."""
+        """Handle one request."""
         runtime, limits = self._runtime, self._limits()
         if runtime.looks:
             limits.view = runtime.look(environ)
@@ -59,7 +59,7 @@ class RateLimitMiddleware(Edge[str]):
         return self.app(environ, start_response)
 
     def _count(self, environ: Environ, start_response: StartResponse, limits: RequestLimits[str]) -> Iterable[bytes]:
-        """Call the app, and count what its response says; the fields tell what is left after that."""
+        """Call the app, and settle the charges by its response; the fields show what is left after that."""
 
         def start(status: str, headers: list[tuple[str, str]], *exc_info: Any) -> Any:  # noqa: ANN401
             said = {name.lower(): value for name, value in headers}
@@ -74,7 +74,7 @@ class RateLimitMiddleware(Edge[str]):
 
 
 def read_environ(environ: Environ, proxies: Proxies | None) -> RequestView:
-    """An environ as policies see it."""
+    """Return the view of an environ, for rules."""
     peer = environ.get("REMOTE_ADDR") or None
     method = environ["REQUEST_METHOD"].upper()  # as Werkzeug and Django read it
     view = RequestView(method, path_of(environ), _Headers(environ), peer, proxies)
@@ -84,20 +84,20 @@ def read_environ(environ: Environ, proxies: Proxies | None) -> RequestView:
 
 
 def lines_of(environ: Environ, header: str) -> list[str]:
-    """The lines of one header, which servers have joined."""
+    """Return the lines of one header; servers have joined them into one."""
     value = environ.get(variable_of(header))
     return [] if value is None else [value]
 
 
 @lru_cache(maxsize=1024)
 def variable_of(header: str) -> str:
-    """The name of a header in an environ."""
+    """Return the name of a header in an environ."""
     name = header.upper().replace("-", "_")
     return name if name in ("CONTENT_TYPE", "CONTENT_LENGTH") else f"HTTP_{name}"
 
 
 def path_of(environ: Environ) -> str:
-    """The path as the app routes it, below what it is mounted at; WSGI hands over its bytes as latin-1."""
+    """Return the path as the app routes it, below its mount; WSGI passes its bytes as latin-1."""
     raw: str = environ.get("PATH_INFO") or "/"
     return raw if raw.isascii() else raw.encode("latin-1", "replace").decode("utf-8", "replace")
 
@@ -106,7 +106,7 @@ ENVIRONS: Final = Reader(WSGI, read_environ, lines_of)
 
 
 def _telling(responder: Responder[str], fields: Pairs[str], start_response: StartResponse) -> StartResponse:
-    """Say in the response how much is left: of a decision that no response changes, as it was then."""
+    """Add the fields of a decision to the response, for charges that no response changes."""
     if not fields:
         return start_response
 
@@ -123,7 +123,7 @@ def _answer(response: Answer[str], environ: Environ, start_response: StartRespon
 
 
 class _Counted:
-    """An app's pieces as they are; one that ends without a response is counted too."""
+    """The unchanged pieces of an app's response; ends the request after the last, even if none was sent."""
 
     def __init__(self, pieces: Iterable[bytes], limits: RequestLimits[str]) -> None:
         self._pieces, self._limits = pieces, limits
@@ -135,7 +135,7 @@ class _Counted:
             run(self._limits.end())
 
     def close(self) -> None:
-        """What the app wants closed."""
+        """Close the app's response, and end the request."""
         try:
             close = getattr(self._pieces, "close", None)
             if close is not None:
@@ -152,7 +152,7 @@ def _line(status: int) -> str:
 
 
 class _Headers(Mapping[str, list[str]]):
-    """Headers by lower-case name, straight from the environ."""
+    """Headers by lower-case name, read from the environ at each lookup."""
 
     __slots__ = ("_environ",)
 

@@ -6,8 +6,8 @@ limits = RateLimits(default="100/minute")    # limits.init_app(app); or RateLimi
 @limited("5/minute by sliding-log", key=lambda: request.form.get("name"), count={"when": {"status": 401}})
 def login(): ...
 
-Decorators only mark. Everything is decided before the view is called: by the policy, then in one decision by the limits
-of the endpoint, which are the view's own and its blueprints', or else the default.
+Decorators only mark views. The extension decides before the view is called: by the policy, then in one decision by the
+limits of the endpoint, which are the view's own and its blueprints', or else the default.
 """
 
 from headgate.wording import requiring

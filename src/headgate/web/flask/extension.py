@@ -1,4 +1,4 @@
-"""The extension: what it is told, and what it does with each request."""
+"""The extension: its settings, and its hooks around each request."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ SETTINGS: Final = ("policy", "default", "key", *OPTION_NAMES)
 class RateLimits(Edge[str]):
     """The extension. `default` are the limits of each endpoint that has none of its own, counted by `key` (`ip`).
 
-    What is not given here is looked for in the app's config: `store` in `HEADGATE_STORE`, and so on. Functions (`user`,
-    `claims`, `plan`) take no arguments: they look at `flask.request`, `g` or `current_user`.
+    Options that are not given are read from the app's config: `store` from `HEADGATE_STORE`, and so on. Functions
+    (`user`, `claims`, `plan`) take no arguments: they read `flask.request`, `g` or `current_user`.
     """
 
     def __init__(
@@ -55,14 +55,14 @@ class RateLimits(Edge[str]):
         app.before_request(edge.before)
         app.after_request(edge.after)
         app.teardown_request(edge.teardown)
-        if RateLimited not in app.error_handler_spec[None][None]:  # the app's own goes first
+        if RateLimited not in app.error_handler_spec[None][None]:  # the app's own handler is kept
             app.register_error_handler(RateLimited, edge.rate_limited)
         app.extensions[EXTENSION] = edge
         self._apps.append(app)
 
     @property
     def _runtime(self) -> Runtime[str]:  # type: ignore[override]
-        """Where the current app's counts are."""
+        """The runtime of the current app."""
         apps = [current_flask()] if current_app else self._apps
         edge: AppLimits | None = apps[0].extensions.get(EXTENSION) if len(apps) == 1 else None
         if edge is None:
@@ -83,15 +83,15 @@ class AppLimits(Edge[str]):
         self._places: dict[tuple[str, str], Place] = {}
         self.default = None if default is None else EndpointLimit(default, {"key": key}, call)
         self._fronted = policy is not None
-        """There is a policy in front of every endpoint."""
+        """Whether a policy is in front of every endpoint."""
         self._runtime: Runtime[str] = Runtime(policy, read, WebOptions(**options), awaited=False)
         self._runtime.routes = lambda: routes_in(app)
         self._limits = limits_of(self._runtime)
 
     def before(self) -> Response | None:
-        """Decide on a request whose endpoint is known; a refusal answers for the view, or is raised."""
+        """Decide on a request whose endpoint is known; return a refusal in place of the view, or raise it."""
         asked = current_request()
-        if not self._config.get(ENABLED, True):  # looked at each time: tests switch it when the app is made
+        if not self._config.get(ENABLED, True):  # read each time: tests change it after the app is made
             return None
         environ, rule = asked.environ, asked.url_rule
         if self._runtime.looks:
@@ -116,7 +116,7 @@ class AppLimits(Edge[str]):
         return None
 
     def come_to(self, asked: Request, wanted: tuple[EndpointLimit, ...], name: str) -> Response | None:
-        """Decide on a request that has come to limits which could not be seen from outside."""
+        """Decide on a request by limits at its view that were hidden by another decorator."""
         if not self._config.get(ENABLED, True):
             return None
         limits, environ = self._limits_of(asked), asked.environ
@@ -134,7 +134,7 @@ class AppLimits(Edge[str]):
         return limits
 
     def after(self, response: Response) -> Response:
-        """Say in the response what is left, and count what it says."""
+        """Add the header fields to the response, and settle the charges by it."""
         limits: RequestLimits[str] | None = current_request().__dict__.get(LIMITED)
         if limits is None:
             return response
@@ -145,24 +145,24 @@ class AppLimits(Edge[str]):
         elif limits.fast is not None:
             tell(response.headers, limits.fields, True, self._runtime)
         if limits.holds_permits and response.is_streamed and "Content-Length" not in response.headers:
-            limits.streams = True  # made as it is sent
+            limits.streams = True  # the body is produced while it is sent
             response.call_on_close(lambda: run(limits.end()))
         return response
 
     def rate_limited(self, error: RateLimited) -> Any:  # noqa: ANN401
-        """A limiter of the app's own has refused in a view: a refusal as one of the extension's, to be handled so."""
+        """Handle a refusal by a limiter of the app's own in a view like one of the extension's."""
         asked = current_request()
         answer = self._limits_of(asked).deny_for(error.decision, asked.environ.get("HTTP_ACCEPT"))
         return current_app.handle_user_exception(exceeded(answer, error.decision))
 
     def teardown(self, error: BaseException | None) -> None:
-        """Count a request that ends without a response, and end what is in flight."""
+        """End the request: settle one without a response, and release its permits."""
         limits: RequestLimits[str] | None = current_request().__dict__.get(LIMITED)
         if limits is not None and limits.follows and not limits.streams:
             run(limits.end())
 
     def place(self, rule: Rule, method: str) -> Place:
-        """What applies to an endpoint; found out when it is first asked, as blueprints and views come after this."""
+        """Return the limits of an endpoint; found at its first request, as views may be added after the extension."""
         place = self._places.get((rule.endpoint, method))
         if place is None:
             place = self._places[rule.endpoint, method] = place_of(self._app, rule, method, self.default)
@@ -174,5 +174,5 @@ def _asking(function: Callable[[], Any]) -> Callable[[Any], Any]:
 
 
 def _unforwarded(environ: Mapping[str, Any]) -> dict[str, Any]:
-    """A request that Werkzeug's ProxyFix has set right, without the headers that hints would warn of."""
+    """Return an environ without forwarded headers, which Werkzeug's ProxyFix has applied: no warning is due."""
     return {name: value for name, value in environ.items() if name not in FORWARDED}

@@ -1,4 +1,4 @@
-"""Flask's requests and responses: what is kept with one, what a refusal becomes, and which header fields are added."""
+"""Flask's requests and responses: their views, the response to a refusal, and the header fields that are added."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from headgate.web.runtime import Reader, Runtime
 from headgate.web.wsgi import lines_of, read_environ
 
 LIMITED: Final = "headgate_limits"
-"""What was decided about a request, in its `__dict__`: `g` may be there before it, and after it."""
+"""The key of a request's limits in its `__dict__`; not in `g`, which may outlive the request."""
 current_request: Callable[[], Request] = request._get_current_object  # type: ignore[attr-defined]
 current_flask: Callable[[], Flask] = current_app._get_current_object  # type: ignore[attr-defined]
 ORIGIN: Final = "access-control-allow-origin"
@@ -26,7 +26,7 @@ EXPOSE: Final = "Access-Control-Expose-Headers"
 
 
 class RateLimitExceeded(TooManyRequests):
-    """A no. `response` is the whole refusal; where the app has a handler, its fields are added to what that answers."""
+    """A refusal. `response` is all of it; if the app has a handler, its fields are added to that response."""
 
     def __init__(self, response: Response, decision: Decision | None) -> None:
         super().__init__(response=response, retry_after=response.headers.get("Retry-After", type=int))
@@ -34,7 +34,7 @@ class RateLimitExceeded(TooManyRequests):
 
 
 class AskedView(RequestView):
-    """A request whose user the app knows: looked up when a rule asks, as who reads the session makes responses vary."""
+    """A view whose user comes from the app: looked up only for a rule, as reading the session adds `Vary: Cookie`."""
 
     __slots__ = ("_user", "user_of")
 
@@ -43,7 +43,7 @@ class AskedView(RequestView):
 
     @property
     def user(self) -> str | None:
-        """Who it is."""
+        """The user, or None."""
         if self._user is None:
             self._user = current_app.ensure_sync(self.user_of)()
         user: str | None = self._user
@@ -55,7 +55,7 @@ class AskedView(RequestView):
 
 
 def reader(user_of: Callable[[], str | None] | None) -> Reader[str]:
-    """How an environ is read; the user is known from the app, or else from the server."""
+    """Return a reader of environs; the user comes from the app's function, or else from the server."""
 
     def read(environ: Any, proxies: Proxies | None) -> RequestView:  # noqa: ANN401
         view = read_environ(environ, proxies)
@@ -71,7 +71,7 @@ def reader(user_of: Callable[[], str | None] | None) -> Reader[str]:
 
 
 def refuse(limits: RequestLimits[str], environ: Mapping[str, Any]) -> Response:
-    """Send a refusal in Flask's way, where error handlers have a say; but a shadow as it is."""
+    """Raise a refusal, so that the app's error handlers apply; return a shadow response unchanged."""
     answer = limits.deny(environ.get("HTTP_ACCEPT"))
     outcome = limits.refused[1]
     if outcome.kind != "shadow" and answer[0] == RateLimitExceeded.code:
@@ -84,13 +84,13 @@ def refuse(limits: RequestLimits[str], environ: Mapping[str, Any]) -> Response:
 
 
 def exceeded(answer: Answer[str], decision: Decision | None) -> RateLimitExceeded:
-    """A refusal as it is raised."""
+    """Return the exception for a refusal."""
     status, fields, body = answer
     return RateLimitExceeded(current_app.response_class(body, status, fields), decision)
 
 
 def tell(headers: Headers, fields: Sequence[tuple[str, str]], instead: bool, runtime: Runtime[str]) -> None:
-    """Add header fields; `instead` of those that are there already, as an app may send one response every time."""
+    """Add header fields; `instead` replaces fields that are present, as an app may reuse a response."""
     there = {name.lower() for name, _ in headers}
     for name, value in fields:
         if name.lower() not in there:

@@ -1,4 +1,4 @@
-"""Limits on views and blueprints: the decorators that leave them there, and what an endpoint comes to."""
+"""Limits on views and blueprints: the decorators that set them, and the sum of them for an endpoint."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from headgate.web.endpoint import EndpointLimit
 from headgate.web.flask.requests import LIMITED, current_request
 
 EXTENSION: Final = "headgate"
-"""Where an app keeps its limits: `app.extensions["headgate"]`."""
+"""The key of an app's limits: `app.extensions["headgate"]`."""
 LIMITS: Final = "__headgate_limits__"
-"""The limits of a view or a blueprint, on it."""
+"""The attribute of a view or a blueprint that holds its limits."""
 EXEMPT: Final = "__headgate_exempt__"
 Marked = TypeVar("Marked", bound=Callable[..., Any] | Blueprint)
 
 
 def call(function: Callable[[], Any], view: RequestView) -> Any:  # noqa: ANN401
-    """Call an app's function, which like its views may be `async def`."""
+    """Call a function of the app, which may be `async def` like its views."""
     return current_app.ensure_sync(function)()
 
 
@@ -33,7 +33,7 @@ def limited(limits: Any, *, key: Any = "ip", **rule: Any) -> Callable[[Marked], 
     """Limits of a view, as a decorator; or of each view of a blueprint, as `limited("10/minute")(blueprint)`.
 
     Any field of a policy's rule can be given by name. Functions (`limits`, `key`, `cost`, `exempt`) take no arguments.
-    Several on one view are one decision: all are charged, or none is.
+    Several limits on one view are one decision: all are charged, or none is.
     """
     limit = EndpointLimit(limits, {"key": key, **rule}, call)
 
@@ -48,7 +48,7 @@ def limited(limits: Any, *, key: Any = "ip", **rule: Any) -> Callable[[Marked], 
 
 
 def exempt(target: Marked) -> Marked:
-    """A view that default limits, and those of its blueprints, leave alone; or a blueprint, for each of its views."""
+    """Exempt a view from the default limits and those of its blueprints; or each view of a blueprint."""
     setattr(target if isinstance(target, Blueprint) else _checked(target), EXEMPT, True)
     return target
 
@@ -63,7 +63,7 @@ def _checked(view: Any) -> Any:  # noqa: ANN401
 
 
 def _guarded(view: Callable[..., Any], limits: tuple[EndpointLimit, ...]) -> Callable[..., Any]:
-    """The view. Where its limits could not be seen from outside, they are asked when it is come to."""
+    """Wrap a view. If another decorator hides its limits from the extension, the wrapper evaluates them."""
     name = full_name(view)
 
     @functools.wraps(view)
@@ -83,7 +83,7 @@ def _guarded(view: Callable[..., Any], limits: tuple[EndpointLimit, ...]) -> Cal
 
 
 def _admit(limits: tuple[EndpointLimit, ...], name: str) -> Response | None:
-    """None to go on, which is all there is to do where the limits were asked before the view was called."""
+    """Return a refusal, or None to call the view: at once if the extension has evaluated the limits before."""
     try:
         asked = current_request()
     except RuntimeError:  # no request: a test, or a shell
@@ -101,25 +101,25 @@ def _admit(limits: tuple[EndpointLimit, ...], name: str) -> Response | None:
 
 
 class Place:
-    """An endpoint, asked by one method."""
+    """An endpoint, requested with one method."""
 
     __slots__ = ("exempt", "limits", "method", "route")
 
     def __init__(self, route: str, method: str, limits: Iterable[EndpointLimit], exempt: bool) -> None:
         self.route = route
-        """The endpoint, as several URLs may lead to one; and whose it is, as apps may share a store."""
+        """The endpoint's name, as it may have several URLs; and the app's, as apps may share a store."""
         self.method = method
-        """By which it answers."""
+        """The method that answers the request."""
         self.limits = tuple(dict.fromkeys(limits))
         self.exempt = exempt
 
 
 NOWHERE: Final = Place("", "", (), False)
-"""The place of a request that came to no endpoint."""
+"""The place of a request that matches no endpoint."""
 
 
 def place_of(app: Flask, rule: Rule, method: str, default: EndpointLimit | None) -> Place:
-    """A view's own limits, and its blueprints' from the inside out to an exemption, or else the default."""
+    """Collect a view's own limits, then its blueprints' from the inside out up to an exemption, or else the default."""
     endpoint, view = rule.endpoint, app.view_functions.get(rule.endpoint)
     method = _answered(view, method, rule)
     views = _views(view, method)
@@ -133,24 +133,24 @@ def place_of(app: Flask, rule: Rule, method: str, default: EndpointLimit | None)
     if not limits and not exempted and default is not None:
         limits.append(default)
     if method == "OPTIONS" and getattr(rule, "provide_automatic_options", False):
-        limits.clear()  # Flask answers, to browsers that ask for permission
+        limits.clear()  # Flask itself answers such a request of a browser
     return Place(f"{endpoint} {app.name}", method, limits, exempted)
 
 
 def _answered(view: Any, method: str, rule: Rule) -> str:  # noqa: ANN401
-    """The method that Flask answers by: or who asks for the head only would pass by the limits of GET."""
+    """Return the method whose view answers, so that a HEAD request counts by the limits of GET."""
     own = hasattr(getattr(view, "view_class", None), "head")
     return "GET" if method == "HEAD" and "GET" in (rule.methods or ()) and not own else method
 
 
 def _views(view: Any, method: str) -> list[Any]:  # noqa: ANN401
-    """What is called for an endpoint: the view and, where it is of a class, what the class has for the method."""
+    """Return the functions of an endpoint: the view and, for a class, its method for the request."""
     kind = getattr(view, "view_class", None)
     return [view] if kind is None else [view, kind.dispatch_request, getattr(kind, method.lower(), None)]
 
 
 def _limits_of(view: Any, app: Flask) -> tuple[EndpointLimit, ...]:  # noqa: ANN401
-    """A view's own; also by a decorator above the route's, whose result Flask was never given."""
+    """Return a view's own limits; also those set by a decorator above the route's, whose result Flask never gets."""
     whose, every = getattr(view, LIMITED_AS, (None, ()))
     for made in every if whose is view else ():
         if stands_for(made, view) and made not in app.view_functions.values():
@@ -160,7 +160,7 @@ def _limits_of(view: Any, app: Flask) -> tuple[EndpointLimit, ...]:  # noqa: ANN
 
 
 def _is_static(rule: Rule, app: Flask) -> bool:
-    """Whether Flask serves files there: a page needs many of them."""
+    """Return whether Flask serves static files there; they are exempt, as a page needs many of them."""
     owner, _, name = rule.endpoint.rpartition(".")
     home = app.blueprints.get(owner) if owner else app
     return name == "static" and home is not None and home.has_static_folder
