@@ -438,7 +438,7 @@ class TestChecks:
 
     def test_a_site_with_mistakes_does_not_start(self):
         """Whether or not somebody checked."""
-        for given, told in (({"DEFALT": "1/minute"}, "did you mean 'DEFAULT'"), ("1/minute", "HEADGATE is a dict")):
+        for given, told in (({"DEFALT": "1/minute"}, "did you mean 'DEFAULT'"), ("1/minute", "must be a dict")):
             with override_settings(HEADGATE=given), pytest.raises(ImproperlyConfigured, match=told):
                 Client().get("/")
 

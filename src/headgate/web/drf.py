@@ -1,4 +1,4 @@
-"""Django REST framework: limits as throttles, which know whom the framework has authenticated.
+"""Django REST framework: limits as throttles, which know the user that the framework has authenticated.
 
 class Uploads(RateLimitThrottle):
     limits = "10/minute; 100/day"
@@ -30,15 +30,15 @@ from headgate.web.django.site_limits import ON_REQUEST, RateLimitExceeded, SiteL
 
 TOO_MANY: Final = 429
 METHOD: Final = 2
-"""Parameters of a method that is asked about a request."""
+"""The number of parameters of a method (`self`, `request`)."""
 
 
 class RateLimitThrottle(BaseThrottle):
-    """A limit as a throttle: one budget for each user, or address of a stranger, over all views that have it.
+    """A limit as a throttle: one count for each user, or address without a user, over all views that have it.
 
     `limits` and `key` are as everywhere, or methods, as in `def limits(self, request)`; `rule` has other fields of a
-    policy's rule. A `scope`, the throttle's or else the view's `throttle_scope`, names the budget, and finds `limits`
-    in `DEFAULT_THROTTLE_RATES` where there are none. All such throttles of a view are one decision: all are charged,
+    policy's rule. A `scope`, the throttle's or else the view's `throttle_scope`, names the count, and selects `limits`
+    from `DEFAULT_THROTTLE_RATES` if there are none. All such throttles of a view are one decision: all are charged,
     or none is.
     """
 
@@ -47,20 +47,20 @@ class RateLimitThrottle(BaseThrottle):
     rule: ClassVar[Mapping[str, Any]] = {}
     scope: ClassVar[str | None] = None
     __headgate_limits__: ClassVar[bool] = True
-    """The default limits leave views alone that have such a throttle."""
+    """A mark: the default limits do not apply to views with such a throttle."""
     _made: ClassVar[dict[tuple[str | None, Any], ViewLimit]] = {}
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         cls._made = {}
         if cls.limits is not None:
-            cls._limit(cls.scope, cls.limits)  # a mistake is told here, where it was made
+            cls._limit(cls.scope, cls.limits)  # a mistake raises here, at the class
 
     def __init__(self) -> None:
         self._refusal: RateLimitExceeded | None = None
 
     def allow_request(self, request: Request, view: View) -> bool:
-        """Whether the request may pass; asked at the first of a view's throttles for all of them."""
+        """Return whether the request is admitted; the first of a view's throttles decides for all of them."""
         decided = _limits_of(request)
         limit = self.limit_at(view)
         if decided is None or limit is None or limit in decided.asked or decided.refusal is not None:
@@ -79,12 +79,12 @@ class RateLimitThrottle(BaseThrottle):
         return False
 
     def wait(self) -> float | None:
-        """Seconds until a request may pass; None where no wait helps or none is told."""
+        """Return the seconds until a request may pass; None if no wait helps or none is shown."""
         return None if self._refusal is None else self._refusal.retry_after
 
     @classmethod
     def limit_at(cls, view: View) -> ViewLimit | None:
-        """The limit at a view; None where the scope has no rate, or nothing has a scope."""
+        """Return the limit at a view; None if there is no scope, or its rate is None."""
         if cls.limits is not None:
             return cls._limit(cls.scope, cls.limits)
         scope = cls.scope or getattr(view, "throttle_scope", None)
@@ -111,14 +111,14 @@ class RateLimitThrottle(BaseThrottle):
 
     @classmethod
     def _of_request(cls, given: Any) -> Any:  # noqa: ANN401
-        """What is given; a method of the throttle (`def limits(self, request)`) as a function of the request."""
+        """Turn a method of the throttle (`def limits(self, request)`) into a function of the request."""
         if callable(given) and len(inspect.signature(given).parameters) == METHOD:
             return lambda request: given(cls(), request)
         return given
 
 
 def _others(view: View) -> Iterator[ViewLimit]:
-    """The limits of a view's throttles; one that decides for itself when to ask is asked in its turn."""
+    """Yield the limits of a view's throttles, but for throttles with an `allow_request` of their own."""
     for throttle in view.get_throttles() if hasattr(view, "get_throttles") else ():
         if isinstance(throttle, RateLimitThrottle):
             asks = type(throttle).allow_request is RateLimitThrottle.allow_request
@@ -128,7 +128,7 @@ def _others(view: View) -> Iterator[ViewLimit]:
 
 
 def _limits_of(request: Request) -> SiteLimits | None:
-    """What was decided about the request so far; None where limits are switched off."""
+    """Return the limits of the request; None if limits are disabled."""
     if not rate_limits.setup.enabled:
         return None
     decided: SiteLimits | None = getattr(request._request, ON_REQUEST, None)

@@ -1,4 +1,4 @@
-"""The app, for `INSTALLED_APPS`: it brings the system checks."""
+"""The app for `INSTALLED_APPS`, which registers the system checks."""
 
 from django.apps import AppConfig
 from django.core.checks import register
@@ -7,7 +7,7 @@ from headgate.web.django.checks import check_deployment, check_settings
 
 
 class HeadgateConfig(AppConfig):
-    """No models; `manage.py check` looks at `HEADGATE`."""
+    """An app without models; with it, `manage.py check` checks `HEADGATE`."""
 
     name = "headgate.web.django"
     label = "headgate"

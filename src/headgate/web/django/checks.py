@@ -1,4 +1,4 @@
-"""System checks: what is wrong with `HEADGATE`, told by `manage.py check` before the first request."""
+"""System checks: `manage.py check` reports mistakes in `HEADGATE` before the first request."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ PATH: Final = "headgate.web.django.RateLimitMiddleware"
 
 
 def check_settings(**_: Any) -> list[CheckMessage]:  # noqa: ANN401
-    """Mistakes in the settings, and what they need of `MIDDLEWARE`."""
+    """Report mistakes in the settings, and middleware that they need."""
     if getattr(settings, "ROOT_URLCONF", None):
-        get_resolver().url_patterns  # noqa: B018 - limits are made where views are
+        get_resolver().url_patterns  # noqa: B018 - importing the views registers their limits
     if not hasattr(settings, "HEADGATE") and not DECORATED:
         return []
     setup = Setup(getattr(settings, "HEADGATE", {}))
@@ -38,7 +38,7 @@ def check_settings(**_: Any) -> list[CheckMessage]:  # noqa: ANN401
 
 
 def check_deployment(**_: Any) -> list[CheckMessage]:  # noqa: ANN401
-    """What holds in one process only."""
+    """Warn of limits that count in one process only."""
     store = Setup(getattr(settings, "HEADGATE", {})).store
     in_memory = store is None or isinstance(store, MemoryStore) or str(store).startswith("memory:")
     if not hasattr(settings, "HEADGATE") or not in_memory:
@@ -65,7 +65,7 @@ def _check_middleware(setup: Setup) -> list[CheckMessage]:
 
 
 def _check_paths(setup: Setup) -> list[CheckMessage]:
-    """Rules of the policy that count nothing, by what the site routes."""
+    """Warn of rules that match no route of the site."""
     if setup.mistakes or setup.policy is None or not getattr(settings, "ROOT_URLCONF", None):
         return []
     found = unreached(Policy.load(setup.policy), list(routes_in()))
@@ -73,12 +73,12 @@ def _check_paths(setup: Setup) -> list[CheckMessage]:
 
 
 def _views_by_user(setup: Setup) -> bool:
-    """Limits of views are asked when every middleware has done its part, wherever this one is."""
+    """Return whether a view's limit counts by user; the middleware's position does not matter for views."""
     return any(limit is not None and limit.by_user for limit in (setup.default, *DECORATED))
 
 
 def _places() -> dict[str, int]:
-    """Where each class of `MIDDLEWARE`, or one that it is derived from, comes first."""
+    """Return the first position of each class in `MIDDLEWARE`, and of its base classes."""
     places: dict[str, int] = {}
     for at, path in enumerate(settings.MIDDLEWARE):
         for kind in getattr(import_string(path), "__mro__", ()):

@@ -1,7 +1,7 @@
 """Limits as decorators of views: functions, classes and their methods, sync and async.
 
-The middleware reads them from the view and asks before the view is called, and before other decorators are. Where one
-of those hides them, they are asked when the view is called.
+The middleware reads the limits from the view and evaluates them before the view and its other decorators are called. If
+another decorator hides them, they are evaluated when the view is called.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from headgate.wording import shown
 
 ViewT = TypeVar("ViewT", bound=Callable[..., Any])
 DECORATED: Final[list[ViewLimit]] = []
-"""Every limit that a view was given, for the system checks."""
+"""Every limit set on a view, for the system checks."""
 
 
 def limited(limits: Any, *, key: Any = "ip", **rule: Any) -> Callable[[ViewT], ViewT]:  # noqa: ANN401
-    """A limit of a view. Any field of a policy's rule can be given by name.
+    """Limit a view. Any field of a policy's rule can be given by name.
 
-    Several on one view are one decision: all are charged, or none is.
+    Several limits on one view are one decision: all are charged, or none is.
     """
     limit = ViewLimit(limits, {"key": key, **rule})
     DECORATED.append(limit)
@@ -54,7 +54,7 @@ def limited(limits: Any, *, key: Any = "ip", **rule: Any) -> Callable[[ViewT], V
 
 
 def exempt(view: ViewT) -> ViewT:
-    """A view that the default limits leave alone."""
+    """Exempt a view from the default limits."""
 
     def unguarded(view: View) -> Any:  # noqa: ANN401
         @functools.wraps(view)
@@ -67,12 +67,12 @@ def exempt(view: ViewT) -> ViewT:
 
 
 def _decorate(decorator: Callable[[Any], Any], view: ViewT) -> ViewT:
-    """A function as it is; a class by what it is called with."""
+    """Decorate a function, or the `dispatch` method of a class."""
     decorated: Any = view
     if not inspect.isclass(view):
         decorated = decorator(view)
     elif hasattr(view, "as_view"):
-        decorated.dispatch = decorator(decorated.dispatch)  # `as_view` takes over what stands on it
+        decorated.dispatch = decorator(decorated.dispatch)  # `as_view` copies the attributes of `dispatch`
     else:
         raise InvalidCall(f"expected a view: a function, or a class with as_view; got {shown(view)}")
     result: ViewT = decorated
@@ -85,7 +85,7 @@ def _marked(wrapper: Any, view: View, limits: tuple[ViewLimit, ...]) -> Any:  # 
 
 
 def _request_in(args: tuple[Any, ...]) -> Any:  # noqa: ANN401
-    """Django's own request, in the arguments of a view or of a method; REST framework has it inside its own."""
+    """Return Django's own request from the arguments of a view or a method; REST framework wraps it in another."""
     request = next(each for each in args[:2] if hasattr(each, "META"))
     return getattr(request, "_request", request)
 
@@ -101,7 +101,7 @@ def _limits_of(request: Request) -> SiteLimits | None:
 
 
 def _is_async(view: View, args: tuple[Any, ...]) -> bool:
-    """Whether a view has to be awaited; of a class, `dispatch` looks as if it had not."""
+    """Return whether a view has to be awaited; the `dispatch` of an async class is a plain function."""
     bound = getattr(getattr(view, "func", None), "__self__", None)  # by Django's `method_decorator`
     return iscoroutinefunction(view) or any(getattr(each, "view_is_async", False) for each in (bound, *args[:1]))
 
@@ -119,5 +119,5 @@ async def _enter_awaiting(
 
 
 def _name(view: View) -> str:
-    """A view that another one has called counts apart from it, although the route is the same."""
+    """Return a name that separates the counts of a view from those of a view it calls, on the same route."""
     return f"{getattr(view, '__qualname__', type(view).__qualname__)} {view.__module__}"

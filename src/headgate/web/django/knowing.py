@@ -1,4 +1,4 @@
-"""What is found out about a request before rules look at it: in an event loop they cannot wait for the database."""
+"""Lookups about a request before rules read it: in an event loop, rules cannot wait for the database."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Prepare = Callable[[RequestView, Responder[str], tuple[EndpointLimit, ...]], Ste
 
 
 def preparing(setup: Setup, awaited: bool) -> Prepare | None:
-    """What a site finds out; None where rules find out everything themselves."""
+    """Return the lookups of a site; None if rules can do them all themselves."""
     return partial(_prepare, setup) if awaited or setup.plan_of is not None else None
 
 
@@ -38,7 +38,7 @@ class _Knowing(Deferred):
         self._plan_of: Callable[[Request], str | None] | None = setup.plan_of if asks else None
 
     def now(self) -> None:
-        """In a thread, where everything else is asked for when a rule needs it."""
+        """Look up the plan in a thread, where rules look up the rest when they need it."""
         if self._plan_of is not None:
             self._view.plan = self._plan_of(self._view.request)
 
@@ -57,7 +57,7 @@ class _Knowing(Deferred):
 
 
 def _by_plan(policy: Policy, rules: Sequence[Rule]) -> bool:
-    """Whether the plan makes a difference; conditions may ask for it."""
+    """Return whether the decision may depend on the plan; conditions may read it."""
     if policy.allow is not None or policy.deny is not None:
         return True
     return any(

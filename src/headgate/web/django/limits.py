@@ -1,4 +1,4 @@
-"""The limits of a view: where decorators leave them, and where the middleware finds them."""
+"""The limits of a view: decorators set them, and the middleware reads them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headgate.web.endpoint import CALLABLE, EndpointLimit
 from headgate.wording import shown
 
 LIMITS: Final = "__headgate_limits__"
-"""The limits of a decorated view, on the view; none at all where it is exempt."""
+"""The attribute of a view that holds its limits; an empty tuple if it is exempt."""
 
 
 class ViewLimit(EndpointLimit):
@@ -41,14 +41,14 @@ def _listed(value: Any) -> list[Any]:  # noqa: ANN401
 
 @lru_cache(maxsize=4096)
 def limits_at(view: View, method: str) -> tuple[tuple[tuple[ViewLimit, ...], str], ...]:
-    """The limits of a view and those of its method, with the method's name; empty ones where it is exempt."""
+    """Return the limits of a view and those of its method, with the method's name; empty if it is exempt."""
     name, handler = _handler(view, method.lower())
     said = [(getattr(view, LIMITS, None), ""), (getattr(handler, LIMITS, None), name)]
     return tuple((limits, at) for limits, at in said if limits is not None)
 
 
 def _handler(view: View, method: str) -> tuple[str, Any]:
-    """The method of a class that answers; a HEAD is answered by `get`, and a viewset has names of its own."""
+    """Return the method of a class that answers; `get` answers HEAD, and a viewset maps methods to other names."""
     kind = getattr(view, "cls", None) or getattr(view, "view_class", None)
     actions = getattr(view, "actions", None)
     for name in (method, "get") if method == "head" else (method,):
@@ -59,6 +59,6 @@ def _handler(view: View, method: str) -> tuple[str, Any]:
 
 
 def has_throttles(view: View) -> bool:
-    """Whether a view of REST framework has limits of its own among its throttles."""
+    """Return whether one of the throttles of a REST framework view is a limit."""
     kind = getattr(view, "cls", None)
     return any(hasattr(throttle, LIMITS) for throttle in getattr(kind, "throttle_classes", None) or ())

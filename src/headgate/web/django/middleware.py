@@ -1,4 +1,4 @@
-"""The middleware: the policy is asked when a request comes, the limits of its view when that is known."""
+"""The middleware: it evaluates the policy when a request arrives, and a view's limits when the view is known."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from headgate.web.django.site_limits import ON_REQUEST, SiteLimits
 
 
 class RateLimitMiddleware:
-    """One class for WSGI and ASGI: under ASGI a store that has to be waited for is awaited, without a thread."""
+    """One class for WSGI and ASGI; under ASGI, stores are awaited without a thread."""
 
     sync_capable: ClassVar[bool] = True
     async_capable: ClassVar[bool] = True
@@ -29,14 +29,14 @@ class RateLimitMiddleware:
         if self._awaits:
             markcoroutinefunction(self)
             self.process_view = self._at_view_awaiting
-        rate_limits.opened.limits(self._awaits)  # what is wrong with the settings is told when the site starts
+        rate_limits.opened.limits(self._awaits)  # raises for mistakes in the settings when the site starts
 
     def __call__(self, request: Request) -> Any:  # noqa: ANN401
-        """One request; something to await under ASGI."""
+        """Handle one request; under ASGI, return an awaitable."""
         return self._pass_awaiting(request) if self._awaits else self._pass(request)
 
     def _begin(self, request: Request) -> SiteLimits | None:
-        """None where limits are switched off."""
+        """Return the limits of a new request, or None if limits are disabled."""
         opened = rate_limits.opened
         setup = opened.setup
         if not setup.enabled:
@@ -44,7 +44,7 @@ class RateLimitMiddleware:
         limits = opened.limits(self._awaits)()
         if limits.runtime.looks:
             view = limits.runtime.look(request)
-            limits.view = view if setup.policy is not None else None  # not at the view: middleware may find out more
+            limits.view = view if setup.policy is not None else None  # middleware may add to it before the view
         setattr(request, ON_REQUEST, limits)
         return limits
 
@@ -64,7 +64,7 @@ class RateLimitMiddleware:
                 limits.end_with(response)
             return limits.tell(response)
         finally:
-            if limits.follows and not limits.streams:  # nothing more to do, unless a permit is held
+            if limits.follows and not limits.streams:  # a permit is held, or there was no response
                 run(limits.end())
 
     async def _pass_awaiting(self, request: Request) -> Any:  # noqa: ANN401
@@ -87,7 +87,7 @@ class RateLimitMiddleware:
                 await asgi.finish(limits, limits.end())
 
     def process_exception(self, request: Request, exception: Exception) -> HttpResponseBase | None:
-        """A limiter of the app's own has refused in a view: a refusal as one of the middleware's."""
+        """Answer a refusal by a limiter of the app's own in a view like one of the middleware's."""
         limits: SiteLimits | None = getattr(request, ON_REQUEST, None)
         if limits is None or not isinstance(exception, RateLimited):
             return None

@@ -1,4 +1,4 @@
-"""Requests of Django as policies see them, and what the app's own functions say of them."""
+"""Views of Django's requests, for rules, and the results of the app's own functions for them."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from headgate.policy import Proxies, RequestView
 from headgate.web import asgi_requests, wsgi
 
 Request = Any
-"""Django's, or REST framework's, which looks like one."""
+"""Django's request, or REST framework's, which has the same attributes."""
 View = Any
-"""A function, or what `as_view` made of a class."""
+"""A function, or the result of a class's `as_view`."""
 _UNKNOWN: Final = object()
 UserOf = Callable[[Request], str | None]
 
 
 class SiteView(RequestView):
-    """One request. The user is looked up when a rule asks: whoever reads the session makes a response vary by it."""
+    """One request. The user is looked up only for a rule, as reading the session adds `Vary: Cookie`."""
 
     __slots__ = ("_user", "known", "user_of")
 
     _user: Any
     known: dict[Callable[..., Any], Any]
-    """What the app's functions said."""
+    """Results of the app's functions."""
     user_of: UserOf
 
     @property
     def user(self) -> str | None:
-        """Who it is."""
+        """The user, or None."""
         if self._user is _UNKNOWN:
             self._user = self.user_of(self.request)
         user: str | None = self._user
@@ -47,12 +47,12 @@ class SiteView(RequestView):
         self._user = given
 
     def ask_for_user(self, user_of: UserOf) -> None:
-        """Who it is, once somebody asks."""
+        """Look up the user with this function, at the first use."""
         self.user_of, self._user = user_of, _UNKNOWN
 
 
 def read_request(user_of: UserOf, request: Request, proxies: Proxies | None) -> SiteView:
-    """A request of Django, or of REST framework. Headers come from the server, where Django may have joined them."""
+    """Return the view of a request. Its headers are the server's, as Django may have joined lines."""
     scope = getattr(request, "scope", None)
     raw = wsgi.read_environ(request.META, proxies) if scope is None else asgi_requests.read_scope(scope, proxies)
     view = SiteView(request.method, request.path_info or "/", raw.headers, raw.peer, proxies)
@@ -64,13 +64,13 @@ def read_request(user_of: UserOf, request: Request, proxies: Proxies | None) -> 
 
 
 def lines_of(request: Request, header: str) -> list[str]:
-    """The lines of one header, as they came from the server."""
+    """Return the lines of one header, as they came from the server."""
     scope = getattr(request, "scope", None)
     return wsgi.lines_of(request.META, header) if scope is None else asgi_requests.lines_of(scope, header)
 
 
 def primary_key(request: Request) -> str | None:
-    """Who it is, unless the settings say otherwise: the user's primary key."""
+    """Return the user's primary key: the default of `HEADGATE['USER']`."""
     user = getattr(request, "user", None)
     if user is None or not user.is_authenticated or user.pk is None:
         return None
@@ -78,7 +78,7 @@ def primary_key(request: Request) -> str | None:
 
 
 def route_of(request: Request, at: str = "") -> str | None:
-    """The template of the route with its namespaces, never the URL; the same in every language."""
+    """Return the template of the route with its namespaces, not the URL; the same in every language."""
     found = request.resolver_match
     if found is None:
         return None
@@ -89,7 +89,7 @@ def route_of(request: Request, at: str = "") -> str | None:
 
 
 def told(function: Callable[..., Any], view: RequestView) -> Any:  # noqa: ANN401
-    """What a function of the app's says; asked once for a request, however often a rule needs it."""
+    """Return the result of a function of the app, which is called once for each request."""
     assert isinstance(view, SiteView)  # noqa: S101 - made by `read_request`
     if function not in view.known:
         view.known[function] = function(view.request)
@@ -97,9 +97,9 @@ def told(function: Callable[..., Any], view: RequestView) -> Any:  # noqa: ANN40
 
 
 async def told_in_loop(function: Callable[..., Any], request: Request) -> Any:  # noqa: ANN401
-    """The same in an event loop: a function that asks the database is called in Django's thread for that."""
+    """Like `told`, in an event loop: a function that queries the database is called in Django's thread."""
     with suppress(SynchronousOnlyOperation):
         lazy = function is primary_key and isinstance(getattr(request, "user", None), LazyObject)
-        if not lazy:  # a session in a cache would hold up the loop without a word
+        if not lazy:  # a session in a cache would block the loop, and Django would not raise
             return function(request)
     return await sync_to_async(function)(request)

@@ -14,7 +14,7 @@ from headgate.web.unreached import Route, read_route
 
 
 def routes_in() -> Iterator[Route]:
-    """Every route of the site; of one that is a regular expression, only what stands before it is known."""
+    """Yield every route of the site; the part that is a regular expression is wild."""
     return _below(get_resolver(), "", "/")
 
 
@@ -29,7 +29,7 @@ def _below(resolver: URLResolver, template: str, known: str) -> Iterator[Route]:
 
 
 def _read(pattern: Any) -> list[str]:  # noqa: ANN401
-    """A pattern with `<*>` for what is any text within a segment, and `<**>` for what may be several."""
+    """Return a pattern with `<*>` for any text within a segment, and `<**>` for several segments."""
     if isinstance(pattern, LocalePrefixPattern):
         languages = [f"{code}/" for code, _ in settings.LANGUAGES]
         return languages if pattern.prefix_default_language else ["", *languages]

@@ -1,4 +1,4 @@
-"""`settings.HEADGATE`, read: every mistake is noted, and told by `manage.py check` or when the site starts."""
+"""Reads `settings.HEADGATE`; `manage.py check` and the start of the site report every mistake."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ T = TypeVar("T")
 
 
 class Mistake(NamedTuple):
-    """One of `HEADGATE`, as a system check tells it."""
+    """A mistake in `HEADGATE`, for a system check."""
 
     id: str
     message: str
 
 
 class Setup:
-    """What `HEADGATE` says. Functions may be given by their dotted paths: settings are read before apps are."""
+    """The values of `HEADGATE`. Functions may be dotted paths, as settings are read before apps."""
 
     def __init__(self, given: Any) -> None:  # noqa: ANN401
         self.mistakes: list[Mistake] = []
         if not isinstance(given, Mapping):
-            self._note(UNUSABLE, f"HEADGATE is a dict; got {shown(given)}")
+            self._note(UNUSABLE, f"HEADGATE must be a dict; got {shown(given)}")
             given = {}
         self._given: Mapping[str, Any] = given
         for name in given:
@@ -64,7 +64,7 @@ class Setup:
         self.mistakes.append(Mistake(id, message))
 
     def _try(self, key: str, make: Callable[[], T], otherwise: T) -> T:
-        """What is made of a key's value; where that does not work, why is noted."""
+        """Return the result of `make`; if it raises, note the mistake and return `otherwise`."""
         try:
             return make()
         except InvalidPolicy as wrong:
@@ -76,7 +76,7 @@ class Setup:
 
     def _flag(self, key: str, default: bool) -> bool:
         value = self._given.get(key, default)
-        if not isinstance(value, bool):  # what comes from the environment is a text, and every text is true
+        if not isinstance(value, bool):  # a value from the environment is a string, and every string is true
             self._note(UNUSABLE, f"HEADGATE[{key!r}] must be True or False; got {shown(value)}")
         return value is True
 
@@ -95,7 +95,7 @@ class Setup:
         return None
 
     def _look_at_the_rest(self) -> bool:
-        """Try what is made when the site starts; a shared store is not opened, as its files would be the checker's."""
+        """Try what the site opens at its start, but no shared store: the checker's user would own its files."""
         self._try("TRUSTED_PROXIES", lambda: self.options.proxies, None)
         if not (isinstance(self.store, str) and self.store.startswith("shared:")):
             self._try("STORE", lambda: open_store(self.store, None), None)

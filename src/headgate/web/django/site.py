@@ -1,4 +1,4 @@
-"""The limits of this process: what `settings.HEADGATE` says, opened."""
+"""The limits of this process, opened from `settings.HEADGATE`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from headgate.web.runtime import Reader, Runtime
 
 
 class _Opened:
-    """Settings, and the stores and runtimes by them: one runtime for threads, one for event loops, made when needed."""
+    """Settings with their stores and runtimes: one runtime for threads, one for event loops, made when needed."""
 
     def __init__(self, bound: Store | None = None) -> None:
         self._bound = bound
@@ -48,7 +48,7 @@ class _Opened:
 
     @property
     def runtimes(self) -> list[Runtime[str]]:
-        """Those that were needed so far."""
+        """The runtimes that were made so far."""
         return [each.runtime for each in self._limits.values()]
 
     def _use(self, store: Store) -> None:
@@ -58,15 +58,15 @@ class _Opened:
                 runtime._use(store)
 
     def renew_lock(self) -> None:
-        """After a fork, which may have copied the lock while another thread held it."""
+        """Replace the lock after a fork, which may have copied it while another thread held it."""
         self._lock = RLock()
 
     def inherit(self) -> _Opened:
-        """Other settings on the store that a test has chosen, where one has."""
+        """Return other settings on the store that a test has chosen, if any."""
         return _Opened(self._bound)
 
     def limits(self, awaited: bool) -> type[SiteLimits]:
-        """What each request has one of: in an event loop, or in threads."""
+        """Return the class of each request's limits, for an event loop or for threads."""
         limits = self._limits.get(awaited)
         if limits is None:
             with self._lock:
@@ -85,7 +85,7 @@ class _Opened:
         return limits
 
     def close(self) -> None:
-        """Let go of what was opened here; a store that came ready is its maker's."""
+        """Close what was opened here; a store that the settings gave stays open."""
         for runtime in self.runtimes:
             runtime.close()
         if "_own" in self.__dict__ and self._own is not self.setup.store and hasattr(self._own, "close"):
@@ -93,7 +93,7 @@ class _Opened:
 
 
 class RateLimits:
-    """The limits of this process. `headgate.testing` freezes them, forgets them and switches them off."""
+    """The limits of this process. `headgate.testing` freezes, resets and disables them."""
 
     if not TYPE_CHECKING:
         door = Renamed(NOW)
@@ -102,37 +102,37 @@ class RateLimits:
     def __init__(self) -> None:
         self.opened = _Opened()
         self._before: list[_Opened] = []
-        """Tests change settings, and change them back."""
+        """Earlier settings, which are restored after a test."""
 
     @property
     def setup(self) -> Setup:
-        """What the settings say."""
+        """The settings."""
         return self.opened.setup
 
     @property
     def policy(self) -> Policy:
-        """The policy of now; raises `ImproperlyConfigured` where the settings are wrong."""
+        """The current policy; raises `ImproperlyConfigured` if the settings are wrong."""
         runtimes = self.opened.runtimes or [self.opened.limits(False).runtime]
         policy: Policy = runtimes[0].policy
         return policy
 
     @property
     def store(self) -> Store:
-        """Where is counted, unless a rule says otherwise."""
+        """The store that counts, unless a rule names another."""
         return self.opened.store
 
     @property
     def namespace(self) -> str:
-        """Of every count made here."""
+        """The namespace of every count made here."""
         return self.policy.namespace
 
     def _use(self, store: Store) -> None:
-        """Count there from now on, as `headgate.testing.frozen` and `disabled` do for a while."""
+        """Count in this store from now on, as `headgate.testing.frozen` and `disabled` do for a while."""
         self.opened._use(store)
 
     def reload(self) -> bool:
-        """Read the policy's file again now; False where the policy stays as it was. For a signal handler."""
-        reloaded = [runtime.reload() for runtime in self.opened.runtimes]  # each of them
+        """Read the policy's file again; False if the policy stays as it was. For a signal handler."""
+        reloaded = [runtime.reload() for runtime in self.opened.runtimes]  # a list: `any` alone would stop at the first
         return any(reloaded)
 
     def close(self) -> None:
@@ -140,7 +140,7 @@ class RateLimits:
         self.opened.close()
 
     def follow_settings(self, setting: str, enter: bool, **_: Any) -> None:  # noqa: ANN401
-        """Other settings have other counts. When a test is over, those from before are back."""
+        """Start new counts for changed settings; restore the earlier ones when a test is over."""
         if setting != "HEADGATE":
             return
         if enter:

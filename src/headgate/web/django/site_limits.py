@@ -1,4 +1,4 @@
-"""The limits of one request on its way through the site, and what a refusal is in Django."""
+"""The limits of one request to the site, and Django's response to a refusal."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from headgate.web.request_limits import OF_A_BODY, RequestLimits
 from headgate.web.responder import Answer
 
 ON_REQUEST: Final = "_headgate"
-"""Where the middleware, decorators and throttles find the limits on the request."""
+"""The attribute of a request that holds its limits, for the middleware, decorators and throttles."""
 Limits = tuple[ViewLimit, ...]
 
 
 class RateLimitExceeded(HeadgateError):
     """A refusal, for `REFUSAL_VIEW`.
 
-    `response` is what would be sent, `retry_after` the whole seconds to wait, if they are told.
+    `response` is the response sent by default, `retry_after` the whole seconds to wait, if they are shown.
     """
 
     def __init__(self, response: HttpResponse, decision: Decision | None, hides: bool, detail: str = "") -> None:
@@ -36,26 +36,26 @@ class RateLimitExceeded(HeadgateError):
         self.decision = decision
         self.retry_after = int(response["Retry-After"]) if "Retry-After" in response else None
         self.hides = hides
-        """It looks like any other answer: the app is not to be asked."""
+        """Whether it must look like an ordinary response, so that `REFUSAL_VIEW` is not called."""
 
     def give_fields(self, response: HttpResponseBase) -> None:
-        """Say the same in the header fields of another response."""
+        """Add the refusal's header fields to another response."""
         for name, value in self.response.items():
             if name.lower() not in OF_A_BODY:
                 response.setdefault(name, value)
 
 
 class SiteLimits(RequestLimits[str]):
-    """One request. `enter` is for threads, `enter_awaiting` for event loops; both give a refusal, or None."""
+    """The limits of one request. `enter` (threads) and `enter_awaiting` (event loops) return a refusal, or None."""
 
     setup: ClassVar[Setup]
     refusal: RateLimitExceeded | None = None
     settles = True
-    """There is somebody who counts what the response says."""
+    """Whether a middleware settles the charges by the response."""
 
     def limits_at(self, request: Request, view: View) -> Iterable[tuple[Limits, str]]:
-        """The limits of a view and those of its method, or the default ones where it has none of its own."""
-        if self.asked:  # asked already: threads that share a test client load its middleware twice
+        """Return the limits of a view and those of its method, or the default limits if it has none."""
+        if self.asked:  # threads that share a test client load its middleware twice
             return ()
         own = limits_at(view, request.method)
         default = self.setup.default
@@ -66,7 +66,7 @@ class SiteLimits(RequestLimits[str]):
         return [((default,), "")]
 
     def enter(self, request: Request, limits: Limits | None = None, at: str = "") -> RateLimitExceeded | None:
-        """Decide by the policy; or, at a view, by its limits; `at` says where in it, if not in front."""
+        """Decide by the policy, or by a view's limits; `at` names the place inside of the view, if any."""
         admitted = self._ask(request, limits, at)
         if not isinstance(admitted, bool):
             admitted = self._run(admitted)
@@ -75,7 +75,7 @@ class SiteLimits(RequestLimits[str]):
     async def enter_awaiting(
         self, request: Request, limits: Limits | None = None, at: str = ""
     ) -> RateLimitExceeded | None:
-        """The same in an event loop."""
+        """Like `enter`, in an event loop."""
         admitted = self._ask(request, limits, at)
         if not isinstance(admitted, bool):
             admitted = await run_awaiting(admitted)
@@ -86,7 +86,7 @@ class SiteLimits(RequestLimits[str]):
         return self.admit(request, request.method, where, request.META.get("REMOTE_ADDR"), limits)
 
     def _run(self, steps: Steps[Any]) -> Any:  # noqa: ANN401
-        """Run steps in a thread, which may be one of Django's for a view that is not async."""
+        """Run steps in a thread, which may be Django's own for a view that is not async."""
         return async_to_sync(run_awaiting)(steps) if self.runtime.awaits else run(steps)
 
     def _refusal(self, request: Request) -> RateLimitExceeded:
@@ -94,7 +94,7 @@ class SiteLimits(RequestLimits[str]):
         return self._keep(answer, outcome.decision, outcome.kind == "shadow", outcome.detail)
 
     def refusal_for(self, request: Request, error: RateLimited) -> RateLimitExceeded:
-        """A limiter of the app's own has refused, in the view: what was charged stays."""
+        """Return the refusal for a limiter of the app's own in a view; the charges so far stay."""
         answer = self.deny_for(error.decision, request.META.get("HTTP_ACCEPT"))
         return self._keep(answer, error.decision, hides=False)
 
@@ -105,7 +105,7 @@ class SiteLimits(RequestLimits[str]):
         return self.refusal
 
     def respond(self, request: Request, refusal: RateLimitExceeded) -> HttpResponseBase:
-        """The refusal, as the app wants it to look."""
+        """Return the response to a refusal, from `REFUSAL_VIEW` if it is set."""
         view = self.setup.refusal_view
         if view is None or refusal.hides:
             return refusal.response
@@ -113,7 +113,7 @@ class SiteLimits(RequestLimits[str]):
         return _completed(response, refusal)
 
     async def respond_awaiting(self, request: Request, refusal: RateLimitExceeded) -> HttpResponseBase:
-        """The same in an event loop."""
+        """Like `respond`, in an event loop."""
         view = self.setup.refusal_view
         if view is None or refusal.hides:
             return refusal.response
@@ -122,12 +122,12 @@ class SiteLimits(RequestLimits[str]):
         return _completed(await view(request, refusal), refusal)
 
     def end_with(self, response: HttpResponseBase) -> None:
-        """What is in flight ends when the last of a streamed response was sent: Django closes it then, in a thread."""
+        """Release permits after the last piece of a streamed response: Django then closes it, in a thread."""
         self.streams = True
         response._resource_closers.append(lambda: self._run(self.end()))
 
     def tell(self, response: HttpResponseBase) -> HttpResponseBase:
-        """Say in a response how much is left."""
+        """Add the header fields that show how much is left."""
         if self.refusal is not None and response.status_code == self.refusal.response.status_code:
             self.refusal.give_fields(response)
         fields = self.fields
@@ -141,7 +141,7 @@ class SiteLimits(RequestLimits[str]):
 
 
 def _completed(response: Any, refusal: RateLimitExceeded) -> HttpResponseBase:  # noqa: ANN401
-    if callable(getattr(response, "render", None)):  # nobody else does it where no view was called
+    if callable(getattr(response, "render", None)):  # Django renders only the responses of views
         response = response.render()
     refusal.give_fields(response)
     completed: HttpResponseBase = response

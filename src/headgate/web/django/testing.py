@@ -1,4 +1,4 @@
-"""For the tests of a site."""
+"""Helpers for the tests of a site."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from django.test.utils import override_settings
 class override(override_settings):  # noqa: N801 - as Django's own
     """Django's `override_settings` for single keys of `HEADGATE`: `with override(enabled=False):`, or a decorator.
 
-    In memory, counts are fresh inside and as they were afterwards.
+    In memory, counts start anew inside, and are restored afterwards.
     """
 
     def __init__(self, **changes: Any) -> None:  # noqa: ANN401
@@ -22,11 +22,11 @@ class override(override_settings):  # noqa: N801 - as Django's own
         self.options = {"HEADGATE": {**getattr(settings, "HEADGATE", {}), **self._changes}}
 
     def enable(self) -> None:
-        """When a block or a test begins."""
+        """Apply the settings at the start of a block or a test."""
         self._merge()
         super().enable()
 
     def save_options(self, test_func: Any) -> None:  # noqa: ANN401
-        """Where a class of tests is decorated."""
+        """Apply the settings to a decorated class of tests."""
         self._merge()
         super().save_options(test_func)
