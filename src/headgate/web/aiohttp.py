@@ -6,7 +6,7 @@ limits = RateLimits(app, default="100/minute", store="redis://cache")
 @limited("5/minute", key=lambda request: request.headers.get("x-api-key"))
 async def search(request): ...
 
-A handler is only marked by its limits; they are put in front of it when the app starts.
+A decorator only marks its handler; the limits are put in front of it when the app starts.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ __all__ = ["RateLimitExceeded", "RateLimits", "exempt", "limited"]
 
 ORIGIN: Final = istr("Access-Control-Allow-Origin")
 _LAST: Final[ContextVar[tuple[RequestLimits[str], Any] | None]] = ContextVar("headgate", default=None)
-"""What was decided last in this task, and about which request: where a middleware has cloned a request, the one that
-aiohttp answers has nothing on it."""
+"""The last limits in this task, and their request's match: if a middleware has cloned a request, the limits are on the
+clone, not on the request that aiohttp answers."""
 
 
 class RateLimits(Edge[str]):
-    """Everything in one line. `default` are the limits of each handler that has none of its own, counted by `key`.
+    """The limits of an app. `default` are the limits of each handler that has none of its own, counted by `key`.
 
-    The policy is asked before any middleware. The limits of handlers are asked after them: they may find out who it is,
-    and see a `RateLimitExceeded`.
+    The policy comes before any middleware. The limits of handlers come after them: a middleware may find out the user,
+    and may catch a `RateLimitExceeded`.
     """
 
     def __init__(
@@ -79,9 +79,9 @@ class RateLimits(Edge[str]):
         self._on_request: Any = request_key()
         self._covered: set[web.AbstractRoute] = set()
         self._limited: dict[web.AbstractRoute, tuple[Any, str]] = {}
-        """Handlers that have limits, and their place."""
+        """Handlers with limits and their places, by route."""
         self._root: str | None = None
-        """Where the app is within another one, once that is known."""
+        """The path of the app within another one, once it is known."""
         app[OWNER] = self
         if policy is not None:
             app.middlewares.insert(0, self._in_front)
@@ -104,11 +104,11 @@ class RateLimits(Edge[str]):
         return await _answer(request, limits, handler)
 
     def _read(self, request: web.Request, proxies: Proxies | None) -> RequestView:
-        """A request as policies see it."""
+        """Return the view of a request, for rules."""
         return read_request(request, self._path(request), proxies)
 
     def _path(self, request: web.Request) -> str:
-        """The path as this app routes it, which may be within another one."""
+        """Return the path as this app routes it; the app may be within another one."""
         apps = request.match_info.apps
         if apps and apps[0] is not self._app:
             if self._root is None:
@@ -122,7 +122,7 @@ class RateLimits(Edge[str]):
             handler = route.handler
             place = f"{route.resource.canonical if route.resource else ''} {full_name(handler)}"
             known = {method: places_of(handler, place, method, self._default) for method in hdrs.METH_ALL}
-            if route in self._covered:  # an app that is run twice starts twice
+            if route in self._covered:  # an app that runs twice starts twice
                 continue
             self._covered.add(route)
             call = self._catching(handler)
@@ -132,7 +132,7 @@ class RateLimits(Edge[str]):
             put_in_front(route, call)
 
     def _catching(self, handler: Any) -> Guard:  # noqa: ANN401
-        """The handler; what a limiter of the app's own raises in it is a refusal as any other."""
+        """Wrap a handler: a refusal by a limiter of the app's own in it becomes a refusal like any other."""
 
         async def caught(request: web.Request) -> web.StreamResponse:
             try:
@@ -147,8 +147,8 @@ class RateLimits(Edge[str]):
         return caught
 
     def _guard(self, handler: Any, place: str, known: dict[str, list[Place]], call: Guard) -> Guard:  # noqa: ANN401
-        """The limits of a handler, and then the call of it."""
-        plain: bool | None = None  # no middleware is around it
+        """Wrap a handler: decide by its limits, then call it."""
+        plain: bool | None = None  # whether there is no middleware around it
 
         def guarded(request: web.Request) -> Awaitable[web.StreamResponse]:
             nonlocal plain
@@ -185,7 +185,7 @@ class RateLimits(Edge[str]):
         admitted: bool | Steps[bool],
         handler: Guard,
     ) -> web.StreamResponse:
-        """Where limits have to look at the request, or one has refused it."""
+        """Finish a decision that takes steps or is a refusal; then call the handler."""
         if not isinstance(admitted, bool):
             admitted = await run_awaiting(admitted)
         if not admitted:
@@ -195,7 +195,7 @@ class RateLimits(Edge[str]):
         return await _answer(request, limits, handler)
 
     async def _admit(self, request: web.Request, limits: RequestLimits[str], method: str, place: Place | None) -> None:
-        """Ask the limits of a place, or the policy."""
+        """Decide by the limits of a place, or by the policy; raise a refusal."""
         where, each = (self._path(request), None) if place is None else place
         admitted = limits.admit(request, method, where, address_of(request.remote), each)
         if not isinstance(admitted, bool):
@@ -204,7 +204,7 @@ class RateLimits(Edge[str]):
             raise refusal_of(request, limits)
 
     async def _prepare(self, request: web.Request, response: web.StreamResponse) -> None:
-        """Before the first byte of an answer: say what is left, and count what it says."""
+        """Settle the charges by a response, and add the header fields, before its first byte."""
         limits: RequestLimits[str] | None = request.get(self._on_request)
         if limits is None:
             limits = self._limits_of(request)
@@ -224,7 +224,7 @@ class RateLimits(Edge[str]):
         headers.extend(fields)
 
     async def _open(self, request: web.Request, limits: RequestLimits[str], socket: web.WebSocketResponse) -> None:
-        """Decide on a handshake. Until here it was a GET: anybody can ask for an upgrade and get a page."""
+        """Decide on a handshake. Until here it counted as a GET: any request can ask for an upgrade and get a page."""
         policy = self.policy
         if policy.rules or policy.allow or policy.deny:
             await run_awaiting(limits.refund())
@@ -238,7 +238,7 @@ class RateLimits(Edge[str]):
                 self._count_messages(request, socket)
 
     def _count_messages(self, request: web.Request, socket: web.WebSocketResponse) -> None:
-        """Count each message that arrives; the connection of one that sends too many is closed."""
+        """Count each message that arrives; close the connection of a client that sends too many."""
         receive = socket.receive
 
         async def counted(timeout: float | None = None) -> Any:  # noqa: ANN401
@@ -253,7 +253,7 @@ class RateLimits(Edge[str]):
                 await run_awaiting(limits.release())  # a message is in flight until it is handed over
                 return message
             await socket.close(code=POLICY_VIOLATION, message=b"rate limited")
-            return await receive(timeout)  # that it is closed
+            return await receive(timeout)  # the message that the connection is closed
 
         socket.receive = counted  # type: ignore[method-assign]
 
@@ -262,16 +262,16 @@ class RateLimits(Edge[str]):
 
 
 OWNER: Final = web.AppKey("headgate", RateLimits)
-"""Where an app keeps its limits."""
+"""The key of an app's limits."""
 
 
 async def _answer(request: web.Request, limits: RequestLimits[str], handler: Guard) -> web.StreamResponse:
-    """What the handler answers; what is in flight ends with it."""
+    """Call the handler, and release permits after it."""
     try:
         return await handler(request)
-    except RateLimited as error:  # of a limiter that a middleware has asked
+    except RateLimited as error:  # raised by a limiter in a middleware
         raise refusal_for(request, limits, error) from error
-    except asyncio.CancelledError:  # whatever else is raised becomes an answer
+    except asyncio.CancelledError:  # every other exception becomes a response
         await finish(limits, limits.end())
         raise
     finally:

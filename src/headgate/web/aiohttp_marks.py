@@ -1,4 +1,4 @@
-"""Limits at aiohttp's handlers: marks, which are read when the app starts."""
+"""Limits at aiohttp's handlers: marks, which `RateLimits` reads when the app starts."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from headgate.web.callables import mark_of
 from headgate.web.endpoint import EndpointLimit
 
 LIMITS: Final = "__headgate_limits__"
-"""The limits of a handler, on the handler; none at all where it is exempt."""
+"""The attribute of a handler that holds its limits; an empty tuple if it is exempt."""
 Marked = TypeVar("Marked", bound=Callable[..., Any])
 Place = tuple[str, tuple[EndpointLimit, ...]]
-"""The place that limits are counted at, and the limits."""
+"""The place where limits count, and the limits."""
 
 
 def limited(limits: Any, *, key: Any = "ip", **rule: Any) -> Callable[[Marked], Marked]:  # noqa: ANN401
-    """A limit of a handler: a function, a method, a `web.View` or one of its methods.
+    """Limit a handler: a function, a method, a `web.View` or one of its methods.
 
     Any field of a policy's rule can be given by name. Functions (`limits`, `key`, `cost`, `exempt`) take the request.
-    Several on one handler are one decision: all are charged, or none is. Without `RateLimits(app)` nobody asks.
+    Several limits on one handler are one decision: all are charged, or none. They need `RateLimits(app)`.
     """
     limit = EndpointLimit(limits, {"key": key, **rule})
 
@@ -37,12 +37,12 @@ def limited(limits: Any, *, key: Any = "ip", **rule: Any) -> Callable[[Marked], 
 
 
 def exempt(handler: Marked) -> Marked:
-    """A handler that default limits leave alone; a method of a view, that those of its class do."""
+    """Exempt a handler from the default limits, or a method of a view from those of its class."""
     return _marked(handler, ())
 
 
 def _marked(handler: Marked, limits: tuple[EndpointLimit, ...]) -> Marked:
-    """The handler with its limits; of a bound method another one, for its class is not asked."""
+    """Mark a handler with its limits; a bound method is wrapped, as a mark on it would be its class's."""
     target: Any = functools.partial(handler) if inspect.ismethod(handler) else handler
     setattr(target, LIMITS, limits)
     marked: Marked = target
@@ -50,7 +50,7 @@ def _marked(handler: Marked, limits: tuple[EndpointLimit, ...]) -> Marked:
 
 
 def places_of(handler: Any, place: str, method: str, default: tuple[EndpointLimit, ...] | None) -> list[Place]:  # noqa: ANN401
-    """The limits of a handler or of a view's class, and of the view's method; the default where there are none."""
+    """Return the limits of a handler or a view's class, and of the view's method; the default if there are none."""
     own, its, name = mark_of(handler, LIMITS), None, method.lower()
     if inspect.isclass(handler):
         its = getattr(getattr(handler, name, None), LIMITS, None)

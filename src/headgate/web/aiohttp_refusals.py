@@ -1,4 +1,4 @@
-"""aiohttp's answers to requests that are refused."""
+"""aiohttp's responses to requests that are refused."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from headgate.web.responder import Pairs
 
 
 class RateLimitExceeded(web.HTTPException):
-    """A no: also an `HTTPTooManyRequests`, `HTTPForbidden`, or what else aiohttp raises for its status.
+    """A refusal: also an `HTTPTooManyRequests`, `HTTPForbidden`, or another exception of aiohttp for its status.
 
-    It is the whole refusal. A middleware that answers something else instead need not care for header fields: those
-    of the refusal are added to its answer.
+    It is the whole response. If a middleware sends another response in its place, the refusal's header fields are
+    added to that.
     """
 
     def __init__(self, fields: Pairs[str], body: bytes, decision: Decision | None) -> None:
@@ -25,7 +25,7 @@ class RateLimitExceeded(web.HTTPException):
         self.body = body
         self.decision = decision
         self.retry_after = int(self.headers["Retry-After"]) if "Retry-After" in self.headers else None
-        """The whole seconds to wait; None where no wait helps, or none is told."""
+        """The whole seconds to wait; None if no wait helps, or none is shown."""
 
 
 class _TooManyRequests(RateLimitExceeded, web.HTTPTooManyRequests):
@@ -49,7 +49,7 @@ class _ServiceUnavailable(RateLimitExceeded, web.HTTPServiceUnavailable):
 
 
 class _Shadow(web.HTTPException):
-    """A no that looks like any other answer."""
+    """A refusal that looks like an ordinary response."""
 
     def __init__(self, status: int, fields: Pairs[str], body: bytes) -> None:
         self.status_code = status
@@ -64,7 +64,7 @@ REFUSALS: Final[dict[int, type[RateLimitExceeded]]] = {
 
 
 def refusal_of(request: web.Request, limits: RequestLimits[str]) -> RateLimitExceeded | _Shadow:
-    """What is raised for a refusal; the request's limits keep its fields for whatever is answered instead."""
+    """Return the exception for a refusal; the request's limits keep its fields for a response in its place."""
     status, fields, body = limits.deny(_accepted(request))
     outcome = limits.refused[1]
     if outcome.kind == "shadow":
@@ -73,7 +73,7 @@ def refusal_of(request: web.Request, limits: RequestLimits[str]) -> RateLimitExc
 
 
 def refusal_for(request: web.Request, limits: RequestLimits[str], error: RateLimited) -> RateLimitExceeded:
-    """What is raised where a limiter of the app's own has refused, in a handler."""
+    """Return the exception for a refusal by a limiter of the app's own in a handler."""
     status, fields, body = limits.deny_for(error.decision, _accepted(request))
     return REFUSALS[status](fields, body, error.decision)
 

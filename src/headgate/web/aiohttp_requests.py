@@ -1,4 +1,4 @@
-"""aiohttp's requests as policies see them."""
+"""Views of aiohttp's requests, for rules."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from headgate.web.request_limits import RequestLimits
 
 @functools.lru_cache(maxsize=4096)
 def address_of(peer: str | None) -> str | None:
-    """A peer that has one: on a unix socket nobody does."""
+    """Return the peer if it is an address; None on a unix socket, which has none."""
     return peer if peer and read_address(peer) is not None else None
 
 
 class _View(RequestView):
-    """One request. A client may name a host in its target too, and aiohttp believes that one."""
+    """One request. A client may name a host in the request target too, and aiohttp uses that one."""
 
     __slots__ = ()
 
@@ -31,8 +31,8 @@ class _View(RequestView):
 
 
 def read_request(request: web.Request, path: str, proxies: Proxies | None) -> RequestView:
-    """A request as policies see it; `path` is as the app routes it."""
-    # The peer is known from when the connection was made: a client that went away does not become nobody.
+    """Return the view of a request; `path` is as the app routes it."""
+    # aiohttp keeps the peer from the start of the connection: a client that disconnects keeps its address.
     view = _View(request.method.upper(), path, _Headers(request), address_of(request.remote), proxies)
     view.query_string = request.rel_url.raw_query_string
     resource = request.match_info.route.resource
@@ -42,21 +42,21 @@ def read_request(request: web.Request, path: str, proxies: Proxies | None) -> Re
 
 
 def lines_of(request: web.Request, header: str) -> Sequence[str]:
-    """The lines of one header."""
+    """Return the lines of one header."""
     return request.headers.getall(header, ())
 
 
 _KEY: Final[Any] = web.RequestKey("headgate", RequestLimits) if hasattr(web, "RequestKey") else None
-"""Made here, as aiohttp looks for the module that makes a key, and in other threads than the main one finds none."""
+"""Made at import: aiohttp looks for the module that makes a key, and finds none in threads but the main one."""
 
 
 def request_key() -> Any:  # noqa: ANN401
-    """A key of its own. aiohttp from 3.14 on warns of keys that are words; before it there are no others."""
+    """Return a new key. aiohttp warns of string keys from 3.14 on; before that, it has no `RequestKey`."""
     return object() if _KEY is None else copy(_KEY)
 
 
 class _Headers(Mapping[str, list[str]]):
-    """Header lines by lower-case name, straight from the request."""
+    """Header lines by lower-case name, read from the request at each lookup."""
 
     __slots__ = ("_headers",)
 

@@ -1,4 +1,4 @@
-"""aiohttp's routes: those of an app and of the apps within it, and how something is put in front of a handler."""
+"""aiohttp's routes: those of an app and of the apps within it, and the way to put a guard before a handler."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Guard = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def routes_of(app: web.Application, apart: Callable[[web.Application], bool]) -> Iterator[web.AbstractRoute]:
-    """The routes of an app, and of the apps within it but for those that are apart."""
+    """Yield the routes of an app, and of the apps within it for which `apart` is False."""
     for resource in app.router.resources():
         within = resource.get_info().get("app")
         if within is None:
@@ -29,7 +29,7 @@ def routes_of(app: web.Application, apart: Callable[[web.Application], bool]) ->
 
 
 def prefix_of(app: web.Application, around: web.Application) -> str | None:
-    """The path at which an app is within another one; None where it is not."""
+    """Return the path of an app within another one, or None."""
     for resource in around.router.resources():
         info = resource.get_info()
         within = info.get("app")
@@ -42,7 +42,7 @@ def prefix_of(app: web.Application, around: web.Application) -> str | None:
 
 
 def routes_in(app: web.Application, root: str) -> Iterator[Route]:
-    """Every route of an app that is at this path within another, for comparison with the paths of rules."""
+    """Yield every route of an app at this path within another, for comparison with the paths of rules."""
     for resource in app.router.resources():
         info = resource.get_info()
         within = info.get("app")
@@ -63,13 +63,13 @@ def _methods(resource: web.AbstractResource) -> frozenset[str] | None:
 
 
 def _spans(info: Any) -> bool:  # noqa: ANN401
-    """Whether a name may stand for several segments: it has a regular expression of its own."""
+    """Return whether a name may match several segments, as it has a regular expression of its own."""
     pattern = info["pattern"].pattern if "pattern" in info else ""
     return pattern.count("(?P<") > pattern.count(">[^{}/]+)")
 
 
 def put_in_front(route: web.AbstractRoute, guard: Guard) -> None:
-    """Call the guard where the route's handler was called; it looks as the handler does, and a class stays a class."""
+    """Replace a route's handler by the guard, which keeps the handler's name; a class stays a class."""
     handler: Any = route.handler
     shown: Any = _facade(handler, guard) if inspect.isclass(handler) else functools.wraps(handler)(guard)
     route._handler = shown
@@ -78,14 +78,14 @@ def put_in_front(route: web.AbstractRoute, guard: Guard) -> None:
 
 
 class _Facade:
-    """Goes before a view's class, so that nothing which that does about its subclasses is done about this one."""
+    """The first base class, so that a view's own `__init_subclass__` does not run for the facade."""
 
     def __init_subclass__(cls) -> None:
-        """Nobody is told."""
+        """Do nothing."""
 
 
 def _facade(view: type, guard: Guard) -> type:
-    """A view as others see it, that is the guard when it is called."""
+    """Return a subclass of the view that calls the guard."""
     names = {name: getattr(view, name) for name in ("__module__", "__qualname__", "__doc__")}
     names["__new__"] = lambda cls, request: guard(request)
     return types.new_class(view.__name__, (_Facade, view), {}, lambda body: body.update(names))

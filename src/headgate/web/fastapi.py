@@ -37,7 +37,7 @@ TOO_MANY: Final = "429"
 
 
 class RateLimits(StarletteRateLimits):
-    """As Starlette's; and the OpenAPI document tells of a 429 wherever there is a limit."""
+    """Starlette's `RateLimits`, which also adds a 429 to the OpenAPI document wherever there is a limit."""
 
     def __init__(
         self,
@@ -53,12 +53,12 @@ class RateLimits(StarletteRateLimits):
         app.openapi = self._openapi  # type: ignore[method-assign]
 
     def limits_at(self, route: Any) -> tuple[Limit, ...]:  # noqa: ANN401
-        """The limits of an endpoint's own: its decorators, and what is among its dependencies."""
+        """Return an endpoint's own limits: its decorators', and those among its dependencies."""
         limits = super().limits_at(route)
         return limits if mark_of(route.endpoint, EXEMPT) else (*limits, *limits_of(getattr(route, "dependant", None)))
 
     def _openapi(self) -> dict[str, Any]:
-        """The document, with a 429 wherever a limit may refuse."""
+        """Return the document, with a 429 wherever a limit may refuse."""
         known = self._app.openapi_schema
         document: dict[str, Any] = self._document()
         if document is not known:
@@ -75,7 +75,7 @@ class RateLimits(StarletteRateLimits):
                 yield from ((route.path_format, each.lower()) for each in route.methods if self._limits(route, each))
 
     def _limits(self, route: Any, method: str) -> bool:  # noqa: ANN401
-        """Whether a limit may refuse: the endpoint's own, a default one, or the policy's as far as templates tell."""
+        """Return whether a limit may refuse: the endpoint's own, a default one, or a rule that matches the template."""
         return (
             any(not each.messages for each in self.limits_at(route))
             or (self._default is not None and not mark_of(route.endpoint, EXEMPT))
@@ -88,7 +88,7 @@ class RateLimits(StarletteRateLimits):
 
 
 def limits_of(dependant: Any) -> Iterator[Limit]:  # noqa: ANN401
-    """The limits among the dependencies of an endpoint, at any depth."""
+    """Yield the limits among the dependencies of an endpoint, at any depth."""
     if dependant is not None:
         if isinstance(dependant.call, Limit):
             yield dependant.call

@@ -41,7 +41,7 @@ __all__ = ["Limit", "RateLimitExceeded", "RateLimitMiddleware", "RateLimits", "e
 
 
 class RateLimitMiddleware(asgi.RateLimitMiddleware):
-    """The ASGI one, for apps whose endpoints have limits of their own; the policy may be left out."""
+    """The ASGI middleware, for apps whose endpoints have limits of their own; the policy is optional."""
 
     endpoints = True
 
@@ -51,7 +51,7 @@ class RateLimitMiddleware(asgi.RateLimitMiddleware):
         self._runtime.check = self._check
 
     async def _other(self, kind: str, scope: Scope, receive: asgi.Receive, send: asgi.Send) -> None:
-        """Where a server says that it starts, the app does not start with limits that nobody would ask."""
+        """Fail the startup of an app with a misplaced decorator, whose limit would never apply."""
         if kind == "lifespan":
             try:
                 self._check()
@@ -71,10 +71,10 @@ class RateLimitMiddleware(asgi.RateLimitMiddleware):
 
 
 class RateLimits(Edge[bytes]):
-    """Everything in one line, around the whole app: errors that it does not handle get header fields too.
+    """The limits of an app in one line, around all of it: unhandled errors get header fields too.
 
-    `default` are the limits of each endpoint that has none of its own. The policy is asked before any other middleware:
-    where its rules need what one of them finds out (a user, a session), add `RateLimitMiddleware` after that one.
+    `default` are the limits of each endpoint that has none of its own. The policy comes before any other middleware: if
+    its rules need the work of one of them (a user, a session), add `RateLimitMiddleware` after that one.
     """
 
     def __init__(
@@ -99,12 +99,12 @@ class RateLimits(Edge[bytes]):
 
     def _surround(self) -> asgi.App:
         handlers = self._app.exception_handlers
-        if HeadgateError not in handlers:  # the app's own go first
+        if HeadgateError not in handlers:  # the app's own handler is kept
             handlers.setdefault(RateLimited, answer_rate_limited)
         inside: asgi.App = self._build()
 
         async def cover_first(scope: Scope, receive: asgi.Receive, send: asgi.Send) -> None:
-            if scope["type"] != "lifespan":  # while it starts up an app may still add routes
+            if scope["type"] != "lifespan":  # during startup an app may still add routes
                 self._cover()
                 self._outside.app = inside
             await inside(scope, receive, send)
@@ -113,14 +113,14 @@ class RateLimits(Edge[bytes]):
         return self._outside
 
     def _cover(self) -> None:
-        """Put the default limits in front of every endpoint; a route that is in two places is one."""
+        """Put the default limits in front of every endpoint, once for a route that is in two places."""
         for route in {id(each): each for each in endpoints_of(self._app.routes)}.values():
             route.handle = functools.partial(self._handle, route, route.handle)
 
     async def _handle(self, route: Any, handle: asgi.App, scope: Scope, *way: Any) -> None:  # noqa: ANN401
-        """An endpoint, behind the default limits where it has none; a mounted app may have other default limits."""
+        """Apply the default limits to an endpoint without limits, unless a mounted app has its own `RateLimits`."""
         connection = connection_of(scope, *way)
-        methods = getattr(route, "methods", None) or (scope.get("method"),)  # others get a 405
+        methods = getattr(route, "methods", None) or (scope.get("method"),)  # other methods get a 405
         if scope.get("method") in methods and request_limits_of(connection).runtime is self._runtime:
             route = as_included(route, scope)
             if self._default and not self.limits_at(route) and not mark_of(route.endpoint, EXEMPT):
@@ -128,10 +128,10 @@ class RateLimits(Edge[bytes]):
         await handle(scope, *way)
 
     def limits_at(self, route: Any) -> tuple[Limit, ...]:  # noqa: ANN401
-        """The limits of an endpoint's own."""
+        """Return an endpoint's own limits."""
         _, _, limits = mark_of(route.endpoint, LIMITS) or (None, None, ())
         return limits
 
 
 async def _nothing(scope: Scope, receive: asgi.Receive, send: asgi.Send) -> None:
-    """Stands for the app until it is built."""
+    """Replace the app until it is built."""

@@ -23,25 +23,25 @@ from headgate.web.starlette_refusals import accepted, refusal_of
 from headgate.web.starlette_routes import Known, Place, place_of
 
 LIMITS: Final = "__headgate_limits__"
-"""On an endpoint that `limited` gave: itself, what is inside, and its limits. Decorators around it copy this, and
-subclasses inherit it: only by itself can it be told whether it is the one."""
+"""The attribute of a limited endpoint: the endpoint itself, the original, and the limits. Other decorators copy it and
+subclasses inherit it, so a reader compares the first with the endpoint."""
 EXEMPT: Final = "__headgate_exempt__"
 CONNECTION: Final = "headgate_connection"
-"""The parameter by which FastAPI hands over the request where the endpoint does not ask for it."""
+"""The parameter in which FastAPI passes the request to an endpoint that has no parameter for it."""
 ENTERED: Final = "headgate_entered"
-"""In the scope: how many decisions the endpoint has asked for so far."""
+"""The key in the scope of the number of decisions at the endpoint so far."""
 Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 
 
 def connection_of(scope: Scope, receive: asgi.Receive, send: asgi.Send) -> HTTPConnection:
-    """The connection of a scope."""
+    """Return the connection of a scope."""
     return (Request if scope["type"] == "http" else WebSocket)(scope, receive, send)
 
 
 class Limit:
     """A limit as a dependency: `Depends(Limit("10/minute"))`. Any field of a policy's rule can be given by name.
 
-    Functions (`limits`, `key`, `cost`, `exempt`) take the request. `messages` counts what a websocket receives.
+    Functions (`limits`, `key`, `cost`, `exempt`) take the request. `messages` counts the messages of a websocket.
     """
 
     def __init__(self, limits: Any, *, key: Any = "ip", messages: bool = False, **rule: Any) -> None:  # noqa: ANN401
@@ -51,13 +51,13 @@ class Limit:
         self.messages = messages
 
     async def __call__(self, connection: HTTPConnection) -> None:
-        """Let the request pass, or raise `RateLimitExceeded`."""
+        """Admit the request, or raise `RateLimitExceeded`."""
         if not mark_of(connection.scope.get("endpoint"), EXEMPT):
             await enter(connection, (self,))
 
 
 def request_limits_of(connection: HTTPConnection) -> RequestLimits[bytes]:
-    """What was decided about this request so far."""
+    """Return the limits of this request."""
     request_limits: RequestLimits[bytes] | None = connection.scope.get(REQUEST_LIMITS)
     if request_limits is None:
         raise HeadgateError(
@@ -68,14 +68,14 @@ def request_limits_of(connection: HTTPConnection) -> RequestLimits[bytes]:
 
 
 async def enter(connection: HTTPConnection, limits: tuple[Limit, ...], endpoint: Any = None) -> None:  # noqa: ANN401
-    """Decide on a request that has come to its endpoint; hold it where a rule says so."""
+    """Decide on a request at its endpoint; wait if a rule delays it."""
     more = enter_at_once(connection, limits, place_of(connection.scope, endpoint))
     if more is not None:
         await more
 
 
 def enter_at_once(connection: HTTPConnection, limits: tuple[Limit, ...], place: Place) -> Awaitable[None] | None:
-    """The same, in most cases; in the others there is more to await."""
+    """Like `enter`; return None if the request is admitted at once, else an awaitable that decides."""
     request_limits, scope = request_limits_of(connection), connection.scope
     asked, messages = _split(limits)
     request_limits.connection = connection
@@ -85,7 +85,7 @@ def enter_at_once(connection: HTTPConnection, limits: tuple[Limit, ...], place: 
     if not asked:
         return None
     times = scope[ENTERED] = scope.get(ENTERED, 0) + 1
-    route = place.route if times == 1 else f"{place.template}/{times} {place.name} {times}"  # other counts each time
+    route = place.route if times == 1 else f"{place.template}/{times} {place.name} {times}"  # counts of its own
     peer = scope.get("client")
     admitted = request_limits.admit(scope, scope.get("method", "WEBSOCKET"), route, peer[0] if peer else None, asked)
     return None if admitted is True else _enter(connection, request_limits, admitted)
@@ -102,7 +102,7 @@ async def _enter(
 
 @functools.lru_cache(maxsize=4096)
 def _split(limits: tuple[Limit, ...]) -> tuple[tuple[EndpointLimit, ...], tuple[EndpointLimit, ...]]:
-    """Those of requests, and those of messages."""
+    """Split limits into those of requests and those of messages."""
     return (
         tuple(each.limit for each in limits if not each.messages),
         tuple(each.limit for each in limits if each.messages),
@@ -110,9 +110,9 @@ def _split(limits: tuple[Limit, ...]) -> tuple[tuple[EndpointLimit, ...], tuple[
 
 
 def limited(limits: Any, *, key: Any = "ip", **rule: Any) -> Callable[[Endpoint], Endpoint]:  # noqa: ANN401
-    """A limit as a decorator of an endpoint, below the route's; takes what `Limit` takes.
+    """Limit an endpoint, as a decorator below the route's; the arguments are those of `Limit`.
 
-    The endpoint needs no parameter for it. Several on one endpoint are one decision: all are charged, or none is.
+    The endpoint needs no parameter for it. Several limits on one endpoint are one decision: all are charged, or none.
     """
     limit = Limit(limits, key=key, **rule)
 
@@ -130,7 +130,7 @@ def limited(limits: Any, *, key: Any = "ip", **rule: Any) -> Callable[[Endpoint]
 
 
 def exempt(endpoint: Endpoint) -> Endpoint:
-    """An endpoint that default limits, and those of its router, leave alone."""
+    """Exempt an endpoint from the default limits and those of its router."""
     setattr(getattr(endpoint, "__func__", endpoint), EXEMPT, True)
     return endpoint
 
@@ -170,7 +170,7 @@ def _limited(
 
 
 class _LimitedApp:
-    """An ASGI app behind limits, which Starlette takes as an endpoint too."""
+    """An ASGI app behind limits; Starlette accepts an ASGI app as an endpoint."""
 
     def __init__(self, app: asgi.App, limits: tuple[Limit, ...]) -> None:
         name_after(app, self)

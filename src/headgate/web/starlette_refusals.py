@@ -1,4 +1,4 @@
-"""Starlette's answers to requests that are refused at an endpoint."""
+"""Starlette's responses to requests that are refused at an endpoint."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from headgate.web.request_limits import OF_A_BODY
 from headgate.web.responder import Answer
 
 HANDLERS: Final = "starlette.exception_handlers"
-"""In the scope: what the nearest app does about exceptions."""
+"""The key in the scope of the nearest app's exception handlers."""
 
 
 class RateLimitExceeded(HTTPException):
-    """A no at an endpoint. `response` is the whole refusal; `headers` are its fields, for the app's own handler."""
+    """A refusal at an endpoint. `response` is all of it; `headers` are its fields, for the app's own handler."""
 
     def __init__(
         self, response: Response, fields: dict[str, str], title: str, decision: Decision | None = None
@@ -30,11 +30,11 @@ class RateLimitExceeded(HTTPException):
         self.response = response
         self.decision = decision
         self.retry_after = int(response.headers["retry-after"]) if "retry-after" in response.headers else None
-        """The whole seconds to wait; None where no wait helps, or none is told."""
+        """The whole seconds to wait; None if no wait helps, or none is shown."""
 
 
 class WebSocketRateLimited(WebSocketException):
-    """The same at the endpoint of a websocket."""
+    """A refusal at the endpoint of a websocket."""
 
     def __init__(self, response: Response) -> None:
         super().__init__(POLICY_VIOLATION, "rate limited")
@@ -42,19 +42,19 @@ class WebSocketRateLimited(WebSocketException):
 
 
 def accepted(connection: HTTPConnection) -> str | None:
-    """What the client accepts."""
+    """Return the client's `Accept`, or None."""
     return ", ".join(connection.headers.getlist("accept")) or None
 
 
 def refusal_of(
     connection: HTTPConnection, answer: Answer[bytes], decision: Decision | None
 ) -> RateLimitExceeded | WebSocketRateLimited:
-    """What is raised for a no."""
+    """Return the exception for a refusal."""
     status, fields, body = answer
     response = Response(body, status)
     response.raw_headers = fields
     kind = WebSocketRateLimited if connection.scope["type"] == "websocket" else RateLimitExceeded
-    if HANDLERS in connection.scope:  # of a mounted app, where there is one: RateLimits does not know them all
+    if HANDLERS in connection.scope:  # a mounted app has its own handlers, unknown to RateLimits
         connection.scope[HANDLERS][0].setdefault(kind, send_refusal)
     if kind is WebSocketRateLimited:
         return WebSocketRateLimited(response)
@@ -64,8 +64,8 @@ def refusal_of(
 
 
 async def send_refusal(connection: HTTPConnection, error: Exception) -> Response | None:
-    """What is done about both where the app has no handler of its own: the refusal as every other edge sends it."""
-    assert isinstance(error, RateLimitExceeded | WebSocketRateLimited)  # noqa: S101 - it is there for these
+    """Send a refusal as every other edge does: the handler of both exceptions, unless the app has its own."""
+    assert isinstance(error, RateLimitExceeded | WebSocketRateLimited)  # noqa: S101 - the handler of these
     if not isinstance(connection, WebSocket):
         return error.response
     opening = connection.application_state is WebSocketState.CONNECTING
@@ -77,8 +77,8 @@ async def send_refusal(connection: HTTPConnection, error: Exception) -> Response
 
 
 async def answer_rate_limited(connection: HTTPConnection, error: Exception) -> Any:  # noqa: ANN401
-    """What is done about a `RateLimited` of a limiter in a view: a refusal as one of the endpoint's own."""
-    assert isinstance(error, RateLimited)  # noqa: S101 - it is there for these
+    """Answer a refusal by a limiter of the app's own in an endpoint like one of the endpoint's limits."""
+    assert isinstance(error, RateLimited)  # noqa: S101 - the handler of these
     request_limits = connection.scope.get(REQUEST_LIMITS)
     if request_limits is None:
         raise error

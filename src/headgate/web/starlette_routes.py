@@ -1,4 +1,4 @@
-"""Starlette's and FastAPI's routes: where an endpoint is, by its template and never by the URL; and all of an app's."""
+"""Starlette's and FastAPI's routes: the place of an endpoint by its template, not the URL; and all routes of an app."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from headgate.web.unreached import Route, read_route
 
 
 class Place:
-    """Where a limit counts: the template of an endpoint's path, the endpoint's name, and both."""
+    """The place where a limit counts: the template of an endpoint's path, the endpoint's name, and both."""
 
     __slots__ = ("_of", "name", "route", "template")
 
     def __init__(self, template: str, name: str, of: Any) -> None:  # noqa: ANN401
         self.template, self.name, self.route = template, name, f"{template} {name}"
         self._of = of
-        """The route, which must stay for its `id` to be its own."""
+        """The route, kept alive so that no other object gets its `id`."""
 
 
 Known = dict[int, Place]
@@ -29,7 +29,7 @@ Known = dict[int, Place]
 
 
 def place_of(scope: Scope, endpoint: Any = None, known: Known | None = None) -> Place:  # noqa: ANN401
-    """Where the endpoint of a request is, or the one that is given."""
+    """Return the place of a request's endpoint, or of the given one."""
     route = as_included(scope.get("route"), scope)
     place = known.get(id(route)) if known is not None and "app_root_path" not in scope else None
     if place is None:
@@ -42,7 +42,7 @@ def place_of(scope: Scope, endpoint: Any = None, known: Known | None = None) -> 
 
 
 def _template_of(scope: Scope, route: Any) -> str:  # noqa: ANN401
-    """The template of the endpoint's path, with those of the mounts around it, or in a Starlette before 1.6."""
+    """Return the template of an endpoint's path with those of its mounts; also for Starlette before 1.6."""
     path, root = scope["path"], scope.get("app_root_path", scope.get("root_path", ""))
     path = path.removeprefix(root) if path.startswith(f"{root}/") else path
     found = _template_below(getattr(scope.get("router"), "routes", ()), path, scope.get("endpoint"))
@@ -50,7 +50,7 @@ def _template_of(scope: Scope, route: Any) -> str:  # noqa: ANN401
 
 
 def as_included(route: Any, scope: Scope) -> Any:  # noqa: ANN401
-    """A route with what the routers around it add: FastAPI has another for each place that it is included in."""
+    """Return a route with its routers' additions: FastAPI has another for each place that includes it."""
     included = scope.get("fastapi", {}).get("effective_route_context")
     return included if included is not None and included.original_route is route else route
 
@@ -71,7 +71,7 @@ def _template_below(routes: Iterable[Any], path: str, endpoint: Any) -> str | No
 
 
 def flat(routes: Iterable[Any]) -> Iterator[Any]:
-    """Routes, where FastAPI has included routers too: with those of the routers, at their whole paths."""
+    """Yield routes, and those of routers that FastAPI has included, at their whole paths."""
     for route in routes:
         if hasattr(route, "effective_route_contexts"):
             yield from (each.starlette_route or each for each in route.effective_route_contexts())
@@ -80,7 +80,7 @@ def flat(routes: Iterable[Any]) -> Iterator[Any]:
 
 
 def routes_in(app: Any) -> Iterator[Route]:  # noqa: ANN401
-    """Every route of an app, for comparison with the paths of rules."""
+    """Yield every route of an app, for comparison with the paths of rules."""
     return _routes_below(app.routes, "")
 
 
@@ -93,12 +93,12 @@ def _routes_below(routes: Iterable[Any], prefix: str) -> Iterator[Route]:
             sockets = isinstance(each, WebSocketRoute)
             methods = ("WEBSOCKET", "MESSAGE") if sockets else getattr(each, "methods", None)
             yield read_route(path, methods, r"\{", r"\{[^{}]*:path\}")
-        else:  # static files, an app that does not tell, a kind of route that is not known
+        else:  # static files, an app without a list of routes, or an unknown kind of route
             yield read_route(f"{path}/**", None, r"\{", r"^\*\*$|:path\}")
 
 
 def endpoints_of(routes: Iterable[Any]) -> Iterator[Any]:
-    """The routes of every endpoint, also below mounts."""
+    """Yield the routes of every endpoint, also below mounts."""
     for route in flat(routes):
         if isinstance(route, Mount | Host):
             yield from endpoints_of(route.routes or ())
