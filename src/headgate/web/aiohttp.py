@@ -250,7 +250,7 @@ class RateLimits(Edge[str]):
             if not isinstance(admitted, bool):
                 admitted = await run_awaiting(admitted)
             if admitted:
-                await run_awaiting(limits.release())  # a message is in flight until it is handed over
+                await run_awaiting(limits.release())  # a message is in flight until the app gets it
                 return message
             await socket.close(code=POLICY_VIOLATION, message=b"rate limited")
             return await receive(timeout)  # the message that the connection is closed

@@ -152,7 +152,7 @@ class RateLimitMiddleware(Edge[bytes]):
                     admitted = await run_awaiting(admitted)
                 if not admitted:
                     return False
-        await run_awaiting(limits.release())  # a message is in flight until it is handed over
+        await run_awaiting(limits.release())  # a message is in flight until the app gets it
         return True
 
     def _closing(self, send: Send) -> Send:

@@ -1,4 +1,4 @@
-"""Calls that are handled in an event loop; and those of handlers that are not, which it leaves to threads."""
+"""Calls on a server in an event loop; handlers that are plain functions run in threads."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class AsyncRateLimitInterceptor(Interceptor, grpc.aio.ServerInterceptor):
         continuation: Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler[Any, Any] | None]],
         handler_call_details: grpc.HandlerCallDetails,
     ) -> grpc.RpcMethodHandler[Any, Any] | None:
-        """Put the handler behind its limits; a method that is not there stays unimplemented."""
+        """Put the handler behind its limits; a method without a handler stays unimplemented."""
         handler = await continuation(handler_call_details)
         if handler is None:
             return None
@@ -43,7 +43,7 @@ class AsyncRateLimitInterceptor(Interceptor, grpc.aio.ServerInterceptor):
 
 
 def _from_thread(loop: asyncio.AbstractEventLoop) -> Run:
-    """Run steps in the event loop, and wait for them here."""
+    """Return a function that runs steps in the event loop and waits for them in its own thread."""
     return lambda steps: asyncio.run_coroutine_threadsafe(run_awaiting(steps), loop).result()
 
 
@@ -54,7 +54,7 @@ class _Calls:
         self._method = method
 
     async def respond(self, message: Any, context: Any) -> Any:  # noqa: ANN401
-        """One response."""
+        """Handle a call with one response."""
         entered = await self._enter(message, context)
         if isinstance(entered, Raw):
             return entered
@@ -62,13 +62,13 @@ class _Calls:
             return await self._method.behavior(self._messages(message, entered), entered)
 
     async def write(self, message: Any, context: Any) -> None:  # noqa: ANN401
-        """Responses that the handler writes itself."""
+        """Handle a call whose handler writes the responses itself."""
         entered = await self.respond(message, context)
         if isinstance(entered, Raw) and entered.body:
             await context.write(entered)
 
     async def stream(self, message: Any, context: Any) -> AsyncIterator[Any]:  # noqa: ANN401
-        """Any number of responses."""
+        """Handle a call with a stream of responses."""
         entered = await self._enter(message, context)
         if isinstance(entered, Raw):
             if entered.body:
@@ -90,12 +90,12 @@ class _Calls:
         return _AwaitedContext(context, limits, method)
 
     def _messages(self, given: Any, context: _AwaitedContext) -> Any:  # noqa: ANN401
-        """The request; of a stream whose messages are counted, those that pass."""
+        """Return the request; or, if messages are counted, a stream of the admitted ones."""
         return _passing(given, context) if context._counts else given
 
 
 class _AwaitedContext(Context):
-    """Handlers may read messages from it."""
+    """A context from which handlers may read messages."""
 
     def __init__(self, context: Any, request_limits: Any, method: Method) -> None:  # noqa: ANN401
         super().__init__(context, request_limits)
@@ -108,7 +108,7 @@ class _AwaitedContext(Context):
         return await send()
 
     async def read(self) -> Any:  # noqa: ANN401
-        """As the server's own; messages that are counted pass first."""
+        """Read like the server's own context; return only admitted messages."""
         while True:
             message = await self._context.read()
             if message is grpc.aio.EOF or not self._counts or await self._passes(message):
@@ -120,7 +120,7 @@ class _AwaitedContext(Context):
         if not isinstance(admitted, bool):
             admitted = await run_awaiting(admitted)
         if admitted:
-            await run_awaiting(limits.release())  # a message is in flight until it is handed over
+            await run_awaiting(limits.release())  # a message is in flight until the handler gets it
             return True
         no = refusal(limits)
         if no.raw is None:
@@ -136,7 +136,7 @@ async def _passing(messages: AsyncIterable[Any], context: _AwaitedContext) -> As
 
 @asynccontextmanager
 async def _counted(context: Context) -> AsyncIterator[None]:
-    """Whatever ends the call, count what it says."""
+    """Settle the charges when the call ends, in whatever way."""
     try:
         try:
             yield

@@ -1,4 +1,4 @@
-"""The context that a handler gets: what it sets travels with what is left, and says at the end what counts."""
+"""The context of a handler: our fields join its trailing metadata, and its code settles the charges."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headgate.web.request_limits import RequestLimits
 
 
 class Context:
-    """Stands for the server's own context: whatever is not here is that one's."""
+    """A wrapper of the server's own context, which has all other attributes."""
 
     def __init__(self, context: Any, request_limits: RequestLimits[str]) -> None:  # noqa: ANN401
         self._context = context
@@ -29,86 +29,86 @@ class Context:
         return getattr(self._context, name)
 
     def set_trailing_metadata(self, trailing_metadata: Any) -> None:  # noqa: ANN401
-        """As the server's own; what is left is added."""
+        """Set the metadata as the server's own context does, with the fields that show what is left."""
         self._given = tuple(trailing_metadata or ())
         self._context.set_trailing_metadata((*self._given, *self._fields))
 
     def trailing_metadata(self) -> Metadata:
-        """What the handler has set."""
+        """Return the metadata that the handler has set."""
         return self._given
 
     def set_code(self, code: Any) -> None:  # noqa: ANN401
-        """As the server's own."""
+        """Set the code as the server's own context does."""
         self._code = code
         self._context.set_code(code)
 
     def code(self) -> Any:  # noqa: ANN401
-        """What the handler has set."""
+        """Return the code that the handler has set."""
         return self._code
 
     def abort(self, code: Any, details: str = "", trailing_metadata: Any = ()) -> Any:  # noqa: ANN401
-        """As the server's own; in an event loop it is awaited."""
+        """Abort as the server's own context does; in an event loop, the result is awaited."""
         self._code = code
         if trailing_metadata:
             self.set_trailing_metadata(trailing_metadata)
         return self._counted_then(lambda: self._context.abort(code, details))
 
     def abort_with_status(self, status: Any) -> Any:  # noqa: ANN401
-        """As the server's own."""
+        """Abort as the server's own context does."""
         return self.abort(status.code, status.details, status.trailing_metadata)
 
     def _refuse_by(self, error: RateLimited) -> Any:  # noqa: ANN401
-        """A limiter of the app's own has refused, in the handler."""
+        """End a call that a limiter of the app's own has refused in the handler."""
         return self._refuse(refusal_for(self._request_limits, error.decision))
 
     def _refuse(self, no: Refused) -> Any:  # noqa: ANN401
-        """End a call that has begun."""
+        """End a call after its handler has begun."""
         self._code = no.code
         return self._counted_then(lambda: refuse(self._context, no, self._given))
 
     def _counted_then(self, send: Callable[[], Any]) -> Any:  # noqa: ANN401
-        """Count before the client knows: a server in an event loop sends an abort at once."""
+        """Settle the charges, then send; a server in an event loop sends an abort at once."""
         raise NotImplementedError
 
     def _end_by(self, error: BaseException) -> None:
-        """What an error comes to, where the handler has set no code."""
+        """Set the code for an error, unless the handler has set one."""
         if self._code is None:
             self._code = grpc.StatusCode.CANCELLED if is_gone(self._context) else code_of(error)
 
     def _end(self) -> Steps[None]:
-        """Count what the end of the call says, and give back what is in flight."""
+        """Settle the charges by the end of the call, and release its permits."""
         yield from self._count()
         yield from self._request_limits.release()
 
     def _count(self) -> Steps[None]:
-        """Count what the call came to, once, and tell what is left then."""
+        """Settle the charges by the call's code, once, and update the fields that show what is left."""
         code = grpc.StatusCode.OK if self._code is None else self._code
         told = {name.lower(): value for name, value in self._given if isinstance(value, str)}
         yield from self._request_limits.after(status_of(code), told.get)
         fields = tuple(self._request_limits.fields)
-        if fields != self._fields and not is_gone(self._context):  # the end has changed what is left
+        if fields != self._fields and not is_gone(self._context):  # settling has changed what is left
             self._fields = fields
             self._context.set_trailing_metadata((*self._given, *fields))
 
 
 def code_of(error: BaseException) -> grpc.StatusCode:
-    """The code of a call that an error ends."""
+    """Return the code of a call that an error ends."""
     gone = isinstance(error, GeneratorExit | CancelledError)
     return grpc.StatusCode.CANCELLED if gone else grpc.StatusCode.UNKNOWN
 
 
 def is_gone(context: Any) -> bool:  # noqa: ANN401
-    """Whether nobody waits for the answer any more, where the context tells: threads are not told otherwise."""
+    """Return whether the client has gone; only contexts of threads can tell, and threads have no other way."""
     return hasattr(context, "is_active") and not context.is_active()
 
 
 def refuse(context: Any, no: Refused, given: Metadata) -> Any:  # noqa: ANN401
-    """End a call; in an event loop this is awaited."""
+    """End a call with a refusal; in an event loop, the result is awaited."""
     context.set_trailing_metadata((*given, *no.metadata))
     return context.abort(no.code, no.details)
 
 
 def trailing_of(context: Any) -> Metadata:  # noqa: ANN401
-    """What interceptors before this one have set, where the context tells."""
+    """Return the metadata that earlier interceptors have set, if the context has it."""
     told = getattr(context, "trailing_metadata", tuple)
     return tuple(told() or ())

@@ -1,4 +1,4 @@
-"""What both interceptors share: how a call and a message are decided, in steps that threads and event loops run."""
+"""The base of both interceptors: decides on calls and messages, in steps that threads and event loops run."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from headgate.web.runtime import Runtime
 
 Wanted = tuple[EndpointLimit, ...]
 Opened = tuple[RequestLimits[str], bool | Steps[bool]]
-"""The limits of a call, and what `admit` said."""
+"""The limits of a call, and the result of `admit`."""
 
 
 class Interceptor(Edge[str]):
     """A policy in front of methods, and the limits of single ones."""
 
     awaited: ClassVar[bool]
-    """Whether stores are."""
+    """Whether stores are awaited."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class Interceptor(Edge[str]):
         if not wanted or admitted is False:
             return admitted
         if isinstance(admitted, bool):
-            return limits.admit(rpc, METHOD, rpc.method, peer, wanted)  # limits of messages name no method
+            return limits.admit(rpc, METHOD, rpc.method, peer, wanted)  # a limit of messages has no `match` by method
         return _admit_both(limits, admitted, lambda: limits.admit(rpc, METHOD, rpc.method, peer, wanted))
 
     @property
@@ -71,7 +71,7 @@ class Interceptor(Edge[str]):
 def _admit_both(
     limits: RequestLimits[str], by_policy: Steps[bool], ask: Callable[[], bool | Steps[bool]]
 ) -> Steps[bool]:
-    """By the policy, and then by the limits of the method; a call that an error ends there is counted all the same."""
+    """Decide by the policy, then by the method's limits; a call that ends there with an error is settled."""
     if not (yield from by_policy):
         return False
     try:
@@ -89,7 +89,7 @@ class Method:
         self.owner = owner
         self.name = name
         self.streams = handler.request_streaming
-        """Requests are."""
+        """Whether requests are streamed."""
         self.answers_stream = handler.response_streaming
         self._kind = f"{_word(self.streams)}_{_word(self.answers_stream)}"
         self._handler = handler
@@ -100,7 +100,7 @@ class Method:
             raise InvalidCall(f"{name} receives a single message; a limit on messages needs a streaming method")
 
     def rpc(self, message: Any, context: Any) -> Rpc:  # noqa: ANN401
-        """A call of it, as it opens."""
+        """Return a call of this method, as it opens."""
         return Rpc(self.name, context, None if self.streams else message)
 
     @property
@@ -109,7 +109,7 @@ class Method:
         return self.streams and (bool(self.marks.messages) or self.owner.counts_messages)
 
     def handled_by(self, behavior: Callable[[Any, Any], Any]) -> grpc.RpcMethodHandler[Any, Any]:
-        """The same method with another behavior, whose responses may be raw."""
+        """Return a handler of this method with another behavior, whose responses may be `Raw`."""
         serialize = self._handler.response_serializer
 
         def serialized(response: Any) -> Any:  # noqa: ANN401

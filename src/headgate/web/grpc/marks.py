@@ -1,4 +1,4 @@
-"""Limits of single methods: marks on what a servicer has, read when the method is called."""
+"""Limits of single methods: marks on a servicer's methods, read when the method is called."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ Marked = TypeVar("Marked", bound=Callable[..., Any])
 
 
 class Marks(NamedTuple):
-    """The limits of a method; none at all where it is exempt."""
+    """The limits of a method; empty if it is exempt."""
 
     calls: tuple[EndpointLimit, ...] = ()
     messages: tuple[EndpointLimit, ...] = ()
 
 
 def limited(limits: Any, *, key: Any = "ip", messages: bool = False, **rule: Any) -> Callable[[Marked], Marked]:  # noqa: ANN401
-    """A limit of a servicer's method. Any field of a policy's rule can be given by name.
+    """Limit a servicer's method. Any field of a policy's rule can be given by name.
 
     Functions (`limits`, `key`, `cost`, `exempt`) take an `Rpc`. `messages` counts each message that a client streams,
-    in place of the call. Several on one method are one decision: all are charged, or none is. Without the interceptor
-    nobody asks.
+    in place of the call. Several limits on one method are one decision: all are charged, or none is. They need the
+    interceptor.
     """
     limit = EndpointLimit(limits, {"key": key, **rule})
 
@@ -40,12 +40,12 @@ def limited(limits: Any, *, key: Any = "ip", messages: bool = False, **rule: Any
 
 
 def exempt(method: Marked) -> Marked:
-    """A method that default limits leave alone."""
+    """Exempt a method from the default limits."""
     return _marked(method, Marks())
 
 
 def _marked(method: Marked, marks: Marks) -> Marked:
-    """The method with its marks; of a bound one another, for its class is not asked."""
+    """Set the marks of a method; a bound method is wrapped, as a mark on it would be its class's."""
     target: Any = functools.partial(method) if inspect.ismethod(method) else method
     setattr(target, MARKS, marks)
     marked: Marked = target
@@ -53,6 +53,6 @@ def _marked(method: Marked, marks: Marks) -> Marked:
 
 
 def marks_of(method: Any) -> Marks | None:  # noqa: ANN401
-    """The marks of a method, through whatever holds arguments for it."""
+    """Return the marks of a method, also through `functools.partial`."""
     marks: Marks | None = mark_of(method, MARKS)
     return marks

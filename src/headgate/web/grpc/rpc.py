@@ -1,4 +1,4 @@
-"""A call as policies see it, what its status is in HTTP, and what a refusal is in gRPC."""
+"""The view of a call, for rules; its status in HTTP; and the form of a refusal in gRPC."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from headgate.web.runtime import Reader
 Metadata = tuple[tuple[str, Any], ...]
 GRPC: Final[HeaderCodec[str]] = HeaderCodec(str.lower, str, str)
 METHOD: Final = "POST"
-"""What every call is in HTTP/2."""
+"""The method of every call in HTTP/2."""
 PUSHBACK: Final = "grpc-retry-pushback-ms"
 NOT_OURS: Final = ("content-type", "content-length", "cache-control")
-"""Fields of a refusal that mean nothing here."""
+"""Fields of an HTTP refusal that have no meaning in gRPC."""
 STATUSES: Final = {
     grpc.StatusCode.OK: 200,
     grpc.StatusCode.CANCELLED: 499,
@@ -44,10 +44,10 @@ STATUSES: Final = {
     grpc.StatusCode.UNAVAILABLE: 503,
     grpc.StatusCode.DATA_LOSS: 500,
 }
-"""As google.rpc.Code maps them."""
+"""HTTP statuses by code, as `google.rpc.Code` maps them."""
 _BY_NUMBER: Final = {code.value[0]: status for code, status in STATUSES.items()}
 CODES: Final = {status: code for code, status in reversed(STATUSES.items())}
-"""The first of each status."""
+"""The first code of each HTTP status."""
 
 
 class Rpc(NamedTuple):
@@ -57,17 +57,17 @@ class Rpc(NamedTuple):
     """`/package.Service/Method`"""
     context: Any
     message: Any
-    """The request. None where requests are streamed; of a stream's messages, the one that has arrived."""
+    """The request; for a stream, None at the call, and then each message as it arrives."""
 
 
 class Raw(NamedTuple):
-    """A response that is serialized already."""
+    """A response that is already serialized."""
 
     body: bytes
 
 
 class Refused(NamedTuple):
-    """A refusal. Where it is to look like an answer, `raw` is that."""
+    """A refusal. If it must look like an ordinary response, `raw` is that response."""
 
     code: grpc.StatusCode
     details: str
@@ -76,13 +76,13 @@ class Refused(NamedTuple):
 
 
 def status_of(code: Any) -> int:  # noqa: ANN401
-    """A code, which may be a number, as a status of HTTP."""
+    """Return the HTTP status of a code, which may be a number."""
     number = code.value[0] if isinstance(code, grpc.StatusCode) else code
     return _BY_NUMBER.get(number, STATUSES[grpc.StatusCode.UNKNOWN])
 
 
 def read_rpc(rpc: Rpc, proxies: Proxies | None) -> RequestView:
-    """A call as policies see it. Metadata that is binary is not read."""
+    """Return the view of a call. Binary metadata is not read."""
     headers: dict[str, list[str]] = {}
     for name, value in rpc.context.invocation_metadata() or ():
         if isinstance(value, str):
@@ -94,7 +94,7 @@ def read_rpc(rpc: Rpc, proxies: Proxies | None) -> RequestView:
 
 
 def lines_of(rpc: Rpc, header: str) -> list[str]:
-    """The lines of one header."""
+    """Return the lines of one header."""
     metadata = rpc.context.invocation_metadata() or ()
     return [value for name, value in metadata if name.lower() == header and isinstance(value, str)]
 
@@ -104,14 +104,14 @@ RPCS: Final = Reader(GRPC, read_rpc, lines_of)
 
 @lru_cache(maxsize=4096)
 def address_of(peer: str) -> str | None:
-    """The address in `ipv4:203.0.113.9:50000` or `ipv6:%5B::1%5D:50000`; None for a socket without one."""
+    """Return the address in `ipv4:203.0.113.9:50000` or `ipv6:%5B::1%5D:50000`; None for a socket without one."""
     kind, _, node = peer.partition(":")
     found = read_node(unquote(node)) if kind in ("ipv4", "ipv6") else None
     return None if found is None else found.text
 
 
 def refusal(limits: RequestLimits[str]) -> Refused:
-    """What a refusal is in gRPC."""
+    """Return the refusal in the form of gRPC."""
     answer, outcome = limits.refuse("text/plain"), limits.refused[1]
     if outcome.kind == "shadow":
         status, _, body = answer
@@ -123,7 +123,7 @@ def refusal(limits: RequestLimits[str]) -> Refused:
 
 
 def refusal_for(limits: RequestLimits[str], decision: Decision) -> Refused:
-    """The same, where a limiter of the app's own has refused in a handler."""
+    """Like `refusal`, for a limiter of the app's own in a handler."""
     told = tuple(call.limit for call in decision.calls)
     return _refused(limits.runtime.responder_now.refuse_for(decision, "text/plain"), disclosure_for(told), decision)
 
@@ -138,7 +138,7 @@ def _refused(answer: Answer[str], plan: Disclosure | None, decision: Decision | 
 
 
 def _pushback(plan: Disclosure, decision: Decision, retry_after: str | None) -> int | None:
-    """Milliseconds, rounded up: exact, or as staggered as the whole seconds are; -1 where no wait helps."""
+    """Return milliseconds, rounded up: exact, or staggered like `Retry-After`; -1 if no wait helps."""
     seconds = plan.wait(decision, None)
     if seconds in (HIDDEN, NEVER):
         return None if seconds == HIDDEN else -1

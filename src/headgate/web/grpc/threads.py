@@ -1,4 +1,4 @@
-"""Calls that are handled in threads."""
+"""Calls with handlers that run in threads."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from headgate.web.grpc.rpc import Raw, Rpc, refusal
 from headgate.web.request_limits import RequestLimits
 
 Run = Callable[[Any], Any]
-"""Runs steps, and gives what they came to."""
+"""Runs steps, and returns their result."""
 
 
 class RateLimitInterceptor(Interceptor, grpc.ServerInterceptor):
@@ -29,7 +29,7 @@ class RateLimitInterceptor(Interceptor, grpc.ServerInterceptor):
         continuation: Callable[[grpc.HandlerCallDetails], grpc.RpcMethodHandler[Any, Any] | None],
         handler_call_details: grpc.HandlerCallDetails,
     ) -> grpc.RpcMethodHandler[Any, Any] | None:
-        """Put the handler behind its limits; a method that is not there stays unimplemented."""
+        """Put the handler behind its limits; a method without a handler stays unimplemented."""
         handler = continuation(handler_call_details)
         if handler is None:
             return None
@@ -37,13 +37,13 @@ class RateLimitInterceptor(Interceptor, grpc.ServerInterceptor):
 
 
 def in_thread(method: Method, run: Run) -> grpc.RpcMethodHandler[Any, Any]:
-    """A handler that blocks nobody but its own thread, behind limits."""
+    """Return a handler behind limits that blocks only its own thread."""
     calls = _Calls(method, run)
     return method.handled_by(calls.stream if method.answers_stream else calls.respond)
 
 
 class _ThreadContext(Context):
-    """Counts in the thread of its handler."""
+    """A context that settles the charges in the thread of its handler."""
 
     def __init__(self, context: Any, request_limits: Any, run: Run) -> None:  # noqa: ANN401
         super().__init__(context, request_limits)
@@ -63,7 +63,7 @@ class _Calls:
         self._run = run
 
     def respond(self, message: Any, context: Any) -> Any:  # noqa: ANN401
-        """One response."""
+        """Handle a call with one response."""
         entered = self._enter(message, context)
         if isinstance(entered, Raw):
             return entered
@@ -71,7 +71,7 @@ class _Calls:
             return self._method.behavior(self._messages(message, entered), entered)
 
     def stream(self, message: Any, context: Any) -> Iterator[Any]:  # noqa: ANN401
-        """Any number of responses."""
+        """Handle a call with a stream of responses."""
         entered = self._enter(message, context)
         if isinstance(entered, Raw):
             if entered.body:
@@ -92,13 +92,13 @@ class _Calls:
         return _ThreadContext(context, limits, self._run)
 
     def _leave_if_gone(self, limits: RequestLimits[str], context: Any) -> None:  # noqa: ANN401
-        """A client that has gone while a rule held its call does not take the call's place in the queue."""
+        """Refund and abort a call whose client has gone while a rule delayed it."""
         if limits.held and is_gone(context):
             self._run(limits.refund())
             context.abort(grpc.StatusCode.CANCELLED, "")
 
     def _messages(self, given: Any, context: Context) -> Any:  # noqa: ANN401
-        """The request; of a stream whose messages are counted, those that pass."""
+        """Return the request; or, if messages are counted, an iterator of the admitted ones."""
         return self._passing(given, context) if self._method.counts_messages else given
 
     def _passing(self, messages: Iterable[Any], context: Context) -> Iterator[Any]:
@@ -110,7 +110,7 @@ class _Calls:
                 admitted = self._run(admitted)
             if admitted:
                 self._leave_if_gone(limits, context._context)
-                if limits.holds_permits:  # a message is in flight until it is handed over
+                if limits.holds_permits:  # a message is in flight until the handler gets it
                     self._run(limits.release())
                 yield message
             else:
@@ -120,7 +120,7 @@ class _Calls:
 
     @contextmanager
     def _counted(self, context: Context) -> Iterator[None]:
-        """Whatever ends the call, count what it says."""
+        """Settle the charges when the call ends, in whatever way."""
         try:
             try:
                 yield
