@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
-from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Concatenate, Final, NoReturn, ParamSpec, TypeVar, cast
 
 if TYPE_CHECKING:
     from types import FunctionType
@@ -140,3 +140,19 @@ def log_of(name: str) -> Log:
     from headgate.logs import open_log  # here, because it imports logging
 
     return open_log(name)
+
+
+class Renamed:
+    """A name of earlier versions: its use raises an error that names the new one.
+
+    A `__getattr__` could do the same, but would slow down every access to a limiter.
+    """
+
+    def __init__(self, instead: str) -> None:
+        self._instead = instead
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, instance: object, owner: type) -> NoReturn:
+        raise AttributeError(f"{owner.__name__} has no {self._name}: {self._instead}", name=self._name, obj=instance)

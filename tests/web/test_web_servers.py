@@ -121,7 +121,7 @@ def test_memory_in_four_workers_is_four_limits_and_each_says_so_once(tmp_path, n
         wait_until(lambda: server.log.read_text().count(WARNING) >= 4, "every worker is up")
     said = server.log.read_text()
     assert said.count(WARNING) == 4
-    assert "Give store='shared:///dev/shm/api'" in said
+    assert "Write store='shared:///dev/shm/api'" in said
 
 
 def marked(version: str, style: str) -> str:

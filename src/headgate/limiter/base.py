@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn, get_args
+from typing import TYPE_CHECKING, get_args
 
 from headgate.clock import SECOND, Clock
 from headgate.engine.modes import LONGEST_WAIT
@@ -11,26 +11,10 @@ from headgate.limit import Given, Limit, as_limits
 from headgate.limiter.wait_queue import DEFAULT_MAX_WAITING, WaitQueue, checked_wait, lends
 from headgate.stores import OnError, Store, open_store
 from headgate.stores.gate import BaseGate, Bound
-from headgate.wording import explained
+from headgate.wording import Renamed, explained
 
 if TYPE_CHECKING:
     from headgate.stores.leases import Lease
-
-
-class Renamed:
-    """A name of earlier versions: its use raises an error that names the new one.
-
-    A `__getattr__` could do the same, but would slow down every access to a limiter.
-    """
-
-    def __init__(self, instead: str) -> None:
-        self._instead = instead
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._name = name
-
-    def __get__(self, instance: object, owner: type) -> NoReturn:
-        raise AttributeError(f"{owner.__name__} has no {self._name}: {self._instead}", name=self._name, obj=instance)
 
 
 def checked_namespace(namespace: str) -> str:

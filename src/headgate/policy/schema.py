@@ -61,8 +61,7 @@ def _values() -> dict[str, Form]:
     """Return the definitions of words and numbers."""
     return {
         "repeated": one_of(get_args(Repeated)),
-        "shared_algorithm": one_of(SHARED),
-        "public_algorithm": one_of(PUBLIC),
+        **{f"{kind}_algorithm": one_of(names) for kind, names in (("shared", SHARED), ("public", PUBLIC))},
         "style": _told(
             "draft-11: RateLimit-Policy and RateLimit. draft-6: RateLimit-Limit, -Remaining, -Reset. x-ratelimit: "
             "the same as X-RateLimit-*. x-ratelimit-epoch: the same, with the reset in seconds since the epoch. "

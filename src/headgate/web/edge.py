@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, AnyStr, Final, Generic
 
-from headgate.limiter.base import Renamed
 from headgate.policy import Policy
+from headgate.wording import Renamed
 
 if TYPE_CHECKING:
     from headgate.web.runtime import Runtime

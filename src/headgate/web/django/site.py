@@ -12,7 +12,6 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 
 from headgate.forks import after_fork
-from headgate.limiter.base import Renamed
 from headgate.policy import Policy
 from headgate.stores import Store, open_store
 from headgate.web.django.knowing import preparing
@@ -23,6 +22,7 @@ from headgate.web.django.site_limits import SiteLimits
 from headgate.web.edge import NOW
 from headgate.web.headers import WSGI
 from headgate.web.runtime import Reader, Runtime
+from headgate.wording import Renamed
 
 
 class _Opened:
