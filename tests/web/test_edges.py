@@ -47,11 +47,6 @@ class TestFastApiDependencies(FastApiDependencySuite):
 class TestFlask(FlaskSuite):
     """The extension of Flask."""
 
-    @pytest.mark.xfail(strict=True, reason="limits at Flask's views see every HEAD as a GET")
-    def test_a_rule_that_names_head_tells_it_from_get(self):
-        """A rule for HEAD counts no GET, and HEAD may have a price of its own."""
-        super().test_a_rule_that_names_head_tells_it_from_get()
-
 
 class TestDjango(DjangoSuite):
     """Django under WSGI."""
@@ -67,11 +62,6 @@ class TestDrf(DrfSuite):
 
 class TestAiohttp(AiohttpSuite):
     """aiohttp on real sockets."""
-
-    @pytest.mark.xfail(strict=True, reason="`exempt` above `limited` takes a handler's own limits away")
-    def test_an_exempt_endpoint_keeps_its_own_limits(self):
-        """`exempt` is for the limits of others."""
-        super().test_an_exempt_endpoint_keeps_its_own_limits()
 
 
 @pytest.mark.parametrize("edge", EDGES)

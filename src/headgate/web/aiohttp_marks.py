@@ -14,7 +14,8 @@ from headgate.web.callables import mark_of
 from headgate.web.endpoint import EndpointLimit
 
 LIMITS: Final = "__headgate_limits__"
-"""The attribute of a handler that holds its limits; an empty tuple if it is exempt."""
+"""The attribute of a handler that holds its limits; an empty tuple if it is exempt and has none."""
+EXEMPT: Final = "__headgate_exempt__"
 Marked = TypeVar("Marked", bound=Callable[..., Any])
 Place = tuple[str, tuple[EndpointLimit, ...]]
 """The place where limits count, and the limits."""
@@ -37,8 +38,10 @@ def limited(limits: Any, *, key: Any = "ip", **rule: Any) -> Callable[[Marked], 
 
 
 def exempt(handler: Marked) -> Marked:
-    """Exempt a handler from the default limits, or a method of a view from those of its class."""
-    return _marked(handler, ())
+    """Exempt a handler from the default limits, or a method of a view from those of its class; its own limits stay."""
+    marked = _marked(handler, mark_of(handler, LIMITS) or ())
+    setattr(marked, EXEMPT, True)
+    return marked
 
 
 def _marked(handler: Marked, limits: tuple[EndpointLimit, ...]) -> Marked:
@@ -52,11 +55,12 @@ def _marked(handler: Marked, limits: tuple[EndpointLimit, ...]) -> Marked:
 def places_of(handler: Any, place: str, method: str, default: tuple[EndpointLimit, ...] | None) -> list[Place]:  # noqa: ANN401
     """Return the limits of a handler or a view's class, and of the view's method; the default if there are none."""
     own, its, name = mark_of(handler, LIMITS), None, method.lower()
-    if inspect.isclass(handler):
-        its = getattr(getattr(handler, name, None), LIMITS, None)
+    answers = getattr(handler, name, None) if inspect.isclass(handler) else None
+    if answers is not None:
+        its = getattr(answers, LIMITS, None)
     if own is None and its is None:
         own = default
-    elif its == ():
+    elif getattr(answers, EXEMPT, False):
         own = None
     places = ((place, own), (f"{place}.{name}", its))
     return [(each, limits) for each, limits in places if limits]

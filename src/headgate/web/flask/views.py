@@ -109,7 +109,7 @@ class Place:
         self.route = route
         """The endpoint's name, as it may have several URLs; and the app's, as apps may share a store."""
         self.method = method
-        """The method that answers the request."""
+        """The method of the request, as rules see it."""
         self.limits = tuple(dict.fromkeys(limits))
         self.exempt = exempt
 
@@ -121,8 +121,7 @@ NOWHERE: Final = Place("", "", (), False)
 def place_of(app: Flask, rule: Rule, method: str, default: EndpointLimit | None) -> Place:
     """Collect a view's own limits, then its blueprints' from the inside out up to an exemption, or else the default."""
     endpoint, view = rule.endpoint, app.view_functions.get(rule.endpoint)
-    method = _answered(view, method, rule)
-    views = _views(view, method)
+    views = _views(view, _answered(view, method, rule))
     limits = [limit for each in views for limit in _limits_of(each, app)]
     exempted = any(getattr(each, EXEMPT, False) for each in views) or _is_static(rule, app)
     name = endpoint
