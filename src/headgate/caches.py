@@ -1,4 +1,4 @@
-"""What is made once and kept, within bounds."""
+"""A cache with a bound: values are made once and kept until it is full."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ V = TypeVar("V")
 
 
 class ClearedWhenFull(dict[K, V]):
-    """`cache[name]` is what was made for a name, or is made now and kept, `most` at once.
+    """A dict of at most `most` values; `cache[name]` makes the value of a new name, and a full cache is cleared first.
 
-    After a clearing, the few names that are asked for again and again are made once more: that costs less than to note,
-    at every lookup, which they are. A hit is a lookup in a dict.
+    After that the names in use are made once more, which costs less than noting the use of each name at every lookup. A
+    hit is a lookup in a dict.
     """
 
     __slots__ = ("_make", "_most")
@@ -29,7 +29,7 @@ class ClearedWhenFull(dict[K, V]):
         return self.keep(name, self._make(name))
 
     def keep(self, name: K, made: V) -> V:
-        """What was made elsewhere, where the name alone does not tell how."""
+        """Keep a value that the caller has made, and return it."""
         if len(self) >= self._most:
             self.clear()
         self[name] = made

@@ -1,4 +1,4 @@
-"""What a forked child makes anew: it has the locks of its parent, held or not, and none of the parent's threads."""
+"""Hooks for forked children: a child has copies of its parent's locks, held or not, and none of its threads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _calls: weakref.WeakKeyDictionary[Any, Callable[[Any], None] | None] = weakref.W
 
 
 def after_fork(call: Callable[[], None]) -> None:
-    """Call this in every forked child from now on; a method only as long as its object lives, and one for each."""
+    """Call this in every forked child from now on. A method is called while its object lives; an object has one."""
     if isinstance(call, MethodType):
         _calls[call.__self__] = call.__func__
     else:

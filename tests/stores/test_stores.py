@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from headgate import MemoryStore
+from headgate import Limiter, MemoryStore, StoreError
 from headgate.engine import NATIVE
 from headgate.stores import Store
 from headgate.stores.shared import SharedStore
 from headgate.testing import ManualClock, ReferenceStore, StoreSuite
 from tests.support import ROOT
+from tests.support.stores import away
 
 
 class TestMemory(StoreSuite):
@@ -65,3 +66,14 @@ class TestShared(StoreSuite):
     def store(self, clock: ManualClock) -> Store:
         """A directory that nobody else has."""
         return SharedStore(next(self.folders), max_keys=1_000, clock=clock)
+
+
+@pytest.mark.parametrize(("on_error", "passed"), [("local", [1, 1, 0]), ("deny", [0] * 3), ("allow", [1] * 3)])
+def test_a_store_of_ones_own_that_cannot_answer_is_answered_for(on_error, passed):
+    """A `StoreError` of any store is for `on_error`: a caller gets a degraded decision, or the error itself."""
+    limiter = Limiter("2/hour", store=away(), on_error=on_error)
+    decisions = [limiter.hit("k") for _ in range(3)]
+    assert [int(decision.allowed) for decision in decisions] == passed
+    assert all(decision.degraded for decision in decisions)
+    with pytest.raises(StoreError, match="the cable was cut"):
+        Limiter("2/hour", store=away(), on_error="raise").hit("k")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
+from headgate.caches import ClearedWhenFull
 from headgate.engine import Decision
 from headgate.engine.modes import PEEK
 from headgate.errors import InvalidLimit, StoreError
@@ -27,7 +28,7 @@ class Fallback:
         self._store = store
         self._namespace = namespace
         self._local: Store | None = None
-        self._shares: dict[tuple[tuple[Limit, ...], int], BoundLimits] = {}
+        self._shares: ClearedWhenFull[tuple[tuple[Limit, ...], int], BoundLimits] = ClearedWhenFull(MOST_SHARES)
 
     def decide(
         self, limits: tuple[Limit, ...], keys: Keys, costs: Costs, mode: int, wait: int, error: StoreError | None = None
@@ -66,10 +67,8 @@ class Fallback:
         nodes: int = getattr(self._store, "nodes", 1)
         bound = self._shares.get((limits, nodes))
         if bound is None:
-            if len(self._shares) >= MOST_SHARES:
-                self._shares.clear()
             shares = limits if nodes == 1 else tuple(share_of(limit, nodes) for limit in limits)
-            bound = self._shares[limits, nodes] = self._open_local().bind(self._namespace, shares)
+            return self._shares.keep((limits, nodes), self._open_local().bind(self._namespace, shares))
         return bound
 
     def _open_local(self) -> Store:
