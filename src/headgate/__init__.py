@@ -2,16 +2,15 @@
 
 from typing import TYPE_CHECKING
 
-from headgate._version import __version__
-from headgate.algorithms.contract import Verdict
+from headgate.algorithms import Verdict
 from headgate.call import Call
 from headgate.clock import Clock
 from headgate.engine import Decision, Permit
 from headgate.errors import HeadgateError, InvalidCall, InvalidLimit, InvalidPolicy, RateLimited, StoreError
 from headgate.limit import Limit, LimitWarning
-from headgate.limiter import Limiter
-from headgate.limiter.reservation import Reservation
+from headgate.limiter import Limiter, Reservation
 from headgate.stores import MemoryStore, Store
+from headgate.version import __version__
 
 __all__ = [
     "AsyncLimiter",
@@ -43,18 +42,18 @@ if TYPE_CHECKING:
     from headgate.limiter.async_ import AsyncLimiter
     from headgate.policy import Policy
     from headgate.shaper import AsyncShaper, Shaper
-    from headgate.stores.leases import Lease
-    from headgate.stores.redis import RedisStore as RedisStore
-    from headgate.stores.shared import SharedStore as SharedStore
+    from headgate.stores import Lease
+    from headgate.stores import RedisStore as RedisStore
+    from headgate.stores import SharedStore as SharedStore
 else:
     _LATER = {
         "AsyncLimiter": "headgate.limiter.async_",
         "AsyncShaper": "headgate.shaper",
-        "Lease": "headgate.stores.leases",
+        "Lease": "headgate.stores",
         "Policy": "headgate.policy",
-        "RedisStore": "headgate.stores.redis",
+        "RedisStore": "headgate.stores",
         "Shaper": "headgate.shaper",
-        "SharedStore": "headgate.stores.shared",
+        "SharedStore": "headgate.stores",
     }
     """Loaded when first asked for: an event loop or dataclasses would double the time that `import headgate` takes.
 

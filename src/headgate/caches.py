@@ -1,10 +1,15 @@
-"""A cache with a bound: values are made once and kept until it is full."""
+"""Caches with a bound: one is cleared when it is full, one withstands a flood of paths."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Final, TypeVar
 
+MOST_PATHS: Final = 4096
+"""The most paths in each of two generations."""
+LONGEST_PATH: Final = 256
+"""The most characters of a cached path."""
+_UNKNOWN: Final = object()
 K = TypeVar("K")
 V = TypeVar("V")
 
@@ -34,3 +39,29 @@ class ClearedWhenFull(dict[K, V]):
             self.clear()
         self[name] = made
         return made
+
+
+class PathCache(dict[tuple[str, str], V]):
+    """`cache[method, path]`, as clients send them, returns the cached result, or finds and caches it.
+
+    A full table becomes the old generation, and a new one begins. A path that is requested again moves to the new one,
+    so a flood of paths that are requested only once evicts only others of that kind.
+    """
+
+    __slots__ = ("_before", "_find")
+
+    def __init__(self, find: Callable[[str, str], V]) -> None:
+        super().__init__()
+        self._find = find
+        self._before: dict[tuple[str, str], V] = {}
+
+    def __missing__(self, asked: tuple[str, str]) -> V:
+        found = self._before.get(asked, _UNKNOWN)
+        if found is _UNKNOWN:
+            found = self._find(*asked)
+        if len(asked[1]) <= LONGEST_PATH:
+            if len(self) >= MOST_PATHS:
+                self._before = dict(self)
+                self.clear()
+            self[asked] = found  # type: ignore[assignment]
+        return found  # type: ignore[return-value]

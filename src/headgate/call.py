@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from operator import index
 from typing import Any, Final
 
-from headgate.algorithms.contract import EXACT
+from headgate.algorithms import EXACT
 from headgate.errors import InvalidCall
 from headgate.limit import Limit
 from headgate.wording import shown

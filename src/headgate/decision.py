@@ -8,7 +8,7 @@ import math
 import threading
 from collections.abc import Callable, Sequence
 
-from headgate.algorithms.contract import NEVER, UNKNOWN, Verdict
+from headgate.algorithms import NEVER, UNKNOWN, Verdict
 from headgate.call import Call
 from headgate.clock import write_seconds
 from headgate.forks import after_fork

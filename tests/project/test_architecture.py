@@ -1,10 +1,11 @@
-"""Rooms and stairs: a room imports only rooms below it, and nothing looks at the tools for testing."""
+"""Packages and layers: a package imports only lower layers, by few entrances and no private name; files stay small."""
 
 from __future__ import annotations
 
 import ast
 import re
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -14,10 +15,10 @@ import headgate
 PACKAGE = Path(headgate.__file__).parent
 TESTS = Path(__file__).parents[1]
 
-FLOORS = [
+LAYERS = [
     {"logs", "forks", "caches", "layout", "steps"},
     {"wording"},
-    {"errors", "clock", "_version"},
+    {"errors", "clock", "version"},
     {"algorithms"},
     {"limit"},
     {"call", "decision", "permit"},
@@ -30,19 +31,42 @@ FLOORS = [
     {"cli"},
     {"__main__"},
 ]
-FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
-ONE_FLOOR = {("decision", "call"), ("permit", "decision"), ("errors", "clock"), ("shaper", "limiter")}
-"""Neighbours that may meet: a decision answers calls, a permit holds a decision, an error says how long, a shaper is
-bound like a limiter."""
+LAYER_OF = {package: layer for layer, packages in enumerate(LAYERS) for package in packages}
+WITHIN_A_LAYER = {("decision", "call"), ("permit", "decision"), ("errors", "clock"), ("shaper", "limiter")}
+"""Imports within a layer: a decision answers calls, a permit holds a decision, an error says how long, a shaper makes
+promises like a limiter."""
+
+ENTRANCES = {
+    "headgate.algorithms.block": "the pure engine applies this modifier to any step; the native one has it in C",
+    "headgate.engine.lease_cache": "tokens are spent in memory; a process without leases does not load it",
+    "headgate.engine.pure": "the reference store of `headgate.testing` runs this engine, whichever is chosen",
+    "headgate.limiter.async_": "it imports asyncio",
+    "headgate.policy.command": "checks of policy files, which only the command line needs",
+    "headgate.policy.edges": "for web edges; the names in `headgate.policy` are for users",
+    "headgate.stores.command": "looks at shared stores from outside, which only the command line does",
+    "headgate.waiting.timers": "it imports asyncio",
+    "headgate.web.refusal": "users write their own refusals; the other modules of `web` are for one framework each",
+}
+"""The modules by which other packages enter a package beside `headgate.<package>`, and the reason for each."""
+MOST_ENTRANCES = 2
+FOR_USERS = {
+    *(("headgate.policy", name) for name in ("Networks", "counted")),
+    *(("headgate.shaper", name) for name in ("AsyncPump", "Pump")),
+}
+"""Names that a package offers and no other package uses."""
 
 
-def room_of(path: Path) -> str:
+def package_of(path: Path) -> str:
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def imports(path: Path) -> Iterator[str]:
-    """The rooms a file imports when it runs (what only the type checker reads does not count)."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    """The packages a file imports when it runs; an import for the type checker alone may go up."""
+    tree = parsed(path)
     typing_only = {
         id(node)
         for block in ast.walk(tree)
@@ -72,20 +96,140 @@ SOURCES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_a_room_imports_only_rooms_below_it(path):
-    """Every import goes down the stairs, or stays in its room."""
-    room = room_of(path)
-    if room == "testing":
+def test_a_package_imports_only_lower_layers(path):
+    """Every import goes to a lower layer, or stays in its package; no package imports the tools for testing."""
+    package = package_of(path)
+    if package == "testing":
         return
     for other in imports(path):
-        assert other != "testing", f"{path} looks at the tools for testing"
-        downstairs = FLOOR_OF[other] < FLOOR_OF[room] or (room, other) in ONE_FLOOR
-        assert other == room or downstairs, f"{path.name} ({room}) climbs to {other}"
+        assert other != "testing", f"{path} imports the tools for testing"
+        lower = LAYER_OF[other] < LAYER_OF[package] or (package, other) in WITHIN_A_LAYER
+        assert other == package or lower, f"{path.name} ({package}) imports {other}, which is not in a lower layer"
 
 
-def test_every_room_has_a_floor():
-    """A new room is given its place in the plan before anything is put into it."""
-    assert {room_of(path) for path in SOURCES} - {"testing"} <= FLOOR_OF.keys()
+def test_every_package_has_a_layer():
+    """A new package is given its layer before a file is put into it."""
+    assert {package_of(path) for path in SOURCES} - {"testing"} <= LAYER_OF.keys()
+
+
+def is_module(name: str) -> bool:
+    """Whether this is the full name of a module of Headgate."""
+    if re.fullmatch(r"headgate(\.\w+)+", name) is None:
+        return False
+    place = PACKAGE.parent.joinpath(*name.split("."))
+    return (place / "__init__.py").exists() or place.with_suffix(".py").exists() or place.with_suffix(".pyx").exists()
+
+
+def offered_by(module: str) -> set[str]:
+    """The names that the `__init__.py` of a package binds by its own imports."""
+    front = PACKAGE.parent.joinpath(*module.split("."), "__init__.py")
+    found = (node for node in ast.walk(parsed(front)) if isinstance(node, ast.ImportFrom)) if front.exists() else ()
+    return {alias.asname or alias.name for node in found for alias in node.names}
+
+
+def reached(module: str, names: list[str]) -> tuple[str, list[str]]:
+    """The module that these attributes lead to, and the rest of them; a module that a front door offers is a name."""
+    while names and names[0] not in offered_by(module) and is_module(f"{module}.{names[0]}"):
+        module, names = f"{module}.{names[0]}", names[1:]
+    return module, names
+
+
+def chain(node: ast.expr) -> list[str]:
+    """The names in `a.b.c`; an empty list if the expression does not begin with a name."""
+    names: list[str] = []
+    while isinstance(node, ast.Attribute):
+        names.insert(0, node.attr)
+        node = node.value
+    return [node.id, *names] if isinstance(node, ast.Name) else []
+
+
+def uses(tree: ast.Module) -> Iterator[tuple[str, list[str]]]:
+    """Every module of Headgate that a file names, with the attributes it reads of it, as far as its imports tell."""
+    bound: dict[str, tuple[str, list[str]]] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "headgate":
+            for alias in node.names:
+                bound[alias.asname or alias.name] = (node.module or "", [alias.name])
+                yield node.module or "", [alias.name]
+        elif isinstance(node, ast.Import):
+            for alias in node.names:
+                if alias.name.partition(".")[0] == "headgate":
+                    bound[alias.asname or "headgate"] = (alias.name if alias.asname else "headgate", [])
+                    yield alias.name, []
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and is_module(node.value):
+            yield node.value, []  # `import_module` takes such a name
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and (names := chain(node)) and names[0] in bound:
+            module, before = bound[names[0]]
+            yield module, [*before, *names[1:]]
+
+
+def entered_from(package: str, tree: ast.Module) -> Iterator[tuple[str, list[str]]]:
+    """The modules of other packages that a file enters, and what it reads there."""
+    for module, names in uses(tree):
+        entered, read = reached(module, names)
+        if entered != "headgate" and entered.split(".")[1] != package:
+            yield entered, read
+
+
+def entering(path: Path) -> Iterator[tuple[str, list[str]]]:
+    text = path.read_text(encoding="utf-8")
+    if path.suffix != ".py":  # Cython: its imports have Python's form, each in one line
+        text = "\n".join(re.findall(r"^from headgate[\w.]* import .*$", text, re.MULTILINE))
+    yield from entered_from("" if path == PACKAGE / "__init__.py" else package_of(path), ast.parse(text))
+
+
+ENTERING = sorted(path for path in PACKAGE.rglob("*.p*") if path.suffix in {".py", ".pyx", ".pxi"})
+
+
+OF_NAMED_TUPLES = {"_asdict", "_fields", "_make", "_replace"}
+"""Public, although `typing.NamedTuple` names them so."""
+
+
+def is_private(name: str) -> bool:
+    return name.startswith("_") and not name.endswith("__") and name not in OF_NAMED_TUPLES
+
+
+@pytest.mark.parametrize("path", ENTERING, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_a_package_is_entered_by_its_front_door(path):
+    """A package is entered by `headgate.<package>` or an entrance with a reason, and its private names stay in it."""
+    for module, names in entering(path):
+        assert module.count(".") == 1 or module in ENTRANCES, f"{path} enters {module}"
+        private = [name for name in (*module.split("."), *names) if is_private(name)]
+        assert not private, f"{path} reads {private[0]}, which is private in {module}"
+
+
+def test_no_package_has_many_entrances():
+    """At most two modules of a package are entrances beside its front door, and each of them is used as one."""
+    packages = [module.split(".")[1] for module in ENTRANCES]
+    assert max(map(packages.count, packages)) <= MOST_ENTRANCES
+    assert ENTRANCES.keys() <= {module for path in ENTERING for module, _ in entering(path)}
+
+
+def test_every_offered_name_is_used():
+    """A front door does not grow by names that no other package reads, beside those for users."""
+    used = {(module, names[0]) for path in ENTERING for module, names in entering(path) if names}
+    offered = {(module, name) for module, _ in used for name in getattr(import_module(module), "__all__", ())}
+    assert offered - used == FOR_USERS
+
+
+@pytest.mark.parametrize(
+    ("code", "module"),
+    [
+        ("from headgate.policy import Policy", "headgate.policy"),
+        ("from headgate.policy.path import tidy", "headgate.policy.path"),
+        ("from headgate.policy import path", "headgate.policy.path"),
+        ("from headgate import policy\npolicy.path.tidy", "headgate.policy.path"),
+        ("import headgate.policy.path as it", "headgate.policy.path"),
+        ("import headgate\nheadgate.policy.path.tidy('/')", "headgate.policy.path"),
+        ("if TYPE_CHECKING:\n    from headgate.policy.path import Pattern", "headgate.policy.path"),
+        ("import_module('headgate.policy.path')", "headgate.policy.path"),
+        ("from headgate.algorithms import bucket\nbucket.words", "headgate.algorithms"),
+    ],
+)
+def test_every_form_of_an_entrance_is_seen(code, module):
+    """An import, also for the type checker; an attribute of an imported package; a module named in a string."""
+    assert module in {found for found, _ in entered_from("web", ast.parse(code))}
 
 
 def test_files_stay_small():
@@ -103,7 +247,7 @@ def test_functions_stay_small():
     """No function has more than 40 lines; only public constructors have more than 7 parameters."""
     large = []
     for path in SOURCES:
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(parsed(path)):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 parameters = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
                 count = len([each for each in parameters if each.arg not in ("self", "cls")])
@@ -115,7 +259,7 @@ def test_functions_stay_small():
 
 def functions_of(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
     """The tests of a file, and of the classes in it."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = parsed(path)
     for holder in (tree, *(node for node in tree.body if isinstance(node, ast.ClassDef))):
         for node in holder.body:
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate import MemoryStore
+from headgate.caches import MOST_PATHS, PathCache
 from headgate.errors import InvalidPolicy
 from headgate.policy import Policy
-from headgate.policy.bounded_cache import MOST, BoundedCache
 from headgate.policy.compiled import CompiledPolicy
 from headgate.policy.fast_path import FastPath
 from headgate.testing import ManualClock
@@ -116,13 +116,13 @@ def test_a_flood_of_paths_leaves_those_that_are_asked_for_again():
         found.append(path)
         return path
 
-    recent: BoundedCache[str] = BoundedCache(find)
-    for at in range(10 * MOST):
+    recent: PathCache[str] = PathCache(find)
+    for at in range(10 * MOST_PATHS):
         assert recent["GET", f"/flood/{at}"] == f"/flood/{at}"
         if at % 1000 == 0:
             assert recent["GET", "/known"] == "/known"
     assert found.count("/known") == 1
-    assert len(recent) <= MOST and len(recent._before) <= MOST
+    assert len(recent) <= MOST_PATHS and len(recent._before) <= MOST_PATHS
     recent["GET", "/" + "a" * 300]
     assert ("GET", "/" + "a" * 300) not in recent
 

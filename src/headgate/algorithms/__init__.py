@@ -1,4 +1,4 @@
-"""The roster: the names of the algorithms, and the step that runs each of them.
+"""The roster: the names of the algorithms, the step that runs each of them, and the terms of their contract.
 
 To add an algorithm: one folder beside this file, one line in `ALGORITHMS`, one line in `roster.pxi`.
 """
@@ -8,11 +8,14 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from headgate.algorithms import bucket, concurrency, log, window
-from headgate.algorithms.contract import Step
+from headgate.algorithms.contract import EXACT, NEVER, UNKNOWN, State, Step, Verdict
 from headgate.errors import InvalidLimit
 from headgate.wording import nearest
 
-__all__ = ["ALGORITHMS", "DEFAULT", "IN_FLIGHT", "Algorithm", "algorithm_named"]
+__all__ = [
+    "ALGORITHMS", "DEFAULT", "EXACT", "IN_FLIGHT", "NEVER", "UNKNOWN", "Algorithm", "State", "Step", "Verdict",
+    "algorithm_named", "bucket", "log",
+]  # fmt: skip
 
 
 class Algorithm(NamedTuple):

@@ -7,9 +7,9 @@ import os
 import sys
 from collections.abc import Sequence
 
-from headgate._version import __version__
 from headgate.cli import demo, policy, shared
 from headgate.errors import InvalidCall, InvalidPolicy, StoreError
+from headgate.version import __version__
 
 __all__ = ["main"]
 

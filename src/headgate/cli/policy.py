@@ -9,14 +9,7 @@ from typing import Any
 
 from headgate.errors import InvalidCall
 from headgate.limit import LimitWarning
-from headgate.policy import Policy, Proxies, RequestView
-from headgate.policy.compiled import CompiledPolicy
-from headgate.policy.explain import by_lists, by_rules
-from headgate.policy.invented import inventions
-from headgate.policy.outcome import Outcome
-from headgate.policy.source import Source, read_source
-from headgate.policy.steps import run
-from headgate.stores import MemoryStore
+from headgate.policy import Policy, Proxies, RequestView, command
 
 
 def add_verbs(verbs: Any) -> None:  # noqa: ANN401 - argparse has no public name for it
@@ -51,15 +44,13 @@ def add_verbs(verbs: Any) -> None:  # noqa: ANN401 - argparse has no public name
 
 def print_schema(chosen: argparse.Namespace) -> str:
     """For editors."""
-    from headgate.policy.schema import schema  # which nothing else needs
-
-    return json.dumps(schema(), indent=2)
+    return json.dumps(command.schema(), indent=2)
 
 
 def check(chosen: argparse.Namespace) -> str:
     """Return that the file has no mistakes, with warnings; or raise an error with every mistake."""
     source, policy, warned = _load(chosen.file)
-    warned += inventions(source, policy)
+    warned += command.inventions(source, policy)
     rules = "1 rule" if len(policy.rules) == 1 else f"{len(policy.rules)} rules"
     return "\n".join([f"{chosen.file}: {rules}, no mistakes", *(f"warning: {each}" for each in warned)])
 
@@ -68,43 +59,18 @@ def explain(chosen: argparse.Namespace) -> str:
     """Return what would happen to a request while nothing is spent yet. The last line is the verdict."""
     _, policy, _ = _load(chosen.file)
     view = _view(chosen)
-    told = _explained(policy, view)
+    told = command.explain(policy, view)
     head = f"{view.method} {view.path} from {view.client or 'an unknown client'}"
     return "\n".join([head + (f", plan {view.plan}" if view.plan else ""), *told])
 
 
-def _load(file: str) -> tuple[Source, Policy, list[str]]:
+def _load(file: str) -> tuple[command.Source, Policy, list[str]]:
     """Return the file as it was read, the policy, and the warnings."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", LimitWarning)
-        source = read_source(file)
+        source = command.read_source(file)
         policy = Policy(source)
     return source, policy, [str(each.message) for each in caught if each.category is LimitWarning]
-
-
-def _explained(policy: Policy, view: RequestView) -> list[str]:
-    listed = by_lists(policy, view)
-    if listed is not None:
-        return [listed]
-    compiled = CompiledPolicy(policy, {name: MemoryStore() for name in ("", *policy.stores)}, awaited=False)
-    told = by_rules(compiled, view)
-    if not told:
-        return ["allowed: no rule matches"]
-    idle = [each.idle for each in told if each.idle]
-    return [*(each.words for each in told), *_verdict(run(compiled.before(view)), idle)]
-
-
-def _verdict(outcome: Outcome, idle: list[str]) -> list[str]:
-    """Return what happens to the request, and by which rule."""
-    if outcome.decision is not None and outcome.rule is not None:
-        said = "allowed" if outcome.kind == "pass" else "refused"
-        left = f"{outcome.decision.remaining} of {outcome.decision.limit} left after it"
-        binding = f"binding: rule {outcome.rule.name}, {outcome.decision.binding}"
-        return [binding, f"with nothing spent yet: {said}, {left}"]
-    if outcome.kind == "pass":
-        return [f"allowed: {'; '.join(idle)}"]
-    said = f"refused ({outcome.status})" + (f" by rule {outcome.rule.name}" if outcome.rule else "")
-    return [f"{said}: {outcome.detail}" if outcome.detail else said]
 
 
 def _view(chosen: argparse.Namespace) -> RequestView:

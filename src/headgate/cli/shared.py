@@ -9,9 +9,7 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 from headgate.errors import InvalidCall
-from headgate.stores.shared.holders import holders
-from headgate.stores.shared.survey import remove, survey
-from headgate.stores.url import split
+from headgate.stores.command import holders, remove, split, survey
 from headgate.wording import shown
 
 COLUMNS: Final = ("namespace", "limits", "keys", "max_keys", "fill", "evictions", "bytes")

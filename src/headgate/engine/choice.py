@@ -37,7 +37,10 @@ if TYPE_CHECKING or not NATIVE:
     from headgate.engine.pure import Decider, Engine
     from headgate.engine.pure_table import Table
     from headgate.permit import Permit
-else:
-    from headgate.engine.native import Decider, Decision, Engine, Permit, Table, pending
 
-__all__ = ["NATIVE", "Decider", "Decision", "Engine", "Permit", "Table", "pending", "wants_pure"]
+    SHARES = False
+    """Whether tables can be shared between processes."""
+else:
+    from headgate.engine.native import SHARES, Decider, Decision, Engine, Permit, Table, pending
+
+__all__ = ["NATIVE", "SHARES", "Decider", "Decision", "Engine", "Permit", "Table", "pending", "wants_pure"]

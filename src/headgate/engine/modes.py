@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from headgate.algorithms.contract import EXACT
+from headgate.algorithms import EXACT
 from headgate.clock import HOUR, Clock
 from headgate.errors import HeadgateError
 from headgate.layout import WAYS

@@ -13,7 +13,7 @@ from posix.time cimport CLOCK_MONOTONIC, clock_gettime, clockid_t, nanosleep, ti
 
 import os
 
-from headgate.algorithms.contract import EXACT as _EXACT, NEVER as _NEVER, UNKNOWN as _UNKNOWN
+from headgate.algorithms import EXACT as _EXACT, NEVER as _NEVER, UNKNOWN as _UNKNOWN
 from headgate.call import checked_cost, checked_costs, checked_key
 from headgate.clock import STEADY_CLOCK_ID, SystemClock
 from headgate.engine.pending import AWAITED_TWICE, NOT_AWAITED, looking_like, warn_of_no_await

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from headgate.algorithms import State, Verdict
 from headgate.algorithms.block import shut
-from headgate.algorithms.contract import State, Verdict
 from headgate.engine.choice import Decision
 from headgate.engine.modes import PEEK, UP_TO
 from headgate.limit import Limit

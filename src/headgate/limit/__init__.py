@@ -1,5 +1,6 @@
-"""Limits: the value, and its text form."""
+"""Limits: the value, its text form, and the words of that form that policies and answers use too."""
 
-from headgate.limit.value import Given, Limit, LimitWarning, Period, as_limits
+from headgate.limit.grammar import UNITS, parse_name, parse_period, write_period
+from headgate.limit.value import Given, Limit, LimitWarning, as_limits
 
-__all__ = ["Given", "Limit", "LimitWarning", "Period", "as_limits"]
+__all__ = ["UNITS", "Given", "Limit", "LimitWarning", "as_limits", "parse_name", "parse_period", "write_period"]

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from headgate.algorithms import DEFAULT, IN_FLIGHT, Algorithm, algorithm_named, bucket
-from headgate.algorithms.contract import EXACT, Step
+from headgate.algorithms import DEFAULT, EXACT, IN_FLIGHT, Algorithm, Step, algorithm_named, bucket
 from headgate.clock import MILLISECOND, SECOND
 from headgate.errors import InvalidLimit
 from headgate.limit.grammar import parse_fields, parse_name, parse_period, write_period

@@ -1,5 +1,10 @@
-"""The limiters. `AsyncLimiter` is in `async_`, because that imports asyncio."""
+"""The limiters, and the promises of departures that shapers make too.
 
+`AsyncLimiter` is in `async_`, because that imports asyncio.
+"""
+
+from headgate.limiter.promises import Promise, Promises, depart
+from headgate.limiter.reservation import Reservation
 from headgate.limiter.sync import Limiter
 
-__all__ = ["Limiter"]
+__all__ = ["Limiter", "Promise", "Promises", "Reservation", "depart"]

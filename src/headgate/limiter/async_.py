@@ -9,18 +9,16 @@ from typing import Any, Self
 
 from headgate.call import Cost, checked_key
 from headgate.engine import Decision, pending
-from headgate.engine.arguments import in_flight_of
 from headgate.limit import Given
 from headgate.limiter.base import BaseLimiter
 from headgate.limiter.limited import AsyncLimited, Key
 from headgate.limiter.permit import AsyncPermit
 from headgate.limiter.promises import Promise, depart
 from headgate.limiter.reservation import AsyncReservation
-from headgate.limiter.wait_queue import checked_wait
 from headgate.limiter.wait_steps import Ask, Depart, GiveBack, GiveUp, Look, Sleep, Step, Steps, Turn
 from headgate.steps import run_awaiting
-from headgate.stores.contract import AsyncStore, Store
-from headgate.stores.gate_async import AsyncGate
+from headgate.stores import AsyncGate, AsyncStore, Store, in_flight_of
+from headgate.waiting import checked_wait
 from headgate.waiting.timers import Timers
 
 

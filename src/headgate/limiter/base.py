@@ -2,33 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING
 
 from headgate.clock import SECOND, Clock
-from headgate.engine.modes import LONGEST_WAIT
+from headgate.engine import LONGEST_WAIT
 from headgate.errors import InvalidCall
 from headgate.limit import Given, Limit, as_limits
-from headgate.limiter.wait_queue import DEFAULT_MAX_WAITING, WaitQueue, checked_wait, lends
-from headgate.stores import OnError, Store, open_store
-from headgate.stores.gate import BaseGate, Bound
+from headgate.limiter.wait_queue import DEFAULT_MAX_WAITING, WaitQueue, lends
+from headgate.stores import BaseGate, Bound, OnError, Store, checked_namespace, checked_on_error, open_store
+from headgate.waiting import checked_wait
 from headgate.wording import Renamed, explained
 
 if TYPE_CHECKING:
-    from headgate.stores.leases import Lease
-
-
-def checked_namespace(namespace: str) -> str:
-    """Return the namespace, or raise `InvalidCall`."""
-    if not isinstance(namespace, str) or not namespace or "\0" in namespace:
-        raise InvalidCall(f"a namespace must be a str that is not empty and has no NUL; got {namespace!r}")
-    return namespace
-
-
-def checked_on_error(on_error: OnError) -> OnError:
-    """Return the word, or raise `InvalidCall`."""
-    if on_error not in get_args(OnError):
-        raise InvalidCall(f"on_error must be one of {', '.join(get_args(OnError))}; got {on_error!r}")
-    return on_error
+    from headgate.stores import Lease
 
 
 class BaseLimiter(BaseGate[Bound]):

@@ -8,15 +8,14 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from headgate.algorithms.contract import Verdict
+from headgate.algorithms import Verdict
 from headgate.call import Call, checked_cost
 from headgate.clock import SECOND
-from headgate.engine import Decision
-from headgate.engine.modes import LONGEST_WAIT, PEEK, RESERVE
+from headgate.engine import LONGEST_WAIT, PEEK, RESERVE, Decision
 from headgate.errors import InvalidCall, RateLimited
 from headgate.limiter.wait_queue import WaitQueue, lends
 from headgate.steps import run, run_awaiting
-from headgate.waiting.sleep import sleep_until
+from headgate.waiting import sleep_until
 
 if TYPE_CHECKING:
     from headgate.limiter.async_ import AsyncLimiter

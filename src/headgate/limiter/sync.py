@@ -15,12 +15,10 @@ from headgate.limiter.base import BaseLimiter
 from headgate.limiter.limited import Key, Limited
 from headgate.limiter.promises import Promise
 from headgate.limiter.reservation import Reservation
-from headgate.limiter.wait_queue import checked_wait
 from headgate.limiter.wait_steps import Ask, Depart, GiveBack, GiveUp, Look, Sleep, Step, Steps, Turn
 from headgate.steps import run
-from headgate.stores.contract import BoundLimits, Store
-from headgate.stores.gate import Gate
-from headgate.waiting.sleep import sleep_until
+from headgate.stores import HOT_VERBS, BoundLimits, Gate, Store
+from headgate.waiting import checked_wait, sleep_until
 
 
 class Limiter(BaseLimiter[BoundLimits], Gate):
@@ -31,7 +29,7 @@ class Limiter(BaseLimiter[BoundLimits], Gate):
     ...     wait = decision.retry_after
     """
 
-    _HOT: ClassVar[tuple[str, ...]] = (*Gate._HOT, "acquire", "permit")
+    _HOT: ClassVar[tuple[str, ...]] = (*HOT_VERBS, "acquire", "permit")
 
     def _use(self, store: Store) -> None:
         super()._use(store)

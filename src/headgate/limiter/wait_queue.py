@@ -16,18 +16,17 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from headgate.algorithms import bucket
-from headgate.algorithms.contract import NEVER, UNKNOWN
+from headgate.algorithms import NEVER, UNKNOWN, bucket
 from headgate.call import Cost
-from headgate.clock import SECOND, Clock
-from headgate.engine import Decision
-from headgate.engine.modes import LONGEST_WAIT
+from headgate.clock import Clock
+from headgate.engine import LONGEST_WAIT, Decision
 from headgate.errors import InvalidCall
 from headgate.forks import after_fork
 from headgate.limit import Limit
 from headgate.limiter.promises import Promise, Promises
 from headgate.limiter.wait_steps import Ask, Depart, GiveBack, GiveUp, Look, Sleep, Steps, Turn, Waiter
-from headgate.stores.contract import Store
+from headgate.stores import Store
+from headgate.waiting import checked_wait
 
 DEFAULT_MAX_WAITING: Final = 10_000
 NO_WAIT: Final = 0
@@ -243,13 +242,6 @@ def refusal_of(decision: Decision) -> Decision:
 def _decision(answer: Decision | Promise | bool | None) -> Decision:
     assert isinstance(answer, Decision)  # noqa: S101 - the answer to Ask and Look
     return answer
-
-
-def checked_wait(seconds: float) -> int:
-    """Return a time to wait in microseconds, or raise `InvalidCall`."""
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds >= 0:
-        raise InvalidCall(f"a time to wait must be a number of seconds from 0, or None; got {seconds!r}")
-    return round(min(seconds, 1e9) * SECOND)
 
 
 def _refused(decision: Decision) -> Steps:

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from headgate.algorithms import bucket
-from headgate.algorithms.contract import Verdict
+from headgate.algorithms import Verdict, bucket
 from headgate.caches import ClearedWhenFull
 from headgate.engine import Decision
 from headgate.limit import Limit

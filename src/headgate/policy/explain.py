@@ -10,8 +10,10 @@ from headgate.policy.key import Params, is_missing
 from headgate.policy.outcome import Outcome
 from headgate.policy.policy import Policy
 from headgate.policy.rule import Rule
+from headgate.policy.steps import run
 from headgate.policy.values import Unclear
 from headgate.policy.view import RequestView
+from headgate.stores import MemoryStore
 
 
 class Told(NamedTuple):
@@ -22,7 +24,33 @@ class Told(NamedTuple):
     """The reason why the rule has no effect; empty if it has one."""
 
 
-def by_lists(policy: Policy, view: RequestView) -> str | None:
+def explain(policy: Policy, view: RequestView) -> list[str]:
+    """Return the effect of each rule, and the decision while nothing is spent yet. Also sets the plan of `view`."""
+    listed = _by_lists(policy, view)
+    if listed is not None:
+        return [listed]
+    compiled = CompiledPolicy(policy, {name: MemoryStore() for name in ("", *policy.stores)}, awaited=False)
+    told = _by_rules(compiled, view)
+    if not told:
+        return ["allowed: no rule matches"]
+    idle = [each.idle for each in told if each.idle]
+    return [*(each.words for each in told), *_verdict(run(compiled.before(view)), idle)]
+
+
+def _verdict(outcome: Outcome, idle: list[str]) -> list[str]:
+    """Return what happens to the request, and by which rule."""
+    if outcome.decision is not None and outcome.rule is not None:
+        said = "allowed" if outcome.kind == "pass" else "refused"
+        left = f"{outcome.decision.remaining} of {outcome.decision.limit} left after it"
+        binding = f"binding: rule {outcome.rule.name}, {outcome.decision.binding}"
+        return [binding, f"with nothing spent yet: {said}, {left}"]
+    if outcome.kind == "pass":
+        return [f"allowed: {'; '.join(idle)}"]
+    said = f"refused ({outcome.status})" + (f" by rule {outcome.rule.name}" if outcome.rule else "")
+    return [f"{said}: {outcome.detail}" if outcome.detail else said]
+
+
+def _by_lists(policy: Policy, view: RequestView) -> str | None:
     """Return the effect of `allow` and `deny`; None if the rules decide. Also sets the plan of the request."""
     try:
         if view.plan is None:
@@ -36,7 +64,7 @@ def by_lists(policy: Policy, view: RequestView) -> str | None:
     return None
 
 
-def by_rules(compiled: CompiledPolicy, view: RequestView) -> list[Told]:
+def _by_rules(compiled: CompiledPolicy, view: RequestView) -> list[Told]:
     """Return the effect of each rule that applies: key, limits and cost."""
     try:
         return [_by_rule(compiled, rule, view, params) for rule, params in compiled.policy.matching(view)]

@@ -8,7 +8,7 @@ is missing, its store gives no answer) takes the steps of `CompiledPolicy.before
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any
 
 from headgate.engine import Decision
 from headgate.policy.key import LONGEST_KEY, Params, address_part, join, key_of, route_part
@@ -18,7 +18,6 @@ from headgate.policy.values import Unclear
 from headgate.policy.view import RequestView
 
 Keys = str | tuple[str, ...]
-MOST_FAST_PATHS: Final = 4096
 
 
 class FastPath:

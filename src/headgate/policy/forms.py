@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from headgate.algorithms import ALGORITHMS
-from headgate.limit.grammar import UNITS
+from headgate.limit import UNITS
 
 Form = dict[str, Any]
 """The values that are allowed in one place, as JSON Schema."""

@@ -6,13 +6,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from headgate.call import Call
-from headgate.engine import Decision
-from headgate.engine.arguments import checked_limits
-from headgate.engine.modes import PEEK, RESERVE, TAKE
+from headgate.engine import PEEK, RESERVE, TAKE, Decision
 from headgate.limit import Limit
-from headgate.stores import AsyncStore, Store
-from headgate.stores.gate import Gate
-from headgate.stores.gate_async import AsyncGate
+from headgate.stores import AsyncGate, AsyncStore, Gate, Store, checked_limits
 
 _SOME: Final = (Limit(1, "hour", name="headgate"),)
 """A gate needs limits when it is made; a policy asks about those of its rules instead."""

@@ -10,8 +10,7 @@ from headgate.engine import Decision
 from headgate.errors import HeadgateError
 from headgate.policy.gates import gate_on
 from headgate.policy.outcome import UNAVAILABLE, LimitGroup, Outcome
-from headgate.stores import MemoryStore, Store
-from headgate.stores.fallback import share_of
+from headgate.stores import MemoryStore, Store, share_of
 from headgate.wording import log_of
 
 COMPLAIN_EVERY: Final = 10.0

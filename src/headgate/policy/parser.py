@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final, cast, get_args
 
-from headgate.algorithms.contract import EXACT
+from headgate.algorithms import EXACT
 from headgate.errors import InvalidPolicy
 from headgate.limit import LimitWarning
 from headgate.policy.hashing import Hash, hashed

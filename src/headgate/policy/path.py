@@ -226,11 +226,3 @@ def _target(path: str) -> str:
         return urlparse(path).path
     except ValueError:  # not a URL: no framework routes it
         return path
-
-
-def below(path: str, root: str) -> str:
-    """Return the path as an app mounted at `root` routes it; a path outside the root is unchanged."""
-    if not root or not path.startswith(root):
-        return path
-    rest = path[len(root) :]
-    return rest or "/" if rest[:1] in ("", "/") else path

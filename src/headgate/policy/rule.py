@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, cast, get_args
 
 from headgate.errors import HeadgateError, InvalidLimit, InvalidPolicy
-from headgate.limit import Given, Limit, as_limits
-from headgate.limit.grammar import parse_name
+from headgate.limit import Given, Limit, as_limits, parse_name
 from headgate.policy.action import Action, read_act, read_time
 from headgate.policy.cost import COUNT, Cost, Statuses, read_cost, read_count
 from headgate.policy.forms import NAME, TEXT, Field, Fields, Form, named, one_of, some, table, time
@@ -18,7 +17,7 @@ from headgate.policy.parser import Parser
 from headgate.policy.source import Path_
 from headgate.policy.values import Repeated
 from headgate.policy.view import RequestView
-from headgate.stores.contract import OnError
+from headgate.stores import OnError
 from headgate.wording import shown
 
 Missing = Literal["skip", "ip", "deny"]

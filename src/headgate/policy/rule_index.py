@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from headgate.policy.bounded_cache import BoundedCache
+from headgate.caches import PathCache
 from headgate.policy.key import Params
 from headgate.policy.path import Pattern, tidy
 from headgate.policy.rule import Rule
@@ -56,7 +56,7 @@ class RuleIndex:
         for rule in rules:
             self._file(rule)
         self._sets: dict[tuple[int, ...], RuleSet] = {}
-        self.found: BoundedCache[MatchedRules] = BoundedCache(self.find)
+        self.found: PathCache[MatchedRules] = PathCache(self.find)
         """The cached results by method and path."""
 
     def _file(self, rule: Rule) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final, get_args
 
-from headgate.algorithms.contract import EXACT
+from headgate.algorithms import EXACT
 from headgate.policy import policy, rule
 from headgate.policy.action import DETAILS, Act
 from headgate.policy.cost import COSTS

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from headgate.call import Call, checked_cost
-from headgate.engine import Decision
-from headgate.engine.modes import LONGEST_WAIT
+from headgate.engine import LONGEST_WAIT, Decision
 from headgate.errors import HeadgateError
 from headgate.policy.outcome import Charge, LimitGroup
 from headgate.policy.rule import Rule

@@ -8,11 +8,10 @@ from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, I
 from typing import Any, Self, TypeVar
 
 from headgate.engine import Decision
-from headgate.limiter.promises import Promise, depart
+from headgate.limiter import Promise, depart
 from headgate.shaper.base import EVERYTHING, Departure, Shaping
 from headgate.shaper.pump import AsyncPump
-from headgate.stores import AsyncStore, Store
-from headgate.stores.gate_async import AsyncGate
+from headgate.stores import AsyncGate, AsyncStore, Store
 from headgate.waiting.timers import LoopTimers, Timers
 from headgate.wording import explained
 

@@ -9,10 +9,9 @@ from headgate.clock import SECOND, Clock
 from headgate.engine import Decision
 from headgate.errors import InvalidLimit
 from headgate.limit import Limit, as_limits
-from headgate.limiter.base import checked_namespace, checked_on_error
-from headgate.limiter.promises import Promise, Promises
-from headgate.limiter.wait_queue import checked_wait
-from headgate.stores import OnError, Store, open_store
+from headgate.limiter import Promise, Promises
+from headgate.stores import OnError, Store, checked_namespace, checked_on_error, open_store
+from headgate.waiting import checked_wait
 from headgate.wording import explained
 
 EVERYTHING: Final = "everything"

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
 from typing import TYPE_CHECKING, Final, Generic, Self, TypeVar
 
-from headgate.waiting.sleep import sleep_until
+from headgate.waiting import sleep_until
 
 if TYPE_CHECKING:
     from headgate.shaper.async_ import AsyncShaper

@@ -8,9 +8,8 @@ from typing import Self, TypeVar
 from headgate.engine import Decision
 from headgate.shaper.base import EVERYTHING, Departure, Shaping
 from headgate.shaper.pump import Pump
-from headgate.stores import Store
-from headgate.stores.gate import Gate
-from headgate.waiting.sleep import sleep_until
+from headgate.stores import Gate, Store
+from headgate.waiting import sleep_until
 from headgate.wording import explained
 
 T = TypeVar("T")

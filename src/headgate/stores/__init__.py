@@ -4,15 +4,44 @@ from __future__ import annotations
 
 import re
 from os.path import abspath
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from headgate.clock import Clock
 from headgate.errors import InvalidCall
-from headgate.stores.contract import AsyncStore, OnError, Store
+from headgate.stores.arguments import checked_limits, checked_namespace, checked_on_error, in_flight_of
+from headgate.stores.contract import AsyncStore, BoundLimits, Costs, Held, Keys, Marks, OnError, Store
+from headgate.stores.fallback import share_of
+from headgate.stores.gate import HOT_VERBS, BaseGate, Bound, Gate
 from headgate.stores.memory import MemoryStore
 from headgate.wording import shown
 
-__all__ = ["AsyncStore", "MemoryStore", "OnError", "Store", "open_store"]
+__all__ = [
+    "HOT_VERBS", "AsyncGate", "AsyncStore", "BaseGate", "Bound", "BoundLimits", "Costs", "Gate", "Held", "Keys",
+    "Lease", "Marks", "MemoryStore", "OnError", "Store", "checked_limits", "checked_namespace", "checked_on_error",
+    "in_flight_of", "open_store", "share_of",
+]  # fmt: skip
+
+if TYPE_CHECKING:
+    from headgate.stores.gate_async import AsyncGate
+    from headgate.stores.leases import Lease
+    from headgate.stores.redis import RedisStore as RedisStore
+    from headgate.stores.shared import SharedStore as SharedStore
+else:
+    _LATER = {
+        "AsyncGate": "headgate.stores.gate_async",
+        "Lease": "headgate.stores.leases",
+        "RedisStore": "headgate.stores.redis",
+        "SharedStore": "headgate.stores.shared",
+    }
+    """Loaded when first asked for, as in `headgate`."""
+
+    def __getattr__(name: str) -> object:
+        if name not in _LATER:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from importlib import import_module
+
+        return getattr(import_module(_LATER[name]), name)
+
 
 _HOST: Final = re.compile(r"(?:[A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]):[0-9]{1,5}")
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 from headgate.clock import Clock
-from headgate.engine import Decision
-from headgate.engine.modes import TAKE
+from headgate.engine import TAKE, Decision
 from headgate.limit import Limit
 
 if TYPE_CHECKING:

@@ -6,8 +6,7 @@ from functools import lru_cache
 from typing import Final
 
 from headgate.caches import ClearedWhenFull
-from headgate.engine import Decision
-from headgate.engine.modes import PEEK
+from headgate.engine import PEEK, Decision
 from headgate.errors import InvalidLimit, StoreError
 from headgate.limit import Limit
 from headgate.stores.contract import BoundLimits, Costs, Keys, Marks, OnError, Store

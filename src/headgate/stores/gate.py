@@ -7,20 +7,21 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
 
 from headgate.caches import ClearedWhenFull
 from headgate.call import Call, Cost, checked_cost, checked_costs, checked_key
-from headgate.engine import Decision
-from headgate.engine.arguments import Plans, checked_calls, checked_limits, checked_refund, in_flight_of
-from headgate.engine.holding import Holding, listed
-from headgate.engine.modes import PEEK, RESERVE, TAKE, UP_TO
+from headgate.engine import PEEK, RESERVE, TAKE, UP_TO, Decision
 from headgate.errors import StoreError
 from headgate.limit import Given, Limit
+from headgate.stores.arguments import Plans, checked_calls, checked_limits, checked_refund, in_flight_of
 from headgate.stores.contract import BoundLimits, Costs, Keys, LeasingStore, OnError, Store
 from headgate.stores.fallback import Fallback
+from headgate.stores.holding import Holding, listed
 
 if TYPE_CHECKING:
     from headgate.stores.leases.terms import Lease
 
 MOST_BOUND: Final = 1024
 """The most combinations of limits, chosen for single calls, that stay bound."""
+HOT_VERBS: Final = ("hit", "peek", "take_up_to", "release", "_reserve")
+"""The verbs of a gate that an engine may answer by functions of its own."""
 Bound = TypeVar("Bound")
 
 
@@ -64,7 +65,7 @@ class BaseGate(Generic[Bound]):
 class Gate(BaseGate[BoundLimits]):
     """The gate for threads."""
 
-    _HOT: ClassVar[tuple[str, ...]] = ("hit", "peek", "take_up_to", "release", "_reserve")
+    _HOT: ClassVar[tuple[str, ...]] = HOT_VERBS
     """Verbs that an engine may replace by native ones, without a Python frame."""
 
     def _bind_own(self, store: Store) -> BoundLimits:

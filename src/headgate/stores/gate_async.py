@@ -8,14 +8,13 @@ from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 from headgate.call import Call, Cost, checked_cost, checked_costs, checked_key
-from headgate.engine import Decision, pending
-from headgate.engine.arguments import checked_calls, checked_refund, in_flight_of
-from headgate.engine.holding import Holding, listed
-from headgate.engine.modes import PEEK, RESERVE, TAKE, UP_TO
+from headgate.engine import PEEK, RESERVE, TAKE, UP_TO, Decision, pending
 from headgate.errors import StoreError
 from headgate.limit import Given, Limit
+from headgate.stores.arguments import checked_calls, checked_refund, in_flight_of
 from headgate.stores.contract import AsyncStore, Costs, Keys, LeasingStore, Store
 from headgate.stores.gate import BaseGate
+from headgate.stores.holding import Holding, listed
 
 T = TypeVar("T")
 AWAITED: Final = ("hit", "peek", "take_up_to", "decide", "reset", "holders")

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from headgate.clock import Clock, SystemClock
-from headgate.engine import Decider, Engine, Table
-from headgate.engine.modes import words_for
+from headgate.engine import Decider, Engine, Table, words_for
 from headgate.errors import InvalidLimit, StoreError
 from headgate.forks import after_fork
 from headgate.layout import WORD

@@ -18,10 +18,9 @@ from typing import Any, Final
 from headgate.call import Cost, checked_costs
 from headgate.errors import InvalidCall, RateLimited
 from headgate.limit import Limit
-from headgate.limiter import Limiter
-from headgate.limiter.reservation import Reservation
-from headgate.limiter.wait_queue import checked_wait
+from headgate.limiter import Limiter, Reservation
 from headgate.tasks.turn import Turn
+from headgate.waiting import checked_wait
 
 LONGEST: Final = 900.0
 """The most seconds for which a task is handed back. Brokers deliver a task again if it is held for longer (RabbitMQ:

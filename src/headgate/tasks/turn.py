@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Self
 
 from headgate.errors import InvalidCall
-from headgate.limiter.reservation import Reservation
+from headgate.limiter import Reservation
 
 
 class Turn:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from weakref import WeakMethod
 
-from headgate.algorithms.contract import EXACT
+from headgate.algorithms import EXACT
 from headgate.clock import SECOND
 
 

@@ -7,11 +7,9 @@ from contextlib import contextmanager
 from typing import Protocol, cast
 
 from headgate.clock import SystemClock
-from headgate.engine import Decision
-from headgate.engine.modes import TAKE
+from headgate.engine import TAKE, Decision
 from headgate.limit import Limit
-from headgate.stores import MemoryStore, Store
-from headgate.stores.contract import Costs, Held, Keys, Marks
+from headgate.stores import Costs, Held, Keys, Marks, MemoryStore, Store
 from headgate.testing.clock import ManualClock
 
 

@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from headgate.clock import MINUTE
-from headgate.engine import Decision
-from headgate.engine.modes import LONGEST_WAIT
+from headgate.engine import LONGEST_WAIT, Decision
 from headgate.limit import Limit
 from headgate.limiter import Limiter
 from headgate.stores import Store

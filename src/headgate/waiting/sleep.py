@@ -1,12 +1,20 @@
-"""Wait in a thread."""
+"""Wait in a thread, and the check of a time to wait."""
 
 from __future__ import annotations
 
 import time
 
 from headgate.clock import SECOND, Clock
+from headgate.errors import InvalidCall
 
 LONGEST_SLEEP_US = 3600 * SECOND
+
+
+def checked_wait(seconds: float) -> int:
+    """Return a time to wait in microseconds, or raise `InvalidCall`."""
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds >= 0:
+        raise InvalidCall(f"a time to wait must be a number of seconds from 0, or None; got {seconds!r}")
+    return round(min(seconds, 1e9) * SECOND)
 
 
 def sleep_until(clock: Clock, at_us: int) -> None:

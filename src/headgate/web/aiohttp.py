@@ -28,8 +28,7 @@ with requiring("headgate.web.aiohttp", "aiohttp"):
 
 from headgate.errors import InvalidCall, RateLimited
 from headgate.policy import Proxies, RequestView
-from headgate.policy.path import below
-from headgate.policy.steps import Steps, run_awaiting
+from headgate.policy.edges import Steps, run_awaiting
 from headgate.web.aiohttp_refusals import RateLimitExceeded, refusal_for, refusal_of
 from headgate.web.aiohttp_requests import address_of, lines_of, read_request, request_key
 from headgate.web.aiohttp_routes import Guard, prefix_of, put_in_front, routes_in, routes_of
@@ -38,6 +37,7 @@ from headgate.web.callables import full_name
 from headgate.web.edge import Edge
 from headgate.web.endpoint import EndpointLimit
 from headgate.web.headers import WSGI
+from headgate.web.mounts import below
 from headgate.web.options import Options, PolicyGiven, WebOptions
 from headgate.web.request_limits import RequestLimits, limits_of
 from headgate.web.runtime import Reader, Runtime

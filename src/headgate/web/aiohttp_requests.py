@@ -10,7 +10,7 @@ from typing import Any, Final
 from aiohttp import web
 
 from headgate.policy import Proxies, RequestView
-from headgate.policy.address import read_address
+from headgate.policy.edges import read_address
 from headgate.web.request_limits import RequestLimits
 
 

@@ -12,7 +12,7 @@ from urllib.parse import unquote
 from aiohttp import web
 
 from headgate.errors import HeadgateError
-from headgate.policy.path import below
+from headgate.web.mounts import below
 from headgate.web.unreached import Route, read_route
 
 Guard = Callable[[web.Request], Awaitable[web.StreamResponse]]

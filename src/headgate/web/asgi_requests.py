@@ -7,8 +7,8 @@ from contextlib import suppress
 from typing import Any, Final
 
 from headgate.policy import Proxies, RequestView
-from headgate.policy.path import below
 from headgate.web.headers import ASGI
+from headgate.web.mounts import below
 from headgate.web.runtime import Reader
 
 Scope = MutableMapping[str, Any]

@@ -7,13 +7,12 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from headgate.algorithms.contract import NEVER, UNKNOWN
+from headgate.algorithms import NEVER, UNKNOWN
 from headgate.clock import SECOND
 from headgate.decision import order_of, tightest
 from headgate.errors import HeadgateError
 from headgate.layout import ANSWER_FIELDS
-from headgate.limit import Limit
-from headgate.limit.grammar import write_period
+from headgate.limit import Limit, write_period
 
 if TYPE_CHECKING:
     from headgate.engine import Decision

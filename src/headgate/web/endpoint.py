@@ -15,7 +15,7 @@ from itertools import count
 from typing import Any, Final
 
 from headgate.policy import Policy, RequestView
-from headgate.policy.source import Source
+from headgate.policy.edges import Source
 from headgate.wording import called
 
 CALLABLE: Final = ("limits", "key", "cost", "exempt")

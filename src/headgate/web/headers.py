@@ -29,7 +29,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, AnyStr, Final, Generic, NamedTuple, Protocol
 
-from headgate.algorithms.contract import UNKNOWN
+from headgate.algorithms import UNKNOWN
 from headgate.clock import SECOND, Clock, WallClock
 from headgate.errors import HeadgateError
 from headgate.layout import ANSWER_FIELDS

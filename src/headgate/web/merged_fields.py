@@ -7,7 +7,7 @@ from typing import AnyStr, Final
 
 from headgate.decision import tightest
 from headgate.engine import Decision
-from headgate.policy.outcome import LimitGroup
+from headgate.policy.edges import LimitGroup
 from headgate.web.responder import Pairs, Responder
 
 LISTS: Final = frozenset(("ratelimit", "ratelimit-policy"))

@@ -23,7 +23,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any, AnyStr, Final, NamedTuple, Protocol
 
-from headgate.algorithms.contract import NEVER
+from headgate.algorithms import NEVER
 from headgate.errors import HeadgateError
 from headgate.layout import ANSWER_FIELDS
 from headgate.web.disclosure import Disclose, Disclosure, Names, disclosure_for

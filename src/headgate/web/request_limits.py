@@ -11,13 +11,21 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, AnyStr, ClassVar, Final, Generic, Literal, cast
 
 from headgate.engine import Decision
-from headgate.policy.fast_path import FastPath, Keys
-from headgate.policy.key import client_key
-from headgate.policy.match import METHODS
-from headgate.policy.outcome import Charge, LimitGroup, Outcome, refused
-from headgate.policy.settling import refund, release, settle
-from headgate.policy.steps import Steps
-from headgate.policy.view import RequestView
+from headgate.policy import RequestView
+from headgate.policy.edges import (
+    METHODS,
+    Charge,
+    FastPath,
+    Keys,
+    LimitGroup,
+    Outcome,
+    Steps,
+    client_key,
+    refund,
+    refused,
+    release,
+    settle,
+)
 from headgate.web.endpoint import EndpointLimit
 from headgate.web.merged_fields import GroupDecision, merged_fields
 from headgate.web.responder import Answer, Denial, Pairs, Responder, Way

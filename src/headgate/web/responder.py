@@ -9,11 +9,16 @@ from typing import Any, AnyStr, Final, Generic, NamedTuple
 from headgate.clock import Clock, SystemClock, WallClock
 from headgate.engine import Decision
 from headgate.policy import Policy
-from headgate.policy.compiled import CompiledPolicy
-from headgate.policy.fast_path import MOST_FAST_PATHS, FastPath, cost_in_fast_path
-from headgate.policy.match import METHODS
-from headgate.policy.outcome import LimitGroup, Outcome
-from headgate.policy.rule_index import MatchedRules, RuleSet
+from headgate.policy.edges import (
+    METHODS,
+    CompiledPolicy,
+    FastPath,
+    LimitGroup,
+    MatchedRules,
+    Outcome,
+    RuleSet,
+    cost_in_fast_path,
+)
 from headgate.stores import Store
 from headgate.web.headers import Compile, FieldWriter, HeaderCodec, expose_for, headers_for
 from headgate.web.refusal import (
@@ -29,6 +34,7 @@ from headgate.web.refusal import (
 
 Pairs = list[tuple[AnyStr, AnyStr]]
 REASONS: Final = {400: BAD_REQUEST, 401: UNAUTHORIZED, 403: FORBIDDEN, 429: QUOTA, 503: CAPACITY}
+MOST_FAST_PATHS: Final = 4096
 MOST_WRITERS: Final = 4096
 ALLOWS_ORIGIN: Final = len("Access-Control-Allow-Origin")
 CROWD: Final = 20

@@ -10,15 +10,12 @@ from collections.abc import Callable, Generator, Iterable
 from functools import partial
 from typing import Any, AnyStr, Generic, NamedTuple
 
+from headgate.caches import PathCache
 from headgate.clock import Clock, SystemClock
 from headgate.policy import Policy, Proxies, RequestView
-from headgate.policy.bounded_cache import BoundedCache
-from headgate.policy.carried import Carried, Reload, compare, with_carried
-from headgate.policy.reload import PolicyFile
-from headgate.policy.steps import Deferred, Steps
-from headgate.policy.values import Unclear
+from headgate.policy.edges import Carried, Deferred, PolicyFile, Reload, Steps, Unclear, compare, with_carried
 from headgate.stores import Store, open_store
-from headgate.waiting.sleep import sleep_until
+from headgate.waiting import sleep_until
 from headgate.waiting.timers import Timers
 from headgate.web.clients import Clients, Lines
 from headgate.web.endpoint import EndpointLimit, rules_at
@@ -133,7 +130,7 @@ class Runtime(Generic[AnyStr]):
         )
         """Ways by the limits of an endpoint, its route and a known method."""
         find = self.responder_now.way_of if self._options.plan is None else _looked_at
-        self.fast_paths: BoundedCache[Way] = BoundedCache(find)  # last: a thread that reads it finds the others set
+        self.fast_paths: PathCache[Way] = PathCache(find)  # last: a thread that reads it finds the others set
         """Ways by method and path."""
 
     def _open(self, policy: Policy) -> Responder[AnyStr]:

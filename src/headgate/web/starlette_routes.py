@@ -7,9 +7,9 @@ from typing import Any
 
 from starlette.routing import Host, Mount, WebSocketRoute
 
-from headgate.policy.fast_path import MOST_FAST_PATHS
 from headgate.web.asgi_requests import Scope
 from headgate.web.callables import full_name
+from headgate.web.responder import MOST_FAST_PATHS
 from headgate.web.unreached import Route, read_route
 
 

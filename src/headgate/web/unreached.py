@@ -15,8 +15,7 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from headgate.policy import Policy
-from headgate.policy.path import Pattern, Segment, tidy
-from headgate.policy.rule import Rule
+from headgate.policy.edges import Pattern, Rule, Segment, tidy
 from headgate.wording import log_of
 
 NOT_FOUND: Final = 404

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from headgate.algorithms.contract import Verdict
+from headgate.algorithms import Verdict
 from headgate.limit import Limit
 from headgate.stores.leases.grants import Held
 from headgate.stores.leases.terms import Lease as Terms

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 from headgate.clock import SECOND, Clock, SystemClock
-from headgate.engine.modes import TAKE, read_clock
+from headgate.engine import TAKE, read_clock
 from headgate.errors import InvalidCall, StoreError
 from headgate.forks import after_fork
 from headgate.limit import Limit

@@ -11,8 +11,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final, NamedTuple, TypeVar
 
-from headgate.engine import Decision
-from headgate.engine.modes import PEEK, RESERVE, TAKE, UP_TO
+from headgate.engine import PEEK, RESERVE, TAKE, UP_TO, Decision
 from headgate.errors import StoreError
 from headgate.layout import UNIT_BITS
 from headgate.limit import Limit

@@ -6,8 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from headgate.engine import Decision
-from headgate.engine.modes import TAKE
+from headgate.engine import TAKE, Decision
 from headgate.limit import Limit
 from headgate.stores.contract import Costs, Held, Keys, Marks
 from headgate.stores.redis.bound import BoundSteps, Space

@@ -6,8 +6,7 @@ import struct
 from itertools import chain
 from typing import Any, Final
 
-from headgate.engine import Decision
-from headgate.engine.modes import PEEK, RESERVE, TAKE, UP_TO
+from headgate.engine import PEEK, RESERVE, TAKE, UP_TO, Decision
 from headgate.layout import ANSWER_FIELDS, WORD
 from headgate.limit import Limit
 from headgate.stores.contract import Keys

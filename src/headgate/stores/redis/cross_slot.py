@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any, Protocol, TypeVar
 
-from headgate.engine import Decision
-from headgate.engine.modes import PEEK, TAKE
+from headgate.engine import PEEK, TAKE, Decision
 from headgate.limit import Limit
 from headgate.stores.contract import Costs, Keys, Marks
 from headgate.stores.redis.compiled import Command, CompiledLimits, instant

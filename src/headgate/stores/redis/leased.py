@@ -14,8 +14,7 @@ from typing import Any, Final
 
 from headgate.call import Cost
 from headgate.clock import Clock
-from headgate.engine import Decision
-from headgate.engine.modes import PEEK, TAKE, UP_TO
+from headgate.engine import PEEK, TAKE, UP_TO, Decision
 from headgate.limit import Given
 from headgate.stores.contract import Costs, Keys, Marks
 from headgate.stores.leases.returns import MOMENT, returns

@@ -9,9 +9,8 @@ from typing import Any, Final
 
 from headgate.call import Cost
 from headgate.clock import SECOND, Clock
-from headgate.engine import Decision
+from headgate.engine import LEASED, PEEK, TAKE, UP_TO, Decision, read_clock
 from headgate.engine.lease_cache import leased_tokens_for
-from headgate.engine.modes import LEASED, PEEK, TAKE, UP_TO, read_clock
 from headgate.forks import after_fork
 from headgate.layout import ANSWER_FIELDS
 from headgate.limit import Given, Limit

@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from headgate.algorithms.contract import NEVER, Verdict
-from headgate.engine import Decision
-from headgate.engine.modes import UP_TO
+from headgate.algorithms import NEVER, Verdict
+from headgate.engine import UP_TO, Decision
 from headgate.limit import Limit
 from headgate.stores.redis.compiled import Keys
 

@@ -15,8 +15,8 @@ from typing import Final, NamedTuple
 
 from headgate.caches import ClearedWhenFull
 from headgate.clock import SECOND
-from headgate.engine.arguments import MOST_PLANS, Mark
 from headgate.limit import Limit
+from headgate.stores.arguments import MOST_PLANS, Mark
 from headgate.stores.redis.compiled import RENEW, Command, CompiledLimits, read_left
 from headgate.stores.redis.connect import slot_of
 from headgate.stores.redis.names import Names

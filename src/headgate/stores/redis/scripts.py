@@ -13,10 +13,9 @@ from functools import lru_cache
 from importlib import resources
 from typing import Final, NamedTuple
 
-from headgate.algorithms.bucket.reference import FINEST
-from headgate.algorithms.contract import NEVER, UNKNOWN
-from headgate.engine.modes import PEEK, RESERVE, TAKE, UP_TO
-from headgate.layout import ANSWER_FIELDS, UNIT_BITS
+from headgate.algorithms import NEVER, UNKNOWN
+from headgate.engine import PEEK, RESERVE, TAKE, UP_TO
+from headgate.layout import ANSWER_FIELDS, FRACTION_BITS, UNIT_BITS
 from headgate.limit import Limit
 
 GIVE: Final = 100
@@ -35,7 +34,7 @@ LIBRARY: Final = {
 
 
 NUMBERS: Final = {
-    "NEVER": str(NEVER), "UNKNOWN": str(UNKNOWN), "FINEST": str(FINEST), "UNITS": str(1 << UNIT_BITS),
+    "NEVER": str(NEVER), "UNKNOWN": str(UNKNOWN), "FINEST": str(1 << FRACTION_BITS), "UNITS": str(1 << UNIT_BITS),
     "FIELDS": "<" + "i8" * ANSWER_FIELDS,
 }  # fmt: skip
 """The constants that are filled into kernels and the driver."""

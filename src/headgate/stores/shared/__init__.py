@@ -11,8 +11,7 @@ from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
 from headgate.clock import Clock, SystemClock, steady_ns
-from headgate.engine import Decider, Engine
-from headgate.engine.modes import words_for
+from headgate.engine import Decider, Engine, words_for
 from headgate.errors import InvalidLimit, StoreError
 from headgate.forks import after_fork
 from headgate.layout import KINDS, MAGIC, PARTICIPANTS, ROLL_BYTES, VERSION

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from headgate.algorithms import bucket, log
-from headgate.engine.modes import slots_for, words_for
+from headgate.engine import slots_for, words_for
 from headgate.errors import StoreError
 from headgate.layout import EPOCH_LEAD, KINDS, MAGIC, VERSION, WAYS, WORD, Head
 from headgate.limit import Limit

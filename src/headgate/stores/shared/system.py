@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
 from typing import Final
 
-from headgate.engine import NATIVE
+from headgate.engine import NATIVE, SHARES
 from headgate.errors import StoreError
 
 try:
@@ -19,7 +18,7 @@ _INSTEAD: Final = "use memory:// for one process, redis:// for several"
 
 def check_system() -> None:
     """An error where processes cannot share at all."""
-    if sys.modules.get("fcntl") is None or (NATIVE and not importlib.import_module("headgate.engine.native").SHARES):
+    if sys.modules.get("fcntl") is None or (NATIVE and not SHARES):
         raise StoreError(
             f"there are no shared stores on this system ({sys.platform}), only on Linux and macOS: {_INSTEAD}"
         )

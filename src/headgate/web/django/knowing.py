@@ -6,10 +6,8 @@ from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from typing import Any, cast
 
-from headgate.policy.policy import Policy
-from headgate.policy.rule import Rule
-from headgate.policy.steps import Deferred, Steps
-from headgate.policy.view import RequestView
+from headgate.policy import Policy, RequestView
+from headgate.policy.edges import Deferred, Rule, Steps
 from headgate.web.django.limits import ViewLimit
 from headgate.web.django.request import Request, SiteView, told_in_loop
 from headgate.web.django.settings import Setup

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from headgate.errors import InvalidCall
 from headgate.limit import as_limits
 from headgate.policy import RequestView
-from headgate.policy.rule import DEFAULT_PLAN
+from headgate.policy.edges import DEFAULT_PLAN
 from headgate.web.django.request import Request
 
 

@@ -11,7 +11,7 @@ from django.http.response import HttpResponseBase
 
 from headgate.engine import Decision
 from headgate.errors import HeadgateError, RateLimited
-from headgate.policy.steps import Steps, run, run_awaiting
+from headgate.policy.edges import Steps, run, run_awaiting
 from headgate.web.django.limits import ViewLimit, has_throttles, limits_at
 from headgate.web.django.request import Request, View, route_of
 from headgate.web.django.settings import Setup

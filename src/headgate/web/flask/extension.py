@@ -9,7 +9,7 @@ from flask import Flask, Request, Response, current_app
 from werkzeug.routing import Rule
 
 from headgate.errors import HeadgateError, InvalidCall, RateLimited
-from headgate.policy.steps import run
+from headgate.policy.edges import run
 from headgate.web.edge import Edge
 from headgate.web.endpoint import EndpointLimit
 from headgate.web.flask.config import ENABLED, settings_from

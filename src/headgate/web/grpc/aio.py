@@ -12,7 +12,7 @@ import grpc
 import grpc.aio
 
 from headgate.errors import RateLimited
-from headgate.policy.steps import run_awaiting, run_to_the_end
+from headgate.policy.edges import run_awaiting, run_to_the_end
 from headgate.web.grpc.context import Context, refuse, trailing_of
 from headgate.web.grpc.interceptor import Interceptor, Method
 from headgate.web.grpc.rpc import Raw, Rpc, refusal

@@ -9,7 +9,7 @@ from typing import Any
 import grpc
 
 from headgate.errors import RateLimited
-from headgate.policy.steps import Steps
+from headgate.policy.edges import Steps
 from headgate.web.grpc.rpc import Metadata, Refused, refusal_for, status_of
 from headgate.web.request_limits import RequestLimits
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Unpack
 import grpc
 
 from headgate.errors import InvalidCall
-from headgate.policy.steps import Steps
+from headgate.policy.edges import Steps
 from headgate.web.edge import Edge
 from headgate.web.endpoint import EndpointLimit
 from headgate.web.grpc.context import code_of

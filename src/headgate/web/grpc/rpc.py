@@ -8,10 +8,10 @@ from urllib.parse import unquote
 
 import grpc
 
-from headgate.algorithms.contract import NEVER
+from headgate.algorithms import NEVER
 from headgate.engine import Decision
 from headgate.policy import Proxies, RequestView
-from headgate.policy.address import read_node
+from headgate.policy.edges import read_node
 from headgate.web.disclosure import HIDDEN, Disclosure, disclosure_for
 from headgate.web.headers import HeaderCodec
 from headgate.web.request_limits import RequestLimits

@@ -9,7 +9,7 @@ from typing import Any
 import grpc
 
 from headgate.errors import RateLimited
-from headgate.policy.steps import run
+from headgate.policy.edges import run
 from headgate.web.grpc.context import Context, is_gone, refuse, trailing_of
 from headgate.web.grpc.interceptor import Interceptor, Method
 from headgate.web.grpc.rpc import Raw, Rpc, refusal

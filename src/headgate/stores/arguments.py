@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, TypeVar, get_args
 
 from headgate.caches import ClearedWhenFull
 from headgate.call import Call, Cost, checked_costs, checked_key
-from headgate.engine.choice import Decision
+from headgate.engine import Decision
 from headgate.errors import InvalidCall, InvalidLimit
 from headgate.layout import MOST_CALLS
 from headgate.limit import Given, Limit, as_limits
+from headgate.stores.contract import OnError
 from headgate.wording import shown
 
 MOST_PLANS: Final = 1024
@@ -18,6 +19,20 @@ MOST_PLANS: Final = 1024
 
 Mark = tuple[int, int]
 Plan = TypeVar("Plan")
+
+
+def checked_namespace(namespace: str) -> str:
+    """Return the namespace, or raise `InvalidCall`."""
+    if not isinstance(namespace, str) or not namespace or "\0" in namespace:
+        raise InvalidCall(f"a namespace must be a str that is not empty and has no NUL; got {namespace!r}")
+    return namespace
+
+
+def checked_on_error(on_error: OnError) -> OnError:
+    """Return the word, or raise `InvalidCall`."""
+    if on_error not in get_args(OnError):
+        raise InvalidCall(f"on_error must be one of {', '.join(get_args(OnError))}; got {on_error!r}")
+    return on_error
 
 
 def checked_limits(limits: tuple[Limit, ...]) -> tuple[Limit, ...]:

@@ -1,0 +1,29 @@
+"""The parts of policies that edges use and that users do not: an edge reads requests, and runs the steps of a policy.
+
+The runtime of an edge loads a policy, and carries counts over a reload (`PolicyFile`, `compare`, `with_carried`). Its
+responder finds the rules of a request, and prepares a `FastPath` if it can. Other requests are decided by the steps of
+a `CompiledPolicy`, which end in an `Outcome`; charges are settled after the response.
+"""
+
+from headgate.policy.address import read_address, read_node
+from headgate.policy.carried import Carried, Reload, compare, with_carried
+from headgate.policy.compiled import CompiledPolicy
+from headgate.policy.fast_path import FastPath, Keys, cost_in_fast_path
+from headgate.policy.key import client_key
+from headgate.policy.match import METHODS
+from headgate.policy.outcome import Charge, LimitGroup, Outcome, refused
+from headgate.policy.path import Pattern, Segment, tidy
+from headgate.policy.reload import PolicyFile
+from headgate.policy.rule import DEFAULT_PLAN, Rule
+from headgate.policy.rule_index import MatchedRules, RuleSet
+from headgate.policy.settling import refund, release, settle
+from headgate.policy.source import Source
+from headgate.policy.steps import Deferred, Steps, run, run_awaiting, run_to_the_end
+from headgate.policy.values import Unclear
+
+__all__ = [
+    "DEFAULT_PLAN", "METHODS", "Carried", "Charge", "CompiledPolicy", "Deferred", "FastPath", "Keys", "LimitGroup",
+    "MatchedRules", "Outcome", "Pattern", "PolicyFile", "Reload", "Rule", "RuleSet", "Segment", "Source", "Steps",
+    "Unclear", "client_key", "compare", "cost_in_fast_path", "read_address", "read_node", "refund", "refused",
+    "release", "run", "run_awaiting", "run_to_the_end", "settle", "tidy", "with_carried",
+]  # fmt: skip
