@@ -33,7 +33,7 @@ else:
         "RedisStore": "headgate.stores.redis",
         "SharedStore": "headgate.stores.shared",
     }
-    """Loaded when first asked for, as in `headgate`."""
+    """Loaded when first asked for: a limiter in memory needs no event loop, no redis-py and no mapped memory."""
 
     def __getattr__(name: str) -> object:
         if name not in _LATER:
