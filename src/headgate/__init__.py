@@ -6,7 +6,15 @@ from headgate.algorithms import Verdict
 from headgate.call import Call
 from headgate.clock import Clock
 from headgate.engine import Decision, Permit
-from headgate.errors import HeadgateError, InvalidCall, InvalidLimit, InvalidPolicy, RateLimited, StoreError
+from headgate.errors import (
+    HeadgateError,
+    InvalidCall,
+    InvalidLimit,
+    InvalidPolicy,
+    Overloaded,
+    RateLimited,
+    StoreError,
+)
 from headgate.limit import Limit, LimitWarning
 from headgate.limiter import Limiter, Reservation
 from headgate.stores import MemoryStore, Store
@@ -26,7 +34,9 @@ __all__ = [
     "Limit",
     "LimitWarning",
     "Limiter",
+    "LoadShedder",
     "MemoryStore",
+    "Overloaded",
     "Permit",
     "Policy",
     "RateLimited",
@@ -42,6 +52,7 @@ if TYPE_CHECKING:
     from headgate.limiter.async_ import AsyncLimiter
     from headgate.policy import Policy
     from headgate.shaper import AsyncShaper, Shaper
+    from headgate.shed import LoadShedder
     from headgate.stores import Lease
     from headgate.stores import RedisStore as RedisStore
     from headgate.stores import SharedStore as SharedStore
@@ -50,6 +61,7 @@ else:
         "AsyncLimiter": "headgate.limiter.async_",
         "AsyncShaper": "headgate.shaper",
         "Lease": "headgate.stores",
+        "LoadShedder": "headgate.shed",
         "Policy": "headgate.policy",
         "RedisStore": "headgate.stores",
         "Shaper": "headgate.shaper",

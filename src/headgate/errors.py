@@ -5,7 +5,8 @@
     ├── InvalidCall (ValueError)    an argument that is not valid: a key, a cost, the URL of a store
     ├── InvalidPolicy (ValueError)  a policy that cannot be read; lists every mistake with its place
     ├── StoreError                  the store cannot be opened, or cannot answer: full, closed, unreachable
-    └── RateLimited                 a refusal, raised by `limited`, a permit or a reservation
+    ├── RateLimited                 a refusal, raised by `limited`, a permit or a reservation
+    └── Overloaded                  a refusal of a load shedder, raised by its permit
 
 A refusal is not an error: it is a `Decision` that is false. The other errors mean that something is broken.
 """
@@ -70,3 +71,14 @@ class RateLimited(HeadgateError):
 
     def __reduce__(self) -> tuple[type[RateLimited], tuple[Decision]]:
         return type(self), (self.decision,)
+
+
+class Overloaded(HeadgateError):
+    """A refusal of a load shedder: the service has no room for a request of this class now."""
+
+    def __init__(self, request_class: str, reason: str, retry_after: int) -> None:
+        self.request_class, self.reason, self.retry_after = request_class, reason, retry_after
+        super().__init__(f"overloaded ({reason}): a {request_class} request was refused; retry after {retry_after} s")
+
+    def __reduce__(self) -> tuple[type[Overloaded], tuple[str, str, int]]:
+        return type(self), (self.request_class, self.reason, self.retry_after)

@@ -25,9 +25,9 @@ LAYERS = [
     {"engine"},
     {"stores"},
     {"waiting"},
-    {"policy"},
+    {"policy", "shed"},
     {"limiter", "shaper"},
-    {"web", "tasks"},
+    {"web", "tasks", "lab"},
     {"cli"},
     {"__main__"},
 ]
@@ -40,9 +40,11 @@ ENTRANCES = {
     "headgate.algorithms.block": "the pure engine applies this modifier to any step; the native one has it in C",
     "headgate.engine.lease_cache": "tokens are spent in memory; a process without leases does not load it",
     "headgate.engine.pure": "the reference store of `headgate.testing` runs this engine, whichever is chosen",
+    "headgate.lab.overload": "each experiment has its own front door",
     "headgate.limiter.async_": "it imports asyncio",
     "headgate.policy.command": "checks of policy files, which only the command line needs",
     "headgate.policy.edges": "for web edges; the names in `headgate.policy` are for users",
+    "headgate.shed.estimators": "users choose an estimator, or write one; the laboratory compares them",
     "headgate.stores.command": "looks at shared stores from outside, which only the command line does",
     "headgate.waiting.timers": "it imports asyncio",
     "headgate.web.refusal": "users write their own refusals; the other modules of `web` are for one framework each",
@@ -52,6 +54,8 @@ MOST_ENTRANCES = 2
 FOR_USERS = {
     *(("headgate.policy", name) for name in ("Networks", "counted")),
     *(("headgate.shaper", name) for name in ("AsyncPump", "Pump")),
+    *(("headgate.shed", name) for name in ("ShedPermit", "Stats", "current_class", "outgoing_headers")),
+    *(("headgate.lab.overload", name) for name in ("Result", "Scenario", "Stream", "measure", "run")),
 }
 """Names that a package offers and no other package uses."""
 

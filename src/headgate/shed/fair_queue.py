@@ -1,0 +1,111 @@
+"""The requests of one class that wait: fair between tenants, by start-time fair queueing (Goyal, Vin and Cheng, 1996).
+
+Every tenant has a tag. The waiting tenant with the lowest tag is served next, and its tag grows by 1/weight; a tenant
+that comes back after a pause starts at the tag that was served last. So tenants that always wait are served in
+proportion to their weights, and a pause earns nothing.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+MOST_TENANTS = 10_000
+"""Tenants whose tags are kept. Beyond that, tenants that do not wait are forgotten, and with them the little
+service that they had more than others."""
+STALE = 64
+"""Entries that the heap of lengths may have beyond four for each tenant, before it is made anew."""
+
+
+class _Tenant(Generic[T]):
+    __slots__ = ("name", "tag", "waiting", "weight")
+
+    def __init__(self, name: str, weight: float, tag: float) -> None:
+        self.name, self.weight, self.tag = name, weight, tag
+        self.waiting: deque[T] = deque()
+
+
+class FairQueue(Generic[T]):
+    """Waiting requests, each of a tenant."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._tenants: dict[str, _Tenant[T]] = {}
+        self._served = 0.0
+        """The tag that was served last."""
+        self._by_tag: list[tuple[float, int, _Tenant[T]]] = []
+        """One entry for each known tenant."""
+        self._by_length: list[tuple[float, int, _Tenant[T]]] = []
+        """An entry for each request that came; one that is too long by now is mended when it is met."""
+        self._serial = 0
+
+    def add(self, tenant: str, weight: float, request: T) -> None:
+        """Let a request wait."""
+        self.size += 1
+        self._serial += 1
+        found = self._tenants.get(tenant)
+        if found is None:
+            if len(self._tenants) >= MOST_TENANTS:
+                self._forget_absent()
+            found = self._tenants[tenant] = _Tenant(tenant, weight, self._served)
+            heapq.heappush(self._by_tag, (found.tag, self._serial, found))
+        found.weight = weight
+        found.waiting.append(request)
+        heapq.heappush(self._by_length, (-len(found.waiting) / weight, self._serial, found))
+        if len(self._by_length) > STALE + 4 * len(self._tenants):
+            self._measure()
+
+    def take(self, newest: bool) -> T | None:
+        """Remove the request that is served next: of its tenant's requests the oldest, or the newest."""
+        while self._by_tag:
+            tag, _, tenant = self._by_tag[0]
+            self._served = tag
+            if not tenant.waiting:
+                heapq.heappop(self._by_tag)
+                del self._tenants[tenant.name]
+                continue
+            tenant.tag = tag + 1 / tenant.weight
+            self._serial += 1
+            heapq.heapreplace(self._by_tag, (tenant.tag, self._serial, tenant))
+            self.size -= 1
+            return tenant.waiting.pop() if newest else tenant.waiting.popleft()
+        return None
+
+    def drop(self, newest: bool) -> T | None:
+        """Remove a request of the tenant with the longest queue for its weight: the newest, or the oldest."""
+        while self._by_length:
+            length, _, tenant = self._by_length[0]
+            now = -len(tenant.waiting) / tenant.weight
+            if not tenant.waiting:
+                heapq.heappop(self._by_length)
+            elif now != length:
+                self._serial += 1
+                heapq.heapreplace(self._by_length, (now, self._serial, tenant))
+            else:
+                self.size -= 1
+                return tenant.waiting.pop() if newest else tenant.waiting.popleft()
+        return None
+
+    def remove(self, tenant: str, request: T) -> bool:
+        """Remove a request that gave up. False if it does not wait here."""
+        found = self._tenants.get(tenant)
+        if found is None or request not in found.waiting:
+            return False
+        found.waiting.remove(request)
+        self.size -= 1
+        return True
+
+    def _measure(self) -> None:
+        self._by_length = [
+            (-len(each.waiting) / each.weight, serial, each)
+            for serial, each in enumerate(self._tenants.values())
+            if each.waiting
+        ]
+        heapq.heapify(self._by_length)
+
+    def _forget_absent(self) -> None:
+        self._tenants = {name: each for name, each in self._tenants.items() if each.waiting}
+        self._by_tag = [(each.tag, serial, each) for serial, each in enumerate(self._tenants.values())]
+        heapq.heapify(self._by_tag)

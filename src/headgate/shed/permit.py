@@ -1,0 +1,138 @@
+"""`ShedPermit`: the right of one request to be served, or the refusal of it."""
+
+from __future__ import annotations
+
+from contextvars import Token
+from math import inf
+from types import TracebackType
+from typing import TYPE_CHECKING, Literal
+
+from headgate.clock import SECOND
+from headgate.errors import InvalidCall, Overloaded
+from headgate.permit import OUTCOMES, Outcome, checked_outcome
+from headgate.shed.context import request_class as class_here
+from headgate.wording import shown
+
+if TYPE_CHECKING:
+    from headgate.shed.refusals import Reason
+    from headgate.shed.shedder import LoadShedder
+
+WAITS = "this permit has a timeout, and waits where it is entered: write `with shedder.permit(...):`, or `async with`"
+ENDED = "this permit has ended, and a permit cannot be used twice: take another with shedder.permit(...)"
+
+
+class ShedPermit:
+    """True if the request may be served. A block ends the permit; so does `release`, whichever comes first.
+
+    A block that raises `TimeoutError` ends the permit as dropped, one that raises another error as ignored.
+    `LoadShedder.permit` makes permits. Most never change the defaults below, so they have no constructor: a permit of
+    an idle service costs as little as a semaphore.
+    """
+
+    outcome: Outcome | None = None
+    """How the permit ended; None while it is held, and for a refused permit."""
+    reason: Reason | None = None
+    """Why the request was refused; None for a permit that was granted."""
+    retry_after = 0
+    """Seconds after which the caller of a refused request may come back."""
+
+    shedder: LoadShedder
+    rank: int
+    state: Literal["asked", "held", "refused", "ended"] = "asked"
+    began: int
+    """The instant at which the permit was granted."""
+    mark: int | None = None
+    """The mark of the estimator, until it has its sample."""
+    tenant = ""
+    weight = 1.0
+    due: int | None = None
+    """The instant until which the request waits."""
+    deadline: int | None = None
+    """The instant from which on the answer is worth nothing."""
+    loop_delay = 0
+    """Microseconds that the request sat in its event loop."""
+    _token: Token[str | None] | None = None
+
+    @property
+    def request_class(self) -> str:
+        """The class of the request."""
+        return self.shedder.classes.order[self.rank]
+
+    def describe(self, tenant: str, weight: float, timeout: float | None, deadline: float | None) -> None:
+        """Set what matters to a request that may wait."""
+        if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 < weight < inf:
+            raise InvalidCall(f"the weight of a tenant is a number above 0; got {shown(weight)}")
+        self.tenant, self.weight = tenant, weight
+        if timeout is not None:
+            self.due = self.began + _microseconds(timeout, "timeout")
+        if deadline is not None:
+            self.deadline = self.began + _microseconds(deadline, "deadline")
+
+    def __bool__(self) -> bool:
+        if self.state == "asked":
+            raise InvalidCall(WAITS)
+        return self.state != "refused"
+
+    def answered(self, outcome: Outcome = "success") -> None:
+        """Note that the response begins: the latency counts to here, and the permit is held until `release`."""
+        checked_outcome(outcome)
+        if self.state == "held":
+            self.shedder.sample(self, outcome)
+
+    def release(self, outcome: Outcome = "success") -> bool:
+        """Release the permit with this outcome. True if this call released it, False if it had ended already."""
+        if outcome not in OUTCOMES:
+            checked_outcome(outcome)
+        if self.state == "asked":
+            raise InvalidCall(WAITS)
+        return self.shedder.end(self, outcome)
+
+    def __enter__(self) -> ShedPermit:
+        if self.state == "asked":
+            self.shedder.wait(self)
+        return self._entered()
+
+    async def __aenter__(self) -> ShedPermit:
+        if self.state == "asked":
+            await self.shedder.wait_async(self)
+        return self._entered()
+
+    def _entered(self) -> ShedPermit:
+        if self.state == "refused":
+            raise Overloaded(self.request_class, self.reason or "limit", self.retry_after)
+        if self.state == "ended":
+            raise InvalidCall(ENDED)
+        self._token = class_here.set(self.request_class)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._token is not None:
+            class_here.reset(self._token)
+            self._token = None
+        self.shedder.end(self, "success" if kind is None else outcome_of(kind))
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.__exit__(kind, error, trace)
+
+    def __del__(self) -> None:
+        if self.state == "held":
+            self.shedder.abandoned.append(self.mark)
+
+    def __repr__(self) -> str:
+        state = f"refused: {self.reason}" if self.state == "refused" else self.outcome or self.state
+        return f"<ShedPermit {self.request_class}, {state}>"
+
+
+def outcome_of(kind: type[BaseException]) -> Outcome:
+    """Return how a block ended that raised this. Quick failures must not look like speed."""
+    return "dropped" if issubclass(kind, TimeoutError) else "ignored"
+
+
+def _microseconds(seconds: float, name: str) -> int:
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds >= 0:
+        raise InvalidCall(f"a {name} is a number of seconds from 0; got {shown(seconds)}")
+    return round(min(seconds, 1e9) * SECOND)

@@ -1,0 +1,259 @@
+"""`LoadShedder`: how many requests a process serves at once, and which of them when there are more."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Literal, get_args
+
+from headgate.clock import MILLISECOND, SECOND, Clock
+from headgate.errors import InvalidCall
+from headgate.forks import after_fork
+from headgate.permit import Outcome
+from headgate.shed.admissions import Admissions, Stats
+from headgate.shed.classes import ORDER, Classes
+from headgate.shed.estimators import Estimator, estimator_of
+from headgate.shed.loop_delay import LoopDelay
+from headgate.shed.permit import ShedPermit
+from headgate.shed.refusals import Reason
+from headgate.shed.signals import Signal
+from headgate.shed.waiters import LoopWaiter, ThreadWaiter, Waiter
+from headgate.shed.workers import Workers
+from headgate.wording import log_of, shown
+
+if TYPE_CHECKING:
+    from headgate.waiting.timers import Timers
+
+Mode = Literal["enforce", "observe", "off"]
+MODES: tuple[Mode, ...] = get_args(Mode)
+LOOP_DELAY = 5 * MILLISECOND
+"""How long a request of the lowest class may sit in the event loop; twice that for the next class, and so on."""
+
+
+class SteadyClock:
+    """A counter that never steps: a shedder needs durations only."""
+
+    def now_us(self) -> int:
+        """Return whole microseconds since some instant."""
+        return time.monotonic_ns() // 1_000
+
+
+class LoadShedder:
+    """Admits requests while the service has room, and chooses which to refuse when it has not.
+
+    `limit` is `"adaptive"`, which finds the limit; a number; `"aimd"`, `"vegas"` or `"gradient2"`; or an estimator.
+    `classes` are in the order of their importance. `workers` are the signals of a worker shedder; without them there is
+    none.
+    """
+
+    def __init__(
+        self,
+        limit: int | str | Estimator = "adaptive",
+        *,
+        classes: Sequence[str] = ORDER,
+        workers: Sequence[Signal] = (),
+        mode: Mode = "enforce",
+        clock: Clock | None = None,
+    ) -> None:
+        self.classes = Classes(classes)
+        self.estimator = estimator_of(limit)
+        self.abandoned: deque[int | None] = deque()
+        """The marks of permits that were lost: a collector may find them at any time, even under the lock."""
+        self._clock = clock or SteadyClock()
+        self._now_ns = time.monotonic_ns if clock is None else lambda: clock.now_us() * 1_000
+        self._critical = self.classes.critical
+        self._ranks: dict[str | None, int] = {None: self.classes.default_rank}
+        self._ranks.update(self.classes.ranks)
+        self._loops = LoopDelay()
+        self._workers = Workers(workers, self.classes) if workers else None
+        self._timers: Timers | None = None
+        self._begin()
+        self.mode = mode
+        after_fork(self._begin)
+
+    def _begin(self) -> None:
+        """Start with nothing in flight; in a forked child too, since the requests in flight are its parent's."""
+        self._lock = threading.Lock()
+        self._state = Admissions(self.classes, self.estimator)
+
+    @property
+    def mode(self) -> Mode:
+        """`enforce`; `observe`, which admits all requests and counts those it would refuse; `off`. May be set."""
+        return self._mode
+
+    @mode.setter
+    def mode(self, mode: Mode) -> None:
+        if mode not in MODES:
+            raise InvalidCall(f"unknown mode {shown(mode)}: the modes are {', '.join(MODES)}")
+        self._mode: Mode = mode
+        self.estimator.dips = mode == "enforce"
+        self._plain = mode == "enforce" and self._workers is None
+        """Whether a request without a timeout or a deadline needs no more than a free permit."""
+        if mode != "enforce":
+            with self._lock:
+                woken = self._state.admit_waiting(self._now_ns() // 1_000)
+            _wake(woken)
+
+    def permit(
+        self,
+        request_class: str | None = None,
+        *,
+        tenant: str = "",
+        weight: float = 1.0,
+        timeout: float | None = None,
+        deadline: float | None = None,
+    ) -> ShedPermit:
+        """Ask whether a request may be served.
+
+        Without a `timeout` the answer is there at once: the permit is true or false, and `with` raises `Overloaded` if
+        it was refused. With one, `with` or `async with` waits that many seconds at most. `deadline` is the number of
+        seconds that the request's caller waits for its answer: a request that cannot be served in time is refused at
+        once. Among waiting requests, tenants are served in proportion to their weights.
+        """
+        permit = ShedPermit()
+        permit.shedder = self
+        try:
+            permit.rank = rank = self._ranks[request_class]
+        except (KeyError, TypeError):
+            raise self.classes.unknown(request_class) from None
+        permit.began = now = self._now_ns() // 1_000
+        delay = self._loops.of_request(now) if "asyncio" in sys.modules else 0
+        if self._plain and timeout is None and deadline is None and delay <= LOOP_DELAY:
+            state, estimator = self._state, self.estimator
+            with self._lock:
+                if state.in_flight < (estimator.limit if rank >= self._critical else estimator.undipped):
+                    state.in_flight = in_flight = state.in_flight + 1  # the work of `grant`, without its call
+                    permit.state = "held"
+                    permit.mark = estimator.begin(now, in_flight)
+                    return permit
+        permit.describe(tenant, weight, timeout, deadline)
+        permit.loop_delay = delay
+        if timeout is None:
+            self.ask(permit, None)
+        return permit
+
+    def stats(self) -> Stats:
+        """Return the numbers of this moment."""
+        with self._lock:
+            return self._state.stats()
+
+    def note_queue(self, seconds: float) -> None:
+        """Tell how long a request waited before it reached this process, for the signal `queue`."""
+        if self._workers is not None:
+            self._workers.queue = max(self._workers.queue, round(seconds * SECOND))
+
+    def end(self, permit: ShedPermit, outcome: Outcome) -> bool:
+        """Take a permit back, and let waiting requests have it. False if it had ended already."""
+        state = self._state
+        now = self._now_ns() // 1_000
+        with self._lock:
+            ended = permit.state == "held"
+            if ended:
+                permit.state, permit.outcome = "ended", outcome
+                state.ended += 1
+                if state.in_flight:  # a forked child starts from none, and may end permits of its parent
+                    state.in_flight -= 1
+                if permit.mark is not None:
+                    state.sample(now, permit, outcome)
+            if not state.room.size:
+                return ended
+            woken = state.fill(now)
+        _wake(woken)
+        return ended
+
+    def sample(self, permit: ShedPermit, outcome: Outcome) -> None:
+        """Tell the estimator the latency of a request that is still in flight."""
+        now = self._now_ns() // 1_000
+        with self._lock:
+            self._state.sample(now, permit, outcome)
+            woken = self._state.fill(now)
+        _wake(woken)
+
+    def wait(self, permit: ShedPermit) -> None:
+        """Wait in this thread until the permit is granted or refused."""
+        waiter = ThreadWaiter(permit)
+        if not self.ask(permit, waiter):
+            try:
+                waiter.wait(self._clock, self._latest(permit))
+            finally:  # also when the thread is interrupted
+                self.give_up(waiter)
+
+    async def wait_async(self, permit: ShedPermit) -> None:
+        """Wait in this event loop until the permit is granted or refused."""
+        waiter = LoopWaiter(permit)
+        if self.ask(permit, waiter):
+            return
+        if self._timers is None:
+            from headgate.waiting.timers import Timers
+
+            self._timers = Timers(self._clock)
+        try:
+            await self._timers.here().wait_for(waiter.woken, self._latest(permit))
+        except BaseException:  # the caller was cancelled: its request never begins
+            self.give_up(waiter)
+            self.end(permit, "ignored")
+            raise
+        self.give_up(waiter)
+
+    def ask(self, permit: ShedPermit, waiter: Waiter | None) -> bool:
+        """Grant or refuse a permit, or let its request wait. False if it waits."""
+        now = self._now_ns() // 1_000
+        mode = self._mode
+        reason = self._reason(now, permit) if mode != "off" else None
+        dropped: Waiter | None = None
+        with self._lock:
+            state = self._state
+            if self.abandoned:
+                self._take_back_abandoned(now)
+            if reason is None and mode != "off" and not state.has_room(permit.rank):
+                reason = "limit"
+            if reason is None:
+                state.grant(now, permit, sampled=mode != "off")
+            elif mode == "observe":
+                state.count_refusal(now, permit, reason)
+                state.grant(now, permit)
+            elif reason == "limit" and waiter is not None:
+                dropped = state.wait(now, waiter)
+            else:
+                state.refuse(now, permit, reason)
+        if dropped is not None:
+            dropped.wake()
+        return permit.state != "asked"
+
+    def _reason(self, now: int, permit: ShedPermit) -> Reason | None:
+        """Return why to refuse a request even if a permit is free."""
+        height = len(self.classes.order) - 1 - permit.rank
+        if permit.rank and permit.loop_delay > LOOP_DELAY << height:
+            return "loop"
+        if self._workers is not None:
+            self._workers.look(now, permit.loop_delay, self._state.in_flight / self.estimator.undipped)
+            if permit.rank >= self._critical and self._workers.sheds(height):
+                return "workers"
+        if permit.deadline is not None and permit.deadline - now <= self.estimator.base:
+            return "deadline"
+        return None
+
+    def _latest(self, permit: ShedPermit) -> int:
+        """Return the instant until which a request waits: its deadline leaves time to serve it."""
+        due = permit.due or 0
+        return due if permit.deadline is None else min(due, permit.deadline - int(self.estimator.base))
+
+    def give_up(self, waiter: Waiter) -> None:
+        """Refuse a request that has waited long enough, unless its permit was granted or refused in the meantime."""
+        with self._lock:
+            self._state.give_up(self._now_ns() // 1_000, waiter)
+
+    def _take_back_abandoned(self, now: int) -> None:
+        """Take back permits that nothing refers to any more: their callers forgot to release them."""
+        lost = [self.abandoned.popleft() for _ in range(len(self.abandoned))]
+        for mark in lost:
+            self._state.take_back(now, mark)
+        log_of(__name__).warning("%d permits of a load shedder were lost without a release: use `with`", len(lost))
+
+
+def _wake(waiters: Iterable[Waiter]) -> None:
+    for waiter in waiters:
+        waiter.wake()

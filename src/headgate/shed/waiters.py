@@ -1,0 +1,67 @@
+"""A request that waits for a permit: in a thread, or in an event loop."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Protocol
+
+from headgate.clock import SECOND, Clock
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from headgate.shed.permit import ShedPermit
+
+
+class Waiter(Protocol):
+    """What a waiting room holds."""
+
+    permit: ShedPermit
+
+    def wake(self) -> None:
+        """Let the caller go on: its permit was granted or refused. May be called from any thread."""
+        ...
+
+
+class ThreadWaiter:
+    """A caller that blocks its thread."""
+
+    def __init__(self, permit: ShedPermit) -> None:
+        self.permit = permit
+        self._closed = threading.Lock()
+        self._closed.acquire()
+
+    def wake(self) -> None:
+        """Let the thread go on."""
+        self._closed.release()
+
+    def wait(self, clock: Clock, due: int) -> None:
+        """Return when the permit was granted or refused, or at the instant. A manual clock is moved to the instant."""
+        move = getattr(clock, "sleep_until", None)
+        if move is not None:
+            if not self._closed.acquire(blocking=False):
+                move(due)
+            return
+        self._closed.acquire(timeout=min(max(0, due - clock.now_us()) / SECOND, threading.TIMEOUT_MAX))
+
+
+class LoopWaiter:
+    """A caller that awaits in an event loop."""
+
+    def __init__(self, permit: ShedPermit) -> None:
+        import asyncio  # loaded already, since a task runs this
+
+        self.permit = permit
+        self._loop = asyncio.get_running_loop()
+        self.woken: asyncio.Future[bool] = self._loop.create_future()
+
+    def wake(self) -> None:
+        """Let the task go on."""
+        try:
+            self._loop.call_soon_threadsafe(self._set)
+        except RuntimeError:  # the loop was closed with the task in it
+            self.permit.release("ignored")
+
+    def _set(self) -> None:
+        if not self.woken.done():
+            self.woken.set_result(True)
