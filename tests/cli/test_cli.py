@@ -167,3 +167,14 @@ def test_readme_shows_the_demo():
     shown = re.search(r"^```text\n(.*?)^```$", readme, re.MULTILINE | re.DOTALL)
     assert shown
     assert set(shown[1].splitlines()) <= set(demo.demo(coloured=False).splitlines())
+
+
+def test_overload_prints_a_table():
+    """A scenario with one estimator and one seed; an unknown scenario gets the nearest name."""
+    shown = run("overload", "slow-few", "--estimator", "adaptive", "--seeds", "1")
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert shown.stdout.splitlines()[1].startswith("slow-few ")
+    listed = run("overload", "--list")
+    assert "hang             a dependency hangs for 20 s" in listed.stdout
+    wrong = run("overload", "flod-5x")
+    assert (wrong.returncode, wrong.stderr) == (1, "headgate: unknown scenario 'flod-5x': did you mean 'flood-5x'?\n")

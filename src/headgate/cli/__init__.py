@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from headgate.cli import demo, policy, shared
+from headgate.cli import demo, overload, policy, shared
 from headgate.errors import InvalidCall, InvalidPolicy, StoreError
 from headgate.version import __version__
 
@@ -36,6 +36,7 @@ def _parser() -> argparse.ArgumentParser:
     show.set_defaults(verb=lambda _: demo.demo(coloured=_wants_colour()))
     shared.add_verbs(verbs)
     policy.add_verbs(verbs)
+    overload.add_verbs(verbs)
     return parser
 
 
