@@ -1,7 +1,7 @@
 """The contract of a step: what an algorithm provides, and what engines and stores rely on.
 
 A step is pure integer arithmetic on one key's state. Each dialect has its own text, with the same names in the same
-order: `reference.py` (the definition), `kernel.pxi` (C integers), `kernel.lua` (doubles). A store contains no
+order: `__init__.py` (the reference), `kernel.pxi` (C integers), `kernel.lua` (doubles). A store contains no
 arithmetic; it runs steps atomically:
 
     1. `answer` for every call of the decision, which only reads;
@@ -57,6 +57,21 @@ State = list[int]
 """The integers of one key, in the reference's form."""
 
 
+def only_kernel(params: Any) -> str:  # noqa: ANN401 - each step has its own Params
+    """The `kernel` of a step that has one file in Lua."""
+    return "kernel"
+
+
+def keep_mark(mark: tuple[int, int], granted_us: int) -> tuple[int, int]:
+    """The `at_grant` of a step whose marks identify their charges."""
+    return mark
+
+
+def refuse_loan(params: Any, now: int, cost: int, refusal: Verdict) -> Verdict:  # noqa: ANN401
+    """The `lend` of a step that cannot charge for later."""
+    return refusal
+
+
 class Step(Protocol):
     """The names that a package under `algorithms/` defines."""
 
@@ -67,38 +82,29 @@ class Step(Protocol):
     SIZED: bool
     """True if a larger limit has larger states: the C kernel then has a `carry`, from a small state to a large one."""
 
-    def fit(self, amount: int, period_us: int, burst: int, slots: int) -> Any:  # noqa: ANN401 - each step has its own Params
+    def fit(self, amount: int, period_us: int, burst: int, slots: int) -> Any:  # noqa: ANN401
         """Return the step's parameters, a tuple of integers that starts with the burst; or raise `InvalidLimit`."""
-        ...
 
     def words(self, params: Any) -> int:  # noqa: ANN401
         """Return the number of 64-bit words of one key's state in a table."""
-        ...
 
     def kernel(self, params: Any) -> str:  # noqa: ANN401
         """Return the name of the Lua file for these parameters: `kernel`, unless a simpler one is enough."""
-        ...
 
     def at_grant(self, mark: tuple[int, int], granted_us: int) -> tuple[int, int]:
         """Return the mark for a refund that must never admit more than the limit, from the time of the grant."""
-        ...
 
     def fresh(self, params: Any) -> State:  # noqa: ANN401
         """Return the state of a key that was never charged, in the reference's form."""
-        ...
 
     def answer(self, state: State, params: Any, now: int, cost: int) -> Verdict:  # noqa: ANN401
         """Return the verdict for a call of this cost at this instant; do not change the state."""
-        ...
 
     def lend(self, params: Any, now: int, cost: int, refusal: Verdict) -> Verdict:  # noqa: ANN401
         """Turn the refusal of a cost that fits later into an allowed verdict: charged now, usable after its retry."""
-        ...
 
     def charge(self, state: State, params: Any, mark: tuple[int, int], cost: int) -> None:  # noqa: ANN401
         """Charge a call that `answer` allowed with this mark."""
-        ...
 
     def give(self, state: State, params: Any, now: int, mark: tuple[int, int], cost: int) -> None:  # noqa: ANN401
         """Give back those of `cost` units charged at `mark` that still count."""
-        ...

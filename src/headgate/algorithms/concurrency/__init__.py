@@ -1,35 +1,38 @@
-"""The concurrency step: an amount at once, with a record of each permit."""
+"""In flight: an amount of units may be held at once.
+
+The state is the list of held permits, three integers each: the instant of the charge, a number and the units held.
+Instant and number are the permit's mark, by which `give` finds it; so a permit that is given back twice, or after it
+was lost, frees no other. The number distinguishes permits of one instant, and contains the permit's original units.
+
+The time of a release is not known: the retry of a refusal is `UNKNOWN`, and so is the reset while a permit is held. The
+store notices when a holder has died (by the process itself, by a lock on a file, or by a lease of `ttl` microseconds on
+a server's clock); in this step a permit is held until it is given back.
+"""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
-from headgate.algorithms.concurrency.reference import MOST, Params, answer, charge, fresh, give
-from headgate.algorithms.contract import Verdict
+from headgate.algorithms.contract import NEVER, UNKNOWN, State, Verdict, keep_mark, only_kernel, refuse_loan
 from headgate.errors import InvalidLimit
-from headgate.layout import PERMIT_WORDS, PERMITS_AT
-
-__all__ = [
-    "KIND",
-    "LENDS",
-    "SIZED",
-    "Params",
-    "answer",
-    "at_grant",
-    "charge",
-    "fit",
-    "fresh",
-    "give",
-    "kernel",
-    "lend",
-    "words",
-]
+from headgate.layout import PERMIT_WORDS, PERMITS_AT, UNIT_BITS
 
 KIND: Final = "concurrency"
 LENDS: Final = False
 SIZED: Final = True
+MOST: Final = 100_000
 SHORTEST: Final = 100_000
 """The shortest lease in microseconds: a lease is renewed four times in its lifetime."""
+
+kernel, at_grant, lend = only_kernel, keep_mark, refuse_loan
+"""A mark identifies its permit, and the time of a release cannot be promised."""
+
+
+class Params(NamedTuple):
+    """A limit, compiled."""
+
+    limit: int
+    ttl: int
 
 
 def fit(amount: int, period_us: int, burst: int, slots: int) -> Params:
@@ -48,16 +51,34 @@ def words(params: Params) -> int:
     return PERMITS_AT + PERMIT_WORDS * params.limit
 
 
-def kernel(params: Params) -> str:
-    """Return the name of the only kernel."""
-    return "kernel"
+def fresh(params: Params) -> State:
+    """Return a state without permits."""
+    return []
 
 
-def at_grant(mark: tuple[int, int], granted_us: int) -> tuple[int, int]:
-    """Return the mark itself: it identifies the permit."""
-    return mark
+def answer(state: State, params: Params, now: int, cost: int) -> Verdict:
+    """Allow the cost if it fits beside the units that are held."""
+    held = sum(state[2::3])
+    if cost and held + cost > params.limit:
+        remaining = max(0, params.limit - held)
+        return Verdict(False, remaining, NEVER if cost > params.limit else UNKNOWN, UNKNOWN if held else 0, (now, 0))
+    taken = {number >> UNIT_BITS for at, number in zip(state[::3], state[1::3], strict=True) if at == now}
+    serial = next(each for each in range(len(taken) + 1) if each not in taken)
+    reset = UNKNOWN if held + cost else 0
+    return Verdict(True, max(0, params.limit - held - cost), 0, reset, (now, serial << UNIT_BITS | cost))
 
 
-def lend(params: Params, now: int, cost: int, refusal: Verdict) -> Verdict:
-    """Return the refusal: the time of a release cannot be promised."""
-    return refusal
+def charge(state: State, params: Params, mark: tuple[int, int], cost: int) -> None:
+    """Record a permit."""
+    if cost:
+        state += (*mark, cost)
+
+
+def give(state: State, params: Params, now: int, mark: tuple[int, int], cost: int) -> None:
+    """Take units of a permit back, if it is still held."""
+    for at in range(0, len(state), 3):
+        if (state[at], state[at + 1]) == mark:
+            state[at + 2] -= min(cost, state[at + 2])
+            if not state[at + 2]:
+                del state[at : at + 3]
+            return

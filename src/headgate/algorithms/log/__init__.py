@@ -1,33 +1,31 @@
-"""The log step: a ring of at most `limit` stamps."""
+"""Sliding log: a stamp for every admitted unit, exact in every rolling window.
+
+The state is the list of stamps, oldest first. A stamp counts while its age is below the period, and expires at exactly
+one period. The retry is the instant at which enough stamps have expired for the cost.
+"""
 
 from __future__ import annotations
 
-from typing import Final
+from bisect import bisect_right
+from typing import Final, NamedTuple
 
-from headgate.algorithms.contract import Verdict
-from headgate.algorithms.log.reference import Params, answer, charge, fresh, give
+from headgate.algorithms.contract import NEVER, State, Verdict, keep_mark, only_kernel, refuse_loan
 from headgate.errors import InvalidLimit
-
-__all__ = [
-    "KIND",
-    "LENDS",
-    "SIZED",
-    "Params",
-    "answer",
-    "at_grant",
-    "charge",
-    "fit",
-    "fresh",
-    "give",
-    "kernel",
-    "lend",
-    "words",
-]
 
 KIND: Final = "log"
 LENDS: Final = False
 SIZED: Final = True
 MOST: Final = 1_000_000
+
+kernel, at_grant, lend = only_kernel, keep_mark, refuse_loan
+"""The instant of a mark identifies its stamps."""
+
+
+class Params(NamedTuple):
+    """A limit, compiled."""
+
+    limit: int
+    period: int
 
 
 def fit(amount: int, period_us: int, burst: int, slots: int) -> Params:
@@ -44,16 +42,41 @@ def words(params: Params) -> int:
     return 2 + params.limit
 
 
-def kernel(params: Params) -> str:
-    """Return the name of the only kernel."""
-    return "kernel"
+def fresh(params: Params) -> State:
+    """Return a state without stamps."""
+    return []
 
 
-def at_grant(mark: tuple[int, int], granted_us: int) -> tuple[int, int]:
-    """Return the mark itself: its instant identifies the stamps."""
-    return mark
+def answer(state: State, params: Params, now: int, cost: int) -> Verdict:
+    """Allow the cost if it fits beside the stamps younger than a period."""
+    newest = state[-1] if state else now
+    moved = newest - now > params.period
+    at = now if moved else max(now, newest)
+    shift = newest - now if moved else 0
+    gone = bisect_right(state, at + shift - params.period)
+    held = len(state) - gone
+    if cost and held + cost > params.limit:
+        reset = newest - shift + params.period - now if held else 0
+        remaining = max(0, params.limit - held)
+        if cost > params.limit:
+            return Verdict(False, remaining, NEVER, reset, (at, 0), moved)
+        makes_room = state[gone + held + cost - params.limit - 1] - shift
+        return Verdict(False, remaining, makes_room + params.period - now, reset, (at, 0), moved)
+    reset = at + params.period - now if cost else newest - shift + params.period - now if held else 0
+    return Verdict(True, max(0, params.limit - held - cost), 0, reset, (at, 0), moved)
 
 
-def lend(params: Params, now: int, cost: int, refusal: Verdict) -> Verdict:
-    """Return the refusal: a log cannot charge for later."""
-    return refusal
+def charge(state: State, params: Params, mark: tuple[int, int], cost: int) -> None:
+    """Remove expired stamps, and add one stamp for each unit."""
+    at = mark[0]
+    if state and state[-1] > at:
+        shift = state[-1] - at
+        state[:] = [stamp - shift for stamp in state]
+    del state[: bisect_right(state, at - params.period)]
+    state.extend([at] * cost)
+
+
+def give(state: State, params: Params, now: int, mark: tuple[int, int], cost: int) -> None:
+    """Remove the newest `cost` stamps that are no newer than the mark."""
+    end = bisect_right(state, mark[0])
+    del state[max(0, end - cost) : end]
