@@ -8,7 +8,7 @@ EDGES := tests/tasks $(foreach edge,starlette fastapi endpoints flask django drf
 # A third worker, since tests wait more than they work. A worker without work takes some from another one's end, so that
 # the tests of a file mostly share their server.
 PYTEST := $(BIN)/python -m pytest -n 3 --dist worksteal
-SOURCES := pyproject.toml setup.py $(shell find src -name 'decision.py' -o -name 'layout.py' -o -name 'permit.py' -o -name '*.pyx' -o -name '*.px[id]')
+SOURCES := pyproject.toml setup.py $(shell find src -name 'decision.py' -o -name 'layout.py' -o -name 'permit.py' -o -name 'pending.py' -o -name '*.pyx' -o -name '*.px[id]')
 
 .PHONY: run test native pure check format bench soak wheel matrix oldest clean
 

@@ -12,6 +12,14 @@ from setuptools.errors import CCompilerError, CompileError
 
 PACKAGE = Path("src/headgate")
 BUILD = Path("build/native")
+SHARED = {"decision.py": "decision.pxi", "permit.py": "permit.pxi", "engine/pending.py": "pending_call.pxi"}
+"""Files whose classes are compiled too, and the names under which native.pyx includes them."""
+SHARED_CLASSES = {
+    "Decision": "@cython.final\n@cython.no_gc\n@cython.freelist(64)\n",
+    "Permit": "@cython.final\n@cython.freelist(64)\n",
+    "PendingCall": "@cython.final\n@cython.freelist(64)\n",
+    "PendingMethod": "@cython.final\n",
+}
 
 
 class OptionalBuild(build_ext):
@@ -39,13 +47,16 @@ class HonestWheel(bdist_wheel):
 
 
 def write_shared_classes():
-    """Decision and Permit are written once: the native engine includes their text as C classes."""
+    """Decisions, permits and pending calls are written once: the native engine includes their text as C classes."""
     BUILD.mkdir(parents=True, exist_ok=True)
-    for name, marks in (("Decision", "@cython.final\n@cython.no_gc\n"), ("Permit", "@cython.final\n")):
-        text = (PACKAGE / f"{name.lower()}.py").read_text(encoding="utf-8")
-        text = text.replace(f"class {name}:", f"{marks}@cython.freelist(64)\ncdef class {name}:", 1)
+    for file, included in SHARED.items():
+        text = (PACKAGE / file).read_text(encoding="utf-8")
+        for name, marks in SHARED_CLASSES.items():
+            text = text.replace(f"\nclass {name}:", f"\n{marks}cdef class {name}:", 1)
         text = text.replace("from headgate.decision import Decision\n", "")  # the C class stands there already
-        (BUILD / f"{name.lower()}.pxi").write_text(text, encoding="utf-8")
+        text = text.replace("def _begin(self) -> Any:", "cdef object _begin(self):")
+        text = text.replace("def __del__(self) -> None:", "def __dealloc__(self):")
+        (BUILD / included).write_text(text, encoding="utf-8")
 
 
 def write_layout():
@@ -87,7 +98,7 @@ def native():
         extra_compile_args=["-O3", "-fno-strict-aliasing", "-fno-builtin-memset"],
         depends=[
             *(str(path) for path in sorted(PACKAGE.rglob("*.px[id]"))),
-            *(str(PACKAGE / f"{name}.py") for name in ("decision", "layout", "permit")),
+            *(str(PACKAGE / name) for name in (*SHARED, "layout.py")),
         ],
     )
     built = cythonize([extension], build_dir=str(BUILD), include_path=[str(BUILD)])

@@ -1,7 +1,7 @@
 # The roster in C: the kernels by kind. `__init__.py` beside this file is the same roster by name.
 
 cdef struct Answer:
-    # A Verdict with C integers, plus what the block modifier wants kept.
+    # A Verdict with C integers, and the instant until which the block modifier blocks the key.
     bint allowed
     bint moved
     int64_t remaining
@@ -23,9 +23,9 @@ cdef int64_t NEVER_FITS = _NEVER
 cdef int64_t NOBODY_KNOWS = _UNKNOWN
 
 cdef enum:
-    MOST_WORDS = 10_003                 # of a state that is read whole: a window of 10,000 slots
+    MOST_WORDS = 10_003                 # of a state that is read as a whole: a window of 10,000 slots
 
-cdef int64_t[MOST_WORDS + 1] NOTHING    # the state of a key never seen
+cdef int64_t[MOST_WORDS + 1] NOTHING    # the state of a key that was never charged
 
 include "bucket/kernel.pxi"
 include "window/kernel.pxi"
@@ -38,8 +38,8 @@ cdef struct Kernel:
     lend_fn lend        # of a step that lends
     charge_fn charge
     give_fn give
-    carry_fn carry      # of a step whose states differ in size: what a small one holds, in zeros of a larger one
-    bint relative       # times are packed: the table counts them from an epoch of its own
+    carry_fn carry      # of a step whose states differ in size: copies a small state into a larger one of zeros
+    bint relative       # times are packed, and counted from the table's own epoch
 
 cdef int find_kernel(str kind, Kernel* kernel) except -1:
     if kind == "bucket":

@@ -1,4 +1,4 @@
-# Answers become Decisions.
+# Decisions from answers.
 
 cdef extern from *:
     """
@@ -16,9 +16,9 @@ cdef extern from *:
 
 cdef object answer_one(Decider decider, key, int64_t cost, Mode mode, const Answer* seen, int64_t epoch):
     cdef Decision decision
-    # Most decisions are read and dropped: one that nobody else holds any more is written anew, as zip() does with
-    # its tuples, which saves making and freeing an object. Two take turns, for a caller keeps the last answer until
-    # it has the next.
+    # Most decisions are read and dropped. A decision without other references is written again, as zip() does with its
+    # tuples, which saves making and freeing an object. Two decisions alternate, because a caller keeps the last answer
+    # until it has the next.
     if not headgate_held_by_one(<PyObject*> decider.other):
         decision = decider.fresh()
         if not FREE_THREADED:
@@ -39,13 +39,13 @@ cdef object answer_one(Decider decider, key, int64_t cost, Mode mode, const Answ
     return decision
 
 
-cdef inline int64_t told_last(int64_t retry) noexcept nogil:
-    """Where in the order of retries it stands: those that are no times come last."""
+cdef inline int64_t rank_of(int64_t retry) noexcept nogil:
+    """Return the rank of a retry: times first, then NOBODY_KNOWS, then NEVER_FITS."""
     return INT64_MAX if retry == NEVER_FITS else INT64_MAX - 1 if retry == NOBODY_KNOWS else retry
 
 
 cdef Py_ssize_t tightest_of(const Work* work, const Answer* seen) noexcept nogil:
-    """The same as `tightest`, which the twins' test compares."""
+    """Like `tightest` in decision.py; a test compares both."""
     cdef int64_t further, fewest = INT64_MAX
     cdef bint same = True
     cdef Py_ssize_t at, found = 0
@@ -61,7 +61,7 @@ cdef Py_ssize_t tightest_of(const Work* work, const Answer* seen) noexcept nogil
 
 
 cdef object answer_many(Decider decider, keys, costs, const Work* work, const Answer* seen):
-    """The Decision over several answers: the same rules as Decision.__init__, which the twins' test compares."""
+    """Return the Decision over several answers, by the rules of Decision.__init__; a test compares both."""
     cdef int64_t[CALLS * ANSWER_WORDS] flat
     cdef int64_t* row = flat
     cdef BoundLimit bound
@@ -80,8 +80,8 @@ cdef object answer_many(Decider decider, keys, costs, const Work* work, const An
     least = binding = tightest_of(work, seen)
     if not allowed:
         for at in range(work.count):
-            if told_last(seen[at].retry) > longest:
-                longest, binding = told_last(seen[at].retry), at
+            if rank_of(seen[at].retry) > longest:
+                longest, binding = rank_of(seen[at].retry), at
     if costs is None or work.mode == M_UP_TO:
         costs = work.cost[0]
     decision.allowed = allowed

@@ -1,4 +1,4 @@
-# Questions to tables that processes share: the files are looked after first, and a fallback answers where they cannot.
+# Decisions over shared tables: the files are checked first, and a fallback answers if the tables cannot.
 
 cdef object ask_shared_one(Decider decider, key, int64_t cost, Mode mode, int64_t wait):
     cdef BoundLimit bound = decider.only
@@ -37,14 +37,14 @@ cdef object ask_shared(Decider decider, keys, tuple costs, Work* work, Answer* s
 
 
 cdef object ask_instead(Decider decider, keys, tuple costs, Mode mode, int64_t wait):
-    """The shared table cannot answer: a holder was stopped, or the files are gone and cannot be made anew."""
+    """Return the fallback's answer: a process that holds a stripe is stopped, or the files are gone."""
     if decider.instead is None:
         raise StoreError("the shared table cannot answer now: a process that holds it is stopped, or its files are gone")
     return decider.instead(decider.limits, keys, costs, mode, wait)
 
 
 cdef int give_shared(Decider decider, keys, Work* work) except -1:
-    """Give back what was charged; permits that a stuck table does not take back are given with the next question."""
+    """Give back units; permits that a stuck table does not take back are given back with the next decision."""
     cdef Py_ssize_t at
     cdef int64_t now = decider.engine.now()
     if not decider.engine.files_are_there(now):

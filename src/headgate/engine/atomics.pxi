@@ -1,5 +1,5 @@
-# What processes that share memory need: ordered loads and stores, compare-and-swap, and locks on bytes of a file that
-# belong to an open file description, so that they end with it however the process ends.
+# Memory that processes share: ordered loads and stores, compare-and-swap, and locks on bytes of a file. A lock belongs to
+# an open file description, so it ends with the process, however the process ends.
 
 cdef extern from *:
     """
@@ -44,8 +44,8 @@ cdef inline int64_t steady_ns() noexcept nogil:
     return ts.tv_sec * 1_000_000_000 + ts.tv_nsec
 
 
-# How long a waiter for a lock word is patient: see SharedTable.wait_for.
+# The times that a thread waits for a lock word: see SharedTable.wait_for.
 cdef int64_t TEST_AFTER_NS = 1_000_000
 cdef int64_t GIVE_UP_AFTER_NS = 5_000_000
 cdef int64_t LONGEST_NAP_NS = 400_000
-cdef int GIVE_UP_AFTER_NAPS = 12        # and so many looks: a waiter that lost its core itself has not waited
+cdef int GIVE_UP_AFTER_NAPS = 12        # and this number of looks: a thread that lost its core has not looked

@@ -1,4 +1,4 @@
-# Engine and BoundLimit: what tables share, and a limit on its table.
+# Engine, which tables share, and BoundLimit, a limit on its table.
 
 cdef enum:
     MOST_PARAMS = 9
@@ -6,9 +6,9 @@ cdef enum:
 
 @cython.final
 cdef class Engine:
-    """What the tables of one store share: a clock, a secret, and (without the GIL) the lock of a decision.
+    """The common parts of the tables of one store: a clock, a secret and, without the GIL, the lock of a decision.
 
-    Of a store that processes share also: who takes part, and what to do when a decision cannot be taken.
+    In a store that processes share also: the participants, and the functions that look after its files.
     """
 
     cdef readonly object clock
@@ -16,28 +16,29 @@ cdef class Engine:
     cdef clockid_t clock_id
     cdef bint steady
     cdef uint64_t k0, k1
-    cdef int64_t me                     # how this participant signs its locks: number + 1 << 32 | generation
+    cdef int64_t me                     # the signature of this participant: number + 1 << 32 | generation
     cdef int roll                       # the file whose bytes the participants hold
     cdef int64_t[::1] generations       # of each participant's number, in that file
-    cdef object look_after              # called once a second: are the files still there?
+    cdef object look_after              # called once a second; returns whether the files are still there
     cdef int64_t looked
     cdef int64_t napping                # threads of this process that wait for a stripe without the GIL
     cdef list late                      # permits that a stuck table did not take back
-    cdef object on_eviction             # called once for each table that had to forget a key with something in use
+    cdef object on_eviction             # called once for each table that dropped a key with quota in use
     cdef object find_tables             # called when there are new tables, which another process may have made
-    cdef int64_t known_tables           # how many had been made when it was last called
+    cdef int64_t known_tables           # the number of tables at its last call
 
     def __cinit__(self, clock):
         self.late = []
+        self.on_eviction = no_report
         self.use_clock(clock)
         self.use_secret(os.urandom(16))
 
     def tell_evictions(self, on_eviction):
-        """Call this with a limit and its table, once for each table that has to forget a key with something in use."""
+        """Call this with a limit and its table, once for each table that has to drop a key with quota in use."""
         self.on_eviction = on_eviction
 
     def use_clock(self, clock):
-        """Tell the time by this clock from now on."""
+        """Use this clock from now on."""
         self.clock = clock
         self.steady = type(clock) is SystemClock and STEADY_CLOCK_ID is not None
         if self.steady:
@@ -50,16 +51,16 @@ cdef class Engine:
         self.k1 = int.from_bytes(secret[8:16], "little")
 
     def leave(self):
-        """Take no part any more: whoever asks is told that the files are gone, until `join`."""
+        """Take no part any more: until `join`, decisions find the files gone."""
         self.me = 0
         self.looked = -(<int64_t> 1 << 62)
-        self.napping = 0                # of a forked child: the threads that napped stayed with its parent
-        self.late = []                  # and so did its permits
+        self.napping = 0                # in a forked child: the waiting threads are its parent's
+        self.late = []                  # and so are the permits
 
     def join(self, int roll, int64_t[::1] generations, look_after, find_tables):
-        """Take part: hold a byte of the roll for as long as the file description lives. False if all are held.
+        """Take part: hold a byte of the roll while the file description is open. False if all bytes are held.
 
-        The word after the participants' is how many tables were ever made.
+        The word after those of the participants is the number of tables that were made.
         """
         cdef int64_t number
         if generations.shape[0] != PARTICIPANTS + 1:
@@ -77,14 +78,14 @@ cdef class Engine:
         return False
 
     def count_table(self):
-        """A table was made: every process that takes part is to look for it before it decides again."""
+        """Count a new table, so that every participant looks for it before its next decision."""
         headgate_add(&self.generations[PARTICIPANTS], 1)
 
     cdef inline bint knows_tables(self) noexcept:
         return headgate_load(&self.generations[PARTICIPANTS]) == self.known_tables
 
     cdef bint learn_tables(self) except -1:
-        """Know every table that was made so far. False if one cannot be opened."""
+        """Open every table that was made so far. False if one cannot be opened."""
         cdef int64_t made = headgate_load(&self.generations[PARTICIPANTS])
         if made != self.known_tables:
             if not self.find_tables():
@@ -93,42 +94,42 @@ cdef class Engine:
         return True
 
     def give_late(self):
-        """Try again to give back what a stuck table did not take."""
+        """Try again to give back permits that a stuck table did not take."""
         late, self.late = self.late, []
         for decider, keys, amounts, marks in late:
             decider.give(keys, amounts, marks)
 
     def family(self):
-        """For tables of one algorithm and period whose states differ in size."""
+        """Return a family, for tables of one algorithm and period whose states differ in size."""
         return Family()
 
     def table(self, limit, max_keys, family=None):
-        """A table for states such as this limit's."""
+        """Return a table for the states of this limit and of limits like it."""
         return Table(self, limit, max_keys, family)
 
     def shared_table(self, limit, view, family=None):
-        """A table in memory that processes share."""
+        """Return a table in memory that processes share."""
         return SharedTable(self, limit, view, family)
 
     def decider(self, tables, limits):
-        """Decisions over limits, each on its table."""
+        """Return a decider over limits, each on its table."""
         return Decider(self, tuple(map(BoundLimit, tables, limits)))
 
     cdef inline int64_t now(self) except -1:
-        return self.steady_now() if self.steady else self.told_now()
+        return self.steady_now() if self.steady else self.clock_now()
 
     cdef inline int64_t steady_now(self) noexcept nogil:
         cdef timespec ts
         clock_gettime(self.clock_id, &ts)
         return <int64_t> (<uint64_t> (ts.tv_sec * 1_000_000_000 + ts.tv_nsec + self.anchor_ns) // 1000)
 
-    cdef int64_t told_now(self) except -1:
+    cdef int64_t clock_now(self) except -1:
         return read_clock(self.clock)
 
     cdef inline bint files_are_there(self, int64_t now) except -1:
-        """PendingCall of the store once a second; it attaches anew to what was removed, or says that it cannot.
+        """Ask the store once a second whether its files are there; the store makes removed files again if it can.
 
-        Not while a thread waits for a stripe: it would wake up in another table.
+        The store is not asked while a thread waits for a stripe: the thread would wake up in another table.
         """
         if 0 <= now - self.looked < 1_000_000 or (self.napping and self.me):
             return True
@@ -138,7 +139,7 @@ cdef class Engine:
         return True
 
     cdef bint is_alive(self, int64_t signature) noexcept nogil:
-        """Whether whoever signed a lock so still runs: its byte is held, and nobody has had its number since."""
+        """Return whether the process with this signature still runs: it holds its byte, under the same generation."""
         cdef int64_t number = (signature >> 32) - 1
         if signature == self.me:
             return True
@@ -149,8 +150,12 @@ cdef class Engine:
         return not headgate_byte_is_free(self.roll, number)
 
 
+def no_report(limit, table):
+    """Report no eviction."""
+
+
 cdef object filed_as(str name):
-    """What a name is filed under."""
+    """Return the number under which a name is filed."""
     from hashlib import blake2b         # loaded for limits that have a name
 
     return int.from_bytes(blake2b(name.encode(), digest_size=8).digest(), "little")
@@ -158,24 +163,24 @@ cdef object filed_as(str name):
 
 @cython.final
 cdef class BoundLimit:
-    """A limit on its table, private or shared: parameters as C integers."""
+    """A limit on its table, private or shared, with its parameters as C integers."""
 
     cdef readonly Table table
     cdef readonly SharedTable common
     cdef readonly object limit
     cdef Family family
-    cdef int64_t need                   # words that a state of this limit takes
-    cdef uint64_t name                  # what the limit's name adds to a key's tag
+    cdef int64_t need                   # words of a state of this limit
+    cdef uint64_t name                  # the number of the limit's name, for the tags of keys
     cdef dict elsewhere                 # the same limit on other tables of the family
     cdef carry_fn carry
     cdef answer_fn answer
-    cdef lend_fn lend                   # NULL where nothing is lent: a block lends nothing
+    cdef lend_fn lend                   # NULL if the step does not lend, or the limit has a block
     cdef charge_fn charge
     cdef give_fn give
     cdef int64_t words
     cdef int64_t block
     cdef int64_t[MOST_PARAMS] params
-    cdef bint holds_permits                     # what it charges is held by a process, and is free when that dies
+    cdef bint holds_permits             # a process holds its charges, which are free when the process dies
 
     def __cinit__(self, table not None, limit):
         cdef Kernel kernel
@@ -196,35 +201,30 @@ cdef class BoundLimit:
         self.block = limit.block_us
         given = (*limit.params, table.words)
         if len(given) > MOST_PARAMS:
-            raise OverflowError("more parameters than a bound has room for")
+            raise OverflowError("more parameters than a bound limit has room for")
         for at, value in enumerate(given):
             self.params[at] = value
 
     cdef BoundLimit on(self, table):
-        """The same limit, on another table of the family."""
+        """Return the same limit on another table of the family."""
         bound = self.elsewhere.get(table)
         if bound is None:
             bound = self.elsewhere[table] = BoundLimit(table, self.limit)
         return bound
 
     cdef inline int tell(self) except -1:
-        """Say it once, if the table has forgotten a key that had something in use."""
+        """Report, once for each table, that the table has dropped a key with quota in use."""
         if self.common is None:
-            if self.table.evictions and not self.table.told:
-                self.table.told = True
-                self.tell_of(self.table, self.table.engine)
-        elif not self.common.told and headgate_load(&self.common.head.evictions):
-            self.common.told = True
-            self.tell_of(self.common, self.common.engine)
-        return 0
-
-    cdef int tell_of(self, table, Engine engine) except -1:
-        if engine.on_eviction is not None:
-            engine.on_eviction(self.limit, table)
+            if self.table.evictions and not self.table.reported:
+                self.table.reported = True
+                self.table.engine.on_eviction(self.limit, self.table)
+        elif not self.common.reported and headgate_load(&self.common.head.evictions):
+            self.common.reported = True
+            self.common.engine.on_eviction(self.limit, self.common)
         return 0
 
     cdef inline uint64_t tag(self, key) except? 0:
-        """The key, under this limit's name."""
+        """Return the tag of a key under this limit's name."""
         cdef Engine engine = self.table.engine if self.common is None else self.common.engine
         return tag_from(hash_of(key, engine.k0, engine.k1), self.name)
 
@@ -234,28 +234,27 @@ cdef class BoundLimit:
         else:
             self.answer(state, self.params, now, cost, out)
 
-    cdef inline void look_ahead(self, const int64_t* state, int64_t now, int64_t cost, int64_t wait, Answer* out) noexcept nogil:
-        """As `look`; what fits within the wait is lent."""
-        self.look(state, now, cost, out)
-        if wait and not out.allowed and self.lend != NULL and 0 < out.retry <= wait:
-            self.lend(self.params, now, cost, out)
-
-    cdef inline void look_only(self, const int64_t* state, int64_t now, int64_t cost, Answer* out) noexcept nogil:
-        """As `look`, for a cost that is not charged: what remains, and until when, is what is there now."""
+    cdef inline void ask(self, const int64_t* state, int64_t now, int64_t cost, int64_t wait, Mode mode, Answer* out) noexcept nogil:
+        """Like `look`; a peek describes the state without the charge, and other modes lend a cost that fits in the wait."""
         cdef Answer free
         self.look(state, now, cost, out)
-        if out.allowed and cost:
-            self.look(state, now, 0, &free)
-            out.remaining, out.reset = free.remaining, free.reset
-
-    cdef inline void ask(self, const int64_t* state, int64_t now, int64_t cost, int64_t wait, Mode mode, Answer* out) noexcept nogil:
         if mode == M_PEEK:
-            self.look_only(state, now, cost, out)
-        else:
-            self.look_ahead(state, now, cost, wait, out)
+            if out.allowed and cost:
+                self.look(state, now, 0, &free)
+                out.remaining, out.reset = free.remaining, free.reset
+        elif wait and not out.allowed and self.lend != NULL and 0 < out.retry <= wait:
+            self.lend(self.params, now, cost, out)
+
+    cdef int64_t* find(self, uint64_t tag) noexcept nogil:
+        """Return the state of a key, or NULL if it was never charged."""
+        cdef int64_t slot
+        if self.common is None:
+            return self.table.find(tag)
+        slot = self.common.find(tag)
+        return self.common.state(slot) if slot >= 0 else NULL
 
     cdef inline void sign(self) noexcept nogil:
-        """What is charged from now on is held by this process."""
+        """Let this process hold the permits that are charged from now on."""
         (<ConcurrencyParams*> self.params).holder = self.common.engine.me
 
     cdef inline int64_t epoch(self) noexcept nogil:

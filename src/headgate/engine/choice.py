@@ -33,8 +33,7 @@ NATIVE: Final = not wants_pure() and _native_available()
 
 if TYPE_CHECKING or not NATIVE:
     from headgate.decision import Decision
-    from headgate.engine.pending import pending
-    from headgate.engine.pure import Decider, Engine
+    from headgate.engine.pure import Decider, Engine, pending
     from headgate.engine.pure_table import Table
     from headgate.permit import Permit
 

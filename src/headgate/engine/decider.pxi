@@ -1,30 +1,30 @@
 # Decider: the path from a method call to a Decision. The single-limit hit has no Python frame on it.
 
 cdef enum:
-    LONGEST_KEY_CHARS = 1024            # a key of up to so many characters cannot have more than 4,096 bytes
+    LONGEST_KEY_CHARS = 1024            # a key of at most 1,024 characters has at most 4,096 bytes
 
 cdef object ZERO = 0
 cdef object ONE = 1
 
 @cython.final
 cdef class Decider:
-    """Lanes, and decisions over them: the hot part of a gate."""
+    """Bound limits, and decisions over them: the hot part of a gate."""
 
     cdef readonly Engine engine
     cdef readonly tuple bounds
     cdef readonly tuple limits
-    cdef BoundLimit only                # the one bound, where there is one
-    cdef bint common                    # on tables that processes share
-    cdef bint lends                     # every bound does
-    cdef bint sized                     # the states of some bound may be in one of several tables
+    cdef BoundLimit only                # the bound limit, if there is only one
+    cdef bint common                    # the tables are shared by processes
+    cdef bint lends                     # every bound limit lends
+    cdef bint sized                     # the states of a bound limit may be in one of several tables
     cdef object plan
     cdef object instead
-    cdef object waiting                 # where callers stand in the queue, by key
-    cdef object wait                    # acquires where that is not simply a yes
-    cdef object wake                    # tells those in the queue that a permit of their key has come back
+    cdef object waiting                 # the waiting callers, by key
+    cdef object wait                    # acquires for callers that have to wait
+    cdef object wake                    # wakes waiting callers after a permit of their key was released
     cdef object ends                    # its own `release`, bound once
-    cdef object back                    # gives back what a decision has in flight where that is not simple
-    cdef Decision spare, other          # the last two decisions over the one bound
+    cdef object back                    # releases decisions over several limits, and degraded ones
+    cdef Decision spare, other          # the last two decisions over the only bound limit
 
     def __cinit__(self, Engine engine not None, tuple bounds not None):
         if not 0 < len(bounds) <= CALLS:
@@ -47,31 +47,25 @@ cdef class Decider:
         return decision
 
     def hit(self, key, cost=1, *, limit=None):
-        """Spend, if every limit allows."""
-        if limit is None:
-            return self.ask(key, cost, M_TAKE)
-        return self.with_plan(limit).ask(key, cost, M_TAKE)
+        """Spend the cost of every limit, or of none if any refuses."""
+        return (self if limit is None else self.with_plan(limit)).ask(key, cost, M_TAKE)
 
     def peek(self, key, cost=1, *, limit=None):
-        """What `hit` would answer; writes nothing."""
-        if limit is None:
-            return self.ask(key, cost, M_PEEK)
-        return self.with_plan(limit).ask(key, cost, M_PEEK)
+        """Return the decision that `hit` would return; write nothing."""
+        return (self if limit is None else self.with_plan(limit)).ask(key, cost, M_PEEK)
 
     def take_up_to(self, key, n, *, limit=None):
         """Spend as much of `n` as fits now."""
-        if limit is None:
-            return self.ask(key, checked_cost(n), M_UP_TO)
-        return self.with_plan(limit).ask(key, checked_cost(n), M_UP_TO)
+        return (self if limit is None else self.with_plan(limit)).ask(key, checked_cost(n), M_UP_TO)
 
     def answer_instead(self, instead not None):
-        """Let this answer where a shared table cannot."""
+        """Call this function for an answer when a shared table cannot answer."""
         self.instead = instead
 
     def attach(self, hit, plan not None, back not None):
-        """The verbs of a gate that need no Python frame.
+        """Return the verbs of a gate that need no Python frame.
 
-        `plan` finds the decider of limits chosen for one call; `back` releases where that is not simply one permit of one limit.
+        `plan` finds the decider of limits chosen for one call; `back` releases all but a single permit of one limit.
         """
         self.plan, self.back, self.ends = plan, back, self.release
         return {
@@ -80,12 +74,12 @@ cdef class Decider:
         }
 
     def wait_by(self, dict waiting not None, wait not None, wake not None):
-        """Let `acquire` turn to `wait` when somebody is in the queue, or the answer is no; releases wake them."""
+        """Call `wait` in `acquire` if callers wait or the store refuses, and `wake` after a release."""
         self.waiting, self.wait, self.wake = waiting, wait, wake
         return {"acquire": self.acquire, "permit": self.permit}
 
     def acquire(self, key, cost=1, timeout=None, *, limit=None):
-        """Spend, waiting for it where that is needed."""
+        """Spend the cost, after a wait if needed."""
         cdef Decision decision
         if timeout is None and limit is None and not self.waiting:
             decision = self.ask(key, cost, M_TAKE)
@@ -94,20 +88,17 @@ cdef class Decider:
         return self.wait(key, cost, timeout, limit)
 
     def permit(self, key, cost=1, timeout=0, *, limit=None):
-        """Spend, waiting for it where that is needed and wanted, until the permit ends."""
+        """Spend the cost, after a wait of at most the timeout, until the permit ends."""
         cdef Permit permit = Permit.__new__(Permit)
         if not self.waiting and is_patience(timeout):
-            if limit is None:
-                permit.decision = self.ask(key, cost, M_TAKE)
-            else:
-                permit.decision = self.with_plan(limit).ask(key, cost, M_TAKE)
+            permit.decision = (self if limit is None else self.with_plan(limit)).ask(key, cost, M_TAKE)
         if permit.decision is None or not (permit.decision.allowed or timeout == 0):
             permit.decision = self.wait(key, cost, timeout, limit)
         permit._give_back = self.ends
         return permit
 
     def release(self, Decision decision not None):
-        """Give back what the decision has in flight, if that was not done before."""
+        """Give back the units in flight of a decision, at most once."""
         cdef Work work
         key = decision._keys
         if (self.only is None or not self.only.holds_permits or type(key) is not str or decision.degraded
@@ -124,7 +115,7 @@ cdef class Decider:
             self.wake(decision)
 
     def reserve(self, key, cost, int64_t wait, limit=None):
-        """Spend now what fits now, or where every limit lends, within so many microseconds."""
+        """Spend a cost that fits now or, if every limit lends, within `wait` microseconds."""
         cdef Decider decider = self if limit is None else self.with_plan(limit)
         if type(key) is str and type(cost) is int and decider.only is not None and is_plain(key) and 0 <= cost <= EXACT:
             return decider.ask_one(key, cost, M_RESERVE, wait)
@@ -148,9 +139,9 @@ cdef class Decider:
         return self.ask_many(key, None, units, mode, 0)
 
     def run(self, keys, tuple costs, int mode=M_TAKE, int64_t wait=0):
-        """One decision, a cost for each bound: every bound is asked, then all are charged or none is."""
+        """Decide, with a cost for each bound limit: ask every one, then charge all or none."""
         if len(costs) != len(self.bounds) or (type(keys) is tuple and len(keys) != len(self.bounds)):
-            raise ValueError("a decision needs a cost, and one key or a key, for each bound")
+            raise ValueError("a decision needs a cost, and one key or a key, for each bound limit")
         if self.only is not None:
             return self.ask_one(keys[0] if type(keys) is tuple else keys, costs[0], <Mode> mode, wait)
         return self.ask_many(keys, costs, 0, <Mode> mode, wait)
@@ -187,7 +178,7 @@ cdef class Decider:
             return answer_one(self, key, cost, mode, &seen, table.epoch)
 
     cdef object ask_many(self, keys, tuple costs, int64_t same, Mode mode, int64_t wait):
-        """`costs`, or the `same` for every bound."""
+        """Decide over several bound limits, with `costs` or with the cost `same` for each."""
         cdef Answer[CALLS] seen
         cdef (int64_t*)[CALLS] states
         cdef Work work
@@ -224,7 +215,7 @@ cdef class Decider:
         return answer_many(self, keys, costs, &work, seen)
 
     cdef int write_work(self, keys, tuple costs, int64_t same, Mode mode, Work* work) except -1:
-        """What is asked of each bound, but for the instant."""
+        """Write tag and cost for each bound limit."""
         cdef Py_ssize_t at
         cdef uint64_t hashed = 0
         work.count, work.mode = len(self.bounds), mode
@@ -236,9 +227,9 @@ cdef class Decider:
         return 0
 
     def give(self, keys, tuple amounts, tuple marks):
-        """Give back what was charged at the marks; no mark means charged now.
+        """Give back units that were charged at these marks; no mark means charged now.
 
-        What a stuck table does not take back stays charged; permits are kept, and given back with the next question.
+        Units that a stuck table does not take back stay charged; permits are given back with the next decision.
         """
         cdef Work work
         cdef Py_ssize_t at
@@ -250,7 +241,7 @@ cdef class Decider:
     cdef int give_work(self, keys, Work* work) except -1:
         cdef int64_t now = 0
         if not self.common:
-            if self.only is None or not self.only.holds_permits:    # a permit is found without knowing the time
+            if self.only is None or not self.only.holds_permits:    # a permit is found without the time
                 now = self.engine.now()
             with cython.critical_section(self.engine):
                 bounds = bounds_of(self.bounds, work, now) if self.sized else self.bounds
@@ -258,43 +249,42 @@ cdef class Decider:
         return give_shared(self, keys, work)
 
     def holders(self, key):
-        """The permits of a key that are in flight: the index of the limit, age, units, and whether they are this process's."""
-        cdef Work work
-        cdef int64_t now = self.engine.now()
+        """Return the permits in flight of a key: limit index, age, units, and whether this process holds them."""
         found = []
+        self.at_key(checked_key(key), list_permits_of, <void*> found)
+        now = self.engine.now()
+        return [(at, max(0, now - since), units, own) for at, since, units, own in found]
+
+    def clear(self, key):
+        """Forget a key under every limit."""
+        self.at_key(key, forget_key, NULL)
+
+    cdef int at_key(self, key, attempt_fn attempt, void* out) except -1:
+        """Call `attempt` with the bound limits on the tables that have the key."""
+        cdef Work work
+        cdef Py_ssize_t at
+        cdef int64_t now = self.engine.now()
         if self.common and not self.engine.files_are_there(now):
             raise StoreError("the files of the shared store are gone")
         if self.engine.late:
             self.engine.give_late()
-        self.write_work(checked_key(key), None, 0, M_PEEK, &work)
-        if self.common:
-            if where_keys_are(self, &work, list_holding, <void*> found) != DONE:
-                raise StoreError("a process that holds this part of the shared table is stopped")
-        else:
+        self.write_work(key, None, 0, M_PEEK, &work)
+        if not self.common:
             with cython.critical_section(self.engine):
-                list_private(bounds_of(self.bounds, &work, now) if self.sized else self.bounds, &work, found)
-        return [(at, max(0, now - since), units, own) for at, since, units, own in found]
-
-    def clear(self, key):
-        """Make a key as new."""
-        cdef Work work
-        cdef int64_t now = self.engine.now()
-        if self.common and not self.engine.files_are_there(now):
-            raise StoreError("the files of the shared store are gone")
-        self.write_work(key, None, 0, M_TAKE, &work)
-        if self.common:
-            if where_keys_are(self, &work, clear_holding, NULL) != DONE:
-                raise StoreError("a process that holds this part of the shared table is stopped")
-            return
-        with cython.critical_section(self.engine):
-            clear_private(bounds_of(self.bounds, &work, now) if self.sized else self.bounds, &work)
+                attempt(bounds_of(self.bounds, &work, now) if self.sized else self.bounds, &work, out)
+            return 0
+        for at in range(work.count):
+            work.nows[at] = (<BoundLimit> self.bounds[at]).common.instant(now)
+        if where_keys_are(self, &work, attempt, out) != DONE:
+            raise StoreError("a process that holds this part of the shared table is stopped")
+        return 0
 
 
 cdef inline bint is_patience(timeout):
-    """A time to wait that needs no closer look; anything else is judged by `wait`, which raises."""
+    """Return whether this is a valid time to wait; `wait` raises the error for any other value."""
     return timeout is ZERO or timeout is None or ((type(timeout) is float or type(timeout) is int) and timeout >= 0)
 
 
 cdef inline bint is_plain(key):
-    """A key that needs no closer look; anything else is judged by `checked_key`, which raises."""
+    """Return whether this is a valid key; `checked_key` decides about any other value."""
     return isinstance(key, str) and 0 < PyUnicode_GET_LENGTH(key) <= LONGEST_KEY_CHARS

@@ -1,15 +1,15 @@
-# LeasedTokens: tokens bought from a server in advance, spent without asking anybody. engine/lease_cache.py is the definition.
+# LeasedTokens: tokens charged at a server in advance, spent without asking the server. lease_cache.py is the definition.
 
 @cython.final
 cdef class Lease:
-    """Permits of one key."""
+    """The tokens of one key."""
 
     cdef public int64_t tokens         # left
-    cdef public int64_t low             # with so many left, it is time to buy more
-    cdef public int64_t until_us        # when they are void
-    cdef public tuple left              # what the server had left beside them, under each limit
-    cdef public tuple resets            # when its state is as new, under each limit
-    cdef public int64_t serial          # of the grant they come from
+    cdef public int64_t low             # at this number of tokens or fewer, the next lease is due
+    cdef public int64_t until_us        # the instant at which the tokens expire
+    cdef public tuple left              # the units that the server had left besides these tokens, under each limit
+    cdef public tuple resets            # the instant at which the server's state is full again, under each limit
+    cdef public int64_t serial          # of the grant that the tokens come from
 
 
 @cython.final
@@ -24,11 +24,11 @@ cdef class LeasedTokens:
         self.decider, self.leases, self.slow = decider, {}, slow
 
     def open(self, key):
-        """The key's lease; empty, if it had none."""
+        """Return the key's lease, a new empty one if it had none."""
         return self.leases.setdefault(key, Lease())
 
     def hit(self, key, cost=1, *, limit=None):
-        """Spend from the lease; what is not simply that goes the slow way."""
+        """Spend one token of the lease; every other case is passed to the slow path."""
         cdef Lease lease
         cdef int64_t now
         if limit is None and cost is ONE and isinstance(key, str):
@@ -42,7 +42,7 @@ cdef class LeasedTokens:
         return self.slow(key, cost, limit)
 
     def spend(self, key, int64_t units):
-        """Spend from the lease, down to its last token; None where that is not enough, or void."""
+        """Spend from the lease, down to its last token; None if it has too few tokens or has expired."""
         cdef Lease lease = <Lease> self.leases.get(key)
         cdef int64_t now
         if lease is None or units <= 0 or lease.tokens < units:
@@ -51,14 +51,14 @@ cdef class LeasedTokens:
         return self.pay(key, lease, units, now) if now < lease.until_us else None
 
     def drain(self, Lease lease not None):
-        """Take out what is left."""
+        """Take out the remaining tokens, and return their number."""
         cdef int64_t left
         with cython.critical_section(lease):
             left, lease.tokens = lease.tokens, 0
         return left
 
     def fill(self, Lease lease not None, int64_t units, int64_t most):
-        """Put something in."""
+        """Add units to the lease, up to `most`."""
         with cython.critical_section(lease):
             lease.tokens = min(most, lease.tokens + units)
 

@@ -1,4 +1,4 @@
-# C types for the attributes of the classes whose text is shared with Python (decision.py, permit.py).
+# C types for the attributes of the classes whose text is shared with Python (decision.py, permit.py, pending.py).
 
 from libc.stdint cimport int64_t
 
@@ -21,3 +21,18 @@ cdef class Permit:
     cdef readonly Decision decision
     cdef readonly object outcome
     cdef object _give_back
+
+cdef class PendingCall:
+    cdef object _function
+    cdef tuple _args
+    cdef dict _named
+    cdef bint _awaits
+    cdef bint _begun
+    cdef object _coroutine
+    cdef object _entered
+    cdef object _begin(self)
+
+cdef class PendingMethod:
+    cdef dict __dict__
+    cdef object _function
+    cdef bint _awaits

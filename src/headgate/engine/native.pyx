@@ -1,6 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 # cython: annotation_typing=False, freethreading_compatible=True, binding=False, optimize.use_switch=True
-"""The native twin: the same steps as `pure.py` runs, with C integers on memory of its own."""
+"""The native twin of `pure.py`: the same steps, with C integers on memory of its own."""
 
 cimport cython
 from cpython.ref cimport PyObject
@@ -16,7 +16,6 @@ import os
 from headgate.algorithms import EXACT as _EXACT, NEVER as _NEVER, UNKNOWN as _UNKNOWN
 from headgate.call import checked_cost, checked_costs, checked_key
 from headgate.clock import STEADY_CLOCK_ID, SystemClock
-from headgate.engine.pending import AWAITED_TWICE, NOT_AWAITED, looking_like, warn_of_no_await
 from headgate.engine.modes import LEASED as _LEASED
 from headgate.engine.modes import read_clock, slots_for, words_for
 from headgate.errors import InvalidCall, StoreError
@@ -41,6 +40,7 @@ include "decider.pxi"
 include "ask_shared.pxi"
 include "answers.pxi"
 include "lease_cache.pxi"
+include "pending_call.pxi"        # pending.py, likewise
 include "pending.pxi"
 
 SHARES = HEADGATE_SHARES

@@ -1,5 +1,5 @@
-# The native twin of pending.py. A question is sent like a coroutine, by the slot that `await` and tasks use, so that an
-# answer that is there at once costs neither a frame nor a StopIteration.
+# The native half of pending.py. A call is sent like a coroutine, by the slot that `await` and tasks use, so that an answer
+# without a wait costs neither a frame nor a StopIteration.
 
 cdef extern from *:
     """
@@ -31,80 +31,17 @@ cdef extern from *:
     void Py_INCREF(PyObject* thing)
 
 
-@cython.final
-@cython.freelist(64)
-cdef class PendingCall:
-    """A question that nobody has awaited yet. It has no truth: there is no answer."""
-
-    cdef object function
-    cdef tuple args
-    cdef dict named
-    cdef bint awaits
-    cdef bint begun
-    cdef object coroutine
-    cdef object entered
-
-    def __await__(self):
-        return self
-
-    async def __aenter__(self):
-        """`async with` awaits the answer, and enters it."""
-        self.entered = await self
-        return await self.entered.__aenter__()
-
-    async def __aexit__(self, kind, error, trace):
-        return await self.entered.__aexit__(kind, error, trace)
-
-    def __next__(self):
-        return self.send(None)
-
-    cdef object begin(self):
-        if self.begun:
-            raise RuntimeError(AWAITED_TWICE)
-        self.begun = True
-        return self.function(*self.args, **self.named)
-
-    def send(self, value):
-        """As of a coroutine."""
-        if not self.awaits:
-            raise StopIteration(self.begin())
-        if self.coroutine is None:
-            self.coroutine = self.begin()
-        return self.coroutine.send(value)
-
-    def throw(self, *error):
-        """As of a coroutine."""
-        if self.coroutine is not None:
-            return self.coroutine.throw(*error)
-        self.begun = True
-        raise error[1] if len(error) > 1 and error[1] is not None else error[0]
-
-    def close(self):
-        """As of a coroutine."""
-        if self.coroutine is not None:
-            self.coroutine.close()
-        self.begun = True
-
-    def __bool__(self):
-        self.begun = True
-        raise InvalidCall(NOT_AWAITED.format(self.function.__name__))
-
-    def __dealloc__(self):
-        if not self.begun and self.function is not None:
-            warn_of_no_await(self.function.__name__)
-
-
 cdef int send_pending(PyObject* self, PyObject* value, PyObject** answer) except -1:
-    """1 where it waits, 0 where it has answered."""
+    """Return 1 if the call waits, 0 if it has its answer."""
     cdef PendingCall asked = <PendingCall> self
-    if not asked.awaits:
-        given = asked.begin()
+    if not asked._awaits:
+        given = asked._begin()
         answer[0] = <PyObject*> given
         Py_INCREF(answer[0])
         return 0
-    if asked.coroutine is None:
-        asked.coroutine = asked.begin()
-    cdef PySendResult sent = PyIter_Send(<PyObject*> asked.coroutine, value, answer)
+    if asked._coroutine is None:
+        asked._coroutine = asked._begin()
+    cdef PySendResult sent = PyIter_Send(<PyObject*> asked._coroutine, value, answer)
     return -1 if sent == PYGEN_ERROR else sent == PYGEN_NEXT
 
 
@@ -112,7 +49,7 @@ cdef int send_pending(PyObject* self, PyObject* value, PyObject** answer) except
 @cython.no_gc
 @cython.freelist(64)
 cdef class PendingDecision:
-    """The same about one key, of a decider that answers at once: the hot ones."""
+    """A `PendingCall` of `hit` or `peek`, about one key, on a decider that answers at once."""
 
     cdef Decider decider
     cdef object key, cost, limit
@@ -135,16 +72,16 @@ cdef class PendingDecision:
         return decider.ask(self.key, self.cost, self.mode)
 
     def send(self, value):
-        """As of a coroutine."""
+        """Like the method of a coroutine."""
         raise StopIteration(self.begin())
 
     def throw(self, *error):
-        """As of a coroutine."""
+        """Like the method of a coroutine."""
         self.begun = True
         raise error[1] if len(error) > 1 and error[1] is not None else error[0]
 
     def close(self):
-        """As of a coroutine."""
+        """Like the method of a coroutine."""
         self.begun = True
 
     def __bool__(self):
@@ -167,25 +104,8 @@ headgate_send_by(PendingCall, send_pending, PendingDecision, send_pending_decisi
 
 
 @cython.final
-cdef class PendingMethod:
-    """A method whose answer has to be awaited. `awaits` says whether the function is a coroutine function itself."""
-
-    cdef dict __dict__
-    cdef object function
-    cdef bint awaits
-
-    def __init__(self, function, bint awaits):
-        self.function, self.awaits = function, awaits
-
-    def __call__(self, *args, **named):
-        cdef PendingCall asked = PendingCall.__new__(PendingCall)
-        asked.function, asked.args, asked.named, asked.awaits = self.function, args, named, self.awaits
-        return asked
-
-
-@cython.final
-cdef class LaterCore:
-    """`PendingMethod` for `hit` and `peek` of a decider."""
+cdef class PendingVerb:
+    """A `PendingMethod` for `hit` and `peek` of a decider."""
 
     cdef dict __dict__
     cdef Decider decider
@@ -201,8 +121,8 @@ cdef class LaterCore:
 
 
 def pending(method, function, bint awaits):
-    """The twin's."""
+    """Return the method, answered by this function when awaited; see pure.py."""
     decider, name = getattr(function, "__self__", None), function.__name__
     if type(decider) is Decider and name in ("hit", "peek"):
-        return looking_like(method, LaterCore(decider, M_PEEK if name == "peek" else M_TAKE))
+        return looking_like(method, PendingVerb(decider, M_PEEK if name == "peek" else M_TAKE))
     return looking_like(method, PendingMethod(function, awaits))

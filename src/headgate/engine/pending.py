@@ -1,13 +1,11 @@
 """Calls that must be awaited, and that raise or warn when they are not.
 
-A coroutine is always true, so `if limiter.hit(key):` without `await` would admit every request. pending.pxi is the
-native twin of this file.
+A coroutine is always true, so `if limiter.hit(key):` without `await` would admit every request. Like `decision.py`,
+this file is built twice: the native engine compiles its classes as C classes.
 """
 
-from __future__ import annotations
-
 import warnings
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from typing import Any, Final, NoReturn
 
 from headgate.errors import InvalidCall
@@ -19,11 +17,13 @@ ALIKE: Final = (
     "__annotations__",
 )  # fmt: skip
 AWAITED_TWICE: Final = "cannot reuse already awaited coroutine"
+DROPPED_AT: Final = 3 if __name__ == "headgate.engine.pending" else 1
+"""The stack level of the line that dropped a call: compiled functions have no frame."""
 
 
-def warn_of_no_await(name: str, frames: int = 2) -> None:
-    """Warn as Python does for its own coroutines; `frames` is the stack level of the line that dropped the call."""
-    warnings.warn(f"coroutine {name!r} was never awaited", RuntimeWarning, stacklevel=frames)
+def warn_of_no_await(name: str) -> None:
+    """Warn as Python does for its own coroutines."""
+    warnings.warn(f"coroutine {name!r} was never awaited", RuntimeWarning, stacklevel=DROPPED_AT)
 
 
 class PendingCall:
@@ -47,9 +47,11 @@ class PendingCall:
         self._begun = True
         return self._function(*self._args, **self._named)
 
-    def __await__(self) -> Generator[Any, Any, Any]:
-        begun = self._begin()
-        return (yield from begun.__await__()) if self._awaits else begun
+    def __await__(self) -> Any:  # noqa: ANN401 - an iterator for `await`, of values that only an event loop reads
+        return self
+
+    def __next__(self) -> Any:  # noqa: ANN401
+        return self.send(None)
 
     async def __aenter__(self) -> Any:  # noqa: ANN401
         """Await the answer, and enter it."""
@@ -85,18 +87,19 @@ class PendingCall:
         raise InvalidCall(NOT_AWAITED.format(self._function.__name__))
 
     def __del__(self) -> None:
-        if not self._begun:
-            warn_of_no_await(self._function.__name__, 3)
+        if not self._begun and self._function is not None:  # the collector may have cleared a native call
+            warn_of_no_await(self._function.__name__)
 
 
-class _PendingMethod:
+class PendingMethod:
     """A method whose answer must be awaited. `awaits` says whether the function is a coroutine function itself."""
 
     def __init__(self, function: Callable[..., Any], awaits: bool) -> None:
         self._function = function
         self._awaits = awaits
 
-    def __call__(self, *args: Any, **named: Any) -> Any:  # noqa: ANN401
+    def __call__(self, *args: Any, **named: Any) -> PendingCall:  # noqa: ANN401
+        """Return the call, to be awaited."""
         return PendingCall(self._function, args, named, self._awaits)
 
 
@@ -106,8 +109,3 @@ def looking_like(method: Callable[..., Any], made: Any) -> Any:  # noqa: ANN401
         setattr(made, name, getattr(method, name))
     made.__wrapped__ = method
     return made
-
-
-def pending(method: Callable[..., Any], function: Callable[..., Any], awaits: bool) -> Any:  # noqa: ANN401
-    """Return the method, answered by this function when awaited; `awaits`: the function must be awaited itself."""
-    return looking_like(method, _PendingMethod(function, awaits))

@@ -1,7 +1,7 @@
-# Decisions over private tables, under the lock of their engine. What is the same for shared ones stands in decider.pxi.
+# Decisions over private tables, under the lock of their engine. decider.pxi has the code that shared tables use too.
 
 cdef tuple bounds_of(tuple bounds, const Work* work, int64_t now):
-    """Each limit on the table that has the state of its key."""
+    """Return each limit on the table that has the state of its key."""
     cdef Py_ssize_t at
     cdef BoundLimit bound
     if not any_spread(bounds):
@@ -22,7 +22,7 @@ cdef bint any_spread(tuple bounds) noexcept:
 
 
 cdef BoundLimit bound_of(BoundLimit bound, uint64_t tag, int64_t now):
-    """The limit on the table that has the state of the key; a state that is too small for it is carried to its own table."""
+    """Return the limit on the table that has the state of the key; a state that is too small moves to the limit's table."""
     cdef Table table
     cdef int64_t* state
     cdef int64_t* larger
@@ -43,7 +43,7 @@ cdef BoundLimit bound_of(BoundLimit bound, uint64_t tag, int64_t now):
 
 
 cdef int charge_private(tuple bounds, Work* work, int64_t** states, Answer* seen) except -1:
-    """Charge every bound; what can fail, fails before the first charge."""
+    """Charge every bound limit. Errors are raised before the first charge."""
     cdef BoundLimit bound
     cdef int at
     cdef bint placed = False
@@ -52,7 +52,7 @@ cdef int charge_private(tuple bounds, Work* work, int64_t** states, Answer* seen
             (<BoundLimit> bounds[at]).table.prepare(work.tags[at])
     for at in range(work.count):
         bound = <BoundLimit> bounds[at]
-        if placed:                      # which may have moved the others
+        if placed:                      # placing a key may have moved the others
             states[at] = bound.table.find(work.tags[at])
         if states[at] == NULL:
             states[at] = bound.table.place(work.tags[at], bound, work.nows[at])
@@ -69,12 +69,12 @@ cdef void refuse_private(tuple bounds, Work* work, int64_t** states, Answer* see
         bound = <BoundLimit> bounds[at]
         if work.mode != M_PEEK and states[at] != NULL:
             refuse(bound, states[at], &seen[at])
-        if seen[at].allowed:            # nothing was charged: say what it holds without the charge
+        if seen[at].allowed:            # the answer describes the state without the charge
             bound.look(states[at] or NOTHING, work.nows[at], 0, &seen[at])
 
 
 cdef inline void refuse(BoundLimit bound, int64_t* state, const Answer* seen) noexcept:
-    """A no charges nothing; it starts blocks, and keeps a state that had to follow the clock back."""
+    """Keep the effects of a refusal: a block, and a state that was corrected because the clock stepped back."""
     if seen.moved:
         bound.charge(state, bound.params, seen.mark_us, seen.mark_num, 0)
     if bound.block and not seen.allowed:
@@ -82,7 +82,7 @@ cdef inline void refuse(BoundLimit bound, int64_t* state, const Answer* seen) no
 
 
 cdef int give_private(tuple bounds, Work* work, int64_t now) except -1:
-    """Give back what was charged at the marks; no mark means charged now."""
+    """Give back units that were charged at these marks; no mark means charged now."""
     cdef BoundLimit bound
     cdef Answer seen
     cdef int64_t* state
@@ -98,28 +98,3 @@ cdef int give_private(tuple bounds, Work* work, int64_t now) except -1:
                 seen.mark_us, seen.mark_num = work.mark_us[at] - bound.table.epoch, work.mark_num[at]
             bound.give(state, bound.params, work.nows[at], seen.mark_us, seen.mark_num, work.cost[at])
     return 0
-
-
-cdef int list_private(tuple bounds, Work* work, list found) except -1:
-    """The permits of keys."""
-    cdef BoundLimit bound
-    cdef const int64_t* state
-    cdef int at
-    for at in range(work.count):
-        bound = <BoundLimit> bounds[at]
-        state = bound.table.find(work.tags[at]) if bound.holds_permits else NULL
-        if state != NULL:
-            list_permits(at, state, bound, found)
-    return 0
-
-
-cdef void clear_private(tuple bounds, Work* work) noexcept:
-    """Make keys as new."""
-    cdef BoundLimit bound
-    cdef int64_t* state
-    cdef int at
-    for at in range(work.count):
-        bound = <BoundLimit> bounds[at]
-        state = bound.table.find(work.tags[at])
-        if state != NULL:
-            memset(state, 0, bound.table.stride * 8)

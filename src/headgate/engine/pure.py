@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from headgate.clock import Clock
 from headgate.decision import Decision
 from headgate.engine.modes import TAKE, read_clock
+from headgate.engine.pending import PendingMethod, looking_like
 from headgate.engine.pure_table import BoundLimit, Family, Table
 from headgate.engine.steps import Cell, give_back, held_in, settle
 from headgate.forks import after_fork
@@ -93,3 +95,8 @@ class Decider:
 
     def _find(self, keys: tuple[str, ...], now: int) -> list[Cell | None]:
         return [bound.find(key, now) for bound, key in zip(self.bounds, keys, strict=True)]
+
+
+def pending(method: Callable[..., Any], function: Callable[..., Any], awaits: bool) -> Any:  # noqa: ANN401
+    """Return the method, answered by this function when awaited; `awaits`: the function must be awaited itself."""
+    return looking_like(method, PendingMethod(function, awaits))

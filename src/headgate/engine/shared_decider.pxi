@@ -1,7 +1,7 @@
-# Decisions over shared tables. What is the same for private ones (arguments, answers) stands in decider.pxi.
+# Decisions over shared tables. decider.pxi has the code that private tables use too: arguments and answers.
 
 cdef bint charge_lock_free(BoundLimit bound, uint64_t tag, int64_t now, int64_t* cost, Mode mode, int64_t wait, Answer* seen) noexcept:
-    """Settle a plain bucket by compare-and-swap. False if that takes its stripe: a new key, or one being worked on."""
+    """Decide over a plain bucket by compare-and-swap. False if the key is new, or its stripe is held."""
     cdef SharedTable table = bound.common
     cdef int64_t slot, word, charged, asked = cost[0]
     while True:
@@ -26,7 +26,7 @@ cdef bint charge_lock_free(BoundLimit bound, uint64_t tag, int64_t now, int64_t*
 
 
 cdef Attempt settle_holding(tuple bounds, Work* work, void* out):
-    """One decision over bounds whose stripes are taken for it. STUCK also if no slot can be had."""
+    """Decide over bound limits, and hold their stripes meanwhile. STUCK also if no slot is found."""
     cdef Answer* seen = <Answer*> out
     cdef Holding holding
     cdef BoundLimit bound
@@ -54,7 +54,7 @@ cdef Attempt settle_holding(tuple bounds, Work* work, void* out):
             bound.ask(state_of(bound, work, at), work.nows[at], work.cost[at], work.wait, work.mode, &seen[at])
         allowed = allowed and seen[at].allowed
     if allowed and work.mode != M_PEEK:
-        for at in range(work.count):        # places first: a charge is only begun when all can be made
+        for at in range(work.count):        # slots first: no charge begins before every key has a slot
             bound = <BoundLimit> bounds[at]
             if work.slots[at] < 0:
                 work.slots[at] = bound.common.place(work.tags[at], bound, work.nows[at], &holding)
@@ -74,9 +74,9 @@ cdef Attempt settle_holding(tuple bounds, Work* work, void* out):
 
 
 cdef bint reclaim_dead(BoundLimit bound, int64_t slot, uint64_t tag) noexcept:
-    """Take back what processes hold that have died; whether there was anything. The key's stripe is held.
+    """Take back the permits of processes that have died; return whether there were any. The key's stripe is held.
 
-    Only asked where it matters, before a no: a live holder is looked up in a file's locks, which takes a system call.
+    Called only before a refusal: a holder is looked up in the locks of a file, which takes a system call.
     """
     cdef SharedTable table = bound.common
     cdef int64_t at, holder, alive = 0, stripe = table.stripe_of(tag)
@@ -108,7 +108,7 @@ cdef inline const int64_t* state_of(BoundLimit bound, Work* work, int at) noexce
 
 
 cdef void write_down(BoundLimit bound, Work* work, int at, const Answer* seen, bint allowed) noexcept:
-    """Charge a state, or keep what a refusal leaves: a block begun, a state that had to follow the clock back."""
+    """Charge a state, or keep the effects of a refusal: a block, and a state corrected because the clock stepped back."""
     cdef SharedTable table = bound.common
     cdef int64_t slot = work.slots[at], stripe = table.stripe_of(work.tags[at])
     cdef int64_t cost = work.cost[at] if allowed else 0
@@ -122,7 +122,7 @@ cdef void write_down(BoundLimit bound, Work* work, int at, const Answer* seen, b
         if bound.holds_permits:
             bound.sign()
         if table.head.journal < table.words and cost:
-            # A log's ring is not journalled: its expired stamps are dropped first, so that the new ones fall on none.
+            # A log's ring is not journalled: expired stamps are dropped first, so that no stamp in use is overwritten.
             table.begin(stripe, slot)
             bound.charge(table.state(slot), bound.params, seen.mark_us, seen.mark_num, 0)
             table.finish(stripe)
@@ -134,7 +134,7 @@ cdef void write_down(BoundLimit bound, Work* work, int at, const Answer* seen, b
 
 
 cdef Attempt give_holding(tuple bounds, Work* work, void* out):
-    """Give back under the stripes of the keys."""
+    """Give back, and hold the stripes of the keys meanwhile."""
     cdef Holding holding
     cdef BoundLimit bound
     cdef SharedTable table
@@ -170,22 +170,23 @@ cdef Attempt give_holding(tuple bounds, Work* work, void* out):
     return DONE
 
 
-cdef Attempt list_holding(tuple bounds, Work* work, void* out):
-    """The permits of keys, under their stripes, without those of the dead."""
+cdef Attempt list_permits_of(tuple bounds, Work* work, void* out):
+    """List the permits of keys, without those of processes that have died."""
     cdef Holding holding
     cdef BoundLimit bound
-    cdef int64_t slot
+    cdef int64_t* state
     cdef int at
     cdef Attempt taken = take_stripes(bounds, work, &holding)
     if taken != DONE:
         return taken
     for at in range(work.count):
         bound = <BoundLimit> bounds[at]
-        slot = bound.common.find(work.tags[at]) if bound.holds_permits else -1
-        if slot >= 0:
-            reclaim_dead(bound, slot, work.tags[at])
-            bound.sign()
-            list_permits(at, bound.common.state(slot), bound, <list> out)
+        state = bound.find(work.tags[at]) if bound.holds_permits else NULL
+        if state != NULL:
+            if bound.common is not None:
+                reclaim_dead(bound, bound.common.find(work.tags[at]), work.tags[at])
+                bound.sign()
+            list_permits(at, state, bound, <list> out)
     unlock_all(&holding)
     return DONE
 
@@ -199,19 +200,19 @@ cdef void list_permits(int place, const int64_t* state, BoundLimit bound, list f
             found.append((place, permits[at].since, permits[at].held & UNIT_MASK, permits[at].held >> UNIT_BITS == p.holder))
 
 
-cdef Attempt clear_holding(tuple bounds, Work* work, void* out):
-    """Make keys as new under their stripes."""
+cdef Attempt forget_key(tuple bounds, Work* work, void* out):
+    """Make the states of keys zero."""
     cdef Holding holding
-    cdef SharedTable table
-    cdef int64_t slot
+    cdef BoundLimit bound
+    cdef int64_t* state
     cdef int at
     cdef Attempt taken = take_stripes(bounds, work, &holding)
     if taken != DONE:
         return taken
     for at in range(work.count):
-        table = (<BoundLimit> bounds[at]).common
-        slot = table.find(work.tags[at])
-        if slot >= 0:
-            memset(table.state(slot), 0, table.stride * 8)
+        bound = <BoundLimit> bounds[at]
+        state = bound.find(work.tags[at])
+        if state != NULL:
+            memset(state, 0, (bound.table.stride if bound.common is None else bound.common.stride) * 8)
     unlock_all(&holding)
     return DONE

@@ -1,18 +1,18 @@
-# Where keys are, and what keeps them there: the stripes that something done about keys of shared tables holds, and the
-# tables of a family among which a key's state may have been carried.
+# The places of keys in shared tables: the stripes that are held while keys are used, and the tables of a family, between
+# which the state of a key may move.
 
 cdef enum:
     MOST_HELD = 512
 
 cdef struct Holding:
-    # The stripes a decision holds, in the order they were taken. Its bounds keep the tables alive.
+    # The stripes that a decision holds, in the order of locking. The bound limits keep the tables alive.
     int count
     int64_t[MOST_HELD] orders
     int64_t[MOST_HELD] stripes
     (PyObject*)[MOST_HELD] tables
 
 cdef bint hold_too(Holding* holding, SharedTable table, uint64_t tag) noexcept:
-    """One more stripe to hold, in an order that is the same for everyone. False if there are too many."""
+    """Add a stripe to hold, in an order that is the same in every process. False if there are too many."""
     cdef int64_t order = table.order, stripe = table.stripe_of(tag)
     cdef int to = holding.count
     if holds(holding, order, stripe):
@@ -29,7 +29,7 @@ cdef bint hold_too(Holding* holding, SharedTable table, uint64_t tag) noexcept:
     return True
 
 cdef bint lock_all(Holding* holding):
-    """False, and none held, if one is stuck."""
+    """Lock all stripes. If one is stuck, return False and hold none."""
     cdef int at
     for at in range(holding.count):
         if not (<SharedTable> holding.tables[at]).lock(holding.stripes[at]):
@@ -52,14 +52,14 @@ cdef inline bint holds(const Holding* holding, int64_t order, int64_t stripe) no
 
 
 cdef enum Attempt:
-    STUCK, DONE, MOVED                  # MOVED: a key was carried to another table before its stripe could be held
+    STUCK, DONE, MOVED                  # MOVED: a key moved to another table before its stripe was held
 
 cdef enum:
-    MOST_TRIES = 16                     # a key is carried once for each time that a limit outgrows a table
+    MOST_TRIES = 16                     # a key moves once each time that a limit outgrows a table
 
 
-cdef tuple lanes_common(Decider decider, const Work* work):
-    """Each limit on the table that has the state of its key, as far as can be seen; None if a stripe is stuck."""
+cdef tuple shared_bounds_of(Decider decider, const Work* work):
+    """Return each limit on the table that has the state of its key, as seen without locks; None if a stripe is stuck."""
     cdef BoundLimit bound
     cdef int at
     if not decider.sized:
@@ -72,28 +72,28 @@ cdef tuple lanes_common(Decider decider, const Work* work):
     for at in range(work.count):
         bound = <BoundLimit> decider.bounds[at]
         if bound.family is not None and bound.family.spread():
-            bound = lane_common(bound, work.tags[at], work.nows[at])
+            bound = shared_bound_of(bound, work.tags[at], work.nows[at])
             if bound is None:
                 return None
         found.append(bound)
     return tuple(found)
 
 
-cdef BoundLimit lane_common(BoundLimit bound, uint64_t tag, int64_t now):
+cdef BoundLimit shared_bound_of(BoundLimit bound, uint64_t tag, int64_t now):
     cdef SharedTable table
     for table in bound.family.tables:
         if table.find(tag) < 0:
             continue
         if table.words >= bound.need:
             return bound if table is bound.common else bound.on(table)
-        return bound if carry_common(bound, table, tag, now) else None
+        return bound if move_state(bound, table, tag, now) else None
     return bound
 
 
-cdef bint carry_common(BoundLimit bound, SharedTable small, uint64_t tag, int64_t now):
-    """Carry a state to the limit's own table, all places where the key could be held. False if that is stuck.
+cdef bint move_state(BoundLimit bound, SharedTable small, uint64_t tag, int64_t now):
+    """Move a state to the limit's own table, and hold all stripes of the key meanwhile. False if one is stuck.
 
-    A process that dies on the way leaves the key in both tables, and the smaller one is believed.
+    A process that dies meanwhile leaves the key in both tables; then the state in the smaller table counts.
     """
     cdef Holding holding
     cdef SharedTable table, large = bound.common
@@ -124,12 +124,17 @@ cdef bint carry_common(BoundLimit bound, SharedTable small, uint64_t tag, int64_
 
 
 cdef Attempt take_stripes(tuple bounds, const Work* work, Holding* holding):
-    """Hold the stripe of every key; of a key that is nowhere, those of every table where it could be placed."""
+    """Hold the stripe of every key; for a key without a state, those of every table in which it can be placed.
+
+    Private tables have no stripes: the lock of their engine is held.
+    """
     cdef BoundLimit bound
     cdef SharedTable table
     cdef int at
     cdef bint sized = False
     holding.count = 0
+    if (<BoundLimit> bounds[0]).common is None:
+        return DONE
     for at in range(work.count):
         bound = <BoundLimit> bounds[at]
         if not hold_too(holding, bound.common, work.tags[at]):
@@ -149,7 +154,7 @@ cdef Attempt take_stripes(tuple bounds, const Work* work, Holding* holding):
 
 
 cdef bint keys_stayed(tuple bounds, const Work* work):
-    """Whether keys are still where they were seen, now that nobody can move them."""
+    """Return whether keys are still in the tables in which they were seen, now that their stripes are held."""
     cdef BoundLimit bound
     cdef SharedTable table
     cdef int at
@@ -172,10 +177,10 @@ cdef bint keys_stayed(tuple bounds, const Work* work):
 ctypedef Attempt (*attempt_fn)(tuple bounds, Work* work, void* out)
 
 cdef Attempt where_keys_are(Decider decider, Work* work, attempt_fn attempt, void* out):
-    """Do something about keys in the tables that have them."""
+    """Call `attempt` with the bound limits on the tables that have the keys; again if a key moves meanwhile."""
     cdef Attempt outcome = MOVED
     for _ in range(MOST_TRIES):
-        bounds = lanes_common(decider, work)
+        bounds = shared_bounds_of(decider, work)
         outcome = STUCK if bounds is None else attempt(bounds, work, out)
         if outcome != MOVED:
             break

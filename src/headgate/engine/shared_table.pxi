@@ -1,10 +1,10 @@
-# A table in memory that processes share: the same slots in one file of fixed size, and what keeps it whole.
+# A table in memory that processes share: the same slots in one file of fixed size, with locks and journals.
 #
-# A plain bucket is one word and is charged by compare-and-swap, without a lock. Everything else (wider states, new keys,
-# decisions over several limits, giving back) holds the stripe of the key: a lock word that its holder signs. Who finds it
-# held waits, and tests after a millisecond whether the signer still lives; a dead one's lock is taken over, a stopped
-# one's never is. A process that takes over a dead holder's stripe writes a wide state back from the stripe's journal; a
-# bucket's word that carries HELD is stale then.
+# A plain bucket is one word and is charged by compare-and-swap, without a lock. Every other use (wider states, new keys,
+# decisions over several limits, giving back) holds the stripe of the key: a lock word that its holder signs. A thread that
+# finds a stripe held waits, and tests after a millisecond whether the holder still lives. The lock of a dead holder is
+# taken over, that of a stopped one never is. A process that takes over a stripe restores a wide state from the stripe's
+# journal; a bucket's word with the bit HELD is stale then.
 
 cdef int64_t HELD = <int64_t> 1 << 63
 
@@ -12,7 +12,7 @@ cdef int64_t HELD = <int64_t> 1 << 63
 @cython.final
 cdef class SharedTable:
     cdef readonly Engine engine
-    cdef readonly Family family         # None where all states have one size
+    cdef readonly Family family         # None if all states have one size
     cdef readonly int64_t words
     cdef int64_t[::1] view              # keeps the mapping alive
     cdef SharedHead* head
@@ -22,7 +22,7 @@ cdef class SharedTable:
     cdef int64_t stride
     cdef int64_t order                  # the same in every process: locks are taken in this order
     cdef bint one_word                  # a plain bucket
-    cdef bint told                      # of the first eviction, by this process
+    cdef bint reported                  # the first eviction was, by this process
 
     def __cinit__(self, Engine engine not None, limit, view, Family family):
         self.engine = engine
@@ -50,17 +50,17 @@ cdef class SharedTable:
 
     @property
     def evictions(self):
-        """Keys forgotten before they were as new."""
+        """The number of keys that were dropped while they had quota in use."""
         return headgate_load(&self.head.evictions)
 
     @property
     def slots(self):
-        """Places for keys."""
+        """The most keys in the table."""
         return self.head.sets * WAYS
 
     @property
     def bytes(self):
-        """Bytes of memory the table holds."""
+        """The bytes of memory of the table."""
         return self.view.shape[0] * 8
 
     def clear(self):
@@ -78,9 +78,9 @@ cdef class SharedTable:
         return taken == STRIPES
 
     cdef inline int64_t instant(self, int64_t now) except -1:
-        """An instant in the table's own terms."""
+        """Return an instant, counted from the table's epoch."""
         if not 0 <= now - self.head.epoch < (EPOCH_SPAN if self.head.epoch else NO_EPOCH_SPAN):
-            raise StoreError("the clock has left the years that a shared table can tell; remove the store")
+            raise StoreError("the clock has left the years that a shared table can count; remove the store")
         return now - self.head.epoch
 
     cdef inline int64_t* state(self, int64_t slot) noexcept nogil:
@@ -93,7 +93,7 @@ cdef class SharedTable:
         return tag >> 58
 
     cdef inline int64_t find(self, uint64_t tag) noexcept nogil:
-        """The slot of a key, or -1."""
+        """Return the slot of a key, or -1."""
         cdef int64_t slot, half, base
         for half in range(2):
             base = second_set(&self.segment, tag) if half else first_set(&self.segment, tag)
@@ -103,7 +103,7 @@ cdef class SharedTable:
         return -1
 
     cdef bint lock(self, int64_t number):
-        """Hold a stripe. False where a live holder has kept it for longer than anyone should wait."""
+        """Hold a stripe. False if a live holder keeps it for too long."""
         cdef bint held
         cdef int spin
         for spin in range(100):
@@ -138,8 +138,8 @@ cdef class SharedTable:
             if naps > GIVE_UP_AFTER_NAPS and steady_ns() - start > GIVE_UP_AFTER_NS:
                 headgate_store(&stripe.stuck, owner)
                 return False
-            # Not a yield: a holder that lost its core needs this one. And longer each time: waiters that wake all the
-            # time would keep it from the holder just as well.
+            # Not a yield: a holder that lost its core needs this core. Each sleep is longer than the last, because threads
+            # that wake all the time would keep the core from the holder too.
             nanosleep(&nap, NULL)
             naps += 1
             if nap.tv_nsec < LONGEST_NAP_NS:
@@ -154,14 +154,14 @@ cdef class SharedTable:
         return True
 
     cdef inline void unlock(self, int64_t number) noexcept nogil:
-        if headgate_load(&self.stripes[number].stuck):      # whoever gave up on this holder need not do so again
+        if headgate_load(&self.stripes[number].stuck):      # this holder does run: other threads may wait for it again
             headgate_store(&self.stripes[number].stuck, 0)
         headgate_store(&self.stripes[number].lock, 0)
 
     cdef void restore(self, int64_t number) noexcept nogil:
-        """Undo what a dead holder had begun."""
+        """Undo the unfinished change of a dead holder."""
         cdef int64_t slot = headgate_load(&self.stripes[number].slot) - 1
-        # Not of a slot that the dead holder had emptied: it may be another key's by now, under another stripe.
+        # A slot that the dead holder had emptied is left alone: it may have another key by now, under another stripe.
         if 0 <= slot < self.head.sets * WAYS and headgate_load(self.tag_at(slot)) and (
                 self.stripe_of(<uint64_t> headgate_load(self.tag_at(slot))) == number):
             memcpy(self.state(slot), self.journals + number * self.head.journal, self.head.journal * 8)
@@ -169,7 +169,7 @@ cdef class SharedTable:
         headgate_store(&self.stripes[number].slot, 0)
 
     cdef inline void begin(self, int64_t number, int64_t slot) noexcept nogil:
-        """Keep a state as it is, so that a change of it can be undone."""
+        """Copy a state to the journal, so that a change of it can be undone."""
         memcpy(self.journals + number * self.head.journal, self.state(slot), self.head.journal * 8)
         headgate_fence()
         headgate_store(&self.stripes[number].slot, slot + 1)
@@ -179,7 +179,7 @@ cdef class SharedTable:
         headgate_store(&self.stripes[number].slot, 0)
 
     cdef void empty(self, int64_t slot, int64_t number) noexcept nogil:
-        """Empty the slot of a key whose state was carried elsewhere; its stripe is held. What counts is made zero."""
+        """Empty the slot of a key whose state has moved to another table; its stripe is held."""
         self.begin(number, slot)
         self.state(slot)[0] = self.state(slot)[1] = 0
         if self.stride > self.words:
@@ -190,7 +190,7 @@ cdef class SharedTable:
         headgate_add(&self.head.used, -1)
 
     cdef inline int64_t hold_word(self, int64_t slot) noexcept nogil:
-        """Keep the lock-free away from a bucket while its stripe is held; what it holds."""
+        """Return the word of a bucket, and mark it, so that no thread charges it without a lock while its stripe is held."""
         cdef int64_t word
         while True:
             word = headgate_load(self.state(slot))
@@ -198,9 +198,9 @@ cdef class SharedTable:
                 return word & ~HELD
 
     cdef int64_t place(self, uint64_t tag, BoundLimit bound, int64_t now, const Holding* holding) noexcept nogil:
-        """A slot for a key that has none, its stripe held; -1 if every candidate is in somebody's hands.
+        """Return a slot for a new key, whose stripe is held; -1 if every candidate is locked.
 
-        A bucket's word is left HELD at zero, for the charge that follows.
+        A bucket's word is zero with the bit HELD, for the charge that follows.
         """
         cdef int64_t way, half, slot, victim, tried
         cdef int64_t[2] first
@@ -233,7 +233,7 @@ cdef class SharedTable:
         return False
 
     cdef int64_t victim(self, const int64_t* first, BoundLimit bound, int64_t now, uint64_t refused) noexcept nogil:
-        """Which of the 16 candidates to give up: an as-new one of the fuller choice, else the least in use."""
+        """Return the number of the candidate to drop: an unused slot in the set with more of them, else the least in use."""
         cdef Answer seen
         cdef int64_t at, found = -1, remaining = -1, reset = 0
         cdef int64_t[2] fresh
@@ -250,7 +250,7 @@ cdef class SharedTable:
         return found
 
     cdef inline bint glance(self, int64_t slot, BoundLimit bound, int64_t now, Answer* seen) noexcept nogil:
-        """What a slot holds, as far as it can be seen without its stripe. False if it is being worked on."""
+        """Read the state of a slot without its stripe. False if the slot is being changed."""
         cdef int64_t word
         if self.one_word:
             word = headgate_load(self.state(slot))
@@ -264,7 +264,7 @@ cdef class SharedTable:
         return True
 
     cdef void leave_out_dead(self, const int64_t* state, BoundLimit bound, Answer* seen) noexcept nogil:
-        """What the dead hold is not in use: a key that nobody asks for any more would keep its slot for ever."""
+        """Leave out permits of dead holders: a key that gets no more requests would keep its slot for ever."""
         cdef const ConcurrencyParams* p = <const ConcurrencyParams*> bound.params
         cdef int64_t at, holder, alive = self.engine.me, held = 0
         for at in range(min(state[0], permits_within(p.words))):
@@ -276,12 +276,12 @@ cdef class SharedTable:
         seen.reset = NOBODY_KNOWS if held else 0
 
     cdef bint take_over(self, int64_t slot, uint64_t tag, BoundLimit bound, int64_t now, const Holding* holding) noexcept nogil:
-        """Give a slot to another key: its present key's stripe is held meanwhile, so nobody works on it."""
+        """Give a slot to another key, and hold the stripe of its present key meanwhile."""
         cdef uint64_t present = <uint64_t> headgate_load(self.tag_at(slot))
         cdef int64_t number = self.stripe_of(present), word
         cdef bint taken = False
         cdef Answer seen
-        # A stripe this decision holds itself may guard another of its keys: that is nobody's to give away.
+        # A stripe that this decision holds may guard another of its own keys, which must keep its slot.
         if holds(holding, self.order, number) or not self.try_lock(number):
             return False
         if <uint64_t> headgate_load(self.tag_at(slot)) == present and self.glance(slot, bound, now, &seen):

@@ -1,4 +1,4 @@
-# SipHash-1-3 (Aumasson and Bernstein, 2012) over the buffer of a str: nobody can aim keys at one set of a table.
+# SipHash-1-3 (Aumasson and Bernstein, 2012) over the buffer of a str, so that clients cannot aim at one set of a table.
 
 cdef extern from *:
     """
@@ -25,7 +25,7 @@ cdef inline void sip_round(uint64_t* v) noexcept nogil:
     v[2] = rotate(v[2], 32)
 
 cdef inline uint64_t tail(const uint8_t* data, size_t size) noexcept nogil:
-    # The bytes after the last whole word, without a copy of odd length (whose stall would cost as much as the hash).
+    # The bytes after the last whole word, without a copy of odd length, which would take as long as the hash.
     cdef uint64_t word
     cdef uint32_t low, high
     cdef size_t rest = size & 7

@@ -1,13 +1,13 @@
 # A Table: the states of keys under limits of one algorithm and period, in memory of fixed slots.
 #
-# A key under a limit is its 64-bit tag, whichever the limit's name. The top bits of the tag choose a segment; in it the key may live in either of two sets of 8
-# slots: 16 places, no chains, no tombstones. Slots are overwritten, never emptied. A segment whose two sets are full of
-# live keys grows by half, alone, so that no request pays for moving a whole table; at its bound it gives up the key with
-# the least to lose instead.
+# A key under a limit is a 64-bit tag. The top bits of the tag choose a segment; in the segment, a key is in one of two
+# sets of 8 slots: 16 places, no chains, no tombstones. Slots are overwritten, never emptied. A segment whose two sets are
+# full of keys in use grows by half, alone, so that no request has to wait until a whole table has moved; at its bound,
+# the segment drops the key with the least quota in use instead.
 
 cdef size_t SEGMENT_BYTES = 1 << 20     # moving this much takes well under a millisecond
-cdef size_t MAPPED_FROM = 1 << 13       # larger blocks are mapped, and so given back whole when a segment grows
-cdef size_t WIDE_SLOT = 4096            # slots of whole pages are mapped at full size: untouched ones cost nothing
+cdef size_t MAPPED_FROM = 1 << 13       # larger blocks are mapped, so that all of a block is freed when a segment grows
+cdef size_t WIDE_SLOT = 4096            # slots of whole pages are mapped at full size: unused pages take no memory
 
 cdef struct Segment:
     int64_t sets
@@ -32,8 +32,8 @@ cdef void unmap(void* block, size_t size) noexcept nogil:
 cdef class Family:
     """The tables of one algorithm and period whose states differ in size, the smallest first.
 
-    The smallest table that has a key has its state. A state that became too small for a limit is carried to a larger table
-    when it is next asked for.
+    The smallest table that has a key has its state. A state that is too small for a limit moves to a larger table at the
+    next decision.
     """
 
     cdef readonly list tables
@@ -42,28 +42,28 @@ cdef class Family:
         self.tables = []
 
     def add(self, table):
-        """Take in a table; once."""
+        """Add a table, unless it is here already."""
         if table not in self.tables:
             self.tables.insert(sum([other.words < table.words for other in self.tables]), table)
 
     cdef inline bint spread(self) noexcept:
-        """Whether a key may be in more than one place."""
+        """Return whether a key may be in one of several tables."""
         return len(self.tables) > 1
 
 
 @cython.final
 cdef class Table:
     cdef readonly Engine engine
-    cdef readonly Family family         # None where all states have one size
+    cdef readonly Family family         # None if all states have one size
     cdef readonly int64_t words         # of the step's state
     cdef readonly int64_t evictions
-    cdef bint told                      # of the first of them
+    cdef bint reported                  # the first eviction was
     cdef int64_t used                   # slots that hold a key
-    cdef int64_t stride                 # words a slot, with the block's
+    cdef int64_t stride                 # words of a slot, with that of the block
     cdef Kernel kernel
     cdef Segment* segments
     cdef int segment_bits
-    cdef int64_t most_sets              # a segment
+    cdef int64_t most_sets              # of a segment
     cdef int64_t first_sets
     cdef int64_t epoch
     cdef int64_t span
@@ -108,12 +108,12 @@ cdef class Table:
 
     @property
     def slots(self):
-        """Places for keys, at most."""
+        """The most keys in the table."""
         return self.most_sets * WAYS << self.segment_bits
 
     @property
     def bytes(self):
-        """Bytes of memory the table holds."""
+        """The bytes of memory of the table."""
         cdef int64_t at, sets = 0
         for at in range(1 << self.segment_bits):
             sets += self.segments[at].sets
@@ -126,7 +126,7 @@ cdef class Table:
         return &self.segments[tag >> 1 >> (63 - self.segment_bits)]
 
     cdef inline int64_t* find(self, uint64_t tag) noexcept nogil:
-        """The state of a key that was charged before, or NULL."""
+        """Return the state of a key, or NULL if it was never charged."""
         cdef Segment* segment = self.segment(tag)
         cdef int64_t slot, base
         if segment.sets == 0:
@@ -142,7 +142,7 @@ cdef class Table:
         return NULL
 
     cdef void forget(self, uint64_t tag) noexcept:
-        """Empty the slot of a key whose state was carried elsewhere."""
+        """Empty the slot of a key whose state has moved to another table."""
         cdef Segment* segment = self.segment(tag)
         cdef int64_t* state = self.find(tag)
         segment.tags[(state - segment.states) // self.stride] = 0
@@ -150,14 +150,14 @@ cdef class Table:
         self.used -= 1
 
     cdef inline int prepare(self, uint64_t tag) except -1:
-        """See that the key's segment exists: the one thing about placing a key that can fail."""
+        """Allocate the key's segment if needed: the only part of placing a key that can fail."""
         cdef Segment* segment = self.segment(tag)
         if segment.sets == 0 and not self.allocate(segment, self.first_sets):
             raise MemoryError("no memory for the states of keys")
         return 0
 
     cdef int64_t* place(self, uint64_t tag, BoundLimit bound, int64_t now) noexcept nogil:
-        """A slot for a key that has none: an empty or as-new one, one gained by growing, or that of a victim."""
+        """Return a slot for a new key: an empty or unused one, one of a larger segment, or that of a victim."""
         cdef Segment* segment = self.segment(tag)
         cdef int64_t slot
         while True:
@@ -176,9 +176,9 @@ cdef class Table:
         return segment.states + slot * self.stride
 
     cdef int64_t victim(self, Segment* segment, uint64_t tag, BoundLimit bound, int64_t now, bint only_new) noexcept nogil:
-        """An as-new slot; unless only that will do, the one with the least quota in use, ties to the nearest reset.
+        """Return an unused slot; else -1 with `only_new`, or the slot with the least quota in use, then the nearest reset.
 
-        Of two sets with as-new slots the one that has more gives one up, so that sets stay evenly full.
+        Of two sets with unused slots, the set with more of them is chosen, so that sets stay evenly full.
         """
         cdef Answer seen
         cdef int64_t way, half, slot, found = -1, remaining = -1, reset = 0
@@ -212,7 +212,7 @@ cdef class Table:
         return True
 
     cdef bint grow(self, Segment* segment, BoundLimit bound, int64_t now) noexcept nogil:
-        """Move the live keys of a segment into one half as large again. False where there is no memory for it."""
+        """Move the keys in use into a segment half as large again. False if there is no memory for it."""
         cdef Segment larger
         cdef int64_t sets = segment.sets
         while True:
@@ -229,12 +229,12 @@ cdef class Table:
         return True
 
     cdef bint move(self, const Segment* segment, Segment* larger, BoundLimit bound, int64_t now) noexcept nogil:
-        """Copy the live keys. False if one found its sets full and the segment may grow further."""
+        """Copy the keys in use. False if the sets of a key are full and the segment may grow further."""
         cdef Answer seen
         cdef int64_t slots = segment.sets * WAYS, old = 0, new, had = 0, kept = 0
         cdef int64_t leap = 7919 if slots % 7919 else 7927
         for _ in range(slots):
-            # Not in order: neighbours would fill neighbouring sets first, and the last ones would find theirs full.
+            # Not in order: neighbours would fill neighbouring sets first, and the sets of the last keys would be full.
             old = (old + leap) % slots
             if segment.tags[old] == 0:
                 continue
@@ -255,7 +255,7 @@ cdef class Table:
         return True
 
     cdef void rebase(self, int64_t now) noexcept nogil:
-        """Count packed times from a new epoch: the clock has left the span that fits in a word."""
+        """Count packed times from a new epoch, because the clock has left the span that fits in a word."""
         cdef int64_t at, slot, us, epoch = now - EPOCH_LEAD
         cdef int64_t* state
         for at in range(1 << self.segment_bits):
@@ -270,13 +270,13 @@ cdef class Table:
         self.epoch = epoch
 
     cdef inline int64_t instant(self, int64_t now) noexcept nogil:
-        """An instant in the table's own terms."""
+        """Return an instant, counted from the table's epoch."""
         if not 0 <= now - self.epoch < self.span:
             self.rebase(now)
         return now - self.epoch
 
 
-# Each set is chosen by its own bits of the tag, and neither by those that choose the segment.
+# Each set is chosen by other bits of the tag, and neither by the bits that choose the segment.
 cdef inline int64_t first_set(const Segment* segment, uint64_t tag) noexcept nogil:
     return <int64_t> (<uint64_t> <uint32_t> tag * <uint64_t> segment.sets >> 32) * WAYS
 
@@ -284,7 +284,7 @@ cdef inline int64_t second_set(const Segment* segment, uint64_t tag) noexcept no
     return <int64_t> (<uint64_t> <uint32_t> (tag >> 20) * <uint64_t> segment.sets >> 32) * WAYS
 
 cdef int64_t empty_slot(const Segment* segment, uint64_t tag) noexcept nogil:
-    """An empty slot in the emptier of the two sets, or -1. Sets fill from the front."""
+    """Return an empty slot in the emptier of the two sets, or -1. Sets fill from the front."""
     cdef int64_t way, first = first_set(segment, tag), second = second_set(segment, tag)
     for way in range(WAYS):
         if segment.tags[first + way] == 0:

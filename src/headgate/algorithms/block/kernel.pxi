@@ -1,4 +1,4 @@
-# The block in C: a step's answer, seen through the instant until which the key is shut.
+# The block in C: the answer of a step, and the instant until which the key is blocked.
 
 cdef void block_answer(answer_fn answer, int64_t until, int64_t block, const int64_t* state, const int64_t* params,
                        int64_t now, int64_t cost, Answer* out) noexcept nogil:

@@ -1,6 +1,6 @@
-# Permits in C. State: how many permits are out, how many units those are, then three words for each, in the order of their
-# marks: the instant it was taken, its number, and who holds it above the units that it holds. The holder is 0 in private
-# tables; in shared ones it is the signature of a process, and what the dead hold is buried (shared_decider.pxi).
+# Permits in C. State: the number of permits, the number of their units, then three words for each permit, in the order of
+# the marks: the instant of the charge, the number, and the holder above the units held. The holder is 0 in private tables
+# and the signature of a process in shared ones, which take back the permits of dead processes (shared_decider.pxi).
 
 cdef struct ConcurrencyParams:
     int64_t limit, ttl, words, holder
@@ -15,11 +15,11 @@ cdef inline HeldPermit* held_permits(const int64_t* state) noexcept nogil:
     return <HeldPermit*> (state + PERMITS_AT)
 
 cdef inline bint concurrency_is_whole(const int64_t* state, const ConcurrencyParams* p) noexcept nogil:
-    # False only in memory that something else has written to
+    # False only if another program has written to the memory
     return 0 <= state[0] <= permits_within(p.words) and state[0] <= state[1] <= permits_within(p.words)
 
 cdef int64_t concurrency_serial(const int64_t* state, int64_t now) noexcept nogil:
-    # The least number that no permit of this instant has.
+    # Return the least number that no permit of this instant has.
     cdef int64_t serial = 0, at = state[0]
     cdef HeldPermit* permits = held_permits(state)
     while at > 0 and permits[at - 1].since >= now:
@@ -79,7 +79,7 @@ cdef void concurrency_give(int64_t* state, const int64_t* params, int64_t now, i
     if not concurrency_is_whole(state, p):
         return
     for at in range(state[0]):
-        # Of the same holder: a forked child has copies of its parent's permits, which are not its own to end.
+        # Only permits of the same holder: a forked child has copies of its parent's permits, and must not end them.
         if (permits[at].since == mark_us and permits[at].number == mark_num
                 and permits[at].held >> UNIT_BITS == p.holder):
             concurrency_take_back(state, at, cost)

@@ -13,11 +13,11 @@ cdef inline void log_set(int64_t* state, const LogParams* p, int64_t nth, int64_
     state[2 + (place if place < ring else place - ring)] = stamp
 
 cdef inline bint log_is_whole(const int64_t* state, const LogParams* p) noexcept nogil:
-    # False only in memory that something else has written to
+    # False only if another program has written to the memory
     return 0 <= state[0] <= p.words - 2 and 0 <= state[1] < p.words - 2
 
 cdef int64_t log_not_after(const int64_t* state, const LogParams* p, int64_t instant) noexcept nogil:
-    # how many stamps are at or before the instant
+    # the number of stamps at or before the instant
     cdef int64_t low = 0, high = state[0], middle
     if high == 0 or log_stamp(state, p, 0) > instant:
         return 0

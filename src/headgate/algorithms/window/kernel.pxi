@@ -8,7 +8,7 @@ cdef inline int64_t window_whole(const int64_t* state, const WindowParams* p) no
     return state[2 + p.slots] if p.slots > 1 else state[1]
 
 cdef struct WindowPlace:
-    # Where an instant lies: whole periods, the slot inside the period, how far into the slot; and the slot's number.
+    # An instant as whole periods, the slot inside the period, the phase inside the slot, and the slot's number.
     int64_t whole, inside, phase, slot
 
 cdef inline void window_place(const WindowParams* p, int64_t now, WindowPlace* at) noexcept nogil:
@@ -32,7 +32,7 @@ cdef inline void window_place_of(const WindowParams* p, int64_t slot, WindowPlac
         at.inside = slot - at.whole * p.slots
 
 cdef inline int64_t window_start(const WindowParams* p, const WindowPlace* at, int64_t ahead, int64_t phase) noexcept nogil:
-    # the first microsecond of that phase, so many slots ahead (at most slots + 1: no division is needed)
+    # the first microsecond of that phase, `ahead` slots later (at most slots + 1, so no division is needed)
     cdef int64_t whole = at.whole, inside = at.inside + ahead
     if p.slots <= 1:
         return ((whole + ahead) * p.period + phase) * p.tick - p.offset
@@ -54,8 +54,8 @@ cdef int64_t window_wait(const int64_t* counts, int64_t by, int64_t whole, const
     cdef int64_t age = p.slots, eight, spare, leaving, need, last = p.slots
     if last == 0:
         return 0 if whole <= room else window_start(p, at, 1, 0) - now
-    # No slot matters while the younger ones alone are too many: none but the current one, if that one alone is. Eight at
-    # a time at first.
+    # A slot does not matter while the counts of younger slots alone exceed the room; if the current slot alone does, only
+    # the current one matters. At first, eight slots at a time.
     if by == 0 and counts[0] > room:
         age, whole = 0, 0
     while age - by >= 8:
@@ -84,7 +84,7 @@ cdef int64_t window_wait(const int64_t* counts, int64_t by, int64_t whole, const
     return window_start(p, at, last + 1, 0) - now
 
 cdef inline int64_t window_last_wait(const WindowParams* p, int64_t current, const WindowPlace* at, int64_t now) noexcept nogil:
-    # The wait for room 0 when the current slot holds something: it is the last to leave, so no other need be looked at.
+    # The wait for room 0 while the current slot has a count: that slot leaves last, so no other slot matters.
     cdef int64_t need
     if p.slots == 0:
         return window_start(p, at, 1, 0) - now
@@ -109,7 +109,7 @@ cdef void window_answer(const int64_t* state, const int64_t* params, int64_t now
             at = ahead
     out.mark_us, out.mark_num = at.slot, 0
     by = 0 if out.moved else at.slot - newest
-    if by < 0:                                  # only in memory that something else has written to
+    if by < 0:                                  # only if another program has written to the memory
         by = last + 1
     if by == 0:
         whole = window_whole(state, p)
