@@ -28,7 +28,6 @@ class Clock(Protocol):
 
     def now_us(self) -> int:
         """Return whole microseconds since the UTC epoch."""
-        ...
 
 
 def _steady_clock_id() -> int | None:

@@ -89,7 +89,7 @@ def test_files_that_outlived_a_reboot_are_started_anew(tmp_path):
         (lambda file: file.write_bytes(b""), "cut short"),
         (lambda file: file.write_bytes(b"x" * 10_000), "not a table of headgate"),
         (lambda file: file.write_bytes(file.read_bytes()[:8] + b"\x09" + file.read_bytes()[9:]), "has layout 9"),
-        (lambda file: file.write_bytes(file.read_bytes()[:40] + bytes(8) + file.read_bytes()[48:]), "makes no sense"),
+        (lambda file: file.write_bytes(file.read_bytes()[:40] + bytes(8) + file.read_bytes()[48:]), "is not valid"),
         (lambda file: (file.unlink(), file.mkdir()), "directory"),
         (lambda file: (file.unlink(), file.symlink_to("/etc/hostname")), "symbolic link"),
     ],

@@ -15,20 +15,20 @@ from time import thread_time
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
+from headgate.policy.host import compile_host, plain_host
+
 from headgate.errors import HeadgateError
 from headgate.limit import Limit
 from headgate.limit.grammar import parse_name, parse_period
 from headgate.policy import Policy, Proxies, RequestView
 from headgate.policy.carried import compare, with_carried
-from headgate.policy.host import compile_host, plain_host
 from headgate.policy.path import compile_pattern
 from headgate.policy.source import read_text
 from headgate.policy.token import Tokens
 from headgate.policy.values import COOKIE, QUERY, Unclear, cookies, credentials
 from headgate.shaper.base import as_queue
 from headgate.stores import open_store
-from headgate.stores.redis.options import split_url
-from headgate.stores.redis.url import read_url
+from headgate.stores.redis.url import read_url, split_url
 from headgate.web.endpoint import route_name
 from headgate.web.grpc.rpc import Rpc, address_of, read_rpc
 from headgate.web.headers import merge_exposed

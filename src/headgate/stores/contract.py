@@ -33,19 +33,15 @@ class BoundLimits(Protocol):
 
     def run(self, keys: Keys, costs: Costs, mode: int = TAKE, wait: int = 0) -> Decision:
         """Ask every limit in one step, then charge all or none; `mode` and `wait` are those of `engine/modes.py`."""
-        ...
 
     def give(self, keys: Keys, units: Costs, marks: Marks) -> None:
         """Give back units that were charged at these marks."""
-        ...
 
     def clear(self, key: str) -> None:
         """Forget a key under every limit."""
-        ...
 
     def holders(self, key: str) -> list[Held]:
         """Return the permits in flight of a key."""
-        ...
 
 
 class Store(Protocol):
@@ -54,20 +50,16 @@ class Store(Protocol):
     @property
     def clock(self) -> Clock:
         """The clock for waiting."""
-        ...
 
     @property
     def decides_by_clock(self) -> bool:
         """Whether decisions use the same clock; then a caller can wait for their instants as they are."""
-        ...
 
     def bind(self, namespace: str, limits: tuple[Limit, ...]) -> BoundLimits:
         """Bind limits to their states under a namespace; limits of the same identity share a state."""
-        ...
 
     def clear(self, namespace: str) -> None:
         """Forget every key of a namespace."""
-        ...
 
 
 class AsyncBoundLimits(Protocol):
@@ -77,19 +69,15 @@ class AsyncBoundLimits(Protocol):
 
     async def run(self, keys: Keys, costs: Costs, mode: int = TAKE, wait: int = 0) -> Decision:
         """See `BoundLimits.run`."""
-        ...
 
     async def give(self, keys: Keys, units: Costs, marks: Marks) -> None:
         """See `BoundLimits.give`."""
-        ...
 
     async def clear(self, key: str) -> None:
         """See `BoundLimits.clear`."""
-        ...
 
     async def holders(self, key: str) -> list[Held]:
         """See `BoundLimits.holders`."""
-        ...
 
 
 @runtime_checkable
@@ -98,11 +86,9 @@ class AsyncStore(Protocol):
 
     def bind_async(self, namespace: str, limits: tuple[Limit, ...]) -> AsyncBoundLimits:
         """See `Store.bind`."""
-        ...
 
     async def aclose(self) -> None:
         """Close all connections."""
-        ...
 
 
 @runtime_checkable
@@ -111,8 +97,6 @@ class LeasingStore(Protocol):
 
     def bind_leased(self, namespace: str, limits: tuple[Limit, ...], terms: Lease | bool) -> BoundLimits:
         """See `Store.bind`; the bound limits have a `close` that gives tokens back."""
-        ...
 
     def bind_leased_async(self, namespace: str, limits: tuple[Limit, ...], terms: Lease | bool) -> AsyncBoundLimits:
         """See `AsyncStore.bind_async`; the bound limits have an `aclose` that gives tokens back."""
-        ...

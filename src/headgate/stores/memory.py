@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import Final
 
 from headgate.clock import Clock, SystemClock
-from headgate.engine import Decider, Engine, Table, words_for
-from headgate.errors import InvalidLimit, StoreError
+from headgate.engine import Engine, Table, words_for
+from headgate.errors import InvalidLimit
 from headgate.forks import after_fork
 from headgate.layout import WORD
 from headgate.limit import Limit
-from headgate.stores.eviction import warn_of_eviction
-from headgate.stores.sizes import check_sizes
+from headgate.stores.tables import TableStore, check_room
 from headgate.wording import explained
 
 DEFAULT_MAX_KEYS: Final = 1_000_000
 DEFAULT_MAX_BYTES: Final = 256 * 2**20
-MOST_TABLES: Final = 256
 
 
-class MemoryStore:
+class MemoryStore(TableStore):
     """The default store. Limiters with the same `MemoryStore` share the states of limits of the same identity.
 
     Limits of one algorithm and period, and of about one size where sizes differ, keep their states in one table.
@@ -33,28 +32,12 @@ class MemoryStore:
     def __init__(
         self, *, max_keys: int | None = None, max_bytes: int = DEFAULT_MAX_BYTES, clock: Clock | None = None
     ) -> None:
-        check_sizes(max_keys=max_keys, max_bytes=max_bytes)
-        self.max_keys = max_keys
-        self.max_bytes = max_bytes
-        self._engine = self._engine_type(clock or SystemClock())
-        self._engine.tell_evictions(warn_of_eviction)
+        super().__init__(self._engine_type(clock or SystemClock()), max_keys, max_bytes)
         self._tables: dict[tuple[str, str, int], Table] = {}
         """The tables, by namespace, family and words of a state."""
-        self._families: dict[tuple[str, str], Any] = {}
         self._flying: list[Table] = []
         """The tables of limits in flight."""
         after_fork(self._after_fork)
-
-    def bind(self, namespace: str, limits: tuple[Limit, ...]) -> Decider:
-        """Bind limits to their tables under a namespace."""
-        return self._engine.decider([self._table(namespace, limit) for limit in limits], limits)
-
-    decides_by_clock = True
-
-    @property
-    def clock(self) -> Clock:
-        """The clock for decisions and for waiting."""
-        return self._engine.clock
 
     def clear(self, namespace: str) -> None:
         """Forget every key of a namespace."""
@@ -62,27 +45,11 @@ class MemoryStore:
             if name == namespace:
                 table.clear()
 
-    def keys(self) -> int:
-        """Return the number of keys in all tables, including keys that have no quota in use any more."""
-        return sum(len(table) for table in self._tables.values())
-
-    def bytes(self) -> int:
-        """Return the bytes of memory of the tables."""
-        return sum(table.bytes for table in self._tables.values())
-
-    def evictions(self) -> int:
-        """Return the number of keys that were dropped while they had quota in use, to make room for others."""
-        return sum(table.evictions for table in self._tables.values())
-
     def _table(self, namespace: str, limit: Limit) -> Table:
         name = (namespace, limit.family, words_for(limit))
         table = self._tables.get(name)
         if table is None:
-            if len(self._tables) >= MOST_TABLES:
-                raise StoreError(
-                    f"a store has at most {MOST_TABLES} tables, one for each namespace, algorithm, period and size of "
-                    "states; limits chosen at run time should differ in name or in numbers, not in period"
-                )
+            check_room(len(self._tables))
             # No lock, which a fork could copy while it is held: of two threads at once, one discards its table.
             family = self._families.setdefault(name[:2], self._engine.family()) if limit.step.SIZED else None
             table = self._engine.table(limit, self._capacity(limit), family)
@@ -92,6 +59,9 @@ class MemoryStore:
             if limit.in_flight:
                 self._flying.append(table)
         return table
+
+    def _each_table(self) -> Iterable[Table]:
+        return self._tables.values()
 
     def _after_fork(self) -> None:
         """Drop the permits in flight: they belong to the parent process, which releases them."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from headgate.tasks.throttle import Throttle
-from headgate.tasks.turn import Turn, settle
+from headgate.tasks.throttle import Throttle, Turn, settle
 
 __all__ = ["Throttle", "Turn", "settle"]

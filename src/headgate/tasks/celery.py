@@ -19,8 +19,7 @@ with requiring("headgate.tasks.celery", "celery"):
     from celery.exceptions import Retry  # type: ignore[import-untyped]
 
 
-from headgate.tasks.throttle import Throttle, arguments_of
-from headgate.tasks.turn import Turn
+from headgate.tasks.throttle import Throttle, Turn, arguments_of
 
 P = ParamSpec("P")
 R = TypeVar("R")

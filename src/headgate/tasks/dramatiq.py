@@ -22,8 +22,7 @@ with requiring("headgate.tasks.dramatiq", "dramatiq"):
     from dramatiq.middleware import MiddlewareError, SkipMessage
 
 
-from headgate.tasks.throttle import Throttle, arguments_of
-from headgate.tasks.turn import Turn
+from headgate.tasks.throttle import Throttle, Turn, arguments_of
 
 __all__ = ["Throttle", "Throttling"]
 

@@ -24,8 +24,7 @@ with requiring("headgate.tasks.rq", "rq"):
     from rq.job import Job
 
 
-from headgate.tasks.throttle import Throttle, arguments_of
-from headgate.tasks.turn import Turn
+from headgate.tasks.throttle import Throttle, Turn, arguments_of
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -1,4 +1,4 @@
-"""Throttles: decide whether a task may run now, and when it comes back otherwise.
+"""Throttles: decide whether it is the turn of a task to run, or when it comes back.
 
 If refused tasks used `retry_after`, they would all come back at one instant, again and again, in no order. So each task
 gets an instant of its own. Each limit has a line beside it: a bucket of the same rate that is charged for places in the
@@ -12,19 +12,70 @@ from __future__ import annotations
 import inspect
 import random
 from collections.abc import Callable, Mapping
+from contextvars import ContextVar, Token
 from hashlib import blake2b
-from typing import Any, Final
+from types import TracebackType
+from typing import Any, Final, Self
 
 from headgate.call import Cost, checked_costs
 from headgate.errors import InvalidCall, RateLimited
 from headgate.limit import Limit
 from headgate.limiter import Limiter, Reservation
-from headgate.tasks.turn import Turn
 from headgate.waiting import checked_wait
 
 LONGEST: Final = 900.0
 """The most seconds for which a task is handed back. Brokers deliver a task again if it is held for longer (RabbitMQ:
 30 minutes, Celery's Redis transport: an hour), and SQS allows no longer delay."""
+
+
+class Turn:
+    """True if the task may run now: the limit is charged, and the task runs in `with turn:`.
+
+    False if the task must come back in `come_back` seconds: the limit is not charged.
+    """
+
+    def __init__(self, charge: Reservation, come_back: float | None = None, *, in_line: bool = False) -> None:
+        self.come_back = come_back or 0.0
+        self.in_line = in_line
+        """True if the task keeps its place until then: pass `came_back=True` when it asks again."""
+        self._runs = come_back is None
+        self._charge = charge
+        self._outer: Token[Turn | None] | None = None
+
+    def __bool__(self) -> bool:
+        return self._runs
+
+    def settle(self, actual: int | Mapping[str, int] | None = None, /, **by_name: int) -> None:
+        """Replace the charge by the real cost, once: `settle(431)`, or `settle(tpm=431)` for limits with names."""
+        if not self:
+            raise InvalidCall("this task may not run yet and was not charged: there is nothing to settle")
+        self._charge.settle(actual, **by_name)
+
+    def cancel(self) -> None:
+        """Give back the charge, or the place in line, of a task that will not run."""
+        self._charge.cancel()
+
+    def __enter__(self) -> Self:
+        self._outer = _running.set(self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Leave the limit charged: a task may have failed after the call that the limit is for."""
+        if self._outer is not None:
+            _running.reset(self._outer)
+
+
+_running: ContextVar[Turn | None] = ContextVar("headgate_turn", default=None)
+
+
+def settle(actual: int | Mapping[str, int] | None = None, /, **by_name: int) -> None:
+    """Replace the charge of the running task by its real cost, once: `settle(431)`, or `settle(tpm=431)` by name."""
+    turn = _running.get()
+    if turn is None:
+        raise InvalidCall("no throttled task runs here: call settle inside one, while it runs")
+    turn.settle(actual, **by_name)
 
 
 class Throttle:
@@ -113,14 +164,12 @@ class _Lines:
 
 
 def _paced(limiter: Limiter, name: str) -> Limiter:
-    limits = [_pace(limit, name) for limit in limiter.limits]
+    """Return each limit's rate as a bucket, for any algorithm; a name keeps its state separate."""
+    limits = []
+    for limit in limiter.limits:
+        filed = blake2b(limit.identity.encode(), digest_size=8).hexdigest()
+        limits.append(Limit(limit.amount, limit.period, burst=limit.burst, name=f"{name}-{filed}"))
     return Limiter(limits, store=limiter.store, namespace=limiter.namespace, on_error=limiter.on_error)
-
-
-def _pace(limit: Limit, name: str) -> Limit:
-    """Return the limit's rate as a bucket, for any algorithm; its name keeps its state separate."""
-    filed = blake2b(limit.identity.encode(), digest_size=8).hexdigest()
-    return Limit(limit.amount, limit.period, burst=limit.burst, name=f"{name}-{filed}")
 
 
 def arguments_of(function: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:  # noqa: ANN401

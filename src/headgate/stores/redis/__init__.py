@@ -28,12 +28,11 @@ from headgate.stores.redis.leased import AsyncLeasedLimits, LeasedLimits
 from headgate.stores.redis.library import FAILURES, MovedError
 from headgate.stores.redis.names import Names
 from headgate.stores.redis.node import Node
-from headgate.stores.redis.options import Options, split_url
 from headgate.stores.redis.pipeline import Pipelines
 from headgate.stores.redis.refusal_cache import RefusalCache
 from headgate.stores.redis.renewal import PermitRenewal
 from headgate.stores.redis.topology import Topology, Transition
-from headgate.stores.redis.url import read_client, read_url
+from headgate.stores.redis.url import Options, read_client, read_url, split_url
 from headgate.wording import explained
 
 __all__ = ["RedisStore", "Transition"]

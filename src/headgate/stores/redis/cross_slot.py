@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from headgate.engine import PEEK, TAKE, Decision
-from headgate.limit import Limit
-from headgate.stores.contract import Costs, Keys, Marks
-from headgate.stores.redis.compiled import Command, CompiledLimits, instant
+from headgate.stores.contract import Keys
+from headgate.stores.redis.compiled import Command, instant
 from headgate.stores.redis.connect import FAILURES
 from headgate.wording import log_of
+
+if TYPE_CHECKING:
+    from headgate.stores.redis.bound import BoundSteps
 
 T = TypeVar("T")
 Steps = Generator[Command, tuple[Any, int], T]
@@ -19,28 +21,8 @@ Steps = Generator[Command, tuple[Any, int], T]
 log = log_of("headgate")
 
 
-class Asker(Protocol):
-    """The part of bound limits that is used here."""
-
-    limits: tuple[Limit, ...]
-
-    def part(self, indices: tuple[int, ...]) -> CompiledLimits:
-        """Return some of the limits, compiled."""
-        ...
-
-    def command(self, compiled: CompiledLimits, mode: int, keys: Keys, argument: bytes) -> Command:
-        """Return the command to send."""
-        ...
-
-    def giving_back(
-        self, keys: tuple[str, ...], units: Costs, marks: Marks, among: tuple[int, ...] = ()
-    ) -> Steps[None]:
-        """Give back units of some of the limits."""
-        ...
-
-
 def decide_cross_slot(
-    asker: Asker, slots: list[list[int]], keys: Keys, costs: tuple[int, ...], mode: int
+    asker: BoundSteps, slots: list[list[int]], keys: Keys, costs: tuple[int, ...], mode: int
 ) -> Steps[Decision]:
     """Decide slot by slot, and give back the charges if a later slot refuses."""
     parts = [_Part(asker, keys, costs, tuple(indices)) for indices in slots]
@@ -74,7 +56,7 @@ def decide_cross_slot(
 class _Part:
     """The calls of a decision whose keys are in one slot."""
 
-    def __init__(self, asker: Asker, keys: Keys, costs: tuple[int, ...], indices: tuple[int, ...]) -> None:
+    def __init__(self, asker: BoundSteps, keys: Keys, costs: tuple[int, ...], indices: tuple[int, ...]) -> None:
         self._asker = asker
         self.indices = indices
         self._compiled = asker.part(indices)

@@ -7,26 +7,23 @@ import os
 import threading
 import time
 import weakref
+from collections.abc import Iterator
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
 from headgate.clock import Clock, SystemClock, steady_ns
-from headgate.engine import Decider, Engine, words_for
+from headgate.engine import Engine, words_for
 from headgate.errors import InvalidLimit, StoreError
 from headgate.forks import after_fork
 from headgate.layout import KINDS, MAGIC, PARTICIPANTS, ROLL_BYTES, VERSION
 from headgate.limit import Limit
-from headgate.stores.eviction import warn_of_eviction
-from headgate.stores.shared.file import META, boot_mark, head_bytes, head_words, mapped, read_head
-from headgate.stores.shared.folder import Folder
-from headgate.stores.shared.size import new_head
-from headgate.stores.shared.system import check_engine
-from headgate.stores.sizes import check_sizes
+from headgate.stores.shared.file import META, boot_mark, head_bytes, head_words, mapped, new_head, read_head
+from headgate.stores.shared.folder import Folder, check_engine
+from headgate.stores.tables import TableStore, check_room
 from headgate.wording import explained
 
 DEFAULT_MAX_BYTES: Final = 32 * 2**20
 """Half of what a container's /dev/shm has by default."""
-MOST_TABLES: Final = 256
 PATIENCE: Final = 5.0
 """Seconds to wait for another process to finish opening the store."""
 
@@ -42,7 +39,7 @@ class Opened(NamedTuple):
     file: str
 
 
-class SharedStore:
+class SharedStore(TableStore):
     """A directory of tables, best on a tmpfs such as /dev/shm. Processes that open one directory share its budgets.
 
     Limits of one algorithm and period, and of about one size where sizes differ, keep their states in one table.
@@ -62,35 +59,17 @@ class SharedStore:
         clock: Clock | None = None,
     ) -> None:
         check_engine()
-        check_sizes(max_keys=max_keys, max_bytes=max_bytes)
+        super().__init__(Engine(clock or SystemClock()), max_keys, max_bytes)
         self.path = os.path.abspath(path)
-        self.max_keys = max_keys
-        self.max_bytes = max_bytes
         self.mode = mode
         self._clock = clock
-        self._engine: Any = Engine(clock or SystemClock())
-        self._engine.tell_evictions(warn_of_eviction)
         self._tables: dict[Name, Opened] = {}
-        self._families: dict[tuple[str, str], Any] = {}
         self._opening = threading.RLock()
         self._open_files: dict[str, int] = {}
         weakref.finalize(self, _close_all, self._open_files)
         self._folder = self._open_folder(PATIENCE)
         self._join()
         after_fork(self.rejoin)
-
-    def bind(self, namespace: str, limits: tuple[Limit, ...]) -> Decider:
-        """Bind limits to their tables under a namespace."""
-        decider: Decider = self._engine.decider([self._table(namespace, limit) for limit in limits], limits)
-        return decider
-
-    decides_by_clock = True
-
-    @property
-    def clock(self) -> Clock:
-        """The clock of every decision, and of waiting."""
-        clock: Clock = self._engine.clock
-        return clock
 
     def clear(self, namespace: str) -> None:
         """Forget every key of a namespace, also under limits that only other processes use."""
@@ -102,18 +81,6 @@ class SharedStore:
         for (name, *_), opened in list(self._tables.items()):
             if name == namespace and not opened.table.clear():
                 raise StoreError(f"a process that holds a part of {self.path!r} is stopped: nothing was forgotten")
-
-    def keys(self) -> int:
-        """Keys remembered now in the tables this process has opened, those that are as new by now included."""
-        return sum(len(opened.table) for opened in self._tables.values())
-
-    def bytes(self) -> int:
-        """Bytes of memory the tables hold."""
-        return sum(opened.table.bytes for opened in self._tables.values())
-
-    def evictions(self) -> int:
-        """Keys that were forgotten before they were as new, to make room for others."""
-        return sum(opened.table.evictions for opened in self._tables.values())
 
     def rejoin(self) -> None:
         """Take part anew in a forked child: the parent's number ends with it, and its locks may be held for ever."""
@@ -215,13 +182,12 @@ class SharedStore:
             if known is None:
                 if not self._look_after():
                     raise StoreError(f"the files of {self.path!r} are gone and cannot be made anew")
-                if len(self._tables) >= MOST_TABLES:
-                    raise StoreError(
-                        f"a store has at most {MOST_TABLES} tables; limits chosen at run time should differ in name or "
-                        "in numbers, not in period"
-                    )
+                check_room(len(self._tables))
                 known = self._tables[name] = self._open(name, limit)
         return known.table
+
+    def _each_table(self) -> Iterator[Any]:
+        return (opened.table for opened in self._tables.values())
 
     def _open(self, name: Name, limit: Limit) -> Opened:
         file = f"{_order(name):014x}.table"
@@ -277,14 +243,11 @@ def _close_all(files: dict[str, int]) -> None:
 
 def _read_meta(folder: Folder, boot: int) -> tuple[int, bytes, int, int]:
     """The file, open; the store's secret, what to add to the steady clock, and the boot it was made in."""
-    meta = folder.open_or_make("meta", META.size, lambda: _new_meta(boot))
+    anchor = time.time_ns() - steady_ns()
+    meta = folder.open_or_make("meta", META.size, lambda: META.pack(MAGIC, VERSION, boot, os.urandom(16), anchor))
     raw, size = os.pread(meta, META.size, 0), os.fstat(meta).st_size
     magic, version, made_in, secret, anchor_ns = META.unpack(raw) if size == META.size else (0, 0, 0, b"", 0)
     if magic != MAGIC or version != VERSION:
         os.close(meta)
         raise StoreError(f"{folder.name('meta')!r} is not headgate's, or of another layout; remove it")
     return meta, secret, anchor_ns, made_in
-
-
-def _new_meta(boot: int) -> bytes:
-    return META.pack(MAGIC, VERSION, boot, os.urandom(16), time.time_ns() - steady_ns())

@@ -1,9 +1,9 @@
-"""The directory of a shared store, and how its files are made.
+"""The directory of a shared store, how its files are made, and the systems that have shared stores.
 
 A store is a directory. `meta` has its secret and its clock's anchor, `roll` a byte for every process that takes part,
 and each table a file of fixed size; `lock` is held by the process that opens the store or makes a table. A file is
-built under another name and linked into place, so that nobody ever sees half of one; all of it is allocated at once,
-because a sparse file on a full tmpfs would kill Python when it is written.
+built under another name and linked into place, so that no process sees an incomplete file; all of it is allocated at
+once, because a sparse file on a full tmpfs would kill Python when it is written.
 """
 
 from __future__ import annotations
@@ -13,19 +13,45 @@ import errno
 import os
 import re
 import stat
+import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from headgate.engine import NATIVE, SHARES
 from headgate.errors import InvalidCall, StoreError
 from headgate.wording import shown
 
+try:
+    import fcntl
+except ModuleNotFoundError:  # as on Windows
+    fcntl = None  # type: ignore[assignment]
+
+_INSTEAD: Final = "use memory:// for one process, redis:// for several"
 BUILDING: Final = "building-"
 _OWN: Final = re.compile(rf"lock|meta|roll|[0-9a-f]{{14}}\.table|{BUILDING}.*", re.DOTALL)
 MODES: Final = (0o700, 0o770)
 """A user's own store, and one of a group."""
 LONGEST_BUILD: Final = 60.0
 """Seconds after which nobody can still be at it."""
+
+
+def check_system() -> None:
+    """Raise `StoreError` on a system without shared stores."""
+    if sys.modules.get("fcntl") is None or (NATIVE and not SHARES):
+        raise StoreError(
+            f"there are no shared stores on this system ({sys.platform}), only on Linux and macOS: {_INSTEAD}"
+        )
+
+
+def check_engine() -> None:
+    """Raise `StoreError` if this process cannot use shared stores."""
+    check_system()
+    if not NATIVE:
+        raise StoreError(
+            "shared stores need the native engine, which is not here: install a C compiler and reinstall without "
+            f"HEADGATE_PURE, or {_INSTEAD}"
+        )
 
 
 class Folder:
@@ -82,8 +108,6 @@ class Folder:
 
     def _try_lock(self) -> int | None:
         """The file, locked; None while another process has it."""
-        import fcntl  # only where there are shared stores
-
         while True:
             fd = self.open_or_make("lock", 1, bytes)
             try:
@@ -141,10 +165,8 @@ class Folder:
         fd = self.open(file)
         if fd is None:
             raise StoreError(f"{self.name(file)!r} was removed meanwhile")
-        try:
+        with closing(fd):
             yield fd
-        finally:
-            os.close(fd)
 
     def make(self, file: str, size: int, content: bytes) -> None:
         """A file of this size that begins with this content; nothing if somebody else has made it meanwhile."""
@@ -198,6 +220,15 @@ class Folder:
                         os.unlink(file, dir_fd=self.fd)
 
 
+@contextlib.contextmanager
+def closing(fd: int) -> Iterator[int]:
+    """Close a file at the end of a block."""
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
 def is_own(file: str) -> bool:
     """Whether a file's name is one that stores give."""
     return _OWN.fullmatch(file) is not None
@@ -205,8 +236,6 @@ def is_own(file: str) -> bool:
 
 def _unlock(fd: int) -> None:
     """Not by closing alone: a child that was forked meanwhile has the file open too."""
-    import fcntl
-
     fcntl.flock(fd, fcntl.LOCK_UN)
     os.close(fd)
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from headgate.clock import SECOND, steady_ns
 from headgate.layout import KINDS, PERMIT_WORDS, PERMITS_AT, UNIT_BITS, WORD, Head, permits_within
 from headgate.stores.shared.file import META, head_words, read_head
+from headgate.stores.shared.folder import closing
 from headgate.stores.shared.survey import is_held, is_plain, open_folder, open_to_read, survey
 
 
@@ -34,22 +35,18 @@ class PermitSeen(NamedTuple):
 def holders(path: str) -> list[PermitSeen]:
     """Every permit that is out, the oldest first."""
     survey(path)  # an error says what is no store
-    folder = open_folder(path)
-    try:
+    with closing(open_folder(path)) as folder:
         found = [
             permit
             for file in sorted(os.listdir(folder))
             if file.endswith(".table")
             for permit in _permits(folder, file, os.path.join(path, file))
         ]
-    finally:
-        os.close(folder)
     return sorted(found, key=lambda permit: -permit.age)
 
 
 def _permits(folder: int, file: str, name: str) -> Iterator[PermitSeen]:
-    table, roll = open_to_read(file, dir_fd=folder), open_to_read("roll", dir_fd=folder)
-    try:
+    with closing(open_to_read(file, dir_fd=folder)) as table, closing(open_to_read("roll", dir_fd=folder)) as roll:
         head = read_head(table, name)
         if not is_plain(table) or head.kind != KINDS.index("concurrency"):
             return
@@ -57,11 +54,10 @@ def _permits(folder: int, file: str, name: str) -> Iterator[PermitSeen]:
         now = (steady_ns() + _anchor(folder)) // 1000
         for tag, since, signature, units in _entries(table, head):
             number = (signature >> 32) - 1
-            alive = is_held(roll, number) and _generation(roll, number) == signature & 0xFFFFFFFF
+            # A number is given again after its process has ended, with another generation.
+            word = os.pread(roll, WORD, number * WORD) if is_held(roll, number) else b""
+            alive = bool(word) and int.from_bytes(word, "little") & 0xFFFFFFFF == signature & 0xFFFFFFFF
             yield PermitSeen(max(0, now - since) / SECOND, units, number, alive, namespace, limit, f"{tag:016x}")
-    finally:
-        os.close(table)
-        os.close(roll)
 
 
 def _entries(table: int, head: Head) -> Iterator[tuple[int, int, int, int]]:
@@ -80,17 +76,8 @@ def _entries(table: int, head: Head) -> Iterator[tuple[int, int, int, int]]:
                     yield tag, since, held >> UNIT_BITS, units
 
 
-def _generation(roll: int, number: int) -> int:
-    """How often the number was given out: whoever has it now is another than who had it before."""
-    raw = os.pread(roll, WORD, number * WORD)
-    return int.from_bytes(raw, "little") & 0xFFFFFFFF
-
-
 def _anchor(folder: int) -> int:
     """What the store adds to the steady clock, in nanoseconds."""
-    meta = open_to_read("meta", dir_fd=folder)
-    try:
+    with closing(open_to_read("meta", dir_fd=folder)) as meta:
         raw = os.pread(meta, META.size, 0)
-    finally:
-        os.close(meta)
     return int(META.unpack(raw)[-1]) if len(raw) == META.size else 0

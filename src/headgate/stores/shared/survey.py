@@ -13,8 +13,7 @@ from typing import Final, NamedTuple
 from headgate.errors import StoreError
 from headgate.layout import KINDS, MAGIC, PARTICIPANTS, Head, permits_within
 from headgate.stores.shared.file import boot_mark, head_words, read_head
-from headgate.stores.shared.folder import BUILDING, is_own
-from headgate.stores.shared.system import check_system, fcntl
+from headgate.stores.shared.folder import BUILDING, check_system, closing, is_own
 
 _META_START: Final = struct.Struct("<qqq")
 """How `meta` begins in every layout: magic, layout, the mark of the boot it was made in."""
@@ -57,13 +56,11 @@ class Survey(NamedTuple):
 def survey(path: str) -> Survey:
     """What a store holds now."""
     check_system()
-    folder = open_folder(path)
-    try:
-        return _survey(path, folder)
-    except OSError as error:
-        raise StoreError(f"cannot read the shared store {path!r}: {error.strerror}") from None
-    finally:
-        os.close(folder)
+    with closing(open_folder(path)) as folder:
+        try:
+            return _survey(path, folder)
+        except OSError as error:
+            raise StoreError(f"cannot read the shared store {path!r}: {error.strerror}") from None
 
 
 def remove(path: str) -> Survey:
@@ -85,11 +82,10 @@ def remove(path: str) -> Survey:
 def open_folder(path: str) -> int:
     """The directory of a store, for looking at it."""
     try:
-        folder = open_to_read(path, os.O_DIRECTORY)
+        return open_to_read(path, os.O_DIRECTORY)
     except OSError as error:
         why = "it is a symbolic link" if os.path.islink(path) else error.strerror
         raise StoreError(f"cannot open the directory {path!r}: {why}") from None
-    return folder
 
 
 def _survey(path: str, folder: int) -> Survey:
@@ -128,12 +124,10 @@ def _see(name: str, folder: int, file: str) -> list[TableSeen]:
     except OSError as error:
         why = "it is a symbolic link" if error.errno == errno.ELOOP else error.strerror
         raise StoreError(f"{name!r} cannot be opened: {why}") from None
-    try:
+    with closing(fd):
         if not is_plain(fd):
             raise StoreError(f"{name!r} is not a plain file")
         return [_see_table(fd, name)] if file.endswith(".table") else []
-    finally:
-        os.close(fd)
 
 
 def _made_in(path: str, folder: int) -> int:
@@ -144,10 +138,8 @@ def _made_in(path: str, folder: int) -> int:
         if error.errno in (errno.ENOENT, errno.ELOOP):
             raise StoreError(f"{path!r} is not a shared store: it has no file 'meta' of headgate's") from None
         raise
-    try:
+    with closing(meta):
         raw = os.pread(meta, _META_START.size, 0) if is_plain(meta) else b""
-    finally:
-        os.close(meta)
     magic, _, made_in = _META_START.unpack(raw) if len(raw) == _META_START.size else (0, 0, 0)
     if magic != MAGIC:
         raise StoreError(f"{path!r} is not a shared store: its file 'meta' is not headgate's")
@@ -173,24 +165,23 @@ def _count_participants(folder: int) -> int:
         roll = open_to_read("roll", dir_fd=folder)
     except OSError:  # nobody has joined yet; or it is no roll, which is told apart
         return 0
-    try:
+    with closing(roll):
         return sum(is_held(roll, byte) for byte in range(PARTICIPANTS)) if is_plain(roll) else 0
-    finally:
-        os.close(roll)
 
 
 def is_held(fd: int, byte: int) -> bool:
     """Whether a process that lives holds this byte of the roll."""
+    import fcntl  # not on Windows, which has no shared stores
+
     ask = {"kind": fcntl.F_WRLCK, "whence": os.SEEK_SET, "start": byte, "length": 1, "pid": 0}
     order, layout = _FLOCK
-    told = fcntl.fcntl(fd, fcntl.F_GETLK, layout.pack(*(ask[field] for field in order)))
-    return bool(layout.unpack(told)[order.index("kind")] != fcntl.F_UNLCK)
+    answer = fcntl.fcntl(fd, fcntl.F_GETLK, layout.pack(*(ask[field] for field in order)))
+    return bool(layout.unpack(answer)[order.index("kind")] != fcntl.F_UNLCK)
 
 
 def _delete(aside: str) -> None:
     """Delete a store that is out of the way. Whoever had it open may still put a file in, once."""
-    folder = open_folder(aside)
-    try:
+    with closing(open_folder(aside)) as folder:
         for _ in range(100):
             for file in filter(is_own, os.listdir(folder)):
                 os.unlink(file, dir_fd=folder)
@@ -199,8 +190,6 @@ def _delete(aside: str) -> None:
             except OSError as error:
                 if error.errno != errno.ENOTEMPTY:
                     raise
-    finally:
-        os.close(folder)
     raise StoreError(f"{aside!r} is filled as often as it is emptied")
 
 
