@@ -1,44 +1,84 @@
-"""Steps that are written once, as a generator of what to do next, and done by a thread or by an event loop.
+"""Steps that are written once, as generators, for threads and for event loops.
 
-The generator is sent what came of each step, or thrown the error; it returns what all of them came to.
+A generator yields the result of a step, or an awaitable of it, and is sent the result; an error of the awaitable is
+thrown into the generator. In a thread, a step has its result at once, and its error is raised where it is called.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator
-from typing import Any, TypeVar
+from collections.abc import Coroutine, Generator
+from typing import TYPE_CHECKING, Any, TypeVar
 
-S = TypeVar("S")
+if TYPE_CHECKING:
+    from asyncio import Task
+
 T = TypeVar("T")
+Steps = Generator[Any, Any, T]
+"""A generator that yields results or awaitables, and returns the result of all steps."""
 
 
-def run(steps: Generator[S, Any, T], do: Callable[[S], Any]) -> T:
-    """Do the steps in this thread."""
+class Deferred:
+    """A step that waits, in a thread or in an event loop: the runner of the steps chooses."""
+
+    def now(self) -> Any:  # noqa: ANN401
+        """Wait in this thread."""
+        raise NotImplementedError
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        raise NotImplementedError
+
+
+def run(steps: Steps[T]) -> T:
+    """Run steps in this thread."""
     try:
-        step = next(steps)
+        given = next(steps)
         while True:
-            try:
-                given = do(step)
-            except BaseException as error:
-                step = steps.throw(error)
-            else:
-                step = steps.send(given)
-    except StopIteration as end:
-        value: T = end.value
+            if isinstance(given, Deferred):
+                try:
+                    given = given.now()
+                except BaseException as error:
+                    given = steps.throw(error)
+                    continue
+            given = steps.send(given)
+    except StopIteration as done:
+        value: T = done.value
         return value
 
 
-async def run_awaiting(steps: Generator[S, Any, T], do: Callable[[S], Awaitable[Any]]) -> T:
-    """Do the steps in the running event loop."""
+async def run_awaiting(steps: Steps[T]) -> T:
+    """Run steps in the running event loop."""
     try:
-        step = next(steps)
+        given = next(steps)
         while True:
-            try:
-                given = await do(step)
-            except BaseException as error:
-                step = steps.throw(error)
-            else:
-                step = steps.send(given)
-    except StopIteration as end:
-        value: T = end.value
+            if hasattr(given, "__await__"):
+                try:
+                    given = await given
+                except BaseException as error:
+                    given = steps.throw(error)
+                    continue
+            given = steps.send(given)
+    except StopIteration as done:
+        value: T = done.value
         return value
+
+
+async def run_to_the_end(steps: Steps[None]) -> None:
+    """Like `run_awaiting`, but shielded from cancellation: no other caller runs these steps."""
+    await to_the_end(run_awaiting(steps))
+
+
+async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
+    """Return the result of a coroutine, which goes on if its caller is cancelled."""
+    from asyncio import get_running_loop, shield  # here, because a limiter for threads needs no event loop
+
+    return await shield(kept(get_running_loop().create_task(work)))
+
+
+_unfinished: set[Task[Any]] = set()
+
+
+def kept(task: Task[T]) -> Task[T]:
+    """Keep a reference to a task until it ends, and return the task: the event loop has only weak references."""
+    _unfinished.add(task)
+    task.add_done_callback(_unfinished.discard)
+    return task

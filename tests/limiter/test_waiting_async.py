@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from headgate import AsyncLimiter, RateLimited
+from headgate import AsyncLimiter, RateLimited, steps
 from headgate.stores import Store
 from headgate.testing import ManualClock
 from tests.support.homes import LATER, cancel_at_random, crowd, let_run, until, waiting
@@ -55,7 +55,7 @@ def test_a_cancelled_task_leaves_nothing_charged(home, text):
                 task.cancel()
             ends = await asyncio.gather(*tasks, return_exceptions=True)
             assert [type(end) for end in ends] == [asyncio.CancelledError] * 3
-        await until(lambda: not any(map(still_busy, (limiter,))))
+        await until(lambda: not still_busy())
         after = await limiter.peek("k", 0)
         if home.kind == "redis" and text == BUCKET:
             assert before.reset_us <= after.reset_us <= before.reset_us + 6 * 7 * 100_000
@@ -66,9 +66,9 @@ def test_a_cancelled_task_leaves_nothing_charged(home, text):
     home.tell(story, clock)
 
 
-def still_busy(limiter: AsyncLimiter) -> bool:
+def still_busy() -> bool:
     """Whether something is still being given back."""
-    return bool(limiter._unfinished)
+    return bool(steps._unfinished)
 
 
 def test_a_wait_longer_than_the_timeout_is_refused_at_once(home):
@@ -85,7 +85,7 @@ def test_a_wait_longer_than_the_timeout_is_refused_at_once(home):
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(0.01):
                     await limiter.acquire("k", 4)
-            await until(lambda limiter=limiter: not still_busy(limiter))
+            await until(lambda: not still_busy())
             assert (await limiter.peek("k", 0)).verdicts == before
 
     home.tell(story, clock)
@@ -244,7 +244,7 @@ def test_a_pause_after_the_question_changes_no_order(home):
         limiter = AsyncLimiter("100/second burst 1", store=store, on_error="raise")
         for _ in range(10):
             await limiter._reserve("k", 1, 10**9, None)
-        finish, done = limiter._queue.finish, []
+        finish, done = limiter._queue._depart, []
 
         def held_up(*given):
             clock.advance(0.05)
@@ -254,10 +254,10 @@ def test_a_pause_after_the_question_changes_no_order(home):
             assert await limiter.acquire("k")
             done.append(number)
 
-        limiter._queue.finish = held_up  # type: ignore[method-assign]
+        limiter._queue._depart = held_up  # type: ignore[method-assign]
         tasks = [asyncio.create_task(one(0))]
         await waiting(limiter, 1)
-        limiter._queue.finish = finish  # type: ignore[method-assign]
+        limiter._queue._depart = finish  # type: ignore[method-assign]
         tasks.append(asyncio.create_task(one(1)))
         await waiting(limiter, 2)
         while len(done) < 2:

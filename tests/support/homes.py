@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from headgate import AsyncLimiter, Decision, Limiter
+from headgate import AsyncLimiter, Decision, Limiter, steps
 from headgate.engine import NATIVE
 from headgate.stores import Store, open_store
 from headgate.testing import ManualClock
@@ -262,7 +262,7 @@ async def cancel_at_random(store: Store, clock: ManualClock, count: int, chance:
         if number % 97 == 0:
             await let_run(1)
     ends = await asyncio.gather(*tasks, return_exceptions=True)
-    await until(lambda: not limiter._unfinished)
+    await until(lambda: not steps._unfinished)
     used = sum(not isinstance(end, BaseException) for end in ends)
     assert 0 < used < count and all(isinstance(end, Decision | asyncio.CancelledError) for end in ends)
     left = await limiter.peek("k", 0)

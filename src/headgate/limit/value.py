@@ -107,7 +107,8 @@ class Limit:
         put(self, "step", resolved.step)
         put(self, "params", resolved.step.fit(self.amount, self.period_us, self.burst, resolved.slots))
         put(self, "exact", resolved.step is not bucket or bucket.is_exact(self.amount, self.period_us))
-        put(self, "family", self._family())
+        words = [self.algorithm] if self.in_flight else [self.algorithm, write_period(self.period_us)]
+        put(self, "family", " ".join([*words, *(["block"] if self.block_us else [])]))
         put(self, "identity", f"{self.family} as {self.name}" if self.name else self.family)
         put(self, "_hash", hash(self._fields()))
 
@@ -177,10 +178,6 @@ class Limit:
     def _fields(self) -> tuple[Any, ...]:
         # `params` is included, because a limit from `_starting_within` has the same text and must not compare equal.
         return self.amount, self.period_us, self.burst, self.algorithm, self.block_us, self.name, self.params
-
-    def _family(self) -> str:
-        words = [self.algorithm] if self.in_flight else [self.algorithm, write_period(self.period_us)]
-        return " ".join([*words, *(["block"] if self.block_us else [])])
 
     def __eq__(self, other: object) -> bool:
         return self._fields() == other._fields() if isinstance(other, Limit) else NotImplemented

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
-from functools import partial
+from collections.abc import Awaitable, Coroutine
 from typing import Any, Self
 
-from headgate.call import Cost, checked_key
+from headgate.call import Cost
 from headgate.engine import Decision, pending
 from headgate.limit import Given
 from headgate.limiter.base import BaseLimiter
@@ -15,14 +14,13 @@ from headgate.limiter.limited import AsyncLimited, Key
 from headgate.limiter.permit import AsyncPermit
 from headgate.limiter.promises import Promise, depart
 from headgate.limiter.reservation import AsyncReservation
-from headgate.limiter.wait_steps import Ask, Depart, GiveBack, GiveUp, Look, Sleep, Step, Steps, Turn
-from headgate.steps import run_awaiting
-from headgate.stores import AsyncGate, AsyncStore, Store, in_flight_of
-from headgate.waiting import checked_wait
-from headgate.waiting.timers import Timers
+from headgate.limiter.wait_queue import Caller
+from headgate.steps import run_awaiting, to_the_end
+from headgate.stores import AsyncGate, AsyncStore, Store
+from headgate.waiting.timers import LoopTimers, Timers
 
 
-class AsyncLimiter(BaseLimiter[Any], AsyncGate):
+class AsyncLimiter(BaseLimiter[Any, Awaitable[Decision]], AsyncGate):
     """A `Limiter` for event loops; the methods that decide are coroutines."""
 
     def _use(self, store: Store) -> None:
@@ -69,18 +67,6 @@ class AsyncLimiter(BaseLimiter[Any], AsyncGate):
         """
         return AsyncReservation(self, await self._reserve(key, cost, self._promise(max_wait), limit), self._timers)
 
-    async def refund(self, charged: Decision | str, n: Cost | None = None) -> None:
-        """Give back the charge of a decision, or `n` units of it, at most once; or `n` units of a key."""
-        await self._refund(charged, n)
-        if self._waiting_by_key and not isinstance(charged, str):
-            self._queue.wake(charged)
-
-    async def release(self, decision: Decision) -> None:
-        """Give back the units in flight of a decision, at most once; rates stay charged. A permit calls this itself."""
-        await self._refund(decision, in_flight_of(decision))
-        if self._waiting_by_key:
-            self._queue.wake(decision)
-
     def limited(self, key: Key, cost: Cost = 1, *, limit: Given | None = None) -> AsyncLimited:
         """Return a decorator of `async def`: each call charges the key, or raises `RateLimited` if refused.
 
@@ -90,59 +76,26 @@ class AsyncLimiter(BaseLimiter[Any], AsyncGate):
 
     async def aclose(self) -> None:
         """Give back leases, and close the store if this limiter opened it; `async with` does this at its end."""
-        await self._aclose_bound()
+        if hasattr(self._bound, "aclose"):
+            await self._bound.aclose()
         if self._owned and isinstance(self._opened, AsyncStore):
             await self._opened.aclose()
 
-    async def _acquire(self, key: str, cost: Cost, timeout: float | None, limit: Given | None) -> Decision:
-        queue = self._queue
-        due = queue.due(timeout)
-        if checked_key(key) in queue.by_key:
-            return await self._wait(key, cost, limit, queue.wait_turn(key, cost, due, _Waiter(cost)))
-        wait = queue.longest if timeout is None else min(queue.longest, checked_wait(timeout))
-        decision = await self._reserve(key, cost, wait, limit)
-        return await self._wait(key, cost, limit, queue.finish(key, cost, due, decision, lambda: _Waiter(cost)))
+    def _acquire(self, key: str, cost: Cost, timeout: float | None, limit: Given | None) -> Awaitable[Decision]:
+        return run_awaiting(self._queue.acquire(_Task(self, key, cost, limit), timeout))
 
     async def _permitted(self, key: str, cost: Cost, timeout: float | None, limit: Given | None) -> Decision:
         if timeout == 0 and not self._waiting_by_key and not self._awaits:
             return await self.hit(key, cost, limit=limit)
         return await self._acquire(key, cost, timeout, limit)
 
-    async def _wait(self, key: str, cost: Cost, limit: Given | None, steps: Steps) -> Decision:
-        """Run the steps of the queue in this event loop."""
-        return await run_awaiting(steps, partial(self._do, key, cost, limit))
-
-    async def _do(self, key: str, cost: Cost, limit: Given | None, step: Step) -> Decision | Promise | bool | None:
-        match step:
-            case Ask(wait_us):
-                return await self._reserve(key, cost, wait_us, limit)
-            case Look(units):
-                return await self.peek(key, units or cost, limit=limit)
-            case Sleep(at_us):
-                await self._timers.here().wait_until(at_us)
-            case Turn(_Waiter() as waiter, due_us):
-                called = await (waiter.turn if due_us is None else self._timers.here().wait_for(waiter.turn, due_us))
-                if waiter.turn.done():
-                    waiter.turn = asyncio.get_running_loop().create_future()  # the waiter may be called again
-                return called
-            case GiveBack(decision):
-                await self.refund(decision)
-            case GiveUp(promise):
-                await self._give_up(promise)
-            case Depart(promise):
-                return await depart(self._timers.here(), promise, self._give_up)
-        return None
-
     async def _give_up(self, promise: Promise) -> None:
         promise.given_up = True
-        if self._awaits:
-            await self._finish(self._give_back(promise))
-        else:
-            for freed in self._queue.promises.free(promise):
-                await self._refund(freed.decision)
+        await self._finish(self._give_back(promise))
 
     async def _give_back(self, promise: Promise) -> None:
-        await asyncio.sleep(0)  # callers answered together may give up together: the last goes back first
+        if self._awaits:
+            await asyncio.sleep(0)  # callers answered together may give up together: the last goes back first
         for freed in self._queue.promises.free(promise):
             await self._refund(freed.decision)
 
@@ -155,11 +108,8 @@ class AsyncLimiter(BaseLimiter[Any], AsyncGate):
 
     async def _finish(self, work: Coroutine[Any, Any, None]) -> None:
         """Finish this work even if the caller is cancelled meanwhile."""
-        if not self._awaits:
-            return await work  # it never suspends, so it cannot be cancelled
-        task = asyncio.get_running_loop().create_task(work)
-        self._keep(task)
-        return await asyncio.shield(task)
+        # Work that need not await the store never suspends, so it cannot be cancelled.
+        await (to_the_end(work) if self._awaits else work)
 
     async def __aenter__(self) -> Self:
         return self
@@ -168,25 +118,41 @@ class AsyncLimiter(BaseLimiter[Any], AsyncGate):
         await self.aclose()
 
 
-class _Waiter:
-    """A waiting task."""
+class _Task(Caller):
+    """A caller in an event loop."""
 
-    __slots__ = ("cost", "turn")
+    __slots__ = ("_turn",)
 
-    def __init__(self, cost: Cost) -> None:
-        self.cost = cost
-        self.turn: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+    async def depart(self, promise: Promise) -> Promise:
+        return await depart(self._timers, promise, self.give_up)
+
+    def sleep_until(self, at_us: int) -> Coroutine[Any, Any, None]:
+        return self._timers.wait_until(at_us)
+
+    def queue_up(self) -> None:
+        self._turn: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+
+    async def wait_for_turn(self, due_us: int | None) -> bool:
+        called = await (self._turn if due_us is None else self._timers.wait_for(self._turn, due_us))
+        if self._turn.done():
+            self.queue_up()  # the caller may be called again
+        return called
 
     def call(self) -> None:
-        loop = self.turn.get_loop()
+        loop = self._turn.get_loop()
         if loop is _running_loop():
             self._tell()
         elif not loop.is_closed():
             loop.call_soon_threadsafe(self._tell)
 
     def _tell(self) -> None:
-        if not self.turn.done():
-            self.turn.set_result(True)
+        if not self._turn.done():
+            self._turn.set_result(True)
+
+    @property
+    def _timers(self) -> LoopTimers:
+        timers: Timers = self._limiter._timers
+        return timers.here()
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headgate.clock import SECOND, Clock
-from headgate.engine import LONGEST_WAIT
+from headgate.engine import LONGEST_WAIT, Decision
 from headgate.errors import InvalidCall
 from headgate.limit import Given, Limit, as_limits
 from headgate.limiter.wait_queue import DEFAULT_MAX_WAITING, WaitQueue, lends
-from headgate.stores import BaseGate, Bound, OnError, Store, checked_namespace, checked_on_error, open_store
+from headgate.stores import Answer, BaseGate, Bound, OnError, Store, checked_namespace, checked_on_error, open_store
 from headgate.waiting import checked_wait
 from headgate.wording import Renamed, explained
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from headgate.stores import Lease
 
 
-class BaseLimiter(BaseGate[Bound]):
+class BaseLimiter(BaseGate[Bound, Answer]):
     """Limits on the store that the user chose."""
 
     if not TYPE_CHECKING:
@@ -52,10 +52,12 @@ class BaseLimiter(BaseGate[Bound]):
         )
 
     def _use(self, store: Store) -> None:
-        self._holds_permits = any(limit.in_flight for limit in self.limits)
-        """True if an admitted call holds units in flight until it is released."""
         self._queue = WaitQueue(self.limits, store, self.max_waiting)
         super()._use(store)
+
+    def _wake(self, decision: Decision) -> None:
+        if self._queue.by_key:
+            self._queue.wake(decision)
 
     def _promise(self, max_wait: float | None) -> int:
         """Return how many microseconds a reservation may wait; raise `InvalidCall` if the limits cannot promise it."""

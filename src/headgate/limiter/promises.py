@@ -91,6 +91,7 @@ class Promises:
 
         These are the promises that were given up and have no promise behind them that has still to leave.
         """
+        promise.given_up = True
         with self._lock:
             now, freed = self._clock.now_us(), []
             if not promise.queued and not promise.over:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Awaitable, Callable, Generator, Mapping
-from functools import partial
+from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -14,16 +12,13 @@ from headgate.clock import SECOND
 from headgate.engine import LONGEST_WAIT, PEEK, RESERVE, Decision
 from headgate.errors import InvalidCall, RateLimited
 from headgate.limiter.wait_queue import WaitQueue, lends
-from headgate.steps import run, run_awaiting
+from headgate.steps import Steps, run, run_awaiting
 from headgate.waiting import sleep_until
 
 if TYPE_CHECKING:
     from headgate.limiter.async_ import AsyncLimiter
     from headgate.limiter.sync import Limiter
     from headgate.waiting.timers import Timers
-
-Doing = Generator[Callable[[], Any], Any, None]
-"""A generator that yields functions to call, and receives their results: at once, or awaited."""
 
 
 class _Reserved:
@@ -70,7 +65,7 @@ class _Reserved:
             real = (checked_cost(given),) * len(calls)
         return tuple(cost - call.cost for cost, call in zip(real, calls, strict=True))
 
-    def _settling(self, gate: Any, differences: tuple[int, ...]) -> Doing:  # noqa: ANN401 - either limiter
+    def _settling(self, gate: Any, differences: tuple[int, ...]) -> Steps[None]:  # noqa: ANN401 - either limiter
         """Give back the unused units; charge the extra units, as far as the limits can."""
         if not self._open:
             return
@@ -78,44 +73,43 @@ class _Reserved:
         calls = self.decision.calls
         if any(each < 0 for each in differences):
             unused = tuple(max(0, -each) for each in differences)
-            yield partial(gate._refund, self.decision, unused)
+            yield gate._refund(self.decision, unused)
         more = [(call, extra) for call, extra in zip(calls, differences, strict=True) if extra > 0]
         if not more or self.decision.degraded:
             return
         if all(extra <= call.limit.burst and lends(call.limit) for call, extra in more):
             together = [Call(call.limit, call.key, extra) for call, extra in more]
-            if (yield partial(gate._decide, tuple(together), RESERVE, LONGEST_WAIT)):
+            if (yield gate._decide(tuple(together), RESERVE, LONGEST_WAIT)):
                 return
         for call, extra in more:
             yield from _owe(gate, call, extra)
 
-    def _cancelling(self, gate: Any) -> Doing:  # noqa: ANN401
+    def _cancelling(self, gate: Any) -> Steps[None]:  # noqa: ANN401
         """Give the whole charge back, once no promise is left behind it."""
         if not self._open:
             return
         self._open = False
         if not self._queue.lends:
-            yield partial(gate._refund, self.decision)
+            yield gate._refund(self.decision)
             return
         promise = self._promise or self._queue.promise(self.decision)
-        promise.given_up = True
         for freed in self._queue.promises.free(promise):
-            yield partial(gate._refund, freed.decision)
+            yield gate._refund(freed.decision)
 
 
-def _owe(gate: Any, call: Call, extra: int) -> Doing:  # noqa: ANN401
+def _owe(gate: Any, call: Call, extra: int) -> Steps[None]:  # noqa: ANN401
     """Charge one limit as many extra units as it can take: up to an hour ahead if it lends, else what remains."""
     limit = call.limit
     while extra > 0:
         units = min(extra, limit.burst)
         if not lends(limit):  # look first, because a refusal would start a block
             look = Call(limit, call.key, 0)
-            verdict: Verdict = (yield partial(gate._decide, (look,), PEEK)).verdicts[0]
+            verdict: Verdict = (yield gate._decide((look,), PEEK)).verdicts[0]
             units = min(units, verdict.remaining)
         if units == 0:
             return
         ask = Call(limit, call.key, units)
-        if not (yield partial(gate._decide, (ask,), RESERVE, LONGEST_WAIT)):
+        if not (yield gate._decide((ask,), RESERVE, LONGEST_WAIT)):
             return
         extra -= units
 
@@ -138,11 +132,11 @@ class Reservation(_Reserved):
 
     def settle(self, actual: int | Mapping[str, int] | None = None, /, **by_name: int) -> None:
         """Say what it really cost: `settle(431)`, or `settle(tpm=431)` where limits have names; once."""
-        run(self._settling(self._limiter, self._differences(actual, by_name)), operator.call)
+        run(self._settling(self._limiter, self._differences(actual, by_name)))
 
     def cancel(self) -> None:
         """Give everything back; nothing happens after the first time, or after `settle`."""
-        run(self._cancelling(self._limiter), operator.call)
+        run(self._cancelling(self._limiter))
 
     def __enter__(self) -> Self:
         self._checked()
@@ -176,11 +170,11 @@ class AsyncReservation(_Reserved):
     async def settle(self, actual: int | Mapping[str, int] | None = None, /, **by_name: int) -> None:
         """Say what it really cost: `settle(431)`, or `settle(tpm=431)` where limits have names; once."""
         settling = self._settling(self._limiter, self._differences(actual, by_name))
-        await self._limiter._finish(run_awaiting(settling, _awaited))
+        await self._limiter._finish(run_awaiting(settling))
 
     async def cancel(self) -> None:
         """Give everything back; nothing happens after the first time, or after `settle`."""
-        await self._limiter._finish(run_awaiting(self._cancelling(self._limiter), _awaited))
+        await self._limiter._finish(run_awaiting(self._cancelling(self._limiter)))
 
     async def __aenter__(self) -> Self:
         self._checked()
@@ -196,8 +190,3 @@ class AsyncReservation(_Reserved):
     ) -> None:
         if kind is not None:
             await self.cancel()
-
-
-async def _awaited(call: Callable[[], Any]) -> Any:  # noqa: ANN401
-    given = call()
-    return await given if isinstance(given, Awaitable) else given

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from contextlib import suppress
-from functools import partial
 from typing import Any, ClassVar, Self
 
 from headgate.call import Cost, checked_key
@@ -15,13 +14,13 @@ from headgate.limiter.base import BaseLimiter
 from headgate.limiter.limited import Key, Limited
 from headgate.limiter.promises import Promise
 from headgate.limiter.reservation import Reservation
-from headgate.limiter.wait_steps import Ask, Depart, GiveBack, GiveUp, Look, Sleep, Step, Steps, Turn
+from headgate.limiter.wait_queue import Caller
 from headgate.steps import run
 from headgate.stores import HOT_VERBS, BoundLimits, Gate, Store
-from headgate.waiting import checked_wait, sleep_until
+from headgate.waiting import sleep_until
 
 
-class Limiter(BaseLimiter[BoundLimits], Gate):
+class Limiter(BaseLimiter[BoundLimits, Decision], Gate):
     """Admit or refuse requests, and tell when to retry.
 
     >>> limiter = Limiter("10/second; 1000/hour burst 50")
@@ -64,18 +63,6 @@ class Limiter(BaseLimiter[BoundLimits], Gate):
         """
         return Reservation(self, self._reserve(key, cost, self._promise(max_wait), limit))
 
-    def refund(self, charged: Decision | str, n: Cost | None = None) -> None:
-        """Give back the charge of a decision, or `n` units of it, at most once; or `n` units of a key."""
-        self._refund(charged, n)
-        if self._queue.by_key and not isinstance(charged, str):
-            self._queue.wake(charged)
-
-    def release(self, decision: Decision) -> None:
-        """Give back the units in flight of a decision, at most once; rates stay charged. A permit calls this itself."""
-        self._end(decision)
-        if self._queue.by_key:
-            self._queue.wake(decision)
-
     def limited(self, key: Key, cost: Cost = 1, *, limit: Given | None = None) -> Limited:
         """Return a decorator: each call of the function charges the key, or raises `RateLimited` if refused.
 
@@ -85,49 +72,15 @@ class Limiter(BaseLimiter[BoundLimits], Gate):
 
     def close(self) -> None:
         """Give back leases, and close the store if this limiter opened it; `with` does this at its end."""
-        self._close_bound()
+        if hasattr(self._bound, "close"):
+            self._bound.close()
         if self._owned and hasattr(self._opened, "close"):
             self._opened.close()
 
     def _acquire(self, key: str, cost: Cost, timeout: float | None, limit: Given | None) -> Decision:
-        queue = self._queue
-        due = queue.due(timeout)
-        if checked_key(key) in queue.by_key:
-            return self._wait(key, cost, limit, queue.wait_turn(key, cost, due, _Waiter(cost)))
-        wait = queue.longest if timeout is None else min(queue.longest, checked_wait(timeout))
-        decision = self._reserve(key, cost, wait, limit)
-        return self._wait(key, cost, limit, queue.finish(key, cost, due, decision, lambda: _Waiter(cost)))
-
-    def _wait(self, key: str, cost: Cost, limit: Given | None, steps: Steps) -> Decision:
-        """Run the steps of the queue in this thread."""
-        return run(steps, partial(self._do, key, cost, limit))
-
-    def _do(self, key: str, cost: Cost, limit: Given | None, step: Step) -> Decision | Promise | bool | None:
-        clock = self._queue.clock
-        match step:
-            case Ask(wait_us):
-                return self._reserve(key, cost, wait_us, limit)
-            case Look(units):
-                return self.peek(key, units or cost, limit=limit)
-            case Sleep(at_us):
-                sleep_until(clock, at_us)
-            case Turn(_Waiter() as waiter, due_us):
-                return waiter.turn.acquire(timeout=-1 if due_us is None else max(0, due_us - clock.now_us()) / SECOND)
-            case GiveBack(decision):
-                self._refund(decision)
-            case GiveUp(promise):
-                self._give_up(promise)
-            case Depart(promise):
-                try:
-                    sleep_until(clock, promise.ready_us)
-                except BaseException:
-                    self._give_up(promise)
-                    raise
-                return promise
-        return None
+        return run(self._queue.acquire(_Thread(self, key, cost, limit), timeout))
 
     def _give_up(self, promise: Promise) -> None:
-        promise.given_up = True
         for freed in self._queue.promises.free(promise):
             self._refund(freed.decision)
 
@@ -138,16 +91,30 @@ class Limiter(BaseLimiter[BoundLimits], Gate):
         self.close()
 
 
-class _Waiter:
-    """A waiting thread."""
+class _Thread(Caller):
+    """A caller in a thread."""
 
-    __slots__ = ("cost", "turn")
+    __slots__ = ("_turn",)
 
-    def __init__(self, cost: Cost) -> None:
-        self.cost = cost
-        self.turn = threading.Lock()
-        self.turn.acquire()
+    def depart(self, promise: Promise) -> Promise:
+        try:
+            self.sleep_until(promise.ready_us)
+        except BaseException:
+            self.give_up(promise)
+            raise
+        return promise
+
+    def sleep_until(self, at_us: int) -> None:
+        sleep_until(self._limiter.store.clock, at_us)
+
+    def queue_up(self) -> None:
+        self._turn = threading.Lock()
+        self._turn.acquire()
+
+    def wait_for_turn(self, due_us: int | None) -> bool:
+        now = self._limiter.store.clock.now_us()
+        return self._turn.acquire(timeout=-1 if due_us is None else max(0, due_us - now) / SECOND)
 
     def call(self) -> None:
         with suppress(RuntimeError):  # the lock is open: the thread was called already
-            self.turn.release()
+            self._turn.release()

@@ -6,25 +6,24 @@ queue of this process, and only the first of them asks the store again, at the r
 flight has no retry time: the first caller asks when a permit of the key is released in this process, and at intervals,
 because another process may have released one.
 
-A generator yields the steps of a wait; the limiters run them, in a thread or in an event loop.
+A generator yields what a caller does; the limiters run it, in a thread or in an event loop.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from headgate.algorithms import NEVER, UNKNOWN, bucket
-from headgate.call import Cost
+from headgate.call import Cost, checked_key
 from headgate.clock import Clock
 from headgate.engine import LONGEST_WAIT, Decision
 from headgate.errors import InvalidCall
 from headgate.forks import after_fork
-from headgate.limit import Limit
+from headgate.limit import Given, Limit
 from headgate.limiter.promises import Promise, Promises
-from headgate.limiter.wait_steps import Ask, Depart, GiveBack, GiveUp, Look, Sleep, Steps, Turn, Waiter
+from headgate.steps import Steps
 from headgate.stores import Store
 from headgate.waiting import checked_wait
 
@@ -35,6 +34,51 @@ A_MOMENT: Final = 10_000
 FIRST_LOOK: Final = 5_000
 LAST_LOOK: Final = 100_000
 """How long, in microseconds, the first caller waits for a release before it asks again; the time doubles up to this."""
+
+
+class Caller:
+    """A caller of a limiter. Each method has its result at once, or returns an awaitable of it."""
+
+    __slots__ = ("_limit", "_limiter", "cost", "key")
+
+    def __init__(self, limiter: Any, key: str, cost: Cost, limit: Given | None) -> None:  # noqa: ANN401 - of either kind
+        self._limiter, self.key, self.cost, self._limit = limiter, key, cost, limit
+
+    def ask(self, wait_us: int) -> Any:  # noqa: ANN401
+        """Reserve the cost if it fits within this time; return the decision."""
+        return self._limiter._reserve(self.key, self.cost, wait_us, self._limit)
+
+    def look(self, cost: Cost) -> Any:  # noqa: ANN401
+        """Peek at a cost; return the decision."""
+        return self._limiter.peek(self.key, cost, limit=self._limit)
+
+    def give_back(self, decision: Decision) -> Any:  # noqa: ANN401
+        """Give back a charge that will not be used."""
+        return self._limiter.refund(decision)
+
+    def give_up(self, promise: Promise) -> Any:  # noqa: ANN401
+        """Give up a promise that will not be used."""
+        return self._limiter._give_up(promise)
+
+    def depart(self, promise: Promise) -> Any:  # noqa: ANN401
+        """Wait until the promise may be used, and give it up on an error; return the promise that was kept."""
+        raise NotImplementedError
+
+    def sleep_until(self, at_us: int) -> Any:  # noqa: ANN401
+        """Sleep until this instant."""
+        raise NotImplementedError
+
+    def queue_up(self) -> None:
+        """Prepare to be called."""
+        raise NotImplementedError
+
+    def wait_for_turn(self, due_us: int | None) -> Any:  # noqa: ANN401
+        """Wait until called, or until the instant; return whether the caller was called."""
+        raise NotImplementedError
+
+    def call(self) -> None:
+        """Wake the caller: it is its turn."""
+        raise NotImplementedError
 
 
 class WaitQueue:
@@ -48,7 +92,7 @@ class WaitQueue:
         self.promises = Promises(store.clock)
         self.longest = LONGEST_WAIT if max_waiting else NO_WAIT
         """The longest wait of a new caller: 0 while `max_waiting` callers wait."""
-        self.by_key: dict[str, deque[Waiter]] = {}
+        self.by_key: dict[str, deque[Caller]] = {}
         """The queues by key; used only if a limit cannot lend."""
         self.lends = all(map(lends, limits))
         self._asked: dict[str, int] = {}
@@ -67,89 +111,91 @@ class WaitQueue:
         self._asked.clear()
         self._count(-self.waiting)
 
-    def due(self, timeout: float | None) -> int | None:
-        """Return the instant by which a caller must be admitted; None if there is no timeout."""
-        return None if timeout is None else self.clock.now_us() + checked_wait(timeout)
-
-    def finish(self, key: str, cost: Cost, due_us: int | None, first: Decision, waiter: Callable[[], Waiter]) -> Steps:
-        """Return the steps that follow the first answer."""
+    def acquire(self, caller: Caller, timeout: float | None) -> Steps[Decision]:
+        """Admit a caller as soon as its cost fits, or refuse it."""
+        due_us = None if timeout is None else self.clock.now_us() + checked_wait(timeout)
+        if checked_key(caller.key) in self.by_key:
+            return (yield from self._wait_turn(caller, due_us))
+        wait = self.longest if timeout is None else min(self.longest, checked_wait(timeout))
+        first: Decision = yield caller.ask(wait)
         if first.allowed:
-            if first.retry_us or key not in self.by_key:
-                return self._depart(first)
+            if first.retry_us or caller.key not in self.by_key:
+                return (yield from self._depart(caller, first))
             # An earlier caller was refused while this answer was under way: that caller goes first.
-            return self.wait_turn(key, cost, due_us, waiter(), first)
+            return (yield from self._wait_turn(caller, due_us, first))
         if first.never or self.waiting >= self._most or self._too_late(first, due_us):
-            return _refused(first)
-        return self.wait_turn(key, cost, due_us, waiter())
+            return first
+        return (yield from self._wait_turn(caller, due_us))
 
-    def wait_turn(
-        self, key: str, cost: Cost, due_us: int | None, waiter: Waiter, spent: Decision | None = None
-    ) -> Steps:
-        """Wait in the queue, and ask the store when it is the waiter's turn; `spent`, if any, is given back first."""
+    def _wait_turn(self, caller: Caller, due_us: int | None, spent: Decision | None = None) -> Steps[Decision]:
+        """Wait in the queue, and ask the store when it is the caller's turn; `spent`, if any, is given back first."""
         if self.waiting >= self._most:
             if spent is not None:
-                yield GiveBack(spent)
-            return refusal_of(_decision((yield Look(0))))
-        ahead = self._join(key, waiter)
+                yield caller.give_back(spent)
+            return refusal_of((yield caller.look(caller.cost)))
+        ahead = self._join(caller)
         try:
             if spent is not None:
-                yield GiveBack(spent)
+                yield caller.give_back(spent)
             if ahead is not None:
-                whole = max(cost, min(ahead + cost, self._burst)) if isinstance(cost, int) else 0
-                refused = _decision((yield Look(whole)))
+                cost = caller.cost
+                whole = max(cost, min(ahead + cost, self._burst)) if isinstance(cost, int) else cost
+                refused: Decision = yield caller.look(whole)
                 if refused.never:  # their sum is above a plan's burst: no time is known
-                    refused = _decision((yield Look(0)))
-                if refused.never or self._too_late(refused, due_us) or not (yield Turn(waiter, due_us)):
+                    refused = yield caller.look(cost)
+                if refused.never or self._too_late(refused, due_us) or not (yield caller.wait_for_turn(due_us)):
                     return refusal_of(refused)
-            look = FIRST_LOOK
-            while True:
-                decision = _decision((yield Ask(self._patience(due_us))))
-                if decision.allowed:
-                    break
-                if decision.never or self._too_late(decision, due_us):
-                    return decision
-                pause = decision.retry_us
-                if pause == UNKNOWN:
-                    at = self.clock.now_us() + look
-                    at = at if due_us is None else min(at, due_us)
-                    if not (yield Turn(waiter, at)) and due_us is not None:
-                        due_us -= max(0, at - self.clock.now_us())  # a manual clock did not move
-                    look = min(2 * look, LAST_LOOK)
-                    continue
-                if self.lends and pause > LONGEST_WAIT:
-                    pause -= LONGEST_WAIT  # from that instant on, the rest can be promised
-                yield Sleep(self.clock.now_us() + pause)
+            decision = yield from self._ask_in_turn(caller, due_us)
         finally:
-            self._leave(key, waiter)
-        return (yield from self._depart(decision))
+            self._leave(caller)
+        return (yield from self._depart(caller, decision)) if decision.allowed else decision
+
+    def _ask_in_turn(self, caller: Caller, due_us: int | None) -> Steps[Decision]:
+        """Ask as the first of the queue, until the caller is admitted or it is too late."""
+        look = FIRST_LOOK
+        while True:
+            left = LONGEST_WAIT if due_us is None else max(0, min(LONGEST_WAIT, due_us - self.clock.now_us()))
+            decision: Decision = yield caller.ask(left)
+            if decision.allowed or decision.never or self._too_late(decision, due_us):
+                return decision
+            pause = decision.retry_us
+            if pause == UNKNOWN:
+                at = self.clock.now_us() + look
+                at = at if due_us is None else min(at, due_us)
+                if not (yield caller.wait_for_turn(at)) and due_us is not None:
+                    due_us -= max(0, at - self.clock.now_us())  # a manual clock did not move
+                look = min(2 * look, LAST_LOOK)
+                continue
+            if self.lends and pause > LONGEST_WAIT:
+                pause -= LONGEST_WAIT  # from that instant on, the rest can be promised
+            yield caller.sleep_until(self.clock.now_us() + pause)
 
     def promise(self, decision: Decision) -> Promise:
         """Record the promise of a decision that is charged for later."""
         return self.promises.add(decision, ready_at(decision, self.clock, self._by_clock))
 
-    def _depart(self, decision: Decision) -> Steps:
+    def _depart(self, caller: Caller, decision: Decision) -> Steps[Decision]:
         """Wait until the decision may be used; give it back if the caller does not go."""
         if not decision.retry_us:
-            return (yield from self._go(decision)) if self.waiting else decision
+            return (yield from self._go(caller, decision)) if self.waiting else decision
         promise = self.promise(decision)
         if self.waiting >= self._most:  # other callers came to wait meanwhile
-            yield GiveUp(promise)
+            yield caller.give_up(promise)
             return refusal_of(decision)
         self._count(1)
         try:
-            kept = yield Depart(promise)
+            kept: Promise = yield caller.depart(promise)
         finally:
             self._count(-1)
-        assert isinstance(kept, Promise)  # noqa: S101 - the answer to Depart
         self.promises.left(kept)
         return kept.decision
 
-    def _go(self, decision: Decision) -> Steps:
+    def _go(self, caller: Caller, decision: Decision) -> Steps[Decision]:
         """Go now, but behind callers that are due already: a busy event loop may be late."""
         try:
-            yield Sleep(self.clock.now_us())
+            yield caller.sleep_until(self.clock.now_us())
         except BaseException:
-            yield GiveBack(decision)
+            yield caller.give_back(decision)
             raise
         return decision
 
@@ -160,29 +206,27 @@ class WaitQueue:
             return self.clock.now_us() >= due_us
         return refused.retry_us == NEVER or self.clock.now_us() + refused.retry_us > due_us
 
-    def _patience(self, due_us: int | None) -> int:
-        return LONGEST_WAIT if due_us is None else max(0, min(LONGEST_WAIT, due_us - self.clock.now_us()))
-
-    def _join(self, key: str, waiter: Waiter) -> int | None:
+    def _join(self, caller: Caller) -> int | None:
         """Join the end of the queue; return the sum of the costs ahead, or None for the first caller."""
+        caller.queue_up()
         with self._lock:
             self._add(1)  # under the same lock: a caller that sees the new count must queue behind this one
-            queue = self.by_key.setdefault(key, deque())
-            ahead = self._asked.get(key, 0) if queue else None
-            queue.append(waiter)
-            self._asked[key] = self._asked.get(key, 0) + _units(waiter)
+            queue = self.by_key.setdefault(caller.key, deque())
+            ahead = self._asked.get(caller.key, 0) if queue else None
+            queue.append(caller)
+            self._asked[caller.key] = self._asked.get(caller.key, 0) + _units(caller)
             return ahead
 
-    def _leave(self, key: str, waiter: Waiter) -> None:
+    def _leave(self, caller: Caller) -> None:
         """Leave the queue; if the first caller leaves, call the next one."""
         with self._lock:
             self._add(-1)
-            queue = self.by_key[key]
-            was_head = queue[0] is waiter
-            queue.remove(waiter)
-            self._asked[key] -= _units(waiter)
+            queue = self.by_key[caller.key]
+            was_head = queue[0] is caller
+            queue.remove(caller)
+            self._asked[caller.key] -= _units(caller)
             if not queue:
-                del self.by_key[key], self._asked[key]
+                del self.by_key[caller.key], self._asked[caller.key]
             elif was_head:
                 queue[0].call()
 
@@ -203,8 +247,8 @@ class WaitQueue:
         self.longest = LONGEST_WAIT if self.waiting < self._most else NO_WAIT
 
 
-def _units(waiter: Waiter) -> int:
-    return waiter.cost if isinstance(waiter.cost, int) else 0
+def _units(caller: Caller) -> int:
+    return caller.cost if isinstance(caller.cost, int) else 0
 
 
 def lends(limit: Limit) -> bool:
@@ -237,13 +281,3 @@ def refusal_of(decision: Decision) -> Decision:
         answers += (False, verdict.remaining, wait, wait if wait == UNKNOWN else max(verdict.reset_us, A_MOMENT), 0, 0)
     limits, keys, costs = zip(*((call.limit, call.key, call.cost) for call in calls), strict=True)
     return Decision(limits, keys, costs, answers, charged=False, degraded=decision.degraded)
-
-
-def _decision(answer: Decision | Promise | bool | None) -> Decision:
-    assert isinstance(answer, Decision)  # noqa: S101 - the answer to Ask and Look
-    return answer
-
-
-def _refused(decision: Decision) -> Steps:
-    yield from ()
-    return decision

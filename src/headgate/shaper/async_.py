@@ -11,6 +11,7 @@ from headgate.engine import Decision
 from headgate.limiter import Promise, depart
 from headgate.shaper.base import EVERYTHING, Departure, Shaping
 from headgate.shaper.pump import AsyncPump
+from headgate.steps import to_the_end
 from headgate.stores import AsyncGate, AsyncStore, Store
 from headgate.waiting.timers import LoopTimers, Timers
 from headgate.wording import explained
@@ -54,14 +55,12 @@ class AsyncShaper(Shaping):
 
     async def _give_up(self, promise: Promise) -> None:
         promise.given_up = True
-        if self._awaits:
-            await asyncio.shield(asyncio.ensure_future(self._give_back(promise)))
-        else:
-            for place in self._freed(promise):
-                await self._gate.refund(place)
+        work = self._give_back(promise)
+        await (to_the_end(work) if self._awaits else work)
 
     async def _give_back(self, promise: Promise) -> None:
-        await asyncio.sleep(0)  # callers may give up together: the last place goes back first
+        if self._awaits:
+            await asyncio.sleep(0)  # callers may give up together: the last place goes back first
         for place in self._freed(promise):
             await self._gate.refund(place)
 

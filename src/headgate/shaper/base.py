@@ -69,7 +69,6 @@ class Shaping:
         `last_place` makes the cost the burst, so the store gives a place back only if no place is behind it: a caller
         leaves when its place begins, so every place behind was promised.
         """
-        promise.given_up = True
         now = self.store.clock.now_us()
         return [last_place(freed.decision) for freed in self._promises.free(promise) if freed.ready_us > now]
 

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Final
 
 from headgate.clock import Clock
 from headgate.errors import InvalidCall
-from headgate.stores.arguments import checked_limits, checked_namespace, checked_on_error, in_flight_of
+from headgate.stores.arguments import checked_limits, checked_namespace, checked_on_error
 from headgate.stores.contract import AsyncStore, BoundLimits, Costs, Held, Keys, Marks, OnError, Store
 from headgate.stores.fallback import share_of
-from headgate.stores.gate import HOT_VERBS, BaseGate, Bound, Gate
+from headgate.stores.gate import HOT_VERBS, Answer, BaseGate, Bound, Gate
 from headgate.stores.memory import MemoryStore
 from headgate.wording import shown
 
 __all__ = [
-    "HOT_VERBS", "AsyncGate", "AsyncStore", "BaseGate", "Bound", "BoundLimits", "Costs", "Gate", "Held", "Keys",
-    "Lease", "Marks", "MemoryStore", "OnError", "Store", "checked_limits", "checked_namespace", "checked_on_error",
-    "in_flight_of", "open_store", "share_of",
+    "HOT_VERBS", "Answer", "AsyncGate", "AsyncStore", "BaseGate", "Bound", "BoundLimits", "Costs", "Gate", "Held",
+    "Keys", "Lease", "Marks", "MemoryStore", "OnError", "Store", "checked_limits", "checked_namespace",
+    "checked_on_error", "open_store", "share_of",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
@@ -64,7 +64,9 @@ def open_store(store: Store | str | None, clock: Clock | None) -> Store:
     if scheme == "shared":
         return _open_shared(store, clock)
     if scheme.partition("+")[0] in ("redis", "rediss", "unix", "valkey", "valkeys"):
-        return _open_redis(store, clock)
+        from headgate.stores.redis import RedisStore  # an extra: redis-py may not be installed
+
+        return RedisStore(store, clock=clock)
     raise InvalidCall(
         f"{_no_store(store)}; write memory://, shared://PATH, redis://, rediss://, unix://, redis+cluster:// or "
         "redis+sentinel://, or valkey in place of redis"
@@ -110,12 +112,6 @@ def _open_shared(url: str, clock: Clock | None) -> Store:
     if not path.startswith("/"):  # a process with another working directory would count apart
         raise InvalidCall(f"cannot read {shown(url)}: the path must be absolute; write shared://{abspath(path)}")
     return SharedStore(path, **numbers, clock=clock)
-
-
-def _open_redis(url: str, clock: Clock | None) -> Store:
-    from headgate.stores.redis import RedisStore  # an extra: redis-py may not be installed
-
-    return RedisStore(url, clock=clock)
 
 
 def _read_url(url: str, bases: dict[str, int], example: str) -> tuple[str, dict[str, int]]:

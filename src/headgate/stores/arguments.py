@@ -1,12 +1,13 @@
-"""Checks of arguments, and plans compiled once: the work of a gate before it asks its store."""
+"""Checks of arguments, plans compiled once, and lists of permits: the work of a gate besides its store."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final, Generic, TypeVar, get_args
+from collections.abc import Callable, Iterable
+from typing import Final, Generic, NamedTuple, TypeVar, get_args
 
 from headgate.caches import ClearedWhenFull
 from headgate.call import Call, Cost, checked_costs, checked_key
+from headgate.clock import SECOND
 from headgate.engine import Decision
 from headgate.errors import InvalidCall, InvalidLimit
 from headgate.layout import MOST_CALLS
@@ -104,3 +105,20 @@ class Plans(Generic[Plan]):
                 "would not share a state"
             )
         return self._compile(limits)
+
+
+class Holding(NamedTuple):
+    """One permit in flight."""
+
+    limit: Limit
+    age: float
+    """Seconds since the permit was taken."""
+    units: int
+    own: bool
+    """Whether this process holds the permit."""
+
+
+def listed(limits: tuple[Limit, ...], held: Iterable[tuple[int, int, int, bool]]) -> list[Holding]:
+    """Return holdings, the oldest first, from rows of limit index, age, units and whether this process holds them."""
+    each = [Holding(limits[at], age_us / SECOND, units, own) for at, age_us, units, own in held]
+    return sorted(each, key=lambda holding: -holding.age)

@@ -10,10 +10,17 @@ from headgate.call import Call, Cost, checked_cost, checked_costs, checked_key
 from headgate.engine import PEEK, RESERVE, TAKE, UP_TO, Decision
 from headgate.errors import StoreError
 from headgate.limit import Given, Limit
-from headgate.stores.arguments import Plans, checked_calls, checked_limits, checked_refund, in_flight_of
-from headgate.stores.contract import BoundLimits, Costs, Keys, LeasingStore, OnError, Store
+from headgate.stores.arguments import (
+    Holding,
+    Plans,
+    checked_calls,
+    checked_limits,
+    checked_refund,
+    in_flight_of,
+    listed,
+)
+from headgate.stores.contract import BoundLimits, Costs, Keys, LeasingStore, Marks, OnError, Store
 from headgate.stores.fallback import Fallback
-from headgate.stores.holding import Holding, listed
 
 if TYPE_CHECKING:
     from headgate.stores.leases.terms import Lease
@@ -23,9 +30,11 @@ MOST_BOUND: Final = 1024
 HOT_VERBS: Final = ("hit", "peek", "take_up_to", "release", "_reserve")
 """The verbs of a gate that an engine may answer by functions of its own."""
 Bound = TypeVar("Bound")
+Answer = TypeVar("Answer")
+"""A decision, or an awaitable of one."""
 
 
-class BaseGate(Generic[Bound]):
+class BaseGate(Generic[Bound, Answer]):
     """The base of both gates: limits on a store, their plans, and the answers while the store cannot answer."""
 
     store: Store
@@ -40,6 +49,8 @@ class BaseGate(Generic[Bound]):
     def _use(self, store: Store) -> None:
         """Decide by the states of this store from now on; `headgate.testing` replaces the store for a while."""
         self.store = store
+        self._holds_permits = any(limit.in_flight for limit in self.limits)
+        """True if an admitted call holds units in flight until it is released."""
         self._fallback = Fallback(self.on_error, store, self.namespace)
         self._bounds: ClearedWhenFull[tuple[Limit, ...], Bound] = ClearedWhenFull(MOST_BOUND, self._bind)
         self._plans = Plans(self.limits, self._bound_to)
@@ -55,6 +66,37 @@ class BaseGate(Generic[Bound]):
         """Return these limits, bound: those of a plan, or of the calls of a decision."""
         return self._bounds[limits]
 
+    def _run(self, bound: Any, keys: Keys, costs: Costs, mode: int, wait_us: int = 0) -> Answer:  # noqa: ANN401
+        raise NotImplementedError
+
+    def _ask(self, key: str, cost: Cost, limit: Given | None, mode: int, wait_us: int = 0) -> Answer:
+        bound: Any = self._bound if limit is None else self._plans.find(limit)
+        return self._run(bound, checked_key(key), checked_costs(bound.limits, cost), mode, wait_us)
+
+    def _reserve(self, key: str, cost: Cost, wait_us: int, limit: Given | None = None) -> Answer:
+        """Spend a cost that fits now or, if every limit lends, within this time; the decision's retry is the delay.
+
+        A caller that is cancelled meanwhile is charged nothing.
+        """
+        return self._ask(key, cost, limit, RESERVE, wait_us)
+
+    def _decide(self, calls: tuple[Call, ...], mode: int = TAKE, wait_us: int = 0) -> Answer:
+        limits, keys, costs = checked_calls(calls)
+        return self._run(self._bound_to(limits), keys, costs, mode, wait_us)
+
+    def _given(self, charged: Decision | str, n: Cost | Costs | None) -> list[tuple[Any, Keys, Costs, Marks]]:
+        """Return what to give back, and to which bound limits; an empty list if nothing is left to do."""
+        limits, keys, units, marks = checked_refund(self.limits, charged, n)
+        if not any(units):
+            return []
+        if isinstance(charged, Decision) and charged.degraded:
+            self._fallback.give(limits, keys, units, marks)
+            return []
+        return [(self._bound if limits == self.limits else self._bound_to(limits), keys, units, marks)]
+
+    def _wake(self, decision: Decision) -> None:
+        """Tell callers that wait for the keys of this decision that it was given back; a plain gate has none."""
+
     def _answering(self, bound: Any) -> Any:  # noqa: ANN401 - of either kind
         """Let the engine of the bound limits call the fallback itself, if it can."""
         if hasattr(bound, "answer_instead"):
@@ -62,7 +104,7 @@ class BaseGate(Generic[Bound]):
         return bound
 
 
-class Gate(BaseGate[BoundLimits]):
+class Gate(BaseGate[BoundLimits, Decision]):
     """The gate for threads."""
 
     _HOT: ClassVar[tuple[str, ...]] = HOT_VERBS
@@ -113,10 +155,13 @@ class Gate(BaseGate[BoundLimits]):
     def refund(self, charged: Decision | str, n: Cost | None = None) -> None:
         """Give back a decision, or part of it, at most once; or `n` units of a key, as if they were charged now."""
         self._refund(charged, n)
+        if not isinstance(charged, str):
+            self._wake(charged)
 
     def release(self, decision: Decision) -> None:
         """Give back the units in flight of a decision, at most once; rates stay charged. A `Permit` does so itself."""
         self._end(decision)
+        self._wake(decision)
 
     def holders(self, key: str) -> list[Holding]:
         """Return the permits in flight of a key, the oldest first."""
@@ -126,19 +171,7 @@ class Gate(BaseGate[BoundLimits]):
         """Forget all counts of a key."""
         self._bound.clear(checked_key(key))
 
-    def _ask(self, key: str, cost: Cost, limit: Given | None, mode: int, wait_us: int = 0) -> Decision:
-        bound = self._bound if limit is None else self._plans.find(limit)
-        return self._run(bound, checked_key(key), checked_costs(bound.limits, cost), mode, wait_us)
-
-    def _reserve(self, key: str, cost: Cost, wait_us: int, limit: Given | None = None) -> Decision:
-        """Spend a cost that fits now or, if every limit lends, within this time; the decision's retry is the delay."""
-        return self._ask(key, cost, limit, RESERVE, wait_us)
-
-    def _decide(self, calls: tuple[Call, ...], mode: int = TAKE, wait_us: int = 0) -> Decision:
-        limits, keys, costs = checked_calls(calls)
-        return self._run(self._bound_to(limits), keys, costs, mode, wait_us)
-
-    def _run(self, bound: BoundLimits, keys: Keys, costs: Costs, mode: int, wait_us: int) -> Decision:
+    def _run(self, bound: BoundLimits, keys: Keys, costs: Costs, mode: int, wait_us: int = 0) -> Decision:
         try:
             return bound.run(keys, costs, mode, wait_us)
         except StoreError as error:
@@ -149,18 +182,8 @@ class Gate(BaseGate[BoundLimits]):
         self._refund(decision, in_flight_of(decision))
 
     def _refund(self, charged: Decision | str, n: Cost | Costs | None = None) -> None:
-        limits, keys, units, marks = checked_refund(self.limits, charged, n)
-        if not any(units):
-            return
-        if isinstance(charged, Decision) and charged.degraded:
-            self._fallback.give(limits, keys, units, marks)
-            return
-        try:
-            (self._bound if limits == self.limits else self._bound_to(limits)).give(keys, units, marks)
-        except StoreError as error:
-            self._fallback.regret(error)
-
-    def _close_bound(self) -> None:
-        """Give back tokens that were charged in advance."""
-        if hasattr(self._bound, "close"):
-            self._bound.close()
+        for bound, keys, units, marks in self._given(charged, n):
+            try:
+                bound.give(keys, units, marks)
+            except StoreError as error:
+                self._fallback.regret(error)

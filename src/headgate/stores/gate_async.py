@@ -7,21 +7,21 @@ from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from typing import Any, Final, TypeVar
 
-from headgate.call import Call, Cost, checked_cost, checked_costs, checked_key
+from headgate.call import Call, Cost, checked_cost, checked_key
 from headgate.engine import PEEK, RESERVE, TAKE, UP_TO, Decision, pending
 from headgate.errors import StoreError
 from headgate.limit import Given, Limit
-from headgate.stores.arguments import checked_calls, checked_refund, in_flight_of
+from headgate.steps import kept
+from headgate.stores.arguments import Holding, in_flight_of, listed
 from headgate.stores.contract import AsyncStore, Costs, Keys, LeasingStore, Store
 from headgate.stores.gate import BaseGate
-from headgate.stores.holding import Holding, listed
 
 T = TypeVar("T")
 AWAITED: Final = ("hit", "peek", "take_up_to", "decide", "reset", "holders")
 """Verbs whose calls raise or warn when they are not awaited."""
 
 
-class AsyncGate(BaseGate[Any]):
+class AsyncGate(BaseGate[Any, Awaitable[Decision]]):
     """The gate for event loops. A store that need not be awaited is asked directly."""
 
     _undo: Callable[[Decision], Awaitable[None]] | None = None
@@ -30,10 +30,8 @@ class AsyncGate(BaseGate[Any]):
     """Whether the store must be awaited."""
 
     def _use(self, store: Store) -> None:
-        self._unfinished: set[asyncio.Task[Any]] = set()
         self._hot: dict[str, Any] = {}
         super()._use(store)
-        self._own_in_flight = any(limit.in_flight for limit in self.limits)
         self._hot = {**self._asked_directly(), **self._hot}
         for name in AWAITED:
             method = getattr(type(self), name).__get__(self)
@@ -89,10 +87,13 @@ class AsyncGate(BaseGate[Any]):
     async def refund(self, charged: Decision | str, n: Cost | None = None) -> None:
         """Give back a decision, or part of it, at most once; or `n` units of a key, as if they were charged now."""
         await self._refund(charged, n)
+        if not isinstance(charged, str):
+            self._wake(charged)
 
     async def release(self, decision: Decision) -> None:
         """Give back the units in flight of a decision, at most once; rates stay charged. A permit does this itself."""
         await self._refund(decision, in_flight_of(decision))
+        self._wake(decision)
 
     async def holders(self, key: str) -> list[Holding]:
         """Return the permits in flight of a key, the oldest first."""
@@ -104,18 +105,6 @@ class AsyncGate(BaseGate[Any]):
         cleared = self._bound.clear(checked_key(key))
         if self._awaits:
             await cleared
-
-    def _ask(self, key: str, cost: Cost, limit: Given | None, mode: int, wait_us: int = 0) -> Awaitable[Decision]:
-        bound = self._bound if limit is None else self._plans.find(limit)
-        return self._run(bound, checked_key(key), checked_costs(bound.limits, cost), mode, wait_us)
-
-    def _reserve(self, key: str, cost: Cost, wait_us: int, limit: Given | None = None) -> Awaitable[Decision]:
-        """See `Gate._reserve`. A caller that is cancelled meanwhile is charged nothing."""
-        return self._ask(key, cost, limit, RESERVE, wait_us)
-
-    def _decide(self, calls: tuple[Call, ...], mode: int = TAKE, wait_us: int = 0) -> Awaitable[Decision]:
-        limits, keys, costs = checked_calls(calls)
-        return self._run(self._bound_to(limits), keys, costs, mode, wait_us)
 
     async def _run(self, bound: Any, keys: Keys, costs: Costs, mode: int, wait_us: int = 0) -> Decision:  # noqa: ANN401
         try:
@@ -134,8 +123,7 @@ class AsyncGate(BaseGate[Any]):
 
     def _holds(self, bound: Any) -> bool:  # noqa: ANN401
         """Whether a decision over these limits has units in flight."""
-        own = bound is self._bound
-        return self._own_in_flight if own else any(limit.in_flight for limit in bound.limits)
+        return self._holds_permits if bound is self._bound else any(limit.in_flight for limit in bound.limits)
 
     def _end_at_once(self, decision: Decision) -> None:
         """Release on a store that is not awaited."""
@@ -151,16 +139,6 @@ class AsyncGate(BaseGate[Any]):
             except StoreError as error:
                 self._fallback.regret(error)
 
-    def _given(self, charged: Decision | str, n: Cost | Costs | None) -> list[tuple[Any, Keys, Costs, Any]]:
-        """Return what to give back, and to which bound limits; an empty list if nothing is left to do."""
-        limits, keys, units, marks = checked_refund(self.limits, charged, n)
-        if not any(units):
-            return []
-        if isinstance(charged, Decision) and charged.degraded:
-            self._fallback.give(limits, keys, units, marks)
-            return []
-        return [(self._bound if limits == self.limits else self._bound_to(limits), keys, units, marks)]
-
     async def _to_the_end(
         self, work: Coroutine[Any, Any, T], finish: Callable[[asyncio.Task[T]], Coroutine[Any, Any, None]]
     ) -> T:
@@ -171,7 +149,7 @@ class AsyncGate(BaseGate[Any]):
             return await asyncio.shield(task)
         except asyncio.CancelledError:
             if not task.cancelled():
-                self._keep(loop.create_task(finish(task)))
+                kept(loop.create_task(finish(task)))
             raise
 
     async def _given_back(self, deciding: asyncio.Task[Decision]) -> None:
@@ -182,13 +160,3 @@ class AsyncGate(BaseGate[Any]):
     async def _seen_through(self, giving: asyncio.Task[None]) -> None:
         with suppress(StoreError):
             await giving
-
-    def _keep(self, task: asyncio.Task[Any]) -> None:
-        """Keep a reference to a task: the event loop itself holds tasks only weakly."""
-        self._unfinished.add(task)
-        task.add_done_callback(self._unfinished.discard)
-
-    async def _aclose_bound(self) -> None:
-        """Give back tokens that were charged in advance."""
-        if hasattr(self._bound, "aclose"):
-            await self._bound.aclose()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from headgate import AsyncLimiter, Call, InvalidCall, Limiter, RateLimited
+from headgate import AsyncLimiter, Call, InvalidCall, Limiter, RateLimited, steps
 from headgate.stores import Store
 from headgate.testing import ManualClock
 from tests.support.flight import held, left, renewed
@@ -177,7 +177,7 @@ def test_who_is_cancelled_in_the_block_ends_it(home):
         task.cancel()
         await asyncio.wait([task])
         assert (task.cancelled(), permit.outcome) == (True, "ignored")
-        await until(lambda: not limiter._unfinished)
+        await until(lambda: not steps._unfinished)
         assert (await limiter.peek("k", 0)).remaining == 1
 
     home.tell(story)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from headgate import AsyncLimiter, Call, StoreError
+from headgate import AsyncLimiter, Call, StoreError, steps
 from headgate.layout import UNIT_BITS
 from headgate.stores import Store
 from headgate.stores.redis import RedisStore
@@ -214,7 +214,7 @@ def test_who_is_cancelled_while_it_asks_leaves_nothing_in_flight(home, ask):
             await asyncio.wait([task])
             if not task.cancelled() and not gives:  # it was too quick
                 await limiter.release(getattr(task.result(), "decision", task.result()))
-            await until(lambda: not limiter._unfinished)
+            await until(lambda: not steps._unfinished)
             assert (await limiter.peek("k", 0)).remaining == 2, turns
 
     home.tell(story)

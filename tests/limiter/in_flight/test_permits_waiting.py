@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from headgate import AsyncLimiter, Limiter, RateLimited
+from headgate import AsyncLimiter, Limiter, RateLimited, steps
 from headgate.limiter import wait_queue
 from headgate.stores import Store
 from headgate.testing import ManualClock
@@ -358,7 +358,7 @@ def test_a_task_that_is_cancelled_as_it_is_called_passes_the_turn_on(home):
             if not one.cancelled():  # it was too late: it has the permit
                 await one.result().release()
             await (await two).release()
-            await until(lambda: not limiter._unfinished)
+            await until(lambda: not steps._unfinished)
             assert nobody_waits(limiter) and (await limiter.peek("k", 0)).remaining == 1
 
     home.tell(story)
@@ -388,7 +388,7 @@ def test_cancelled_waiters_leave_the_books_exact(kind, count):
         ends = await asyncio.gather(*tasks, return_exceptions=True)
         got: list[Any] = [end for end in ends if not isinstance(end, asyncio.CancelledError)]
         assert 0 < len(got) <= 5 and all(got)
-        await until(lambda: not limiter._unfinished)
+        await until(lambda: not steps._unfinished)
         assert nobody_waits(limiter)
         assert (await limiter.peek("k", 0)).remaining == 5 - sum(permit.decision.granted for permit in got)
         assert all([await permit.release() for permit in got])

@@ -10,18 +10,21 @@ from __future__ import annotations
 import asyncio
 import binascii
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final, NamedTuple, TypeVar
 
+from headgate.steps import Steps, run, run_awaiting
 from headgate.stores.redis.connections import AWAITED, TIMELY, UNANNOUNCED, hang_up, shared
 from headgate.stores.redis.deadline import MANY_TURNS, Deadline
-from headgate.stores.redis.discovery import SLOTS, Address, NoTimeLeft, Question, Sentinels, Slots, Steps
+from headgate.stores.redis.discovery import SLOTS, Address, NoTimeLeft, Question, Sentinels, Slots
+from headgate.stores.redis.discovery import Steps as Discovery
 from headgate.stores.redis.library import FAILURES, AskError, MovedError, NoBackoff, ResponseError, Retry, redis
 from headgate.stores.redis.resolver import Resolver
 from headgate.stores.redis.url import RedisUrl
 from headgate.wording import log_of
 
-__all__ = ["FAILURES", "Connector", "Timeouts", "slot_of", "told"]
+__all__ = ["FAILURES", "Connector", "Timeouts", "redirected_to", "slot_of"]
 
 T = TypeVar("T")
 LOOK: Final = ("INFO", "memory")
@@ -117,34 +120,11 @@ class Connector:
         """Like `find_nodes`."""
         await self._follow_async(self.slots.find(), due)
 
-    def _follow(self, steps: Steps[T], due: float) -> T:
-        try:
-            question = next(steps)
-            while True:
-                try:
-                    reply = self._ask(question, shared(due, question.shares, time.monotonic()))
-                except (*FAILURES, ValueError) as error:
-                    question = _next_after(steps, error, time.monotonic() >= due)
-                else:
-                    question = steps.send(reply)
-        except StopIteration as done:
-            value: T = done.value
-            return value
+    def _follow(self, steps: Discovery[T], due: float) -> T:
+        return run(_asked(steps, due, self._ask, time.monotonic))
 
-    async def _follow_async(self, steps: Steps[T], due: float) -> T:
-        loop = asyncio.get_running_loop()
-        try:
-            question = next(steps)
-            while True:
-                try:
-                    reply = await self._ask_async(question, shared(due, question.shares, loop.time()))
-                except (*FAILURES, ValueError) as error:
-                    question = _next_after(steps, error, loop.time() >= due)
-                else:
-                    question = steps.send(reply)
-        except StopIteration as done:
-            value: T = done.value
-            return value
+    async def _follow_async(self, steps: Discovery[T], due: float) -> T:
+        return await run_awaiting(_asked(steps, due, self._ask_async, asyncio.get_running_loop().time))
 
     def _ask(self, question: Question, due: float) -> Any:  # noqa: ANN401
         made = self._made(TIMELY, question.address, due, sentinel=self.url.kind == "sentinel")
@@ -166,15 +146,31 @@ class Connector:
             await hang_up(made)
 
 
-def _next_after(steps: Steps[T], error: Exception, late: bool) -> Question:
-    """Return the question after a failure, or end the steps if no time is left."""
-    if isinstance(error, ValueError):
-        error = ConnectionError(f"the reply does not come from a Redis or Valkey server: {error}")
-    question = steps.throw(error)
-    return steps.throw(NoTimeLeft("no time left to ask another server")) if late else question
+def _asked(
+    steps: Discovery[T], due: float, ask: Callable[[Question, float], Any], now: Callable[[], float]
+) -> Steps[T]:
+    """Ask each question for its share of the time; end the steps if no time is left after a failure."""
+    try:
+        question = next(steps)
+        while True:
+            try:
+                reply = yield ask(question, shared(due, question.shares, now()))
+            except FAILURES as error:
+                question = steps.throw(error)
+            except ValueError as error:
+                wrong = f"the reply does not come from a Redis or Valkey server: {error}"
+                question = steps.throw(ConnectionError(wrong))
+            else:
+                question = steps.send(reply)
+                continue
+            if now() >= due:
+                question = steps.throw(NoTimeLeft("no time left to ask another server"))
+    except StopIteration as done:
+        value: T = done.value
+        return value
 
 
-def told(error: MovedError | AskError, asked: Address | None) -> Address:
+def redirected_to(error: MovedError | AskError, asked: Address | None) -> Address:
     """Return the address in a redirection; one without a host means the host of the server that was asked."""
     return error.host or (asked[0] if asked else ""), int(error.port)
 

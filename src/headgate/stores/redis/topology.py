@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from headgate.stores.redis.compiled import Command
-from headgate.stores.redis.connect import Connector, slot_of, told
+from headgate.stores.redis.connect import Connector, redirected_to, slot_of
 from headgate.stores.redis.library import (
     FAILURES,
     AskError,
@@ -122,12 +122,12 @@ class Topology:
             command.whole = True
         elif isinstance(error, MovedError):
             command.asking = False
-            address = told(error, node.address)
+            address = redirected_to(error, node.address)
             self.connector.slots.move(error.slot_id, address)
             node = self.at(address)
         elif isinstance(error, AskError):
             command.asking = True
-            node = self.at(told(error, node.address))
+            node = self.at(redirected_to(error, node.address))
         elif isinstance(error, ReadOnlyError) and not command.turned:
             command.turned = True
             node.hang_up()
