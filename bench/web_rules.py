@@ -62,7 +62,7 @@ def compiled_of(count: int, look: str, amount: int) -> Any:
 
 def ask(compiled: Any, path: str) -> Any:
     from headgate.policy import RequestView
-    from headgate.policy.steps import run
+    from headgate.steps import run
 
     return run(compiled.before(RequestView("GET", path, HEADERS, "203.0.113.9")))
 
@@ -72,7 +72,7 @@ _NUMBER = numbers()
 
 def spend(compiled: Any, look: str, count: int) -> int:
     from headgate.policy import RequestView
-    from headgate.policy.steps import run
+    from headgate.steps import run
 
     before: Callable[[Any], Any] = compiled.before
     if look == NEW_PATHS:

@@ -73,7 +73,7 @@ def listed(known: Collection[str]) -> str:
 def suggestion(word: str, known: Collection[str]) -> str:
     """Return what to write instead of an unknown word: the word that was probably meant, or else all known words."""
     near = nearest(word, known)
-    return f"did you mean {near!r}?" if near else f"there are {listed(known)}"
+    return f"did you mean {near!r}?" if near else f"use one of {listed(known)}"
 
 
 def explained(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
@@ -94,13 +94,13 @@ def explained(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S,
 
 
 def _unknown(name: str, value: object, known: Sequence[str], limit: str) -> str:
-    told = f" has no argument {name!r}"
+    problem = f" has no argument {name!r}"
     if name in _WORDS and limit[:1].isdigit():
-        return f"{told}: write '{limit} {_WORDS[name]} {value}'"
+        return f"{problem}: write '{limit} {_WORDS[name]} {value}'"
     elsewhere = nearest(name, _OF_REDIS) if "store" in known and not nearest(name, known) else None
     if elsewhere:
-        return f"{told}; {elsewhere!r} belongs to a Redis store: write store='redis://cache?{elsewhere}={value}'"
-    return f"{told}; {suggestion(name, known)}"
+        return f"{problem}; {elsewhere!r} belongs to a Redis store: write store='redis://cache?{elsewhere}={value}'"
+    return f"{problem}; {suggestion(name, known)}"
 
 
 def called() -> str:

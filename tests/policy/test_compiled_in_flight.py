@@ -10,7 +10,7 @@ from headgate import InvalidLimit, MemoryStore
 from headgate.policy import Policy
 from headgate.policy.outcome import Outcome
 from headgate.policy.settling import release
-from headgate.policy.steps import run
+from headgate.steps import run
 from headgate.testing import ManualClock
 from tests.support.edges import LATER, Responder, responder
 from tests.support.stores import away

@@ -11,7 +11,7 @@ from headgate import MemoryStore, StoreError
 from headgate.policy import Policy
 from headgate.policy.compiled import CompiledPolicy
 from headgate.policy.settling import settle
-from headgate.policy.steps import run_awaiting
+from headgate.steps import run_awaiting
 from headgate.testing import ManualClock
 from tests.support.edges import LATER, responder, view
 from tests.support.stores import Slow, away

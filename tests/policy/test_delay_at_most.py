@@ -14,7 +14,7 @@ from headgate import MemoryStore
 from headgate.policy import Policy
 from headgate.policy.compiled import CompiledPolicy
 from headgate.policy.settling import refund
-from headgate.policy.steps import run
+from headgate.steps import run
 from headgate.testing import ManualClock
 from headgate.waiting.timers import Timers
 from headgate.web.asgi import RateLimitMiddleware

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from headgate.errors import InvalidPolicy
 from headgate.policy import Policy
-from headgate.policy.toml_source import line_of_dots
+from headgate.policy.source import line_of_dots
 
 pytestmark = pytest.mark.engineless
 

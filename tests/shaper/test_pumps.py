@@ -144,7 +144,7 @@ def test_who_stops_before_the_first_item_reads_nothing():
 @pytest.mark.parametrize("kind", [Shaper, AsyncShaper])
 def test_a_pump_only_holds_its_source_back(kind):
     """It was once told what to do with items for which there is no room; the error says what a pump is told."""
-    told = f"{kind.__name__}.drain() has no argument 'when_full'; there are source, key"
+    told = f"{kind.__name__}.drain() has no argument 'when_full'; use one of source, key"
     with pytest.raises(TypeError, match=re.escape(told)):
         kind("10/second", clock=ManualClock(LATER)).drain([], when_full="drop")
 

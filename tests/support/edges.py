@@ -11,7 +11,7 @@ from headgate.policy import Policy, Proxies, RequestView
 from headgate.policy.compiled import CompiledPolicy
 from headgate.policy.outcome import Outcome
 from headgate.policy.settling import settle
-from headgate.policy.steps import run
+from headgate.steps import run
 from headgate.stores.gate import Gate
 from headgate.testing import ManualClock
 

@@ -15,14 +15,12 @@ from time import thread_time
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-from headgate.policy.host import compile_host, plain_host
-
 from headgate.errors import HeadgateError
 from headgate.limit import Limit
 from headgate.limit.grammar import parse_name, parse_period
 from headgate.policy import Policy, Proxies, RequestView
 from headgate.policy.carried import compare, with_carried
-from headgate.policy.path import compile_pattern
+from headgate.policy.path import compile_host, compile_pattern, plain_host
 from headgate.policy.source import read_text
 from headgate.policy.token import Tokens
 from headgate.policy.values import COOKIE, QUERY, Unclear, cookies, credentials

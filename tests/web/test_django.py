@@ -373,7 +373,7 @@ class TestChecks:
         """Or the list of those that are there."""
         (first, second) = self.told(trusted_proxy=["10.0.0.1"], colour="red")
         assert first == ("headgate.E001", "HEADGATE['TRUSTED_PROXY'] is unknown; did you mean 'TRUSTED_PROXIES'?")
-        assert second[1].startswith("HEADGATE['COLOUR'] is unknown; the keys are ENABLED, STORE, POLICY")
+        assert second[1].startswith("HEADGATE['COLOUR'] is unknown; use one of ENABLED, STORE, POLICY")
 
     def test_every_mistake_is_told_at_once(self):
         """Of the policy, of limits, of proxies, of stores and of functions."""

@@ -59,9 +59,9 @@ def explain(chosen: argparse.Namespace) -> str:
     """Return what would happen to a request while nothing is spent yet. The last line is the verdict."""
     _, policy, _ = _load(chosen.file)
     view = _view(chosen)
-    told = command.explain(policy, view)
+    effects = command.explain(policy, view)
     head = f"{view.method} {view.path} from {view.client or 'an unknown client'}"
-    return "\n".join([head + (f", plan {view.plan}" if view.plan else ""), *told])
+    return "\n".join([head + (f", plan {view.plan}" if view.plan else ""), *effects])
 
 
 def _load(file: str) -> tuple[command.Source, Policy, list[str]]:

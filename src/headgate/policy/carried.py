@@ -32,8 +32,8 @@ class Reload(NamedTuple):
     """The result of comparing an old policy with a new one."""
 
     carried: tuple[Carried, ...]
-    told: tuple[tuple[int, str], ...]
-    """Log messages with their levels: rules whose counts are carried, and rules that have new counts."""
+    lines: tuple[tuple[int, str], ...]
+    """Log lines with their levels: rules whose counts are carried, and rules that have new counts."""
     at_us: int
     """The time at which the policies were compared."""
 
@@ -44,25 +44,25 @@ class Reload(NamedTuple):
 
 def compare(old: Policy, new: Policy, earlier: Sequence[Carried], now_us: int) -> Reload:
     """Return the limits of `old`, and those it carried from `earlier`, that are counted beside those of `new`."""
-    told: list[tuple[int, str]] = []
+    lines: list[tuple[int, str]] = []
     carried: list[Carried] = []
     names: dict[str, str] = {}
     for before, rule in _pairs(old, new):
         changed = _other_counts(old, new, before, rule)
         if changed:
-            told.append((logging.WARNING, f"rule {rule.name} has new counts: {changed}"))
+            lines.append((logging.WARNING, f"rule {rule.name} has new counts: {changed}"))
             continue
         names[before.name] = rule.name
         for plan, left, limit in _left_behind(before, rule):
             lasts = _lasts(left)
             carried.append(Carried(rule.name, plan, _with_numbers_of(limit, left), now_us + lasts))
-            told.append((logging.INFO, f"rule {rule.name}: {left} is counted beside {limit} for {lasts / SECOND:g} s"))
+            lines.append((logging.INFO, f"rule {rule.name}: {left} is counted beside {limit} for {lasts / SECOND:g} s"))
     going = (each for each in earlier if each.rule in names and each.until_us > now_us)
     carried += [each._replace(rule=names[each.rule]) for each in going]
     there = {limit.identity for rule in new.rules for limit in _limits(rule)}
     by_state = {(each.plan, each.limit.identity): each for each in reversed(carried)}
     kept = (each for each in by_state.values() if each.limit.identity not in there)
-    return Reload(tuple(kept), tuple(told), now_us)
+    return Reload(tuple(kept), tuple(lines), now_us)
 
 
 def with_carried(policy: Policy, carried: Sequence[Carried]) -> Policy:

@@ -17,10 +17,9 @@ from headgate.errors import HeadgateError, InvalidPolicy
 from headgate.layout import MOST_CALLS
 from headgate.limit import Limit
 from headgate.policy.fast_path import FastPath, cost_in_fast_path
-from headgate.policy.gates import gate_on
+from headgate.policy.gates import Outage, gate_on
 from headgate.policy.key import Params, fallback_key, key_of, keys_of
 from headgate.policy.no_address import warn_of_no_address
-from headgate.policy.outage import Outage
 from headgate.policy.outcome import (
     FORBIDDEN,
     PASS,
@@ -35,9 +34,9 @@ from headgate.policy.policy import Policy
 from headgate.policy.rule import Rule
 from headgate.policy.rule_index import MatchedRules
 from headgate.policy.settling import charge_refused, refund
-from headgate.policy.steps import Steps
 from headgate.policy.values import Unclear
 from headgate.policy.view import RequestView
+from headgate.steps import Steps
 from headgate.stores import AsyncStore, Store
 from headgate.wording import log_of
 

@@ -18,12 +18,11 @@ from headgate.policy.rule import DEFAULT_PLAN, Rule
 from headgate.policy.rule_index import MatchedRules, RuleSet
 from headgate.policy.settling import refund, release, settle
 from headgate.policy.source import Source
-from headgate.policy.steps import Deferred, Steps, run, run_awaiting, run_to_the_end
 from headgate.policy.values import Unclear
 
 __all__ = [
-    "DEFAULT_PLAN", "METHODS", "Carried", "Charge", "CompiledPolicy", "Deferred", "FastPath", "Keys", "LimitGroup",
-    "MatchedRules", "Outcome", "Pattern", "PolicyFile", "Reload", "Rule", "RuleSet", "Segment", "Source", "Steps",
+    "DEFAULT_PLAN", "METHODS", "Carried", "Charge", "CompiledPolicy", "FastPath", "Keys", "LimitGroup",
+    "MatchedRules", "Outcome", "Pattern", "PolicyFile", "Reload", "Rule", "RuleSet", "Segment", "Source",
     "Unclear", "client_key", "compare", "cost_in_fast_path", "read_address", "read_node", "refund", "refused",
-    "release", "run", "run_awaiting", "run_to_the_end", "settle", "tidy", "with_carried",
+    "release", "settle", "tidy", "with_carried",
 ]  # fmt: skip

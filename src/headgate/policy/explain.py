@@ -10,13 +10,13 @@ from headgate.policy.key import Params, is_missing
 from headgate.policy.outcome import Outcome
 from headgate.policy.policy import Policy
 from headgate.policy.rule import Rule
-from headgate.policy.steps import run
 from headgate.policy.values import Unclear
 from headgate.policy.view import RequestView
+from headgate.steps import run
 from headgate.stores import MemoryStore
 
 
-class Told(NamedTuple):
+class Effect(NamedTuple):
     """The effect of a rule on a request."""
 
     words: str
@@ -30,11 +30,11 @@ def explain(policy: Policy, view: RequestView) -> list[str]:
     if listed is not None:
         return [listed]
     compiled = CompiledPolicy(policy, {name: MemoryStore() for name in ("", *policy.stores)}, awaited=False)
-    told = _by_rules(compiled, view)
-    if not told:
+    effects = _by_rules(compiled, view)
+    if not effects:
         return ["allowed: no rule matches"]
-    idle = [each.idle for each in told if each.idle]
-    return [*(each.words for each in told), *_verdict(run(compiled.before(view)), idle)]
+    idle = [each.idle for each in effects if each.idle]
+    return [*(each.words for each in effects), *_verdict(run(compiled.before(view)), idle)]
 
 
 def _verdict(outcome: Outcome, idle: list[str]) -> list[str]:
@@ -64,34 +64,34 @@ def _by_lists(policy: Policy, view: RequestView) -> str | None:
     return None
 
 
-def _by_rules(compiled: CompiledPolicy, view: RequestView) -> list[Told]:
+def _by_rules(compiled: CompiledPolicy, view: RequestView) -> list[Effect]:
     """Return the effect of each rule that applies: key, limits and cost."""
     try:
         return [_by_rule(compiled, rule, view, params) for rule, params in compiled.policy.matching(view)]
     except Unclear as reason:  # raised by a condition
-        return [Told(f"refused because {reason.reason}", "")]
+        return [Effect(f"refused because {reason.reason}", "")]
 
 
-def _by_rule(compiled: CompiledPolicy, rule: Rule, view: RequestView, params: Params) -> Told:
+def _by_rule(compiled: CompiledPolicy, rule: Rule, view: RequestView, params: Params) -> Effect:
     try:
         return _counted(rule, compiled.keys(rule, view, params), view, params)
     except Unclear as reason:
-        return Told(f"rule {rule.name}: refused because {reason.reason}; repeated: {rule.repeated}", "")
+        return Effect(f"rule {rule.name}: refused because {reason.reason}; repeated: {rule.repeated}", "")
 
 
-def _counted(rule: Rule, keys: Outcome | Sequence[str], view: RequestView, params: Params) -> Told:
+def _counted(rule: Rule, keys: Outcome | Sequence[str], view: RequestView, params: Params) -> Effect:
     limits, idle = rule.limits_for(view), ""
-    told = f"counted by {' and by '.join(keys)}" if not isinstance(keys, Outcome) else ""
+    counted = f"counted by {' and by '.join(keys)}" if not isinstance(keys, Outcome) else ""
     if isinstance(keys, Outcome) or not keys:
         refused = isinstance(keys, Outcome) and rule.act.kind != "observe"
-        told = f"{'refused' if refused else 'skipped'} because {_missing(rule, view, params)}"
+        counted = f"{'refused' if refused else 'skipped'} because {_missing(rule, view, params)}"
         idle = f"rule {rule.name} is skipped"
     elif rule.act.kind == "observe":
         idle = f"rule {rule.name} only observes"
     elif not limits:
         idle = f"rule {rule.name} has no limit for this plan"
     words = "; ".join(map(str, limits)) or "no limit for this plan"
-    return Told(f"rule {rule.name}: {told}; {words}; cost {rule.cost.before(view)}; act {rule.act.words}", idle)
+    return Effect(f"rule {rule.name}: {counted}; {words}; cost {rule.cost.before(view)}; act {rule.act.words}", idle)
 
 
 def _missing(rule: Rule, view: RequestView, params: Params) -> str:

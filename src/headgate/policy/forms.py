@@ -11,6 +11,8 @@ from headgate.limit import UNITS
 
 Form = dict[str, Any]
 """The values that are allowed in one place, as JSON Schema."""
+Path_ = tuple[str | int, ...]
+"""The path to a value: ("rules", 0, "match", "path")."""
 
 
 class Field(NamedTuple):

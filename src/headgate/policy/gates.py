@@ -1,17 +1,28 @@
-"""The gates of a policy: decisions over the limits of its rules. Errors are raised, for each rule's `on_error`."""
+"""The gates of a policy: decisions over the limits of its rules, and the answers while a store cannot answer.
+
+A gate raises its errors, and each rule follows its own `on_error`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from time import monotonic
 from typing import Any, Final
 
-from headgate.call import Call
-from headgate.engine import PEEK, RESERVE, TAKE, Decision
+from headgate.engine import TAKE, Decision
+from headgate.errors import HeadgateError
 from headgate.limit import Limit
-from headgate.stores import AsyncGate, AsyncStore, Gate, Store, checked_limits
+from headgate.policy.outcome import UNAVAILABLE, LimitGroup, Outcome
+from headgate.stores import AsyncGate, AsyncStore, Gate, MemoryStore, Store, checked_limits, share_of
+from headgate.wording import log_of
 
+COMPLAIN_EVERY: Final = 10.0
+"""Seconds between two lines in the log about a store that does not answer."""
 _SOME: Final = (Limit(1, "hour", name="headgate"),)
 """A gate needs limits when it is made; a policy asks about those of its rules instead."""
+
+
+log = log_of("headgate.policy")
 
 
 class PolicyGate(Gate):
@@ -20,10 +31,6 @@ class PolicyGate(Gate):
     def asker(self, limits: tuple[Limit, ...]) -> Callable[..., Decision]:
         """Return a function that decides over these limits, given keys (or one for all) and costs, unchecked."""
         return self._bound_to(checked_limits(limits)).run
-
-    def decide(self, *calls: Call, peek: bool = False, wait_us: int = 0) -> Decision:
-        """Take one decision over several calls; with `wait_us`, also reserve in the future."""
-        return self._decide(calls, PEEK if peek else RESERVE if wait_us else TAKE, wait_us)
 
 
 class AsyncPolicyGate(AsyncGate):
@@ -34,12 +41,53 @@ class AsyncPolicyGate(AsyncGate):
         bound = self._bound_to(checked_limits(limits))
         return lambda keys, costs: self._run(bound, keys, costs, TAKE)
 
-    def decide(self, *calls: Call, peek: bool = False, wait_us: int = 0) -> Awaitable[Decision]:  # type: ignore[override]
-        """See `PolicyGate.decide`."""
-        return self._decide(calls, PEEK if peek else RESERVE if wait_us else TAKE, wait_us)
-
 
 def gate_on(store: Store, namespace: str, awaited: bool = False) -> Any:  # noqa: ANN401 - of either kind
     """Return a gate for the rules of a policy; an async one if the edge awaits and the store can be awaited."""
     kind = AsyncPolicyGate if awaited and isinstance(store, AsyncStore) else PolicyGate
     return kind(store, namespace, _SOME, "raise")
+
+
+class Outage:
+    """Degraded answers of one policy. A store's own `local` store counts for it; its `nodes` share the limits."""
+
+    def __init__(self, namespace: str, stores: Mapping[str, Store]) -> None:
+        self._namespace = namespace
+        self._stores = stores
+        self._memory = MemoryStore()
+        self._next_complaint = 0.0
+
+    def answer(
+        self, group: LimitGroup, keys: tuple[str, ...], costs: tuple[int, ...], error: Exception
+    ) -> Outcome | tuple[LimitGroup, Decision] | None:
+        """Return a refusal, the local decision with its group, or None if every rule allows the request."""
+        self._complain(error)
+        closed = next((rule for rule in group.owners if rule.on_error in ("deny", "raise")), None)
+        if closed is not None:
+            return Outcome("deny", UNAVAILABLE, closed)
+        counting = [at for at, rule in enumerate(group.owners) if rule.on_error == "local"]
+        if not counting:
+            return None
+        try:
+            if group.local is None:
+                group.local = self._local_group(group, counting)
+            decision = group.local.ask(tuple(keys[at] for at in counting), tuple(costs[at] for at in counting))
+        except Exception as reason:  # a request that cannot be counted is refused
+            self._complain(reason)
+            return Outcome("deny", UNAVAILABLE, group.owners[counting[0]])
+        return group.local, decision
+
+    def _local_group(self, group: LimitGroup, counting: list[int]) -> LimitGroup:
+        store = self._stores[group.store]
+        nodes = getattr(store, "nodes", 1)
+        gate = gate_on(getattr(store, "local", None) or self._memory, self._namespace)
+        shares = [(group.owners[at], share_of(group.limits[at], nodes)) for at in counting]
+        return LimitGroup(group.store, gate, shares)
+
+    def _complain(self, error: Exception) -> None:
+        """Log an outage once in a while, not for each request; an unexpected error with its traceback."""
+        now = monotonic()
+        if now >= self._next_complaint:
+            self._next_complaint = now + COMPLAIN_EVERY
+            known = isinstance(error, HeadgateError)
+            log.warning("no answer from the store (%s): each rule follows its on_error", error, exc_info=not known)

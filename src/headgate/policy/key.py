@@ -241,24 +241,21 @@ def _host(written: Write) -> Part:
     return host
 
 
-def _header(name: str, parser: Parser) -> Part:
-    field = name.lower()
-    kind = kind_of_header(field)
-    return SentPart(kind, field, RequestView.header_values, keeper(parser.hashed, kind), parser.repeated)
+def _sent(kind: Kind | None, values: Values) -> Callable[[str, Parser], Part]:
+    """Return a function that makes the part of a name; without a kind, names are those of headers."""
+
+    def part(name: str, parser: Parser) -> Part:
+        field = name if kind else name.lower()
+        own = kind or kind_of_header(field)
+        return SentPart(own, field, values, keeper(parser.hashed, own), parser.repeated)
+
+    return part
 
 
 def _trusted_header(name: str, parser: Parser) -> Part:
     field, written = name.lower(), writer(parser.hashed)
     kind = kind_of_header(field)
     return SentPart(kind, field, trusted_header, lambda value: written(kind.plain(value)), parser.repeated)
-
-
-def _cookie(name: str, parser: Parser) -> Part:
-    return SentPart(COOKIE, name, RequestView.cookie_values, keeper(parser.hashed, COOKIE), parser.repeated)
-
-
-def _query(name: str, parser: Parser) -> Part:
-    return SentPart(QUERY, name, RequestView.query_values, keeper(parser.hashed, QUERY), parser.repeated)
 
 
 def _claim(name: str, parser: Parser) -> Part:
@@ -287,10 +284,10 @@ def _constant(text: str, parser: Parser) -> Part:
 
 
 _NAMED: Final[dict[str, Callable[[str, Parser], Part]]] = {
-    "header": _header,
+    "header": _sent(None, RequestView.header_values),
     "trusted_header": _trusted_header,
-    "cookie": _cookie,
-    "query": _query,
+    "cookie": _sent(COOKIE, RequestView.cookie_values),
+    "query": _sent(QUERY, RequestView.query_values),
     "claim": _claim,
     "param": _param,
     "constant": _constant,

@@ -14,9 +14,8 @@ from typing import Any, Final, NamedTuple
 from headgate.errors import InvalidCall
 from headgate.policy.address import Networks
 from headgate.policy.forms import TEXT, Field, Fields, array, named, names_to, some
-from headgate.policy.host import compile_host
 from headgate.policy.parser import Parser
-from headgate.policy.path import Pattern, compile_pattern
+from headgate.policy.path import Pattern, compile_host, compile_pattern
 from headgate.policy.source import Path_
 from headgate.policy.values import COOKIE, HEADER, QUERY, Kind, kind_of_header
 from headgate.policy.view import RequestView

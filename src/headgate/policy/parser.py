@@ -57,7 +57,7 @@ class Parser:
             return {}
         for name in value:
             if name not in known:
-                hint = suggestion(str(name), known) if self._hints(known) else f"there are {listed(known)}"
+                hint = suggestion(str(name), known) if self._hints(known) else f"use one of {listed(known)}"
                 self.error((*path, str(name)), f"unknown field {shown(str(name))}; {hint}")
         return {name: value[name] for name in known if name in value}
 

@@ -1,4 +1,4 @@
-"""Path patterns: `/api/**`, `/users/{id}`, `/files/*.png`.
+"""Patterns of paths and hosts: `/api/**`, `/users/{id}`, `/files/*.png`; `*.example.com`.
 
 `*` matches any text within a segment, `**` any number of segments, `{name}` one segment that a key can use,
 `{name:path}` the rest. A path is compared without doubled slashes and without one at its end, so that `//login` and
@@ -16,6 +16,8 @@ from typing import Final, NamedTuple
 from urllib.parse import urlparse
 
 LONGEST: Final = 1024
+LONGEST_NAME: Final = 253
+"""Characters of a name, by RFC 1035."""
 _NAME: Final = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)(:path)?\}")
 _SLASHES: Final = re.compile(r"/{2,}")
 _ANY: Final = "\0"
@@ -226,3 +228,26 @@ def _target(path: str) -> str:
         return urlparse(path).path
     except ValueError:  # not a URL: no framework routes it
         return path
+
+
+def plain_host(text: str) -> str:
+    """Return a host as it is compared and counted: in lower case, without a port or a final dot.
+
+    A client chooses these: `API.example.com.:443` is `api.example.com`, for conditions and for keys.
+    """
+    host = text.lower()
+    if host.startswith("["):
+        return host.partition("]")[0] + "]" if "]" in host else host
+    return host.partition(":")[0].removesuffix(".")
+
+
+def compile_host(text: str) -> Callable[[str], bool]:
+    """Return a test for hosts in the form of `plain_host`; raise ValueError for a wrong pattern."""
+    host = plain_host(text)
+    if not host or len(text) > LONGEST_NAME:
+        raise ValueError(
+            f"a host must have from 1 to {LONGEST_NAME} characters, as in *.example.com; got {text[:40]!r}"
+        )
+    if host != text.lower().removesuffix("."):
+        raise ValueError(f"a host is compared without its port: write {host}; got {text!r}")
+    return glob(host) if "*" in host else host.__eq__

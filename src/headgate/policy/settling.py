@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from headgate.call import Call, checked_cost
-from headgate.engine import LONGEST_WAIT, Decision
+from headgate.engine import LONGEST_WAIT, PEEK, RESERVE, Decision
 from headgate.errors import HeadgateError
 from headgate.policy.outcome import Charge, LimitGroup
 from headgate.policy.rule import Rule
-from headgate.policy.steps import Steps
+from headgate.steps import Steps
 from headgate.wording import log_of, shown
 
 log = log_of("headgate.policy")
@@ -48,8 +48,8 @@ def settle(
             more = tuple(max(0, actual - cost) for cost, actual in zip(costs, real, strict=True))
             yield from charge_more(group, decision, more)
             if real != costs:
-                looks = (Call(call.limit, call.key, 0) for call in decision.calls)
-                left[group] = yield group.gate.decide(*looks, peek=True)
+                looks = tuple(Call(call.limit, call.key, 0) for call in decision.calls)
+                left[group] = yield group.gate._decide(looks, PEEK)
         except Exception as error:
             log.warning("the response could not be counted: %s", error)
     return left
@@ -77,7 +77,8 @@ def charge_more(group: LimitGroup, decision: Decision, more: tuple[int, ...]) ->
     for call, extra in zip(decision.calls, more, strict=True):
         while extra > 0:
             units = min(extra, call.limit.burst)
-            charged: Decision = yield group.gate.decide(Call(call.limit, call.key, units), wait_us=LONGEST_WAIT)
+            ask = Call(call.limit, call.key, units)
+            charged: Decision = yield group.gate._decide((ask,), RESERVE, LONGEST_WAIT)
             if charged.allowed:
                 extra -= units
             elif 0 < charged.remaining < units:  # windows and logs cannot owe: charge as much as there is room for
@@ -90,9 +91,9 @@ def _real(rule: Rule, cost: int, status: int, header: Callable[[str], str | None
     """Return the cost of a request by its response."""
     if rule.counts is not None and status not in rule.counts:
         return 0
-    for statuses, told in rule.cost.after_status:
+    for statuses, by_status in rule.cost.after_status:
         if status in statuses:
-            return told
+            return by_status
     if rule.cost.after_header is not None:
         text = header(rule.cost.after_header)
         try:

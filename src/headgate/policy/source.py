@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
+import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from stat import S_ISREG
 from typing import Any, Final, NamedTuple
 
 from headgate.errors import InvalidPolicy
-from headgate.policy.lines import Path_, lines_of
-from headgate.policy.toml_source import read_toml
+from headgate.policy.forms import Path_
 from headgate.policy.yaml_source import INSTALLED, Bounds, NotYaml, TooLarge, read_yaml
 from headgate.wording import missing
 
@@ -20,6 +21,15 @@ MOST_NODES: Final = 50_000
 """The most values in a policy with aliases expanded: a small file must not expand to a huge policy."""
 DEEPEST: Final = 64
 _TOO_LARGE: Final = f"too large: at most {MOST_NODES} values, {DEEPEST} deep"
+
+_SIGN: Final = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\]:,\n]|[^"{}\[\]:,\s]+')
+_TOKEN: Final = re.compile(
+    r'''(?P<none>"""[^"\\]*(?:(?:\\(?:.|\Z)|"(?!""))[^"\\]*)*(?:"""|\Z)|'''
+    r"""'{3}[^']*(?:'(?!'')[^']*)*(?:'{3}|\Z)|#[^\n]*|[^"'#A-Za-z0-9_. \t-]+)|"""
+    r"""(?P<part>"[^"\\\n]*(?:\\[^\n][^"\\\n]*)*"?|'[^'\n]*'?|[A-Za-z0-9_-]+|[ \t]+)|(?P<dot>\.)""",
+    re.DOTALL,
+)
+"""The parts of a key, its dots, and everything else: comments, brackets, long strings. Every text splits into these."""
 
 
 class Source(NamedTuple):
@@ -82,9 +92,32 @@ def _read_file(path: Path) -> bytes:
 
 
 def _read_toml(name: str, text: str) -> Source:
-    value = read_toml(name, text, DEEPEST)
+    """Parse TOML; its parser gives line numbers for syntax errors only."""
+    deep = line_of_dots(text, DEEPEST)
+    if deep is not None:  # the parser's time grows with the square of the dots
+        raise InvalidPolicy([f"{name}:{deep}: too large: a key has at most {DEEPEST} dots"])
+    try:
+        value = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as reason:
+        said, _, at = str(reason).rpartition(" (at ")
+        found = re.match(r"line (\d+)", at)
+        line = int(found[1]) if found else len(text.rstrip().splitlines())  # the end of the document
+        raise InvalidPolicy([f"{name}:{line}: not TOML: {said or reason}"]) from None
+    except (ValueError, RecursionError) as reason:
+        raise InvalidPolicy([f"{name}: not TOML: {reason}"]) from None
     _check_size(value, name)
     return Source(name, value, {})
+
+
+def line_of_dots(text: str, most: int) -> int | None:
+    """Return the line of the first key with more than `most` dots, also in invalid TOML."""
+    dots = 0
+    for found in _TOKEN.finditer(text):
+        kind = found.lastgroup
+        dots = dots + 1 if kind == "dot" else dots if kind == "part" else 0
+        if dots > most:
+            return text.count("\n", 0, found.start()) + 1
+    return None
 
 
 def _read_json(name: str, text: str) -> Source:
@@ -103,16 +136,64 @@ def _read_json(name: str, text: str) -> Source:
     return Source(name, value, lines)
 
 
+class _Inside:
+    """An object or a list that is open."""
+
+    __slots__ = ("key", "names", "path", "place")
+
+    def __init__(self, path: Path_, names: set[str] | None) -> None:
+        self.path = path
+        self.names = names
+        """The names of an object so far; None in a list."""
+        self.key: str | None = None
+        """The name whose value comes next; None where a name comes next."""
+        self.place = 0
+
+
+def lines_of(text: str) -> tuple[dict[Path_, int], list[tuple[int, str]]]:
+    """Return the line of every value in JSON, and line and name of every field that an object has twice.
+
+    Python's parser does not give lines. It has parsed the text before, so the syntax is valid; each token is visited
+    once.
+    """
+    lines: dict[Path_, int] = {}
+    twice: list[tuple[int, str]] = []
+    line, around = 1, [_Inside((), None)]
+    for sign in _SIGN.findall(text):
+        inside = around[-1]
+        if sign == "\n":
+            line += 1
+        elif sign in ("}", "]"):
+            around.pop()
+        elif sign == ",":
+            inside.place += 1
+            inside.key = None
+        elif sign == ":":
+            pass
+        elif inside.names is not None and inside.key is None:
+            inside.key = json.loads(sign)
+            if inside.key in inside.names:
+                twice.append((line, inside.key))
+            inside.names.add(inside.key)
+        else:
+            own = () if len(around) == 1 else (inside.place if inside.key is None else inside.key,)
+            path = (*inside.path, *own)
+            lines[path] = line
+            if sign in ("{", "["):
+                around.append(_Inside(path, set() if sign == "{" else None))
+    return lines, twice
+
+
 def _check_size(value: object, name: str = "") -> None:
     """Raise `InvalidPolicy` for a value that is too large or too deep. A loop, as recursion could overflow."""
-    told = f"{name}: " if name else ""
+    place = f"{name}: " if name else ""
     waiting: list[tuple[object, int]] = [(value, 0)]
     count = 0
     while waiting:
         each, depth = waiting.pop()
         count += 1
         if count > MOST_NODES or depth > DEEPEST:
-            raise InvalidPolicy([f"{told}{_TOO_LARGE}"])
+            raise InvalidPolicy([f"{place}{_TOO_LARGE}"])
         inside = each.values() if isinstance(each, Mapping) else each if isinstance(each, list | tuple) else ()
         waiting += [(child, depth + 1) for child in inside]
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from headgate.policy.address import Proxies
-from headgate.policy.host import plain_host
+from headgate.policy.path import plain_host
 from headgate.policy.values import (
     COOKIE,
     HEADER,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any, Final, NamedTuple
 
-from headgate.policy.lines import Path_
+from headgate.policy.forms import Path_
 
 try:
     import yaml

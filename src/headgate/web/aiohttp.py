@@ -28,7 +28,7 @@ with requiring("headgate.web.aiohttp", "aiohttp"):
 
 from headgate.errors import InvalidCall, RateLimited
 from headgate.policy import Proxies, RequestView
-from headgate.policy.edges import Steps, run_awaiting
+from headgate.steps import Steps, run_awaiting
 from headgate.web.aiohttp_refusals import RateLimitExceeded, refusal_for, refusal_of
 from headgate.web.aiohttp_requests import address_of, lines_of, read_request, request_key
 from headgate.web.aiohttp_routes import Guard, prefix_of, put_in_front, routes_in, routes_of

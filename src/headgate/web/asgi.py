@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, ClassVar, Final, Unpack
 
 from headgate.errors import RateLimited
-from headgate.policy.edges import Steps, run, run_awaiting, run_to_the_end
+from headgate.steps import Steps, run, run_awaiting, run_to_the_end
 from headgate.web.asgi_requests import SCOPES, Scope, ScopeHeaders, accepted_in, path_of
 from headgate.web.edge import Edge
 from headgate.web.options import Options, PolicyGiven, WebOptions

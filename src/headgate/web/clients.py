@@ -1,4 +1,4 @@
-"""The client's address behind trusted proxies, without reading the rest of the request."""
+"""The client of a request: its address behind trusted proxies, without reading the rest; and its user, from the app."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
-from headgate.policy import Proxies
+from headgate.policy import Proxies, RequestView
 
 MOST: Final = 4096
 LONGEST: Final = 256
 """The length up to which forwarded headers are cached; longer ones are read each time."""
 
+_UNKNOWN: Final = object()
+UserOf = Callable[[Any], str | None]
+"""Returns the user of a framework's request."""
 Lines = Callable[[Any, str], Sequence[str]]
 """Returns the lines of one header, by its lower-case name, from the framework's request."""
 
@@ -35,3 +38,28 @@ class Clients:
         if len(lines) == 1 and len(lines[0]) <= LONGEST:
             return self._known(peer, lines[0])
         return self._find(peer, *lines)
+
+
+class AskedView(RequestView):
+    """A view whose user comes from the app: looked up only for a rule, as reading the session adds `Vary: Cookie`."""
+
+    __slots__ = ("_user", "_user_of")
+
+    _user: Any
+    _user_of: UserOf
+
+    @property
+    def user(self) -> str | None:
+        """The user, or None."""
+        if self._user is _UNKNOWN:
+            self._user = self._user_of(self.request)
+        user: str | None = self._user
+        return user
+
+    @user.setter
+    def user(self, given: str | None) -> None:
+        self._user = given
+
+    def ask_for_user(self, user_of: UserOf) -> None:
+        """Look up the user with this function, at the first use."""
+        self._user_of, self._user = user_of, _UNKNOWN

@@ -106,7 +106,7 @@ class HeaderWriter(Generic[AnyStr]):
 
     def __init__(self, plan: Disclosure, says: Sequence[FieldWriter[AnyStr]], refusal: RefusalFields[AnyStr]) -> None:
         self.plan = plan
-        self.of_yes: FieldWriter[AnyStr] = (
+        self.write_remaining: FieldWriter[AnyStr] = (
             says[0]
             if len(says) == 1
             else lambda decision: [pair for write_fields in says for pair in write_fields(decision)]
@@ -124,7 +124,7 @@ class HeaderWriter(Generic[AnyStr]):
         `retry_after` may be later than the decision's own, to stagger clients; never earlier. `seconds` is the result
         of `Disclosure.wait`.
         """
-        pairs = [] if decision is None else self.of_yes(decision)
+        pairs = [] if decision is None else self.write_remaining(decision)
         if decision is None or not decision.allowed:
             wait = self.plan.wait(decision, retry_after) if seconds is None else seconds
             if wait > 0:

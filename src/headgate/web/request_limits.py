@@ -19,13 +19,13 @@ from headgate.policy.edges import (
     Keys,
     LimitGroup,
     Outcome,
-    Steps,
     client_key,
     refund,
     refused,
     release,
     settle,
 )
+from headgate.steps import Steps
 from headgate.web.endpoint import EndpointLimit
 from headgate.web.merged_fields import GroupDecision, merged_fields
 from headgate.web.responder import Answer, Denial, Pairs, Responder, Way

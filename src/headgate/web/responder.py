@@ -107,7 +107,7 @@ class Responder(Generic[AnyStr]):
     def _writer(self, group: LimitGroup) -> FieldWriter[AnyStr]:
         if len(self._writers) >= MOST_WRITERS:
             self._writers.clear()
-        write_fields = self._writers[group] = self._compile(group.limits, "", group.disclose).of_yes
+        write_fields = self._writers[group] = self._compile(group.limits, "", group.disclose).write_remaining
         return write_fields
 
     def with_fields(self, headers: Iterable[tuple[AnyStr, AnyStr]], fields: Pairs[AnyStr]) -> Pairs[AnyStr]:

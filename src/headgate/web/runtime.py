@@ -13,7 +13,8 @@ from typing import Any, AnyStr, Generic, NamedTuple
 from headgate.caches import PathCache
 from headgate.clock import Clock, SystemClock
 from headgate.policy import Policy, Proxies, RequestView
-from headgate.policy.edges import Carried, Deferred, PolicyFile, Reload, Steps, Unclear, compare, with_carried
+from headgate.policy.edges import Carried, PolicyFile, Reload, Unclear, compare, with_carried
+from headgate.steps import Deferred, Steps
 from headgate.stores import Store, open_store
 from headgate.waiting import sleep_until
 from headgate.waiting.timers import Timers
@@ -121,7 +122,7 @@ class Runtime(Generic[AnyStr]):
             return
         self._plain = ready.policy
         self._carried = ready.reload.taken_up(ready.store.clock.now_us())
-        for level, line in ready.reload.told:
+        for level, line in ready.reload.lines:
             log.log(level, line)
         self.responder_now: Responder[AnyStr] = ready.responder
         """The responder of the current policy."""

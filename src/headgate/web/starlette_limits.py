@@ -12,7 +12,7 @@ from starlette.requests import HTTPConnection, Request
 from starlette.websockets import WebSocket
 
 from headgate.errors import HeadgateError, InvalidCall
-from headgate.policy.edges import Steps, run_awaiting
+from headgate.steps import Steps, run_awaiting
 from headgate.web import asgi
 from headgate.web.asgi import REQUEST_LIMITS
 from headgate.web.asgi_requests import Scope

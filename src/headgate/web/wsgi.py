@@ -11,7 +11,7 @@ from http import HTTPStatus
 from typing import Any, Final, Unpack
 
 from headgate.policy import Proxies, RequestView
-from headgate.policy.edges import run
+from headgate.steps import run
 from headgate.web.edge import Edge
 from headgate.web.headers import WSGI
 from headgate.web.options import Options, PolicyGiven, WebOptions

@@ -11,8 +11,8 @@ from headgate.wording import requiring
 
 with requiring("headgate.web.django", "django"):
     from headgate.web.django.decorators import exempt, limited
+    from headgate.web.django.limits import by_group
     from headgate.web.django.middleware import RateLimitMiddleware
-    from headgate.web.django.plans import by_group
     from headgate.web.django.site import RateLimits, rate_limits
     from headgate.web.django.site_limits import RateLimitExceeded
 

@@ -14,8 +14,8 @@ from headgate.stores import MemoryStore
 from headgate.web.django.decorators import DECORATED
 from headgate.web.django.middleware import RateLimitMiddleware
 from headgate.web.django.request import primary_key
-from headgate.web.django.routes import routes_in
 from headgate.web.django.settings import Setup
+from headgate.web.django.site import routes_in
 from headgate.web.unreached import unreached
 
 AUTHENTICATION: Final = "django.contrib.auth.middleware.AuthenticationMiddleware"

@@ -9,7 +9,10 @@ from typing import Any, Final
 from asgiref.sync import iscoroutinefunction
 
 from headgate.errors import InvalidCall
-from headgate.web.django.request import View, told
+from headgate.limit import as_limits
+from headgate.policy import RequestView
+from headgate.policy.edges import DEFAULT_PLAN
+from headgate.web.django.request import Request, View, result_of
 from headgate.web.endpoint import CALLABLE, EndpointLimit
 from headgate.wording import shown
 
@@ -23,7 +26,7 @@ class ViewLimit(EndpointLimit):
     __slots__ = ("by_user", "functions")
 
     def __init__(self, limits: Any, rule: Mapping[str, Any]) -> None:  # noqa: ANN401
-        super().__init__(limits, rule, told)
+        super().__init__(limits, rule, result_of)
         given = {**rule, "limits": limits}
         values = [each for field in CALLABLE for each in _listed(given.get(field))]
         self.functions: tuple[Callable[..., Any], ...] = tuple(each for each in values if callable(each))
@@ -62,3 +65,27 @@ def has_throttles(view: View) -> bool:
     """Return whether one of the throttles of a REST framework view is a limit."""
     kind = getattr(view, "cls", None)
     return any(hasattr(throttle, LIMITS) for throttle in getattr(kind, "throttle_classes", None) or ())
+
+
+def by_group(limits: Mapping[str, str]) -> Callable[[Request], str]:
+    """Return limits for a view, by the first listed group of the user; `default` is for all other users.
+
+    An empty string means no limit.
+    """
+    if DEFAULT_PLAN not in limits:
+        raise InvalidCall(f"{DEFAULT_PLAN!r} is missing in {', '.join(limits)}; add the limit of all other users")
+    for words in filter(None, limits.values()):
+        as_limits(words)
+
+    def limits_of(request: Request) -> str:
+        if isinstance(request, RequestView):
+            raise InvalidCall(
+                "by_group works at views and in DEFAULT only; in a policy, write plans and set HEADGATE['PLAN']"
+            )
+        user = getattr(request, "user", None)
+        if user is None or not user.is_authenticated:
+            return limits[DEFAULT_PLAN]
+        groups = set(user.groups.values_list("name", flat=True))
+        return next((words for name, words in limits.items() if name in groups), limits[DEFAULT_PLAN])
+
+    return limits_of

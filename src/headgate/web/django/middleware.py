@@ -9,7 +9,7 @@ from asgiref.sync import iscoroutinefunction, markcoroutinefunction
 from django.http.response import HttpResponseBase
 
 from headgate.errors import RateLimited
-from headgate.policy.edges import run
+from headgate.steps import run
 from headgate.web import asgi
 from headgate.web.django.request import Request, View
 from headgate.web.django.site import rate_limits

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any
 
 from asgiref.sync import sync_to_async
 from django.conf import settings
@@ -15,40 +15,21 @@ from django.utils.translation import get_language
 
 from headgate.policy import Proxies, RequestView
 from headgate.web import asgi_requests, wsgi
+from headgate.web.clients import AskedView, UserOf
 
 Request = Any
 """Django's request, or REST framework's, which has the same attributes."""
 View = Any
 """A function, or the result of a class's `as_view`."""
-_UNKNOWN: Final = object()
-UserOf = Callable[[Request], str | None]
 
 
-class SiteView(RequestView):
-    """One request. The user is looked up only for a rule, as reading the session adds `Vary: Cookie`."""
+class SiteView(AskedView):
+    """One request."""
 
-    __slots__ = ("_user", "known", "user_of")
+    __slots__ = ("known",)
 
-    _user: Any
     known: dict[Callable[..., Any], Any]
     """Results of the app's functions."""
-    user_of: UserOf
-
-    @property
-    def user(self) -> str | None:
-        """The user, or None."""
-        if self._user is _UNKNOWN:
-            self._user = self.user_of(self.request)
-        user: str | None = self._user
-        return user
-
-    @user.setter
-    def user(self, given: str | None) -> None:
-        self._user = given
-
-    def ask_for_user(self, user_of: UserOf) -> None:
-        """Look up the user with this function, at the first use."""
-        self.user_of, self._user = user_of, _UNKNOWN
 
 
 def read_request(user_of: UserOf, request: Request, proxies: Proxies | None) -> SiteView:
@@ -88,7 +69,7 @@ def route_of(request: Request, at: str = "") -> str | None:
     return f"/{route}:{at} {found.view_name}" if at else f"/{route} {found.view_name}"
 
 
-def told(function: Callable[..., Any], view: RequestView) -> Any:  # noqa: ANN401
+def result_of(function: Callable[..., Any], view: RequestView) -> Any:  # noqa: ANN401
     """Return the result of a function of the app, which is called once for each request."""
     assert isinstance(view, SiteView)  # noqa: S101 - made by `read_request`
     if function not in view.known:
@@ -96,8 +77,8 @@ def told(function: Callable[..., Any], view: RequestView) -> Any:  # noqa: ANN40
     return view.known[function]
 
 
-async def told_in_loop(function: Callable[..., Any], request: Request) -> Any:  # noqa: ANN401
-    """Like `told`, in an event loop: a function that queries the database is called in Django's thread."""
+async def result_in_loop(function: Callable[..., Any], request: Request) -> Any:  # noqa: ANN401
+    """Like `result_of`, in an event loop: a function that queries the database is called in Django's thread."""
     with suppress(SynchronousOnlyOperation):
         lazy = function is primary_key and isinstance(getattr(request, "user", None), LazyObject)
         if not lazy:  # a session in a cache would block the loop, and Django would not raise

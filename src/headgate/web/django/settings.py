@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from difflib import get_close_matches
 from typing import Any, Final, NamedTuple, TypeVar
 
 from django.utils.module_loading import import_string
@@ -11,11 +10,12 @@ from django.utils.module_loading import import_string
 from headgate.errors import HeadgateError, InvalidCall, InvalidPolicy
 from headgate.policy import Policy
 from headgate.stores import open_store
+from headgate.web.clients import UserOf
 from headgate.web.django.limits import ViewLimit
-from headgate.web.django.request import UserOf, primary_key
+from headgate.web.django.request import primary_key
 from headgate.web.options import NO_RULES, OPTION_NAMES, WebOptions
 from headgate.web.refusal import Refusal
-from headgate.wording import shown
+from headgate.wording import shown, suggestion
 
 KEYS: Final = tuple(
     dict.fromkeys(
@@ -45,7 +45,7 @@ class Setup:
         self._given: Mapping[str, Any] = given
         for name in given:
             if name not in KEYS:
-                self._note(UNKNOWN, f"HEADGATE[{name!r}] is unknown; {_suggestion(str(name))}")
+                self._note(UNKNOWN, f"HEADGATE[{name!r}] is unknown; {suggestion(str(name).upper(), KEYS)}")
         self.enabled = self._flag("ENABLED", True)
         self.exempt_admin = self._flag("EXEMPT_ADMIN", False)
         self.user_of: UserOf = self._function("USER") or primary_key
@@ -109,8 +109,3 @@ def _imported(value: Any) -> Callable[..., Any] | None:  # noqa: ANN401
     if function is not None and not callable(function):
         raise InvalidCall(f"expected a function, or the dotted path of one; got {shown(value)}")
     return function
-
-
-def _suggestion(name: str) -> str:
-    close = get_close_matches(name.upper(), KEYS, n=1, cutoff=0.6)
-    return f"did you mean {close[0]!r}?" if close else f"the keys are {', '.join(KEYS)}"

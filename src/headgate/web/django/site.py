@@ -1,7 +1,9 @@
-"""The limits of this process, opened from `settings.HEADGATE`."""
+"""The limits of this process, opened from `settings.HEADGATE`; and the routes of the site, for the paths of rules."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property, partial
 from threading import RLock
@@ -10,18 +12,19 @@ from typing import TYPE_CHECKING, Any
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
+from django.urls import URLResolver, get_resolver
+from django.urls.resolvers import LocalePrefixPattern, RoutePattern
 
 from headgate.forks import after_fork
 from headgate.policy import Policy
 from headgate.stores import Store, open_store
-from headgate.web.django.knowing import preparing
 from headgate.web.django.request import lines_of, read_request
-from headgate.web.django.routes import routes_in
 from headgate.web.django.settings import Setup
-from headgate.web.django.site_limits import SiteLimits
+from headgate.web.django.site_limits import SiteLimits, preparing
 from headgate.web.edge import NOW
 from headgate.web.headers import WSGI
 from headgate.web.runtime import Reader, Runtime
+from headgate.web.unreached import Route, read_route
 from headgate.wording import Renamed
 
 
@@ -149,6 +152,32 @@ class RateLimits:
         else:
             self.opened.close()
             self.opened = self._before.pop() if self._before else _Opened()
+
+
+def routes_in() -> Iterator[Route]:
+    """Yield every route of the site; the part that is a regular expression is wild."""
+    return _routes_below(get_resolver(), "", "/")
+
+
+def _routes_below(resolver: URLResolver, template: str, known: str) -> Iterator[Route]:
+    for each in resolver.url_patterns:
+        written = template + str(each.pattern)
+        for read in _read_pattern(each.pattern):
+            if isinstance(each, URLResolver):
+                yield from _routes_below(each, written, known + read)
+            else:
+                yield read_route(known + read, None, "<", r"<\*\*>")._replace(template=f"/{written}")
+
+
+def _read_pattern(pattern: Any) -> list[str]:  # noqa: ANN401
+    """Return a pattern with `<*>` for any text within a segment, and `<**>` for several segments."""
+    if isinstance(pattern, LocalePrefixPattern):
+        languages = [f"{code}/" for code, _ in settings.LANGUAGES]
+        return languages if pattern.prefix_default_language else ["", *languages]
+    if not isinstance(pattern, RoutePattern):
+        return ["<**>/"]  # a regular expression
+    spans = [re.fullmatch(each.regex, "a/b") for each in pattern.converters.values()]
+    return [re.sub(r"<[^>]*>", "<**>" if any(spans) else "<*>", str(pattern))]
 
 
 rate_limits = RateLimits()

@@ -1,9 +1,10 @@
-"""The limits of one request to the site, and Django's response to a refusal."""
+"""The limits of one request to the site, Django's response to a refusal, and lookups before rules read the request."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, ClassVar, Final
+from collections.abc import Callable, Generator, Iterable, Sequence
+from functools import partial
+from typing import Any, ClassVar, Final, cast
 
 from asgiref.sync import async_to_sync, iscoroutinefunction, sync_to_async
 from django.http import HttpResponse
@@ -11,16 +12,20 @@ from django.http.response import HttpResponseBase
 
 from headgate.engine import Decision
 from headgate.errors import HeadgateError, RateLimited
-from headgate.policy.edges import Steps, run, run_awaiting
+from headgate.policy import Policy, RequestView
+from headgate.policy.edges import Rule
+from headgate.steps import Deferred, Steps, run, run_awaiting
 from headgate.web.django.limits import ViewLimit, has_throttles, limits_at
-from headgate.web.django.request import Request, View, route_of
+from headgate.web.django.request import Request, SiteView, View, result_in_loop, route_of
 from headgate.web.django.settings import Setup
+from headgate.web.endpoint import EndpointLimit
 from headgate.web.request_limits import OF_A_BODY, RequestLimits
-from headgate.web.responder import Answer
+from headgate.web.responder import Answer, Responder
 
 ON_REQUEST: Final = "_headgate"
 """The attribute of a request that holds its limits, for the middleware, decorators and throttles."""
 Limits = tuple[ViewLimit, ...]
+Prepare = Callable[[RequestView, Responder[str], tuple[EndpointLimit, ...]], Steps[None]]
 
 
 class RateLimitExceeded(HeadgateError):
@@ -146,3 +151,50 @@ def _completed(response: Any, refusal: RateLimitExceeded) -> HttpResponseBase:  
     refusal.give_fields(response)
     completed: HttpResponseBase = response
     return completed
+
+
+def preparing(setup: Setup, awaited: bool) -> Prepare | None:
+    """Return the lookups of a site; None if rules can do them all themselves."""
+    return partial(_prepare, setup) if awaited or setup.plan_of is not None else None
+
+
+def _prepare(
+    setup: Setup, view: RequestView, responder: Responder[str], limits: tuple[EndpointLimit, ...]
+) -> Steps[None]:
+    yield _Lookups(setup, cast("SiteView", view), responder.compiled.policy, cast("tuple[ViewLimit, ...]", limits))
+
+
+class _Lookups(Deferred):
+    def __init__(self, setup: Setup, view: SiteView, policy: Policy, limits: tuple[ViewLimit, ...]) -> None:
+        self._setup, self._view, self._limits = setup, view, limits
+        self._rules = policy.rules_for(view.method, view.path).set.rules
+        asks = setup.plan_of is not None and _by_plan(policy, self._rules)
+        self._plan_of: Callable[[Request], str | None] | None = setup.plan_of if asks else None
+
+    def now(self) -> None:
+        """Look up the plan in a thread, where rules look up the rest when they need it."""
+        if self._plan_of is not None:
+            self._view.plan = self._plan_of(self._view.request)
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        return self._look_up().__await__()
+
+    async def _look_up(self) -> None:
+        view = self._view
+        if any("user" in rule.parts for rule in self._rules):
+            view.user = await result_in_loop(self._setup.user_of, view.request)
+        if self._plan_of is not None:
+            view.plan = await result_in_loop(self._plan_of, view.request)
+        for limit in self._limits:
+            for function in limit.functions:
+                view.known[function] = await result_in_loop(function, view.request)
+
+
+def _by_plan(policy: Policy, rules: Sequence[Rule]) -> bool:
+    """Return whether the decision may depend on the plan; conditions may read it."""
+    if policy.allow is not None or policy.deny is not None:
+        return True
+    return any(
+        len(rule.plans or ()) > 1 or "plan" in rule.parts or rule.match.conditions or rule.exempt is not None
+        for rule in rules
+    )

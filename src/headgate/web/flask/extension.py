@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Unpack
 
 from flask import Flask, Request, Response, current_app
 from werkzeug.routing import Rule
 
 from headgate.errors import HeadgateError, InvalidCall, RateLimited
-from headgate.policy.edges import run
+from headgate.steps import run
 from headgate.web.edge import Edge
 from headgate.web.endpoint import EndpointLimit
-from headgate.web.flask.config import ENABLED, settings_from
 from headgate.web.flask.requests import LIMITED, current_flask, current_request, exceeded, reader, refuse, tell
 from headgate.web.flask.views import EXTENSION, NOWHERE, Place, call, place_of
 from headgate.web.options import OPTION_NAMES, Options, PolicyGiven, WebOptions
@@ -20,7 +20,10 @@ from headgate.web.request_limits import RequestLimits, limits_of
 from headgate.web.runtime import Runtime
 from headgate.web.werkzeug_routes import routes_in
 from headgate.web.wsgi import path_of
+from headgate.wording import nearest
 
+PREFIX: Final = "HEADGATE_"
+ENABLED: Final = "HEADGATE_ENABLED"
 PROXY_FIXED: Final = "werkzeug.proxy_fix.orig"
 FORWARDED: Final = ("HTTP_X_FORWARDED_FOR", "HTTP_FORWARDED")
 SETTINGS: Final = ("policy", "default", "key", *OPTION_NAMES)
@@ -76,7 +79,7 @@ class AppLimits(Edge[str]):
     def __init__(self, app: Flask, settings: Mapping[str, Any]) -> None:
         options = dict(settings)
         policy, default, key = options.pop("policy", None), options.pop("default", None), options.pop("key", "ip")
-        options.update({name: _asking(options[name]) for name in ("claims", "plan") if name in options})
+        options.update({name: _asking(options[name]) for name in ("user", "claims", "plan") if name in options})
         read = reader(options.pop("user", None))
         self._app = app
         self._config = app.config
@@ -103,15 +106,11 @@ class AppLimits(Edge[str]):
         asked.__dict__[LIMITED] = limits
         if self._fronted:
             admitted = limits.admit(environ, environ["REQUEST_METHOD"], path_of(environ), peer)
-            if not isinstance(admitted, bool):
-                admitted = run(admitted)
-            if not admitted:
+            if not (admitted if isinstance(admitted, bool) else run(admitted)):
                 return refuse(limits, environ)
         if place.limits:
             admitted = limits.admit(environ, place.method, place.route, peer, place.limits)
-            if not isinstance(admitted, bool):
-                admitted = run(admitted)
-            if not admitted:
+            if not (admitted if isinstance(admitted, bool) else run(admitted)):
                 return refuse(limits, environ)
         return None
 
@@ -121,11 +120,7 @@ class AppLimits(Edge[str]):
             return None
         limits, environ = self._limits_of(asked), asked.environ
         admitted = limits.admit(environ, environ["REQUEST_METHOD"], name, environ.get("REMOTE_ADDR"), wanted)
-        if not isinstance(admitted, bool):
-            admitted = run(admitted)
-        if not admitted:
-            return refuse(limits, environ)
-        return None
+        return None if (admitted if isinstance(admitted, bool) else run(admitted)) else refuse(limits, environ)
 
     def _limits_of(self, asked: Request) -> RequestLimits[str]:
         limits: RequestLimits[str] | None = asked.__dict__.get(LIMITED)
@@ -176,3 +171,20 @@ def _asking(function: Callable[[], Any]) -> Callable[[Any], Any]:
 def _unforwarded(environ: Mapping[str, Any]) -> dict[str, Any]:
     """Return an environ without forwarded headers, which Werkzeug's ProxyFix has applied: no warning is due."""
     return {name: value for name, value in environ.items() if name not in FORWARDED}
+
+
+def settings_from(config: Mapping[Any, Any], names: Sequence[str], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments, completed from the config; None counts as absent. Raise for an unknown setting."""
+    known = [name.upper() for name in (*names, "enabled")]
+    for name in map(str, config):
+        word = name.removeprefix(PREFIX)
+        if word != name and word not in known:
+            near = nearest(word, known)
+            if near or name not in os.environ:  # the environment may have been read as a whole, with other programs'
+                hint = f"did you mean {PREFIX}{near}?" if near else f"use one of {', '.join(known)}"
+                raise InvalidCall(f"unknown setting {name} in the app's config; {hint}")
+    if not isinstance(config.get(ENABLED, True), bool):
+        raise InvalidCall(f"{ENABLED} must be True or False; got {config[ENABLED]!r}")
+    found = {name: config.get(PREFIX + name.upper()) for name in names}
+    found.update((name, value) for name, value in given.items() if value is not None)
+    return {name: value for name, value in found.items() if value is not None}

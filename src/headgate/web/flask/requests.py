@@ -11,6 +11,7 @@ from werkzeug.exceptions import TooManyRequests, default_exceptions
 
 from headgate.engine import Decision
 from headgate.policy import Proxies, RequestView
+from headgate.web.clients import AskedView, UserOf
 from headgate.web.headers import WSGI, exposed_fields, merge_exposed
 from headgate.web.request_limits import RequestLimits
 from headgate.web.responder import Answer
@@ -33,28 +34,7 @@ class RateLimitExceeded(TooManyRequests):
         self.decision = decision
 
 
-class AskedView(RequestView):
-    """A view whose user comes from the app: looked up only for a rule, as reading the session adds `Vary: Cookie`."""
-
-    __slots__ = ("_user", "user_of")
-
-    _user: Any
-    user_of: Callable[[], str | None]
-
-    @property
-    def user(self) -> str | None:
-        """The user, or None."""
-        if self._user is None:
-            self._user = current_app.ensure_sync(self.user_of)()
-        user: str | None = self._user
-        return user
-
-    @user.setter
-    def user(self, given: str | None) -> None:
-        self._user = given
-
-
-def reader(user_of: Callable[[], str | None] | None) -> Reader[str]:
+def reader(user_of: UserOf | None) -> Reader[str]:
     """Return a reader of environs; the user comes from the app's function, or else from the server."""
 
     def read(environ: Any, proxies: Proxies | None) -> RequestView:  # noqa: ANN401
@@ -62,7 +42,7 @@ def reader(user_of: Callable[[], str | None] | None) -> Reader[str]:
         if user_of is not None:
             raw, view = view, AskedView(view.method, view.path, view.headers, view.peer, proxies)
             view.query_string = raw.query_string
-            view.user_of = user_of
+            view.ask_for_user(user_of)
         rule = current_request().url_rule
         view.route = None if rule is None else rule.rule
         return view

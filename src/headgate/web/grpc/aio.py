@@ -12,7 +12,7 @@ import grpc
 import grpc.aio
 
 from headgate.errors import RateLimited
-from headgate.policy.edges import run_awaiting, run_to_the_end
+from headgate.steps import run_awaiting, run_to_the_end
 from headgate.web.grpc.context import Context, refuse, trailing_of
 from headgate.web.grpc.interceptor import Interceptor, Method
 from headgate.web.grpc.rpc import Raw, Rpc, refusal
@@ -85,8 +85,8 @@ class _Calls:
         if not isinstance(admitted, bool):
             admitted = await run_awaiting(admitted)
         if not admitted:
-            no = refusal(limits)
-            return no.raw or await refuse(context, no, trailing_of(context))
+            refused = refusal(limits)
+            return refused.raw or await refuse(context, refused, trailing_of(context))
         return _AwaitedContext(context, limits, method)
 
     def _messages(self, given: Any, context: _AwaitedContext) -> Any:  # noqa: ANN401
@@ -122,9 +122,9 @@ class _AwaitedContext(Context):
         if admitted:
             await run_awaiting(limits.release())  # a message is in flight until the handler gets it
             return True
-        no = refusal(limits)
-        if no.raw is None:
-            await self._refuse(no)
+        refused = refusal(limits)
+        if refused.raw is None:
+            await self._refuse(refused)
         return False
 
 

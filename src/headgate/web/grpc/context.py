@@ -9,7 +9,7 @@ from typing import Any
 import grpc
 
 from headgate.errors import RateLimited
-from headgate.policy.edges import Steps
+from headgate.steps import Steps
 from headgate.web.grpc.rpc import Metadata, Refused, refusal_for, status_of
 from headgate.web.request_limits import RequestLimits
 
@@ -61,10 +61,10 @@ class Context:
         """End a call that a limiter of the app's own has refused in the handler."""
         return self._refuse(refusal_for(self._request_limits, error.decision))
 
-    def _refuse(self, no: Refused) -> Any:  # noqa: ANN401
+    def _refuse(self, refused: Refused) -> Any:  # noqa: ANN401
         """End a call after its handler has begun."""
-        self._code = no.code
-        return self._counted_then(lambda: refuse(self._context, no, self._given))
+        self._code = refused.code
+        return self._counted_then(lambda: refuse(self._context, refused, self._given))
 
     def _counted_then(self, send: Callable[[], Any]) -> Any:  # noqa: ANN401
         """Settle the charges, then send; a server in an event loop sends an abort at once."""
@@ -83,8 +83,8 @@ class Context:
     def _count(self) -> Steps[None]:
         """Settle the charges by the call's code, once, and update the fields that show what is left."""
         code = grpc.StatusCode.OK if self._code is None else self._code
-        told = {name.lower(): value for name, value in self._given if isinstance(value, str)}
-        yield from self._request_limits.after(status_of(code), told.get)
+        fields_sent = {name.lower(): value for name, value in self._given if isinstance(value, str)}
+        yield from self._request_limits.after(status_of(code), fields_sent.get)
         fields = tuple(self._request_limits.fields)
         if fields != self._fields and not is_gone(self._context):  # settling has changed what is left
             self._fields = fields
@@ -102,13 +102,13 @@ def is_gone(context: Any) -> bool:  # noqa: ANN401
     return hasattr(context, "is_active") and not context.is_active()
 
 
-def refuse(context: Any, no: Refused, given: Metadata) -> Any:  # noqa: ANN401
+def refuse(context: Any, refused: Refused, given: Metadata) -> Any:  # noqa: ANN401
     """End a call with a refusal; in an event loop, the result is awaited."""
-    context.set_trailing_metadata((*given, *no.metadata))
-    return context.abort(no.code, no.details)
+    context.set_trailing_metadata((*given, *refused.metadata))
+    return context.abort(refused.code, refused.details)
 
 
 def trailing_of(context: Any) -> Metadata:  # noqa: ANN401
     """Return the metadata that earlier interceptors have set, if the context has it."""
-    told = getattr(context, "trailing_metadata", tuple)
-    return tuple(told() or ())
+    metadata = getattr(context, "trailing_metadata", tuple)
+    return tuple(metadata() or ())

@@ -124,17 +124,17 @@ def refusal(limits: RequestLimits[str]) -> Refused:
 
 def refusal_for(limits: RequestLimits[str], decision: Decision) -> Refused:
     """Like `refusal`, for a limiter of the app's own in a handler."""
-    told = tuple(call.limit for call in decision.calls)
-    return _refused(limits.runtime.responder_now.refuse_for(decision, "text/plain"), disclosure_for(told), decision)
+    answer = limits.runtime.responder_now.refuse_for(decision, "text/plain")
+    return _refused(answer, disclosure_for(tuple(call.limit for call in decision.calls)), decision)
 
 
 def _refused(answer: Answer[str], plan: Disclosure | None, decision: Decision | None) -> Refused:
     status, fields, body = answer
-    told = {name: value for name, value in fields if name not in NOT_OURS}
-    wait = _pushback(plan, decision, told.get("retry-after")) if plan and decision is not None else None
+    metadata = {name: value for name, value in fields if name not in NOT_OURS}
+    wait = _pushback(plan, decision, metadata.get("retry-after")) if plan and decision is not None else None
     if wait is not None:
-        told[PUSHBACK] = str(wait)
-    return Refused(CODES[status], body.decode(errors="replace").strip(), tuple(told.items()), None)
+        metadata[PUSHBACK] = str(wait)
+    return Refused(CODES[status], body.decode(errors="replace").strip(), tuple(metadata.items()), None)
 
 
 def _pushback(plan: Disclosure, decision: Decision, retry_after: str | None) -> int | None:

@@ -9,7 +9,7 @@ from typing import Any
 import grpc
 
 from headgate.errors import RateLimited
-from headgate.policy.edges import run
+from headgate.steps import run
 from headgate.web.grpc.context import Context, is_gone, refuse, trailing_of
 from headgate.web.grpc.interceptor import Interceptor, Method
 from headgate.web.grpc.rpc import Raw, Rpc, refusal
@@ -86,8 +86,8 @@ class _Calls:
         if not isinstance(admitted, bool):
             admitted = self._run(admitted)
         if not admitted:
-            no = refusal(limits)
-            return no.raw or refuse(context, no, trailing_of(context))
+            refused = refusal(limits)
+            return refused.raw or refuse(context, refused, trailing_of(context))
         self._leave_if_gone(limits, context)
         return _ThreadContext(context, limits, self._run)
 
@@ -114,9 +114,9 @@ class _Calls:
                     self._run(limits.release())
                 yield message
             else:
-                no = refusal(limits)
-                if no.raw is None:
-                    context._refuse(no)
+                refused = refusal(limits)
+                if refused.raw is None:
+                    context._refuse(refused)
 
     @contextmanager
     def _counted(self, context: Context) -> Iterator[None]:
