@@ -10,7 +10,7 @@ from itertools import chain, count
 
 import pytest
 
-from tests.support.lease_laws import equal, fairness, try_out, unequal, violations
+from tests.support.lease_laws import equal, fairness, try_out, try_out_sliding, unequal, violations
 from tests.support.lease_world import Setup, World
 
 pytestmark = pytest.mark.soak
@@ -35,10 +35,21 @@ def test_a_thousand_worlds():
     print(tried, "worlds")
 
 
+def test_sliding_windows_under_any_load():
+    """Storms, ambushes and overload on sliding windows: no bound is exceeded, and every unit is accounted for."""
+    tried = 0
+    for tried, seed in enumerate(until_time_is_up(), 1):  # noqa: B007
+        assert (seed, try_out_sliding(seed)) == (seed, [])
+    print(tried, "worlds")
+
+
 @pytest.mark.parametrize(
     ("limits", "awaited"),
-    [("10000/second", "yes"), ("10000/second burst 1000", "no"), ("20000/2s by fixed-window", "half")],
-)
+    [
+        ("10000/second", "yes"), ("10000/second burst 1000", "no"), ("20000/2s by fixed-window", "half"),
+        ("10000/second by sliding-window", "half"), ("20000/2s by sliding-window/20", "half"),
+    ],
+)  # fmt: skip
 @pytest.mark.parametrize("shape", [equal, unequal])
 def test_a_thousand_nodes(limits, shape, awaited):
     """In trouble, below their limit and beyond it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 from math import inf
@@ -12,8 +13,9 @@ from typing import Final
 from headgate.clock import SECOND
 from headgate.limit import Limit
 from headgate.stores.leases.ledger import LeaseLedger
-from headgate.stores.leases.terms import Lease
+from headgate.stores.leases.terms import Lease, ends_with_window
 from tests.support.lease_world import Phases, Setup, Spent, World
+from tests.support.sliding_laws import Overloaded, beyond_sliding, overload, sliding
 
 ROUNDING: Final = 2
 """Microseconds: each clock is read in whole ones."""
@@ -33,8 +35,15 @@ def too_many(world: World) -> list[str]:
         f"{key}: {wrong}"
         for limit in world.limits
         for key, spents in by_key.items()
-        for wrong in (beyond_bucket if limit.step.LENDS else beyond_window)(world, limit, spents)
+        for wrong in bound_of(limit)(world, limit, spents)
     ]
+
+
+def bound_of(limit: Limit) -> Callable[[World, Limit, list[Spent]], list[str]]:
+    """The law for a limit of this kind."""
+    if limit.step.LENDS:
+        return beyond_bucket
+    return beyond_window if ends_with_window(limit) else beyond_sliding
 
 
 def uncounted(world: World) -> list[str]:
@@ -248,3 +257,9 @@ def trial(seed: int) -> Setup:
 def try_out(seed: int, ledger_type: type[LeaseLedger] = LeaseLedger) -> list[str]:
     """Run a trial, and say what is wrong with it."""
     return violations(World(trial(seed), ledger_type).run(close=seed % 2 == 0))
+
+
+def try_out_sliding(seed: int) -> list[str]:
+    """Run a trial of a sliding window, and say what is wrong with it."""
+    world = Overloaded(overload(seed)) if seed % 2 else World(sliding(trial(seed // 2)))
+    return violations(world.run(close=seed % 4 < 2))

@@ -7,6 +7,8 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import pytest
+
 from headgate import AsyncLimiter, Lease, Limiter
 from headgate.stores.redis import RedisStore
 from headgate.testing import ManualClock
@@ -16,6 +18,11 @@ from tests.support.servers import Server, wait_until
 MOST = 3000
 BUCKET = f"1/hour burst {MOST}"
 WINDOW = f"{MOST}/hour by fixed-window"
+SLIDING = f"{MOST}/hour by sliding-window"
+SLOTS = f"{MOST}/hour by sliding-window/60"
+EVERY_KIND = pytest.mark.parametrize(
+    "limit", [BUCKET, WINDOW, SLIDING, SLOTS], ids=["bucket", "window", "sliding", "slots"]
+)
 START = 1e9
 """800 seconds before the end of an hour."""
 

@@ -12,10 +12,9 @@ import pytest
 
 from headgate import AsyncLimiter, Lease, Limiter, RateLimited
 from tests.support.faults import DEADLINE, FAULTS, heal
-from tests.support.leasing import BEFORE_LOW, BUCKET, MOST, WINDOW, Bank, drain, warm
+from tests.support.leasing import BEFORE_LOW, EVERY_KIND, MOST, WINDOW, Bank, drain, warm
 from tests.support.servers import Server, wait_until
 
-BOTH = pytest.mark.parametrize("limit", [BUCKET, WINDOW], ids=["bucket", "window"])
 Story = Callable[[Bank, AsyncLimiter], Coroutine[Any, Any, None]]
 
 
@@ -56,7 +55,7 @@ async def until(true: Callable[[], object], what: str) -> None:
     await asyncio.to_thread(wait_until, true, what)
 
 
-@BOTH
+@EVERY_KIND
 def test_many_tasks_on_one_key_admit_exactly_the_limit(server, limit):
     """5120 hits of 256 tasks admit the limit, and the server is charged as much."""
 
@@ -291,7 +290,7 @@ async def _verbs(limiter: AsyncLimiter) -> int:
     return 20
 
 
-@BOTH
+@EVERY_KIND
 def test_every_way_to_spend_is_charged_once(server, limit):
     """Each verb, on a cold and on a leased key, is charged what it spent."""
 

@@ -11,14 +11,13 @@ from headgate import StoreError
 from headgate.stores import OnError
 from headgate.stores.redis import RedisStore
 from tests.support.faults import DEADLINE, FAULTS, POLICIES, at_most, heal, said
-from tests.support.leasing import BEFORE_LOW, BUCKET, MOST, WINDOW, drain, open_bank, warm
+from tests.support.leasing import BEFORE_LOW, EVERY_KIND, MOST, WINDOW, drain, open_bank, warm
 from tests.support.servers import Cluster, Server, wait_until
 
-BOTH = pytest.mark.parametrize("limit", [BUCKET, WINDOW], ids=["bucket", "window"])
 KINDS = pytest.mark.parametrize("kind", ["threads", "tasks"])
 
 
-@BOTH
+@EVERY_KIND
 def test_threads_admit_exactly_the_limit(server, limit):
     """Four threads on two limiters admit the limit, and closing gives nothing back."""
     with open_bank(server) as bank, ThreadPoolExecutor(4) as pool:

@@ -28,7 +28,7 @@ from tests.support.leasing import BEFORE_LOW, MOST, WINDOW, Bank, drain, open_ba
 from tests.support.servers import Server, wait_until
 
 SPAWN = multiprocessing.get_context("spawn")
-LIMITS = ["10000/4 weeks by fixed-window", "1/hour burst 10000"]
+LIMITS = ["10000/4 weeks by fixed-window", "1/hour burst 10000", "10000/4 weeks by sliding-window/28"]
 VALIDITY = 0.25
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
@@ -72,7 +72,7 @@ def exhaust(url: str, limit: str, number: int) -> int:
     return asyncio.run(main())
 
 
-@pytest.mark.parametrize("limit", LIMITS, ids=["window", "bucket"])
+@pytest.mark.parametrize("limit", LIMITS, ids=["window", "bucket", "slots"])
 def test_four_processes_admit_exactly_the_limit_for_few_questions(server, fleet, limit):
     """Four workers admit 10,000 together, for fewer than 2,000 commands."""
     server.command("CONFIG", "RESETSTAT")

@@ -12,9 +12,7 @@ from headgate.stores.gate import Gate
 from headgate.stores.leases import ledger
 from headgate.stores.redis import RedisStore
 from headgate.testing import ManualClock
-from tests.support.leasing import BUCKET, MOST, WINDOW, Bank, drain, held, open_bank, warm
-
-BOTH = pytest.mark.parametrize("limit", [BUCKET, WINDOW], ids=["bucket", "window"])
+from tests.support.leasing import BUCKET, EVERY_KIND, MOST, WINDOW, Bank, drain, held, open_bank, warm
 
 
 @pytest.fixture(params=["threads", "tasks"])
@@ -31,7 +29,7 @@ def leased(limiter, key: str = "k", cost: int = 1):
     return decision
 
 
-@BOTH
+@EVERY_KIND
 def test_a_refund_is_in_the_lease_again(bank, limit):
     """A refunded cost can be spent here at once, without a question."""
     limiter = bank.limiter(limit)
@@ -43,7 +41,7 @@ def test_a_refund_is_in_the_lease_again(bank, limit):
     assert bank.charged(limit) == 51
 
 
-@BOTH
+@EVERY_KIND
 def test_parts_of_a_decision_are_refunded_once_each(bank, limit):
     """Refunds in parts give back what the decision charged, and no more."""
     limiter = bank.limiter(limit)
@@ -54,7 +52,7 @@ def test_parts_of_a_decision_are_refunded_once_each(bank, limit):
     assert bank.charged(limit) == 50
 
 
-@BOTH
+@EVERY_KIND
 def test_a_refund_after_its_lease_was_spent_goes_to_the_server(bank, limit):
     """A decision whose lease is gone is given back at the server, once."""
     limiter = bank.limiter(limit)
@@ -66,7 +64,7 @@ def test_a_refund_after_its_lease_was_spent_goes_to_the_server(bank, limit):
     assert bank.charged(limit) == 550
 
 
-@BOTH
+@EVERY_KIND
 def test_a_refund_after_everything_was_given_back_goes_to_the_server(bank, limit):
     """A closed limiter refunds with one question, and not a second time."""
     limiter = bank.limiter(limit)
@@ -161,7 +159,7 @@ def test_a_reservation_that_does_not_fit_the_lease_is_the_servers(bank):
     assert bank.charged(limit) == MOST
 
 
-@BOTH
+@EVERY_KIND
 def test_who_acquires_spends_the_lease_first(bank, limit):
     """Acquired tokens come from the lease without a question; a cost beyond it is asked for."""
     limiter = bank.limiter(limit)
@@ -191,7 +189,7 @@ def test_peeking_writes_nothing_and_says_what_a_hit_would(bank):
     assert not limiter.peek("k", MOST).allowed
 
 
-@BOTH
+@EVERY_KIND
 @pytest.mark.parametrize("hits", [24, 25, 50, 106])
 def test_a_peek_counts_what_this_process_holds(bank, limit, hits):
     """What remains is what a hit after the other would get from here: of the lease, of the one that was bought ahead,
@@ -205,7 +203,7 @@ def test_a_peek_counts_what_this_process_holds(bank, limit, hits):
     assert not limiter.peek("k").allowed
 
 
-@BOTH
+@EVERY_KIND
 def test_a_peek_knows_what_others_took_since_the_lease_was_bought(bank, limit):
     """The remainder is the server's of now and what is held here."""
     limiter = bank.limiter(limit)
@@ -382,7 +380,7 @@ def test_costs_by_name_and_whole_numbers_charge_the_same_states(bank):
     assert (bank.charged(rpm), bank.charged(tpm)) == (51, 550)
 
 
-@BOTH
+@EVERY_KIND
 def test_memory_is_bounded_and_what_is_given_up_is_given_back(bank, limit, monkeypatch):
     """Hot keys, many more than may be held."""
     monkeypatch.setattr(ledger, "MOST", 40)

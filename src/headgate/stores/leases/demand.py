@@ -8,6 +8,7 @@ from headgate.algorithms import Verdict
 from headgate.limit import Limit
 from headgate.stores.leases.grants import Held
 from headgate.stores.leases.terms import Lease as Terms
+from headgate.stores.leases.terms import ends_with_window
 
 HOT: Final = 3
 """From this number of units asked for lately, tokens of a key are charged in advance."""
@@ -26,7 +27,7 @@ class Demand:
 
     def __init__(self, limits: tuple[Limit, ...], terms: Terms) -> None:
         self._terms = terms
-        self.windows = tuple(at for at, limit in enumerate(limits) if not limit.step.LENDS)
+        self.windows = tuple(at for at, limit in enumerate(limits) if ends_with_window(limit))
         """The indexes of the limits whose tokens expire with a window."""
         self._period = min((limits[at].period_us for at in self.windows), default=0)
 

@@ -2,7 +2,7 @@
 
 It does no I/O, reads only the given clock and holds no lock during slow work: a gate, a test or a simulation sends the
 commands. Three rules make it safe: a token is charged at the server before it can be spent; it is spent only within
-`validity` of the local instant at which it was asked for, and within its window; and unused tokens are given back at
+`validity` of the local instant at which it was asked for, and in its fixed window; and unused tokens are given back at
 most once, as of the server's instant of the grant. All other code here chooses how many tokens to ask for.
 """
 
@@ -290,7 +290,7 @@ class LeaseLedger:
             self._give_back(grant, left, now)
 
     def _give_back(self, grant: Grant, units: int, now: int) -> None:
-        """Note tokens to give back, unless that would change nothing: the bucket is full or the window has ended."""
+        """Note tokens to give back, unless the bucket has regained them or the window does not count them any more."""
         elapsed = now - grant.sent_us
         for limit, resets_us in zip(self._limits, grant.resets, strict=True):
             if units * limit.period_us > elapsed * limit.amount if limit.step.LENDS else now < resets_us:

@@ -10,6 +10,7 @@ from headgate.errors import InvalidCall, InvalidLimit
 from headgate.limit import Limit
 
 LONGEST: Final = 3600.0
+_EXACT: Final = "a log counts each unit at its instant, and leased tokens are spent later"
 
 
 @dataclass(frozen=True)
@@ -17,8 +18,9 @@ class Lease:
     """`Limiter("10000/second", store="redis://cache", lease=Lease(validity=0.5))`; `lease=True` means the defaults.
 
     `validity`: seconds within which a token must be spent, from the instant at which it was asked for. In any time t
-    the fleet admits at most burst + rate * (t + validity). `share`: the largest part of the remaining units that one
-    lease may take. `floor`: the fewest tokens in a lease; below that, each decision asks the server.
+    the fleet admits at most burst + rate * (t + validity); the burst of a window is its amount. `share`: the largest
+    part of the remaining units that one lease may take. `floor`: the fewest tokens in a lease; below that, each
+    decision asks the server.
     """
 
     validity: float = 1.0
@@ -52,6 +54,13 @@ def checked_terms(given: Lease | bool, limits: tuple[Limit, ...]) -> Lease:
     for limit in limits:
         if limit.block_us:
             raise InvalidLimit(f"{limit} cannot be leased: a block must hold at once; leased tokens are spent later")
-        if not (limit.step.LENDS or limit.step.kernel(limit.params) == "fixed"):
-            raise InvalidLimit(f"{limit} cannot be leased: only the bucket family and fixed windows can")
+        if limit.step.KIND == "log":
+            raise InvalidLimit(f"{limit} cannot be leased: {_EXACT}; use sliding-window/60")
+        if not (limit.step.LENDS or limit.step.KIND == "window"):
+            raise InvalidLimit(f"{limit} cannot be leased: only the bucket family and windows can")
     return given
+
+
+def ends_with_window(limit: Limit) -> bool:
+    """Return whether tokens expire with a window: a fixed one, whose count is forgotten at its end."""
+    return limit.step.KIND == "window" and limit.step.kernel(limit.params) == "fixed"
