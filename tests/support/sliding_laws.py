@@ -38,13 +38,15 @@ def admits(limit: Limit, span_us: float) -> int:
 
 
 class Forgotten(NamedTuple):
-    """Units that a server may admit once more, since it lost their charges."""
+    """Units that a server may admit once more, since it lost their charges or its clock stepped ahead."""
 
     at: int
     counts_until: int
     """Intervals that begin later are not concerned: the slot in which the charges were lost has ended, and so has each
     lease from it."""
     units: int
+    ahead: int = 0
+    """Microseconds by which all charges are older at once."""
 
 
 def beyond_sliding(world: World, limit: Limit, spents: list[Spent]) -> list[str]:
@@ -59,7 +61,8 @@ def fullest_window(world: World, limit: Limit, spents: list[Spent]) -> tuple[flo
     off = 1 + world.setup.drift_ppm / 1e6
     worst = (0.0, 0, 0)
     for span in spans(world, limit, spents[-1].at - spents[0].at):
-        most = admits(limit, (span + world.validity_us * off) * off + ROUNDING + limit.params.tick)
+        length = (span + world.validity_us * off) * off + ROUNDING + limit.params.tick
+        most = admits(limit, length)
         total = first = 0
         for at, _, units, _, _ in spents:
             total += units
@@ -68,8 +71,9 @@ def fullest_window(world: World, limit: Limit, spents: list[Spent]) -> tuple[flo
                 first += 1
             if total > worst[0] * most:
                 begin = spents[first].at
-                again = sum(each.units for each in lost if each.at <= at and begin <= each.counts_until)
-                worst = max(worst, (total / (most + again), span, at))
+                here = [each for each in lost if each.at <= at and begin <= each.counts_until]
+                again = admits(limit, length + sum(each.ahead for each in here)) + sum(each.units for each in here)
+                worst = max(worst, (total / again, span, at))
     return worst
 
 
@@ -91,19 +95,24 @@ def forgotten(world: World, limit: Limit) -> Iterator[Forgotten]:
         at = round(second * SECOND)
         yield Forgotten(at, at + effect, limit.amount + 1)
     if isinstance(world, Overloaded):
-        for at, units in world.replicated.lost:
-            yield Forgotten(at, at + effect, units + 1)
+        for at, units, jump in world.replicated.lost:
+            yield Forgotten(at, at + effect, units + 1, max(0, jump))
 
 
 class Replayed:
-    """The clock of a replica: that of the server, but at the instant of a command while it is replayed."""
+    """The clock of a server: it steps at a failover, and stands at the instant of a command that is replayed."""
 
     def __init__(self, clock: SkewedClock) -> None:
         self.clock = clock
+        self.apart = 0
         self.replaying: int | None = None
 
     def now_us(self) -> int:
-        return self.clock.now_us() if self.replaying is None else self.replaying
+        return self.clock.now_us() + self.apart if self.replaying is None else self.replaying
+
+    @property
+    def real(self) -> int:
+        return self.clock._loop.now
 
     def at(self, real: int) -> int:
         return self.clock.at(real)
@@ -113,8 +122,10 @@ class Replicated(Server):
     """A server whose replica is behind: at a failover it takes over without the last commands."""
 
     def __init__(self, limits: tuple[Limit, ...], clock: SkewedClock) -> None:
-        self._heard: list[tuple[int, Command, int]] = []
-        self.lost: list[tuple[int, int]] = []
+        self._heard: list[tuple[int, int, Command, int]] = []
+        """The real instant, the server's instant, the command and the units that it charged."""
+        self.lost: list[tuple[int, int, int]] = []
+        """The instant of each failover, the units whose charges were lost, and the step of the clock."""
         self._replayed: Any = Replayed(clock)
         super().__init__(limits, self._replayed)
 
@@ -125,16 +136,18 @@ class Replicated(Server):
 
     def answer(self, command: Command) -> tuple[Any, int]:
         answer, units = super().answer(command)
-        self._heard.append((self.clock.now_us(), command, 0 if command.mode == GIVE else units))
+        real, charged = self._replayed.real, 0 if command.mode == GIVE else units
+        self._heard.append((real, self.clock.now_us(), command, charged))
         return answer, units
 
-    def fail_over(self, real: int, lag: int) -> None:
-        """Go back to the state of `lag` microseconds ago."""
-        since = self.clock.now_us() - lag
+    def fail_over(self, real: int, lag: int, jump: int) -> None:
+        """Go back to the state of `lag` microseconds ago, by a clock that is ahead by `jump`, or behind."""
+        since = real - lag
         heard = [each for each in self._heard if each[0] <= since]
-        self.lost.append((real, sum(units for at, _, units in self._heard if at > since)))
+        self.lost.append((real, sum(units for at, _, _, units in self._heard if at > since), jump))
         self.restart()
-        for self._replayed.replaying, command, _ in heard:
+        self._replayed.apart += jump
+        for _, self._replayed.replaying, command, _ in heard:
             super().answer(command)
         self._replayed.replaying = None
         self._heard = heard
@@ -153,6 +166,8 @@ class Overload(Setup):
     """No node reaches the server."""
     failovers: Times = ()
     """A replica takes over that is behind by the duration."""
+    apart: float = 0.0
+    """The clock of a replica differs by at most this many seconds."""
 
 
 class Overloaded(World):
@@ -171,7 +186,8 @@ class Overloaded(World):
             self.loop.at(round(at * SECOND), self._fail_over, round(seconds * SECOND))
 
     def _fail_over(self, lag: int) -> None:
-        self.replicated.fail_over(self.loop.now, lag)
+        apart = round(self.setup.apart * SECOND)
+        self.replicated.fail_over(self.loop.now, lag, self.chance.randint(-apart, apart))
 
     def delay(self) -> int:
         now = self.loop.now / SECOND
@@ -220,6 +236,7 @@ def overload(seed: int) -> Overload:
         slow=times(0.5),
         stopped=times(0.5),
         failovers=() if ";" in limits else times(0.2),
+        apart=chance.choice((0.0, 0.05)),
     )
 
 

@@ -67,7 +67,7 @@ def test_a_replica_that_is_behind_forgets_its_delay_and_no_more():
     limits, phases = "200/5s by sliding-window", equal(5, 400)  # all in one window
     setup = Overload(seed=3, limits=limits, phases=phases, seconds=2.0, failovers=((0.5, 0.3),))
     world = Overloaded(setup).run()
-    ((at, lost),) = world.replicated.lost
+    ((at, lost, _),) = world.replicated.lost
     assert at == 0.5 * SECOND
     assert lost > 50
     assert violations(world) == []
