@@ -44,7 +44,7 @@ def test_the_bound_is_what_the_window_itself_admits_at_most(slots, amount, parts
 @pytest.mark.parametrize("load", range(len(LOADS)), ids=[f"{load}x" for load in LOADS])
 def test_no_load_breaks_the_bound(load):
     """Uneven nodes come and go, and the server is slow, stopped or replaced by a replica that is behind."""
-    seeds = range(load, 6 * len(LOADS), len(LOADS))
+    seeds = range(load, 4 * len(LOADS), len(LOADS))
     assert {seed: wrong for seed in seeds if (wrong := violations(Overloaded(overload(seed)).run()))} == {}
 
 
@@ -58,7 +58,7 @@ def test_no_storm_breaks_the_bound(first):
 @pytest.mark.parametrize("ledger_type", [Late, Uncharged, Twice])
 def test_a_fleet_that_admits_too_many_is_found_out(ledger_type):
     """The bound alone finds tokens that are spent late, were never charged, or are given back twice."""
-    setups = (sliding(ambush(seed)) for seed in (30, 43, 41, 18, *range(44, 150)))
+    setups = (sliding(ambush(seed)) for seed in (30, 58, 48, *range(100, 200)))
     assert any(too_many(World(setup, ledger_type).run()) for setup in setups)
 
 
