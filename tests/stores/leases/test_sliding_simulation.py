@@ -5,6 +5,7 @@ The bound and the worlds are in sliding_laws.py.
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 from math import ceil
 from typing import Any
@@ -39,6 +40,42 @@ def test_the_bound_is_what_the_window_itself_admits_at_most(slots, amount, parts
         step.charge(state, params, verdict.mark, verdict.remaining)
         admitted += verdict.remaining
     assert admitted == admits(limit, max(0, last - slot))
+
+
+def kept_units(limit: Limit, seed: int) -> list[tuple[int, int]]:
+    """Charge as much as fits or a part of it, at the edges of slots, and give back some later: instants, units kept."""
+    chance = random.Random(seed)
+    step, params, slot = limit.step, limit.params, limit.period_us / limit.params.slots
+    state, now = step.fresh(params), 60_000_000
+    charges: list[Any] = []
+    for _ in range(120):
+        edge = ceil((now // slot + chance.choice((1, 1, limit.params.slots))) * slot)
+        now = max(
+            now, chance.choice((now, now + 1, edge - 1, edge - 1, edge, edge + 1, now + chance.randrange(30_000)))
+        )
+        verdict = step.answer(state, params, now, 0)
+        cost = chance.choice((verdict.remaining, chance.randint(0, verdict.remaining)))
+        step.charge(state, params, verdict.mark, cost)
+        charges.append([now, cost, verdict.mark])
+        for charge in charges:
+            if charge[1] and chance.random() < 0.1:
+                units = chance.choice((charge[1], chance.randint(1, charge[1])))
+                step.give(state, params, now, step.at_grant(charge[2], charge[0]), units)
+                charge[1] -= units
+    return [(at, units) for at, units, _ in charges]
+
+
+@pytest.mark.parametrize("slots", [1, 2, 3, 10])
+def test_units_that_were_given_back_at_any_time_leave_the_bound_to_the_others(slots):
+    """Between any two charges: the units that were kept are at most those that the window admits in that time."""
+    limit = Limit(50, "60ms", algorithm=f"sliding-window/{slots}")
+    for seed in range(40):
+        kept = kept_units(limit, seed)
+        for first, (begin, _) in enumerate(kept):
+            total = 0
+            for end, units in kept[first:]:
+                total += units
+                assert total <= admits(limit, end - begin), (seed, begin, end)
 
 
 @pytest.mark.parametrize("load", range(len(LOADS)), ids=[f"{load}x" for load in LOADS])
