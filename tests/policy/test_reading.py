@@ -23,7 +23,7 @@ RULE = {"key": "ip", "limits": "2/minute"}
 
 
 def fixtures() -> dict[str, list[str]]:
-    """Texts and what is said about each."""
+    """The texts, each with the messages that stand between its lines."""
     found: dict[str, list[str]] = {}
     for block in FIXTURES.read_text(encoding="utf-8").split("\n\n")[1:]:
         lines = block.strip("\n").split("\n")
@@ -138,9 +138,6 @@ def test_a_field_that_is_said_twice_is_a_mistake_in_json_too(tmp_path):
     assert mistakes(tmp_path, text, "policy.json") == ["policy.json:3: 'limits' is given twice"]
 
 
-DEEP = 300
-
-
 def deep(levels: int) -> dict[str, Any]:
     nested: dict[str, Any] = {"ip": "10.0.0.1"}
     for _ in range(levels):
@@ -156,7 +153,7 @@ def test_a_mapping_that_is_nested_too_deeply_is_a_mistake(levels):
 
 def test_json_that_is_nested_too_deeply_for_yaml_is_a_mistake(tmp_path):
     """One depth for every format."""
-    assert len(mistakes(tmp_path, json.dumps(deep(DEEP)), "policy.json")) == 1
+    assert len(mistakes(tmp_path, json.dumps(deep(300)), "policy.json")) == 1
 
 
 @pytest.mark.parametrize(
@@ -253,8 +250,6 @@ RULES = "name match key limits cost count act for missing on_error disclose exem
 FIELDS = st.sampled_from(RULES.split())
 POLICIES = "version rules allow deny plan tokens pepper headers namespace stores"
 HEADS = st.sampled_from(POLICIES.split())
-
-
 DIFFICULT = "{}[]:-&*!|>?'\"#, \n\tab1"
 
 
@@ -278,7 +273,7 @@ def test_any_value_is_a_policy_or_its_mistakes(fields, head):
 @settings(max_examples=300)
 @given(
     st.sampled_from(["yaml", "toml", "json"]),
-    st.binary(max_size=60) | st.text("{}[]:-&*!|>?'\"#, \n\tab1", max_size=60),
+    st.binary(max_size=60) | st.text(DIFFICULT, max_size=60),
 )
 def test_any_bytes_are_a_policy_or_its_mistakes(tmp_path_factory, suffix, data):
     """Files of random bytes, and of what YAML finds difficult."""
