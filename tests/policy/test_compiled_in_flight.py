@@ -6,13 +6,12 @@ import math
 
 import pytest
 
-from headgate import InvalidLimit, MemoryStore
+from headgate import InvalidLimit
 from headgate.policy import Policy
 from headgate.policy.outcome import Outcome
 from headgate.policy.settling import release
 from headgate.steps import run
-from headgate.testing import ManualClock
-from tests.support.edges import LATER, Responder, responder
+from tests.support.edges import Responder, responder, still
 from tests.support.stores import away
 
 FLIGHT = {"name": "flight", "limits": "2 in flight"}
@@ -105,7 +104,7 @@ def test_what_is_watched_ends_too():
 
 def test_a_later_store_that_refuses_gives_back_what_an_earlier_one_holds():
     """A permit taken in the first store is free again when the second one refuses."""
-    near, far = (MemoryStore(clock=ManualClock(LATER)) for _ in range(2))
+    near, far = (still() for _ in range(2))
     rules = [{**FLIGHT, "store": "near"}, {"name": "far", "store": "far", "limits": "1/minute"}]
     judged = responder(*rules, at={"near": near, "far": far})
     assert judged.kinds(4) == ["pass"] + ["deny"] * 3

@@ -7,13 +7,12 @@ from typing import Any
 
 import pytest
 
-from headgate import MemoryStore, StoreError
+from headgate import StoreError
 from headgate.policy import Policy
 from headgate.policy.compiled import CompiledPolicy
 from headgate.policy.settling import settle
 from headgate.steps import run_awaiting
-from headgate.testing import ManualClock
-from tests.support.edges import LATER, responder, view
+from tests.support.edges import responder, still, view
 from tests.support.stores import Slow, away
 
 LOGIN: dict[str, Any] = {"match": {"path": "/login"}, "count": {"when": {"status": [401, 403]}}}
@@ -21,7 +20,7 @@ LOGIN: dict[str, Any] = {"match": {"path": "/login"}, "count": {"when": {"status
 
 def test_layers_in_several_stores_give_back_when_a_later_one_refuses():
     """The store in front is charged first, and not for what the one behind refused."""
-    near, far = MemoryStore(clock=ManualClock(LATER)), MemoryStore(clock=ManualClock(LATER))
+    near, far = still(), still()
     rules = [{"name": "near", "store": "near", "limits": "9/minute"}, {"name": "far", "store": "far"}]
     judged = responder(*rules, at={"near": near, "far": far})
     assert judged.kinds(5) == ["pass", "pass", "deny", "deny", "deny"]
@@ -43,7 +42,7 @@ def test_a_store_that_cannot_answer_leaves_it_to_each_rule(on_error, caplog):
 
 def test_a_broken_layer_gives_back_what_the_one_before_it_charged():
     """Refused by `deny` of the broken one, the request costs nothing in the other."""
-    near = MemoryStore(clock=ManualClock(LATER))
+    near = still()
     rules = [{"store": "near"}, {"store": "far", "on_error": "deny"}]
     judged = responder(*rules, at={"near": near, "far": away()})
     assert [judged.ask().status for _ in range(5)] == [503] * 5
@@ -90,7 +89,7 @@ def test_without_the_store_only_the_statuses_named_are_counted_too():
 
 def test_what_was_counted_locally_is_given_back_when_a_later_layer_refuses():
     """The broken layer in front is not charged for what the one behind refused."""
-    near = MemoryStore(clock=ManualClock(LATER))
+    near = still()
     rules = [{"store": "far", "limits": "3/hour"}, {"store": "near", "limits": "1/minute"}]
     judged = responder(*rules, at={"far": away(), "near": near})
     assert judged.kinds(5) == ["pass"] + ["deny"] * 4
@@ -109,7 +108,7 @@ def test_attempts_at_once_in_an_event_loop_and_by_a_slow_store():
     """Ten coroutines that all wait for the store: two pass."""
 
     async def attempts() -> list[str]:
-        store = Slow(MemoryStore(clock=ManualClock(LATER)))
+        store = Slow(still())
         policy = Policy({"rules": [{"key": "ip", "limits": "2/minute", **LOGIN}]})
         compiled = CompiledPolicy(policy, {"": store}, awaited=True)
 

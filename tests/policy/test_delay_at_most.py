@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from headgate import MemoryStore
 from headgate.policy import Policy
 from headgate.policy.compiled import CompiledPolicy
 from headgate.policy.settling import refund
@@ -19,7 +18,7 @@ from headgate.testing import ManualClock
 from headgate.waiting.timers import Timers
 from headgate.web.asgi import RateLimitMiddleware
 from headgate.web.wsgi import RateLimitMiddleware as WSGIMiddleware
-from tests.support.edges import LATER, Responder, get, plain, responder, view, wsgi
+from tests.support.edges import LATER, Responder, get, plain, responder, still, view, wsgi
 from tests.support.homes import EVERY_HOME, home_of
 from tests.support.stores import away
 
@@ -140,7 +139,7 @@ def test_where_the_store_cannot_answer_the_same_holds_here():
     """`on_error: local` counts in this process, by the same times."""
 
     store: Any = away()
-    local = MemoryStore(clock=ManualClock(LATER))
+    local = still()
     store.local = local
     compiled = CompiledPolicy(Policy({"rules": [{"key": "ip", **SHORT}]}), {"": store}, awaited=False)
     outcomes = [run(compiled.before(view())) for _ in range(6)]

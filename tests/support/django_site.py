@@ -33,7 +33,10 @@ if not settings.configured:
         DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": "file:hg?mode=memory&cache=shared"}},
         TEMPLATES=[{"BACKEND": "django.template.backends.django.DjangoTemplates", "APP_DIRS": True}],
         LOGGING_CONFIG=None,
-        HEADGATE={"STORE": os.environ.get("HEADGATE_URL"), "DEFAULT": "25/4 weeks", "KEY": "everyone"},
+        HEADGATE={
+            "STORE": os.environ.get("HEADGATE_URL"), "DEFAULT": "25/4 weeks by sliding-window",
+            "KEY": {"header": "x-user"},
+        },
     )  # fmt: skip
     django.setup()
 
@@ -54,10 +57,8 @@ from django.urls import include, path
 from django.utils.decorators import method_decorator
 from django.views import View
 
-from headgate import MemoryStore
-from headgate.testing import ManualClock
 from headgate.web.django import by_group, exempt, limited
-from tests.support.edges import LATER
+from tests.support.edges import still
 
 CALLS: list[str] = []
 """The views that were called."""
@@ -281,7 +282,7 @@ urlpatterns = [
 def site(client: Callable[[], Any] = Client, **given: Any) -> Iterator[Any]:
     """A client of the site under these settings, by a clock that stands still."""
     CALLS.clear()
-    store = MemoryStore(clock=ManualClock(LATER))
+    store = still()
     with override_settings(HEADGATE={"STORE": store, **{name.upper(): value for name, value in given.items()}}):
         yield client()
 

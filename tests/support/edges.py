@@ -19,6 +19,11 @@ LATER = 1_000_000_000.0
 PEER = "203.0.113.9"
 
 
+def still() -> MemoryStore:
+    """A store in memory, by a clock that stands still."""
+    return MemoryStore(clock=ManualClock(LATER))
+
+
 def view(
     method: str = "GET",
     path: str = "/",

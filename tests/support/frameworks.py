@@ -41,13 +41,12 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from headgate import MemoryStore
-from headgate.testing import ManualClock
 from headgate.web.aiohttp import RateLimits
 from headgate.web.asgi import RateLimitMiddleware as Asgi
 from headgate.web.flask import RateLimits as FlaskRateLimits
 from headgate.web.wsgi import RateLimitMiddleware as Wsgi
 from tests.support import django_site
-from tests.support.edges import LATER, environ, read_answer, scope, wsgi
+from tests.support.edges import environ, read_answer, scope, still, wsgi
 from tests.support.servers import free_port, wait_until
 
 SERVED = "HEADGATE_TEST_POLICY"
@@ -83,10 +82,6 @@ def bearer(value: str | None) -> str | None:
 
 def told(header: Any, query: Any, cookie: Any, authorization: str | None) -> dict[str, str | None]:
     return {"header": header, "query": query, "cookie": cookie, "token": bearer(authorization)}
-
-
-def _store() -> MemoryStore:
-    return MemoryStore(clock=ManualClock(LATER))
 
 
 # ASGI, by scopes
@@ -283,7 +278,7 @@ def by_socket(port: int) -> Ask:
 async def _aiohttp(policy: Any) -> AsyncIterator[Ask]:
     app = web.Application()
     app.router.add_get("/", aiohttp_view)
-    RateLimits(app, policy, store=_store())
+    RateLimits(app, policy, store=still())
     runner = web.AppRunner(app)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
@@ -296,7 +291,7 @@ async def _aiohttp(policy: Any) -> AsyncIterator[Ask]:
 
 @asynccontextmanager
 async def _uvicorn(policy: Any) -> AsyncIterator[Ask]:
-    app = Asgi(starlette_app(), policy, store=_store())
+    app = Asgi(starlette_app(), policy, store=still())
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="critical", lifespan="off"))
     serving = asyncio.ensure_future(server.serve())
     while not server.started:
@@ -342,7 +337,7 @@ def __getattr__(name: str) -> Any:
 
 @asynccontextmanager
 async def _django(policy: Any, make: Callable[[], Any], by: Callable[[Any], Ask]) -> AsyncIterator[Ask]:
-    given = {"POLICY": policy, "STORE": _store()}
+    given = {"POLICY": policy, "STORE": still()}
     with django.test.override_settings(ROOT_URLCONF=__name__, MIDDLEWARE=[django_site.LIMITS], HEADGATE=given):
         yield by(make())
 
@@ -350,7 +345,7 @@ async def _django(policy: Any, make: Callable[[], Any], by: Callable[[Any], Ask]
 def _made(make: Callable[[], Any], by: Callable[[Any], Ask], edge: Any) -> Any:
     @asynccontextmanager
     async def reader(policy: Any) -> AsyncIterator[Ask]:
-        yield by(edge(make(), policy, store=_store()))
+        yield by(edge(make(), policy, store=still()))
 
     return reader
 

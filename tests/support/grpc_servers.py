@@ -14,10 +14,9 @@ import grpc.aio
 import pytest
 from grpc import StatusCode
 
-from headgate import Limiter, MemoryStore, RateLimited
-from headgate.testing import ManualClock
+from headgate import Limiter, RateLimited
 from headgate.web.grpc import AsyncRateLimitInterceptor, RateLimitInterceptor
-from tests.support.edges import LATER
+from tests.support.edges import still
 
 KINDS = {"Unary": "unary_unary", "Stream": "unary_stream", "Collect": "stream_unary", "Chat": "stream_stream"}
 TWO: dict[str, Any] = {"rules": [{"name": "api", "key": "ip", "limits": "2/minute"}]}
@@ -178,7 +177,7 @@ def serving(
 ) -> Iterator[Served]:
     """A server of this kind, by a clock that stands still."""
     made = echo or SERVERS[kind]()
-    options = {"store": MemoryStore(clock=ManualClock(LATER)), **options}
+    options = {"store": still(), **options}
     listen = at or "127.0.0.1:0"
     with contextlib.ExitStack() as stack:
         pool = stack.enter_context(ThreadPoolExecutor(12))

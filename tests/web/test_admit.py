@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 from dataclasses import fields
-from types import SimpleNamespace
 from typing import Any, get_type_hints
 
-import grpc
 import pytest
 from aiohttp import web
-from aiohttp.test_utils import TestClient, TestServer
 from django.test import Client
 from flask import Flask
 from hypothesis import given
 from hypothesis import strategies as st
 from starlette.applications import Starlette
-from starlette.responses import PlainTextResponse
-from starlette.routing import Route
 
-from headgate import HeadgateError
 from headgate.policy import Proxies, RequestView
 from headgate.policy.compiled import CompiledPolicy
 from headgate.testing import disabled, frozen, reset_all
@@ -34,112 +27,38 @@ from headgate.web.grpc import RateLimitInterceptor
 from headgate.web.options import Options, WebOptions
 from headgate.web.starlette import RateLimits as StarletteLimits
 from headgate.web.wsgi import RateLimitMiddleware as Wsgi
+from tests.support.adapters.bare import AsgiSuite, WsgiSuite
+from tests.support.adapters.django import DjangoAsyncSuite
 from tests.support.django_site import site
-from tests.support.edges import asgi, plain, wsgi
+from tests.support.edges import plain
+from tests.support.grpc_servers import serving
+from tests.web.test_edges import EDGES
 
 pytestmark = pytest.mark.engineless
 
 PROXY, CLIENT = "203.0.113.9", "198.51.100.1"
 ONE = {"rules": [{"key": "ip", "limits": "1/minute"}]}
-TOLD = {"x-forwarded-for": CLIENT}
-TRUSTED: dict[str, Any] = {"trusted_proxies": [PROXY, "127.0.0.1"]}
 
 
-def by_asgi() -> list[int]:
-    app = Asgi(plain, ONE, **TRUSTED)
-    return [asgi(app, headers=TOLD).status for _ in range(2)]
+def looked_at(*given: Any) -> Any:
+    raise AssertionError("a request has taken steps")
 
 
-def by_wsgi() -> list[int]:
-    def hello(environ: Any, start_response: Any) -> list[bytes]:
-        start_response("200 OK", [])
-        return []
-
-    app = Wsgi(hello, ONE, **TRUSTED)
-    return [wsgi(app, headers=TOLD).status for _ in range(2)]
-
-
-def by_starlette() -> list[int]:
-    async def hello(request: Any) -> PlainTextResponse:
-        return PlainTextResponse("hello")
-
-    app = Starlette(routes=[Route("/", hello)])
-    StarletteLimits(app, default="1/minute", **TRUSTED)
-    return [asgi(app, headers=TOLD).status for _ in range(2)]
-
-
-def by_flask() -> list[int]:
-    app = Flask("shop")
-    FlaskLimits(app, default="1/minute", **TRUSTED)
-    app.add_url_rule("/", "hello", lambda: "hello")
-    return [app.test_client().get("/", headers=TOLD).status_code for _ in range(2)]
-
-
-def by_django() -> list[int]:
-    with site(Client, default="1/minute", **TRUSTED) as client:
-        return [client.get("/", headers=TOLD).status_code for _ in range(2)]
-
-
-def by_aiohttp() -> list[int]:
-    async def hello(request: web.Request) -> web.Response:
-        return web.Response()
-
-    async def story() -> list[int]:
-        app = web.Application()
-        AiohttpLimits(app, default="1/minute", **TRUSTED)
-        app.router.add_get("/", hello)
-        async with TestClient(TestServer(app)) as client:
-            return [(await client.get("/", headers=TOLD)).status for _ in range(2)]
-
-    return asyncio.run(story())
-
-
-class Context:
-    """What a server hands to a handler."""
-
-    ended = 200
-
-    def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
-        return tuple(TOLD.items())
-
-    def peer(self) -> str:
-        return f"ipv4:{PROXY}:50000"
-
-    def set_trailing_metadata(self, metadata: Any) -> None:
-        """Nobody reads it."""
-
-    def abort(self, code: Any, details: str) -> None:
-        self.ended = 429
-        raise HeadgateError(details)
-
-
-def by_grpc() -> list[int]:
-    interceptor = RateLimitInterceptor(default="1/minute", **TRUSTED)
-    handler: Any = grpc.unary_unary_rpc_method_handler(lambda message, context: message)
-    details: Any = SimpleNamespace(method="/echo.Echo/Unary", invocation_metadata=())
-
-    def ask() -> int:
-        context = Context()
-        limited: Any = interceptor.intercept_service(lambda details: handler, details)
-        with suppress(HeadgateError):
-            limited.unary_unary(b"", context)
-        return context.ended
-
-    return [ask(), ask()]
-
-
-EDGES = [by_asgi, by_wsgi, by_starlette, by_flask, by_django, by_aiohttp, by_grpc]
-
-
-@pytest.mark.parametrize("edge", EDGES)
+@pytest.mark.parametrize("edge", [AsgiSuite, WsgiSuite, *(edge for edge in EDGES if edge is not DjangoAsyncSuite)])
 def test_every_edge_decides_by_the_fast_path_behind_a_trusted_proxy(edge, monkeypatch):
-    """No request is looked at by the steps of a policy, be it admitted or refused."""
-
-    def looked_at(*given: Any) -> Any:
-        raise AssertionError("a request has taken steps")
-
+    """No request is looked at by the steps of a policy, be it admitted or refused; under ASGI Django's are."""
     monkeypatch.setattr(CompiledPolicy, "before", looked_at)
-    assert edge() == [200, 429]
+    for where in edge.places:
+        with edge().limiting(where, {"limits": "1/minute"}, trusted_proxies=[edge.client]) as site:
+            assert site.codes(times=2, x_forwarded_for=CLIENT) == [200, 429], where
+
+
+def test_grpc_decides_by_the_fast_path_behind_a_trusted_proxy(monkeypatch):
+    """The same of calls, whose addresses are in their metadata."""
+    monkeypatch.setattr(CompiledPolicy, "before", looked_at)
+    with serving(default="1/minute", trusted_proxies=["127.0.0.1"]) as server:
+        told = server.codes(2, "Unary", b"hi", metadata=[("x-forwarded-for", CLIENT)])
+    assert told == ["OK", "RESOURCE_EXHAUSTED"]
 
 
 ADDRESSES = st.sampled_from([PROXY, CLIENT, "10.0.0.1", "2001:db8::1", "testclient", "", None])

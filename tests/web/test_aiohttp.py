@@ -8,10 +8,7 @@ import functools
 import logging
 import os
 import socket
-import subprocess
-import sys
 import tempfile
-from collections import Counter
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby
@@ -25,12 +22,9 @@ from aiohttp.test_utils import TestClient, TestServer
 from aiohttp.typedefs import Handler
 
 from headgate import HeadgateError, InvalidCall, MemoryStore
-from headgate.engine import NATIVE
-from headgate.testing import ManualClock, reset_all
+from headgate.testing import reset_all
 from headgate.web.aiohttp import RateLimitExceeded, RateLimits, exempt, limited
-from tests.stores.test_shared_servers import UnixConnection, wait_until_served
-from tests.support import ROOT
-from tests.support.edges import LATER
+from tests.support.edges import still
 from tests.support.stores import away as store_away
 
 pytestmark = pytest.mark.engineless
@@ -58,11 +52,6 @@ def play(app: web.Application, story: Story, server: type[TestServer] = TestServ
     asyncio.run(told())
 
 
-def store() -> MemoryStore:
-    """By a clock that stands still."""
-    return MemoryStore(clock=ManualClock(LATER))
-
-
 async def hello(request: web.Request) -> web.Response:
     """200 and a word."""
     return web.Response(text="hello")
@@ -71,7 +60,7 @@ async def hello(request: web.Request) -> web.Response:
 def site(*routes: web.RouteDef, policy: Any = None, middlewares: Any = (), **options: Any) -> web.Application:
     """An app with these routes and these limits."""
     app = web.Application(middlewares=middlewares)
-    RateLimits(app, policy, **{"store": store(), **options})
+    RateLimits(app, policy, **{"store": still(), **options})
     app.add_routes(routes or [web.get("/", hello)])
     return app
 
@@ -263,7 +252,7 @@ def test_apps_within_apps_are_limited_by_their_whole_path():
 
 def test_limits_of_an_app_within_an_app_rule_there():
     """Its handlers are asked in its own store only; what is outside stays with the limits outside."""
-    outside, inside = store(), store()
+    outside, inside = still(), still()
     inner = web.Application()
     limits = RateLimits(inner, default="2/minute", store=inside)
     inner.add_routes([web.get("/", hello), web.get("/ws", chat)])
@@ -719,49 +708,6 @@ def test_mistakes_are_told_where_they_are_made():
         limited("1/minute")(Handlers)
     with pytest.raises(HeadgateError, match="fortnight"):
         limited("1/fortnight")
-
-
-async def served() -> web.Application:
-    """For the real server."""
-    app = web.Application()
-    RateLimits(app, store=os.environ["HEADGATE_URL"], trusted_proxies=["unix"])
-
-    @limited("25/4 weeks by sliding-window")
-    async def handler(request: web.Request) -> web.Response:
-        return web.Response(text=str(os.getpid()))
-
-    app.router.add_get("/", handler)
-    return app
-
-
-@pytest.mark.skipif(not NATIVE, reason="shared stores need the native engine")
-def test_two_workers_let_exactly_the_limit_pass(tmp_path):
-    """gunicorn with aiohttp's workers, and a client that knows nothing of aiohttp."""
-
-    def ask(user: str) -> int:
-        connection = UnixConnection(path)
-        try:
-            connection.request("GET", "/", headers={"X-Forwarded-For": user})
-            return connection.getresponse().status
-        finally:
-            connection.close()
-
-    with tempfile.TemporaryDirectory() as short:
-        path = os.path.join(short, "s")
-        command = ["gunicorn", "--workers=2", "--worker-class=aiohttp.GunicornWebWorker", f"--bind=unix:{path}"]
-        server = subprocess.Popen(
-            [sys.executable, "-m", *command, "--log-level=error", "tests.web.test_aiohttp:served"],
-            env={**os.environ, "HEADGATE_URL": f"shared://{tmp_path}/store"},
-            cwd=ROOT,
-        )
-        try:
-            wait_until_served(path, server)
-            with ThreadPoolExecutor(8) as threads:
-                assert Counter(threads.map(ask, ["203.0.113.1"] * 60)) == {200: 25, 429: 35}
-            assert ask("203.0.113.2") == 200
-        finally:
-            server.terminate()
-            server.wait(30)
 
 
 def in_a_thread(call: Callable[[], Any]) -> Any:

@@ -9,11 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate import MemoryStore
-from headgate.testing import ManualClock
 from headgate.web.asgi import RateLimitMiddleware
 from tests.support.adapters.bare import AsgiSuite
-from tests.support.edges import LATER, asgi, exchange, get, read_answer, scope
+from tests.support.edges import asgi, exchange, get, read_answer, scope, still
 
 START = {"type": "http.response.start", "status": 200, "headers": [(b"x-app", b"1")]}
 
@@ -31,7 +29,7 @@ def limited(app: Any = hello, *, head: dict[str, Any] | None = None, **fields: A
         name: fields.pop(name) for name in ("trusted_proxies", "user", "plan", "claims", "refusal") if name in fields
     }
     rule = {"name": "api", "key": "ip", "limits": "2/minute", **fields}
-    store = MemoryStore(clock=ManualClock(LATER))
+    store = still()
     return RateLimitMiddleware(app, {"rules": [rule], **(head or {})}, store=store, **edge)
 
 

@@ -9,9 +9,8 @@ from typing import Any, ClassVar
 import pytest
 
 from headgate import MemoryStore
-from headgate.testing import ManualClock
 from headgate.web.asgi import RateLimitMiddleware
-from tests.support.edges import LATER, PEER, asgi, exchange, get, plain, scope
+from tests.support.edges import PEER, asgi, exchange, get, plain, scope, still
 from tests.support.stores import Slow
 
 SOCKET = {"type": "websocket", "path": "/chat", "query_string": b"", "headers": [], "client": (PEER, 4711)}
@@ -30,7 +29,7 @@ async def chat(given: Any, receive: Any, send: Any) -> None:
 
 
 def limited(*rules: dict[str, Any], app: Any = chat, **more: Any) -> RateLimitMiddleware:
-    store = MemoryStore(clock=ManualClock(LATER))
+    store = still()
     return RateLimitMiddleware(app, {"rules": [{**RULE, **rule} for rule in rules], **more}, store=store)
 
 

@@ -20,11 +20,10 @@ from quart import request as quart_request
 from quart import websocket as quart_websocket
 from quart.testing.connections import WebsocketResponseError
 
-from headgate import MemoryStore
-from headgate.testing import ManualClock, disabled, frozen
+from headgate.testing import disabled, frozen
 from headgate.web.asgi import RateLimitMiddleware
 from tests.support import ROOT
-from tests.support.edges import LATER, PEER, exchange, scope
+from tests.support.edges import PEER, exchange, scope, still
 
 pytestmark = pytest.mark.engineless
 
@@ -42,10 +41,6 @@ POLICY = {
         {"name": "said", "match": {"path": "/ws", "method": "MESSAGE"}, "key": "ip", "limits": "3/hour"},
     ]
 }  # fmt: skip
-
-
-def store() -> MemoryStore:
-    return MemoryStore(clock=ManualClock(LATER))
 
 
 # Litestar
@@ -87,7 +82,7 @@ async def echo(socket: WebSocket[Any, Any, State]) -> None:
 def litestar(**options: Any) -> tuple[RateLimitMiddleware, TestClient[Any]]:
     """The whole app behind one line."""
     app: Any = Litestar([item, boom, login, stream, echo])
-    limited = RateLimitMiddleware(app, POLICY, **{"store": store(), **options})
+    limited = RateLimitMiddleware(app, POLICY, **{"store": still(), **options})
     return limited, TestClient(limited, raise_server_exceptions=False)
 
 
@@ -156,7 +151,7 @@ def test_litestar_closes_the_store_when_it_ends(server):
 def test_litestars_own_middleware_needs_a_store_that_is_shared():
     """It makes the middleware anew for each handler: each has a memory of its own, unless it is given one."""
     rule = {"name": "all", "key": "ip", "limits": "1/hour"}
-    kept = store()
+    kept = still()
     for given, expected in (({}, [200, 200]), ({"store": kept}, [200, 429])):
         middleware = DefineMiddleware(RateLimitMiddleware, policy={"rules": [rule]}, **given)
         with TestClient(Litestar([item, login], middleware=[middleware])) as client:
@@ -213,7 +208,7 @@ def quart(**options: Any) -> Quart:
         while True:
             await quart_websocket.send(await quart_websocket.receive())
 
-    limited: Any = RateLimitMiddleware(app.asgi_app, POLICY, **{"store": store(), **options})
+    limited: Any = RateLimitMiddleware(app.asgi_app, POLICY, **{"store": still(), **options})
     app.asgi_app = limited  # type: ignore[method-assign]
     return app
 

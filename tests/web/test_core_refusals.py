@@ -22,17 +22,16 @@ from starlette.routing import WebSocketRoute
 from starlette.testclient import TestClient
 from starlette.websockets import WebSocketDisconnect
 
-from headgate import HeadgateError, Limiter, MemoryStore, RateLimited
-from headgate.testing import ManualClock
+from headgate import HeadgateError, Limiter, RateLimited
 from headgate.web import aiohttp, fastapi, flask, starlette
 from tests.support.django_site import site
-from tests.support.edges import LATER, asgi
+from tests.support.edges import asgi, still
 from tests.support.grpc_servers import KINDS, SERVERS, serving
 
 pytestmark = pytest.mark.engineless
 
 POLICY: dict[str, Any] = {"rules": [{"name": "front", "key": "ip", "limits": "9/minute"}]}
-LIMITER = Limiter("1/hour as views", store=MemoryStore(clock=ManualClock(LATER)))
+LIMITER = Limiter("1/hour as views", store=still())
 
 
 @pytest.fixture(autouse=True)
@@ -40,11 +39,6 @@ def used_up():
     """Every view is refused."""
     LIMITER.reset("all")
     assert LIMITER.hit("all").allowed
-
-
-def store() -> MemoryStore:
-    """By a clock that stands still."""
-    return MemoryStore(clock=ManualClock(LATER))
 
 
 @LIMITER.limited("all")
@@ -65,7 +59,7 @@ class Urls:
 def test_the_handler_for_refusals_has_a_say():
     """As about a refusal at an endpoint; it is given the decision, and how long to wait."""
     app = FastAPI()
-    fastapi.RateLimits(app, store=store())
+    fastapi.RateLimits(app, store=still())
 
     @app.exception_handler(fastapi.RateLimitExceeded)
     async def slow_down(request: Any, error: Any) -> JSONResponse:
@@ -76,7 +70,7 @@ def test_the_handler_for_refusals_has_a_say():
     assert json.loads(answer.body) == {"wait": 3600, "limit": 1} and answer.fields["retry-after"] == "3600"
 
     site = Flask("here")
-    flask.RateLimits(site, store=store())
+    flask.RateLimits(site, store=still())
     site.add_url_rule("/", "view", guarded)
 
     @site.errorhandler(429)
@@ -116,7 +110,7 @@ def test_a_middleware_of_aiohttp_sees_it():
 
     async def told() -> int:
         app = web.Application(middlewares=[watch])
-        aiohttp.RateLimits(app, store=store())
+        aiohttp.RateLimits(app, store=still())
         app.router.add_get("/", view)
         async with AiohttpClient(TestServer(app)) as client:
             return (await client.get("/")).status
@@ -132,12 +126,12 @@ def test_an_app_that_handles_it_itself_goes_on_to(kind):
         return PlainTextResponse("mine", 418)
 
     app = FastAPI(exception_handlers={kind: mine})
-    fastapi.RateLimits(app, store=store())
+    fastapi.RateLimits(app, store=still())
     app.get("/")(lambda: guarded())
     assert asgi(app).status == 418
     site = Flask("here")
     site.register_error_handler(RateLimited, lambda error: ("mine", 418))
-    flask.RateLimits(site, store=store())
+    flask.RateLimits(site, store=still())
     site.add_url_rule("/", "view", guarded)
     assert site.test_client().get("/").status_code == 418
 
@@ -150,7 +144,7 @@ def test_a_websocket_is_closed():
         guarded()
 
     app = Starlette(routes=[WebSocketRoute("/", socket)])
-    starlette.RateLimits(app, store=store())
+    starlette.RateLimits(app, store=still())
     with TestClient(app).websocket_connect("/") as opened, pytest.raises(WebSocketDisconnect) as closed:
         opened.receive_text()
     assert closed.value.code == 1008
@@ -173,7 +167,7 @@ def test_refusals_at_endpoints_tell_the_decision_and_the_wait():
     """At every edge."""
     seen: list[tuple[Any, Any]] = []
     app = FastAPI()
-    fastapi.RateLimits(app, default="1/hour", store=store())
+    fastapi.RateLimits(app, default="1/hour", store=still())
     app.get("/")(lambda: "hello")
 
     @app.exception_handler(fastapi.RateLimitExceeded)

@@ -12,24 +12,18 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from headgate import InvalidCall, MemoryStore
-from headgate.testing import ManualClock
+from headgate import InvalidCall
 from headgate.web import fastapi, starlette
-from tests.support.edges import LATER, asgi
+from tests.support.edges import asgi, still
 
 pytestmark = pytest.mark.engineless
 
 SWAP = "swap the two lines"
 
 
-def store() -> MemoryStore:
-    """By a clock that stands still."""
-    return MemoryStore(clock=ManualClock(LATER))
-
-
 def wrong(kind: str = "get") -> FastAPI:
     app = FastAPI()
-    fastapi.RateLimits(app, store=store())
+    fastapi.RateLimits(app, store=still())
 
     if kind == "router":
         router = APIRouter()
@@ -101,7 +95,7 @@ def test_starlette_with_its_middleware_does_not_start():
         return PlainTextResponse("hello")
 
     app = Starlette(routes=[Route("/search", search)])
-    app.add_middleware(starlette.RateLimitMiddleware, store=store())
+    app.add_middleware(starlette.RateLimitMiddleware, store=still())
     starlette.limited("1/minute")(search)  # what `search` would be from now on
     with pytest.raises(InvalidCall, match=SWAP), TestClient(app):
         pass
@@ -118,8 +112,8 @@ LIMITED = starlette.limited("1/minute")(shared)
 def test_an_endpoint_may_be_at_one_route_without_limits_and_at_another_with():
     """In one app, or in two."""
     app = Starlette(routes=[Route("/free", shared), Route("/search", LIMITED)])
-    starlette.RateLimits(app, store=store())
+    starlette.RateLimits(app, store=still())
     assert [asgi(app, path=path).status for path in ("/free", "/free", "/search", "/search")] == [200, 200, 200, 429]
     other = Starlette(routes=[Route("/free", shared)])
-    starlette.RateLimits(other, store=store())
+    starlette.RateLimits(other, store=still())
     assert [asgi(other, path="/free").status for _ in range(2)] == [200, 200]

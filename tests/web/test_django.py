@@ -14,14 +14,13 @@ from django.test import Client, RequestFactory, SimpleTestCase, override_setting
 from django.test.utils import CaptureQueriesContext
 from django.urls import path
 
-from headgate import MemoryStore
 from headgate.errors import HeadgateError, InvalidCall, InvalidLimit, InvalidPolicy
-from headgate.testing import ManualClock, frozen
+from headgate.testing import frozen
 from headgate.web.django import RateLimitMiddleware, by_group, exempt, limited, rate_limits
 from headgate.web.django.testing import override
 from headgate.web.refusal import Refusal
 from tests.support.django_site import AUTH, CALLS, LIMITS, SESSIONS, logged_in, search, site
-from tests.support.edges import LATER
+from tests.support.edges import still
 
 pytestmark = pytest.mark.engineless
 
@@ -449,7 +448,7 @@ class Derived(RateLimitMiddleware):
 
 def test_a_store_of_ones_own_outlives_the_settings():
     """What was opened from a URL is closed with them."""
-    store = MemoryStore(clock=ManualClock(LATER))
+    store = still()
     for _ in range(2):
         with override_settings(HEADGATE={"STORE": store, "DEFAULT": "1/minute"}):
             last = Client().get("/").status_code

@@ -1,16 +1,10 @@
-"""Django under ASGI: the same limits, awaited in the event loop; and both kinds of real servers."""
+"""Django under ASGI: the same limits, awaited in the event loop."""
 
 from __future__ import annotations
 
 import asyncio
-import os
-import subprocess
-import sys
-import tempfile
 import threading
-from collections import Counter
 from collections.abc import Coroutine
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 import pytest
@@ -19,14 +13,9 @@ from django.http import HttpResponse
 from django.test import AsyncClient, override_settings
 from django.urls import path
 
-from headgate import MemoryStore
-from headgate.engine import NATIVE
-from headgate.testing import ManualClock
 from headgate.web.django import RateLimitMiddleware, limited, rate_limits
-from tests.stores.test_shared_servers import UnixConnection, wait_until_served
-from tests.support import ROOT
 from tests.support.django_site import AUTH, CALLS, LIMITS, SESSIONS, logged_in, site
-from tests.support.edges import LATER
+from tests.support.edges import still
 from tests.support.stores import Slow
 from tests.web.test_django import API, WHEREVER, Urls
 
@@ -39,7 +28,7 @@ class Awaited(Slow):
     """A store that may only be awaited, and notes in which threads it is asked."""
 
     def __init__(self) -> None:
-        super().__init__(MemoryStore(clock=ManualClock(LATER)))
+        super().__init__(still())
         self.threads: set[int] = set()
 
     def bind(self, *_: Any) -> Any:
@@ -183,7 +172,7 @@ def test_a_middleware_that_is_not_async_inside_makes_this_one_a_thread():
     with override_settings(MIDDLEWARE=[SESSIONS, AUTH, LIMITS, "tests.support.django_site.Outside"]):
         with site(AsyncClient, policy=API) as client:
             assert ask(client, 3, "/awaited/") == [200, 200, 429]
-        with site(AsyncClient, store=MemoryStore(clock=ManualClock(LATER))) as client:
+        with site(AsyncClient, store=still()) as client:
             assert ask(client, 3, "/search/a/") == [200, 200, 429]
 
 
@@ -221,48 +210,3 @@ def test_a_real_store_is_awaited(server):
                 await rate_limits.store.aclose()
 
         assert run(asked()) == [200, 200, 200, 429]
-
-
-POLICY = '"items-int-pk";q=25;w=2419200'
-SERVERS = {
-    "gunicorn": [
-        "--workers=2",
-        "--threads=2",
-        "--bind=unix:{socket}",
-        "--log-level=error",
-        "tests.support.django_site:wsgi",
-    ],
-    "uvicorn": ["--workers=2", "--uds={socket}", "--log-level=error", "tests.support.django_site:asgi"],
-}
-
-
-@pytest.mark.skipif(not NATIVE, reason="shared stores need the native engine")
-@pytest.mark.parametrize("name", SERVERS)
-def test_two_workers_let_exactly_the_limit_pass(tmp_path, name):
-    """Of 60 requests, eight at a time, 25 get 200 and 35 get 429; another view has a limit of its own."""
-    with tempfile.TemporaryDirectory() as short:  # a unix socket's path may not be long
-        socket = os.path.join(short, "s")
-        command = [sys.executable, "-m", name, *(part.format(socket=socket) for part in SERVERS[name])]
-        environment = {**os.environ, "HEADGATE_URL": f"shared://{tmp_path}/store"}
-        with (tmp_path / "log").open("wb") as log:
-            root = ROOT
-            server = subprocess.Popen(command, env=environment, cwd=root, stdout=log, stderr=log)
-
-        def one(url: str) -> tuple[int, str | None]:
-            connection = UnixConnection(socket)
-            try:
-                connection.request("GET", url)
-                answer = connection.getresponse()
-                return answer.status, answer.getheader("RateLimit-Policy")
-            finally:
-                connection.close()
-
-        try:
-            wait_until_served(socket, server)
-            with ThreadPoolExecutor(8) as threads:
-                answers = Counter(threads.map(one, [f"/items/{pk}/" for pk in range(60)]))
-            assert answers == {(200, POLICY): 25, (429, POLICY): 35}, (tmp_path / "log").read_text()
-            assert one("/")[0] == 200
-        finally:
-            server.terminate()
-            server.wait(30)

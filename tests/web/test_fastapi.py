@@ -5,15 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-import importlib.util
-import os
-import subprocess
-import sys
-import tempfile
 import threading
-from collections import Counter
 from collections.abc import AsyncIterator, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Annotated, Any
 
 import fastapi
@@ -26,13 +19,8 @@ from pydantic import BaseModel
 from starlette.testclient import TestClient
 from starlette.websockets import WebSocketDisconnect
 
-from headgate import MemoryStore
-from headgate.engine import NATIVE
-from headgate.testing import ManualClock
 from headgate.web.fastapi import RateLimitExceeded, RateLimits, exempt, limit, limited
-from tests.stores.test_shared_servers import UnixConnection, wait_until_served
-from tests.support import ROOT
-from tests.support.edges import LATER, get, read_answer, scope
+from tests.support.edges import get, read_answer, scope, still
 from tests.web.test_starlette import EVERYONE, Site, names_in
 
 pytestmark = pytest.mark.engineless
@@ -449,7 +437,7 @@ def test_exempt_endpoints_are_left_alone_by_limits_that_are_not_their_own():
 @pytest.mark.parametrize("late", [False, True])
 def test_default_limits_are_for_every_endpoint_without_its_own(late):
     """Before and after they are made, in routers and in mounted apps, and each on its own."""
-    app, store = FastAPI(), MemoryStore(clock=ManualClock(LATER))
+    app, store = FastAPI(), still()
     if not late:
         RateLimits(app, default="1/hour", store=store)
     router, sub = make_router(), FastAPI()
@@ -490,7 +478,7 @@ def test_default_limits_are_for_every_endpoint_without_its_own(late):
 def test_default_limits_are_asked_before_the_body_is_read():
     """A refused upload is not waited for."""
     app = FastAPI()
-    RateLimits(app, default="1/hour", store=MemoryStore(clock=ManualClock(LATER)))
+    RateLimits(app, default="1/hour", store=still())
 
     @app.post("/x")
     def endpoint(item: Item) -> None: ...
@@ -749,70 +737,6 @@ def test_each_message_of_a_websocket_counts():
 
     assert say("ann", "1", "2", "3") == ["1", "2", "1008"]
     assert say("bob", "1", "2") == ["1", "1008"]  # three messages in all, and those of a refused one are given back
-
-
-# A real server
-
-
-def make_served() -> FastAPI:
-    """For workers: the limits of an endpoint and of a websocket, in the store that the environment names."""
-    app = FastAPI()
-    RateLimits(app, store=os.environ["HEADGATE_URL"])
-    by_user = {"key": {"header": "x-user"}, "missing": "deny"}
-
-    @app.get("/items/{name}", dependencies=[Depends(limit("25/4 weeks by sliding-window", **by_user))])
-    def item(name: str) -> int:
-        return os.getpid()
-
-    app.websocket("/ws", dependencies=[Depends(limit("1/4 weeks", **by_user))])(echo)
-    return app
-
-
-UPGRADE = {
-    "connection": "Upgrade", "upgrade": "websocket", "sec-websocket-key": "x3JJHMbDL1EzLkh9GBhXDw==",
-    "sec-websocket-version": "13",
-}  # fmt: skip
-
-
-@pytest.mark.skipif(not NATIVE, reason="shared stores need the native engine")
-def test_two_workers_of_uvicorn_let_exactly_the_limit_pass(tmp_path):
-    """Of 60 requests, eight at a time, 25 get 200; of two websockets of one client, one is opened."""
-    with tempfile.TemporaryDirectory() as short:  # a unix socket's path may not be long
-        path = f"{short}/s"
-        command = [sys.executable, "-m", "uvicorn", "--factory", "--workers=2", f"--uds={path}", "--log-level=error"]
-        server = subprocess.Popen(
-            [*command, "tests.web.test_fastapi:make_served"],
-            env={**os.environ, "HEADGATE_URL": f"shared://{tmp_path}/store"},
-            cwd=ROOT,
-        )
-
-        def ask(at: int, url: str = "/items", **headers: str) -> tuple[int, dict[str, str], bytes]:
-            connection = UnixConnection(path)
-            try:
-                connection.request(
-                    "GET", f"{url}/{at}" if url == "/items" else url, headers=headers | {"x-user": "ann"}
-                )
-                answer = connection.getresponse()
-                told = {name.lower(): value for name, value in answer.getheaders()}
-                return answer.status, told, answer.read() if answer.status != 101 else b""
-            finally:
-                connection.close()
-
-        try:
-            wait_until_served(path, server)
-            with ThreadPoolExecutor(8) as threads:
-                answers = list(threads.map(ask, range(60)))
-            assert Counter(status for status, _, _ in answers) == {200: 25, 429: 35}
-            left = sorted(int(told["ratelimit"].split(";")[1][2:]) for status, told, _ in answers if status == 200)
-            assert left == list(range(25))
-            assert all(int(told["retry-after"]) > 0 for status, told, _ in answers if status == 429)
-            if any(map(importlib.util.find_spec, ("websockets", "wsproto"))):
-                assert ask(0, "/ws", **UPGRADE)[0] == 101
-                status, told, body = ask(0, "/ws", **UPGRADE)
-                assert (status, b"quota-exceeded" in body, int(told["retry-after"]) > 0) == (429, True, True)
-        finally:
-            server.terminate()
-            server.wait(30)
 
 
 # Tests of the app's own

@@ -7,13 +7,7 @@ import functools
 import http.client
 import json
 import os
-import signal
-import subprocess
-import sys
-import tempfile
-from collections import Counter
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -26,14 +20,13 @@ from werkzeug.middleware.proxy_fix import ProxyFix
 
 import headgate
 from headgate import MemoryStore
-from headgate.engine import NATIVE
 from headgate.errors import HeadgateError, InvalidCall, InvalidPolicy
-from headgate.testing import ManualClock, reset_all
+from headgate.testing import reset_all
 from headgate.web.flask import RateLimitExceeded, RateLimits, exempt, limited
 from headgate.web.refusal import Refusal
-from tests.stores.test_shared_servers import UnixConnection, wait_until_served
-from tests.support.edges import LATER
+from tests.support.edges import still
 from tests.support.servers import wait_until
+from tests.support.serving import serving
 
 pytestmark = pytest.mark.engineless
 
@@ -42,7 +35,7 @@ def make(policy: Any = None, *, config: dict[str, Any] | None = None, **options:
     """An app with limits, by a clock that stands still."""
     app = Flask("shop")
     app.config.update(config or {})
-    RateLimits(app, policy, store=MemoryStore(clock=ManualClock(LATER)), **options)
+    RateLimits(app, policy, store=still(), **options)
     return app
 
 
@@ -593,7 +586,7 @@ def test_one_extension_for_several_apps():
 
 def test_apps_that_share_a_store_share_no_counts():
     """Endpoints of one name in two apps; the same app in two processes does share."""
-    store = MemoryStore(clock=ManualClock(LATER))
+    store = still()
     apps = [Flask(name) for name in ("one", "two", "one")]
     for app in apps:
         RateLimits(app, default="1/minute", store=store)
@@ -618,7 +611,7 @@ def test_a_request_within_a_request():
 
 def test_settings_from_the_config_and_arguments_that_win():
     """Each by its name; functions too."""
-    store = MemoryStore(clock=ManualClock(LATER))
+    store = still()
     config = {
         "HEADGATE_STORE": store,
         "HEADGATE_DEFAULT": "1/minute",
@@ -702,74 +695,33 @@ def test_functions_before_the_request_keep_their_order():
 # Real servers
 
 SERVED = """
-import os
-from flask import Flask, request
+from flask import Flask
 from headgate.web.flask import RateLimits, limited
 
 app = Flask(__name__)
-app.config["HEADGATE_STORE"] = os.environ["HEADGATE_URL"]
 limits = RateLimits(app)
 
-@app.get("/items/<int:item>")
-@limited("25/4 weeks by sliding-window", key=lambda: request.headers["X-User"])
-def item(item):
-    return str(os.getpid())
+@app.get("/")
+@limited("25/4 weeks by sliding-window")
+def item():
+    return "hello"
 """
 
 
-@contextlib.contextmanager
-def serving(folder: Path, *command: str, url: str = "memory://") -> Iterator[Callable[[int], tuple[int, str, bytes]]]:
-    """A real server of that app on a unix socket; gives a function that asks for an item."""
-    (folder / "served.py").write_text(SERVED)
-    with tempfile.TemporaryDirectory() as short:  # a unix socket's path may not be long
-        path = os.path.join(short, "s")
-        words = [sys.executable, "-m", *(word.format(socket=path) for word in command)]
-        source = str(Path(headgate.__file__).resolve().parents[1])
-        environment = {**os.environ, "HEADGATE_URL": url, "PYTHONPATH": source, "PYTHONDONTWRITEBYTECODE": "1"}
-        with (folder / "log").open("wb") as said:
-            server = subprocess.Popen(
-                words, cwd=folder, env=environment, stdout=said, stderr=said, start_new_session=True
-            )
-
-        def ask(item: int) -> tuple[int, str, bytes]:
-            connection = UnixConnection(path)
-            try:
-                connection.request("GET", f"/items/{item}", headers={"X-User": "ann"})
-                answer = connection.getresponse()
-                return answer.status, answer.getheader("RateLimit-Policy", ""), answer.read()
-            finally:
-                connection.close()
-
-        try:
-            wait_until_served(path, server)
-            yield ask
-        finally:
-            os.killpg(server.pid, signal.SIGTERM)  # its own group: a reloader has a child
-            server.wait(30)
-
-
-@pytest.mark.skipif(not NATIVE, reason="shared stores need the native engine")
-def test_two_workers_of_gunicorn_let_exactly_the_limit_pass(tmp_path):
-    """Of 100 requests for as many URLs of one endpoint, eight at a time, 25 get 200 and 75 get 429."""
-    command = ["gunicorn", "--workers=2", "--threads=2", "--bind=unix:{socket}", "--log-level=error", "served:app"]
-    with serving(tmp_path, *command, url=f"shared://{tmp_path}/store") as ask, ThreadPoolExecutor(8) as threads:
-        answers = list(threads.map(ask, range(100)))
-    assert Counter(status for status, _, _ in answers) == {200: 25, 429: 75}
-    assert {policy for _, policy, _ in answers} == {'"item";q=25;w=2419200'}
-    assert (tmp_path / "log").read_text() == ""
-
-
-@pytest.mark.skipif(not NATIVE, reason="once is enough")
 def test_the_reloader_of_debug_mode(tmp_path):
     """A changed limit is there after a reload; nothing of the old one is left behind."""
-    with serving(tmp_path, "flask", "--app=served", "run", "--debug", "--host=unix://{socket}") as ask:
-        assert ask(1)[:2] == (200, '"item";q=25;w=2419200')
+    (tmp_path / "served.py").write_text(SERVED)
+    command = ("flask", "--app=served", "run", "--debug", "--host=unix://{socket}")
+    source = {"PYTHONPATH": str(Path(headgate.__file__).resolve().parents[1]), "PYTHONDONTWRITEBYTECODE": "1"}
+    with serving(tmp_path, *command, cwd=tmp_path, **source) as server:
+        answer = server.ask()
+        assert (answer.status, answer.fields["ratelimit-policy"]) == (200, '"item";q=25;w=2419200')
         (tmp_path / "served.py").write_text(SERVED.replace("25/4 weeks", "1/4 weeks"))
 
         def reloaded() -> bool:
             with contextlib.suppress(OSError, http.client.HTTPException):
-                return ask(2)[1] == '"item";q=1;w=2419200'
+                return server.ask().fields["ratelimit-policy"] == '"item";q=1;w=2419200'
             return False
 
         wait_until(reloaded, "the app is reloaded", 20)
-        assert ask(3)[0] == 429
+        assert server.ask().status == 429

@@ -15,10 +15,8 @@ import grpc
 import pytest
 from grpc import StatusCode
 
-from headgate import MemoryStore
-from headgate.testing import ManualClock
 from headgate.web.grpc import limited
-from tests.support.edges import LATER
+from tests.support.edges import still
 from tests.support.grpc_servers import (
     KINDS,
     SERVERS,
@@ -202,7 +200,7 @@ class Held(Slow):
     """A store that gives back when it is told to."""
 
     def __init__(self) -> None:
-        super().__init__(MemoryStore(clock=ManualClock(LATER)))
+        super().__init__(still())
         self.asked_back, self.told = threading.Event(), threading.Event()
 
     async def given(self) -> None:

@@ -10,24 +10,17 @@ from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
-from headgate import MemoryStore
 from headgate.policy import Policy
-from headgate.testing import ManualClock
 from headgate.web.flask import RateLimits as FlaskLimits
 from headgate.web.starlette import RateLimits as StarletteLimits
 from headgate.web.wsgi import RateLimitMiddleware as Wsgi
 from tests.support.django_site import site
-from tests.support.edges import LATER, PEER, asgi, responder, wsgi
+from tests.support.edges import PEER, asgi, responder, still, wsgi
 
 pytestmark = pytest.mark.engineless
 
 
 GETS: dict[str, Any] = {"match": {"method": "GET"}, "key": "ip", "limits": "2/hour"}
-
-
-def store() -> MemoryStore:
-    """By a clock that stands still."""
-    return MemoryStore(clock=ManualClock(LATER))
 
 
 def test_a_rule_for_head_is_for_head_alone():
@@ -46,9 +39,9 @@ def test_letters_make_no_difference_where_the_framework_sees_none(method):
     apps = [Flask("one"), Flask("two")]
     for app in apps:
         app.add_url_rule("/", "index", lambda: "hello", methods=["POST"])
-    FlaskLimits(apps[1], policy, store=store())
+    FlaskLimits(apps[1], policy, store=still())
     base = {"wsgi.input": None, "SERVER_NAME": "x", "SERVER_PORT": "80", "wsgi.url_scheme": "http"}
-    for limited in (Wsgi(apps[0].wsgi_app, policy, store=store()), apps[1]):
+    for limited in (Wsgi(apps[0].wsgi_app, policy, store=still()), apps[1]):
         assert [wsgi(limited, method, **base).status for _ in range(3)] == [200, 200, 429]
     with site(policy=policy) as client:
         assert [client.generic(method, "/").status_code for _ in range(3)] == [200, 200, 429]
@@ -57,7 +50,7 @@ def test_letters_make_no_difference_where_the_framework_sees_none(method):
 def test_letters_make_no_difference_before_an_asgi_app():
     """A rule for GET counts `get`, which the framework refuses."""
     app = Starlette(routes=[Route("/", lambda request: PlainTextResponse("hello"))])
-    StarletteLimits(app, {"rules": [GETS]}, store=store())
+    StarletteLimits(app, {"rules": [GETS]}, store=still())
     assert [asgi(app, "get", client=(PEER, 1)).status for _ in range(3)] == [405, 405, 429]
 
 

@@ -18,8 +18,6 @@ from starlette.routing import Mount, Route, WebSocketRoute
 from starlette.testclient import TestClient as StarletteClient
 from starlette.websockets import WebSocketDisconnect
 
-from headgate import MemoryStore
-from headgate.testing import ManualClock
 from headgate.web.aiohttp import RateLimits as AiohttpLimits
 from headgate.web.asgi import RateLimitMiddleware as Asgi
 from headgate.web.fastapi import RateLimits as FastApiLimits
@@ -28,18 +26,13 @@ from headgate.web.starlette import RateLimits as StarletteLimits
 from headgate.web.starlette import limited
 from headgate.web.wsgi import RateLimitMiddleware as Wsgi
 from tests.support.django_site import site
-from tests.support.edges import LATER, asgi, wsgi
+from tests.support.edges import asgi, still, wsgi
 
 pytestmark = pytest.mark.engineless
 
 POLICY: dict[str, Any] = {"rules": [{"match": {"path": "/login"}, "key": "ip", "limits": "2/hour"}]}
 BASE = {"wsgi.input": None, "SERVER_NAME": "x", "SERVER_PORT": "80", "wsgi.url_scheme": "http"}
 LIMITED = [200, 200, 429]
-
-
-def store() -> MemoryStore:
-    """By a clock that stands still."""
-    return MemoryStore(clock=ManualClock(LATER))
 
 
 def starlette() -> Starlette:
@@ -64,30 +57,30 @@ def flask() -> Flask:
 def test_asgi_apps_are_asked_for_what_they_route(path, root):
     """By the short way and the long way; Starlette's own meaning of `root_path`."""
     inside = starlette()
-    StarletteLimits(inside, POLICY, store=store())
-    long = Asgi(starlette(), POLICY, store=store(), plan=lambda view: None)
-    for app in (inside, Asgi(starlette(), POLICY, store=store()), long):
+    StarletteLimits(inside, POLICY, store=still())
+    long = Asgi(starlette(), POLICY, store=still(), plan=lambda view: None)
+    for app in (inside, Asgi(starlette(), POLICY, store=still()), long):
         found = [asgi(app, path=path, root_path=root).status for _ in range(3)]
         assert found == (LIMITED if "//" not in path else [404, 404, 429])
 
 
 def test_a_path_that_only_begins_as_the_prefix_does_is_whole():
     """`/apiary` is not below `/api`, and `/api` itself is the root."""
-    app = Asgi(starlette(), {"rules": [{"match": {"path": "/apiary"}, "key": "ip", "limits": "1/hour"}]}, store=store())
+    app = Asgi(starlette(), {"rules": [{"match": {"path": "/apiary"}, "key": "ip", "limits": "1/hour"}]}, store=still())
     assert [asgi(app, path="/apiary", root_path="/api").status for _ in range(2)] == [404, 429]
-    root = Asgi(starlette(), {"rules": [{"match": {"path": "/"}, "key": "ip", "limits": "1/hour"}]}, store=store())
+    root = Asgi(starlette(), {"rules": [{"match": {"path": "/"}, "key": "ip", "limits": "1/hour"}]}, store=still())
     assert [asgi(root, path="/api", root_path="/api").status for _ in range(2)] == [404, 429]
 
 
 def test_a_mounted_app_has_rules_of_its_own():
     """Rules of the app within see its own paths, those of the app around see whole ones."""
     inner, outer = starlette(), Starlette()
-    StarletteLimits(inner, POLICY, store=store())
+    StarletteLimits(inner, POLICY, store=still())
     outer.mount("/sub", inner)
     assert [asgi(outer, path="/sub/login").status for _ in range(3)] == LIMITED
     rules = {"rules": [{"match": {"path": "/sub/login"}, "key": "ip", "limits": "2/hour"}]}
     whole = Starlette(routes=[Mount("/sub", starlette())])
-    StarletteLimits(whole, rules, store=store())
+    StarletteLimits(whole, rules, store=still())
     assert [asgi(whole, path="/sub/login").status for _ in range(3)] == LIMITED
     assert [asgi(whole, path="/x/sub/login", root_path="/x").status for _ in range(1)] == [429]
 
@@ -100,7 +93,7 @@ def test_limits_at_endpoints_below_a_mount_see_the_path_that_the_limited_app_rou
         return PlainTextResponse("hello")
 
     app = Starlette(routes=[Mount("/sub", routes=[Route("/login", login)])])
-    StarletteLimits(app, store=store())
+    StarletteLimits(app, store=still())
     assert [asgi(app, path="/x/sub/login", root_path="/x").status for _ in range(2)] == [200, 429]
 
 
@@ -115,7 +108,7 @@ def test_messages_of_a_websocket_below_a_mount_are_counted():
 
     rules = {"rules": [{"match": {"path": "/sub/ws", "method": "MESSAGE"}, "key": "ip", "limits": "2/hour"}]}
     app = Starlette(routes=[Mount("/sub", routes=[WebSocketRoute("/ws", echo)])])
-    StarletteLimits(app, rules, store=store())
+    StarletteLimits(app, rules, store=still())
     with StarletteClient(app).websocket_connect("/sub/ws") as socket:
         for _ in range(2):
             socket.send_text("hello")
@@ -129,7 +122,7 @@ def test_fastapi_below_a_prefix():
     """A rule sees the path without the `root_path`."""
     app = FastAPI()
     app.get("/login")(lambda: "hello")
-    FastApiLimits(app, POLICY, store=store())
+    FastApiLimits(app, POLICY, store=still())
     assert [asgi(app, path="/api/login", root_path="/api").status for _ in range(3)] == LIMITED
 
 
@@ -137,8 +130,8 @@ def test_fastapi_below_a_prefix():
 def test_wsgi_apps_are_asked_for_what_they_route(more):
     """A rule sees the path without the `SCRIPT_NAME`, by the short way and the long way."""
     for script in ("", "/api"):
-        apps: list[Any] = [Wsgi(flask().wsgi_app, POLICY, store=store(), **more), flask()]
-        FlaskLimits(apps[1], POLICY, store=store(), **more)
+        apps: list[Any] = [Wsgi(flask().wsgi_app, POLICY, store=still(), **more), flask()]
+        FlaskLimits(apps[1], POLICY, store=still(), **more)
         for app in apps:
             found = [wsgi(app, path="/login", SCRIPT_NAME=script, **BASE).status for _ in range(3)]
             assert found == LIMITED
@@ -146,7 +139,7 @@ def test_wsgi_apps_are_asked_for_what_they_route(more):
 
 def test_a_path_without_its_slash_is_what_frameworks_make_of_it():
     """Werkzeug routes `login` as `/login`."""
-    app = Wsgi(flask().wsgi_app, POLICY, store=store())
+    app = Wsgi(flask().wsgi_app, POLICY, store=still())
     assert [wsgi(app, path="login", **BASE).status for _ in range(3)] == LIMITED
 
 
@@ -171,7 +164,7 @@ def test_an_app_within_an_aiohttp_app_has_rules_of_its_own():
 
     async def told(policy: Any, *, whole: bool) -> list[int]:
         inner, between, outer = web.Application(), web.Application(), web.Application()
-        AiohttpLimits(outer if whole else inner, policy, store=store())
+        AiohttpLimits(outer if whole else inner, policy, store=still())
         inner.router.add_get("/login", hello)
         between.add_subapp("/b", inner)
         outer.add_subapp("/a", between)

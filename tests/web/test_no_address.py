@@ -9,20 +9,13 @@ from typing import Any
 
 import pytest
 
-from headgate import MemoryStore
-from headgate.testing import ManualClock
 from headgate.web.asgi import RateLimitMiddleware as Asgi
-from tests.support.edges import LATER, responder
+from tests.support.edges import responder
 from tests.support.grpc_servers import serving
 
 pytestmark = pytest.mark.engineless
 
 RULE = {"key": "ip", "limits": "2/hour"}
-
-
-def store() -> MemoryStore:
-    """By a clock that stands still."""
-    return MemoryStore(clock=ManualClock(LATER))
 
 
 async def _hello(scope: Any, receive: Any, send: Any) -> None:

@@ -37,7 +37,7 @@ from headgate.web.starlette import (
     limited,
     send_refusal,
 )
-from tests.support.edges import LATER, PEER, exchange, get, scope
+from tests.support.edges import LATER, PEER, exchange, get, scope, still
 
 pytestmark = pytest.mark.engineless
 
@@ -165,7 +165,7 @@ def test_a_client_that_goes_away_has_not_failed():
     async def story() -> None:
         gate = asyncio.Event()
         app = login(limited("1/hour", count={"when": {"status": [401]}}), gate)
-        RateLimits(app, store=MemoryStore(clock=ManualClock(LATER)))
+        RateLimits(app, store=still())
         gone = asyncio.create_task(get(app, "GET", "/login", headers={"x-wrong": "1"}))
         await asyncio.sleep(0.01)
         assert (await get(app, "GET", "/login")).status == 429

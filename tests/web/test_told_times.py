@@ -7,7 +7,7 @@ import pytest
 from headgate import MemoryStore
 from headgate.testing import ManualClock
 from headgate.web.asgi import RateLimitMiddleware
-from tests.support.edges import LATER, asgi, plain
+from tests.support.edges import LATER, asgi, plain, still
 
 pytestmark = pytest.mark.engineless
 
@@ -41,14 +41,14 @@ def one_second(monkeypatch):
 
 def test_a_client_that_hammers_is_told_its_exact_wait(one_second):
     """However often one client is refused, the wait is the same: one key is no crowd."""
-    app = limited("1/minute", MemoryStore(clock=ManualClock(LATER)))
+    app = limited("1/minute", still())
     asgi(app)
     assert {asgi(app).fields["retry-after"] for _ in range(50)} == {"60"}
 
 
 def test_many_clients_are_told_to_come_back_one_after_the_other(one_second):
     """From the 21st key that is refused in a second on, waits are spread, and none is shorter."""
-    app = limited("1/minute", MemoryStore(clock=ManualClock(LATER)))
+    app = limited("1/minute", still())
     clients = [(f"198.51.100.{number}", 4711) for number in range(60)]
     for client in clients:
         asgi(app, client=client)

@@ -1,72 +1,45 @@
-"""Policies in real servers with four workers each, asked by a real client."""
+"""Every edge in real servers with several workers, asked by a real client."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import subprocess
-import sys
-import tempfile
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
+from itertools import product
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 import pytest
 
 from headgate.engine import NATIVE
-from tests.stores.test_shared_servers import UnixConnection, wait_until_served
-from tests.support import ROOT
 from tests.support.servers import BINARIES, Server, wait_until
+from tests.support.serving import GUNICORN, UVICORN, Served, serving
 
 pytestmark = pytest.mark.engineless
 
-SERVERS = {
-    "gunicorn": ["gunicorn", "--workers=4", "--threads=2", "--bind=unix:{socket}", "--log-level=error"],
-    "uvicorn": ["uvicorn", "--workers=4", "--uds={socket}", "--log-level=error"],
+APPS = {
+    "wsgi": (*GUNICORN, "tests.support.web_apps:wsgi"),
+    "asgi": (*UVICORN, "tests.support.web_apps:asgi"),
+    "flask": (*GUNICORN, "tests.support.web_apps:flask_app"),
+    "fastapi": (*UVICORN, "tests.support.web_apps:fastapi_app"),
+    "aiohttp": (*GUNICORN, "--worker-class=aiohttp.GunicornWebWorker", "tests.support.web_apps:aiohttp_app"),
+    "django": (*GUNICORN, "tests.support.django_site:wsgi"),
+    "django async": (*UVICORN, "tests.support.django_site:asgi"),
 }
-APPS = {"gunicorn": "tests.support.web_apps:wsgi", "uvicorn": "tests.support.web_apps:asgi"}
+BARE = ("wsgi", "asgi")
 LIMITED = "rules: [{name: api, key: {header: X-User}, missing: deny, limits: 25/4 weeks by sliding-window}]\n"
 WARNING = "the limits are in the memory of this process"
 
 
-class Served(NamedTuple):
-    """A server that runs."""
-
-    path: str
-    log: Path
-
-    def ask(self, method: str = "GET", user: str = "ann") -> tuple[int, dict[str, str], bytes]:
-        """One request on a connection of its own."""
-        connection = UnixConnection(self.path)
-        try:
-            connection.request(method, "/", headers={"X-User": user})
-            answer = connection.getresponse()
-            return answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read()
-        finally:
-            connection.close()
-
-
-@contextlib.contextmanager
-def serving(name: str, folder: Path, policy: Path, url: str) -> Iterator[Served]:
-    """Four workers; everything they say is kept."""
-    with tempfile.TemporaryDirectory() as short:  # a unix socket's path may not be long
-        path = os.path.join(short, "s")
-        command = [sys.executable, "-m", *(part.format(socket=path) for part in SERVERS[name]), APPS[name]]
-        environment = {**os.environ, "HEADGATE_URL": url, "HEADGATE_POLICY": str(policy)}
-        log = folder / "log"
-        with log.open("wb") as said:
-            root = ROOT
-            server = subprocess.Popen(command, env=environment, cwd=root, stdout=said, stderr=said)
-        try:
-            wait_until_served(path, server)
-            yield Served(path, log)
-        finally:
-            server.terminate()
-            server.wait(30)
+def workers(name: str, folder: Path, url: str, *, policy: str = LIMITED, count: int = 4) -> Any:
+    """Workers of an app; the policy of those without a framework is in a file."""
+    file = written(folder / "policy.yaml", policy)
+    return serving(folder, *APPS[name], f"--workers={count}", HEADGATE_URL=url, HEADGATE_POLICY=str(file))
 
 
 @contextlib.contextmanager
@@ -93,29 +66,45 @@ def written(file: Path, text: str) -> Path:
     return file
 
 
-@pytest.mark.parametrize("kind", ["shared", "redis"])
-@pytest.mark.parametrize("name", SERVERS)
-def test_four_workers_let_exactly_the_limit_pass(tmp_path, name, kind):
-    """Of 100 requests, eight at a time, 25 get 200 and 75 get 429; others have limits of their own."""
-    policy = written(tmp_path / "policy.yaml", LIMITED)
-    with store_url(kind, tmp_path) as url, serving(name, tmp_path, policy, url) as server:
+@pytest.mark.parametrize(
+    ("name", "kind"), [*product(BARE, ("shared", "redis")), *((name, "shared") for name in APPS if name not in BARE)]
+)
+def test_workers_let_exactly_the_limit_pass(tmp_path, name, kind):
+    """Of 100 requests for as many URLs of one endpoint, eight at a time, 25 get 200 and 75 get 429."""
+    with store_url(kind, tmp_path) as url, workers(name, tmp_path, url, count=4 if name in BARE else 2) as server:
         with ThreadPoolExecutor(8) as threads:
-            answers = list(threads.map(lambda _: server.ask(), range(100)))
-        assert Counter(status for status, _, _ in answers) == {200: 25, 429: 75}
-        left = sorted(fields["ratelimit"].split(";")[1] for status, fields, _ in answers if status == 200)
+            answers = list(threads.map(lambda at: server.ask(f"/items/{at}/"), range(100)))
+        assert Counter(answer.status for answer in answers) == {200: 25, 429: 75}
+        assert {answer.fields["ratelimit-policy"].partition(";")[2] for answer in answers} == {"q=25;w=2419200"}
+        left = sorted(answer.fields["ratelimit"].split(";")[1] for answer in answers if answer.status == 200)
         assert left == sorted(f"r={at}" for at in range(25))
-        assert all(int(fields["retry-after"]) > 0 for status, fields, _ in answers if status == 429)
-        assert server.ask(user="bob")[0] == 200
+        assert all(int(answer.fields["retry-after"]) > 0 for answer in answers if answer.status == 429)
+        assert server.ask("/items/1/", user="bob").status == 200
     assert WARNING not in server.log.read_text()
 
 
-@pytest.mark.parametrize("name", SERVERS)
+UPGRADE = {
+    "connection": "Upgrade", "upgrade": "websocket", "sec-websocket-key": "x3JJHMbDL1EzLkh9GBhXDw==",
+    "sec-websocket-version": "13",
+}  # fmt: skip
+
+
+@pytest.mark.skipif(not NATIVE, reason="shared stores need the native engine")
+@pytest.mark.skipif(not any(map(find_spec, ("websockets", "wsproto"))), reason="uvicorn cannot open websockets here")
+def test_workers_open_exactly_the_websockets_of_the_limit(tmp_path):
+    """Of two websockets of one client one is opened, and the other gets a whole refusal in place of the handshake."""
+    with workers("fastapi", tmp_path, f"shared://{tmp_path}/store", count=2) as server:
+        opened, refused = (server.ask("/ws", **UPGRADE) for _ in range(2))
+    assert (opened.status, refused.status, b"quota-exceeded" in refused.body) == (101, 429, True)
+    assert int(refused.fields["retry-after"]) > 0
+
+
+@pytest.mark.parametrize("name", BARE)
 def test_memory_in_four_workers_is_four_limits_and_each_says_so_once(tmp_path, name):
     """Each worker that was asked lets its own 25 pass; the log has the fix."""
-    policy = written(tmp_path / "policy.yaml", LIMITED)
-    with serving(name, tmp_path, policy, "memory://") as server:
+    with workers(name, tmp_path, "memory://") as server:
         answers = [server.ask() for _ in range(200)]
-        passed = Counter(body for status, _, body in answers if status == 200)
+        passed = Counter(answer.body for answer in answers if answer.status == 200)
         assert set(passed.values()) <= set(range(1, 26))
         assert 25 <= sum(passed.values()) <= 100
         wait_until(lambda: server.log.read_text().count(WARNING) >= 4, "every worker is up")
@@ -165,9 +154,9 @@ class Load:
 
     def run(self) -> None:
         while not self.over.is_set():
-            status, fields, worker = self.server.ask()
-            self.statuses[status] += 1
-            self.versions.setdefault(worker, []).append(version_of(fields))
+            answer = self.server.ask()
+            self.statuses[answer.status] += 1
+            self.versions.setdefault(answer.body, []).append(version_of(answer.fields))
 
     def wait_until(self, true: Callable[[], bool]) -> None:
         """While the load goes on."""
@@ -177,12 +166,12 @@ class Load:
             time.sleep(0.05)
 
 
-@pytest.mark.parametrize("name", SERVERS)
+@pytest.mark.parametrize("name", BARE)
 def test_a_policy_exchanged_under_load_loses_no_request_and_mixes_nothing(tmp_path, name):
     """Exchanged again and again, then broken: every answer is 200 and of one policy, at last of the last good one."""
-    policy = written(tmp_path / "policy.yaml", marked("one", STYLES["one"]))
+    policy, first = tmp_path / "policy.yaml", marked("one", STYLES["one"])
     wrong = f"the policy is unchanged; {policy} has errors:\npolicy.yaml:2: not YAML: "
-    with serving(name, tmp_path, policy, "memory://") as server, ThreadPoolExecutor(4) as threads:
+    with workers(name, tmp_path, "memory://", policy=first) as server, ThreadPoolExecutor(4) as threads:
         load = Load(server)
         running = [threads.submit(load.run) for _ in range(4)]
         try:
@@ -191,16 +180,16 @@ def test_a_policy_exchanged_under_load_loses_no_request_and_mixes_nothing(tmp_pa
                 written(policy, marked(version, STYLES[version]))
                 time.sleep(0.4)
             load.wait_until(lambda: all(told[-1] == "two" for told in list(load.versions.values())))
-            workers = {worker: len(told) for worker, told in load.versions.items()}
+            asked_of = {worker: len(told) for worker, told in load.versions.items()}
             written(policy, "rules: [\n")
-            load.wait_until(lambda: server.log.read_text().count(wrong) >= len(workers))
-            load.wait_until(lambda: all(len(load.versions[worker]) > asked for worker, asked in workers.items()))
+            load.wait_until(lambda: server.log.read_text().count(wrong) >= len(asked_of))
+            load.wait_until(lambda: all(len(load.versions[worker]) > asked for worker, asked in asked_of.items()))
         finally:
             load.over.set()
         for each in running:
             each.result()
         assert set(load.statuses) == {200}
         assert {version for told in load.versions.values() for version in told} == {"one", "two"}
-        for worker, asked in workers.items():
+        for worker, asked in asked_of.items():
             assert set(load.versions[worker][asked + 4 :]) <= {"two"}
     assert "Traceback" not in server.log.read_text()

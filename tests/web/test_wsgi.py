@@ -11,11 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate import MemoryStore
-from headgate.testing import ManualClock
 from headgate.web.wsgi import RateLimitMiddleware
 from tests.support.adapters.bare import WsgiSuite
-from tests.support.edges import LATER, PEER, environ, wsgi
+from tests.support.edges import PEER, environ, still, wsgi
 
 
 def hello(environ: Any, start_response: Any) -> Iterable[bytes]:
@@ -30,7 +28,7 @@ def limited(app: Any = hello, *, head: dict[str, Any] | None = None, **fields: A
         name: fields.pop(name) for name in ("trusted_proxies", "user", "plan", "claims", "refusal") if name in fields
     }
     rule = {"name": "api", "key": "ip", "limits": "2/minute", **fields}
-    store = MemoryStore(clock=ManualClock(LATER))
+    store = still()
     return RateLimitMiddleware(app, {"rules": [rule], **(head or {})}, store=store, **edge)
 
 

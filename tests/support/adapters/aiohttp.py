@@ -14,9 +14,9 @@ from aiohttp import web
 
 from headgate.testing.edges import Answer, App, Asked, EdgeSuite, Endpoint, with_functions
 from headgate.web import aiohttp
-from tests.stores.test_shared_servers import UnixConnection
 from tests.support.adapters.bare import options_of
 from tests.support.adapters.loops import asked_of, in_loop, pieces_of
+from tests.support.serving import UnixConnection
 
 
 def asked(request: web.Request) -> Asked:

@@ -1,0 +1,76 @@
+"""Real web servers on unix sockets, and a client of them that knows no framework."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.support import ROOT
+from tests.support.edges import Answer
+from tests.support.servers import wait_until
+
+GUNICORN = ("gunicorn", "--threads=2", "--bind=unix:{socket}", "--log-level=error")
+UVICORN = ("uvicorn", "--uds={socket}", "--log-level=error")
+
+
+class UnixConnection(http.client.HTTPConnection):
+    """A connection by HTTP to a unix socket."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__("localhost")
+        self.path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(30)
+        self.sock.connect(self.path)
+
+
+class Served(NamedTuple):
+    """A server that runs."""
+
+    path: str
+    log: Path
+
+    def ask(self, path: str = "/", user: str = "ann", **headers: str) -> Answer:
+        """One request on a connection of its own."""
+        connection = UnixConnection(self.path)
+        try:
+            connection.request("GET", path, headers={"X-User": user, **headers})
+            answer = connection.getresponse()
+            return Answer(answer.status, answer.getheaders(), answer.read())
+        finally:
+            connection.close()
+
+
+@contextlib.contextmanager
+def serving(folder: Path, *command: str, cwd: Path = ROOT, **environment: str) -> Iterator[Served]:
+    """Run a module of Python, with the path of its socket in place of `{socket}`; its words are kept in a log."""
+    with tempfile.TemporaryDirectory() as short:  # a unix socket's path may not be long
+        server = Served(os.path.join(short, "s"), folder / "log")
+        words = [sys.executable, "-m", *(word.format(socket=server.path) for word in command)]
+        with server.log.open("wb") as said:
+            process = subprocess.Popen(
+                words, cwd=cwd, env={**os.environ, **environment}, stdout=said, stderr=said, start_new_session=True
+            )
+        try:
+            wait_until(lambda: process.poll() is not None or _listens(server.path), "the server is up")
+            assert process.poll() is None, server.log.read_text()
+            yield server
+        finally:
+            os.killpg(process.pid, signal.SIGTERM)  # its own group: a reloader has a child
+            process.wait(30)
+
+
+def _listens(path: str) -> bool:
+    with socket.socket(socket.AF_UNIX) as probe:
+        return probe.connect_ex(path) == 0
