@@ -13,7 +13,7 @@ from headgate import AsyncLimiter, AsyncShaper, Limit, Limiter, steps
 from headgate.limiter import promises
 from headgate.stores import Store
 from headgate.testing import ManualClock
-from tests.support.homes import LATER, let_run, until, waiting
+from tests.support.homes import LATER, in_each_home, let_run, until, waiting
 
 
 class Left(NamedTuple):
@@ -87,35 +87,31 @@ def test_ten_of_twenty_give_up_in_the_middle(home):
     assert [limiter.reserve("k").delay for _ in range(3)] == [20, 21, 22]
 
 
-def test_those_behind_a_task_that_gives_up_move_up(home):
+@in_each_home
+async def test_those_behind_a_task_that_gives_up_move_up(store, clock):
     """Each leaves at the first instant that is free when its turn comes, and what is left over is given back."""
-    clock = ManualClock(LATER)
+    limiter = AsyncLimiter("1/second burst 1", store=store, on_error="raise")
+    await limiter.hit("k")
+    left: list[tuple[float, int]] = []
 
-    async def story(store: Store) -> None:
-        limiter = AsyncLimiter("1/second burst 1", store=store, on_error="raise")
-        await limiter.hit("k")
-        left: list[tuple[float, int]] = []
+    async def one(number: int) -> None:
+        await limiter.acquire("k")
+        left.append((clock.now() - LATER, number))
 
-        async def one(number: int) -> None:
-            await limiter.acquire("k")
-            left.append((clock.now() - LATER, number))
-
-        tasks = []
-        for number in range(12):
-            tasks.append(asyncio.create_task(one(number)))
-            await waiting(limiter, number + 1, asleep=number + 1)
-        for number in (3, 7, 0, 4, 11, 8):
-            tasks[number].cancel()
-        await asyncio.gather(*(tasks[number] for number in (3, 7, 0, 4, 11, 8)), return_exceptions=True)
-        await until(lambda: not steps._unfinished)
-        assert (await limiter.peek("k", 0)).reset_after == 7.0  # the hit, and six that wait
-        while len(left) < 6:
-            clock.advance(1)
-            await let_run()
-        assert left == [(1, 1), (2, 2), (3, 5), (4, 6), (5, 9), (6, 10)]
-        assert (limiter._queue.waiting, limiter._queue.promises._queues, limiter._timers.here()._turns) == (0, {}, {})
-
-    home.tell(story, clock)
+    tasks = []
+    for number in range(12):
+        tasks.append(asyncio.create_task(one(number)))
+        await waiting(limiter, number + 1, asleep=number + 1)
+    for number in (3, 7, 0, 4, 11, 8):
+        tasks[number].cancel()
+    await asyncio.gather(*(tasks[number] for number in (3, 7, 0, 4, 11, 8)), return_exceptions=True)
+    await until(lambda: not limiter._unfinished)
+    assert (await limiter.peek("k", 0)).reset_after == 7.0  # the hit, and six that wait
+    while len(left) < 6:
+        clock.advance(1)
+        await let_run()
+    assert left == [(1, 1), (2, 2), (3, 5), (4, 6), (5, 9), (6, 10)]
+    assert (limiter._queue.waiting, limiter._queue.promises._queues, limiter._timers.here()._turns) == (0, {}, {})
 
 
 def test_a_task_that_gives_up_as_it_is_called_leaves_its_turn_to_the_next():
@@ -226,27 +222,23 @@ def test_a_shaper_keeps_its_distance_whoever_gives_up(home):
         home.tell(story, clock)
 
 
-def test_those_behind_a_caller_that_gives_up_its_place_move_up(home):
+@in_each_home
+async def test_those_behind_a_caller_that_gives_up_its_place_move_up(store, clock):
     """In a shaper too: what is left over is the last place, and it is free again."""
-    clock = ManualClock(LATER)
+    shaper = AsyncShaper("1/second queue 5", store=store, on_error="raise")
+    left: list[tuple[float, int]] = []
 
-    async def story(store: Store) -> None:
-        shaper = AsyncShaper("1/second queue 5", store=store, on_error="raise")
-        left: list[tuple[float, int]] = []
+    async def one(number: int) -> None:
+        assert await shaper.shape("k")
+        left.append((clock.now() - LATER, number))
 
-        async def one(number: int) -> None:
-            assert await shaper.shape("k")
-            left.append((clock.now() - LATER, number))
-
-        tasks = [asyncio.create_task(one(number)) for number in range(5)]
-        await until(lambda: len(shaper._timers.here()._heap) == 4)
-        tasks[2].cancel()
-        await asyncio.wait([tasks[2]])
-        assert (await shaper.enter("k")).delay == 4.0
-        assert not await shaper.enter("k")
-        while len(left) < 4:
-            clock.advance(1)
-            await let_run()
-        assert left == [(0, 0), (1, 1), (2, 3), (3, 4)]
-
-    home.tell(story, clock)
+    tasks = [asyncio.create_task(one(number)) for number in range(5)]
+    await until(lambda: len(shaper._timers.here()._heap) == 4)
+    tasks[2].cancel()
+    await asyncio.wait([tasks[2]])
+    assert (await shaper.enter("k")).delay == 4.0
+    assert not await shaper.enter("k")
+    while len(left) < 4:
+        clock.advance(1)
+        await let_run()
+    assert left == [(0, 0), (1, 1), (2, 3), (3, 4)]

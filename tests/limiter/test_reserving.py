@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 from headgate import AsyncLimiter, InvalidCall, Limiter, RateLimited
-from headgate.stores import Store
 from headgate.testing import ManualClock
-from tests.support.homes import EVERY_WAY, LATER, PATIENCE, Interrupting, let_run, limiters_of, until
+from tests.support.homes import EVERY_WAY, LATER, PATIENCE, Interrupting, in_each_home, let_run, limiters_of, until
 
 NO_PROMISE = [f"10/second {how}" for how in ("by fixed-window", "by sliding-log", "by sliding-window", "block 5s")]
 
@@ -218,49 +217,45 @@ def test_an_interrupted_wait_gives_everything_back(home):
     assert limiter.peek("k", 0).verdicts == before
 
 
-def test_the_same_awaited(home):
+@in_each_home
+async def test_the_same_awaited(store, clock):
     """`async with await limiter.reserve(...)`: waits, raises, gives back when the body raises or is cancelled."""
-    clock = ManualClock(LATER)
+    limiter = AsyncLimiter("10/second burst 5", store=store, on_error="raise")
+    await limiter.hit("k", 5)
+    before = (await limiter.peek("k", 0)).verdicts
+    inside = []
 
-    async def story(store: Store) -> None:
-        limiter = AsyncLimiter("10/second burst 5", store=store, on_error="raise")
-        await limiter.hit("k", 5)
-        before = (await limiter.peek("k", 0)).verdicts
-        inside = []
+    async def use() -> None:
+        async with await limiter.reserve("k", 5) as reservation:
+            inside.append(reservation.delay)
+            await asyncio.Event().wait()
 
-        async def use() -> None:
-            async with await limiter.reserve("k", 5) as reservation:
-                inside.append(reservation.delay)
-                await asyncio.Event().wait()
+    async def until_charged(units: int) -> None:
+        async with asyncio.timeout(PATIENCE):
+            while (await limiter.peek("k", 0)).reset_us != units * 100_000:
+                await asyncio.sleep(0.001)
 
-        async def until_charged(units: int) -> None:
-            async with asyncio.timeout(PATIENCE):
-                while (await limiter.peek("k", 0)).reset_us != units * 100_000:
-                    await asyncio.sleep(0.001)
-
-        using = asyncio.create_task(use())
-        await until_charged(10)
-        with pytest.raises(RateLimited):
-            async with await limiter.reserve("k", 5, max_wait=0.1):
-                pytest.fail("the body must not run")
-        entering, inside_now = asyncio.create_task(use()), len(inside)
-        await until_charged(15)
-        entering.cancel()
-        await asyncio.wait([entering])
-        assert inside_now == 0
-        await until_charged(10)
-        clock.us += 499_999
-        clock.advance(0)
-        await let_run()
-        assert inside == []
-        clock.advance(1e-6)
-        await until(lambda: inside == [0.5])
-        clock.us -= 500_000
-        using.cancel()
-        await asyncio.wait([using])
-        assert (await limiter.peek("k", 0)).verdicts == before
-
-    home.tell(story, clock)
+    using = asyncio.create_task(use())
+    await until_charged(10)
+    with pytest.raises(RateLimited):
+        async with await limiter.reserve("k", 5, max_wait=0.1):
+            pytest.fail("the body must not run")
+    entering, inside_now = asyncio.create_task(use()), len(inside)
+    await until_charged(15)
+    entering.cancel()
+    await asyncio.wait([entering])
+    assert inside_now == 0
+    await until_charged(10)
+    clock.us += 499_999
+    clock.advance(0)
+    await let_run()
+    assert inside == []
+    clock.advance(1e-6)
+    await until(lambda: inside == [0.5])
+    clock.us -= 500_000
+    using.cancel()
+    await asyncio.wait([using])
+    assert (await limiter.peek("k", 0)).verdicts == before
 
 
 def hold_there(url: str, ready: Any) -> None:

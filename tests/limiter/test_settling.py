@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 from headgate import AsyncLimiter, InvalidCall, Limiter, StoreError
-from headgate.stores import Store
 from headgate.stores.redis import RedisStore
 from headgate.testing import ManualClock
-from tests.support.homes import EVERY_WAY, LATER, eventually, limiters_of
+from tests.support.homes import EVERY_WAY, LATER, eventually, in_each_home, limiters_of
 from tests.support.servers import BINARIES, Server
 
 
@@ -173,20 +172,16 @@ def test_what_cannot_be_settled_is_an_error_that_changes_nothing(make):
         make("5/minute", clock=clock).reserve("k").settle(tpm=1)
 
 
-def test_give_backs_at_one_time_all_arrive(home):
+@in_each_home
+async def test_give_backs_at_one_time_all_arrive(store, clock):
     """A hundred at once: refunds, cancels and settles, each its own."""
-    clock = ManualClock(LATER)
-
-    async def story(store: Store) -> None:
-        limiter = AsyncLimiter("1000/second as a", store=store, on_error="raise")
-        hits = [await limiter.hit("k", 2) for _ in range(100)]
-        await asyncio.gather(*(limiter.refund(hit) for hit in hits))
-        assert (await limiter.peek("k", 0)).remaining == 1000
-        held = await asyncio.gather(*(limiter.reserve("k", 5) for _ in range(100)))
-        await asyncio.gather(*(each.settle(3) if at % 2 else each.cancel() for at, each in enumerate(held)))
-        assert (await limiter.peek("k", 0)).remaining == 1000 - 50 * 3
-
-    home.tell(story, clock)
+    limiter = AsyncLimiter("1000/second as a", store=store, on_error="raise")
+    hits = [await limiter.hit("k", 2) for _ in range(100)]
+    await asyncio.gather(*(limiter.refund(hit) for hit in hits))
+    assert (await limiter.peek("k", 0)).remaining == 1000
+    held = await asyncio.gather(*(limiter.reserve("k", 5) for _ in range(100)))
+    await asyncio.gather(*(each.settle(3) if at % 2 else each.cancel() for at, each in enumerate(held)))
+    assert (await limiter.peek("k", 0)).remaining == 1000 - 50 * 3
 
 
 @pytest.mark.skipif("valkey" not in BINARIES, reason="there is no server here")

@@ -10,30 +10,26 @@ import pytest
 from headgate import AsyncLimiter, RateLimited, steps
 from headgate.stores import Store
 from headgate.testing import ManualClock
-from tests.support.homes import LATER, cancel_at_random, crowd, let_run, until, waiting
+from tests.support.homes import LATER, cancel_at_random, crowd, in_each_home, let_run, until, waiting
 
 BUCKET, WINDOW = "10/second burst 4", "4/second by fixed-window"
 
 
-def test_tasks_of_a_bucket_go_at_their_instants(home):
+@in_each_home
+async def test_tasks_of_a_bucket_go_at_their_instants(store, clock):
     """Not one microsecond early: the books say when, and then is when."""
-    clock = ManualClock(LATER)
-
-    async def story(store: Store) -> None:
-        limiter = AsyncLimiter("7/second burst 1", store=store, on_error="raise")
-        done: list[int] = []
-        tasks = await crowd(limiter, [1] * 8, done)
-        for number in range(1, 8):
-            due = round(LATER * 1e6) + -(-1_000_000 * number // 7)
-            clock.us = due - 1
-            clock.advance(0)
-            await let_run()
-            assert len(done) == number
-            clock.advance(0.000001)
-            await until(lambda number=number: len(done) == number + 1)
-        await asyncio.gather(*tasks)
-
-    home.tell(story, clock)
+    limiter = AsyncLimiter("7/second burst 1", store=store, on_error="raise")
+    done: list[int] = []
+    tasks = await crowd(limiter, [1] * 8, done)
+    for number in range(1, 8):
+        due = round(LATER * 1e6) + -(-1_000_000 * number // 7)
+        clock.us = due - 1
+        clock.advance(0)
+        await let_run()
+        assert len(done) == number
+        clock.advance(0.000001)
+        await until(lambda number=number: len(done) == number + 1)
+    await asyncio.gather(*tasks)
 
 
 @pytest.mark.parametrize("text", [BUCKET, WINDOW])
@@ -71,117 +67,97 @@ def still_busy() -> bool:
     return bool(steps._unfinished)
 
 
-def test_a_wait_longer_than_the_timeout_is_refused_at_once(home):
+@in_each_home
+async def test_a_wait_longer_than_the_timeout_is_refused_at_once(store, clock):
     """Nobody waits in vain, and nothing is charged; what somebody else would cancel is given back."""
-    clock = ManualClock(LATER)
-
-    async def story(store: Store) -> None:
-        for text in (BUCKET, WINDOW):
-            limiter = AsyncLimiter(text, store=store, on_error="raise")
-            await limiter.hit("k", 4)
-            before = (await limiter.peek("k", 0)).verdicts
-            refused = await limiter.acquire("k", 4, timeout=0.39)
-            assert (bool(refused), refused.retry_after >= 0.4, limiter._queue.waiting) == (False, True, 0)
-            with pytest.raises(TimeoutError):
-                async with asyncio.timeout(0.01):
-                    await limiter.acquire("k", 4)
-            await until(lambda: not still_busy())
-            assert (await limiter.peek("k", 0)).verdicts == before
-
-    home.tell(story, clock)
+    for text in (BUCKET, WINDOW):
+        limiter = AsyncLimiter(text, store=store, on_error="raise")
+        await limiter.hit("k", 4)
+        before = (await limiter.peek("k", 0)).verdicts
+        refused = await limiter.acquire("k", 4, timeout=0.39)
+        assert (bool(refused), refused.retry_after >= 0.4, limiter._queue.waiting) == (False, True, 0)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.01):
+                await limiter.acquire("k", 4)
+        await until(lambda limiter=limiter: not still_busy(limiter))
+        assert (await limiter.peek("k", 0)).verdicts == before
 
 
-def test_what_takes_more_than_an_hour_is_charged_when_an_hour_is_left(home):
+@in_each_home
+async def test_what_takes_more_than_an_hour_is_charged_when_an_hour_is_left(store, clock):
     """From then on it is promised, and nobody can take it."""
-    clock = ManualClock(LATER)
-
-    async def story(store: Store) -> None:
-        limiter = AsyncLimiter("2/3 hours burst 2", store=store, on_error="raise")
-        await limiter.hit("k", 2)
-        waiter = asyncio.create_task(limiter.acquire("k", 2))
-        await waiting(limiter, 1)
-        clock.advance(2 * 3600 - 1)
-        await let_run()
-        assert (await limiter.peek("k", 0)).reset_after == 3601
-        clock.advance(1)
-        await waiting(limiter, 1)
-        await let_run()
-        assert (await limiter.peek("k", 0)).reset_after == 4 * 3600
-        await waiting(limiter, 1)
-        clock.advance(3600)
-        assert await waiter
-
-    home.tell(story, clock)
+    limiter = AsyncLimiter("2/3 hours burst 2", store=store, on_error="raise")
+    await limiter.hit("k", 2)
+    waiter = asyncio.create_task(limiter.acquire("k", 2))
+    await waiting(limiter, 1)
+    clock.advance(2 * 3600 - 1)
+    await let_run()
+    assert (await limiter.peek("k", 0)).reset_after == 3601
+    clock.advance(1)
+    await waiting(limiter, 1)
+    await let_run()
+    assert (await limiter.peek("k", 0)).reset_after == 4 * 3600
+    await waiting(limiter, 1)
+    clock.advance(3600)
+    assert await waiter
 
 
-def test_a_slot_is_awaited(home):
+@in_each_home
+async def test_a_slot_is_awaited(store, clock):
     """`async with`: waits, hands over the decision, raises a no."""
-    clock = ManualClock(LATER)
-
-    async def story(store: Store) -> None:
-        limiter = AsyncLimiter("2/second", store=store, on_error="raise")
-        async with limiter.permit("k", 2, timeout=None) as permit:
-            assert permit.decision.remaining == 0
-        with pytest.raises(RateLimited):
-            async with limiter.permit("k", timeout=0.49):
-                pytest.fail("the body must not run")
-        with pytest.raises(RateLimited):
-            async with limiter.permit("k", 3, timeout=None):
-                pytest.fail("the body must not run")
-        entering = asyncio.create_task(limiter.permit("k", timeout=0.5).__aenter__())
-        await waiting(limiter, 1)
-        clock.advance(0.5)
-        assert (await entering).decision.retry_after == 0.5
-
-    home.tell(story, clock)
+    limiter = AsyncLimiter("2/second", store=store, on_error="raise")
+    async with limiter.permit("k", 2, timeout=None) as permit:
+        assert permit.decision.remaining == 0
+    with pytest.raises(RateLimited):
+        async with limiter.permit("k", timeout=0.49):
+            pytest.fail("the body must not run")
+    with pytest.raises(RateLimited):
+        async with limiter.permit("k", 3, timeout=None):
+            pytest.fail("the body must not run")
+    entering = asyncio.create_task(limiter.permit("k", timeout=0.5).__aenter__())
+    await waiting(limiter, 1)
+    clock.advance(0.5)
+    assert (await entering).decision.retry_after == 0.5
 
 
-def test_no_more_wait_than_may(home):
+@in_each_home
+async def test_no_more_wait_than_may(store, clock):
     """Whoever comes then is refused at once, and nothing was charged; when one has gone there is room again."""
-    clock = ManualClock(LATER)
-
-    async def story(store: Store) -> None:
-        for text, full in ((BUCKET, 0.1), (WINDOW, 1)):
-            limiter = AsyncLimiter(text, store=store, on_error="raise", max_waiting=3)
-            await limiter.hit("k", 4)
-            inside = []
-            for place in range(3):
-                inside.append(asyncio.create_task(limiter.acquire("k")))
-                await waiting(limiter, place + 1)
-            before = (await limiter.peek("k", 0)).verdicts
-            assert not any([await limiter.acquire(key) for key in ("k", "k")])
-            assert (await limiter.peek("k", 0)).verdicts == before
-            assert await limiter.acquire("other")
-            clock.advance(full)
-            await inside[0]
-            await until(lambda limiter=limiter: limiter._queue.waiting < 3)
-            inside[0] = asyncio.create_task(limiter.acquire("k"))
-            while not all(each.done() for each in inside):
-                await let_run()
-                clock.advance(0.5)
-            assert all(await asyncio.gather(*inside))
-
-    home.tell(story, clock)
+    for text, full in ((BUCKET, 0.1), (WINDOW, 1)):
+        limiter = AsyncLimiter(text, store=store, on_error="raise", max_waiting=3)
+        await limiter.hit("k", 4)
+        inside = []
+        for place in range(3):
+            inside.append(asyncio.create_task(limiter.acquire("k")))
+            await waiting(limiter, place + 1)
+        before = (await limiter.peek("k", 0)).verdicts
+        assert not any([await limiter.acquire(key) for key in ("k", "k")])
+        assert (await limiter.peek("k", 0)).verdicts == before
+        assert await limiter.acquire("other")
+        clock.advance(full)
+        await inside[0]
+        await until(lambda limiter=limiter: limiter._queue.waiting < 3)
+        inside[0] = asyncio.create_task(limiter.acquire("k"))
+        while not all(each.done() for each in inside):
+            await let_run()
+            clock.advance(0.5)
+        assert all(await asyncio.gather(*inside))
 
 
-def test_no_more_wait_than_may_of_those_who_come_at_once(home):
+@in_each_home
+async def test_no_more_wait_than_may_of_those_who_come_at_once(store, clock):
     """A hundred at one time, where five may wait: four pass, five wait, the others are refused and charge nothing."""
-    clock = ManualClock(LATER)
-
-    async def story(store: Store) -> None:
-        for text in (BUCKET, WINDOW):
-            limiter = AsyncLimiter(text, store=store, on_error="raise", max_waiting=5)
-            tasks = [asyncio.create_task(limiter.acquire("k")) for _ in range(100)]
-            line = limiter._queue
-            await until(lambda tasks=tasks, line=line: sum(task.done() for task in tasks) >= 95 or line.waiting > 5)
-            assert line.waiting == 5
-            answers = [task.result().allowed for task in tasks if task.done()]
-            assert (sum(answers), len(answers)) == (4, 95)
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-
-    home.tell(story, clock)
+    for text in (BUCKET, WINDOW):
+        limiter = AsyncLimiter(text, store=store, on_error="raise", max_waiting=5)
+        tasks = [asyncio.create_task(limiter.acquire("k")) for _ in range(100)]
+        line = limiter._queue
+        await until(lambda tasks=tasks, line=line: sum(task.done() for task in tasks) >= 95 or line.waiting > 5)
+        assert line.waiting == 5
+        answers = [task.result().allowed for task in tasks if task.done()]
+        assert (sum(answers), len(answers)) == (4, 95)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -236,69 +212,61 @@ def test_nobody_goes_early_by_the_real_clock(home):
     home.tell(story)
 
 
-def test_a_pause_after_the_question_changes_no_order(home):
+@in_each_home
+async def test_a_pause_after_the_question_changes_no_order(store, clock):
     """Whoever asked first goes first, though it was held up for 50 ms between the answer and its sleep."""
-    clock = ManualClock(LATER)
+    limiter = AsyncLimiter("100/second burst 1", store=store, on_error="raise")
+    for _ in range(10):
+        await limiter._reserve("k", 1, 10**9, None)
+    finish, done = limiter._queue.finish, []
 
-    async def story(store: Store) -> None:
-        limiter = AsyncLimiter("100/second burst 1", store=store, on_error="raise")
-        for _ in range(10):
-            await limiter._reserve("k", 1, 10**9, None)
-        finish, done = limiter._queue._depart, []
+    def held_up(*given):
+        clock.advance(0.05)
+        return finish(*given)
 
-        def held_up(*given):
-            clock.advance(0.05)
-            return finish(*given)
+    async def one(number: int) -> None:
+        assert await limiter.acquire("k")
+        done.append(number)
 
-        async def one(number: int) -> None:
-            assert await limiter.acquire("k")
-            done.append(number)
-
-        limiter._queue._depart = held_up  # type: ignore[method-assign]
-        tasks = [asyncio.create_task(one(0))]
-        await waiting(limiter, 1)
-        limiter._queue._depart = finish  # type: ignore[method-assign]
-        tasks.append(asyncio.create_task(one(1)))
-        await waiting(limiter, 2)
-        while len(done) < 2:
-            await let_run(100)
-            clock.advance(0.005)
-        assert done == [0, 1]
-        await asyncio.gather(*tasks)
-
-    home.tell(story, clock)
+    limiter._queue.finish = held_up  # type: ignore[method-assign]
+    tasks = [asyncio.create_task(one(0))]
+    await waiting(limiter, 1)
+    limiter._queue.finish = finish  # type: ignore[method-assign]
+    tasks.append(asyncio.create_task(one(1)))
+    await waiting(limiter, 2)
+    while len(done) < 2:
+        await let_run(100)
+        clock.advance(0.005)
+    assert done == [0, 1]
+    await asyncio.gather(*tasks)
 
 
 @pytest.mark.parametrize("told", [False, True], ids=["before the timer rings", "as the timer rings"])
 @pytest.mark.parametrize("timeout", [None, 60])
-def test_who_comes_after_a_stall_does_not_pass_who_waited(home, told, timeout):
+@in_each_home
+async def test_who_comes_after_a_stall_does_not_pass_who_waited(store, clock, told, timeout):
     """Time went on while nothing ran: those who wait are late, there is room for more, and still they go first."""
-    clock = ManualClock(LATER)
+    limiter = AsyncLimiter("1/second burst 2", store=store, on_error="raise")
+    await limiter.hit("k", 2)
+    done: list[int] = []
 
-    async def story(store: Store) -> None:
-        limiter = AsyncLimiter("1/second burst 2", store=store, on_error="raise")
-        await limiter.hit("k", 2)
-        done: list[int] = []
+    async def one(number: int) -> None:
+        assert await limiter.acquire("k", timeout=timeout)
+        done.append(number)
 
-        async def one(number: int) -> None:
-            assert await limiter.acquire("k", timeout=timeout)
-            done.append(number)
-
-        tasks = []
-        for number in range(3):
-            tasks.append(asyncio.create_task(one(number)))
-            await waiting(limiter, number + 1, asleep=number + 1)
-        clock.us += 8_000_000
-        if told:
-            clock.advance(0)
-        tasks += [asyncio.create_task(one(number)) for number in (3, 4)]
-        await let_run()
+    tasks = []
+    for number in range(3):
+        tasks.append(asyncio.create_task(one(number)))
+        await waiting(limiter, number + 1, asleep=number + 1)
+    clock.us += 8_000_000
+    if told:
         clock.advance(0)
-        await asyncio.gather(*tasks)
-        assert done == [0, 1, 2, 3, 4]
-        assert limiter._queue.waiting == 0
-
-    home.tell(story, clock)
+    tasks += [asyncio.create_task(one(number)) for number in (3, 4)]
+    await let_run()
+    clock.advance(0)
+    await asyncio.gather(*tasks)
+    assert done == [0, 1, 2, 3, 4]
+    assert limiter._queue.waiting == 0
 
 
 def test_who_is_cancelled_while_others_go_first_leaves_nothing_charged():

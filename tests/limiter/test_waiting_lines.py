@@ -8,9 +8,8 @@ import random
 import pytest
 
 from headgate import AsyncLimiter, Limiter
-from headgate.stores import Store
 from headgate.testing import ManualClock
-from tests.support.homes import LATER, crowd, let_run, until, waiting
+from tests.support.homes import LATER, crowd, in_each_home, let_run, until, waiting
 
 WINDOW = "4/second by fixed-window"
 EVERY_KIND = ("10/second burst 4", WINDOW, "4/second by sliding-log", "4/second block 1s")
@@ -18,181 +17,145 @@ EVERY_KIND = ("10/second burst 4", WINDOW, "4/second by sliding-log", "4/second 
 
 @pytest.mark.parametrize("at_once", [False, True])
 @pytest.mark.parametrize("text", EVERY_KIND)
-def test_tasks_go_in_the_order_they_came(home, text, at_once):
+@in_each_home
+async def test_tasks_go_in_the_order_they_came(store, clock, text, at_once):
     """Small ones never pass a large one that came before them, not even while its question is on the way."""
-    clock = ManualClock(LATER)
-
-    async def story(store: Store) -> None:
-        limiter = AsyncLimiter(text, store=store, on_error="raise")
-        done: list[int] = []
-        seen = []
-        tasks = await crowd(limiter, [1, 2, 4, 1, 1, 3, 1, 4, 1], done, at_once)
-        while len(done) < 9:
-            await let_run()
-            seen.append(len(done))
-            clock.advance(0.1)
-        await asyncio.gather(*tasks)
-        assert done == list(range(9))
-        assert seen[0] == 2 and len(set(seen)) > 3
-        assert (limiter._queue.waiting, limiter._queue.by_key) == (0, {})
-
-    home.tell(story, clock)
+    limiter = AsyncLimiter(text, store=store, on_error="raise")
+    done: list[int] = []
+    seen = []
+    tasks = await crowd(limiter, [1, 2, 4, 1, 1, 3, 1, 4, 1], done, at_once)
+    while len(done) < 9:
+        await let_run()
+        seen.append(len(done))
+        clock.advance(0.1)
+    await asyncio.gather(*tasks)
+    assert done == list(range(9))
+    assert seen[0] == 2 and len(set(seen)) > 3
+    assert (limiter._queue.waiting, limiter._queue.by_key) == (0, {})
 
 
-def test_who_stood_behind_a_cancelled_task_moves_up(home):
+@in_each_home
+async def test_who_stood_behind_a_cancelled_task_moves_up(store, clock):
     """The head of a line is cancelled: the next one is called at once, and asks."""
-    clock = ManualClock(LATER)
-
-    async def story(store: Store) -> None:
-        limiter = AsyncLimiter(WINDOW, store=store, on_error="raise")
-        await limiter.hit("k", 3)
-        large = asyncio.create_task(limiter.acquire("k", 4))
-        await waiting(limiter, 1)
-        small = asyncio.create_task(limiter.acquire("k"))
-        await waiting(limiter, 2)
-        large.cancel()
-        assert (await small).remaining == 0
-        assert clock.now() == LATER
-
-    home.tell(story, clock)
+    limiter = AsyncLimiter(WINDOW, store=store, on_error="raise")
+    await limiter.hit("k", 3)
+    large = asyncio.create_task(limiter.acquire("k", 4))
+    await waiting(limiter, 1)
+    small = asyncio.create_task(limiter.acquire("k"))
+    await waiting(limiter, 2)
+    large.cancel()
+    assert (await small).remaining == 0
+    assert clock.now() == LATER
 
 
-def test_somebody_in_line_is_refused_when_the_timeout_is_over(home):
+@in_each_home
+async def test_somebody_in_line_is_refused_when_the_timeout_is_over(store, clock):
     """It cannot be known before whether its turn comes: the head takes the whole window."""
-    clock = ManualClock(LATER)
-
-    async def story(store: Store) -> None:
-        limiter = AsyncLimiter(WINDOW, store=store, on_error="raise")
-        await limiter.hit("k", 4)
-        head = asyncio.create_task(limiter.acquire("k", 4))
-        await waiting(limiter, 1)
-        second = asyncio.create_task(limiter.acquire("k", 4, timeout=1.5))
-        await waiting(limiter, 2)
-        assert not await limiter.acquire("k", 4, timeout=0.5)
-        clock.advance(1)
-        assert await head
-        await let_run()
-        clock.advance(0.499999)
-        await let_run()
-        clock.advance(0.000001)
-        assert not await second
-        assert (limiter._queue.waiting, (await limiter.peek("k", 0)).remaining) == (0, 0)
-
-    home.tell(story, clock)
+    limiter = AsyncLimiter(WINDOW, store=store, on_error="raise")
+    await limiter.hit("k", 4)
+    head = asyncio.create_task(limiter.acquire("k", 4))
+    await waiting(limiter, 1)
+    second = asyncio.create_task(limiter.acquire("k", 4, timeout=1.5))
+    await waiting(limiter, 2)
+    assert not await limiter.acquire("k", 4, timeout=0.5)
+    clock.advance(1)
+    assert await head
+    await let_run()
+    clock.advance(0.499999)
+    await let_run()
+    clock.advance(0.000001)
+    assert not await second
+    assert (limiter._queue.waiting, (await limiter.peek("k", 0)).remaining) == (0, 0)
 
 
-def test_the_small_ones_behind_a_large_one_are_not_let_in_when_too_many_wait(home):
+@in_each_home
+async def test_the_small_ones_behind_a_large_one_are_not_let_in_when_too_many_wait(store, clock):
     """Where nobody more may wait a newcomer is refused, though it would fit: a yes that charges nothing is no yes."""
-    clock = ManualClock(LATER)
-
-    async def story(store: Store) -> None:
-        limiter = AsyncLimiter(WINDOW, store=store, on_error="raise", max_waiting=1)
-        await limiter.hit("k", 2)
-        large = asyncio.create_task(limiter.acquire("k", 4))
-        await waiting(limiter, 1)
-        assert [(await limiter.acquire("k")).allowed for _ in range(5)] == [False] * 5
-        assert [(await limiter.acquire("k", timeout=5)).allowed for _ in range(5)] == [False] * 5
-        assert (await limiter.peek("k", 0)).remaining == 2
-        clock.advance(1)
-        assert (await large).remaining == 0
-
-    home.tell(story, clock)
+    limiter = AsyncLimiter(WINDOW, store=store, on_error="raise", max_waiting=1)
+    await limiter.hit("k", 2)
+    large = asyncio.create_task(limiter.acquire("k", 4))
+    await waiting(limiter, 1)
+    assert [(await limiter.acquire("k")).allowed for _ in range(5)] == [False] * 5
+    assert [(await limiter.acquire("k", timeout=5)).allowed for _ in range(5)] == [False] * 5
+    assert (await limiter.peek("k", 0)).remaining == 2
+    clock.advance(1)
+    assert (await large).remaining == 0
 
 
 @pytest.mark.parametrize("cost", [1, {"n": 1}])
-def test_a_turn_that_did_not_come_in_time_is_a_refusal(home, cost):
+@in_each_home
+async def test_a_turn_that_did_not_come_in_time_is_a_refusal(store, clock, cost):
     """A small one behind a large one: it would fit, and is still not admitted when its time is up."""
-    clock = ManualClock(LATER)
-
-    async def story(store: Store) -> None:
-        limiter = AsyncLimiter(f"{WINDOW} as n", store=store, on_error="raise")
-        await limiter.hit("k", 2)
-        large = asyncio.create_task(limiter.acquire("k", {"n": 4}))
-        await waiting(limiter, 1)
-        small = asyncio.create_task(limiter.acquire("k", cost, timeout=0.5))
-        await waiting(limiter, 2, asleep=2)
-        clock.advance(0.5)
-        answer = await small
-        assert (answer.allowed, answer.granted, answer.retry_after > 0) == (False, 0, True)
-        assert (await limiter.peek("k", 0)).remaining == 2
-        clock.advance(0.5)
-        assert await large
-
-    home.tell(story, clock)
+    limiter = AsyncLimiter(f"{WINDOW} as n", store=store, on_error="raise")
+    await limiter.hit("k", 2)
+    large = asyncio.create_task(limiter.acquire("k", {"n": 4}))
+    await waiting(limiter, 1)
+    small = asyncio.create_task(limiter.acquire("k", cost, timeout=0.5))
+    await waiting(limiter, 2, asleep=2)
+    clock.advance(0.5)
+    answer = await small
+    assert (answer.allowed, answer.granted, answer.retry_after > 0) == (False, 0, True)
+    assert (await limiter.peek("k", 0)).remaining == 2
+    clock.advance(0.5)
+    assert await large
 
 
-def test_who_would_not_wait_at_all_is_answered_at_once(home):
+@in_each_home
+async def test_who_would_not_wait_at_all_is_answered_at_once(store, clock):
     """Behind somebody large, with a timeout of nothing: refused before time goes on, though it would fit."""
-    clock = ManualClock(LATER)
-
-    async def story(store: Store) -> None:
-        limiter = AsyncLimiter(f"{WINDOW} as n", store=store, on_error="raise")
-        await limiter.hit("k", 2)
-        large = asyncio.create_task(limiter.acquire("k", {"n": 4}))
-        await waiting(limiter, 1)
-        async with asyncio.timeout(5):
-            assert not await limiter.acquire("k", 1, timeout=0)
-        large.cancel()
-
-    home.tell(story, clock)
+    limiter = AsyncLimiter(f"{WINDOW} as n", store=store, on_error="raise")
+    await limiter.hit("k", 2)
+    large = asyncio.create_task(limiter.acquire("k", {"n": 4}))
+    await waiting(limiter, 1)
+    async with asyncio.timeout(5):
+        assert not await limiter.acquire("k", 1, timeout=0)
+    large.cancel()
 
 
-def test_who_comes_as_the_head_is_called_is_not_let_in_for_nothing(home):
+@in_each_home
+async def test_who_comes_as_the_head_is_called_is_not_let_in_for_nothing(store, clock):
     """The window has just opened and the head has not asked yet: the newcomer is charged, or refused."""
-    clock = ManualClock(LATER)
-
-    async def story(store: Store) -> None:
-        limiter = AsyncLimiter(WINDOW, store=store, on_error="raise")
-        await limiter.hit("k", 4)
-        head = asyncio.create_task(limiter.acquire("k"))
-        await waiting(limiter, 1)
-        clock.advance(1)
-        newcomer = await limiter.acquire("k", timeout=0)
-        assert await head
-        assert 4 - (await limiter.peek("k", 0)).remaining == 1 + newcomer.granted
-
-    home.tell(story, clock)
+    limiter = AsyncLimiter(WINDOW, store=store, on_error="raise")
+    await limiter.hit("k", 4)
+    head = asyncio.create_task(limiter.acquire("k"))
+    await waiting(limiter, 1)
+    clock.advance(1)
+    newcomer = await limiter.acquire("k", timeout=0)
+    assert await head
+    assert 4 - (await limiter.peek("k", 0)).remaining == 1 + newcomer.granted
 
 
-def test_a_plan_with_a_smaller_burst_waits_behind_others(home):
+@in_each_home
+async def test_a_plan_with_a_smaller_burst_waits_behind_others(store, clock):
     """What all in line want together is above the plan's burst; that is no reason to refuse one of them for ever."""
-    clock = ManualClock(LATER)
     plan = "2/second by fixed-window"
-
-    async def story(store: Store) -> None:
-        limiter = AsyncLimiter(WINDOW, store=store, on_error="raise")
-        await limiter.hit("k", 2, limit=plan)
-        first = asyncio.create_task(limiter.acquire("k", 2, limit=plan))
-        await waiting(limiter, 1)
-        second = asyncio.create_task(limiter.acquire("k", 1, timeout=1e6, limit=plan))
-        await until(lambda: limiter._queue.waiting == 2 or second.done())
-        assert not second.done()
-        clock.advance(1)
-        assert await first
-        while not second.done():
-            await let_run()
-            clock.advance(0.1)
-        assert await second
-
-    home.tell(story, clock)
+    limiter = AsyncLimiter(WINDOW, store=store, on_error="raise")
+    await limiter.hit("k", 2, limit=plan)
+    first = asyncio.create_task(limiter.acquire("k", 2, limit=plan))
+    await waiting(limiter, 1)
+    second = asyncio.create_task(limiter.acquire("k", 1, timeout=1e6, limit=plan))
+    await until(lambda: limiter._queue.waiting == 2 or second.done())
+    assert not second.done()
+    clock.advance(1)
+    assert await first
+    while not second.done():
+        await let_run()
+        clock.advance(0.1)
+    assert await second
 
 
-def test_the_line_of_one_key_is_not_that_of_another(home):
+@in_each_home
+async def test_the_line_of_one_key_is_not_that_of_another(store, clock):
     """Whoever waits for one key is in nobody's way at another."""
-    clock = ManualClock(LATER)
-
-    async def story(store: Store) -> None:
-        limiter = AsyncLimiter(WINDOW, store=store, on_error="raise")
-        await limiter.hit("k", 4)
-        waiter = asyncio.create_task(limiter.acquire("k"))
-        await waiting(limiter, 1)
-        assert [(await limiter.acquire("other")).remaining for _ in range(4)] == [3, 2, 1, 0]
-        assert (await limiter.acquire("third", timeout=0)).remaining == 3
-        assert not waiter.done()
-        clock.advance(1)
-        assert await waiter
-
-    home.tell(story, clock)
+    limiter = AsyncLimiter(WINDOW, store=store, on_error="raise")
+    await limiter.hit("k", 4)
+    waiter = asyncio.create_task(limiter.acquire("k"))
+    await waiting(limiter, 1)
+    assert [(await limiter.acquire("other")).remaining for _ in range(4)] == [3, 2, 1, 0]
+    assert (await limiter.acquire("third", timeout=0)).remaining == 3
+    assert not waiter.done()
+    clock.advance(1)
+    assert await waiter
 
 
 def test_many_may_stand_in_line_and_leave_it_in_any_order():

@@ -19,7 +19,7 @@ from headgate.waiting.timers import Timers
 from headgate.web.asgi import RateLimitMiddleware
 from headgate.web.wsgi import RateLimitMiddleware as WSGIMiddleware
 from tests.support.edges import LATER, Responder, get, plain, responder, still, view, wsgi
-from tests.support.homes import EVERY_HOME, home_of
+from tests.support.homes import EVERY_HOME, home_of, in_each_home
 from tests.support.stores import away
 
 SHORT: dict[str, Any] = {"limits": "20/second", "act": {"delay": {"at_most": "200ms"}}}
@@ -236,23 +236,19 @@ def test_wsgi_refuses_at_once_or_holds_the_thread_for_no_longer(home):
     assert (wsgi(limited).status, clock.us) == (200, LATER * 1e6 + 500_000)
 
 
-def test_asgi_refuses_at_once_or_holds_the_request_for_no_longer(home):
+@in_each_home
+async def test_asgi_refuses_at_once_or_holds_the_request_for_no_longer(store, clock):
     """The same, awaited."""
-    clock = ManualClock(LATER)
-
-    async def story(store: Any) -> None:
-        limited = held_by(clock, RateLimitMiddleware(plain, RULES, store=store))
-        assert (await get(limited, "POST")).status == 200
-        answers = [await get(limited) for _ in range(3)]
-        assert [(answer.status, answer.fields["retry-after"]) for answer in answers] == [(429, "1")] * 3
-        clock.advance(0.3)
-        held = asyncio.ensure_future(get(limited))
-        await asyncio.sleep(0.05)
-        assert not held.done()
-        clock.advance(0.199999)
-        await asyncio.sleep(0.01)
-        assert not held.done()
-        clock.advance(0.000001)
-        assert (await held).status == 200
-
-    home.tell(story, clock)
+    limited = held_by(clock, RateLimitMiddleware(plain, RULES, store=store))
+    assert (await get(limited, "POST")).status == 200
+    answers = [await get(limited) for _ in range(3)]
+    assert [(answer.status, answer.fields["retry-after"]) for answer in answers] == [(429, "1")] * 3
+    clock.advance(0.3)
+    held = asyncio.ensure_future(get(limited))
+    await asyncio.sleep(0.05)
+    assert not held.done()
+    clock.advance(0.199999)
+    await asyncio.sleep(0.01)
+    assert not held.done()
+    clock.advance(0.000001)
+    assert (await held).status == 200

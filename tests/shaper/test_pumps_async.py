@@ -10,9 +10,8 @@ import pytest
 
 from headgate import AsyncShaper
 from headgate.shaper import AsyncPump
-from headgate.stores import Store
 from headgate.testing import ManualClock
-from tests.support.homes import LATER, let_run, until
+from tests.support.homes import LATER, in_each_home, let_run, until
 
 ROOM = 3
 
@@ -60,29 +59,24 @@ async def exhaust(items: AsyncIterator[int], into: Callable[[int], None]) -> Non
         into(item)
 
 
-def test_items_leave_at_the_rate_in_their_order(home):
+@in_each_home
+async def test_items_leave_at_the_rate_in_their_order(store, clock):
     """Of a plain iterable and of an async one."""
-
-    clock = ManualClock(LATER)
-
-    async def story(store: Store) -> None:
-        for key, plain in (("plain", True), ("async", False)):
-            scene = Scene()
-            clock.set(LATER)
-            scene.shaper = AsyncShaper("10/second queue 3", store=store, on_error="raise")
-            left: list[tuple[int, float]] = []
-            async with scene.shaper.drain(range(8) if plain else scene.source(range(8)), key) as pump:
-                taking = asyncio.ensure_future(take(pump, left, clock))
-                for leaves in range(1, 9):
-                    await until(lambda leaves=leaves, left=left: len(left) == leaves)
-                    if leaves < 8:
-                        await until(lambda leaves=leaves: pump.accepted > leaves)
-                    clock.advance(0.1)
-                await taking
-            assert left == [(item, round(item / 10, 6)) for item in range(8)]
-            assert (pump.accepted, pump.delivered, pump.rest()) == (8, 8, [])
-
-    home.tell(story, clock)
+    for key, plain in (("plain", True), ("async", False)):
+        scene = Scene()
+        clock.set(LATER)
+        scene.shaper = AsyncShaper("10/second queue 3", store=store, on_error="raise")
+        left: list[tuple[int, float]] = []
+        async with scene.shaper.drain(range(8) if plain else scene.source(range(8)), key) as pump:
+            taking = asyncio.ensure_future(take(pump, left, clock))
+            for leaves in range(1, 9):
+                await until(lambda leaves=leaves, left=left: len(left) == leaves)
+                if leaves < 8:
+                    await until(lambda leaves=leaves: pump.accepted > leaves)
+                clock.advance(0.1)
+            await taking
+        assert left == [(item, round(item / 10, 6)) for item in range(8)]
+        assert (pump.accepted, pump.delivered, pump.rest()) == (8, 8, [])
 
 
 def test_the_source_is_held_back():
@@ -185,21 +179,18 @@ def test_after_stop_what_was_accepted_still_leaves():
     tell(story)
 
 
-def test_who_leaves_early_finds_the_rest(home):
+@in_each_home
+async def test_who_leaves_early_finds_the_rest(store, clock):
     """Delivered and rest together are everything that was taken from the source, in order."""
-
-    async def story(store: Store) -> None:
-        scene = Scene()
-        shaper = AsyncShaper("10/second queue 3", store=store, on_error="raise")
-        for turns in (0, 1, 3, 30, 300):
-            scene.taken.clear()
-            async with shaper.drain(scene.source(count()), f"k{turns}") as pump:
-                got = [await anext(pump)]
-                await let_run(turns)
-            assert got + pump.rest() == scene.taken
-            assert pump.delivered == 1 <= pump.accepted
-
-    home.tell(story, ManualClock(LATER))
+    scene = Scene()
+    shaper = AsyncShaper("10/second queue 3", store=store, on_error="raise")
+    for turns in (0, 1, 3, 30, 300):
+        scene.taken.clear()
+        async with shaper.drain(scene.source(count()), f"k{turns}") as pump:
+            got = [await anext(pump)]
+            await let_run(turns)
+        assert got + pump.rest() == scene.taken
+        assert pump.delivered == 1 <= pump.accepted
 
 
 def test_who_stops_before_the_first_item_reads_nothing():

@@ -11,7 +11,7 @@ import pytest
 from headgate import AsyncShaper, InvalidCall, InvalidLimit, Limit, Shaper
 from headgate.stores import Store
 from headgate.testing import ManualClock
-from tests.support.homes import LATER, Home, Interrupting, let_run, until
+from tests.support.homes import LATER, Home, Interrupting, in_each_home, let_run, until
 
 LEDGER = ((0, 4_000, 4_000), (1_000, 2_500, 2_500), (500, 3_200, 3_200), (700, 6_000, 4_300))
 """Each second: how many wait already, arrive, and are let in, by 3000/second with room for 5000."""
@@ -95,36 +95,32 @@ def test_the_same_by_the_real_clock(home):
     home.tell(story)
 
 
-def test_a_pause_after_the_question_changes_no_order(home):
+@in_each_home
+async def test_a_pause_after_the_question_changes_no_order(store, clock):
     """Whoever asked first leaves first, though it was held up for 5 ms between the answer and its sleep."""
-    clock = ManualClock(LATER)
+    queue = AsyncShaper("1000/second queue 20", store=store, on_error="raise")
+    await queue.enter("k", 10)
+    enter, left = queue.enter, []
 
-    async def story(store: Store) -> None:
-        queue = AsyncShaper("1000/second queue 20", store=store, on_error="raise")
-        await queue.enter("k", 10)
-        enter, left = queue.enter, []
+    async def one(number: int) -> None:
+        await queue.shape("k")
+        left.append(number)
 
-        async def one(number: int) -> None:
-            await queue.shape("k")
-            left.append(number)
+    async def held_up(*place):
+        departure = await enter(*place)
+        clock.advance(0.005)
+        return departure
 
-        async def held_up(*place):
-            departure = await enter(*place)
-            clock.advance(0.005)
-            return departure
-
-        queue.enter = held_up  # type: ignore[method-assign]
-        tasks = [asyncio.create_task(one(0))]
-        await until(lambda: clock.now() > LATER)
-        queue.enter = enter  # type: ignore[method-assign]
-        tasks.append(asyncio.create_task(one(1)))
-        while len(left) < 2:
-            await let_run(100)
-            clock.advance(0.001)
-        assert left == [0, 1]
-        await asyncio.gather(*tasks)
-
-    home.tell(story, clock)
+    queue.enter = held_up  # type: ignore[method-assign]
+    tasks = [asyncio.create_task(one(0))]
+    await until(lambda: clock.now() > LATER)
+    queue.enter = enter  # type: ignore[method-assign]
+    tasks.append(asyncio.create_task(one(1)))
+    while len(left) < 2:
+        await let_run(100)
+        clock.advance(0.001)
+    assert left == [0, 1]
+    await asyncio.gather(*tasks)
 
 
 def test_threads_leave_at_the_rate_too(home):
@@ -181,25 +177,21 @@ def test_who_is_interrupted_gives_its_place_back(home):
     assert not queue.enter("k")
 
 
-def test_who_is_cancelled_gives_its_place_back(home):
+@in_each_home
+async def test_who_is_cancelled_gives_its_place_back(store, clock):
     """While it waits or while it asks, one or all of them: there is room again, and nothing stays."""
-    clock = ManualClock(LATER)
-
-    async def story(store: Store) -> None:
-        queue = AsyncShaper("10/second queue 4", store=store, on_error="raise")
-        assert await queue.shape("k")
-        before = asyncio.all_tasks()
-        for turns in (0, 1, 2, 5, 40):
-            tasks = [asyncio.create_task(queue.shape("k")) for _ in range(3)]
-            await let_run(turns)
-            for task in reversed(tasks):
-                task.cancel()
-            await asyncio.wait(tasks)
-            await until(lambda: asyncio.all_tasks() <= before)  # what gives back has ended
-        places = [await queue.enter("k") for _ in range(4)]
-        assert [place.delay for place in places if place] == [0.1, 0.2, 0.3]
-
-    home.tell(story, clock)
+    queue = AsyncShaper("10/second queue 4", store=store, on_error="raise")
+    assert await queue.shape("k")
+    before = asyncio.all_tasks()
+    for turns in (0, 1, 2, 5, 40):
+        tasks = [asyncio.create_task(queue.shape("k")) for _ in range(3)]
+        await let_run(turns)
+        for task in reversed(tasks):
+            task.cancel()
+        await asyncio.wait(tasks)
+        await until(lambda: asyncio.all_tasks() <= before)  # what gives back has ended
+    places = [await queue.enter("k") for _ in range(4)]
+    assert [place.delay for place in places if place] == [0.1, 0.2, 0.3]
 
 
 @pytest.mark.parametrize("home", ["shared", "redis"], indirect=True)
@@ -306,21 +298,17 @@ def test_without_a_timeout_the_places_are_the_bound(home):
     assert clock.now() == LATER + 120
 
 
-def test_a_timeout_awaited(home):
+@in_each_home
+async def test_a_timeout_awaited(store, clock):
     """A place that is beyond the timeout is refused with the rest of the wait; a nearer one is waited for."""
-    clock = ManualClock(LATER)
-
-    async def story(store: Store) -> None:
-        queue = AsyncShaper("10/second queue 8", store=store, on_error="raise")
-        assert await queue.shape("k", timeout=0)
-        refused = await queue.shape("k", timeout=0.05)
-        assert (refused.allowed, refused.retry_after) == (False, 0.05)
-        waiter = asyncio.create_task(queue.shape("k", timeout=0.1))
-        await until(lambda: queue._timers.here()._heap)
-        clock.advance(0.1)
-        assert await waiter
-
-    home.tell(story, clock)
+    queue = AsyncShaper("10/second queue 8", store=store, on_error="raise")
+    assert await queue.shape("k", timeout=0)
+    refused = await queue.shape("k", timeout=0.05)
+    assert (refused.allowed, refused.retry_after) == (False, 0.05)
+    waiter = asyncio.create_task(queue.shape("k", timeout=0.1))
+    await until(lambda: queue._timers.here()._heap)
+    clock.advance(0.1)
+    assert await waiter
 
 
 @pytest.mark.parametrize("wrong", [-1, float("nan"), True, "1"])

@@ -9,14 +9,16 @@ import socketserver
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
-from typing import NamedTuple, get_args
+from typing import Any, NamedTuple, get_args
 
+import pytest
 import redis
 
 from headgate import AsyncLimiter, Limiter
 from headgate.engine import Decision
 from headgate.stores import OnError
 from headgate.stores.redis import RedisStore
+from tests.support.adapters.loops import Run, in_loop
 from tests.support.proxy import Proxy
 from tests.support.servers import Server, wait_until
 
@@ -43,6 +45,34 @@ def open_store(url: str, **options) -> Iterator[RedisStore]:
         yield store
     finally:
         store.close()
+
+
+class Awaited:
+    """A limiter whose verbs are called, and awaited in an event loop."""
+
+    def __init__(self, limiter: AsyncLimiter, run: Run[Any]) -> None:
+        self._limiter, self._run = limiter, run
+
+    def __getattr__(self, verb: str) -> Callable[..., Any]:
+        return lambda *given, **more: self._run(getattr(self._limiter, verb)(*given, **more))
+
+
+@contextlib.contextmanager
+def limiters(way: str, url: str, **options: Any) -> Iterator[Callable[..., Any]]:
+    """Makes limiters on one store, called by threads or awaited in an event loop."""
+    if way == "called":
+        with open_store(url, **options) as store:
+            yield lambda limit, **more: Limiter(limit, store=store, **more)
+        return
+    with in_loop() as run:
+        store = RedisStore(url, **{"deadline": DEADLINE, **options})
+        try:
+            yield lambda limit, **more: Awaited(AsyncLimiter(limit, store=store, **more), run)
+        finally:
+            run(store.aclose())
+
+
+each_way = pytest.mark.parametrize("way", ["called", "awaited"])
 
 
 @contextlib.contextmanager

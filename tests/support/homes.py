@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
 import random
 import shutil
@@ -66,6 +67,20 @@ class Home:
                     await store.aclose()
 
         asyncio.run(main())
+
+
+def in_each_home(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+    """A test that is awaited in each home: it is given a store of the home, by a clock that stands still."""
+
+    @functools.wraps(test)
+    def awaited(home: Home, **given: Any) -> None:
+        clock = ManualClock(LATER)
+        home.tell(lambda store: test(store, clock, **given), clock)
+
+    fixtures = list(inspect.signature(test).parameters.values())[2:]
+    home = inspect.Parameter("home", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    awaited.__signature__ = inspect.Signature([home, *fixtures])  # type: ignore[attr-defined]
+    return awaited
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from headgate.limiter import wait_queue
 from headgate.stores import Store
 from headgate.testing import ManualClock
 from tests.support.flight import Asks, forks, held, in_child
-from tests.support.homes import LATER, PATIENCE, eventually, home_of, let_run, until, waiting
+from tests.support.homes import LATER, PATIENCE, eventually, home_of, in_each_home, let_run, until, waiting
 
 NEVER_BY_ITSELF = 3_600_000_000
 """A look of so many microseconds is one that does not happen in a test."""
@@ -105,31 +105,28 @@ def test_many_threads_pass_one_permit_on_in_the_order_they_came(home):
     assert nobody_waits(limiter) and held(limiter) == 0
 
 
-def test_tasks_are_served_in_the_order_they_came(home):
+@in_each_home
+async def test_tasks_are_served_in_the_order_they_came(store, clock):
     """By a clock that stands still: only releases move the line."""
-
-    async def story(store: Store) -> None:
-        limiter = AsyncLimiter("3 in flight", store=store, on_error="raise")
-        first = [await limiter.permit("k"), await limiter.permit("k", 2)]
-        tasks = []
-        for cost in (2, 3, 1, 1):
-            tasks.append(asyncio.create_task(take(limiter, cost)))
-            await until(lambda: limiter._queue.waiting == len(tasks))
-        await first[0].release()
-        await let_run()
-        assert not any(task.done() for task in tasks) and not await limiter.permit("k")
-        await first[1].release()
-        a = await tasks[0]
-        await let_run()
-        assert [task.done() for task in tasks] == [True, False, False, False]
-        await a.release()
-        b = await tasks[1]
-        await b.release()
-        for task in tasks[2:]:
-            await (await task).release()
-        assert nobody_waits(limiter) and (await limiter.peek("k", 0)).remaining == 3
-
-    home.tell(story, ManualClock(LATER))
+    limiter = AsyncLimiter("3 in flight", store=store, on_error="raise")
+    first = [await limiter.permit("k"), await limiter.permit("k", 2)]
+    tasks = []
+    for cost in (2, 3, 1, 1):
+        tasks.append(asyncio.create_task(take(limiter, cost)))
+        await until(lambda: limiter._queue.waiting == len(tasks))
+    await first[0].release()
+    await let_run()
+    assert not any(task.done() for task in tasks) and not await limiter.permit("k")
+    await first[1].release()
+    a = await tasks[0]
+    await let_run()
+    assert [task.done() for task in tasks] == [True, False, False, False]
+    await a.release()
+    b = await tasks[1]
+    await b.release()
+    for task in tasks[2:]:
+        await (await task).release()
+    assert nobody_waits(limiter) and (await limiter.peek("k", 0)).remaining == 3
 
 
 async def take(limiter: AsyncLimiter, cost: int = 1, timeout: float | None = None, key: str = "k") -> Any:
@@ -163,34 +160,30 @@ def test_a_thread_waits_in_vain_by_a_clock_that_nobody_moves():
     assert (clock.now(), nobody_waits(limiter)) == (LATER, True)
 
 
-def test_a_task_that_waits_in_vain_is_refused_at_its_instant(home):
+@in_each_home
+async def test_a_task_that_waits_in_vain_is_refused_at_its_instant(store, clock):
     """Not a microsecond before, and it leaves nothing."""
-    clock = ManualClock(LATER)
-
-    async def story(store: Store) -> None:
-        limiter = AsyncLimiter("1 in flight", store=store, on_error="raise")
-        permit = await limiter.permit("k")
-        tasks = [asyncio.create_task(take(limiter, timeout=0.004)), asyncio.create_task(take(limiter, timeout=1))]
-        await until(lambda: limiter._queue.waiting == 2)
-        await let_run()
-        clock.advance(0.003999)
-        await let_run()
-        assert limiter._queue.waiting == 2
-        clock.advance(0.000001)
-        assert not await tasks[0]
-        await until(lambda: limiter._queue.waiting == 1)
-        await let_run()
-        clock.advance(0.995999)
-        await let_run()
-        assert not tasks[1].done()
-        clock.advance(0.000001)
-        refused = await tasks[1]
-        assert (bool(refused), refused.decision.unknown) == (False, True)
-        assert nobody_waits(limiter)
-        await permit.release()
-        assert await limiter.permit("k")
-
-    home.tell(story, clock)
+    limiter = AsyncLimiter("1 in flight", store=store, on_error="raise")
+    permit = await limiter.permit("k")
+    tasks = [asyncio.create_task(take(limiter, timeout=0.004)), asyncio.create_task(take(limiter, timeout=1))]
+    await until(lambda: limiter._queue.waiting == 2)
+    await let_run()
+    clock.advance(0.003999)
+    await let_run()
+    assert limiter._queue.waiting == 2
+    clock.advance(0.000001)
+    assert not await tasks[0]
+    await until(lambda: limiter._queue.waiting == 1)
+    await let_run()
+    clock.advance(0.995999)
+    await let_run()
+    assert not tasks[1].done()
+    clock.advance(0.000001)
+    refused = await tasks[1]
+    assert (bool(refused), refused.decision.unknown) == (False, True)
+    assert nobody_waits(limiter)
+    await permit.release()
+    assert await limiter.permit("k")
 
 
 def test_who_would_not_wait_does_not_overtake_who_does(home):
@@ -324,20 +317,17 @@ def test_a_thread_that_fails_in_line_passes_the_turn_on(home, error):
     assert behind.answer() and nobody_waits(limiter) and held(limiter) == 1
 
 
-def test_a_cancelled_head_passes_the_turn_on(home):
+@in_each_home
+async def test_a_cancelled_head_passes_the_turn_on(store, clock):
     """It wanted more than was free; who stood behind it fits, and goes at once."""
-
-    async def story(store: Store) -> None:
-        limiter = AsyncLimiter("2 in flight", store=store, on_error="raise")
-        await limiter.permit("k")
-        large, small = asyncio.create_task(take(limiter, 2)), asyncio.create_task(take(limiter))
-        await until(lambda: limiter._queue.waiting == 2)
-        await let_run()
-        large.cancel()
-        assert await small
-        assert nobody_waits(limiter)
-
-    home.tell(story, ManualClock(LATER))
+    limiter = AsyncLimiter("2 in flight", store=store, on_error="raise")
+    await limiter.permit("k")
+    large, small = asyncio.create_task(take(limiter, 2)), asyncio.create_task(take(limiter))
+    await until(lambda: limiter._queue.waiting == 2)
+    await let_run()
+    large.cancel()
+    assert await small
+    assert nobody_waits(limiter)
 
 
 def test_a_task_that_is_cancelled_as_it_is_called_passes_the_turn_on(home):
@@ -400,37 +390,33 @@ def test_cancelled_waiters_leave_the_books_exact(kind, count):
         home.tell(story)
 
 
-def test_a_rate_and_what_is_in_flight_are_waited_for_together(home):
+@in_each_home
+async def test_a_rate_and_what_is_in_flight_are_waited_for_together(store, clock):
     """Called when somebody has ended, it is still too early for the rate: it sleeps for that, and charges both once."""
-    clock = ManualClock(LATER)
-
-    async def story(store: Store) -> None:
-        limiter = AsyncLimiter("2/second burst 2 as rate; 1 in flight as now", store=store, on_error="raise")
-        permit = await limiter.permit("k", {"rate": 2, "now": 1})
-        waits = asyncio.create_task(take(limiter))
-        await waiting(limiter, 1)
-        await permit.release()
-        await waiting(limiter, 1)
-        clock.advance(0.499999)
-        await let_run()
-        assert not waits.done()
-        clock.advance(0.000001)
-        second = await waits
-        assert [verdict.remaining for verdict in second.decision.verdicts] == [0, 0]
-        assert nobody_waits(limiter)
-        # The other way round: the rate has long been ready, and somebody is in flight.
-        waits = asyncio.create_task(take(limiter))
-        await until(lambda: limiter._queue.waiting == 1)
-        await let_run()
-        clock.advance(5)
-        await let_run()
-        assert not waits.done()
-        seen = await limiter.peek("k", 0)
-        assert [verdict.remaining for verdict in seen.verdicts] == [2, 0]
-        await second.release()
-        assert [verdict.remaining for verdict in (await waits).decision.verdicts] == [1, 0]
-
-    home.tell(story, clock)
+    limiter = AsyncLimiter("2/second burst 2 as rate; 1 in flight as now", store=store, on_error="raise")
+    permit = await limiter.permit("k", {"rate": 2, "now": 1})
+    waits = asyncio.create_task(take(limiter))
+    await waiting(limiter, 1)
+    await permit.release()
+    await waiting(limiter, 1)
+    clock.advance(0.499999)
+    await let_run()
+    assert not waits.done()
+    clock.advance(0.000001)
+    second = await waits
+    assert [verdict.remaining for verdict in second.decision.verdicts] == [0, 0]
+    assert nobody_waits(limiter)
+    # The other way round: the rate has long been ready, and somebody is in flight.
+    waits = asyncio.create_task(take(limiter))
+    await until(lambda: limiter._queue.waiting == 1)
+    await let_run()
+    clock.advance(5)
+    await let_run()
+    assert not waits.done()
+    seen = await limiter.peek("k", 0)
+    assert [verdict.remaining for verdict in seen.verdicts] == [2, 0]
+    await second.release()
+    assert [verdict.remaining for verdict in (await waits).decision.verdicts] == [1, 0]
 
 
 @pytest.mark.usefixtures("rung")

@@ -16,8 +16,10 @@ from tests.support.faults import (
     SLACK,
     TROUBLES,
     at_most,
+    each_way,
     heal,
     in_trouble,
+    limiters,
     open_store,
     says,
 )
@@ -66,16 +68,22 @@ def test_a_killed_server_that_keeps_its_data_goes_on_where_it_was():
         assert limiter.hit("k").remaining == 10_000 - 8
 
 
-def test_nobody_waits_for_a_server_that_is_known_to_be_away(proxy):
-    """200 hits after the first failures are answered at once."""
-    with open_store(proxy.url) as store:
-        limiter = Limiter(MANY, store=store)
+@each_way
+def test_nobody_waits_for_a_server_known_to_be_away_and_its_return_is_found(proxy, way):
+    """200 hits after the first failures are answered at once, and the next by the server when it is back."""
+    seen: list[Transition] = []
+    with limiters(way, proxy.url, on_transition=seen.append) as make:
+        limiter = make(MANY)
         limiter.hit("k")
         proxy.hold()
         for _ in range(3):
             limiter.hit("k")
         with at_most(SLACK):
             assert all(limiter.hit("k").degraded for _ in range(200))
+        proxy.release()
+        wait_until(lambda: len(seen) > 1, "the server is back")
+        assert not limiter.hit("k").degraded
+    assert [each.available for each in seen] == [False, True]
 
 
 def test_a_failure_made_good_long_since_keeps_nobody_waiting_when_the_server_goes_away(proxy):
@@ -191,12 +199,13 @@ def test_a_hook_that_fails_breaks_no_decision(server, caplog):
         assert not limiter.hit("k").degraded
 
 
+@each_way
 @pytest.mark.parametrize("password", [None, "secret"])
-def test_a_server_that_stands_still_delays_nobody_beyond_the_deadline(password):
-    """Eight threads ask it all the time, and are answered while it still stands."""
+def test_a_server_that_stands_still_delays_nobody_beyond_the_deadline(password, way):
+    """Eight callers ask it all the time, and are answered while it still stands."""
     keys = [f"k{number}" for number in range(8)]
-    with Server(password=password) as server, open_store(server.url, deadline=0.05) as store:
-        limiter = Limiter(MANY, store=store)
+    with Server(password=password) as server, limiters(way, server.url, deadline=0.05) as make:
+        limiter = make(MANY)
         with ThreadPoolExecutor(8) as pool:
             list(pool.map(limiter.hit, keys))
             with in_trouble(server, "paused"):

@@ -28,8 +28,10 @@ from tests.support.faults import (
     Trickle,
     at_most,
     calls,
+    each_way,
     heal,
     in_trouble,
+    limiters,
     open_store,
     said,
     spent,
@@ -76,19 +78,21 @@ def test_a_fault_of_the_network_charges_at_most_once_and_leaves_no_reply_to_the_
         assert spent(server) == 1 + 10 * FAULTS[fault].arrive
 
 
-def test_a_reply_that_trickles_in_is_not_waited_for_beyond_the_deadline(server):
+@each_way
+def test_a_reply_that_trickles_in_is_not_waited_for_beyond_the_deadline(server, way):
     """Bytes that arrive one by one do not prolong the deadline."""
-    with Trickle(server) as proxy, open_store(proxy.url) as store:
-        limiter = Limiter("10/week", store=store)
+    with Trickle(server) as proxy, limiters(way, proxy.url) as make:
+        limiter = make("10/week")
         limiter.hit("other")
         proxy.delay(0.02)
         follows("local", lambda: limiter.hit("k"))
 
 
-def test_a_script_that_has_to_be_sent_again_does_not_get_the_deadline_twice(server, proxy):
+@each_way
+def test_a_script_that_has_to_be_sent_again_does_not_get_the_deadline_twice(server, proxy, way):
     """One deadline is for both commands."""
-    with open_store(proxy.url, deadline=0.8) as store:
-        limiter = Limiter("10/week", store=store)
+    with limiters(way, proxy.url, deadline=0.8) as make:
+        limiter = make("10/week")
         limiter.hit("other")
         server.client().script_flush()
         proxy.delay(0.7)
@@ -96,11 +100,12 @@ def test_a_script_that_has_to_be_sent_again_does_not_get_the_deadline_twice(serv
             assert limiter.hit("k").degraded
 
 
+@each_way
 @pytest.mark.parametrize("reply", NONSENSE)
-def test_a_server_that_talks_nonsense_is_as_good_as_away(reply):
-    """A reply that is none is answered for by `on_error`."""
-    with stranger(reply) as url, open_store(url) as store:
-        follows("local", lambda: Limiter("10/week", store=store).hit("k"))
+def test_a_server_that_talks_nonsense_is_as_good_as_away(reply, way):
+    """A reply that is none is answered for by `on_error` within the deadline."""
+    with stranger(reply) as url, limiters(way, url) as make:
+        follows("local", lambda: make("10/week").hit("k"))
 
 
 @pytest.mark.parametrize("on_error", POLICIES)
