@@ -12,6 +12,7 @@ import pytest
 
 from headgate import AsyncLimiter, Call, InvalidCall
 from headgate.testing import ManualClock
+from tests.support.awaiting import awaited
 from tests.support.homes import EVERY_HOME, home_of
 
 ASKED = {
@@ -123,17 +124,14 @@ def test_a_waiting_question_can_be_cancelled(limiter):
     assert asyncio.run(story()).reset_after == 60.0
 
 
-def test_mistakes_in_a_call_are_told_when_it_is_made_or_awaited(limiter):
+@awaited
+async def test_mistakes_in_a_call_are_told_when_it_is_made_or_awaited(limiter):
     """A key that is none, and an argument that is none."""
-
-    async def story():
-        with pytest.raises(InvalidCall, match="key"):
-            await limiter.hit("")
-        with pytest.raises(TypeError, match="cots"):
-            await limiter.hit("k", cots=2)
-        assert (await limiter.hit("k", 2, limit="9/minute")).remaining == 7
-
-    asyncio.run(story())
+    with pytest.raises(InvalidCall, match="key"):
+        await limiter.hit("")
+    with pytest.raises(TypeError, match="cots"):
+        await limiter.hit("k", cots=2)
+    assert (await limiter.hit("k", 2, limit="9/minute")).remaining == 7
 
 
 @pytest.mark.parametrize("verb", ["hit", "peek", "take_up_to", "acquire", "reserve", "decide"])

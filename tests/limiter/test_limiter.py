@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import copy
 import inspect
 import math
@@ -23,6 +22,7 @@ from headgate import (
     RateLimited,
 )
 from headgate.testing import ManualClock
+from tests.support.awaiting import awaited
 
 LATER = 1_000_000_000.0
 
@@ -336,34 +336,31 @@ def test_a_broken_clock_is_an_error():
     assert not limit.hit("k")
 
 
-def test_async_speaks_the_same_words():
+@awaited
+async def test_async_speaks_the_same_words():
     """Every method of Limiter, awaited; nothing is sometimes awaitable."""
     for name in ("hit", "peek", "take_up_to", "acquire", "reserve", "decide", "refund", "reset", "aclose"):
         assert inspect.iscoroutinefunction(getattr(AsyncLimiter, name))
+    limit = AsyncLimiter("10/minute", clock=ManualClock(LATER))
+    spent = await limit.hit("k", 4)
+    assert (await limit.peek("k", 0)).remaining == 6
+    await limit.refund(spent)
+    assert (await limit.take_up_to("k", 99)).granted == 10
+    assert not await limit.decide(Call("10/minute", "k"))
+    await limit.reset("k")
+    assert (await limit.hit("k", 5, limit="5/minute")).remaining == 0
+    async with limit.permit("other") as permit:
+        assert permit.decision.remaining == 9
 
-    async def use():
-        limit = AsyncLimiter("10/minute", clock=ManualClock(LATER))
-        spent = await limit.hit("k", 4)
-        assert (await limit.peek("k", 0)).remaining == 6
-        await limit.refund(spent)
-        assert (await limit.take_up_to("k", 99)).granted == 10
-        assert not await limit.decide(Call("10/minute", "k"))
-        await limit.reset("k")
-        assert (await limit.hit("k", 5, limit="5/minute")).remaining == 0
-        async with limit.permit("other") as permit:
-            assert permit.decision.remaining == 9
+    @limit.limited(lambda user: user)
+    async def serve(user):
+        return f"hello {user}"
 
-        @limit.limited(lambda user: user)
-        async def serve(user):
-            return f"hello {user}"
-
-        assert await serve("ann") == "hello ann"
-        assert (await limit.peek("ann", 0)).remaining == 9
-        with pytest.raises(RateLimited):
-            async with limit.permit("ann", cost=10):
-                pytest.fail("the body must not run")
-
-    asyncio.run(use())
+    assert await serve("ann") == "hello ann"
+    assert (await limit.peek("ann", 0)).remaining == 9
+    with pytest.raises(RateLimited):
+        async with limit.permit("ann", cost=10):
+            pytest.fail("the body must not run")
 
 
 def test_the_signatures_of_the_twins_agree():

@@ -13,6 +13,7 @@ from headgate import AsyncLimiter, AsyncShaper, Limit, Limiter, steps
 from headgate.limiter import promises
 from headgate.stores import Store
 from headgate.testing import ManualClock
+from tests.support.awaiting import awaited
 from tests.support.homes import LATER, in_each_home, let_run, until, waiting
 
 
@@ -114,25 +115,22 @@ async def test_those_behind_a_task_that_gives_up_move_up(store, clock):
     assert (limiter._queue.waiting, limiter._queue.promises._queues, limiter._timers.here()._turns) == (0, {}, {})
 
 
-def test_a_task_that_gives_up_as_it_is_called_leaves_its_turn_to_the_next():
+@awaited
+async def test_a_task_that_gives_up_as_it_is_called_leaves_its_turn_to_the_next():
     """Its instant has come, and it is cancelled before it goes on: the next one leaves now."""
     clock = ManualClock(LATER)
-
-    async def main() -> None:
-        limiter = AsyncLimiter("1/second burst 1", clock=clock)
-        await limiter.hit("k")
-        first, second, third = (asyncio.create_task(limiter.acquire("k")) for _ in range(3))
-        await waiting(limiter, 3, asleep=3)
-        clock.us += 1_000_000
-        limiter._timers.here()._wake_due()
-        first.cancel()
-        await let_run()
-        assert (first.cancelled(), second.done(), third.done()) == (True, True, False)
-        assert (await limiter.peek("k", 0)).reset_after == 2.0
-        clock.advance(1)
-        await third
-
-    asyncio.run(main())
+    limiter = AsyncLimiter("1/second burst 1", clock=clock)
+    await limiter.hit("k")
+    first, second, third = (asyncio.create_task(limiter.acquire("k")) for _ in range(3))
+    await waiting(limiter, 3, asleep=3)
+    clock.us += 1_000_000
+    limiter._timers.here()._wake_due()
+    first.cancel()
+    await let_run()
+    assert (first.cancelled(), second.done(), third.done()) == (True, True, False)
+    assert (await limiter.peek("k", 0)).reset_after == 2.0
+    clock.advance(1)
+    await third
 
 
 @pytest.mark.parametrize("order", list(permutations(range(4))))

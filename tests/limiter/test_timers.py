@@ -17,6 +17,7 @@ from headgate.clock import SystemClock
 from headgate.testing import ManualClock
 from headgate.waiting.sleep import sleep_until
 from headgate.waiting.timers import LoopTimers, Timers
+from tests.support.awaiting import awaited
 from tests.support.homes import LATER, eventually, let_run
 
 T = TypeVar("T")
@@ -36,143 +37,123 @@ def alarm(clock=None) -> LoopTimers:
     return LoopTimers(asyncio.get_running_loop(), clock or SystemClock())
 
 
-def test_waiters_wake_in_the_order_of_their_instants():
+@awaited
+async def test_waiters_wake_in_the_order_of_their_instants():
     """Then of their arrival."""
+    clock, woken = ManualClock(LATER), []
+    timers = alarm(clock)
 
-    async def main() -> None:
-        clock, woken = ManualClock(LATER), []
-        timers = alarm(clock)
+    async def one(name: str, at: int) -> None:
+        await timers.wait_until(clock.us + at)
+        woken.append(name)
 
-        async def one(name: str, at: int) -> None:
-            await timers.wait_until(clock.us + at)
-            woken.append(name)
-
-        tasks = [asyncio.create_task(one(*each)) for each in (("c", 3), ("a", 1), ("b", 2), ("b2", 2), ("d", 9))]
-        await let_run()
-        clock.advance(5e-6)
-        await let_run()
-        assert woken == ["a", "b", "b2", "c"]
-        clock.advance(4e-6)
-        await asyncio.gather(*tasks)
-        assert woken[-1] == "d"
-
-    run(main())
+    tasks = [asyncio.create_task(one(*each)) for each in (("c", 3), ("a", 1), ("b", 2), ("b2", 2), ("d", 9))]
+    await let_run()
+    clock.advance(5e-6)
+    await let_run()
+    assert woken == ["a", "b", "b2", "c"]
+    clock.advance(4e-6)
+    await asyncio.gather(*tasks)
+    assert woken[-1] == "d"
 
 
-def test_an_instant_that_has_come_is_not_waited_for():
+@awaited
+async def test_an_instant_that_has_come_is_not_waited_for():
     """A wait for the present or the past sets no timer, by either clock."""
-
-    async def main() -> None:
-        timers = alarm()
-        await timers.wait_until(SystemClock().now_us())
-        assert timers.timers == 0
-        clock = ManualClock(LATER)
-        by_hand = alarm(clock)
-        await by_hand.wait_until(clock.us)
-        future = asyncio.get_running_loop().create_future()
-        assert await asyncio.wait_for(by_hand.wait_for(future, clock.us), 5) is False
-
-    run(main())
+    timers = alarm()
+    await timers.wait_until(SystemClock().now_us())
+    assert timers.timers == 0
+    clock = ManualClock(LATER)
+    by_hand = alarm(clock)
+    await by_hand.wait_until(clock.us)
+    future = asyncio.get_running_loop().create_future()
+    assert await asyncio.wait_for(by_hand.wait_for(future, clock.us), 5) is False
 
 
-def test_nobody_wakes_early_though_the_timer_does():
+@awaited
+async def test_nobody_wakes_early_though_the_timer_does():
     """An event loop may call a little early, and a clock may run slower than the loop's: who wakes looks again."""
 
     class Slow(SystemClock):
         def now_us(self) -> int:
             return super().now_us() // 4
 
-    async def main() -> None:
-        clock = Slow()
-        timers = alarm(clock)
-        at = clock.now_us() + 5_000
-        await timers.wait_until(at)
-        assert clock.now_us() >= at
-        assert timers.timers == 0
-
-    run(main())
+    clock = Slow()
+    timers = alarm(clock)
+    at = clock.now_us() + 5_000
+    await timers.wait_until(at)
+    assert clock.now_us() >= at
+    assert timers.timers == 0
 
 
-def test_the_timer_is_set_for_the_first_of_a_thousand():
+@awaited
+async def test_the_timer_is_set_for_the_first_of_a_thousand():
     """One handle in the loop, whatever order they come in."""
-
-    async def main() -> None:
-        timers, clock = alarm(), SystemClock()
-        loop, base = asyncio.get_running_loop(), clock.now_us()
-        chance = random.Random(5)
-        instants = [base + chance.randrange(10**9, 2 * 10**9) for _ in range(1000)]
-        tasks = [asyncio.create_task(timers.wait_until(at)) for at in instants]
-        await let_run(3)
-        live = [each for each in loop._scheduled if each._callback == timers._timer_fired and not each.cancelled()]
-        assert (timers.timers, len(live)) == (1, 1)
-        assert abs(live[0].when() - loop.time() - (min(instants) - clock.now_us()) / 1e6) < 1
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        assert timers.timers <= 1
-
-    run(main())
+    timers, clock = alarm(), SystemClock()
+    loop, base = asyncio.get_running_loop(), clock.now_us()
+    chance = random.Random(5)
+    instants = [base + chance.randrange(10**9, 2 * 10**9) for _ in range(1000)]
+    tasks = [asyncio.create_task(timers.wait_until(at)) for at in instants]
+    await let_run(3)
+    live = [each for each in loop._scheduled if each._callback == timers._timer_fired and not each.cancelled()]
+    assert (timers.timers, len(live)) == (1, 1)
+    assert abs(live[0].when() - loop.time() - (min(instants) - clock.now_us()) / 1e6) < 1
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert timers.timers <= 1
 
 
-def test_those_who_left_are_forgotten():
+@awaited
+async def test_those_who_left_are_forgotten():
     """A hundred thousand who give up, one after the other or all at once, leave a handful of places behind."""
-
-    async def main() -> None:
-        clock = ManualClock(LATER)
-        timers = alarm(clock)
-        for crowd in (1, 10, 1000, 9):
-            for _ in range(10_000 // crowd):
-                tasks = [asyncio.create_task(timers.wait_until(clock.us + 10**9)) for _ in range(crowd)]
-                await asyncio.sleep(0)
-                for task in tasks:
-                    task.cancel()
-                await asyncio.gather(*tasks, return_exceptions=True)
-            assert len(timers._heap) <= 200
-
-    run(main())
-
-
-def test_those_who_leave_as_their_time_comes_are_counted_once():
-    """Cancelled when the instant is over and before anybody was woken: later leavers are forgotten all the same."""
-
-    async def main() -> None:
-        clock = ManualClock(LATER)
-        timers = alarm(clock)
-        for _ in range(20):
-            tasks = [asyncio.create_task(timers.wait_until(clock.us + 1)) for _ in range(500)]
-            await let_run(2)
-            clock.advance(1)
+    clock = ManualClock(LATER)
+    timers = alarm(clock)
+    for crowd in (1, 10, 1000, 9):
+        for _ in range(10_000 // crowd):
+            tasks = [asyncio.create_task(timers.wait_until(clock.us + 10**9)) for _ in range(crowd)]
+            await asyncio.sleep(0)
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            await let_run(2)
-        for _ in range(2_000):
-            task = asyncio.create_task(timers.wait_until(clock.us + 10**9))
-            await asyncio.sleep(0)
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
         assert len(timers._heap) <= 200
 
-    run(main())
+
+@awaited
+async def test_those_who_leave_as_their_time_comes_are_counted_once():
+    """Cancelled when the instant is over and before anybody was woken: later leavers are forgotten all the same."""
+    clock = ManualClock(LATER)
+    timers = alarm(clock)
+    for _ in range(20):
+        tasks = [asyncio.create_task(timers.wait_until(clock.us + 1)) for _ in range(500)]
+        await let_run(2)
+        clock.advance(1)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await let_run(2)
+    for _ in range(2_000):
+        task = asyncio.create_task(timers.wait_until(clock.us + 10**9))
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    assert len(timers._heap) <= 200
 
 
-def test_a_future_may_come_first():
+@awaited
+async def test_a_future_may_come_first():
     """`wait_for`: the future's own result, or False at the instant."""
-
-    async def main() -> None:
-        clock = ManualClock(LATER)
-        timers, loop = alarm(clock), asyncio.get_running_loop()
-        early, late = loop.create_future(), loop.create_future()
-        first = asyncio.create_task(timers.wait_for(early, clock.us + 5))
-        second = asyncio.create_task(timers.wait_for(late, clock.us + 5))
-        await let_run()
-        early.set_result(True)
-        await let_run()
-        assert (first.done(), second.done()) == (True, False)
-        clock.advance(5e-6)
-        assert (await first, await second) == (True, False)
-
-    run(main())
+    clock = ManualClock(LATER)
+    timers, loop = alarm(clock), asyncio.get_running_loop()
+    early, late = loop.create_future(), loop.create_future()
+    first = asyncio.create_task(timers.wait_for(early, clock.us + 5))
+    second = asyncio.create_task(timers.wait_for(late, clock.us + 5))
+    await let_run()
+    early.set_result(True)
+    await let_run()
+    assert (first.done(), second.done()) == (True, False)
+    clock.advance(5e-6)
+    assert (await first, await second) == (True, False)
 
 
 def test_loops_one_after_the_other_each_have_their_alarm():

@@ -10,6 +10,7 @@ import pytest
 from headgate import AsyncLimiter, RateLimited, steps
 from headgate.stores import Store
 from headgate.testing import ManualClock
+from tests.support.awaiting import awaited
 from tests.support.homes import LATER, cancel_at_random, crowd, in_each_home, let_run, until, waiting
 
 BUCKET, WINDOW = "10/second burst 4", "4/second by fixed-window"
@@ -172,44 +173,39 @@ def test_ten_thousand_tasks_cancelled_at_random_leave_the_books_exact(home, seed
     home.tell(story, clock)
 
 
-def test_any_number_of_tasks_have_one_timer():
+@awaited
+async def test_any_number_of_tasks_have_one_timer():
     """By the real clock: set for the first, moved when an earlier one comes, gone with the last."""
-
-    async def main() -> None:
-        limiter = AsyncLimiter("1/minute burst 1")
-        await limiter.hit("k")
-        alarm = limiter._timers.here()
-        assert alarm.timers == 0
-        tasks = [asyncio.create_task(limiter.acquire("k")) for _ in range(50)]
-        await waiting(limiter, 50)
-        assert alarm.timers == 1
-        handles = [handle for handle in asyncio.get_running_loop()._scheduled if not handle.cancelled()]
-        assert len(handles) == 1
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-    asyncio.run(main())
+    limiter = AsyncLimiter("1/minute burst 1")
+    await limiter.hit("k")
+    alarm = limiter._timers.here()
+    assert alarm.timers == 0
+    scheduled = asyncio.get_running_loop()._scheduled
+    before = list(scheduled)
+    tasks = [asyncio.create_task(limiter.acquire("k")) for _ in range(50)]
+    await waiting(limiter, 50)
+    assert alarm.timers == 1
+    assert len([handle for handle in scheduled if handle not in before and not handle.cancelled()]) == 1
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def test_nobody_goes_early_by_the_real_clock(home):
+@in_each_home
+async def test_nobody_goes_early_by_the_real_clock(store):
     """Thirty tasks in 60 ms: each at its instant or after it, and no two in the time of one."""
+    limiter = AsyncLimiter("500/second burst 1", store=store, on_error="raise")
+    clock, gone = store.clock, []
+    start = clock.now_us()
 
-    async def story(store: Store) -> None:
-        limiter = AsyncLimiter("500/second burst 1", store=store, on_error="raise")
-        clock, gone = store.clock, []
-        start = clock.now_us()
+    async def one() -> None:
+        decision = await limiter.acquire("k")
+        gone.append((clock.now_us() - start, decision.retry_us))
 
-        async def one() -> None:
-            decision = await limiter.acquire("k")
-            gone.append((clock.now_us() - start, decision.retry_us))
-
-        await asyncio.gather(*(one() for _ in range(30)))
-        assert all(at >= delay for at, delay in gone)
-        assert all(at >= 2_000 * place for place, (at, _) in enumerate(gone))
-        assert limiter._timers.here().timers == 0
-
-    home.tell(story)
+    await asyncio.gather(*(one() for _ in range(30)))
+    assert all(at >= delay for at, delay in gone)
+    assert all(at >= 2_000 * place for place, (at, _) in enumerate(gone))
+    assert limiter._timers.here().timers == 0
 
 
 @in_each_home
@@ -269,23 +265,20 @@ async def test_who_comes_after_a_stall_does_not_pass_who_waited(store, clock, to
     assert limiter._queue.waiting == 0
 
 
-def test_who_is_cancelled_while_others_go_first_leaves_nothing_charged():
+@awaited
+async def test_who_is_cancelled_while_others_go_first_leaves_nothing_charged():
     """It would be admitted at once, but those who waited before it are late and go first."""
     clock = ManualClock(LATER)
-
-    async def main() -> None:
-        limiter = AsyncLimiter("1/second burst 2", clock=clock)
-        await limiter.hit("k", 2)
-        first = asyncio.create_task(limiter.acquire("k"))
-        await waiting(limiter, 1)
-        clock.us += 8_000_000
-        before = (await limiter.peek("k", 0)).remaining
-        second = asyncio.create_task(limiter.acquire("k", timeout=9))
-        await asyncio.sleep(0)
-        second.cancel()
-        clock.advance(0)
-        await asyncio.gather(first, second, return_exceptions=True)
-        assert (first.done(), second.cancelled()) == (True, True)
-        assert ((await limiter.peek("k", 0)).remaining, limiter._queue.waiting) == (before, 0)
-
-    asyncio.run(main())
+    limiter = AsyncLimiter("1/second burst 2", clock=clock)
+    await limiter.hit("k", 2)
+    first = asyncio.create_task(limiter.acquire("k"))
+    await waiting(limiter, 1)
+    clock.us += 8_000_000
+    before = (await limiter.peek("k", 0)).remaining
+    second = asyncio.create_task(limiter.acquire("k", timeout=9))
+    await asyncio.sleep(0)
+    second.cancel()
+    clock.advance(0)
+    await asyncio.gather(first, second, return_exceptions=True)
+    assert (first.done(), second.cancelled()) == (True, True)
+    assert ((await limiter.peek("k", 0)).remaining, limiter._queue.waiting) == (before, 0)

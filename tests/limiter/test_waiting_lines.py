@@ -9,6 +9,7 @@ import pytest
 
 from headgate import AsyncLimiter, Limiter
 from headgate.testing import ManualClock
+from tests.support.awaiting import awaited
 from tests.support.homes import LATER, crowd, in_each_home, let_run, until, waiting
 
 WINDOW = "4/second by fixed-window"
@@ -158,27 +159,24 @@ async def test_the_line_of_one_key_is_not_that_of_another(store, clock):
     assert await waiter
 
 
-def test_many_may_stand_in_line_and_leave_it_in_any_order():
+@awaited
+async def test_many_may_stand_in_line_and_leave_it_in_any_order():
     """Two thousand, half of them cancelled at random: the others go, four a second, in the order they came."""
     clock = ManualClock(LATER)
-
-    async def main() -> None:
-        limiter = AsyncLimiter(WINDOW, clock=clock)
-        await limiter.hit("k", 4)
-        done: list[int] = []
-        tasks = await crowd(limiter, [1] * 2_000, done, at_once=True)
-        gone = random.Random(7).sample(range(2_000), 1_900)
-        for number in gone:
-            tasks[number].cancel()
-        await asyncio.gather(*(tasks[number] for number in gone), return_exceptions=True)
-        for second in range(1, 26):
-            clock.advance(1)
-            await let_run(60)
-            assert len(done) == 4 * second
-        assert done == sorted(set(range(2_000)) - set(gone))
-        assert (limiter._queue.waiting, limiter._queue.by_key) == (0, {})
-
-    asyncio.run(main())
+    limiter = AsyncLimiter(WINDOW, clock=clock)
+    await limiter.hit("k", 4)
+    done: list[int] = []
+    tasks = await crowd(limiter, [1] * 2_000, done, at_once=True)
+    gone = random.Random(7).sample(range(2_000), 1_900)
+    for number in gone:
+        tasks[number].cancel()
+    await asyncio.gather(*(tasks[number] for number in gone), return_exceptions=True)
+    for second in range(1, 26):
+        clock.advance(1)
+        await let_run(60)
+        assert len(done) == 4 * second
+    assert done == sorted(set(range(2_000)) - set(gone))
+    assert (limiter._queue.waiting, limiter._queue.by_key) == (0, {})
 
 
 def test_a_waiter_asks_when_it_was_told_to_and_not_before():

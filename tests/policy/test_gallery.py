@@ -18,6 +18,7 @@ from headgate.testing import ManualClock
 from headgate.waiting.timers import Timers
 from headgate.web.asgi import RateLimitMiddleware
 from tests.support import ROOT
+from tests.support.awaiting import awaited
 
 pytestmark = pytest.mark.engineless
 
@@ -345,34 +346,28 @@ class Road:
         return [reply.status for reply in await asyncio.gather(*self.sent)].count(429)
 
 
-def test_ride_hailing_a_driver_comes_out_of_a_tunnel():
+@awaited
+async def test_ride_hailing_a_driver_comes_out_of_a_tunnel():
     """Thirty updates at once: none is refused, and they reach the app one after the other, a third of a ms apart."""
-
-    async def story() -> None:
-        road = Road()
-        start = road.site.clock.now()
-        await road.send(7, 30)
-        assert [await road.reached(start + ms / 1000) for ms in (0, 1, 2, 9)] == [1, 4, 7, 28]
-        assert await road.reached(start + 0.010) == 30
-        assert await road.refused() == 0
-
-    asyncio.run(story())
+    road = Road()
+    start = road.site.clock.now()
+    await road.send(7, 30)
+    assert [await road.reached(start + ms / 1000) for ms in (0, 1, 2, 9)] == [1, 4, 7, 28]
+    assert await road.reached(start + 0.010) == 30
+    assert await road.refused() == 0
 
 
-def test_ride_hailing_a_thousand_drivers_at_once():
+@awaited
+async def test_ride_hailing_a_thousand_drivers_at_once():
     """Five updates each: the app sees 3,000 a second, however they come, and what is beyond 5,000 is refused."""
-
-    async def story() -> None:
-        road = Road()
-        start = road.site.clock.now()
-        for driver in range(1000):
-            await road.send(driver, 5)
-        await road.send(1000, 1)
-        tenths = [await road.reached(start + tenth / 10 - 0.000001) for tenth in range(1, 18)]
-        assert tenths == [*(300 * tenth for tenth in range(1, 17)), 5000]
-        assert await road.refused() == 1
-
-    asyncio.run(story())
+    road = Road()
+    start = road.site.clock.now()
+    for driver in range(1000):
+        await road.send(driver, 5)
+    await road.send(1000, 1)
+    tenths = [await road.reached(start + tenth / 10 - 0.000001) for tenth in range(1, 18)]
+    assert tenths == [*(300 * tenth for tenth in range(1, 17)), 5000]
+    assert await road.refused() == 1
 
 
 def test_ride_hailing_console_and_partners():

@@ -11,6 +11,7 @@ import pytest
 from headgate import AsyncShaper
 from headgate.shaper import AsyncPump
 from headgate.testing import ManualClock
+from tests.support.awaiting import Test, awaited_by, in_time
 from tests.support.homes import LATER, in_each_home, let_run, until
 
 ROOM = 3
@@ -41,12 +42,9 @@ class Scene:
         await task
 
 
-def tell(story: Callable[[Scene], Awaitable[None]], text: str = f"10/second queue {ROOM}") -> None:
-    async def main() -> None:
-        async with asyncio.timeout(20):
-            await story(Scene(text))
-
-    asyncio.run(main())
+def scened(text: str = f"10/second queue {ROOM}") -> Callable[[Test], Callable[..., None]]:
+    """A test with a scene, in an event loop of its own."""
+    return awaited_by(lambda story: in_time(lambda: story(scene=Scene(text))), gives=("scene",))
 
 
 async def take(pump: AsyncPump[int], into: list[tuple[int, float]], clock: ManualClock) -> None:
@@ -79,104 +77,89 @@ async def test_items_leave_at_the_rate_in_their_order(store, clock):
         assert (pump.accepted, pump.delivered, pump.rest()) == (8, 8, [])
 
 
-def test_the_source_is_held_back():
+@scened()
+async def test_the_source_is_held_back(scene):
     """It is read as far ahead as there is room, and the one more for which there is none yet."""
-
-    async def story(scene: Scene) -> None:
-        pump = scene.shaper.drain(scene.source(count()))
-        for delivered in range(1, 20):
-            taking = asyncio.ensure_future(anext(pump))
-            await let_run()
-            scene.clock.advance(0.1)
-            await taking
-            await let_run()
-            assert delivered < len(scene.taken) <= delivered + ROOM + 1
-        await pump.stop()
-
-    tell(story)
-
-
-def test_a_slow_consumer_is_waited_for():
-    """However much time goes by, the source is not read further than there is room; then no burst either."""
-
-    async def story(scene: Scene) -> None:
-        pump = scene.shaper.drain(scene.source(count()))
-        assert await anext(pump) == 0
-        for _ in range(20):
-            scene.clock.advance(1)
-            await let_run()
-            assert len(pump.rest()) <= ROOM + 1
-        assert len(scene.taken) <= 1 + ROOM + 1
-        assert [await anext(pump) for _ in range(ROOM)] == [1, 2, 3]
-        await pump.stop()
-
-    tell(story)
-
-
-def test_a_slow_source_is_waited_for():
-    """Whoever takes the items sleeps until there is one."""
-
-    async def story(scene: Scene) -> None:
-        more: asyncio.Queue[int | None] = asyncio.Queue()
-
-        async def source() -> AsyncIterator[int]:
-            while (item := await more.get()) is not None:
-                yield item
-
-        left: list[tuple[int, float]] = []
-        taking = asyncio.ensure_future(take(scene.shaper.drain(source()), left, scene.clock))
-        for item in (0, 1):
-            await let_run()
-            assert len(left) == item
-            more.put_nowait(item)
-            await let_run()
-            scene.clock.advance(5)
-        more.put_nowait(None)
-        await taking
-        assert left == [(0, 0.0), (1, 5.0)]
-
-    tell(story)
-
-
-def test_a_plain_source_lets_the_others_breathe():
-    """A long iterable for which there is room does not keep the event loop to itself."""
-
-    async def story(scene: Scene) -> None:
-        turns = 0
-
-        async def other() -> None:
-            nonlocal turns
-            while True:
-                turns += 1
-                await asyncio.sleep(0)
-
-        others = asyncio.ensure_future(other())
-        pump = scene.shaper.drain(range(10_000))
-        assert await anext(pump) == 0
-        await until(lambda: pump.accepted == 10_000)
-        others.cancel()
-        assert turns > 100
-        await pump.stop()
-
-    tell(story, "10/second queue 10000")
-
-
-def test_after_stop_what_was_accepted_still_leaves():
-    """And the source is left where it is."""
-
-    async def story(scene: Scene) -> None:
-        pump = scene.shaper.drain(scene.source(count()))
-        assert await anext(pump) == 0
+    pump = scene.shaper.drain(scene.source(count()))
+    for delivered in range(1, 20):
+        taking = asyncio.ensure_future(anext(pump))
         await let_run()
-        accepted = pump.accepted
-        left: list[tuple[int, float]] = []
-        await pump.stop()
-        await scene.drive(take(pump, left, scene.clock))
-        assert [item for item, _ in left] == list(range(1, accepted))
-        assert pump.rest() == scene.taken[accepted:]
-        assert pump.delivered == pump.accepted == accepted == ROOM
+        scene.clock.advance(0.1)
+        await taking
+        await let_run()
+        assert delivered < len(scene.taken) <= delivered + ROOM + 1
+    await pump.stop()
 
-    tell(story)
+
+@scened()
+async def test_a_slow_consumer_is_waited_for(scene):
+    """However much time goes by, the source is not read further than there is room; then no burst either."""
+    pump = scene.shaper.drain(scene.source(count()))
+    assert await anext(pump) == 0
+    for _ in range(20):
+        scene.clock.advance(1)
+        await let_run()
+        assert len(pump.rest()) <= ROOM + 1
+    assert len(scene.taken) <= 1 + ROOM + 1
+    assert [await anext(pump) for _ in range(ROOM)] == [1, 2, 3]
+    await pump.stop()
+
+
+@scened()
+async def test_a_slow_source_is_waited_for(scene):
+    """Whoever takes the items sleeps until there is one."""
+    more: asyncio.Queue[int | None] = asyncio.Queue()
+
+    async def source() -> AsyncIterator[int]:
+        while (item := await more.get()) is not None:
+            yield item
+
+    left: list[tuple[int, float]] = []
+    taking = asyncio.ensure_future(take(scene.shaper.drain(source()), left, scene.clock))
+    for item in (0, 1):
+        await let_run()
+        assert len(left) == item
+        more.put_nowait(item)
+        await let_run()
+        scene.clock.advance(5)
+    more.put_nowait(None)
+    await taking
+    assert left == [(0, 0.0), (1, 5.0)]
+
+
+@scened("10/second queue 10000")
+async def test_a_plain_source_lets_the_others_breathe(scene):
+    """A long iterable for which there is room does not keep the event loop to itself."""
+    turns = 0
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    others = asyncio.ensure_future(other())
+    pump = scene.shaper.drain(range(10_000))
+    assert await anext(pump) == 0
+    await until(lambda: pump.accepted == 10_000)
+    others.cancel()
+    assert turns > 100
+    await pump.stop()
+
+
+@scened()
+async def test_after_stop_what_was_accepted_still_leaves(scene):
+    """And the source is left where it is."""
+    pump = scene.shaper.drain(scene.source(count()))
+    assert await anext(pump) == 0
+    await let_run()
+    accepted = pump.accepted
+    left: list[tuple[int, float]] = []
+    await pump.stop()
+    await scene.drive(take(pump, left, scene.clock))
+    assert [item for item, _ in left] == list(range(1, accepted))
+    assert pump.rest() == scene.taken[accepted:]
+    assert pump.delivered == pump.accepted == accepted == ROOM
 
 
 @in_each_home
@@ -193,46 +176,37 @@ async def test_who_leaves_early_finds_the_rest(store, clock):
         assert pump.delivered == 1 <= pump.accepted
 
 
-def test_who_stops_before_the_first_item_reads_nothing():
+@scened()
+async def test_who_stops_before_the_first_item_reads_nothing(scene):
     """A pump that is stopped before its first item leaves the source untouched."""
-
-    async def story(scene: Scene) -> None:
-        async with scene.shaper.drain(scene.source(count())) as pump:
-            await pump.stop()
-            assert [item async for item in pump] == []
-        assert scene.taken == []
-
-    tell(story)
-
-
-def test_an_error_of_the_source_comes_after_what_was_accepted():
-    """Then it is over."""
-
-    async def story(scene: Scene) -> None:
-        left: list[tuple[int, float]] = []
-        pump = scene.shaper.drain(scene.source(range(5), OSError("gone")))
-        with pytest.raises(OSError, match="gone"):
-            await scene.drive(take(pump, left, scene.clock))
-        assert [item for item, _ in left] == [0, 1, 2, 3, 4]
-        assert [item async for item in pump] == []
-
-    tell(story)
-
-
-def test_who_is_cancelled_while_it_waits_loses_no_item():
-    """An item whose wait was cancelled is the next one to be given."""
-
-    async def story(scene: Scene) -> None:
-        pump = scene.shaper.drain(scene.source(range(3)))
-        assert await anext(pump) == 0
-        for _ in range(3):
-            taking = asyncio.ensure_future(anext(pump))
-            await let_run()
-            taking.cancel()
-            await asyncio.wait([taking])
-        scene.clock.advance(0.1)
-        assert await anext(pump) == 1
+    async with scene.shaper.drain(scene.source(count())) as pump:
         await pump.stop()
-        assert pump.rest() == [2]
+        assert [item async for item in pump] == []
+    assert scene.taken == []
 
-    tell(story)
+
+@scened()
+async def test_an_error_of_the_source_comes_after_what_was_accepted(scene):
+    """Then it is over."""
+    left: list[tuple[int, float]] = []
+    pump = scene.shaper.drain(scene.source(range(5), OSError("gone")))
+    with pytest.raises(OSError, match="gone"):
+        await scene.drive(take(pump, left, scene.clock))
+    assert [item for item, _ in left] == [0, 1, 2, 3, 4]
+    assert [item async for item in pump] == []
+
+
+@scened()
+async def test_who_is_cancelled_while_it_waits_loses_no_item(scene):
+    """An item whose wait was cancelled is the next one to be given."""
+    pump = scene.shaper.drain(scene.source(range(3)))
+    assert await anext(pump) == 0
+    for _ in range(3):
+        taking = asyncio.ensure_future(anext(pump))
+        await let_run()
+        taking.cancel()
+        await asyncio.wait([taking])
+    scene.clock.advance(0.1)
+    assert await anext(pump) == 1
+    await pump.stop()
+    assert pump.rest() == [2]

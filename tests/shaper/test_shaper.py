@@ -9,8 +9,8 @@ from multiprocessing import get_context
 import pytest
 
 from headgate import AsyncShaper, InvalidCall, InvalidLimit, Limit, Shaper
-from headgate.stores import Store
 from headgate.testing import ManualClock
+from tests.support.awaiting import awaited
 from tests.support.homes import LATER, Home, Interrupting, in_each_home, let_run, until
 
 LEDGER = ((0, 4_000, 4_000), (1_000, 2_500, 2_500), (500, 3_200, 3_200), (700, 6_000, 4_300))
@@ -42,57 +42,51 @@ def test_the_worked_example(home):
     assert leaving == [-(-1_000_000 * number // 3_000) for number in range(14_000)]
 
 
-def test_the_worked_example_awaited():
+@awaited
+async def test_the_worked_example_awaited():
     """A tenth of it, with tasks that really wait: in order, and as many a second as there should be."""
     clock = ManualClock(LATER)
+    queue = AsyncShaper("300/second queue 500", clock=clock)
+    left: list[int] = []
+    refused: list[int] = []
 
-    async def main() -> None:
-        queue = AsyncShaper("300/second queue 500", clock=clock)
-        left: list[int] = []
-        refused: list[int] = []
+    async def one(number: int) -> None:
+        (left if await queue.shape("jobs") else refused).append(number)
 
-        async def one(number: int) -> None:
-            (left if await queue.shape("jobs") else refused).append(number)
-
-        tasks, come = [], 0
-        for second, (_, arriving, _) in enumerate(LEDGER):
-            clock.set(LATER + second)
-            await let_run()
-            tasks += [asyncio.create_task(one(come + each)) for each in range(arriving // 10)]
-            come += arriving // 10
-            await let_run()
-            assert len(left) == 300 * second + 1
-            clock.set(LATER + second + 1 - 1e-6)
-            await let_run()
-            assert len(left) == 300 * (second + 1)
-        clock.advance(1)
-        await asyncio.gather(*tasks)
-        assert (left, refused) == (list(range(1_400)), list(range(1_400, 1_570)))
-
-    asyncio.run(main())
+    tasks, come = [], 0
+    for second, (_, arriving, _) in enumerate(LEDGER):
+        clock.set(LATER + second)
+        await let_run()
+        tasks += [asyncio.create_task(one(come + each)) for each in range(arriving // 10)]
+        come += arriving // 10
+        await let_run()
+        assert len(left) == 300 * second + 1
+        clock.set(LATER + second + 1 - 1e-6)
+        await let_run()
+        assert len(left) == 300 * (second + 1)
+    clock.advance(1)
+    await asyncio.gather(*tasks)
+    assert (left, refused) == (list(range(1_400)), list(range(1_400, 1_570)))
 
 
-def test_the_same_by_the_real_clock(home):
+@in_each_home
+async def test_the_same_by_the_real_clock(store):
     """200 at once where there is room for 120: each leaves or is refused, and none leaves early."""
+    queue = AsyncShaper("1000/second queue 120", store=store, on_error="raise")
+    await queue.enter("warm")
+    clock = store.clock
+    left: list[tuple[int, int]] = []
+    refused: list[tuple[int, int]] = []
+    start = clock.now_us()
 
-    async def story(store: Store) -> None:
-        queue = AsyncShaper("1000/second queue 120", store=store, on_error="raise")
-        await queue.enter("warm")
-        clock = store.clock
-        left: list[tuple[int, int]] = []
-        refused: list[tuple[int, int]] = []
-        start = clock.now_us()
+    async def one(number: int) -> None:
+        decision = await queue.shape("jobs")
+        (left if decision else refused).append((number, clock.now_us() - start))
 
-        async def one(number: int) -> None:
-            decision = await queue.shape("jobs")
-            (left if decision else refused).append((number, clock.now_us() - start))
-
-        await asyncio.gather(*(one(number) for number in range(200)))
-        assert 120 <= len(left) < 200 and len(left) + len(refused) == 200
-        assert sorted(number for number, _ in left + refused) == list(range(200))
-        assert all(at >= 1_000 * place for place, (_, at) in enumerate(left))
-
-    home.tell(story)
+    await asyncio.gather(*(one(number) for number in range(200)))
+    assert 120 <= len(left) < 200 and len(left) + len(refused) == 200
+    assert sorted(number for number, _ in left + refused) == list(range(200))
+    assert all(at >= 1_000 * place for place, (_, at) in enumerate(left))
 
 
 @in_each_home

@@ -41,6 +41,20 @@ def view(
     return seen
 
 
+EVERYTHING = [
+    "ip", "user", "host", "method", "path", "route", {"header": "x-key"}, {"cookie": "a"}, {"query": "q"},
+    {"trusted_header": "x-plan"}, {"param": "rest"}, {"claim": "sub"},
+]  # fmt: skip
+
+
+def of_everything(limit: int) -> dict[str, Any]:
+    """A policy that looks at every part of a request."""
+    one_of = [{"not": {"host": "*.x"}}, {"cookie": {"a": "b"}}, {"query": {"q": True}}, {"ip": "10.0.0.0/8"}]
+    match = {"path": ["/{rest:path}", "**"], "any": one_of}
+    rule = {"name": "api", "key": EVERYTHING, "limits": f"{limit}/minute", "match": match}
+    return {"rules": [rule], "plan": {"trusted_header": "x-plan"}}
+
+
 class Responder:
     """A compiled policy by a clock that stands still."""
 

@@ -19,6 +19,7 @@ from headgate.engine import Decision
 from headgate.stores import OnError
 from headgate.stores.redis import RedisStore
 from tests.support.adapters.loops import Run, in_loop
+from tests.support.awaiting import Test, awaited_by
 from tests.support.proxy import Proxy
 from tests.support.servers import Server, wait_until
 
@@ -94,6 +95,12 @@ def run(url: str, story: Callable[[RedisStore], Coroutine[None, None, None]], **
 
     asyncio.run(main())
     gc.collect()  # what was left open complains here, and not in another test
+
+
+def with_store(wire: str, **options: Any) -> Callable[[Test], Callable[..., None]]:
+    """A test in an event loop of its own, with a store on the server or on the proxy before it."""
+    tell = lambda end, story: run(end.url, lambda store: story(store=store), **options)  # noqa: E731
+    return awaited_by(tell, wire, gives=("store",))
 
 
 async def hits(limiter: AsyncLimiter, count: int, key: str = "k") -> list[int]:

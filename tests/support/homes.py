@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import inspect
 import random
 import shutil
@@ -21,6 +20,7 @@ from headgate import AsyncLimiter, Decision, Limiter, steps
 from headgate.engine import NATIVE
 from headgate.stores import Store, open_store
 from headgate.testing import ManualClock
+from tests.support.awaiting import awaited_by
 from tests.support.servers import BINARIES, Server
 
 EVERY_HOME = ("memory", "shared", "redis")
@@ -69,18 +69,17 @@ class Home:
         asyncio.run(main())
 
 
+def _tell(home: Home, story: Callable[..., Awaitable[None]]) -> None:
+    clock = ManualClock(LATER)
+    home.tell(lambda store: story(store=store, clock=clock), clock)
+
+
 def in_each_home(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
-    """A test that is awaited in each home: it is given a store of the home, by a clock that stands still."""
-
-    @functools.wraps(test)
-    def awaited(home: Home, **given: Any) -> None:
-        clock = ManualClock(LATER)
-        home.tell(lambda store: test(store, clock, **given), clock)
-
-    fixtures = list(inspect.signature(test).parameters.values())[2:]
-    home = inspect.Parameter("home", inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    awaited.__signature__ = inspect.Signature([home, *fixtures])  # type: ignore[attr-defined]
-    return awaited
+    """A test with a store of each home; by a clock that stands still, if it wants the clock."""
+    if "clock" in inspect.signature(test).parameters:
+        return awaited_by(_tell, "home", gives=("store", "clock"))(test)
+    run = lambda home, story: home.tell(lambda store: story(store=store))  # noqa: E731
+    return awaited_by(run, "home", gives=("store",))(test)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import logging
 import os
 import socket
 import tempfile
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby
 from pathlib import Path
@@ -24,6 +24,7 @@ from aiohttp.typedefs import Handler
 from headgate import HeadgateError, InvalidCall, MemoryStore
 from headgate.testing import reset_all
 from headgate.web.aiohttp import RateLimitExceeded, RateLimits, exempt, limited
+from tests.support.awaiting import awaited
 from tests.support.edges import still
 from tests.support.stores import away as store_away
 
@@ -32,7 +33,6 @@ pytestmark = pytest.mark.engineless
 WRONG = {"when": {"status": [401, 403]}}
 POLICY: dict[str, Any] = {"rules": [{"name": "api", "key": "ip", "limits": "2/minute"}]}
 Client: TypeAlias = "TestClient[web.Request, web.Application]"
-Story = Callable[[Any], Awaitable[None]]
 
 
 class Cancelling(TestServer):
@@ -42,14 +42,11 @@ class Cancelling(TestServer):
         return web.AppRunner(self.app, **{**options, "handler_cancellation": True})
 
 
-def play(app: web.Application, story: Story, server: type[TestServer] = TestServer) -> None:
-    """Tell a story to an app that is served."""
-
-    async def told() -> None:
-        async with TestClient(server(app)) as client:
-            await story(client)
-
-    asyncio.run(told())
+@contextlib.asynccontextmanager
+async def served(app: web.Application, server: type[TestServer] = TestServer) -> AsyncIterator[Any]:
+    """A client of an app."""
+    async with TestClient(server(app)) as client:
+        yield client
 
 
 async def hello(request: web.Request) -> web.Response:
@@ -106,22 +103,21 @@ async def nothing(request: web.Request) -> Any:
         ("/files/test_aiohttp.py", "GET", 200), ("/files/test_aiohttp.py", "HEAD", 200),
     ],
 )  # fmt: skip
-def test_every_answer_says_what_is_left(path, method, status, caplog):
+@awaited
+async def test_every_answer_says_what_is_left(path, method, status, caplog):
     """Streams, errors that are raised, errors that nobody handles, files, and what is not there."""
     caplog.set_level(logging.CRITICAL)
     routes = [web.get("/" + each.__name__, each) for each in (stream, moved, broken, late, nothing)]
     app = site(*routes, web.static("/files", Path(__file__).parent), policy=POLICY)
-
-    async def story(client: Client) -> None:
+    async with served(app) as client:
         async with client.request(method, path, allow_redirects=False) as answer:
             assert (answer.status, answer.headers.getall("RateLimit")) == (status, ['"api";r=1;t=30'])
             await answer.read()
         assert await statuses(client, 2, path, method, allow_redirects=False) == [status, 429]
 
-    play(app, story)
 
-
-def test_a_limit_is_of_the_route_not_of_the_url():
+@awaited
+async def test_a_limit_is_of_the_route_not_of_the_url():
     """Path parameters share one count; HEAD is counted with GET; another handler of the path has its own."""
 
     @limited("3/minute")
@@ -132,15 +128,13 @@ def test_a_limit_is_of_the_route_not_of_the_url():
     async def write(request: web.Request) -> web.Response:
         return web.Response(text="written")
 
-    async def story(client: Client) -> None:
+    routes = web.get("/items/{id}", read), web.post("/items/{id}", write), web.get(r"/other/{id:\d+}", read)
+    async with served(site(*routes)) as client:
         assert await statuses(client, 1, "/items/1") == [200]
         assert await statuses(client, 1, "/items/2", "HEAD") == [200]
         assert await statuses(client, 2, "/items/3?page=2") == [200, 429]
         assert await statuses(client, 2, "/items/4", "POST") == [200, 429]
         assert await statuses(client, 1, "/other/4") == [200]
-
-    routes = web.get("/items/{id}", read), web.post("/items/{id}", write), web.get(r"/other/{id:\d+}", read)
-    play(site(*routes), story)
 
 
 class Handlers:
@@ -154,27 +148,25 @@ class Handlers:
         return web.Response()
 
 
-def test_methods_and_functions_that_hold_arguments_are_limited():
+@awaited
+async def test_methods_and_functions_that_hold_arguments_are_limited():
     """Marked in the class, marked as bound, and marked inside of a partial."""
     handlers = Handlers()
 
     async def held(extra: int, request: web.Request) -> web.Response:
         return web.Response(text=str(extra))
 
-    async def story(client: Client) -> None:
-        for path in ("/marked", "/bound", "/held"):
-            assert await statuses(client, 2, path) == [200, 429]
-        assert await statuses(client, 3, "/plain") == [200] * 3
-
-    play(
+    async with served(
         site(
             web.get("/marked", handlers.marked),
             web.get("/bound", limited("1/minute")(handlers.plain)),
             web.get("/plain", handlers.plain),
             web.get("/held", functools.partial(limited("1/minute")(held), 7)),
-        ),
-        story,
-    )
+        )
+    ) as client:
+        for path in ("/marked", "/bound", "/held"):
+            assert await statuses(client, 2, path) == [200, 429]
+        assert await statuses(client, 3, "/plain") == [200] * 3
 
 
 @limited("3/minute")
@@ -208,10 +200,10 @@ class Parts(web.View):
         return web.Response()
 
 
-def test_views_are_limited_as_a_whole_and_by_method():
+@awaited
+async def test_views_are_limited_as_a_whole_and_by_method():
     """The methods share the limit of their class, and each has its own; an exempt one has neither."""
-
-    async def story(client: Client) -> None:
+    async with served(site(web.view("/items/{id}", Items), web.view("/parts", Parts), default="2/minute")) as client:
         assert await statuses(client, 3, "/items/1", "POST") == [200, 429, 429]
         assert await statuses(client, 3, "/items/2", "GET") == [200, 200, 429]
         assert await statuses(client, 3, "/items/2", "OPTIONS") == [200] * 3
@@ -219,10 +211,9 @@ def test_views_are_limited_as_a_whole_and_by_method():
         assert await statuses(client, 2, "/parts", "POST") == [200, 429]
         assert await statuses(client, 3, "/parts", "PUT") == [200, 200, 429]
 
-    play(site(web.view("/items/{id}", Items), web.view("/parts", Parts), default="2/minute"), story)
 
-
-def test_apps_within_apps_are_limited_by_their_whole_path():
+@awaited
+async def test_apps_within_apps_are_limited_by_their_whole_path():
     """The same handler under two prefixes has two counts; the policy sees the template; the limits are asked once."""
     seen = []
 
@@ -240,17 +231,15 @@ def test_apps_within_apps_are_limited_by_their_whole_path():
     nested = web.Application()
     nested.add_subapp("/v2", inner())
     app.add_subapp("/api", nested)
-
-    async def story(client: Client) -> None:
+    async with served(app) as client:
         assert await statuses(client, 2, "/v1/7") == [200, 429]
         assert await statuses(client, 2, "/api/v2/7") == [200, 429]
         assert await statuses(client, 1, "/v1/8") == [429]
         assert [route for route, _ in groupby(seen)] == ["/v1/{id}", "/api/v2/{id}", "/v1/{id}"]
 
-    play(app, story)
 
-
-def test_limits_of_an_app_within_an_app_rule_there():
+@awaited
+async def test_limits_of_an_app_within_an_app_rule_there():
     """Its handlers are asked in its own store only; what is outside stays with the limits outside."""
     outside, inside = still(), still()
     inner = web.Application()
@@ -259,16 +248,13 @@ def test_limits_of_an_app_within_an_app_rule_there():
     many = {"rules": [{"match": {"path": "/in/ws"}, "key": "ip", "limits": "9/minute"}]}
     app = site(web.get("/", hello), policy=many, default="1/minute", store=outside)
     app.add_subapp("/in", inner)
-
-    async def story(client: Client) -> None:
+    async with served(app) as client:
         assert await statuses(client, 3, "/in/") == [200, 200, 429]
         assert await statuses(client, 2, "/") == [200, 429]
         assert [await opened(client, "/in/ws") for _ in range(3)] == [101, 101, 429]
         reset_all(limits)
         async with client.get("/in/") as answer:
             assert answer.headers.getall("RateLimit") == ['"in";r=1;t=30']
-
-    play(app, story)
 
 
 async def login(request: web.Request) -> web.Response:
@@ -278,35 +264,32 @@ async def login(request: web.Request) -> web.Response:
     return web.Response(status=int(request.query["return"]))
 
 
-def test_a_handler_that_forgets_its_answer_has_failed(caplog):
+@awaited
+async def test_a_handler_that_forgets_its_answer_has_failed(caplog):
     """It counts as 500, which is what is sent."""
     caplog.set_level(logging.CRITICAL)
     failing: Any = limited("2/minute", count={"when": {"status": "5xx"}})(functools.partial(nothing))
-
-    async def story(client: Client) -> None:
+    async with served(site(web.get("/", failing))) as client:
         assert await statuses(client, 3) == [500, 500, 429]
-
-    play(site(web.get("/", failing)), story)
 
 
 @pytest.mark.parametrize("by", ["policy", "handler"])
-def test_only_wrong_passwords_count(by, caplog):
+@awaited
+async def test_only_wrong_passwords_count(by, caplog):
     """By the status, whether the answer was returned or raised."""
     caplog.set_level(logging.CRITICAL)
     rule: dict[str, Any] = {"key": "ip", "limits": "2/minute", "count": WRONG}
     handler = limited("2/minute", count=WRONG)(functools.partial(login)) if by == "handler" else login
     app = site(web.get("/login", handler), policy={"rules": [rule]} if by == "policy" else None)
-
-    async def story(client: Client) -> None:
+    async with served(app) as client:
         for answer in ("return=200", "raise=404", "raise=500", "return=200"):
             assert await statuses(client, 3, f"/login?{answer}") == [int(answer[-3:])] * 3
         assert await statuses(client, 1, "/login?raise=401") == [401]
         assert await statuses(client, 2, "/login?return=401") == [401, 429]
 
-    play(app, story)
 
-
-def test_a_client_that_goes_away_is_not_counted():
+@awaited
+async def test_a_client_that_goes_away_is_not_counted():
     """A handler that is cancelled gives back what was reserved for its answer."""
     began, cancelled = asyncio.Semaphore(0), asyncio.Semaphore(0)
 
@@ -320,7 +303,7 @@ def test_a_client_that_goes_away_is_not_counted():
                 cancelled.release()
         return web.Response()
 
-    async def story(client: Client) -> None:
+    async with served(site(web.get("/", slow)), Cancelling) as client:
         for _ in range(3):
             asking = asyncio.create_task(statuses(client, 1, "/?slow"))
             await asyncio.wait_for(began.acquire(), 10)
@@ -328,10 +311,9 @@ def test_a_client_that_goes_away_is_not_counted():
             await asyncio.wait_for(cancelled.acquire(), 10)
         assert await statuses(client, 2) == [200, 429]
 
-    play(site(web.get("/", slow)), story, Cancelling)
 
-
-def test_the_handler_of_a_client_that_is_gone_already_is_limited_too():
+@awaited
+async def test_the_handler_of_a_client_that_is_gone_already_is_limited_too():
     """Whose connection is lost before its request is looked at does not become nobody, who has no limit."""
     looked, called = asyncio.Semaphore(0), []
 
@@ -348,23 +330,20 @@ def test_the_handler_of_a_client_that_is_gone_already_is_limited_too():
         called.append(request.path)
         return web.Response()
 
-    async def told() -> None:
-        app = site(web.get("/", handler), policy=POLICY)
-        app.middlewares.insert(0, wait_until_gone)
-        runner = web.AppRunner(app)  # which cancels nobody, unlike the server for tests
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        for _ in range(4):
-            _, writer = await asyncio.open_connection(*runner.addresses[0])
-            writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-            await writer.drain()
-            writer.close()
-            await writer.wait_closed()
-            await asyncio.wait_for(looked.acquire(), 10)
-        await runner.cleanup()
-        assert len(called) == 2
-
-    asyncio.run(told())
+    app = site(web.get("/", handler), policy=POLICY)
+    app.middlewares.insert(0, wait_until_gone)
+    runner = web.AppRunner(app)  # which cancels nobody, unlike the server for tests
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    for _ in range(4):
+        _, writer = await asyncio.open_connection(*runner.addresses[0])
+        writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        await writer.drain()
+        writer.close()
+        await writer.wait_closed()
+        await asyncio.wait_for(looked.acquire(), 10)
+    await runner.cleanup()
+    assert len(called) == 2
 
 
 @web.middleware
@@ -387,14 +366,15 @@ async def apologize(request: web.Request, handler: Handler) -> web.StreamRespons
         return web.json_response({"sorry": error.headers["Retry-After"], "429": kind}, status=error.status)
 
 
-def test_middlewares_that_are_there_already_come_before_the_limits_of_handlers():
+@awaited
+async def test_middlewares_that_are_there_already_come_before_the_limits_of_handlers():
     """They know who it is, and may answer a no in their own words: the fields are added."""
 
     @limited("1/minute", key=lambda request: request[USER])
     async def handler(request: web.Request) -> web.Response:
         return web.Response()
 
-    async def story(client: Client) -> None:
+    async with served(site(web.get("/", handler), middlewares=[apologize, authenticate])) as client:
         asked = [(await statuses(client, 1, headers={"X-User": user}))[0] for user in ("ann", "bob")]
         assert asked == [200, 200]
         async with client.get("/", headers={"X-User": "ann"}) as answer:
@@ -403,10 +383,9 @@ def test_middlewares_that_are_there_already_come_before_the_limits_of_handlers()
             assert answer.headers["RateLimit"].endswith(";r=0;t=60")
             assert answer.headers["Content-Type"] == "application/json; charset=utf-8"
 
-    play(site(web.get("/", handler), middlewares=[apologize, authenticate]), story)
 
-
-def test_what_a_middleware_sees():
+@awaited
+async def test_what_a_middleware_sees():
     """Nothing that the policy refuses; everything that a handler's limits refuse, whenever it was added."""
     seen: list[str] = []
 
@@ -423,12 +402,9 @@ def test_what_a_middleware_sees():
         web.get("/", hello), web.get("/b", hello), policy=policy, default="1/minute", middlewares=[noting("early")]
     )
     app.middlewares.append(noting("late"))
-
-    async def story(client: Client) -> None:
+    async with served(app) as client:
         assert await statuses(client, 2, "/") == [200, 429] and seen == ["early", "late"]
         assert await statuses(client, 2, "/b") == [200, 429] and seen == ["early", "late"] * 3
-
-    play(app, story)
 
 
 @web.middleware
@@ -456,31 +432,27 @@ async def tries_again(request: web.Request, handler: Handler) -> web.StreamRespo
 @pytest.mark.parametrize(
     "policy", [None, {"rules": [{"match": {"path": "/other"}, "key": "ip", "limits": "1/minute"}]}]
 )
-def test_a_middleware_may_clone_the_request_or_answer_it_in_another_task(policy, around, how, caplog):
+@awaited
+async def test_a_middleware_may_clone_the_request_or_answer_it_in_another_task(policy, around, how, caplog):
     """The answer says what is left all the same, and counts by its status."""
     caplog.set_level(logging.CRITICAL)
     status = int(how[-3:])
     handler = limited("1/minute", count=WRONG)(functools.partial(login))
-
-    async def story(client: Client) -> None:
+    async with served(site(web.get("/", handler), policy=policy, middlewares=[around])) as client:
         async with client.get(f"/?{how}") as answer:
             left = '"route";r=0;t=60' if status == 401 else '"route";r=1;t=0'
             assert answer.status == status and answer.headers.getall("RateLimit") == [left]
         again = await statuses(client, 1, "/?return=200")
         assert again == ([429] if status == 401 else [200])
 
-    play(site(web.get("/", handler), policy=policy, middlewares=[around]), story)
 
-
-def test_a_handler_that_is_called_twice_is_asked_twice():
+@awaited
+async def test_a_handler_that_is_called_twice_is_asked_twice():
     """By a middleware that tries again: both count, and nothing stays reserved."""
     handler = limited("3/minute", count=WRONG)(functools.partial(login))
-
-    async def story(client: Client) -> None:
+    async with served(site(web.get("/", handler), middlewares=[tries_again])) as client:
         assert await statuses(client, 3, "/?return=200") == [200] * 3
         assert await statuses(client, 2, "/?return=401") == [401, 429]
-
-    play(site(web.get("/", handler), middlewares=[tries_again]), story)
 
 
 class Registered(web.View):
@@ -502,43 +474,37 @@ class Reports(Registered, name="reports"):
         return web.Response(text=type(self).__name__)
 
 
-def test_what_is_in_front_of_a_handler_looks_like_it():
+@awaited
+async def test_what_is_in_front_of_a_handler_looks_like_it():
     """Other code may ask a route for its handler: a view stays a class, and has no subclass that anybody sees."""
-
-    async def story(client: Client) -> None:
+    app = site(web.view("/reports", Reports), web.get("/", hello), default="1/minute")
+    async with served(app) as client:
         assert await statuses(client, 2, "/reports") == [200, 429]
         assert Registered.known == [Reports]
         names = {str(route.resource): route.handler for route in app.router.routes()}
         assert [getattr(each, "__name__", "") for each in names.values()] == ["Reports", "hello"]
 
-    app = site(web.view("/reports", Reports), web.get("/", hello), default="1/minute")
-    play(app, story)
 
-
-def test_files_have_the_default_limit_and_an_app_that_is_started_twice_asks_once():
+@awaited
+async def test_files_have_the_default_limit_and_an_app_that_is_started_twice_asks_once():
     """All files below a path share it."""
     app = site(web.static("/files", Path(__file__).parent), default="2/minute")
-
-    async def story(client: Client) -> None:
-        async with TestClient(TestServer(app)) as second:
-            assert await statuses(client, 1, "/files/test_aiohttp.py") == [200]
-            assert await statuses(second, 1, "/files/__init__.py", "HEAD") == [200]
-            assert await statuses(client, 1, "/files/__init__.py") == [429]
-
-    play(app, story)
+    async with served(app) as client, TestClient(TestServer(app)) as second:
+        assert await statuses(client, 1, "/files/test_aiohttp.py") == [200]
+        assert await statuses(second, 1, "/files/__init__.py", "HEAD") == [200]
+        assert await statuses(client, 1, "/files/__init__.py") == [429]
 
 
-def test_methods_that_few_know_are_limited_too():
+@awaited
+async def test_methods_that_few_know_are_limited_too():
     """A handler of every method gets it."""
     handler = limited("1/minute")(functools.partial(hello))
-
-    async def story(client: Client) -> None:
+    async with served(site(web.route("*", "/", handler))) as client:
         assert await statuses(client, 2, "/", "PROPFIND") == [200, 429]
 
-    play(site(web.route("*", "/", handler)), story)
 
-
-def test_the_class_of_a_refusal_follows_its_status():
+@awaited
+async def test_the_class_of_a_refusal_follows_its_status():
     """Denied by a list: 403; no answer from the store: 503. Both are a `RateLimitExceeded`."""
     seen: list[Exception] = []
 
@@ -554,42 +520,36 @@ def test_the_class_of_a_refusal_follows_its_status():
     policy = {"rules": [rule], "deny": {"header": {"x-bad": True}}}
     app = site(policy=policy, store=store_away())
     app.middlewares.insert(0, note)
-
-    async def story(client: Client) -> None:
+    async with served(app) as client:
         assert await statuses(client, 1, headers={"X-Bad": "1"}) == [403]
         assert await statuses(client, 1) == [503]
-
-    play(app, story)
     denied, away = seen
     assert isinstance(denied, web.HTTPForbidden) and isinstance(away, web.HTTPServiceUnavailable)
 
 
 @pytest.mark.parametrize("bound", [False, True])
-def test_the_peer_of_a_unix_socket_is_a_proxy_or_nobody(bound):
+@awaited
+async def test_the_peer_of_a_unix_socket_is_a_proxy_or_nobody(bound):
     """Also one whose own end has a name."""
-
-    async def told() -> None:
-        app = site(default="1/minute", trusted_proxies=["unix"])
-        runner = web.AppRunner(app)
-        await runner.setup()
-        with tempfile.TemporaryDirectory() as short:
-            path = os.path.join(short, "s")
-            await web.UnixSite(runner, path).start()
-            found = []
-            for at, claimed in enumerate(("203.0.113.1", "203.0.113.1", "203.0.113.2")):
-                with socket.socket(socket.AF_UNIX) as end:
-                    if bound:
-                        end.bind(os.path.join(short, f"c{at}"))
-                    end.connect(path)
-                    reader, writer = await asyncio.open_unix_connection(sock=end)
-                    writer.write(b"GET / HTTP/1.1\r\nHost: x\r\nX-Forwarded-For: %b\r\n\r\n" % claimed.encode())
-                    found.append(int((await reader.readline()).split()[1]))
-                    writer.close()
-                    await writer.wait_closed()
-            await runner.cleanup()
-        assert found == [200, 429, 200]
-
-    asyncio.run(told())
+    app = site(default="1/minute", trusted_proxies=["unix"])
+    runner = web.AppRunner(app)
+    await runner.setup()
+    with tempfile.TemporaryDirectory() as short:
+        path = os.path.join(short, "s")
+        await web.UnixSite(runner, path).start()
+        found = []
+        for at, claimed in enumerate(("203.0.113.1", "203.0.113.1", "203.0.113.2")):
+            with socket.socket(socket.AF_UNIX) as end:
+                if bound:
+                    end.bind(os.path.join(short, f"c{at}"))
+                end.connect(path)
+                reader, writer = await asyncio.open_unix_connection(sock=end)
+                writer.write(b"GET / HTTP/1.1\r\nHost: x\r\nX-Forwarded-For: %b\r\n\r\n" % claimed.encode())
+                found.append(int((await reader.readline()).split()[1]))
+                writer.close()
+                await writer.wait_closed()
+        await runner.cleanup()
+    assert found == [200, 429, 200]
 
 
 async def chat(request: web.Request) -> web.WebSocketResponse:
@@ -613,7 +573,8 @@ async def opened(client: Client, path: str = "/") -> int:
 
 
 @pytest.mark.parametrize("by", ["limited", "default", "policy", "policy that names websockets"])
-def test_websockets_are_limited_at_the_handshake(by):
+@awaited
+async def test_websockets_are_limited_at_the_handshake(by):
     """A no is an HTTP answer, whoever's limit it was; what was open stays open."""
     rule: dict[str, Any] = {"key": "ip", "limits": "2/minute"}
     if by.endswith("websockets"):
@@ -624,34 +585,29 @@ def test_websockets_are_limited_at_the_handshake(by):
         policy={"rules": [rule]} if by.startswith("policy") else None,
         default="2/minute" if by == "default" else None,
     )
-
-    async def story(client: Client) -> None:
-        async with client.ws_connect("/") as first:
-            assert [await opened(client) for _ in range(2)] == [101, 429]
-            await first.send_str("ho")
-            assert await first.receive_str(timeout=10) == "hoho"
-
-    play(app, story)
+    async with served(app) as client, client.ws_connect("/") as first:
+        assert [await opened(client) for _ in range(2)] == [101, 429]
+        await first.send_str("ho")
+        assert await first.receive_str(timeout=10) == "hoho"
 
 
-def test_to_ask_for_an_upgrade_is_no_way_around_a_limit():
+@awaited
+async def test_to_ask_for_an_upgrade_is_no_way_around_a_limit():
     """A page is a GET whatever the client asks for; a websocket is not counted as one."""
     rules = [
         {"name": "pages", "match": {"method": "GET"}, "key": "ip", "limits": "2/minute"},
         {"name": "sockets", "match": {"method": "WEBSOCKET"}, "key": "ip", "limits": "1/minute"},
     ]
     upgrade = {"Upgrade": "websocket", "Connection": "upgrade"}
-
-    async def story(client: Client) -> None:
+    async with served(site(web.get("/", hello), web.get("/ws", chat), policy={"rules": rules})) as client:
         assert await opened(client, "/ws") == 101
         assert await opened(client, "/ws") == 429
         assert await statuses(client, 2, "/", headers=upgrade) == [200, 200]
         assert await statuses(client, 1, "/", headers=upgrade) == [429]
 
-    play(site(web.get("/", hello), web.get("/ws", chat), policy={"rules": rules}), story)
 
-
-def test_a_message_too_many_closes_the_websocket():
+@awaited
+async def test_a_message_too_many_closes_the_websocket():
     """With 1008; the handler sees the end of the stream; other connections of other keys go on."""
     ended = asyncio.Event()
 
@@ -661,23 +617,24 @@ def test_a_message_too_many_closes_the_websocket():
         return ws
 
     rule = {"match": {"method": "MESSAGE"}, "key": {"query": "user"}, "limits": "2/minute"}
-
-    async def story(client: Client) -> None:
-        async with client.ws_connect("/?user=ann") as ann, client.ws_connect("/?user=bob") as bob:
-            for _ in range(2):
-                await ann.send_str("ha")
-                assert await ann.receive_str(timeout=10) == "haha"
+    async with (
+        served(site(web.get("/", noted), policy={"rules": [rule]})) as client,
+        client.ws_connect("/?user=ann") as ann,
+        client.ws_connect("/?user=bob") as bob,
+    ):
+        for _ in range(2):
             await ann.send_str("ha")
-            message = await ann.receive(timeout=10)
-            assert (message.type, message.data, message.extra) == (WSMsgType.CLOSE, 1008, "rate limited")
-            await asyncio.wait_for(ended.wait(), 10)
-            await bob.send_str("ho")
-            assert await bob.receive_str(timeout=10) == "hoho"
+            assert await ann.receive_str(timeout=10) == "haha"
+        await ann.send_str("ha")
+        message = await ann.receive(timeout=10)
+        assert (message.type, message.data, message.extra) == (WSMsgType.CLOSE, 1008, "rate limited")
+        await asyncio.wait_for(ended.wait(), 10)
+        await bob.send_str("ho")
+        assert await bob.receive_str(timeout=10) == "hoho"
 
-    play(site(web.get("/", noted), policy={"rules": [rule]}), story)
 
-
-def test_a_store_that_was_opened_here_is_closed_with_the_app(monkeypatch):
+@awaited
+async def test_a_store_that_was_opened_here_is_closed_with_the_app(monkeypatch):
     """A store that the app brings stays open."""
     closed: list[int | None] = []
 
@@ -688,11 +645,8 @@ def test_a_store_that_was_opened_here_is_closed_with_the_app(monkeypatch):
     monkeypatch.setattr("headgate.stores.MemoryStore", Noted)
     app = site(web.get("/", hello), default="1/minute", store="memory://?max_keys=10")
     app.add_subapp("/in", site(web.get("/", hello), store=Noted(max_keys=20)))
-
-    async def story(client: Client) -> None:
+    async with served(app) as client:
         assert await statuses(client, 2) == [200, 429]
-
-    play(app, story)
     assert closed == [10]
 
 
@@ -716,13 +670,11 @@ def in_a_thread(call: Callable[[], Any]) -> Any:
         return threads.submit(call).result()
 
 
-def test_limits_can_be_made_in_any_thread():
+@awaited
+async def test_limits_can_be_made_in_any_thread():
     """As tests and servers do that run an app beside another; each app's limits are its own."""
     outer = in_a_thread(lambda: site(web.get("/", hello), default="2/minute"))
     outer.add_subapp("/inner", in_a_thread(lambda: site(web.get("/", hello), default="1/minute")))
-
-    async def story(client: Client) -> None:
+    async with served(outer) as client:
         paths = ["/", "/", "/", "/inner/", "/inner/"]
         assert [(await client.get(path)).status for path in paths] == [200, 200, 429, 200, 429]
-
-    play(outer, story)

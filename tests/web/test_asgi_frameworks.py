@@ -23,6 +23,7 @@ from quart.testing.connections import WebsocketResponseError
 from headgate.testing import disabled, frozen
 from headgate.web.asgi import RateLimitMiddleware
 from tests.support import ROOT
+from tests.support.awaiting import awaited
 from tests.support.edges import PEER, exchange, scope, still
 
 pytestmark = pytest.mark.engineless
@@ -241,38 +242,32 @@ def test_quart_routes_the_path_of_an_absolute_target_and_rules_match_it(target):
     assert asyncio.run(story()) == [200, 200, 429]
 
 
-def test_quart_tells_refuses_and_streams():
+@awaited
+async def test_quart_tells_refuses_and_streams():
     """By the pattern of the policy; errors tell too; a stream is the app's own, byte for byte."""
-
-    async def story() -> None:
-        app = quart()
-        app.config["PROPAGATE_EXCEPTIONS"] = False
-        client = app.test_client()
-        answer = await client.get("/items/1", scope_base=FROM)
-        assert (await answer.get_data(), answer.headers["ratelimit"]) == (b"1", '"items";r=1;t=1800')
-        assert await codes(app, "/items/2", "/items/3") == [200, 429]
-        assert (await (await client.get("/items/4", scope_base=FROM)).get_json(force=True))["violated-policies"] == [
-            "items"
-        ]
-        answer = await client.get("/boom", scope_base=FROM)
-        assert (answer.status_code, answer.headers["ratelimit"]) == (500, '"errors";r=8;t=400')
-        answer = await client.get("/stream", scope_base=FROM)
-        assert (answer.status_code, await answer.get_data()) == (200, b"".join(PIECES))
-        assert await codes(app, "/stream", "/nowhere") == [429, 404]
-
-    asyncio.run(story())
+    app = quart()
+    app.config["PROPAGATE_EXCEPTIONS"] = False
+    client = app.test_client()
+    answer = await client.get("/items/1", scope_base=FROM)
+    assert (await answer.get_data(), answer.headers["ratelimit"]) == (b"1", '"items";r=1;t=1800')
+    assert await codes(app, "/items/2", "/items/3") == [200, 429]
+    assert (await (await client.get("/items/4", scope_base=FROM)).get_json(force=True))["violated-policies"] == [
+        "items"
+    ]
+    answer = await client.get("/boom", scope_base=FROM)
+    assert (answer.status_code, answer.headers["ratelimit"]) == (500, '"errors";r=8;t=400')
+    answer = await client.get("/stream", scope_base=FROM)
+    assert (answer.status_code, await answer.get_data()) == (200, b"".join(PIECES))
+    assert await codes(app, "/stream", "/nowhere") == [429, 404]
 
 
-def test_quart_counts_what_its_responses_say():
+@awaited
+async def test_quart_counts_what_its_responses_say():
     """Ten at once are two attempts."""
-
-    async def story() -> None:
-        app = quart()
-        assert await codes(app, *["/login?password=right"] * 5) == [200] * 5
-        tries = await asyncio.gather(*(codes(app, "/login?password=wrong") for _ in range(10)))
-        assert sorted(tries) == [[401]] * 2 + [[429]] * 8
-
-    asyncio.run(story())
+    app = quart()
+    assert await codes(app, *["/login?password=right"] * 5) == [200] * 5
+    tries = await asyncio.gather(*(codes(app, "/login?password=wrong") for _ in range(10)))
+    assert sorted(tries) == [[401]] * 2 + [[429]] * 8
 
 
 async def is_closed(socket: Any) -> bool:
@@ -283,27 +278,24 @@ async def is_closed(socket: Any) -> bool:
     return socket._task in done or (receiving in done and receiving.exception() is not None)
 
 
-def test_quart_websockets_and_their_messages_are_counted():
+@awaited
+async def test_quart_websockets_and_their_messages_are_counted():
     """A message too many closes; a connection too many is not opened."""
-
-    async def story() -> None:
-        client = quart().test_client()
+    client = quart().test_client()
+    async with client.websocket("/ws", scope_base=OPENS) as socket:
+        for text in ("a", "b", "c"):
+            await socket.send(text)
+            assert await socket.receive() == text
+        await socket.send("d")
+        assert await is_closed(socket)
+    async with client.websocket("/ws", scope_base=OPENS) as socket:
+        await socket.send("e")
+        assert await is_closed(socket)
+    with pytest.raises(WebsocketResponseError) as refused:
         async with client.websocket("/ws", scope_base=OPENS) as socket:
-            for text in ("a", "b", "c"):
-                await socket.send(text)
-                assert await socket.receive() == text
-            await socket.send("d")
-            assert await is_closed(socket)
-        async with client.websocket("/ws", scope_base=OPENS) as socket:
-            await socket.send("e")
-            assert await is_closed(socket)
-        with pytest.raises(WebsocketResponseError) as refused:
-            async with client.websocket("/ws", scope_base=OPENS) as socket:
-                await socket.send("")  # servers send a connect first, Quart's test client does not
-                await asyncio.wait_for(socket.receive(), 5)
-        assert (refused.value.response.status_code, refused.value.response.headers["retry-after"]) == (429, "1800")
-
-    asyncio.run(story())
+            await socket.send("")  # servers send a connect first, Quart's test client does not
+            await asyncio.wait_for(socket.receive(), 5)
+    assert (refused.value.response.status_code, refused.value.response.headers["retry-after"]) == (429, "1800")
 
 
 def test_quart_closes_the_store_when_it_ends(server):

@@ -7,15 +7,14 @@ import logging
 
 import pytest
 from starlette.applications import Starlette
-from starlette.middleware.cors import CORSMiddleware
-from starlette.responses import JSONResponse, PlainTextResponse
+from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from headgate.errors import HeadgateError
 from headgate.web.asgi_requests import read_scope
 from headgate.web.endpoint import EndpointLimit
-from headgate.web.starlette import RateLimitExceeded, RateLimits, limited
+from headgate.web.starlette import RateLimits, limited
 from tests.support.edges import get
 
 pytestmark = pytest.mark.engineless
@@ -40,23 +39,6 @@ def test_async_functions_are_refused_where_they_are_written():
 
     with pytest.raises(HeadgateError):
         EndpointLimit("1/hour", {"key": who})
-
-
-def test_refusals_at_endpoints_are_exposed_to_scripts():
-    """The CORS headers of a response and of a refusal name the fields."""
-    app, _ = serve()
-    app.add_middleware(CORSMiddleware, allow_origins=["*"])
-    first, second = (TestClient(app).get("/x/1", headers={"origin": "https://a.example"}) for _ in range(2))
-    assert "RateLimit" in first.headers["access-control-expose-headers"]
-    assert "Retry-After" in second.headers.get("access-control-expose-headers", "")
-
-
-def test_a_handler_that_forgets_the_headers():
-    """The fields are added to the answer of the app's own handler."""
-    handlers = {RateLimitExceeded: lambda request, error: JSONResponse({}, error.status_code)}
-    app, _ = serve(app={"exception_handlers": handlers})
-    TestClient(app).get("/x/1")
-    assert "retry-after" in TestClient(app).get("/x/1").headers
 
 
 def test_urls_do_not_fill_the_memory_of_every_endpoint():

@@ -13,7 +13,7 @@ from headgate import AsyncLimiter, Call, InvalidCall, Limiter, RateLimited, step
 from headgate.stores import Store
 from headgate.testing import ManualClock
 from tests.support.flight import held, left, renewed
-from tests.support.homes import until
+from tests.support.homes import in_each_home, until
 
 Make = Callable[..., Any]
 BOTH = "5/hour as rate; 2 in flight as now"
@@ -158,29 +158,26 @@ def test_of_what_is_in_flight_nobody_knows_the_future(make):
     assert repr(refused) == "<Decision refused until a permit is released, by 2 in flight>"
 
 
-def test_who_is_cancelled_in_the_block_ends_it(home):
+@in_each_home
+async def test_who_is_cancelled_in_the_block_ends_it(store):
     """At whatever the block waits for; the cancellation goes on."""
+    limiter = AsyncLimiter("1 in flight", store=store, on_error="raise")
+    permit = limiter.permit("k")
+    inside = asyncio.Event()
 
-    async def story(store: Store) -> None:
-        limiter = AsyncLimiter("1 in flight", store=store, on_error="raise")
-        permit = limiter.permit("k")
-        inside = asyncio.Event()
+    async def hold() -> None:
+        async with permit:
+            inside.set()
+            await asyncio.Event().wait()
 
-        async def hold() -> None:
-            async with permit:
-                inside.set()
-                await asyncio.Event().wait()
-
-        task = asyncio.create_task(hold())
-        await inside.wait()
-        assert (await limiter.peek("k", 0)).remaining == 0
-        task.cancel()
-        await asyncio.wait([task])
-        assert (task.cancelled(), permit.outcome) == (True, "ignored")
-        await until(lambda: not steps._unfinished)
-        assert (await limiter.peek("k", 0)).remaining == 1
-
-    home.tell(story)
+    task = asyncio.create_task(hold())
+    await inside.wait()
+    assert (await limiter.peek("k", 0)).remaining == 0
+    task.cancel()
+    await asyncio.wait([task])
+    assert (task.cancelled(), permit.outcome) == (True, "ignored")
+    await until(lambda: not limiter._unfinished)
+    assert (await limiter.peek("k", 0)).remaining == 1
 
 
 def test_an_awaited_permit_is_one_callers(home):

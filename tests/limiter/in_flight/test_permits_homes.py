@@ -14,12 +14,12 @@ import pytest
 
 from headgate import AsyncLimiter, Call, StoreError, steps
 from headgate.layout import UNIT_BITS
-from headgate.stores import Store
 from headgate.stores.redis import RedisStore
 from headgate.testing import ManualClock
+from tests.support.awaiting import awaited
 from tests.support.faults import PATIENT, calls
 from tests.support.flight import flying_at, forks, held, in_child, left, one
-from tests.support.homes import EVERY_WAY, LATER, until
+from tests.support.homes import EVERY_WAY, LATER, in_each_home, until
 
 Make = Callable[..., Any]
 BOTH = "5/hour as rate; 2 in flight as now"
@@ -127,26 +127,23 @@ def test_a_permit_takes_one_round_trip_and_its_end_another(server, awaited):
         assert not refused.release() and calls(server, "evalsha") == before
 
 
-def test_what_ends_at_one_time_travels_together(server):
+@awaited
+async def test_what_ends_at_one_time_travels_together(server):
     """Fifty permits of one event loop are taken in one call and given back in another, more or less."""
-
-    async def main() -> None:
-        store = RedisStore(server.url, deadline=PATIENT)
-        limiter = AsyncLimiter("50 in flight", store=store, on_error="raise")
-        for most in (10, 5):  # the first time the server learns the scripts
-            before, searched = calls(server, "evalsha", "eval"), calls(server, "zscore")
-            permits = await asyncio.gather(*(one(limiter.permit("k")) for _ in range(50)))
-            assert all(permits) and not await limiter.permit("k")
-            assert calls(server, "zscore") - searched <= 100  # for a mark of their own: those of one instant are many
-            marks = sorted(permit.decision.verdicts[0].mark for permit in permits)
-            for _, same in groupby(marks, key=lambda mark: mark[0]):
-                assert all(number >> UNIT_BITS == place for place, (_, number) in enumerate(same))
-            assert all(await asyncio.gather(*(permit.release() for permit in permits)))
-            assert calls(server, "evalsha", "eval") - before <= most
-            assert (await limiter.peek("k", 0)).remaining == 50
-        await store.aclose()
-
-    asyncio.run(main())
+    store = RedisStore(server.url, deadline=PATIENT)
+    limiter = AsyncLimiter("50 in flight", store=store, on_error="raise")
+    for most in (10, 5):  # the first time the server learns the scripts
+        before, searched = calls(server, "evalsha", "eval"), calls(server, "zscore")
+        permits = await asyncio.gather(*(one(limiter.permit("k")) for _ in range(50)))
+        assert all(permits) and not await limiter.permit("k")
+        assert calls(server, "zscore") - searched <= 100  # for a mark of their own: those of one instant are many
+        marks = sorted(permit.decision.verdicts[0].mark for permit in permits)
+        for _, same in groupby(marks, key=lambda mark: mark[0]):
+            assert all(number >> UNIT_BITS == place for place, (_, number) in enumerate(same))
+        assert all(await asyncio.gather(*(permit.release() for permit in permits)))
+        assert calls(server, "evalsha", "eval") - before <= most
+        assert (await limiter.peek("k", 0)).remaining == 50
+    await store.aclose()
 
 
 @forks
@@ -199,25 +196,22 @@ def question(limiter: AsyncLimiter, ask: str, taken: Any) -> Coroutine[Any, Any,
         "release",
     ],
 )
-def test_who_is_cancelled_while_it_asks_leaves_nothing_in_flight(home, ask):
+@in_each_home
+async def test_who_is_cancelled_while_it_asks_leaves_nothing_in_flight(store, ask):
     """Wherever the question or its answer is then; and a give-back is seen through."""
-
-    async def story(store: Store) -> None:
-        limiter = AsyncLimiter("2 in flight", store=store, on_error="raise")
-        gives = ask in ("refund", "release")
-        for turns in range(gives, 12):  # a give-back that never began is nobody's
-            taken = await limiter.hit("k") if gives else None
-            task = asyncio.create_task(question(limiter, ask, taken))
-            for _ in range(turns):
-                await asyncio.sleep(0)
-            task.cancel()
-            await asyncio.wait([task])
-            if not task.cancelled() and not gives:  # it was too quick
-                await limiter.release(getattr(task.result(), "decision", task.result()))
-            await until(lambda: not steps._unfinished)
-            assert (await limiter.peek("k", 0)).remaining == 2, turns
-
-    home.tell(story)
+    limiter = AsyncLimiter("2 in flight", store=store, on_error="raise")
+    gives = ask in ("refund", "release")
+    for turns in range(gives, 12):  # a give-back that never began is nobody's
+        taken = await limiter.hit("k") if gives else None
+        task = asyncio.create_task(question(limiter, ask, taken))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait([task])
+        if not task.cancelled() and not gives:  # it was too quick
+            await limiter.release(getattr(task.result(), "decision", task.result()))
+        await until(lambda: not limiter._unfinished)
+        assert (await limiter.peek("k", 0)).remaining == 2, turns
 
 
 def test_a_short_lease_does_not_shorten_the_life_of_longer_ones(server):

@@ -18,6 +18,7 @@ from headgate.stores.redis import RedisStore
 from headgate.stores.redis.connect import slot_of
 from headgate.stores.redis.names import Names
 from tests.stores.leases.test_processes import in_child
+from tests.support.awaiting import awaited
 from tests.support.faults import PATIENT, open_store
 from tests.support.holding import Crowd, Holder
 from tests.support.remote import asked, patient
@@ -135,24 +136,21 @@ def test_a_short_lease_is_renewed_in_time_whatever_was_held_before(server, store
     assert len(ends_at(server, text)) == 1
 
 
-def test_permits_of_an_event_loop_are_renewed_even_while_it_is_blocked(server):
+@awaited
+async def test_permits_of_an_event_loop_are_renewed_even_while_it_is_blocked(server):
     """A loop that is blocked beyond the lease keeps its permits."""
     text = "2 in flight ttl 500ms"
-
-    async def story() -> None:
-        store = patient(server.url)
-        limiter = AsyncLimiter(text, store=store, on_error="raise")
-        async with limiter.permit("k"):
-            await asyncio.to_thread(outlive, server, ends_at(server, text))
-            decision = await limiter.acquire("k")
-            assert [each.own for each in await limiter.holders("k")] == [True, True]
-            outlive(server, ends_at(server, text))  # in this thread: nothing else runs
-            assert len(ends_at(server, text)) == 2
-            await limiter.release(decision)
-        assert (await limiter.peek("k", 2)).allowed
-        await store.aclose()
-
-    asyncio.run(story())
+    store = patient(server.url)
+    limiter = AsyncLimiter(text, store=store, on_error="raise")
+    async with limiter.permit("k"):
+        await asyncio.to_thread(outlive, server, ends_at(server, text))
+        decision = await limiter.acquire("k")
+        assert [each.own for each in await limiter.holders("k")] == [True, True]
+        outlive(server, ends_at(server, text))  # in this thread: nothing else runs
+        assert len(ends_at(server, text)) == 2
+        await limiter.release(decision)
+    assert (await limiter.peek("k", 2)).allowed
+    await store.aclose()
 
 
 def test_a_holder_that_was_stopped_for_longer_than_its_lease_has_lost_its_place(server, store):

@@ -15,6 +15,7 @@ from headgate import AsyncLimiter, Limiter, RateLimited, steps
 from headgate.limiter import wait_queue
 from headgate.stores import Store
 from headgate.testing import ManualClock
+from tests.support.awaiting import awaited
 from tests.support.flight import Asks, forks, held, in_child
 from tests.support.homes import LATER, PATIENCE, eventually, home_of, in_each_home, let_run, until, waiting
 
@@ -235,7 +236,8 @@ def test_no_more_may_wait_than_agreed(home, most):
 
 @pytest.mark.usefixtures("rung")
 @pytest.mark.parametrize("end", ["release", "exit", "refund", "part"])
-def test_whatever_gives_back_calls_the_head_at_once(home, end):
+@in_each_home
+async def test_whatever_gives_back_calls_the_head_at_once(store, home, end):
     """A release, a block that is left, a refund, or part of one; also in an event loop."""
     limiter = home.limiter("2 in flight")
     permit = limiter.permit("k", 2)
@@ -249,22 +251,18 @@ def test_whatever_gives_back_calls_the_head_at_once(home, end):
     endings[end]()
     assert head.answer()
     assert held(limiter) == (2 if end == "part" else 1)
-
-    async def story(store: Store) -> None:
-        awaited = AsyncLimiter("2 in flight", store=store, on_error="raise", namespace="awaited")
-        permit = await awaited.permit("k", 2)
-        head = asyncio.create_task(take(awaited))
-        await until(lambda: awaited._queue.waiting == 1)
-        await let_run()
-        if end == "exit":
-            await permit.__aexit__(None, None, None)
-        elif end == "release":
-            await awaited.release(permit.decision)
-        else:
-            await awaited.refund(permit.decision, 1 if end == "part" else None)
-        assert await head
-
-    home.tell(story)
+    awaited = AsyncLimiter("2 in flight", store=store, on_error="raise", namespace="awaited")
+    permit = await awaited.permit("k", 2)
+    head = asyncio.create_task(take(awaited))
+    await until(lambda: awaited._queue.waiting == 1)
+    await let_run()
+    if end == "exit":
+        await permit.__aexit__(None, None, None)
+    elif end == "release":
+        await awaited.release(permit.decision)
+    else:
+        await awaited.refund(permit.decision, 1 if end == "part" else None)
+    assert await head
 
 
 def test_what_another_limiter_releases_is_noticed(home):
@@ -281,24 +279,21 @@ def test_what_another_limiter_releases_is_noticed(home):
     head.permit.release()
 
 
-def test_the_head_looks_less_and_less_often():
+@awaited
+async def test_the_head_looks_less_and_less_often():
     """Soon at first, then ten times a second, and never without letting others run."""
     clock = ManualClock(LATER)
-
-    async def main() -> None:
-        limiter = AsyncLimiter("1 in flight", clock=clock)
-        asks = Asks(limiter, clock)
-        permit = await limiter.permit("k")
-        waits = asyncio.create_task(take(limiter))
-        for _ in range(600):
-            await let_run(4)
-            clock.advance(0.001)
-        start = round(LATER * 1e6)
-        assert [(at - start) // 1000 for at in asks.at] == [0, 0, 5, 15, 35, 75, 155, 255, 355, 455, 555]
-        await permit.release()
-        assert await waits
-
-    asyncio.run(main())
+    limiter = AsyncLimiter("1 in flight", clock=clock)
+    asks = Asks(limiter, clock)
+    permit = await limiter.permit("k")
+    waits = asyncio.create_task(take(limiter))
+    for _ in range(600):
+        await let_run(4)
+        clock.advance(0.001)
+    start = round(LATER * 1e6)
+    assert [(at - start) // 1000 for at in asks.at] == [0, 0, 5, 15, 35, 75, 155, 255, 355, 455, 555]
+    await permit.release()
+    assert await waits
 
 
 @pytest.mark.parametrize("error", [ValueError("no"), KeyboardInterrupt()])
@@ -330,28 +325,25 @@ async def test_a_cancelled_head_passes_the_turn_on(store, clock):
     assert nobody_waits(limiter)
 
 
-def test_a_task_that_is_cancelled_as_it_is_called_passes_the_turn_on(home):
+@in_each_home
+async def test_a_task_that_is_cancelled_as_it_is_called_passes_the_turn_on(store):
     """The release and the cancellation at one time, in either order: the next one gets it, and only it."""
-
-    async def story(store: Store) -> None:
-        limiter = AsyncLimiter("1 in flight", store=store, on_error="raise")
-        for turns in range(10):
-            permit = await limiter.permit("k", timeout=1)
-            one, two = asyncio.create_task(take(limiter)), asyncio.create_task(take(limiter))
-            await until(lambda: limiter._queue.waiting == 2)
-            await let_run()
-            ending = asyncio.create_task(permit.release())
-            for _ in range(turns):
-                await asyncio.sleep(0)
-            one.cancel()
-            await asyncio.wait([one, ending])
-            if not one.cancelled():  # it was too late: it has the permit
-                await one.result().release()
-            await (await two).release()
-            await until(lambda: not steps._unfinished)
-            assert nobody_waits(limiter) and (await limiter.peek("k", 0)).remaining == 1
-
-    home.tell(story)
+    limiter = AsyncLimiter("1 in flight", store=store, on_error="raise")
+    for turns in range(10):
+        permit = await limiter.permit("k", timeout=1)
+        one, two = asyncio.create_task(take(limiter)), asyncio.create_task(take(limiter))
+        await until(lambda: limiter._queue.waiting == 2)
+        await let_run()
+        ending = asyncio.create_task(permit.release())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        one.cancel()
+        await asyncio.wait([one, ending])
+        if not one.cancelled():  # it was too late: it has the permit
+            await one.result().release()
+        await (await two).release()
+        await until(lambda: not limiter._unfinished)
+        assert nobody_waits(limiter) and (await limiter.peek("k", 0)).remaining == 1
 
 
 @pytest.mark.parametrize(("kind", "count"), [("memory", 10_000), ("shared", 1_000), ("redis", 1_000)])

@@ -14,76 +14,61 @@ from headgate.engine import Decision
 from headgate.stores.redis import RedisStore
 from headgate.testing import ManualClock
 from headgate.testing.suite import EVERY_ALGORITHM
-from tests.support.faults import MANY, PATIENT, calls, hits, run, spent
+from tests.support.faults import MANY, PATIENT, calls, hits, run, spent, with_store
 from tests.support.servers import Server, wait_until
 
 pytestmark = pytest.mark.engineless
 
 
-def test_hits_issued_at_once_travel_in_few_commands(server):
+@with_store("server", deadline=PATIENT)
+async def test_hits_issued_at_once_travel_in_few_commands(store, server):
     """A hundred hits take at most two commands, and each has its own answer."""
-
-    async def story(store: RedisStore) -> None:
-        limiter = AsyncLimiter(MANY, store=store)
-        await limiter.hit("warm")
-        before = calls(server, "evalsha", "eval")
-        decisions = await asyncio.gather(*(limiter.hit(f"k{n}") for n in range(100)))
-        assert [decision.remaining for decision in decisions] == [9_999] * 100
-        assert calls(server, "evalsha", "eval") - before <= 2
-
-    run(server.url, story, deadline=PATIENT)
+    limiter = AsyncLimiter(MANY, store=store)
+    await limiter.hit("warm")
+    before = calls(server, "evalsha", "eval")
+    decisions = await asyncio.gather(*(limiter.hit(f"k{n}") for n in range(100)))
+    assert [decision.remaining for decision in decisions] == [9_999] * 100
+    assert calls(server, "evalsha", "eval") - before <= 2
 
 
-def test_a_lone_hit_is_one_command_and_waits_for_nobody(server, proxy):
+@with_store("proxy", deadline=PATIENT)
+async def test_a_lone_hit_is_one_command_and_waits_for_nobody(store, server, proxy):
     """One hit is one round trip."""
-
-    async def story(store: RedisStore) -> None:
-        limiter = AsyncLimiter(MANY, store=store)
-        await limiter.hit("k")
-        commands, round_trips = calls(server, "evalsha", "eval"), proxy.round_trips
-        await limiter.hit("k")
-        assert (calls(server, "evalsha", "eval") - commands, proxy.round_trips - round_trips) == (1, 1)
-
-    run(proxy.url, story, deadline=PATIENT)
+    limiter = AsyncLimiter(MANY, store=store)
+    await limiter.hit("k")
+    commands, round_trips = calls(server, "evalsha", "eval"), proxy.round_trips
+    await limiter.hit("k")
+    assert (calls(server, "evalsha", "eval") - commands, proxy.round_trips - round_trips) == (1, 1)
 
 
-def test_hits_on_one_key_are_decided_in_the_order_issued(server):
+@with_store("server", deadline=PATIENT)
+async def test_hits_on_one_key_are_decided_in_the_order_issued(store):
     """A thousand hits count down one by one."""
-
-    async def story(store: RedisStore) -> None:
-        assert await hits(AsyncLimiter(MANY, store=store), 1000) == list(range(9_999, 8_999, -1))
-
-    run(server.url, story, deadline=PATIENT)
+    assert await hits(AsyncLimiter(MANY, store=store), 1000) == list(range(9_999, 8_999, -1))
 
 
 @pytest.mark.parametrize("count", [50, 600])
-def test_hits_on_two_kinds_of_limits_keep_their_order_when_the_server_forgot_the_scripts(server, count):
+@with_store("server", deadline=PATIENT)
+async def test_hits_on_two_kinds_of_limits_keep_their_order_when_the_server_forgot_the_scripts(store, server, count):
     """Each limit counts down in order, though scripts are sent again on the way."""
-
-    async def story(store: RedisStore) -> None:
-        bucket = AsyncLimiter(MANY, store=store)
-        window = AsyncLimiter("10000/4 weeks by fixed-window", store=store)
-        await bucket.hit("warm")
-        server.client().script_flush()
-        decisions = await asyncio.gather(*((bucket, window)[n % 2].hit("k") for n in range(2 * count)))
-        remaining = [decision.remaining for decision in decisions]
-        assert (remaining[::2], remaining[1::2]) == ([*range(9_999, 9_999 - count, -1)],) * 2
-
-    run(server.url, story, deadline=PATIENT)
+    bucket = AsyncLimiter(MANY, store=store)
+    window = AsyncLimiter("10000/4 weeks by fixed-window", store=store)
+    await bucket.hit("warm")
+    server.client().script_flush()
+    decisions = await asyncio.gather(*((bucket, window)[n % 2].hit("k") for n in range(2 * count)))
+    remaining = [decision.remaining for decision in decisions]
+    assert (remaining[::2], remaining[1::2]) == ([*range(9_999, 9_999 - count, -1)],) * 2
 
 
-def test_a_refused_hit_does_not_disturb_its_neighbours(server):
+@with_store("server", deadline=PATIENT)
+async def test_a_refused_hit_does_not_disturb_its_neighbours(store):
     """Hits that travel together are admitted, refused or impossible each for itself."""
-
-    async def story(store: RedisStore) -> None:
-        limiter = AsyncLimiter("3/week", store=store)
-        costs = [1, 3, 1, 4, 1, 1]
-        decisions = await asyncio.gather(*(limiter.hit("k", cost) for cost in costs), limiter.hit("other"))
-        assert [decision.allowed for decision in decisions] == [True, False, True, False, True, False, True]
-        assert [decision.remaining for decision in decisions] == [2, 2, 1, 1, 0, 0, 2]
-        assert decisions[3].never
-
-    run(server.url, story, deadline=PATIENT)
+    limiter = AsyncLimiter("3/week", store=store)
+    costs = [1, 3, 1, 4, 1, 1]
+    decisions = await asyncio.gather(*(limiter.hit("k", cost) for cost in costs), limiter.hit("other"))
+    assert [decision.allowed for decision in decisions] == [True, False, True, False, True, False, True]
+    assert [decision.remaining for decision in decisions] == [2, 2, 1, 1, 0, 0, 2]
+    assert decisions[3].never
 
 
 def test_everything_mixed_in_one_burst_is_answered_as_by_memory(server):
@@ -112,17 +97,14 @@ def test_everything_mixed_in_one_burst_is_answered_as_by_memory(server):
     run(server.url, story, deadline=PATIENT, clock=clock, remember_refusals=0)
 
 
-def test_limits_of_different_kinds_do_not_wait_for_each_others_round_trips(proxy):
+@with_store("proxy", deadline=0.5)
+async def test_limits_of_different_kinds_do_not_wait_for_each_others_round_trips(store, proxy):
     """200 hits of two kinds are answered in time on a slow wire."""
-
-    async def story(store: RedisStore) -> None:
-        limiters = [AsyncLimiter(f"10000/week by {name}", store=store) for name in ("gcra", "fixed-window")]
-        await asyncio.gather(*(limiter.hit("k") for limiter in limiters))
-        proxy.delay(0.02)
-        decisions = await asyncio.gather(*(limiters[n % 2].hit("k") for n in range(200)))
-        assert not any(decision.degraded for decision in decisions)
-
-    run(proxy.url, story, deadline=0.5)
+    limiters = [AsyncLimiter(f"10000/week by {name}", store=store) for name in ("gcra", "fixed-window")]
+    await asyncio.gather(*(limiter.hit("k") for limiter in limiters))
+    proxy.delay(0.02)
+    decisions = await asyncio.gather(*(limiters[n % 2].hit("k") for n in range(200)))
+    assert not any(decision.degraded for decision in decisions)
 
 
 def cancel(server: Server, count: int, seed: int) -> None:
@@ -168,23 +150,20 @@ def test_ten_thousand_cancelled_awaits_leave_every_answer_with_its_caller(server
     cancel(server, 10_000, seed=11)
 
 
-def test_a_cancelled_await_does_not_disturb_who_travels_with_it(proxy):
+@with_store("proxy", deadline=PATIENT)
+async def test_a_cancelled_await_does_not_disturb_who_travels_with_it(store, proxy):
     """The hits that stay get their own answers, in order."""
-
-    async def story(store: RedisStore) -> None:
-        limiter = AsyncLimiter(MANY, store=store)
-        await limiter.hit("k")
-        proxy.hold()
-        before = proxy.requests
-        tasks = [asyncio.create_task(limiter.hit("k")) for _ in range(10)]
-        await asyncio.to_thread(wait_until, lambda: proxy.requests > before, "the hits have left")
-        for task in tasks[::2]:
-            task.cancel()
-        proxy.release()
-        assert [(await task).remaining for task in tasks[1::2]] == [9_997, 9_995, 9_993, 9_991, 9_989]
-        assert await hits(limiter, 1) == [9_988]
-
-    run(proxy.url, story, deadline=PATIENT)
+    limiter = AsyncLimiter(MANY, store=store)
+    await limiter.hit("k")
+    proxy.hold()
+    before = proxy.requests
+    tasks = [asyncio.create_task(limiter.hit("k")) for _ in range(10)]
+    await asyncio.to_thread(wait_until, lambda: proxy.requests > before, "the hits have left")
+    for task in tasks[::2]:
+        task.cancel()
+    proxy.release()
+    assert [(await task).remaining for task in tasks[1::2]] == [9_997, 9_995, 9_993, 9_991, 9_989]
+    assert await hits(limiter, 1) == [9_988]
 
 
 def test_one_store_serves_one_event_loop_after_the_other(server):

@@ -23,6 +23,7 @@ from tests.support.faults import (
     run,
     said,
     spent,
+    with_store,
 )
 from tests.support.servers import wait_until
 
@@ -69,51 +70,43 @@ def test_every_policy_answers_for_a_server_that_does_not(server, on_error):
 
 
 @pytest.mark.filterwarnings("error")
-def test_a_connection_that_was_idle_is_looked_at_without_a_warning(server, monkeypatch):
+@with_store("server")
+async def test_a_connection_that_was_idle_is_looked_at_without_a_warning(store, monkeypatch):
     """A hit after a long pause is answered by the server, silently."""
     monkeypatch.setattr("headgate.stores.redis.pipeline.LONG_IDLE", 0.0)
-
-    async def story(store: RedisStore) -> None:
-        limiter = AsyncLimiter(MANY, store=store)
-        await limiter.hit("k")
-        async with asyncio.timeout(DEADLINE + SLACK):
-            assert not (await limiter.hit("k")).degraded
-
-    run(server.url, story)
+    limiter = AsyncLimiter(MANY, store=store)
+    await limiter.hit("k")
+    async with asyncio.timeout(DEADLINE + SLACK):
+        assert not (await limiter.hit("k")).degraded
 
 
-def test_nobody_waits_for_ever_where_the_client_library_fails(server, monkeypatch):
+@with_store("server")
+async def test_nobody_waits_for_ever_where_the_client_library_fails(store, monkeypatch):
     """Not a fault of the network: a warning made an error, a bug, a name that is gone."""
 
     async def broken(*_: object, **__: object) -> None:
         raise RuntimeError("not what anybody expects")
 
-    async def story(store: RedisStore) -> None:
-        limiter = AsyncLimiter(MANY, store=store)
-        await limiter.hit("k")
-        with monkeypatch.context() as patch:
-            patch.setattr("headgate.stores.redis.pipeline.Pipeline._receive", broken)
-            async with asyncio.timeout(DEADLINE + SLACK):
-                assert (await limiter.hit("k")).degraded
-        assert not (await limiter.hit("k")).degraded
-
-    run(server.url, story)
+    limiter = AsyncLimiter(MANY, store=store)
+    await limiter.hit("k")
+    with monkeypatch.context() as patch:
+        patch.setattr("headgate.stores.redis.pipeline.Pipeline._receive", broken)
+        async with asyncio.timeout(DEADLINE + SLACK):
+            assert (await limiter.hit("k")).degraded
+    assert not (await limiter.hit("k")).degraded
 
 
-def test_who_waits_when_the_store_is_closed_gets_an_answer(proxy):
+@with_store("proxy", deadline=PATIENT)
+async def test_who_waits_when_the_store_is_closed_gets_an_answer(store, proxy):
     """Hits that are under way are answered by `on_error`, and the store can be used again."""
-
-    async def story(store: RedisStore) -> None:
-        limiter = AsyncLimiter(MANY, store=store)
-        await limiter.hit("k")
-        proxy.hold()
-        waiting = asyncio.gather(*(limiter.hit("k") for _ in range(10)))
-        await asyncio.sleep(0)
-        await store.aclose()
-        async with asyncio.timeout(SLACK):
-            assert all(decision.degraded for decision in await waiting)
-        wait_until(lambda: proxy.open_connections == 0, "everything is closed")
-        proxy.release()
-        assert not (await limiter.hit("k")).degraded
-
-    run(proxy.url, story, deadline=PATIENT)
+    limiter = AsyncLimiter(MANY, store=store)
+    await limiter.hit("k")
+    proxy.hold()
+    waiting = asyncio.gather(*(limiter.hit("k") for _ in range(10)))
+    await asyncio.sleep(0)
+    await store.aclose()
+    async with asyncio.timeout(SLACK):
+        assert all(decision.degraded for decision in await waiting)
+    wait_until(lambda: proxy.open_connections == 0, "everything is closed")
+    proxy.release()
+    assert not (await limiter.hit("k")).degraded
