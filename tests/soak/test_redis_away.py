@@ -20,8 +20,9 @@ import pytest
 from headgate import AsyncLimiter, Limiter
 from headgate.stores.redis import RedisStore
 from tests.soak.latencies import percentile
+from tests.support.clusters import Cluster, SentinelSet
 from tests.support.faults import MANY
-from tests.support.servers import Cluster, SentinelSet, Server
+from tests.support.servers import Server
 from tests.support.unreachable import NAME, Names, black_hole
 
 pytestmark = pytest.mark.soak

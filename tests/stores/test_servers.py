@@ -17,8 +17,9 @@ from redis.cluster import RedisCluster
 from redis.retry import Retry
 from redis.sentinel import Sentinel as SentinelClient
 
+from tests.support.clusters import Cluster, SentinelSet, follows
 from tests.support.proxy import Proxy
-from tests.support.servers import BINARIES, Cluster, SentinelSet, Server, binary, follows, free_port, wait_until
+from tests.support.servers import BINARIES, Server, binary, free_port, wait_until
 
 pytestmark = pytest.mark.engineless
 

@@ -19,10 +19,11 @@ from headgate.stores.redis.connect import slot_of
 from headgate.stores.redis.names import Names
 from tests.stores.leases.test_processes import in_child
 from tests.support.awaiting import awaited
+from tests.support.clusters import Cluster, SentinelSet
 from tests.support.faults import PATIENT, open_store
 from tests.support.holding import Crowd, Holder
 from tests.support.remote import asked, patient
-from tests.support.servers import Cluster, SentinelSet, Server, wait_until
+from tests.support.servers import Server, wait_until
 
 pytestmark = [pytest.mark.engineless, pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")]
 

@@ -21,9 +21,10 @@ from headgate.stores.redis.connect import slot_of
 from headgate.stores.redis.names import Names
 from headgate.testing import ManualClock, ReferenceStore
 from tests.support import ROOT
+from tests.support.clusters import Cluster
 from tests.support.faults import DEADLINE, SLACK, at_most
 from tests.support.remote import KINDS, RemoteSuite, asked, awaited, patient
-from tests.support.servers import Cluster, Server, free_port
+from tests.support.servers import Server, free_port
 from tests.support.unreachable import PATIENTLY, SOON, WAYS, black_hole, opened, silent
 
 pytestmark = pytest.mark.engineless

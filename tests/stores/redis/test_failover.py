@@ -13,8 +13,9 @@ from redis.sentinel import Sentinel
 from headgate import Limiter, StoreError
 from headgate.stores import Store
 from headgate.stores.redis.names import Names
+from tests.support.clusters import Cluster, SentinelSet
 from tests.support.remote import awaited, patient
-from tests.support.servers import BINARIES, Cluster, SentinelSet, Server, wait_until
+from tests.support.servers import BINARIES, Server, wait_until
 
 pytestmark = pytest.mark.engineless
 

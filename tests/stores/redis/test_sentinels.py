@@ -9,9 +9,10 @@ import pytest
 
 from headgate import StoreError
 from headgate.stores.redis import Transition
+from tests.support.clusters import SentinelSet
 from tests.support.faults import DEADLINE, SLACK, at_most
 from tests.support.proxy import Proxy
-from tests.support.servers import SentinelSet, wait_until
+from tests.support.servers import wait_until
 from tests.support.unreachable import PATIENTLY, SOON, WAYS, opened
 
 pytestmark = pytest.mark.engineless
