@@ -14,7 +14,7 @@ from headgate.limiter import promises
 from headgate.stores import Store
 from headgate.testing import ManualClock
 from tests.support.awaiting import awaited
-from tests.support.homes import LATER, in_each_home, let_run, until, waiting
+from tests.support.homes import LATER, in_each_home, in_line, let_run, until, waiting
 
 
 class Left(NamedTuple):
@@ -112,7 +112,7 @@ async def test_those_behind_a_task_that_gives_up_move_up(store, clock):
         clock.advance(1)
         await let_run()
     assert left == [(1, 1), (2, 2), (3, 5), (4, 6), (5, 9), (6, 10)]
-    assert (limiter._queue.waiting, limiter._queue.promises._queues, limiter._timers.here()._turns) == (0, {}, {})
+    assert (in_line(limiter), limiter._queue.promises._queues, limiter._timers.here()._turns) == (0, {}, {})
 
 
 @awaited

@@ -18,7 +18,7 @@ from headgate.testing import ManualClock
 from headgate.waiting.sleep import sleep_until
 from headgate.waiting.timers import LoopTimers, Timers
 from tests.support.awaiting import awaited
-from tests.support.homes import LATER, eventually, let_run
+from tests.support.homes import LATER, eventually, in_line, let_run
 
 T = TypeVar("T")
 
@@ -187,7 +187,7 @@ def test_loops_side_by_side_wake_their_own(text, step):
     for number in range(6):
         threads.append(threading.Thread(target=asyncio.run, args=(one(number),), daemon=True))
         threads[-1].start()
-        eventually(lambda number=number: limiter._queue.waiting + len(gone) == number + 1)
+        eventually(lambda number=number: in_line(limiter) + len(gone) == number + 1)
     for number in range(1, 6):
         clock.advance(step)
         eventually(lambda number=number: len(gone) > number)

@@ -15,7 +15,7 @@ import pytest
 from headgate import Decision, InvalidCall, Limiter, RateLimited
 from headgate.testing import ManualClock
 from headgate.testing.suite import EVERY_ALGORITHM
-from tests.support.homes import LATER, HandMoved, Interrupting, eventually
+from tests.support.homes import LATER, HandMoved, Interrupting, eventually, in_line, nobody_waits
 
 LINES = ("10/second by fixed-window", "10/second by sliding-log", "10/second by sliding-window/5", "10/second block 2s")
 """Limits that cannot promise a time: their callers stand in line."""
@@ -40,10 +40,10 @@ class Crowd:
         return decision
 
     def add(self, name: str, cost: int = 1) -> None:
-        ahead = self.limiter._queue.waiting
+        ahead = in_line(self.limiter)
         self._threads.append(threading.Thread(target=self._wait, args=(name, cost), name=name, daemon=True))
         self._threads[-1].start()
-        eventually(lambda: self.limiter._queue.waiting == ahead + 1)
+        eventually(lambda: in_line(self.limiter) == ahead + 1)
 
     def _wait(self, name: str, cost: int) -> None:
         assert self.limiter.acquire("k", cost)
@@ -180,7 +180,7 @@ def test_an_interrupted_sleep_gives_back(home, text):
     with pytest.raises(KeyboardInterrupt):
         limiter.acquire("k", 3)
     assert limiter.peek("k", 0).verdicts == before
-    assert (limiter._queue.waiting, limiter._queue.by_key) == (0, {})
+    assert nobody_waits(limiter)
 
 
 def test_nobody_waits_where_nobody_may():
@@ -218,7 +218,7 @@ def test_bad_keys_and_costs_wait_for_nothing(home):
             limiter.acquire(key, cost)
         with pytest.raises(InvalidCall):
             limiter.acquire(key, cost, 5)
-    assert (limiter._queue.waiting, limiter.peek("k").remaining) == (0, 1)
+    assert (in_line(limiter), limiter.peek("k").remaining) == (0, 1)
 
 
 def test_threads_leave_a_bucket_in_the_order_they_came(home):
@@ -229,7 +229,7 @@ def test_threads_leave_a_bucket_in_the_order_they_came(home):
     for name, cost in (("a", 1), ("b", 4), ("c", 1), ("d", 1)):
         crowd.add(name, cost)
     for steps, gone in ((1, "a"), (3, "a"), (1, "ab"), (1, "abc"), (1, "abcd")):
-        eventually(lambda: clock.asleep == crowd.limiter._queue.waiting)
+        eventually(lambda: clock.asleep == in_line(crowd.limiter))
         clock.advance(steps * 0.1)
         eventually(lambda gone=gone: "".join(crowd.done) == gone)
     assert crowd.all_home()
@@ -245,11 +245,11 @@ def test_threads_leave_a_line_in_the_order_they_came(home, text):
     for name, cost in (("a", 10), ("b", 1), ("c", 9), ("d", 1), ("e", 10)):
         crowd.add(name, cost)
     while len(crowd.done) < 5:
-        eventually(lambda: clock.asleep == 1 or crowd.limiter._queue.waiting == 0)
+        eventually(lambda: clock.asleep == 1 or in_line(crowd.limiter) == 0)
         clock.advance(0.1)
     assert crowd.admitted == ["a", "b", "c", "d", "e"]
     assert crowd.all_home()
-    assert (crowd.limiter._queue.waiting, crowd.limiter._queue.by_key) == (0, {})
+    assert nobody_waits(crowd.limiter)
 
 
 def test_who_is_counted_among_those_who_wait_has_its_place():
@@ -289,7 +289,7 @@ def test_a_thread_whose_turn_does_not_come_in_time_leaves_the_line():
     crowd.limiter.hit("k", 10)
     crowd.add("a", 10)
     refused = crowd.limiter.acquire("k", 10, timeout=0.12)
-    assert (bool(refused), refused.granted, crowd.limiter._queue.waiting) == (False, 0, 1)
+    assert (bool(refused), refused.granted, in_line(crowd.limiter)) == (False, 0, 1)
     crowd.add("b", 4)
     eventually(lambda: clock.asleep == 1)
     clock.advance(0.1)

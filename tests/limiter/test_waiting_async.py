@@ -11,7 +11,17 @@ from headgate import AsyncLimiter, RateLimited, steps
 from headgate.stores import Store
 from headgate.testing import ManualClock
 from tests.support.awaiting import awaited
-from tests.support.homes import LATER, cancel_at_random, crowd, in_each_home, let_run, until, waiting
+from tests.support.homes import (
+    LATER,
+    cancel_at_random,
+    crowd,
+    in_each_home,
+    in_line,
+    let_run,
+    nobody_waits,
+    until,
+    waiting,
+)
 
 BUCKET, WINDOW = "10/second burst 4", "4/second by fixed-window"
 
@@ -58,7 +68,7 @@ def test_a_cancelled_task_leaves_nothing_charged(home, text):
             assert before.reset_us <= after.reset_us <= before.reset_us + 6 * 7 * 100_000
         else:
             assert after.verdicts == before.verdicts
-        assert (limiter._queue.waiting, limiter._queue.by_key) == (0, {})
+        assert nobody_waits(limiter)
 
     home.tell(story, clock)
 
@@ -76,7 +86,7 @@ async def test_a_wait_longer_than_the_timeout_is_refused_at_once(store, clock):
         await limiter.hit("k", 4)
         before = (await limiter.peek("k", 0)).verdicts
         refused = await limiter.acquire("k", 4, timeout=0.39)
-        assert (bool(refused), refused.retry_after >= 0.4, limiter._queue.waiting) == (False, True, 0)
+        assert (bool(refused), refused.retry_after >= 0.4, in_line(limiter)) == (False, True, 0)
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.01):
                 await limiter.acquire("k", 4)
@@ -137,7 +147,7 @@ async def test_no_more_wait_than_may(store, clock):
         assert await limiter.acquire("other")
         clock.advance(full)
         await inside[0]
-        await until(lambda limiter=limiter: limiter._queue.waiting < 3)
+        await until(lambda limiter=limiter: in_line(limiter) < 3)
         inside[0] = asyncio.create_task(limiter.acquire("k"))
         while not all(each.done() for each in inside):
             await let_run()
@@ -262,7 +272,7 @@ async def test_who_comes_after_a_stall_does_not_pass_who_waited(store, clock, to
     clock.advance(0)
     await asyncio.gather(*tasks)
     assert done == [0, 1, 2, 3, 4]
-    assert limiter._queue.waiting == 0
+    assert in_line(limiter) == 0
 
 
 @awaited
@@ -281,4 +291,4 @@ async def test_who_is_cancelled_while_others_go_first_leaves_nothing_charged():
     clock.advance(0)
     await asyncio.gather(first, second, return_exceptions=True)
     assert (first.done(), second.cancelled()) == (True, True)
-    assert ((await limiter.peek("k", 0)).remaining, limiter._queue.waiting) == (before, 0)
+    assert ((await limiter.peek("k", 0)).remaining, in_line(limiter)) == (before, 0)

@@ -10,7 +10,7 @@ import pytest
 from headgate import AsyncLimiter, Limiter
 from headgate.testing import ManualClock
 from tests.support.awaiting import awaited
-from tests.support.homes import LATER, crowd, in_each_home, let_run, until, waiting
+from tests.support.homes import LATER, crowd, in_each_home, in_line, let_run, nobody_waits, until, waiting
 
 WINDOW = "4/second by fixed-window"
 EVERY_KIND = ("10/second burst 4", WINDOW, "4/second by sliding-log", "4/second block 1s")
@@ -32,7 +32,7 @@ async def test_tasks_go_in_the_order_they_came(store, clock, text, at_once):
     await asyncio.gather(*tasks)
     assert done == list(range(9))
     assert seen[0] == 2 and len(set(seen)) > 3
-    assert (limiter._queue.waiting, limiter._queue.by_key) == (0, {})
+    assert nobody_waits(limiter)
 
 
 @in_each_home
@@ -66,7 +66,7 @@ async def test_somebody_in_line_is_refused_when_the_timeout_is_over(store, clock
     await let_run()
     clock.advance(0.000001)
     assert not await second
-    assert (limiter._queue.waiting, (await limiter.peek("k", 0)).remaining) == (0, 0)
+    assert (in_line(limiter), (await limiter.peek("k", 0)).remaining) == (0, 0)
 
 
 @in_each_home
@@ -135,7 +135,7 @@ async def test_a_plan_with_a_smaller_burst_waits_behind_others(store, clock):
     first = asyncio.create_task(limiter.acquire("k", 2, limit=plan))
     await waiting(limiter, 1)
     second = asyncio.create_task(limiter.acquire("k", 1, timeout=1e6, limit=plan))
-    await until(lambda: limiter._queue.waiting == 2 or second.done())
+    await until(lambda: in_line(limiter) == 2 or second.done())
     assert not second.done()
     clock.advance(1)
     assert await first
@@ -176,7 +176,7 @@ async def test_many_may_stand_in_line_and_leave_it_in_any_order():
         await let_run(60)
         assert len(done) == 4 * second
     assert done == sorted(set(range(2_000)) - set(gone))
-    assert (limiter._queue.waiting, limiter._queue.by_key) == (0, {})
+    assert nobody_waits(limiter)
 
 
 def test_a_waiter_asks_when_it_was_told_to_and_not_before():

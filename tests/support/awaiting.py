@@ -28,7 +28,7 @@ def awaited_by(run: Run, *wanted: str, gives: tuple[str, ...] = ()) -> Callable[
 
         names = dict.fromkeys((*wanted, *own))
         parameters = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in names]
-        called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        called.__signature__ = inspect.Signature(parameters)
         return called
 
     return decorate

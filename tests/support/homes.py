@@ -224,11 +224,21 @@ def eventually(true: Callable[..., object]) -> None:
         time.sleep(0.0005)
 
 
+def in_line(limiter: AsyncLimiter | Limiter) -> int:
+    """How many wait at a limiter."""
+    return limiter._queue.waiting
+
+
+def nobody_waits(limiter: AsyncLimiter | Limiter) -> bool:
+    """No line is left, not even an empty one, and no question of somebody who has gone."""
+    return (limiter._queue.waiting, limiter._queue.by_key, limiter._queue._asked) == (0, {}, {})
+
+
 async def waiting(limiter: AsyncLimiter, count: int, asleep: int = 1) -> None:
     """Until so many wait and some of them are asleep: what they asked is answered, and time may go on."""
     alarm = limiter._timers.here()
     sleepers = lambda: sum(not future.done() for *_, future in alarm._heap)  # noqa: E731
-    await until(lambda: limiter._queue.waiting == count and sleepers() >= asleep)
+    await until(lambda: in_line(limiter) == count and sleepers() >= asleep)
 
 
 async def crowd(
@@ -244,8 +254,8 @@ async def crowd(
     for number, cost in enumerate(costs):
         tasks.append(asyncio.create_task(one(number, cost)))
         if not at_once:
-            await until(lambda: limiter._queue.waiting + len(done) == len(tasks))
-    await until(lambda: limiter._queue.waiting + len(done) == len(tasks))
+            await until(lambda: in_line(limiter) + len(done) == len(tasks))
+    await until(lambda: in_line(limiter) + len(done) == len(tasks))
     return tasks
 
 
@@ -288,6 +298,6 @@ async def cancel_at_random(store: Store, clock: ManualClock, count: int, chance:
     else:
         assert charged == used * 10_000
     assert left.remaining == max(0, burst - -(-left.reset_us // 10_000))
-    assert (limiter._queue.waiting, limiter._queue.by_key) == (0, {})
+    assert nobody_waits(limiter)
     clock.advance(left.reset_after)
     assert (await limiter.peek("k", burst)).allowed

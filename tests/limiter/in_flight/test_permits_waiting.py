@@ -17,7 +17,18 @@ from headgate.stores import Store
 from headgate.testing import ManualClock
 from tests.support.awaiting import awaited
 from tests.support.flight import Asks, forks, held, in_child
-from tests.support.homes import LATER, PATIENCE, eventually, home_of, in_each_home, let_run, until, waiting
+from tests.support.homes import (
+    LATER,
+    PATIENCE,
+    eventually,
+    home_of,
+    in_each_home,
+    in_line,
+    let_run,
+    nobody_waits,
+    until,
+    waiting,
+)
 
 NEVER_BY_ITSELF = 3_600_000_000
 """A look of so many microseconds is one that does not happen in a test."""
@@ -38,9 +49,9 @@ class Thread(threading.Thread):
         self._limiter, self._asked = limiter, (key, cost, timeout)
         self.permit: Any = None
         self.error: BaseException | None = None
-        ahead = limiter._queue.waiting
+        ahead = in_line(limiter)
         self.start()
-        eventually(lambda: limiter._queue.waiting == ahead + 1 or not self.is_alive())
+        eventually(lambda: in_line(limiter) == ahead + 1 or not self.is_alive())
 
     def run(self) -> None:
         try:
@@ -52,10 +63,6 @@ class Thread(threading.Thread):
         self.join(PATIENCE)
         assert not self.is_alive(), "it waits for ever"
         return bool(self.permit)
-
-
-def nobody_waits(limiter: Any) -> bool:
-    return (limiter._queue.waiting, limiter._queue.by_key, limiter._queue._asked) == (0, {}, {})
 
 
 @pytest.mark.usefixtures("rung")
@@ -98,7 +105,7 @@ def test_many_threads_pass_one_permit_on_in_the_order_they_came(home):
     for number in range(20):
         threads.append(threading.Thread(target=turn, args=(number,), daemon=True))
         threads[-1].start()
-        eventually(lambda: limiter._queue.waiting == len(threads))
+        eventually(lambda: in_line(limiter) == len(threads))
     permit.release()
     for thread in threads:
         thread.join(PATIENCE)
@@ -114,7 +121,7 @@ async def test_tasks_are_served_in_the_order_they_came(store, clock):
     tasks = []
     for cost in (2, 3, 1, 1):
         tasks.append(asyncio.create_task(take(limiter, cost)))
-        await until(lambda: limiter._queue.waiting == len(tasks))
+        await until(lambda: in_line(limiter) == len(tasks))
     await first[0].release()
     await let_run()
     assert not any(task.done() for task in tasks) and not await limiter.permit("k")
@@ -167,14 +174,14 @@ async def test_a_task_that_waits_in_vain_is_refused_at_its_instant(store, clock)
     limiter = AsyncLimiter("1 in flight", store=store, on_error="raise")
     permit = await limiter.permit("k")
     tasks = [asyncio.create_task(take(limiter, timeout=0.004)), asyncio.create_task(take(limiter, timeout=1))]
-    await until(lambda: limiter._queue.waiting == 2)
+    await until(lambda: in_line(limiter) == 2)
     await let_run()
     clock.advance(0.003999)
     await let_run()
-    assert limiter._queue.waiting == 2
+    assert in_line(limiter) == 2
     clock.advance(0.000001)
     assert not await tasks[0]
-    await until(lambda: limiter._queue.waiting == 1)
+    await until(lambda: in_line(limiter) == 1)
     await let_run()
     clock.advance(0.995999)
     await let_run()
@@ -213,7 +220,7 @@ def test_what_can_never_fit_is_refused_at_once(home):
     for timeout in (0, 5, None):
         refused = limiter.permit("k", 3, timeout)
         assert (bool(refused), refused.decision.never) == (False, True)
-    assert limiter._queue.waiting == 1
+    assert in_line(limiter) == 1
     permit.release()
     assert waits.answer()
 
@@ -236,8 +243,7 @@ def test_no_more_may_wait_than_agreed(home, most):
 
 @pytest.mark.usefixtures("rung")
 @pytest.mark.parametrize("end", ["release", "exit", "refund", "part"])
-@in_each_home
-async def test_whatever_gives_back_calls_the_head_at_once(store, home, end):
+def test_whatever_gives_back_calls_the_head_at_once(home, end):
     """A release, a block that is left, a refund, or part of one; also in an event loop."""
     limiter = home.limiter("2 in flight")
     permit = limiter.permit("k", 2)
@@ -251,18 +257,22 @@ async def test_whatever_gives_back_calls_the_head_at_once(store, home, end):
     endings[end]()
     assert head.answer()
     assert held(limiter) == (2 if end == "part" else 1)
-    awaited = AsyncLimiter("2 in flight", store=store, on_error="raise", namespace="awaited")
-    permit = await awaited.permit("k", 2)
-    head = asyncio.create_task(take(awaited))
-    await until(lambda: awaited._queue.waiting == 1)
-    await let_run()
-    if end == "exit":
-        await permit.__aexit__(None, None, None)
-    elif end == "release":
-        await awaited.release(permit.decision)
-    else:
-        await awaited.refund(permit.decision, 1 if end == "part" else None)
-    assert await head
+
+    async def story(store: Store) -> None:
+        awaited = AsyncLimiter("2 in flight", store=store, on_error="raise", namespace="awaited")
+        permit = await awaited.permit("k", 2)
+        head = asyncio.create_task(take(awaited))
+        await until(lambda: in_line(awaited) == 1)
+        await let_run()
+        if end == "exit":
+            await permit.__aexit__(None, None, None)
+        elif end == "release":
+            await awaited.release(permit.decision)
+        else:
+            await awaited.refund(permit.decision, 1 if end == "part" else None)
+        assert await head
+
+    home.tell(story)
 
 
 def test_what_another_limiter_releases_is_noticed(home):
@@ -307,7 +317,7 @@ def test_a_thread_that_fails_in_line_passes_the_turn_on(home, error):
     asks.fail = lambda: error if threading.current_thread() is head else None
     head.join(PATIENCE)
     assert head.error is error
-    assert limiter._queue.waiting == 1
+    assert in_line(limiter) == 1
     permit.release()
     assert behind.answer() and nobody_waits(limiter) and held(limiter) == 1
 
@@ -318,7 +328,7 @@ async def test_a_cancelled_head_passes_the_turn_on(store, clock):
     limiter = AsyncLimiter("2 in flight", store=store, on_error="raise")
     await limiter.permit("k")
     large, small = asyncio.create_task(take(limiter, 2)), asyncio.create_task(take(limiter))
-    await until(lambda: limiter._queue.waiting == 2)
+    await until(lambda: in_line(limiter) == 2)
     await let_run()
     large.cancel()
     assert await small
@@ -332,7 +342,7 @@ async def test_a_task_that_is_cancelled_as_it_is_called_passes_the_turn_on(store
     for turns in range(10):
         permit = await limiter.permit("k", timeout=1)
         one, two = asyncio.create_task(take(limiter)), asyncio.create_task(take(limiter))
-        await until(lambda: limiter._queue.waiting == 2)
+        await until(lambda: in_line(limiter) == 2)
         await let_run()
         ending = asyncio.create_task(permit.release())
         for _ in range(turns):
@@ -358,7 +368,7 @@ def test_cancelled_waiters_leave_the_books_exact(kind, count):
         for task in chance.sample(tasks, count // 10):  # on their way, where there is one
             await let_run(1)
             task.cancel()
-        await until(lambda: limiter._queue.waiting == sum(not task.done() for task in tasks))
+        await until(lambda: in_line(limiter) == sum(not task.done() for task in tasks))
         for permit in first:
             await permit.release()
         await until(lambda: any(task.done() and not task.cancelled() for task in tasks))
@@ -400,7 +410,7 @@ async def test_a_rate_and_what_is_in_flight_are_waited_for_together(store, clock
     assert nobody_waits(limiter)
     # The other way round: the rate has long been ready, and somebody is in flight.
     waits = asyncio.create_task(take(limiter))
-    await until(lambda: limiter._queue.waiting == 1)
+    await until(lambda: in_line(limiter) == 1)
     await let_run()
     clock.advance(5)
     await let_run()
@@ -426,7 +436,7 @@ def test_a_release_in_one_event_loop_calls_who_waits_in_another(home):
 
     async def wait() -> bool:
         task = asyncio.create_task(take(limiter))
-        await until(lambda: limiter._queue.waiting == 1)
+        await until(lambda: in_line(limiter) == 1)
         await let_run()
         waits.set()
         async with asyncio.timeout(PATIENCE):
@@ -462,10 +472,10 @@ def test_nobody_waits_in_a_forked_child(home):
     def ask() -> tuple[object, ...]:
         taken = limiter.permit("k", timeout=5)
         taken.release()
-        return bool(taken), bool(limiter.permit("k")), limiter._queue.waiting, limiter._queue.by_key
+        return bool(taken), bool(limiter.permit("k")), in_line(limiter), limiter._queue.by_key
 
     assert in_child(ask) == repr((True, True, 0, {}))
-    assert limiter._queue.waiting == 1
+    assert in_line(limiter) == 1
     permit.release()
     if home.kind == "redis":
         limiter.reset("k")  # what the child left behind has a lease
