@@ -6,8 +6,9 @@ import pytest
 from hypothesis import settings
 
 from headgate.engine.choice import wants_pure
+from headgate.testing import ManualClock
 from tests.support.flight import flying
-from tests.support.homes import EVERY_HOME, EVERY_WAY, home_of
+from tests.support.homes import EVERY_HOME, EVERY_WAY, LATER, home_of
 from tests.support.proxy import Proxy
 from tests.support.servers import Server
 from tests.support.unreachable import Names
@@ -51,6 +52,12 @@ def names(monkeypatch):
     monkeypatch.setattr(socket, "getaddrinfo", names.getaddrinfo)
     yield names
     names.speaks.set()
+
+
+@pytest.fixture
+def clock():
+    """A clock that stands still, a whole minute long after every window began."""
+    return ManualClock(LATER)
 
 
 @pytest.fixture(params=EVERY_HOME)

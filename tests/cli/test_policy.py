@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 
@@ -103,91 +104,75 @@ def test_check_of_what_is_not_there(capsys, tmp_path):
         assert err.startswith(f"{tmp_path}/none.yaml: cannot be read: ") and err.count("\n") == 1
 
 
-EXPLAINED = [
-    (
-        ["--path", "/held"],
-        [
-            "GET /held from 127.0.0.1",
-            "rule held: counted by 127.0.0.1; 20/second as held; cost 1; act delay of at most 0.2 s",
-            "binding: rule held, 20/second as held",
-            "with nothing spent yet: allowed, 4 of 20 left after it",
-        ],
-    ),
-    (["--path", "/"], ["GET / from 127.0.0.1", "allowed: no rule matches"]),
-    (
-        ["--path", "/api/red/x"],
-        [
-            "GET /api/red/x from 127.0.0.1",
-            "rule api: counted by red; 10/minute as api; cost 1; act deny",
-            "binding: rule api, 10/minute as api",
-            "with nothing spent yet: allowed, 9 of 10 left after it",
-        ],
-    ),
-    (
-        ["--path", "/api/red?x=y", "--header", "x-plan: pro", "--trusted-proxy", "127.0.0.0/8"],
-        [
-            "GET /api/red from 127.0.0.1, plan pro",
-            "rule api: counted by red; 100/minute as api.1; 1000/hour as api.2; cost 1; act deny",
-            "binding: rule api, 100/minute as api.1",
-            "with nothing spent yet: allowed, 99 of 100 left after it",
-        ],
-    ),
-    (
-        ["--path", "/api/red", "--header", "x-plan: pro", "--ip", "203.0.113.9"],
-        [
-            "GET /api/red from 203.0.113.9",
-            "rule api: counted by red; 10/minute as api; cost 1; act deny",
-            "binding: rule api, 10/minute as api",
-            "with nothing spent yet: allowed, 9 of 10 left after it",
-        ],
-    ),
-    (
-        ["--path", "/login", "--method", "post", "--ip", "2001:db8::9"],
-        [
-            "POST /login from 2001:db8::9",
-            r"rule login: counted by 2001:db8::/64|\m2001:db8::/64; 5/minute as login; cost 2; act deny",
-            "binding: rule login, 5/minute as login",
-            "with nothing spent yet: allowed, 3 of 5 left after it",
-        ],
-    ),
-    (
-        ["--path", "/members"],
-        [
-            "GET /members from 127.0.0.1",
-            "rule members: refused because user is missing; 3/minute as members; cost 1; act deny",
-            "refused (403) by rule members",
-        ],
-    ),
-    (
-        ["--path", "/members", "--user", "ann"],
-        [
-            "GET /members from 127.0.0.1",
-            "rule members: counted by ann; 3/minute as members; cost 1; act deny",
-            "binding: rule members, 3/minute as members",
-            "with nothing spent yet: allowed, 2 of 3 left after it",
-        ],
-    ),
-    (
-        ["--path", "/dear"],
-        [
-            "GET /dear from 127.0.0.1",
-            "rule dear: counted by 127.0.0.1; 3/minute as dear; cost 9; act deny",
-            "binding: rule dear, 3/minute as dear",
-            "with nothing spent yet: refused, 3 of 3 left after it",
-        ],
-    ),
-    (
-        ["--path", "/dear", "--ip", "10.9.9.9"],
-        ["GET /dear from 10.9.9.9", "allowed: the policy's allow matches it"],
-    ),
-    (
-        ["--path", "/dear", "--ip", "192.0.2.7"],
-        ["GET /dear from 192.0.2.7", "refused (403): the policy's deny matches it"],
-    ),
-]
+EXPLAINED = r"""
+$ --path /held
+GET /held from 127.0.0.1
+rule held: counted by 127.0.0.1; 20/second as held; cost 1; act delay of at most 0.2 s
+binding: rule held, 20/second as held
+with nothing spent yet: allowed, 4 of 20 left after it
+
+$ --path /
+GET / from 127.0.0.1
+allowed: no rule matches
+
+$ --path /api/red/x
+GET /api/red/x from 127.0.0.1
+rule api: counted by red; 10/minute as api; cost 1; act deny
+binding: rule api, 10/minute as api
+with nothing spent yet: allowed, 9 of 10 left after it
+
+$ --path '/api/red?x=y' --header 'x-plan: pro' --trusted-proxy 127.0.0.0/8
+GET /api/red from 127.0.0.1, plan pro
+rule api: counted by red; 100/minute as api.1; 1000/hour as api.2; cost 1; act deny
+binding: rule api, 100/minute as api.1
+with nothing spent yet: allowed, 99 of 100 left after it
+
+$ --path /api/red --header 'x-plan: pro' --ip 203.0.113.9
+GET /api/red from 203.0.113.9
+rule api: counted by red; 10/minute as api; cost 1; act deny
+binding: rule api, 10/minute as api
+with nothing spent yet: allowed, 9 of 10 left after it
+
+$ --path /login --method post --ip 2001:db8::9
+POST /login from 2001:db8::9
+rule login: counted by 2001:db8::/64|\m2001:db8::/64; 5/minute as login; cost 2; act deny
+binding: rule login, 5/minute as login
+with nothing spent yet: allowed, 3 of 5 left after it
+
+$ --path /members
+GET /members from 127.0.0.1
+rule members: refused because user is missing; 3/minute as members; cost 1; act deny
+refused (403) by rule members
+
+$ --path /members --user ann
+GET /members from 127.0.0.1
+rule members: counted by ann; 3/minute as members; cost 1; act deny
+binding: rule members, 3/minute as members
+with nothing spent yet: allowed, 2 of 3 left after it
+
+$ --path /dear
+GET /dear from 127.0.0.1
+rule dear: counted by 127.0.0.1; 3/minute as dear; cost 9; act deny
+binding: rule dear, 3/minute as dear
+with nothing spent yet: refused, 3 of 3 left after it
+
+$ --path /dear --ip 10.9.9.9
+GET /dear from 10.9.9.9
+allowed: the policy's allow matches it
+
+$ --path /dear --ip 192.0.2.7
+GET /dear from 192.0.2.7
+refused (403): the policy's deny matches it
+"""
 
 
-@pytest.mark.parametrize(("request_", "lines"), EXPLAINED)
+def transcript(text: str) -> list[tuple[list[str], list[str]]]:
+    """The arguments after each prompt, and the lines below it."""
+    cases = [case.strip("\n").split("\n") for case in text.split("\n\n")]
+    return [(shlex.split(prompt.removeprefix("$ ")), lines) for prompt, *lines in cases]
+
+
+@pytest.mark.parametrize(("request_", "lines"), transcript(EXPLAINED))
 def test_explain_says_which_rules_match_by_which_key_and_which_limit_binds(capsys, file, request_, lines):
     """Exactly what would happen with nothing spent yet."""
     code, out, err = run(capsys, "explain", file, *request_)
@@ -203,52 +188,45 @@ rules:
 - {name: free, match: {path: /free}, key: ip, limits: {default: 3/minute, internal: ""}}
 - {name: known, match: {path: /known}, key: ip, limits: 3/minute}
 """
-PERHAPS = "rule perhaps: skipped because user and header X-Key are missing; 3/minute as perhaps; cost 1; act deny"
-DRY = "rule dry: counted by 127.0.0.1; 3/minute as dry; cost 1; act observe"
+IDLE_EXPLAINED = r"""
+$ --path /perhaps
+rule perhaps: skipped because user and header X-Key are missing; 3/minute as perhaps; cost 1; act deny
+allowed: rule perhaps is skipped
+
+$ --path /perhaps --user ann
+rule perhaps: skipped because header X-Key is missing; 3/minute as perhaps; cost 1; act deny
+allowed: rule perhaps is skipped
+
+$ --path /dry
+rule dry: counted by 127.0.0.1; 3/minute as dry; cost 1; act observe
+allowed: rule dry only observes
+
+$ --path /both
+rule perhaps: skipped because user and header X-Key are missing; 3/minute as perhaps; cost 1; act deny
+rule dry: counted by 127.0.0.1; 3/minute as dry; cost 1; act observe
+allowed: rule perhaps is skipped; rule dry only observes
+
+$ --path /strict
+rule strict: skipped because user is missing; 3/minute as strict; cost 1; act observe
+allowed: rule strict is skipped
+
+$ --path /free --plan internal
+rule free: counted by 127.0.0.1; no limit for this plan; cost 1; act deny
+allowed: rule free has no limit for this plan
+
+$ --path /known --ip ''
+rule known: counted by \m; 3/minute as known; cost 1; act deny
+binding: rule known, 3/minute as known
+with nothing spent yet: allowed, 2 of 3 left after it
+"""
 
 
-@pytest.mark.parametrize(
-    ("request_", "said"),
-    [
-        (["/perhaps"], [PERHAPS, "allowed: rule perhaps is skipped"]),
-        (
-            ["/perhaps", "--user", "ann"],
-            [
-                "rule perhaps: skipped because header X-Key is missing; 3/minute as perhaps; cost 1; act deny",
-                "allowed: rule perhaps is skipped",
-            ],
-        ),
-        (["/dry"], [DRY, "allowed: rule dry only observes"]),
-        (["/both"], [PERHAPS, DRY, "allowed: rule perhaps is skipped; rule dry only observes"]),
-        (
-            ["/strict"],
-            [
-                "rule strict: skipped because user is missing; 3/minute as strict; cost 1; act observe",
-                "allowed: rule strict is skipped",
-            ],
-        ),
-        (
-            ["/free", "--plan", "internal"],
-            [
-                "rule free: counted by 127.0.0.1; no limit for this plan; cost 1; act deny",
-                "allowed: rule free has no limit for this plan",
-            ],
-        ),
-        (
-            ["/known", "--ip", ""],
-            [
-                r"rule known: counted by \m; 3/minute as known; cost 1; act deny",
-                "binding: rule known, 3/minute as known",
-                "with nothing spent yet: allowed, 2 of 3 left after it",
-            ],
-        ),
-    ],
-)
+@pytest.mark.parametrize(("request_", "said"), transcript(IDLE_EXPLAINED))
 def test_explain_ends_with_a_verdict_also_where_nothing_was_asked(capsys, tmp_path, request_, said):
     """Skipped, only watched or without a limit: the request passes, and the last line says why."""
     made = tmp_path / "policy.yaml"
     made.write_text(IDLE)
-    code, out, err = run(capsys, "explain", str(made), "--path", *request_)
+    code, out, err = run(capsys, "explain", str(made), *request_)
     assert (code, out.splitlines()[1:], err) == (0, said, "")
 
 

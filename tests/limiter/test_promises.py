@@ -77,9 +77,8 @@ def test_no_window_has_more_than_the_limit_says_whoever_is_cancelled(home, text)
         assert beyond(limiters[0].limits[0], take_part(limiters, clock, chance, 60)) == [], seed
 
 
-def test_ten_of_twenty_give_up_in_the_middle(home):
+def test_ten_of_twenty_give_up_in_the_middle(home, clock):
     """Those who come next are promised what is behind the ten that stay, not the instants of these."""
-    clock = ManualClock(LATER)
     limiter = home.limiter("1/second burst 1", clock=clock)
     queue = [limiter.reserve("k") for _ in range(20)]
     assert [each.delay for each in queue] == list(range(20))
@@ -116,9 +115,8 @@ async def test_those_behind_a_task_that_gives_up_move_up(store, clock):
 
 
 @awaited
-async def test_a_task_that_gives_up_as_it_is_called_leaves_its_turn_to_the_next():
+async def test_a_task_that_gives_up_as_it_is_called_leaves_its_turn_to_the_next(clock):
     """Its instant has come, and it is cancelled before it goes on: the next one leaves now."""
-    clock = ManualClock(LATER)
     limiter = AsyncLimiter("1/second burst 1", clock=clock)
     await limiter.hit("k")
     first, second, third = (asyncio.create_task(limiter.acquire("k")) for _ in range(3))
@@ -134,9 +132,8 @@ async def test_a_task_that_gives_up_as_it_is_called_leaves_its_turn_to_the_next(
 
 
 @pytest.mark.parametrize("order", list(permutations(range(4))))
-def test_whatever_costs_and_order_they_give_up_in_all_is_given_back(order):
+def test_whatever_costs_and_order_they_give_up_in_all_is_given_back(order, clock):
     """What is given up in the middle is given back when everything behind it is given up too."""
-    clock = ManualClock(LATER)
     limiter = Limiter("7/second burst 3", clock=clock)
     limiter.hit("k", 2)
     before = limiter.peek("k", 0).verdicts
@@ -147,9 +144,8 @@ def test_whatever_costs_and_order_they_give_up_in_all_is_given_back(order):
     assert limiter._queue.promises._queues == {}
 
 
-def test_what_is_given_up_in_the_middle_is_not_given_back_twice():
+def test_what_is_given_up_in_the_middle_is_not_given_back_twice(clock):
     """The last gives back what was given up before it; those who come then are charged where it stood."""
-    clock = ManualClock(LATER)
     limiter = Limiter("1/second burst 1", clock=clock)
     limiter.hit("k")
     first, second, third = (limiter.reserve("k") for _ in range(3))
@@ -162,10 +158,9 @@ def test_what_is_given_up_in_the_middle_is_not_given_back_twice():
     assert limiter.reserve("k").delay == 4.0
 
 
-def test_promises_of_many_keys_are_forgotten_when_their_instants_have_passed(monkeypatch):
+def test_promises_of_many_keys_are_forgotten_when_their_instants_have_passed(monkeypatch, clock):
     """Reservations that nobody settles or cancels, of more keys than are remembered."""
     monkeypatch.setattr(promises, "FEW", 100)
-    clock = ManualClock(LATER)
     limiter = Limiter("1/second burst 1", clock=clock)
     for number in range(5_000):
         limiter.hit(f"{number}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Iterator
 from multiprocessing import get_context
 from typing import Any
 
@@ -12,16 +11,9 @@ import pytest
 
 from headgate import AsyncLimiter, InvalidCall, Limiter, RateLimited
 from headgate.testing import ManualClock
-from tests.support.homes import EVERY_WAY, LATER, PATIENCE, Interrupting, in_each_home, let_run, limiters_of, until
+from tests.support.homes import LATER, PATIENCE, Interrupting, in_each_home, let_run, until
 
 NO_PROMISE = [f"10/second {how}" for how in ("by fixed-window", "by sliding-log", "by sliding-window", "block 5s")]
-
-
-@pytest.fixture(params=EVERY_WAY)
-def make(request) -> Iterator[Callable[..., Any]]:
-    """Makes limiters, of every home and both kinds."""
-    with limiters_of(request.param) as make:
-        yield make
 
 
 @pytest.mark.parametrize(
@@ -34,9 +26,8 @@ def make(request) -> Iterator[Callable[..., Any]]:
         ("10/minute burst 5 by leaky-bucket", [4, 2, 5], [0, 6_000_000, 36_000_000]),
     ],
 )
-def test_a_delay_is_exact_and_charged_at_once(make, text, costs, delays):
+def test_a_delay_is_exact_and_charged_at_once(make, text, costs, delays, clock):
     """In whole microseconds, rounded up; a hit is refused until all that was promised is due."""
-    clock = ManualClock(LATER)
     limiter = make(text, clock=clock)
     reservations = [limiter.reserve("k", cost) for cost in costs]
     assert [round(each.delay * 1e6) for each in reservations] == delays
@@ -51,9 +42,8 @@ def test_a_delay_is_exact_and_charged_at_once(make, text, costs, delays):
     assert limiter.peek("k", 0).verdicts == alone.peek("k", 0).verdicts
 
 
-def test_a_hit_may_not_pass_what_was_reserved(make):
+def test_a_hit_may_not_pass_what_was_reserved(make, clock):
     """Refused one microsecond before the debt is repaid and its own cost has come back, admitted at it."""
-    clock = ManualClock(LATER)
     limiter = make("10/second burst 5", clock=clock)
     limiter.hit("k", 5)
     assert limiter.reserve("k", 5).delay == 0.5
@@ -65,9 +55,8 @@ def test_a_hit_may_not_pass_what_was_reserved(make):
     assert limiter.hit("k", 2).remaining == 0
 
 
-def test_what_would_take_longer_is_refused_and_charges_nothing(make):
+def test_what_would_take_longer_is_refused_and_charges_nothing(make, clock):
     """One microsecond more than `max_wait`; just as long is fine."""
-    clock = ManualClock(LATER)
     limiter = make("10/second burst 5", clock=clock)
     limiter.hit("k", 5)
     before = limiter.peek("k", 0).verdicts
@@ -80,9 +69,8 @@ def test_what_would_take_longer_is_refused_and_charges_nothing(make):
     assert not limiter.reserve("k", 1, max_wait=0)
 
 
-def test_an_hour_is_the_most_that_is_promised(make):
+def test_an_hour_is_the_most_that_is_promised(make, clock):
     """If nothing is said, and at all."""
-    clock = ManualClock(LATER)
     limiter = make("1/minute burst 30", clock=clock)
     assert [limiter.reserve("k", 30).delay for _ in range(3)] == [0.0, 1800.0, 3600.0]
     refused = limiter.reserve("k")
@@ -93,9 +81,8 @@ def test_an_hour_is_the_most_that_is_promised(make):
 
 
 @pytest.mark.parametrize("text", NO_PROMISE)
-def test_who_cannot_promise_says_so(make, text):
+def test_who_cannot_promise_says_so(make, text, clock):
     """Windows, logs and blocks reserve what fits now; a `max_wait` is an error that says what to do instead."""
-    clock = ManualClock(LATER)
     limiter = make(text, clock=clock)
     for wait in (0.001, 5, 4000):
         with pytest.raises(InvalidCall, match="cannot promise a delay.*max_wait=0 to reserve .* or acquire"):
@@ -110,9 +97,8 @@ def test_who_cannot_promise_says_so(make, text):
     assert not mixed.reserve("k")
 
 
-def test_cancel_gives_back_once(make):
+def test_cancel_gives_back_once(make, clock):
     """In any order, however often: the books are as if nobody had come. Of a refusal there is nothing to give."""
-    clock = ManualClock(LATER)
     limiter = make("7/second burst 3", clock=clock)
     limiter.hit("k", 2)
     before = limiter.peek("k", 0).verdicts
@@ -125,9 +111,8 @@ def test_cancel_gives_back_once(make):
 
 
 @pytest.mark.parametrize("text", NO_PROMISE)
-def test_cancel_gives_back_to_windows_and_logs_too(make, text):
+def test_cancel_gives_back_to_windows_and_logs_too(make, text, clock):
     """Two cancelled reservations leave the verdicts of before, and a second cancel changes nothing."""
-    clock = ManualClock(LATER)
     limiter = make(text, clock=clock)
     limiter.hit("k", 2)
     before = limiter.peek("k", 0).verdicts
@@ -139,9 +124,8 @@ def test_cancel_gives_back_to_windows_and_logs_too(make, text):
     assert limiter.peek("k", 0).verdicts == before
 
 
-def test_cancelled_after_its_time_has_come_it_gives_what_has_not_drained(make):
+def test_cancelled_after_its_time_has_come_it_gives_what_has_not_drained(make, clock):
     """Ten units that began to drain half a second ago have five left to give."""
-    clock = ManualClock(LATER)
     limiter = make("10/second burst 10", clock=clock)
     limiter.hit("k", 10)
     late = limiter.reserve("k", 10)
@@ -155,9 +139,8 @@ def test_cancelled_after_its_time_has_come_it_gives_what_has_not_drained(make):
     assert limiter.hit("k", 10).reset_after == 1.0
 
 
-def test_an_abandoned_reservation_drains(make):
+def test_an_abandoned_reservation_drains(make, clock):
     """Nothing has to be cleaned up: when its time is over the key is as new."""
-    clock = ManualClock(LATER)
     limiter = make("10/second burst 10", clock=clock)
     for _ in range(3):
         limiter.reserve("k", 10)
@@ -167,9 +150,8 @@ def test_an_abandoned_reservation_drains(make):
     assert limiter.peek("k", 10) and limiter.peek("k", 0).reset_us == 0
 
 
-def test_a_plan_reserves_by_its_own_numbers(make):
+def test_a_plan_reserves_by_its_own_numbers(make, clock):
     """Delays, refusals and what never fits follow the plan's rate and burst."""
-    clock = ManualClock(LATER)
     limiter = make("10/second burst 10", clock=clock)
     plan = "2/second burst 2"
     assert [limiter.reserve("k", 2, limit=plan).delay for _ in range(3)] == [0.0, 1.0, 2.0]
@@ -177,9 +159,8 @@ def test_a_plan_reserves_by_its_own_numbers(make):
     assert not limiter.reserve("k", 2, max_wait=1, limit=plan)
 
 
-def test_it_waits_on_entering_and_raises_what_was_refused(home):
+def test_it_waits_on_entering_and_raises_what_was_refused(home, clock):
     """`with` waits until it may be used; a no raises before the body."""
-    clock = ManualClock(LATER)
     limiter = home.limiter("10/second burst 5", clock=clock)
     with limiter.reserve("k", 5) as reservation:
         assert (reservation.delay, clock.now()) == (0.0, LATER)
@@ -194,9 +175,8 @@ def test_it_waits_on_entering_and_raises_what_was_refused(home):
         refused.wait()
 
 
-def test_a_body_that_raises_gives_everything_back(home):
+def test_a_body_that_raises_gives_everything_back(home, clock):
     """Unless it settled first: then that is what it cost."""
-    clock = ManualClock(LATER)
     limiter = home.limiter("10/second burst 5", clock=clock)
     with pytest.raises(ConnectionError), limiter.reserve("k", 4):
         raise ConnectionError
@@ -267,7 +247,7 @@ def hold_there(url: str, ready: Any) -> None:
 
 
 @pytest.mark.parametrize("home", ["shared", "redis"], indirect=True)
-def test_a_killed_process_leaves_what_it_charged_which_drains(home):
+def test_a_killed_process_leaves_what_it_charged_which_drains(home, clock):
     """SIGKILL while it holds three reservations: nothing more, nothing less."""
     context = get_context("spawn")
     here, there = context.Pipe()
@@ -276,7 +256,6 @@ def test_a_killed_process_leaves_what_it_charged_which_drains(home):
     assert here.recv() == [0.0, 1.0, 2.0]
     process.kill()
     process.join()
-    clock = ManualClock(LATER)
     limiter = home.limiter("10/second burst 10", clock=clock)
     assert limiter.peek("k", 0).reset_after == 3.0
     assert limiter.reserve("k", 5).delay == 2.5

@@ -4,33 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 
 from headgate import AsyncLimiter, InvalidCall, Limiter, StoreError
 from headgate.stores.redis import RedisStore
-from headgate.testing import ManualClock
-from tests.support.homes import EVERY_WAY, LATER, eventually, in_each_home, limiters_of
+from tests.support.flight import left
+from tests.support.homes import eventually, in_each_home
 from tests.support.servers import BINARIES, Server
 
 
-@pytest.fixture(params=EVERY_WAY)
-def make(request) -> Iterator[Callable[..., Any]]:
-    """Makes limiters, of every home and both kinds."""
-    with limiters_of(request.param) as make:
-        yield make
-
-
-def left(limiter: Any, key: str = "k") -> list[int]:
-    return [verdict.remaining for verdict in limiter.peek(key, 0).verdicts]
-
-
 @pytest.mark.parametrize("actual", [0, 1, 431, 499, 500, 501, 1000])
-def test_what_it_really_cost_is_what_stays(make, actual):
+def test_what_it_really_cost_is_what_stays(make, actual, clock):
     """Less is given back, more is charged: the books are as if it had been known."""
-    clock = ManualClock(LATER)
     for text in ("1000/minute", "1000/minute by fixed-window", "1000/minute by sliding-log", "1000/minute block 5s"):
         limiter = make(text, clock=clock)
         known = make(text, clock=clock, namespace="known")
@@ -39,9 +25,8 @@ def test_what_it_really_cost_is_what_stays(make, actual):
         assert limiter.peek("k", 0).verdicts == known.peek("k", 0).verdicts, text
 
 
-def test_settle_and_cancel_count_once(make):
+def test_settle_and_cancel_count_once(make, clock):
     """The first of them counts."""
-    clock = ManualClock(LATER)
     limiter = make("1000/minute", clock=clock)
     for first, second in (("settle", "settle"), ("settle", "cancel"), ("cancel", "settle"), ("cancel", "cancel")):
         reservation = limiter.reserve(first + second, 500)
@@ -55,9 +40,8 @@ def test_settle_and_cancel_count_once(make):
 
 
 @pytest.mark.parametrize("more", [1, 9, 10, 11, 25, 100])
-def test_a_debt_is_repaid_before_others_pass(make, more):
+def test_a_debt_is_repaid_before_others_pass(make, more, clock):
     """To the microsecond, also where it is many times the burst."""
-    clock = ManualClock(LATER)
     limiter = make("7/second burst 10", clock=clock)
     limiter.reserve("k", 10).settle(10 + more)
     owed = -(-1_000_000 * (more + 1) // 7)
@@ -69,18 +53,16 @@ def test_a_debt_is_repaid_before_others_pass(make, more):
     assert limiter.hit("k")
 
 
-def test_a_debt_is_waited_for_by_who_comes_next(make):
+def test_a_debt_is_waited_for_by_who_comes_next(make, clock):
     """Later reservations are promised a time after it."""
-    clock = ManualClock(LATER)
     limiter = make("10/second burst 10", clock=clock)
     limiter.reserve("k", 5).settle(45)
     assert limiter.reserve("k", 5).delay == 4.0
     assert limiter.reserve("k", 5, max_wait=4).retry_after == 4.5
 
 
-def test_a_bucket_can_owe_an_hour_and_what_is_beyond_is_forgotten(make):
+def test_a_bucket_can_owe_an_hour_and_what_is_beyond_is_forgotten(make, clock):
     """A debt of a million units is repaid after an hour."""
-    clock = ManualClock(LATER)
     limiter = make("1/second burst 100", clock=clock)
     limiter.reserve("k", 100).settle(1_000_000)
     wait = limiter.hit("k").retry_after
@@ -91,9 +73,8 @@ def test_a_bucket_can_owe_an_hour_and_what_is_beyond_is_forgotten(make):
 
 @pytest.mark.parametrize("algorithm", ["fixed-window", "sliding-log", "sliding-window"])
 @pytest.mark.parametrize("actual", [11, 15, 16, 17, 40])
-def test_windows_and_logs_charge_what_is_left(make, algorithm, actual):
+def test_windows_and_logs_charge_what_is_left(make, algorithm, actual, clock):
     """They cannot owe: the rest is forgotten, and comes back when the window does."""
-    clock = ManualClock(LATER)
     limiter = make(f"16/minute by {algorithm}", clock=clock)
     limiter.reserve("k", 10).settle(actual)
     assert left(limiter) == [max(0, 16 - actual)]
@@ -102,9 +83,8 @@ def test_windows_and_logs_charge_what_is_left(make, algorithm, actual):
 
 
 @pytest.mark.parametrize("actual", [15, 40])
-def test_settling_starts_no_block(make, actual):
+def test_settling_starts_no_block(make, actual, clock):
     """Nobody was refused: what is left is charged, and nobody is shut out for it."""
-    clock = ManualClock(LATER)
     limiter = make("10/minute block 5m", clock=clock)
     limiter.reserve("k", 6).settle(actual)
     assert left(limiter) == [0]
@@ -112,9 +92,8 @@ def test_settling_starts_no_block(make, actual):
     assert limiter.hit("k", 10)
 
 
-def test_a_window_that_is_full_does_not_spare_the_bucket(make):
+def test_a_window_that_is_full_does_not_spare_the_bucket(make, clock):
     """Each limit is charged as far as it can bear."""
-    clock = ManualClock(LATER)
     limiter = make("10/second as fast", "12/minute by fixed-window as slow", clock=clock)
     limiter.reserve("k", 8).settle(15)
     assert left(limiter) == [0, 0]
@@ -132,26 +111,23 @@ def test_a_window_that_is_full_does_not_spare_the_bucket(make):
         ({"rpm": 70}, [0, 500]),
     ],
 )
-def test_by_name(make, actual, after):
+def test_by_name(make, actual, after, clock):
     """What is not named stays as it was reserved; one limit may get back while the other is charged."""
-    clock = ManualClock(LATER)
     limiter = make("60/minute as rpm", "1000/minute as tpm", clock=clock)
     limiter.reserve("named", {"rpm": 1, "tpm": 500}).settle(**actual)
     limiter.reserve("mapped", {"rpm": 1, "tpm": 500}).settle(actual)
     assert left(limiter, "named") == left(limiter, "mapped") == after
 
 
-def test_one_number_is_for_every_limit(make):
+def test_one_number_is_for_every_limit(make, clock):
     """A reservation that is settled with one number charges that number to each limit."""
-    clock = ManualClock(LATER)
     limiter = make("60/minute as rpm", "1000/minute as tpm", clock=clock)
     limiter.reserve("k", {"rpm": 1, "tpm": 500}).settle(20)
     assert left(limiter) == [40, 980]
 
 
-def test_what_cannot_be_settled_is_an_error_that_changes_nothing(make):
+def test_what_cannot_be_settled_is_an_error_that_changes_nothing(make, clock):
     """Names nobody has, nothing at all, both ways at once, costs that are none; it can be settled after that."""
-    clock = ManualClock(LATER)
     limiter = make("60/minute as rpm", "1000/minute as tpm", clock=clock)
     reservation = limiter.reserve("k", {"rpm": 1, "tpm": 500})
     for wrong, named, says in (
@@ -185,9 +161,8 @@ async def test_give_backs_at_one_time_all_arrive(store, clock):
 
 
 @pytest.mark.skipif("valkey" not in BINARIES, reason="there is no server here")
-def test_a_degraded_reservation_gives_and_takes_nothing():
+def test_a_degraded_reservation_gives_and_takes_nothing(clock):
     """Made while the server was away: when it is back, neither settling nor cancelling touches its books."""
-    clock = ManualClock(LATER)
     with Server(persist=True) as server:
         store = RedisStore(server.url, clock=clock, deadline=5.0, remember_refusals=0)
         limiter = Limiter("10/minute", store=store)
@@ -205,9 +180,8 @@ def test_a_degraded_reservation_gives_and_takes_nothing():
 
 
 @pytest.mark.skipif("valkey" not in BINARIES, reason="there is no server here")
-def test_a_give_back_that_is_lost_is_said(caplog):
+def test_a_give_back_that_is_lost_is_said(caplog, clock):
     """The server went away after the reservation was made: a line in the log, or an error for who wants errors."""
-    clock = ManualClock(LATER)
     with Server() as server:
         store = RedisStore(server.url, clock=clock, deadline=5.0)
         quiet = Limiter("10/minute", store=store).reserve("k", 5)

@@ -58,12 +58,11 @@ async def test_waiters_wake_in_the_order_of_their_instants():
 
 
 @awaited
-async def test_an_instant_that_has_come_is_not_waited_for():
+async def test_an_instant_that_has_come_is_not_waited_for(clock):
     """A wait for the present or the past sets no timer, by either clock."""
     timers = alarm()
     await timers.wait_until(SystemClock().now_us())
     assert timers.timers == 0
-    clock = ManualClock(LATER)
     by_hand = alarm(clock)
     await by_hand.wait_until(clock.us)
     future = asyncio.get_running_loop().create_future()
@@ -105,9 +104,8 @@ async def test_the_timer_is_set_for_the_first_of_a_thousand():
 
 
 @awaited
-async def test_those_who_left_are_forgotten():
+async def test_those_who_left_are_forgotten(clock):
     """A hundred thousand who give up, one after the other or all at once, leave a handful of places behind."""
-    clock = ManualClock(LATER)
     timers = alarm(clock)
     for crowd in (1, 10, 1000, 9):
         for _ in range(10_000 // crowd):
@@ -120,9 +118,8 @@ async def test_those_who_left_are_forgotten():
 
 
 @awaited
-async def test_those_who_leave_as_their_time_comes_are_counted_once():
+async def test_those_who_leave_as_their_time_comes_are_counted_once(clock):
     """Cancelled when the instant is over and before anybody was woken: later leavers are forgotten all the same."""
-    clock = ManualClock(LATER)
     timers = alarm(clock)
     for _ in range(20):
         tasks = [asyncio.create_task(timers.wait_until(clock.us + 1)) for _ in range(500)]
@@ -141,9 +138,8 @@ async def test_those_who_leave_as_their_time_comes_are_counted_once():
 
 
 @awaited
-async def test_a_future_may_come_first():
+async def test_a_future_may_come_first(clock):
     """`wait_for`: the future's own result, or False at the instant."""
-    clock = ManualClock(LATER)
     timers, loop = alarm(clock), asyncio.get_running_loop()
     early, late = loop.create_future(), loop.create_future()
     first = asyncio.create_task(timers.wait_for(early, clock.us + 5))
@@ -173,9 +169,8 @@ def test_loops_one_after_the_other_each_have_their_alarm():
 
 
 @pytest.mark.parametrize(("text", "step"), [("2/second burst 1", 0.5), ("1/second by fixed-window", 1.0)])
-def test_loops_side_by_side_wake_their_own(text, step):
+def test_loops_side_by_side_wake_their_own(text, step, clock):
     """Six threads, six event loops, one limiter and one clock that a seventh moves; the line is one line."""
-    clock = ManualClock(LATER)
     limiter = AsyncLimiter(text, clock=clock)
     gone: list[int] = []
 
@@ -209,9 +204,8 @@ def test_the_alarms_of_a_clock_are_one_for_each_loop():
     assert len(timers._timers) == 1
 
 
-def test_a_clock_forgets_alarms_that_are_gone():
+def test_a_clock_forgets_alarms_that_are_gone(clock):
     """What watches a clock that is moved by hand does not keep it, nor itself, alive."""
-    clock = ManualClock(LATER)
 
     async def main() -> None:
         await AsyncLimiter("1/second", clock=clock).hit("k")

@@ -56,9 +56,8 @@ class Crowd:
 
 
 @pytest.mark.parametrize("algorithm", EVERY_ALGORITHM)
-def test_it_takes_exactly_as_long_as_it_must(home, algorithm):
+def test_it_takes_exactly_as_long_as_it_must(home, algorithm, clock):
     """Whatever the algorithm promised as a retry is how long acquire takes, to the microsecond."""
-    clock = ManualClock(LATER)
     limiter = home.limiter(f"10/second by {algorithm}", clock=clock)
     for cost in (1, 3, 10):
         limiter.take_up_to("k", 10)
@@ -68,9 +67,8 @@ def test_it_takes_exactly_as_long_as_it_must(home, algorithm):
         assert clock.us - start == promised
 
 
-def test_a_bucket_lets_its_burst_go_and_then_one_after_the_other(home):
+def test_a_bucket_lets_its_burst_go_and_then_one_after_the_other(home, clock):
     """What was acquired says how long it took."""
-    clock = ManualClock(LATER)
     limiter = home.limiter("7/second burst 3", clock=clock)
     left, took = [], []
     for _ in range(6):
@@ -83,18 +81,16 @@ def test_a_bucket_lets_its_burst_go_and_then_one_after_the_other(home):
     assert took == [0.0, 0.0, 0.0, 0.142858, 0.142857, 0.142857]
 
 
-def test_it_costs_what_a_hit_costs(home):
+def test_it_costs_what_a_hit_costs(home, clock):
     """Where nothing has to be waited for, acquire is a hit: the same books after it."""
-    clock = ManualClock(LATER)
     one, other = home.limiter("10/minute", clock=clock), home.limiter("10/minute", clock=clock, namespace="other")
     assert one.acquire("k", 4).verdicts == other.hit("k", 4).verdicts
     assert one.peek("k", 0).verdicts == other.peek("k", 0).verdicts
 
 
 @pytest.mark.parametrize("text", ["10/second", *LINES])
-def test_a_wait_longer_than_the_timeout_is_refused_at_once(home, text):
+def test_a_wait_longer_than_the_timeout_is_refused_at_once(home, text, clock):
     """One microsecond too long: no time goes by, nothing is charged, and the retry is told. Just as long: admitted."""
-    clock = ManualClock(LATER)
     limiter = home.limiter(text, clock=clock)
     limiter.hit("k", 10)
     limiter.hit("k", 3)
@@ -108,9 +104,8 @@ def test_a_wait_longer_than_the_timeout_is_refused_at_once(home, text):
 
 
 @pytest.mark.parametrize("text", ["10/second", *LINES])
-def test_what_can_never_fit_is_refused_for_ever_at_once(home, text):
+def test_what_can_never_fit_is_refused_for_ever_at_once(home, text, clock):
     """Above the burst no waiting helps, with a timeout or without."""
-    clock = ManualClock(LATER)
     limiter = home.limiter(text, clock=clock)
     for timeout in (None, 0, 1e6):
         refused = limiter.acquire("k", 11, timeout)
@@ -118,9 +113,8 @@ def test_what_can_never_fit_is_refused_for_ever_at_once(home, text):
     assert limiter.peek("k", 10)
 
 
-def test_several_limits_wait_for_the_slowest(home):
+def test_several_limits_wait_for_the_slowest(home, clock):
     """A bucket and a window: the wait is the longer one, and both are charged once."""
-    clock = ManualClock(LATER)
     limiter = home.limiter("10/second as fast; 12/minute by fixed-window as slow", clock=clock)
     assert limiter.acquire("k", {"fast": 10, "slow": 12})
     assert limiter.acquire("k", {"fast": 5, "slow": 1})
@@ -129,9 +123,8 @@ def test_several_limits_wait_for_the_slowest(home):
 
 
 @pytest.mark.parametrize("text", ["10/minute", "10/minute by fixed-window"])
-def test_a_plan_waits_by_its_own_numbers(home, text):
+def test_a_plan_waits_by_its_own_numbers(home, text, clock):
     """`limit=` chooses the numbers of one call, also of one that waits."""
-    clock = ManualClock(LATER)
     limiter = home.limiter(text, clock=clock)
     plan = text.replace("10", "2")
     assert limiter.acquire("k", 2, limit=plan)
@@ -142,9 +135,8 @@ def test_a_plan_waits_by_its_own_numbers(home, text):
     assert limiter.acquire("k", 3, limit=plan).never
 
 
-def test_more_than_an_hour_is_waited_for_too(home):
+def test_more_than_an_hour_is_waited_for_too(home, clock):
     """What cannot be promised yet is asked again when it can be, and the wait is still exact."""
-    clock = ManualClock(LATER)
     limiter = home.limiter("2/3 hours burst 2", clock=clock)
     limiter.hit("k", 2)
     assert limiter.acquire("k", 2)
@@ -152,9 +144,8 @@ def test_more_than_an_hour_is_waited_for_too(home):
     assert not limiter.peek("k").allowed
 
 
-def test_a_permit_of_a_rate_waits_and_raises_where_it_is_refused(home):
+def test_a_permit_of_a_rate_waits_and_raises_where_it_is_refused(home, clock):
     """The caller waits, hands over the decision, and what was spent stays spent."""
-    clock = ManualClock(LATER)
     limiter = home.limiter("2/second", clock=clock)
     with limiter.permit("k", 2, timeout=None) as permit:
         assert (permit.decision.remaining, clock.now()) == (0, LATER)
@@ -183,9 +174,8 @@ def test_an_interrupted_sleep_gives_back(home, text):
     assert nobody_waits(limiter)
 
 
-def test_nobody_waits_where_nobody_may():
+def test_nobody_waits_where_nobody_may(clock):
     """`max_waiting=0` makes acquire a hit."""
-    clock = ManualClock(LATER)
     for text in ("10/second", *LINES):
         limiter = Limiter(text, clock=clock, max_waiting=0)
         assert limiter.acquire("k", 10)

@@ -8,7 +8,6 @@ import random
 import pytest
 
 from headgate import AsyncLimiter, Limiter
-from headgate.testing import ManualClock
 from tests.support.awaiting import awaited
 from tests.support.homes import LATER, crowd, in_each_home, in_line, let_run, nobody_waits, until, waiting
 
@@ -160,9 +159,8 @@ async def test_the_line_of_one_key_is_not_that_of_another(store, clock):
 
 
 @awaited
-async def test_many_may_stand_in_line_and_leave_it_in_any_order():
+async def test_many_may_stand_in_line_and_leave_it_in_any_order(clock):
     """Two thousand, half of them cancelled at random: the others go, four a second, in the order they came."""
-    clock = ManualClock(LATER)
     limiter = AsyncLimiter(WINDOW, clock=clock)
     await limiter.hit("k", 4)
     done: list[int] = []
@@ -179,9 +177,8 @@ async def test_many_may_stand_in_line_and_leave_it_in_any_order():
     assert nobody_waits(limiter)
 
 
-def test_a_waiter_asks_when_it_was_told_to_and_not_before():
+def test_a_waiter_asks_when_it_was_told_to_and_not_before(clock):
     """However long it waits, a bucket is asked once more and a window twice: now, and at the instant."""
-    clock = ManualClock(LATER)
     for text, most in (("4/hour", 1), ("4/hour by fixed-window", 3), ("4/hour by sliding-log", 3)):
         limiter = Limiter(text, clock=clock)
         limiter.hit("k", 4)

@@ -32,9 +32,8 @@ def steady(clock: ManualClock, text: str = "10/second queue 3") -> Shaper:
     return Shaper(text, clock=clock)
 
 
-def test_items_leave_at_the_rate_in_their_order(home):
+def test_items_leave_at_the_rate_in_their_order(home, clock):
     """Whatever comes out is counted, and when it is over it is over."""
-    clock = ManualClock(LATER)
     pump = Shaper("7/second queue 3", store=home.store(clock), on_error="raise").drain("abcde")
     at = [(item, clock.us - round(LATER * 1e6)) for item in pump]
     assert at == [("a", 0), ("b", 142_858), ("c", 285_715), ("d", 428_572), ("e", 571_429)]
@@ -51,9 +50,8 @@ def test_the_source_is_asked_when_there_is_room():
         assert len(source.taken) == delivered
 
 
-def test_others_in_the_queue_are_waited_for(home):
+def test_others_in_the_queue_are_waited_for(home, clock):
     """The queue is full of somebody else's: the pump holds its item until there is room, and loses nothing."""
-    clock = ManualClock(LATER)
     queue = Shaper("10/second queue 3", store=home.store(clock), on_error="raise")
     for _ in range(3):
         queue.enter("jobs")
@@ -61,9 +59,8 @@ def test_others_in_the_queue_are_waited_for(home):
         assert [(item, round(clock.now() - LATER, 6)) for item in pump] == [("a", 0.3), ("b", 0.4)]
 
 
-def test_pumps_of_one_key_share_the_rate():
+def test_pumps_of_one_key_share_the_rate(clock):
     """Two of them, in turn: together no faster than one."""
-    clock = ManualClock(LATER)
     queue = steady(clock)
     one, other = queue.drain("abc"), queue.drain("xyz")
     assert [(next(each), round(clock.now() - LATER, 6)) for each in (one, other) * 3] == [
@@ -73,9 +70,8 @@ def test_pumps_of_one_key_share_the_rate():
     assert clock.now() == LATER + 0.5
 
 
-def test_who_takes_slowly_gets_no_burst_afterwards():
+def test_who_takes_slowly_gets_no_burst_afterwards(clock):
     """The consumer sets the pace where it is slower than the rate."""
-    clock = ManualClock(LATER)
     taken = []
     for _ in steady(clock).drain(range(5)):
         taken.append(round(clock.now() - LATER, 6))

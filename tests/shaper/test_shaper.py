@@ -25,9 +25,8 @@ def after_start(clock: ManualClock) -> int:
     return clock.us - round(LATER * 1e6)
 
 
-def test_the_worked_example(home):
+def test_the_worked_example(home, clock):
     """4,000, 2,500, 3,200 and 6,000 come: 14,000 leave, 3,000 each second, and only the last 1,700 find no room."""
-    clock = ManualClock(LATER)
     queue = shaper(home, "3000/second queue 5000", clock)
     leaving: list[int] = []
     for second, (waiting, come, let_in) in enumerate(LEDGER):
@@ -43,9 +42,8 @@ def test_the_worked_example(home):
 
 
 @awaited
-async def test_the_worked_example_awaited():
+async def test_the_worked_example_awaited(clock):
     """A tenth of it, with tasks that really wait: in order, and as many a second as there should be."""
-    clock = ManualClock(LATER)
     queue = AsyncShaper("300/second queue 500", clock=clock)
     left: list[int] = []
     refused: list[int] = []
@@ -117,9 +115,8 @@ async def test_a_pause_after_the_question_changes_no_order(store, clock):
     await asyncio.gather(*tasks)
 
 
-def test_threads_leave_at_the_rate_too(home):
+def test_threads_leave_at_the_rate_too(home, clock):
     """`shape` sleeps until it is time, to the microsecond."""
-    clock = ManualClock(LATER)
     queue = shaper(home, "7/second queue 3", clock)
     at = []
     for _ in range(5):
@@ -128,18 +125,16 @@ def test_threads_leave_at_the_rate_too(home):
     assert at == [0, 142_858, 285_715, 428_572, 571_429]
 
 
-def test_a_pause_is_not_saved_up(home):
+def test_a_pause_is_not_saved_up(home, clock):
     """After it the first leaves at once, and the next one interval later."""
-    clock = ManualClock(LATER)
     queue = shaper(home, "10/second queue 3", clock)
     for _ in range(3):
         clock.advance(10)
         assert [queue.enter("k").delay for _ in range(3)] == [0.0, 0.1, 0.2]
 
 
-def test_a_full_queue_refuses_at_once(home):
+def test_a_full_queue_refuses_at_once(home, clock):
     """And says when there is room; what can never fit is refused for ever. No time goes by."""
-    clock = ManualClock(LATER)
     queue = shaper(home, "10/second queue 3", clock)
     places = [queue.enter("k") for _ in range(3)]
     refused = queue.shape("k")
@@ -153,9 +148,8 @@ def test_a_full_queue_refuses_at_once(home):
     assert queue.enter("other").delay == 0.0
 
 
-def test_a_cost_takes_that_many_places(home):
+def test_a_cost_takes_that_many_places(home, clock):
     """It leaves when its turn begins, and the next one that much later."""
-    clock = ManualClock(LATER)
     queue = shaper(home, "10/second queue 6", clock)
     assert [queue.enter("k", cost).delay for cost in (3, 1, 2)] == [0.0, 0.3, 0.4]
     assert not queue.enter("k")
@@ -189,9 +183,8 @@ async def test_who_is_cancelled_gives_its_place_back(store, clock):
 
 
 @pytest.mark.parametrize("home", ["shared", "redis"], indirect=True)
-def test_two_shapers_on_one_store_have_one_queue(home):
+def test_two_shapers_on_one_store_have_one_queue(home, clock):
     """Whichever of them is asked."""
-    clock = ManualClock(LATER)
     one, other = (shaper(home, "10/second queue 6", clock) for _ in range(2))
     assert [each.enter("k").delay_us for each in (one, other, other, one, one, other)] == [
         100_000 * place for place in range(6)
@@ -215,9 +208,8 @@ def test_two_processes_have_one_queue(home):
     assert sorted(one + other) == [-(-1_000_000 * place // 3_000) for place in range(500)]
 
 
-def test_a_queue_is_read():
+def test_a_queue_is_read(clock):
     """`queue` is how many there is room for; without it, the amount."""
-    clock = ManualClock(LATER)
     assert (Shaper("3000/second queue 5000").limit.amount, Shaper("3000/second queue 5000").limit.burst) == (3000, 5000)
     assert Shaper("3000/second").limit.burst == 3000
     assert Shaper("10/minute queue 7 by leaky-bucket as jobs").limit.name == "jobs"
@@ -268,9 +260,8 @@ def test_bad_keys_and_costs_take_no_place():
     assert queue.enter("k").delay == 0.0
 
 
-def test_a_place_that_takes_longer_than_the_timeout_is_refused_at_once(home):
+def test_a_place_that_takes_longer_than_the_timeout_is_refused_at_once(home, clock):
     """One microsecond too long: no time goes by, no place is taken, and the retry is told. Just as long: it waits."""
-    clock = ManualClock(LATER)
     queue = shaper(home, "10/second queue 8", clock)
     for _ in range(4):
         queue.enter("k")
@@ -284,9 +275,8 @@ def test_a_place_that_takes_longer_than_the_timeout_is_refused_at_once(home):
     assert queue.shape("k", timeout=0)
 
 
-def test_without_a_timeout_the_places_are_the_bound(home):
+def test_without_a_timeout_the_places_are_the_bound(home, clock):
     """As with `acquire`: None waits as long as it takes."""
-    clock = ManualClock(LATER)
     queue = shaper(home, "1/minute queue 3", clock)
     assert [bool(queue.shape("k", timeout=None)) for _ in range(3)] == [True] * 3
     assert clock.now() == LATER + 120

@@ -14,9 +14,9 @@ import pytest
 from headgate import AsyncLimiter, Call, InvalidCall, InvalidLimit, Limit, Limiter, RateLimited
 from headgate.algorithms.contract import UNKNOWN
 from headgate.stores.redis import RedisStore
-from headgate.testing import ManualClock, disabled, frozen, reset_all
+from headgate.testing import disabled, frozen, reset_all
 from tests.support.flight import LONG, Awaited, beside, held, left, one, renewed
-from tests.support.homes import EVERY_WAY, LATER
+from tests.support.homes import EVERY_WAY
 
 Make = Callable[..., Any]
 BOTH = "5/hour as rate; 2 in flight as now"
@@ -90,9 +90,8 @@ def test_peek_answers_as_a_permit_would_and_takes_none(make):
     assert len(limiter.holders("k")) == 2
 
 
-def test_a_reset_frees_everything_and_what_ends_after_it_frees_nothing(make):
+def test_a_reset_frees_everything_and_what_ends_after_it_frees_nothing(make, clock):
     """A permit from before a reset is nobody's later one, be it of the same units, and taken a microsecond later."""
-    clock = ManualClock(LATER)
     limiter = make("2 in flight", clock=clock)
     before = [limiter.permit("k"), limiter.permit("k")]
     other = limiter.permit("other", 2)
@@ -118,9 +117,8 @@ def test_a_reset_is_for_the_limits_of_its_limiter(make):
     assert held(other) == 0
 
 
-def test_a_cleared_namespace_holds_nothing(make):
+def test_a_cleared_namespace_holds_nothing(make, clock):
     """After `clear` the namespace is free; permits from before end without freeing later ones, and others stay held."""
-    clock = ManualClock(LATER)
     limiter = make("2 in flight", clock=clock)
     elsewhere = beside(limiter, "2 in flight", namespace="elsewhere")
     before, kept = limiter.permit("k"), elsewhere.permit("there")
@@ -172,9 +170,8 @@ def test_costs_by_name_are_held_by_name(make):
     assert left(limiter) == [9, 5, 4]
 
 
-def test_holders_are_listed_the_oldest_first(make):
+def test_holders_are_listed_the_oldest_first(make, clock):
     """With their ages, their units and whose they are; who has ended is not listed."""
-    clock = ManualClock(LATER)
     limiter = make(f"9 in flight ttl {LONG}; 100/hour", clock=clock)
     permits = []
     for units in (2, 1, 3, 1):
@@ -194,9 +191,8 @@ def test_holders_are_listed_the_oldest_first(make):
 
 
 @pytest.mark.parametrize("make", [way for way in EVERY_WAY if "memory" not in way], indirect=True)
-def test_holders_are_told_apart_by_who_holds_them(make):
+def test_holders_are_told_apart_by_who_holds_them(make, clock):
     """Those of another store, as another process has, are listed and not own, be they of the same instant."""
-    clock = ManualClock(LATER)
     mine, others = make("9 in flight", clock=clock), make("9 in flight", clock=clock)
     one, two = mine.permit("k", 1), others.permit("k", 2)
     for limiter, own in ((mine, 1), (others, 2)):

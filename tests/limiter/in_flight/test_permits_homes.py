@@ -84,9 +84,8 @@ def test_what_is_not_counted_is_not_given_back(make):
 
 
 @pytest.mark.parametrize("make", ["redis", "redis awaited"], indirect=True)
-def test_a_permit_that_cannot_be_given_back_has_ended_all_the_same(make, caplog):
+def test_a_permit_that_cannot_be_given_back_has_ended_all_the_same(make, caplog, clock):
     """It is not renewed any more, so its lease ends; it is told once, as an error or as a line in the log."""
-    clock = ManualClock(LATER)
     quiet, honest = make("3 in flight", clock=clock, on_error="local"), make("3 in flight", clock=clock)
     told = nullcontext(), pytest.raises(StoreError, match="could not give back the units")
     for limiter, error in zip((quiet, honest), told, strict=True):
