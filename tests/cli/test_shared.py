@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from headgate.stores.shared import SharedStore
 from headgate.stores.shared.holders import holders
 from headgate.stores.shared.survey import remove, survey
 from headgate.testing import ManualClock
+from tests.support.flight import in_child
 
 pytestmark = pytest.mark.skipif(not NATIVE, reason="shared stores need the native engine")
 
@@ -410,24 +412,16 @@ def test_somebody_elses_store(path, store):
 
 def as_nobody(look, path: str) -> str:
     """What another user is told, by a child that becomes one; it may not search where pytest keeps its files."""
-    reader, writer = os.pipe()
-    folder = os.open(os.path.dirname(path), os.O_RDONLY)
-    child = os.fork()
-    if child == 0:
-        os.fchdir(folder)
+
+    def looked() -> str:
+        os.chdir(os.path.dirname(path))
         os.setuid(65534)
         try:
-            told = f"{look('api').tables[0].keys} keys"
+            return f"{look('api').tables[0].keys} keys"
         except BaseException as error:
-            told = str(error).replace("'api'", repr(path))
-        os.write(writer, told.encode())
-        os._exit(0)
-    os.close(writer)
-    os.close(folder)
-    with open(reader) as stream:
-        told = stream.read()
-    os.waitpid(child, 0)
-    return told
+            return str(error).replace("'api'", repr(path))
+
+    return str(ast.literal_eval(in_child(looked)))
 
 
 def test_shared_alone_is_a_usage_error(capsys):

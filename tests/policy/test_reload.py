@@ -15,6 +15,7 @@ from headgate.policy import Policy
 from headgate.policy.reload import READER, PolicyFile
 from headgate.web.wsgi import RateLimitMiddleware
 from tests.support.edges import wsgi
+from tests.support.flight import in_child
 
 pytestmark = pytest.mark.engineless
 
@@ -202,16 +203,14 @@ def test_a_child_that_is_forked_while_a_file_is_read_reads_it_itself(file, slowl
     write(file, "8/minute")
     quota(app)
     assert here.wait(PATIENCE)
-    child = os.fork()
-    if not child:
-        try:
-            go.set()
-            quota(app)
-            until_read()
-            os._exit(0 if quota(app) == "8" else 1)
-        finally:
-            os._exit(2)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+    def read() -> str:
+        go.set()
+        quota(app)
+        until_read()
+        return quota(app)
+
+    assert in_child(read) == "'8'"
 
 
 def test_reload_says_what_is_true(file):

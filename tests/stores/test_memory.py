@@ -14,6 +14,7 @@ from headgate import InvalidCall, InvalidLimit, Limiter, MemoryStore, StoreError
 from headgate.engine import NATIVE
 from headgate.testing import ManualClock
 from headgate.testing.suite import EVERY_ALGORITHM
+from tests.support.flight import in_child
 
 BLOCKED = "10/minute block 1h"
 
@@ -195,10 +196,7 @@ def test_a_fork_takes_its_own_copy_and_no_held_lock():
     thread.start()
     try:
         for _ in range(20):
-            child = os.fork()
-            if child == 0:
-                os._exit(0 if limiter.hit("k").remaining == 999_999 else 1)
-            assert os.waitpid(child, 0)[1] == 0
+            assert in_child(lambda: limiter.hit("k").remaining) == "999999"
     finally:
         stop.set()
         thread.join()

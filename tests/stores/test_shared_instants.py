@@ -46,13 +46,13 @@ pytestmark = [
 ]
 
 
-def stopped_child(limiter: Limiter, act: Callable[[], object]) -> int:
-    """A forked child that has taken part, and has stopped right before it acts."""
+def stopped_child(prepare: Callable[[], Callable[[], object]]) -> int:
+    """A forked child that has stopped right before it acts."""
     child = os.fork()
     if child == 0:
         try:
             assert ptrace is not None
-            limiter.peek("k")
+            act = prepare()
             ptrace(TRACE_ME, 0, 0, 0)
             os.kill(os.getpid(), signal.SIGSTOP)
             act()
@@ -78,7 +78,12 @@ def trace(limiter: Limiter, key: str, tables: list[memoryview], after: int | Non
 
     Without a number: run it to its end, and say how many instructions lie between the first change and the last.
     """
-    child = stopped_child(limiter, functools.partial(limiter.hit, key, 3))
+
+    def taking_part() -> Callable[[], object]:
+        limiter.peek("k")
+        return functools.partial(limiter.hit, key, 3)
+
+    child = stopped_child(taking_part)
     before = [table.tobytes() for table in tables]
     steps = last = 0
     for _ in range(MOST_STEPS):

@@ -22,7 +22,7 @@ from headgate.stores.shared import SharedStore
 from headgate.testing import ManualClock
 from tests.stores.leases.test_processes import in_child
 from tests.stores.test_shared import lock_bytes
-from tests.stores.test_shared_instants import MOST_STEPS, TRACE_ME, can_trace, changes, ptrace, step
+from tests.stores.test_shared_instants import MOST_STEPS, can_trace, changes, step, stopped_child
 from tests.support.holding import CONTEXT, PATIENCE, Crowd, Holder, damage
 from tests.support.homes import home_of
 from tests.support.servers import wait_until
@@ -333,7 +333,12 @@ def killed_after(path: Path, case: Case, after: int | None) -> int:
 
 
 def run_child(limiter: Limiter, case: Case, tables: list[memoryview], after: int | None) -> int:
-    child = stopped_child(limiter, case)
+
+    def taking_part() -> Callable[[], object]:
+        limiter.hit("other")
+        return case.prepare(limiter)
+
+    child = stopped_child(taking_part)
     seen, count = [table.tobytes() for table in tables], 0
     for _ in range(MOST_STEPS):
         if not step(child):
@@ -345,23 +350,6 @@ def run_child(limiter: Limiter, case: Case, tables: list[memoryview], after: int
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
     return count
-
-
-def stopped_child(limiter: Limiter, case: Case) -> int:
-    """A forked child that has stopped right before it acts."""
-    child = os.fork()
-    if child == 0:
-        try:
-            assert ptrace is not None
-            limiter.hit("other")
-            act = case.prepare(limiter)
-            ptrace(TRACE_ME, 0, 0, 0)
-            os.kill(os.getpid(), signal.SIGSTOP)
-            act()
-        finally:
-            os._exit(0)
-    os.waitpid(child, 0)
-    return child
 
 
 @shares
