@@ -18,7 +18,7 @@ from headgate.engine import Decision
 from headgate.stores.redis import RedisStore
 from tests.soak.latencies import awaited_latencies, latencies, percentile
 from tests.stores.redis import test_async as test_redis_async
-from tests.support.faults import FAULTS, heal, in_trouble, open_store, spent
+from tests.support.faults import FAULTS, heal, in_trouble, limiter_on, open_store, spent
 from tests.support.proxy import Proxy
 from tests.support.servers import Server, wait_until
 
@@ -91,8 +91,7 @@ def test_threads_keep_exact_books_through_every_fault(server):
         except BaseException as error:
             failures.append(error)
 
-    with Proxy(server) as proxy, open_store(proxy.url, deadline=DEADLINE, connect_timeout=CONNECT) as store:
-        limiter = Limiter(LIMIT, store=store)
+    with Proxy(server) as proxy, limiter_on(proxy.url, LIMIT, deadline=DEADLINE, connect_timeout=CONNECT) as limiter:
         threads = [threading.Thread(target=work, args=(own,)) for own in books]
         for thread in threads:
             thread.start()
@@ -174,8 +173,7 @@ def test_a_server_killed_again_and_again_comes_back_with_every_charge_it_has_con
     """A server that keeps its data has every confirmed charge, and each kill and return is told once."""
     end, told = time.monotonic() + SECONDS, list[bool]()
     books, kills = Books("k"), 0
-    with open_store(server.url, on_transition=lambda each: told.append(each.available)) as store:
-        limiter = Limiter(LIMIT, store=store)
+    with limiter_on(server.url, LIMIT, on_transition=lambda each: told.append(each.available)) as limiter:
         while time.monotonic() < end:
             for _ in range(50):
                 books.enter(books.issue(), limiter.hit("k"))
@@ -198,8 +196,7 @@ def test_forks_under_load_count_exactly(server):
             assert not limiter.hit("k").degraded
             counts[place] += 1
 
-    with open_store(server.url, deadline=5) as store:
-        limiter = Limiter(LIMIT, store=store)
+    with limiter_on(server.url, LIMIT, deadline=5) as limiter:
         threads = [threading.Thread(target=work, args=(place,)) for place in range(3)]
         for thread in threads:
             thread.start()

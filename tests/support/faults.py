@@ -48,6 +48,13 @@ def open_store(url: str, **options) -> Iterator[RedisStore]:
         store.close()
 
 
+@contextlib.contextmanager
+def limiter_on(url: str, limit: str = MANY, *, on_error: OnError = "local", **options: Any) -> Iterator[Limiter]:
+    """A limiter on a store of its own."""
+    with open_store(url, **options) as store:
+        yield Limiter(limit, store=store, on_error=on_error)
+
+
 class Awaited:
     """A limiter whose verbs are called, and awaited in an event loop."""
 

@@ -19,6 +19,7 @@ from tests.support.faults import (
     each_way,
     heal,
     in_trouble,
+    limiter_on,
     limiters,
     open_store,
     says,
@@ -59,8 +60,7 @@ def test_a_server_that_loads_is_away_until_it_has_loaded():
 
 def test_a_killed_server_that_keeps_its_data_goes_on_where_it_was():
     """Counts of before the outage are there after it."""
-    with Server(persist=True) as server, open_store(server.url) as store:
-        limiter = Limiter(MANY, store=store)
+    with Server(persist=True) as server, limiter_on(server.url) as limiter:
         limiter.hit("k", 7)
         with in_trouble(server, "killed"):
             assert all(limiter.hit("k").degraded for _ in range(5))
@@ -89,8 +89,7 @@ def test_nobody_waits_for_a_server_known_to_be_away_and_its_return_is_found(prox
 def test_a_failure_made_good_long_since_keeps_nobody_waiting_when_the_server_goes_away(proxy):
     """One failure long ago is forgotten: an outage is told once."""
     seen: list[Transition] = []
-    with open_store(proxy.url, on_transition=seen.append) as store:
-        limiter = Limiter(MANY, store=store)
+    with limiter_on(proxy.url, on_transition=seen.append) as limiter:
         limiter.hit("k")
         proxy.drop_reply()
         assert limiter.hit("k").degraded
@@ -168,8 +167,7 @@ def test_threads_that_fail_together_tell_of_it_once(server):
     """64 hits of 16 threads are one outage and one return."""
     seen: list[Transition] = []
     before = sys.getswitchinterval()
-    with open_store(server.url, on_transition=seen.append) as store, ThreadPoolExecutor(16) as pool:
-        limiter = Limiter(MANY, store=store)
+    with limiter_on(server.url, on_transition=seen.append) as limiter, ThreadPoolExecutor(16) as pool:
         list(pool.map(lambda _: limiter.hit("k"), range(64)))
         try:
             sys.setswitchinterval(1e-6)
@@ -190,8 +188,7 @@ def test_a_hook_that_fails_breaks_no_decision(server, caplog):
     def failed() -> int:
         return [record.getMessage() for record in caplog.records].count("the on_transition hook failed")
 
-    with open_store(server.url, on_transition=hook) as store:
-        limiter = Limiter("10/week", store=store)
+    with limiter_on(server.url, "10/week", on_transition=hook) as limiter:
         with in_trouble(server, "killed"):
             assert [limiter.hit("k").remaining for _ in range(5)] == [9, 8, 7, 6, 5]
             assert failed() == 1
@@ -216,8 +213,7 @@ def test_a_server_that_stands_still_delays_nobody_beyond_the_deadline(password, 
 def test_a_connection_that_was_closed_while_idle_costs_nobody_an_answer(server, monkeypatch):
     """A balancer hangs up after a while; the server is well."""
     monkeypatch.setattr("headgate.stores.redis.node.LONG_IDLE", 0.0)
-    with open_store(server.url) as store:
-        limiter = Limiter(MANY, store=store)
+    with limiter_on(server.url) as limiter:
         limiter.hit("k")
         server.client().execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
         assert not limiter.hit("k").degraded

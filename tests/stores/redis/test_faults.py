@@ -31,6 +31,7 @@ from tests.support.faults import (
     each_way,
     heal,
     in_trouble,
+    limiter_on,
     limiters,
     open_store,
     said,
@@ -56,8 +57,7 @@ def follows(on_error: str, ask: Callable[[], Decision], why: str | None = None) 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_of_the_network_is_answered_in_time_by_the_policy(proxy, fault, on_error):
     """Every fault is answered within the deadline, as `on_error` says."""
-    with open_store(proxy.url) as store:
-        limiter = Limiter("10/week", store=store, on_error=on_error)
+    with limiter_on(proxy.url, "10/week", on_error=on_error) as limiter:
         assert limiter.hit("k").remaining == 9
         FAULTS[fault].inflict(proxy)
         follows(on_error, lambda: limiter.hit("k"))
@@ -66,8 +66,7 @@ def test_a_fault_of_the_network_is_answered_in_time_by_the_policy(proxy, fault, 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_of_the_network_charges_at_most_once_and_leaves_no_reply_to_the_next(server, proxy, fault):
     """A hit that failed is charged once if it arrived, and the next hit gets its own reply."""
-    with open_store(proxy.url) as store:
-        limiter = Limiter(MANY, store=store)
+    with limiter_on(proxy.url) as limiter:
         limiter.hit("k")
         FAULTS[fault].inflict(proxy)
         assert limiter.hit("k", 10).degraded
@@ -137,8 +136,7 @@ def test_scripts_flushed_under_load_are_sent_again_and_nothing_is_lost(server):
 
 def test_a_server_that_forgot_everything_makes_every_key_as_new(server):
     """After a flush a spent key has all of its limit."""
-    with open_store(server.url) as store:
-        limiter = Limiter("3/week", store=store)
+    with limiter_on(server.url, "3/week") as limiter:
         assert all(limiter.hit("k") for _ in range(3))
         server.client().flushall()
         assert said(limiter.hit("k")) == (False, True, 2, 0.0)
@@ -161,8 +159,7 @@ def test_a_client_whose_clock_is_off_changes_nothing(server, monkeypatch, minute
 
 def test_the_limits_hold_in_the_process_while_the_server_is_away(server):
     """`local` counts in this process: three pass and two do not."""
-    with in_trouble(server, "killed") as url, open_store(url) as store:
-        limiter = Limiter("3/week", store=store)
+    with in_trouble(server, "killed") as url, limiter_on(url, "3/week") as limiter:
         decisions = [limiter.hit("k") for _ in range(5)]
     assert [decision.allowed for decision in decisions] == [True, True, True, False, False]
     assert all(decision.degraded for decision in decisions)
@@ -187,8 +184,7 @@ def test_processes_of_a_host_may_share_what_answers_meanwhile(server, tmp_path):
 
 def test_a_lost_refund_is_logged_and_the_units_stay_spent(server, proxy, caplog):
     """A refund that fails is a warning in the log, and is not sent again later."""
-    with open_store(proxy.url) as store:
-        limiter = Limiter(MANY, store=store)
+    with limiter_on(proxy.url) as limiter:
         decision = limiter.hit("k", 5)
         FAULTS["nobody there"].inflict(proxy)
         limiter.refund(decision)
@@ -201,8 +197,7 @@ def test_a_lost_refund_is_logged_and_the_units_stay_spent(server, proxy, caplog)
 
 def test_a_lost_refund_raises_for_who_asked_for_errors(server):
     """`on_error="raise"` makes it a `StoreError`."""
-    with open_store(server.url) as store:
-        limiter = Limiter(MANY, store=store, on_error="raise")
+    with limiter_on(server.url, on_error="raise") as limiter:
         decision = limiter.hit("k")
         with in_trouble(server, "killed"), pytest.raises(StoreError, match="give back"):
             limiter.refund(decision)
@@ -210,8 +205,7 @@ def test_a_lost_refund_raises_for_who_asked_for_errors(server):
 
 def test_what_was_answered_meanwhile_is_never_given_back_to_the_server(server, proxy):
     """The refund of a decision that `on_error` took does not reach the server."""
-    with open_store(proxy.url) as store:
-        limiter = Limiter(MANY, store=store)
+    with limiter_on(proxy.url) as limiter:
         limiter.hit("k", 7)
         proxy.drop_reply()
         limiter.refund(limiter.hit("k", 5))
@@ -221,10 +215,12 @@ def test_what_was_answered_meanwhile_is_never_given_back_to_the_server(server, p
 @pytest.mark.parametrize("on_error", POLICIES)
 def test_a_reset_that_fails_is_an_error_under_every_policy(server, on_error):
     """A reset is a `StoreError` where the server is away, whatever `on_error` says."""
-    with in_trouble(server, "killed") as url, open_store(url) as store:
-        limiter = Limiter(MANY, store=store, on_error=on_error)
-        with pytest.raises(StoreError, match="not reset"):
-            limiter.reset("k")
+    with (
+        in_trouble(server, "killed") as url,
+        limiter_on(url, on_error=on_error) as limiter,
+        pytest.raises(StoreError, match="not reset"),
+    ):
+        limiter.reset("k")
 
 
 def remainders(limiter: Limiter, key: str) -> list[int]:
@@ -238,8 +234,7 @@ EACH = list(range(9_999, 9_799, -1))
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 def test_a_fork_shares_no_connection_with_its_parent(server):
     """Parent and child hit at the same time, and each reads its own replies."""
-    with open_store(server.url, deadline=5) as store:
-        limiter = Limiter(MANY, store=store)
+    with limiter_on(server.url, deadline=5) as limiter:
         limiter.hit("before")
         reads, writes = os.pipe()
         child = os.fork()
@@ -260,8 +255,7 @@ def test_a_fork_shares_no_connection_with_its_parent(server):
 def test_forked_processes_of_multiprocessing_share_no_connection(server):
     """Three children and their parent each read their own replies."""
     fork = multiprocessing.get_context("fork")
-    with open_store(server.url, deadline=5) as store:
-        limiter = Limiter(MANY, store=store)
+    with limiter_on(server.url, deadline=5) as limiter:
         limiter.hit("before")
         answers = fork.SimpleQueue()
         keys = [(key,) for key in "abc"]

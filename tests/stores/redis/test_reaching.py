@@ -19,7 +19,7 @@ from headgate.stores.redis.connections import TIMELY
 from headgate.stores.redis.node import Breaker
 from headgate.stores.redis.resolver import MOST_THREADS, Resolver
 from headgate.testing import ManualClock
-from tests.support.faults import DEADLINE, MANY, SLACK, at_most, open_store
+from tests.support.faults import DEADLINE, MANY, SLACK, at_most, limiter_on, open_store
 from tests.support.servers import Server, wait_until
 from tests.support.unreachable import NAME, PATIENTLY, SOON, WAYS, black_hole, opened, silent
 
@@ -215,8 +215,7 @@ def test_a_reply_that_lies_in_the_socket_is_read_however_late_its_thread_comes(s
 
 def test_a_reply_that_is_not_there_is_not_waited_for_by_a_thread_that_comes_late(proxy, monkeypatch):
     """A thread that comes back after its deadline does not wait for the reply."""
-    with open_store(proxy.url, deadline=0.05) as store:
-        limiter = Limiter(MANY, store=store)
+    with limiter_on(proxy.url, deadline=0.05) as limiter:
         limiter.hit("k")
         proxy.hold()
         kind = TIMELY["tcp"]
