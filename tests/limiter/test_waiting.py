@@ -15,6 +15,7 @@ import pytest
 from headgate import Decision, InvalidCall, Limiter, RateLimited
 from headgate.testing import ManualClock
 from headgate.testing.suite import EVERY_ALGORITHM
+from tests.support import side_by_side
 from tests.support.homes import LATER, HandMoved, Interrupting, eventually, in_line, nobody_waits
 
 LINES = ("10/second by fixed-window", "10/second by sliding-log", "10/second by sliding-window/5", "10/second block 2s")
@@ -301,11 +302,8 @@ def test_threads_never_go_early_by_the_real_clock(home):
             assert limiter.acquire("k")
             gone.append(clock.now_us() - start)
 
-    threads = [threading.Thread(target=take_turns) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with side_by_side([take_turns] * 8):
+        pass
     assert len(gone) == 80
     assert all(at >= 1_000 * place for place, at in enumerate(sorted(gone)))
 

@@ -96,43 +96,33 @@ def test_a_limit_that_is_raised_in_another_form_takes_effect_at_once(site, new):
     assert site.admitted(9) >= 4
 
 
-def test_a_limit_that_is_lowered_in_another_form_takes_effect_at_once(site):
-    """What was used already counts."""
-    site = site("name: api, key: ip, limits: 9/hour by fixed-window")
-    assert site.admitted(4) == 4
-    site.change("name: api, key: ip, limits: 5/hour by sliding-log")
-    assert site.admitted(9) == 1
+RELOADS = {
+    "lowered in another form": [("api", "9/hour by fixed-window", 4, 4), ("api", "5/hour by sliding-log", 9, 1)],
+    "there and back again": [
+        ("api", "5/hour", 3, 3),
+        ("api", "5/hour by sliding-log", 1, 1),
+        ("api", "5/hour by fixed-window", 9, 1),
+        ("calls", "5/hour by fixed-window", 9, 0),
+        ("api", "5/hour", 9, 0),
+    ],
+    "renamed twice": [("api", "5/hour", 3, 3), ("calls", "5/hour", 0, 0), ("requests", "5/hour", 9, 2)],
+    "each plan by itself, and a limit beside another that stays": [
+        ("api", "{default: [3/hour, 100/day], gold: 5/hour}", 9, 3),
+        ("api", "{default: [3/hour by sliding-log, 100/day], gold: 7/hour}", 9, 0),
+    ],
+}
+"""The names and limits of a rule, one after the other, and of how many requests how many pass."""
 
 
-def test_reloads_in_a_row_keep_every_count(site):
-    """Also there and back again."""
-    site = site("name: api, key: ip, limits: 5/hour")
-    assert site.admitted(3) == 3
-    site.change("name: api, key: ip, limits: 5/hour by sliding-log")
-    assert site.admitted(1) == 1
-    site.change("name: api, key: ip, limits: 5/hour by fixed-window")
-    assert site.admitted(9) == 1
-    site.change("name: calls, key: ip, limits: 5/hour by fixed-window")
-    assert site.admitted(9) == 0
-    site.change("name: api, key: ip, limits: 5/hour")
-    assert site.admitted(9) == 0
-
-
-def test_a_rule_that_is_renamed_twice_keeps_its_counts(site):
-    """Those under its first name too."""
-    site = site("name: api, key: ip, limits: 5/hour")
-    assert site.admitted(3) == 3
-    site.change("name: calls, key: ip, limits: 5/hour")
-    site.change("name: requests, key: ip, limits: 5/hour")
-    assert site.admitted(9) == 2
-
-
-def test_plans_are_carried_each_by_itself(site):
-    """And a limit beside another that stays."""
-    site = site("name: api, key: ip, limits: {default: [3/hour, 100/day], gold: 5/hour}")
-    assert site.admitted(9) == 3
-    site.change("name: api, key: ip, limits: {default: [3/hour by sliding-log, 100/day], gold: 7/hour}")
-    assert site.admitted(9) == 0
+@pytest.mark.parametrize("case", RELOADS)
+def test_reloads_in_a_row_keep_every_count(site, case):
+    """What was used under the limits and names of before counts under the new ones, at once."""
+    (name, limits, *_), *_ = RELOADS[case]
+    site = site(f"name: {name}, key: ip, limits: {limits}")
+    for at, (name, limits, asked, admitted) in enumerate(RELOADS[case]):
+        if at:
+            site.change(f"name: {name}, key: ip, limits: {limits}")
+        assert site.admitted(asked) == admitted
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 import sys
-import threading
 import time
 
 import pytest
@@ -14,6 +13,7 @@ from headgate import Limiter, MemoryStore
 from headgate.testing import ManualClock
 from headgate.testing.suite import EVERY_ALGORITHM, PLANS, SEVERAL, SINGLE
 from headgate.testing.traces import compare
+from tests.support import side_by_side
 
 pytestmark = pytest.mark.soak
 
@@ -69,11 +69,8 @@ def test_threads_never_admit_one_too_many():
             def hammer(limiter: Limiter = limiter, admitted: list[int] = admitted) -> None:
                 admitted.append(sum(limiter.hit("k").granted for _ in range(1_000)))
 
-            threads = [threading.Thread(target=hammer) for _ in range(8)]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
+            with side_by_side([hammer] * 8):
+                pass
             assert sum(admitted) == 5_000, algorithm
     finally:
         sys.setswitchinterval(before)

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import threading
+from functools import partial
 
 import pytest
 
@@ -14,6 +15,7 @@ from headgate import InvalidCall, InvalidLimit, Limiter, MemoryStore, StoreError
 from headgate.engine import NATIVE
 from headgate.testing import ManualClock
 from headgate.testing.suite import EVERY_ALGORITHM
+from tests.support import side_by_side
 from tests.support.flight import in_child
 
 BLOCKED = "10/minute block 1h"
@@ -159,11 +161,8 @@ def test_threads_admit_exactly_the_limit(text, interval):
     before = sys.getswitchinterval()
     sys.setswitchinterval(interval)
     try:
-        threads = [threading.Thread(target=hammer) for _ in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        with side_by_side([hammer] * 8):
+            pass
     finally:
         sys.setswitchinterval(before)
     assert sum(admitted) == 1000
@@ -174,11 +173,8 @@ def test_threads_refund_a_decision_once():
     limiter = Limiter("100/day by fixed-window", clock=ManualClock(1e9))
     limiter.hit("k", 50)
     spent = limiter.hit("k", 10)
-    threads = [threading.Thread(target=limiter.refund, args=(spent,)) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with side_by_side([partial(limiter.refund, spent)] * 8):
+        pass
     assert limiter.peek("k", 0).remaining == 50
 
 
@@ -192,14 +188,10 @@ def test_a_fork_takes_its_own_copy_and_no_held_lock():
         while not stop.is_set():
             limiter.hit("busy")
 
-    thread = threading.Thread(target=hammer)
-    thread.start()
-    try:
-        for _ in range(20):
-            assert in_child(lambda: limiter.hit("k").remaining) == "999999"
-    finally:
+    with side_by_side([hammer]):
+        told = [in_child(lambda: limiter.hit("k").remaining) for _ in range(20)]
         stop.set()
-        thread.join()
+    assert told == ["999999"] * 20
     assert limiter.hit("k").remaining == 999_999
 
 

@@ -6,7 +6,6 @@ import json
 import multiprocessing
 import os
 import signal
-import threading
 import time
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from headgate.engine import NATIVE
 from headgate.layout import HEADER_WORDS, PARTICIPANTS, STRIPES
 from headgate.stores.shared.file import read_head
 from headgate.testing import ManualClock
-from tests.support import sharing
+from tests.support import sharing, side_by_side
 from tests.support.flight import in_child
 from tests.support.sharing import shared, table_file, words_of
 
@@ -202,15 +201,8 @@ def test_threads_and_processes_together(tmp_path):
     url, text = f"shared://{tmp_path}/store?max_keys=1000", "6000/4 weeks by sliding-window"
     limiter = Limiter(text, store=url, on_error="deny")
     admitted: list[int] = []
-    threads = [
-        threading.Thread(target=lambda: admitted.append(sum(limiter.hit("k").allowed for _ in range(3_000))))
-        for _ in range(4)
-    ]
-    for thread in threads:
-        thread.start()
-    elsewhere = sharing.hammer(url, text, processes=2, hits=3_000)
-    for thread in threads:
-        thread.join()
+    with side_by_side([lambda: admitted.append(sum(limiter.hit("k").allowed for _ in range(3_000)))] * 4):
+        elsewhere = sharing.hammer(url, text, processes=2, hits=3_000)
     assert sum(admitted) + sum(each["admitted"] for each in elsewhere) == 6_000
 
 

@@ -14,6 +14,7 @@ from headgate.engine import Decision
 from headgate.stores.redis import RedisStore
 from headgate.testing import ManualClock
 from headgate.testing.suite import EVERY_ALGORITHM
+from tests.support import side_by_side
 from tests.support.faults import MANY, PATIENT, calls, hits, run, spent, with_store
 from tests.support.servers import Server, wait_until
 
@@ -201,10 +202,7 @@ def test_two_event_loops_at_once_share_a_store_and_no_connection(server):
             got[place] += await hits(limiter, 50)
         await store.aclose()
 
-    threads = [threading.Thread(target=lambda place=place: asyncio.run(main(place))) for place in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with side_by_side(lambda place=place: asyncio.run(main(place)) for place in range(2)):
+        pass
     assert sorted(got[0] + got[1]) == list(range(8_000, 10_000))
     assert got == [sorted(each, reverse=True) for each in got]
