@@ -17,7 +17,6 @@ from headgate.layout import HEADER_WORDS, MAGIC, PARTICIPANTS, TEXT_AT, WORD
 from headgate.stores.shared import SharedStore
 from headgate.stores.shared.holders import holders
 from headgate.stores.shared.survey import remove, survey
-from headgate.testing import ManualClock
 from tests.support.flight import in_child
 
 pytestmark = pytest.mark.skipif(not NATIVE, reason="shared stores need the native engine")
@@ -317,9 +316,8 @@ def test_rm_removes_what_is_broken(run, path, store):
     assert not os.path.exists(path)
 
 
-def test_those_who_use_it_begin_anew(run, path):
+def test_those_who_use_it_begin_anew(run, path, clock):
     """A second after a removal, whoever had the store open counts in a new one at the same path."""
-    clock = ManualClock()
     limiter = Limiter("100/minute", store=SharedStore(path, max_keys=1_000, clock=clock))
     limiter.hit("ann", cost=60)
     assert run("rm", path)[0] == 0

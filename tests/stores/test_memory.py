@@ -22,9 +22,8 @@ BLOCKED = "10/minute block 1h"
 
 
 @pytest.mark.parametrize("text", [f"10/hour by {algorithm}" for algorithm in EVERY_ALGORITHM] + [BLOCKED])
-def test_a_flood_of_keys_does_not_free_a_heavy_user(text):
+def test_a_flood_of_keys_does_not_free_a_heavy_user(text, clock):
     """Ten times `max_keys` random keys stay inside the bound, and who has used his quota has still used it."""
-    clock = ManualClock(1e9)
     store = MemoryStore(max_keys=1_000, clock=clock)
     limiter = Limiter(text, store=store)
     heavy = [f"heavy:{n}" for n in range(20)]
@@ -42,9 +41,8 @@ def test_a_flood_of_keys_does_not_free_a_heavy_user(text):
     assert store.evictions() > 8_000
 
 
-def test_keys_that_are_as_new_make_room_without_eviction():
+def test_keys_that_are_as_new_make_room_without_eviction(clock):
     """When the first thousand have expired, the next thousand take their places."""
-    clock = ManualClock(1e9)
     store = MemoryStore(max_keys=1_000, clock=clock)
     limiter = Limiter("10/minute", store=store)
     for generation in range(5):
@@ -54,9 +52,8 @@ def test_keys_that_are_as_new_make_room_without_eviction():
     assert store.evictions() == 0
 
 
-def test_the_first_forgotten_key_is_said_once(caplog):
+def test_the_first_forgotten_key_is_said_once(caplog, clock):
     """Which limit, how many keys fit, and what twice as many would take; a key with nothing in use is not missed."""
-    clock = ManualClock(1e9)
     store = MemoryStore(max_keys=12, clock=clock)
     limiter = Limiter("10/minute as rides", store=store)
     for round_ in range(5):
@@ -114,9 +111,8 @@ def test_memory_is_what_was_agreed(text, bytes_a_key):
     Limiter(text, store=MemoryStore(max_keys=fitting, max_bytes=10 * 2**20))
 
 
-def test_a_log_of_a_million_works():
+def test_a_log_of_a_million_works(clock):
     """The largest log: eight megabytes a key, and still exact."""
-    clock = ManualClock(1e9)
     limiter = Limiter("1000000/day by sliding-log", clock=clock)
     assert limiter.hit("k", 999_999)
     clock.advance(1)

@@ -124,10 +124,9 @@ def test_a_dead_holder_is_taken_over(tmp_path, text):
 
 
 @pytest.mark.parametrize("text", ["10/minute by fixed-window", "10/minute by sliding-window/6", "10/minute block 1m"])
-def test_a_change_begun_by_a_dead_holder_is_undone(tmp_path, text):
+def test_a_change_begun_by_a_dead_holder_is_undone(tmp_path, text, clock):
     """Half-written states come back from the journal as they were."""
     path = tmp_path / "store"
-    clock = ManualClock(1e9)
     limiter = shared(path, text, clock, on_error="raise")
     limiter.hit("k", 4)
     before = limiter.peek("k", 0).verdicts

@@ -24,9 +24,8 @@ from tests.support.sharing import fuzz, shared, table_file
 pytestmark = pytest.mark.skipif(not NATIVE, reason="shared stores need the native engine")
 
 
-def test_a_removed_store_is_made_anew_for_all(tmp_path):
+def test_a_removed_store_is_made_anew_for_all(tmp_path, clock):
     """Workers whose directory is removed find each other again in a new one, within a second of their clock."""
-    clock = ManualClock(1e9)
     path = tmp_path / "store"
     one, two = (shared(path, "10/minute by fixed-window", clock, on_error="raise") for _ in range(2))
     one.hit("k", 6)
@@ -42,9 +41,8 @@ def test_a_removed_store_is_made_anew_for_all(tmp_path):
     assert one.hit("k", 3).remaining == 0
 
 
-def test_a_store_that_cannot_be_made_anew_follows_the_policy(tmp_path):
+def test_a_store_that_cannot_be_made_anew_follows_the_policy(tmp_path, clock):
     """The path is taken by a file: degraded answers, and exact ones when it is free again."""
-    clock = ManualClock(1e9)
     path = tmp_path / "store"
     limiter = shared(path, "10/minute", clock, on_error="deny")
     limiter.hit("k")
@@ -179,9 +177,8 @@ except headgate.StoreError as error:
     assert not (tmp_path / "never").exists()
 
 
-def test_an_attach_that_failed_is_tried_again(tmp_path):
+def test_an_attach_that_failed_is_tried_again(tmp_path, clock):
     """A removed table comes back damaged: degraded answers for as long as it is, not a count apart from the others."""
-    clock = ManualClock(1e9)
     path = tmp_path / "store"
     limiter = shared(path, "10/minute by fixed-window", clock, on_error="deny")
     limiter.hit("k", 4)
@@ -236,9 +233,8 @@ def test_a_lock_that_was_removed_locks_nobody_out_and_lets_nobody_in(tmp_path, m
     folder.close()
 
 
-def test_removing_the_files_is_removing_the_store(tmp_path):
+def test_removing_the_files_is_removing_the_store(tmp_path, clock):
     """`rm DIR/*` leaves the directory: the workers still find each other in what is made anew there."""
-    clock = ManualClock(1e9)
     path = tmp_path / "store"
     one, two = (shared(path, "10/minute by fixed-window", clock, on_error="raise") for _ in range(2))
     one.hit("k", 10)
@@ -252,9 +248,8 @@ def test_removing_the_files_is_removing_the_store(tmp_path):
     assert Limiter("7/hour", store=one.store).hit("k").remaining == 6
 
 
-def test_clear_reaches_limits_that_only_others_use(tmp_path):
+def test_clear_reaches_limits_that_only_others_use(tmp_path, clock):
     """A namespace is forgotten whole, whoever opened its tables."""
-    clock = ManualClock(1e9)
     one, two = (shared(tmp_path / "store", text, clock) for text in ("10/minute", "10/hour by sliding-log"))
     one.hit("k", 10)
     two.hit("k", 10)

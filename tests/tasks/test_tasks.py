@@ -142,9 +142,8 @@ def test_a_short_wait_is_waited_for_in_the_worker():
         assert (bool(later), later.come_back, clock.now() - start) == (False, 1.5, 0)
 
 
-def test_a_task_that_is_handed_back_is_not_charged():
+def test_a_task_that_is_handed_back_is_not_charged(clock):
     """The limit's own budget is what those who ran spent."""
-    clock = ManualClock()
     limiter = Limiter("10/minute", clock=clock)
     throttle = Throttle(limiter, "ann", wait=0)
     assert [bool(throttle.take()) for _ in range(30)] == [True] * 10 + [False] * 20
@@ -172,9 +171,8 @@ def test_a_limit_slower_than_the_longest_hand_back_is_asked_again_and_again():
     assert LONGEST / 2 <= third.come_back <= LONGEST
 
 
-def test_keys_and_costs_come_from_the_arguments():
+def test_keys_and_costs_come_from_the_arguments(clock):
     """Each key has a line of its own; a cost by name is charged to its limit."""
-    clock = ManualClock()
     limiter = Limiter("60/minute as rpm; 9000/minute as tpm", clock=clock)
     throttle = Throttle(
         limiter, key=lambda user, prompt: user, cost=lambda user, prompt: {"rpm": 1, "tpm": len(prompt)}, wait=0
@@ -186,17 +184,15 @@ def test_keys_and_costs_come_from_the_arguments():
     assert [verdict.remaining for verdict in limiter.peek("bob", {"rpm": 0, "tpm": 0}).verdicts] == [59, 8995]
 
 
-def test_a_cost_that_can_never_fit_is_an_error_and_not_handed_back():
+def test_a_cost_that_can_never_fit_is_an_error_and_not_handed_back(clock):
     """It would come back for ever."""
-    clock = ManualClock()
     throttle = Throttle(Limiter("5/minute", clock=clock), "k", cost=6)
     with pytest.raises(RateLimited, match="the cost can never fit"):
         throttle.take()
 
 
-def test_limits_of_one_namespace_do_not_share_their_lines():
+def test_limits_of_one_namespace_do_not_share_their_lines(clock):
     """Two limiters, one key: the backlog of one does not delay the other."""
-    clock = ManualClock()
     slow = Limiter("1/minute", clock=clock)
     fast = Limiter("1/minute as fast", store=slow.store)
     assert [bool(Throttle(slow, "k", wait=0).take()) for _ in range(3)] == [True, False, False]
@@ -213,9 +209,8 @@ def test_a_store_that_is_away_follows_on_error():
     assert len({turn.come_back for turn in turns}) == 5
 
 
-def test_settling_charges_what_a_task_really_cost():
+def test_settling_charges_what_a_task_really_cost(clock):
     """`settle` within the turn; outside of one it is an error, and so it is of a turn that was not taken."""
-    clock = ManualClock()
     limiter = Limiter("1000/minute", clock=clock)
     throttle = Throttle(limiter, "k", cost=500, wait=0)
     with throttle.take():
@@ -230,9 +225,8 @@ def test_settling_charges_what_a_task_really_cost():
         settle(3)
 
 
-def test_a_task_that_fails_stays_charged_and_a_cancelled_one_does_not():
+def test_a_task_that_fails_stays_charged_and_a_cancelled_one_does_not(clock):
     """Nobody knows whether it failed before or after the call that the limit is for."""
-    clock = ManualClock()
     limiter = Limiter("10/minute", clock=clock)
     throttle = Throttle(limiter, "k")
     with pytest.raises(ConnectionError), throttle.take():

@@ -157,10 +157,9 @@ def test_decisions_over_slots_are_the_references(cluster, texts, kind):
                 pair[1].refund(theirs)
 
 
-def test_every_limit_that_refuses_starts_its_block(cluster):
+def test_every_limit_that_refuses_starts_its_block(cluster, clock):
     """Not only the one that was asked first."""
     user, org = Limit.parse("5/minute block 10m as user"), Limit.parse("3/minute block 10m as org")
-    clock = ManualClock(1e9)
     for store in (ReferenceStore(clock=clock), patient(cluster.url, clock)):
         clock.set(1e9)
         limiter = Limiter("1/day", store=store, on_error="raise")
@@ -210,7 +209,7 @@ def test_crowded_decisions_over_slots_never_admit_too_many(cluster, kind):
     assert len(admitted) > 100
 
 
-def test_what_overlapping_decisions_give_back_lends_nothing(cluster):
+def test_what_overlapping_decisions_give_back_lends_nothing(cluster, clock):
     """Two decisions hold a user's units while their orgs think; what they give back later is less what has drained.
 
     Given back in full, the second one would give what the first one's return had already freed.
@@ -218,7 +217,6 @@ def test_what_overlapping_decisions_give_back_lends_nothing(cluster):
     first, second, third = cluster.primaries
     ann, slow, slower = (next(keys_at(cluster, node)) for node in (first, second, third))
     user, org = Limit.parse("2/2s as user"), Limit.parse("1/4 weeks as org")
-    clock = ManualClock(1e9)
     store = patient(cluster.url, clock)
 
     async def overlap() -> list[bool]:

@@ -183,9 +183,8 @@ def test_every_charge_renews_the_time_to_live(server, kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_keys_end_though_the_clock_steps_back(server, kind):
+def test_keys_end_though_the_clock_steps_back(server, kind, clock):
     """A state that follows the clock back lives by the new time."""
-    clock = ManualClock(1e9)
     limiter = Limiter(f"10/minute by {kind}", store=patient(server.url, clock), on_error="raise")
     for act in (lambda: limiter.hit("k", 10), lambda: limiter.hit("k"), lambda: limiter.hit("k", 0)):
         clock.advance(-1e6)
@@ -284,9 +283,8 @@ def test_a_decision_is_one_round_trip(server, limits):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_block_whose_state_has_emptied_and_ended_lasts_no_longer_than_it_says(server, kind):
+def test_a_block_whose_state_has_emptied_and_ended_lasts_no_longer_than_it_says(server, kind, clock):
     """By the server's own clock an emptied state ends at once; virtual time keeps it, so here it is removed by hand."""
-    clock = ManualClock(1e9)
     limiter = Limiter(f"10/10s by {kind} block 1s", store=patient(server.url, clock), on_error="raise")
     spent = limiter.hit("k", 10)
     assert limiter.hit("k", 10).retry_after > 1
