@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import logging
 import threading
-import time
 from collections.abc import AsyncIterator, Iterator
 from itertools import repeat
 from typing import Any, NamedTuple
@@ -30,6 +29,7 @@ from tests.support.grpc_servers import (
     every_server,
     serving,
 )
+from tests.support.homes import eventually
 from tests.support.stores import Slow
 
 pytestmark = pytest.mark.engineless
@@ -103,9 +103,7 @@ def test_ten_logins_at_once_at_a_limit_of_two(kind):
     with serving(kind, policy) as server:
         calls = [server.begin("Unary", b"wait") for _ in range(10)]
         assert server.echo.inside.acquire(timeout=10) and server.echo.inside.acquire(timeout=10)
-        end = time.monotonic() + 10
-        while sum(call.done() for call in calls) < 8 and time.monotonic() < end:
-            time.sleep(0.001)
+        eventually(lambda: sum(call.done() for call in calls) >= 8)
         assert [ended(call).code.name for call in calls if call.done()] == ["RESOURCE_EXHAUSTED"] * 8
         server.echo.gate.set()
         assert sorted(ended(call).code.name for call in calls) == ["OK"] * 2 + ["RESOURCE_EXHAUSTED"] * 8
@@ -114,9 +112,7 @@ def test_ten_logins_at_once_at_a_limit_of_two(kind):
 
 def ask_until(code: str, server: Served, *request: Any) -> None:
     """The same call until it ends so."""
-    end = time.monotonic() + 10
-    while (ended_so := server.ask(*request).code.name) != code:
-        assert time.monotonic() < end, ended_so
+    eventually(lambda: server.ask(*request).code.name == code)
 
 
 class Endless(Echo):
@@ -172,9 +168,7 @@ def test_a_stream_whose_client_goes_away_has_not_failed(kind, method):
 
     with serving(kind, policy) as server:
         call = server.begin(method, messages())
-        end = time.monotonic() + 10
-        while not server.echo.calls and time.monotonic() < end:
-            time.sleep(0.001)
+        eventually(lambda: server.echo.calls)
         call.cancel()
         gone.set()
         ask_until("OK", server, "Unary")
@@ -188,9 +182,7 @@ def test_who_goes_away_while_held_is_not_handled(kind):
     with serving(kind, {"rules": [rule]}, plan=lambda view: entered.append(view.path)) as server:
         assert server.codes(1, "Unary", b"first") == ["OK"]
         call = server.begin("Unary", b"gone")
-        end = time.monotonic() + 10
-        while len(entered) < 2 and time.monotonic() < end:
-            time.sleep(0.001)
+        eventually(lambda: len(entered) >= 2)
         call.cancel()
         ask_until("OK", server, "Unary", b"next")
         assert server.echo.calls == [b"first", b"next"]

@@ -7,7 +7,7 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from itertools import product
@@ -158,13 +158,6 @@ class Load:
             self.statuses[answer.status] += 1
             self.versions.setdefault(answer.body, []).append(version_of(answer.fields))
 
-    def wait_until(self, true: Callable[[], bool]) -> None:
-        """While the load goes on."""
-        end = time.monotonic() + 20
-        while not true():
-            assert time.monotonic() < end
-            time.sleep(0.05)
-
 
 @pytest.mark.parametrize("name", BARE)
 def test_a_policy_exchanged_under_load_loses_no_request_and_mixes_nothing(tmp_path, name):
@@ -175,15 +168,16 @@ def test_a_policy_exchanged_under_load_loses_no_request_and_mixes_nothing(tmp_pa
         load = Load(server)
         running = [threads.submit(load.run) for _ in range(4)]
         try:
-            load.wait_until(lambda: len(load.versions) > 1)
+            wait_until(lambda: len(load.versions) > 1, "several workers are up")
             for version in ("two", "one", "two", "one", "two"):
                 written(policy, marked(version, STYLES[version]))
                 time.sleep(0.4)
-            load.wait_until(lambda: all(told[-1] == "two" for told in list(load.versions.values())))
-            asked_of = {worker: len(told) for worker, told in load.versions.items()}
+            mine = load.versions
+            wait_until(lambda: all(told[-1] == "two" for told in list(mine.values())), "all have the last policy")
+            asked_of = {worker: len(told) for worker, told in mine.items()}
             written(policy, "rules: [\n")
-            load.wait_until(lambda: server.log.read_text().count(wrong) >= len(asked_of))
-            load.wait_until(lambda: all(len(load.versions[worker]) > asked for worker, asked in asked_of.items()))
+            wait_until(lambda: server.log.read_text().count(wrong) >= len(asked_of), "all have told of the mistake")
+            wait_until(lambda: all(len(mine[worker]) > asked for worker, asked in asked_of.items()), "all go on")
         finally:
             load.over.set()
         for each in running:

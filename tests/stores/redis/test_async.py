@@ -6,6 +6,7 @@ import asyncio
 import gc
 import random
 import threading
+from functools import partial
 
 import pytest
 
@@ -202,7 +203,7 @@ def test_two_event_loops_at_once_share_a_store_and_no_connection(server):
             got[place] += await hits(limiter, 50)
         await store.aclose()
 
-    with side_by_side(lambda place=place: asyncio.run(main(place)) for place in range(2)):
+    with side_by_side(partial(asyncio.run, main(place)) for place in range(2)):
         pass
     assert sorted(got[0] + got[1]) == list(range(8_000, 10_000))
     assert got == [sorted(each, reverse=True) for each in got]
