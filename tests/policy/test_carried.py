@@ -5,21 +5,15 @@ from __future__ import annotations
 import logging
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from headgate import MemoryStore
 from headgate.testing import ManualClock
 from headgate.web.wsgi import RateLimitMiddleware
-from tests.support.edges import wsgi
+from tests.support.edges import plain_wsgi, wsgi
 
 HOUR = 3600
-
-
-def hello(environ: Any, start_response: Any) -> list[bytes]:
-    start_response("200 OK", [])
-    return [b"hello"]
 
 
 class Site:
@@ -29,7 +23,7 @@ class Site:
         self.file = file
         self.clock = ManualClock()
         self.write(rule, more)
-        self.app = RateLimitMiddleware(hello, file, store=MemoryStore(clock=self.clock))
+        self.app = RateLimitMiddleware(plain_wsgi, file, store=MemoryStore(clock=self.clock))
 
     def write(self, rule: str, more: str = "") -> None:
         new = self.file.with_suffix(".new")

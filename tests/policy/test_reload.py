@@ -14,15 +14,10 @@ from headgate import MemoryStore
 from headgate.policy import Policy
 from headgate.policy.reload import READER, PolicyFile
 from headgate.web.wsgi import RateLimitMiddleware
-from tests.support.edges import wsgi
+from tests.support.edges import plain_wsgi, wsgi
 from tests.support.flight import in_child
 
 pytestmark = pytest.mark.engineless
-
-
-def hello(environ: Any, start_response: Any) -> list[bytes]:
-    start_response("200 OK", [])
-    return [b"hello"]
 
 
 PATIENCE = 30
@@ -78,7 +73,7 @@ def quota(app: RateLimitMiddleware) -> str:
 def test_requests_are_answered_while_a_changed_file_is_read(file, slowly):
     """By the policy of now, however long that takes; by the new one as soon as it is ready."""
     go, here = slowly
-    app = RateLimitMiddleware(hello, file)
+    app = RateLimitMiddleware(plain_wsgi, file)
     write(file, "8/minute")
     assert quota(app) == "9"
     assert here.wait(PATIENCE)
@@ -92,7 +87,7 @@ def test_requests_are_answered_while_a_changed_file_is_read(file, slowly):
 def test_no_thread_is_started_while_a_file_stays_as_it_is(file):
     """Nor for a policy that is no file."""
     for policy in (file, {"rules": [{"key": "ip", "limits": "1/hour"}]}):
-        app = RateLimitMiddleware(hello, policy)
+        app = RateLimitMiddleware(plain_wsgi, policy)
         for _ in range(3):
             wsgi(app)
         assert readers() == []
@@ -110,7 +105,7 @@ def test_no_thread_is_started_while_a_file_stays_as_it_is(file):
 )
 def test_a_file_that_cannot_be_used_keeps_the_old_policy_and_is_told_of_once(file, caplog, more):
     """A mistake, or a store that cannot be opened: read once, and again when the file changes again."""
-    app = RateLimitMiddleware(hello, file)
+    app = RateLimitMiddleware(plain_wsgi, file)
     with caplog.at_level(logging.ERROR, "headgate"):
         write(file, "8/minute", more)
         for _ in range(3):
@@ -129,7 +124,7 @@ def test_whatever_reading_raises_is_told_of_once_and_changes_nothing(file, caplo
     def broken(given: Any) -> Policy:
         raise RuntimeError("on fire")
 
-    app = RateLimitMiddleware(hello, file)
+    app = RateLimitMiddleware(plain_wsgi, file)
     monkeypatch.setattr(Policy, "load", broken)
     write(file, "8/minute")
     with caplog.at_level(logging.ERROR, "headgate"):
@@ -143,7 +138,7 @@ def test_whatever_reading_raises_is_told_of_once_and_changes_nothing(file, caplo
 def test_a_reload_is_not_undone_by_a_reading_that_began_before_it(file, slowly):
     """What was begun later is newer, whichever ends first."""
     go, here = slowly
-    app = RateLimitMiddleware(hello, file)
+    app = RateLimitMiddleware(plain_wsgi, file)
     write(file, "8/minute")
     assert quota(app) == "9"
     assert here.wait(PATIENCE)
@@ -169,7 +164,7 @@ def test_a_store_that_is_bound_while_a_policy_is_made_ready_stays_bound(file):
                 assert go.wait(PATIENCE)
             return super().bind(*given)
 
-    app, store = RateLimitMiddleware(hello, file, store=Slowly()), MemoryStore()
+    app, store = RateLimitMiddleware(plain_wsgi, file, store=Slowly()), MemoryStore()
     write(file, "8/minute")
     quota(app)
     assert here.wait(PATIENCE)
@@ -188,7 +183,7 @@ def test_where_no_thread_can_be_started_the_file_is_read_by_the_request(file, mo
     def no_thread(self: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
-    app = RateLimitMiddleware(hello, file)
+    app = RateLimitMiddleware(plain_wsgi, file)
     monkeypatch.setattr(threading.Thread, "start", no_thread)
     write(file, "8/minute")
     assert [quota(app) for _ in range(2)] == ["9", "8"]
@@ -199,7 +194,7 @@ def test_where_no_thread_can_be_started_the_file_is_read_by_the_request(file, mo
 def test_a_child_that_is_forked_while_a_file_is_read_reads_it_itself(file, slowly):
     """A thread does not survive a fork, and neither would the change."""
     go, here = slowly
-    app = RateLimitMiddleware(hello, file)
+    app = RateLimitMiddleware(plain_wsgi, file)
     write(file, "8/minute")
     quota(app)
     assert here.wait(PATIENCE)
@@ -215,7 +210,7 @@ def test_a_child_that_is_forked_while_a_file_is_read_reads_it_itself(file, slowl
 
 def test_reload_says_what_is_true(file):
     """True where the policy is another now, false where it stayed; and false where there is no file."""
-    app = RateLimitMiddleware(hello, file)
+    app = RateLimitMiddleware(plain_wsgi, file)
     write(file, "8/minute")
     assert app.reload() is True
     assert quota(app) == "8"
@@ -224,7 +219,7 @@ def test_reload_says_what_is_true(file):
     assert quota(app) == "8"
     file.unlink()
     assert app.reload() is False
-    assert RateLimitMiddleware(hello, Policy.load({"rules": [{"key": "ip", "limits": "1/s"}]})).reload() is False
+    assert RateLimitMiddleware(plain_wsgi, Policy.load({"rules": [{"key": "ip", "limits": "1/s"}]})).reload() is False
 
 
 def test_a_file_that_is_gone_for_a_moment_is_no_change(file):

@@ -9,25 +9,25 @@ from typing import Any
 import pytest
 import yaml
 
-from headgate import MemoryStore
 from headgate.policy import Policy
 from headgate.policy.fast_path import FastPath
 from headgate.policy.hashing import hashed
 from headgate.policy.settling import release
-from headgate.testing import ManualClock
 from headgate.web.asgi import RateLimitMiddleware as Asgi
 from headgate.web.wsgi import RateLimitMiddleware as Wsgi
 from tests.support import ROOT
 from tests.support.edges import (
-    LATER,
     PEER,
     Answer,
     Responder,
     asgi,
     exchange,
+    plain,
+    plain_wsgi,
     read_answer,
     responder,
     scope,
+    still,
     view,
     wsgi,
 )
@@ -245,7 +245,7 @@ def test_a_plan_that_is_said_twice_is_refused():
     asked = Responder(policy).ask(headers=plans, trusted=[PEER])
     assert (asked.status, asked.detail) == (400, f"The header x-plan {SAID}")
     assert Responder({**policy, "repeated": "last"}).kinds(2, headers=plans, trusted=[PEER]) == ["pass", "deny"]
-    app = Wsgi(_app, {"rules": [{"key": "ip", "limits": "1/hour"}]}, plan=lambda seen: seen.query("plan"))
+    app = Wsgi(plain_wsgi, {"rules": [{"key": "ip", "limits": "1/hour"}]}, plan=lambda seen: seen.query("plan"))
     assert wsgi(app, QUERY_STRING="plan=a&plan=b").status == 400
 
 
@@ -266,18 +266,8 @@ def test_nothing_is_hidden_behind_others(key):
     assert (refused.status, refused.detail) == (400, told)
 
 
-def _app(environ: Any, start_response: Any) -> list[bytes]:
-    start_response("200 OK", [])
-    return [b"hello"]
-
-
-async def _asgi_app(scope: Any, receive: Any, send: Any) -> None:
-    await send({"type": "http.response.start", "status": 200, "headers": []})
-    await send({"type": "http.response.body", "body": b"hello"})
-
-
 def _said_twice(accept: str = "*/*") -> Answer:
-    app = Asgi(_asgi_app, {"rules": [{"key": {"header": 'x-"key"'}, "limits": "1/hour"}]})
+    app = Asgi(plain, {"rules": [{"key": {"header": 'x-"key"'}, "limits": "1/hour"}]})
     lines = [(b'x-"key"', b"a"), (b'x-"key"', b"b"), (b"accept", accept.encode())]
     return _ask(app, lines)
 
@@ -299,11 +289,11 @@ def test_the_refusal_is_a_problem_that_names_the_field():
 
 def test_a_fast_path_leaves_what_is_said_twice_to_the_long_way():
     """The fast_path of a path that has served a thousand requests refuses the next as the first one."""
-    app = Asgi(_asgi_app, {"rules": [BY_KEY]}, store=MemoryStore(clock=ManualClock(LATER)))
+    app = Asgi(plain, {"rules": [BY_KEY]}, store=still())
     one, two = [(b"x-key", b"a")], [(b"x-key", b"a"), (b"x-key", b"b")]
     assert [_ask(app, lines).status for lines in (one, two, one, two, one)] == [200, 400, 200, 400, 429]
     assert isinstance(app._runtime.fast_paths["GET", "/"], FastPath)
-    app = Asgi(_asgi_app, {"repeated": "each", "rules": [BY_KEY]}, store=MemoryStore(clock=ManualClock(LATER)))
+    app = Asgi(plain, {"repeated": "each", "rules": [BY_KEY]}, store=still())
     assert [_ask(app, lines).status for lines in (one, two, [(b"x-key", b"b")], one, [(b"x-key", b"b")])] == [
         200, 200, 200, 429, 429,
     ]  # fmt: skip
@@ -338,7 +328,7 @@ MISSING = [
 def test_a_part_that_the_client_can_send_is_named_where_it_is_missing(key, status, challenge, detail):
     """401 with a challenge, as HTTP asks for; 403 where the client cannot be told what to send."""
     policy = {"rules": [{"key": key, "missing": "deny", "limits": "1/hour"}]}
-    for answer in (asgi(Asgi(_asgi_app, policy)), wsgi(Wsgi(_app, policy))):
+    for answer in (asgi(Asgi(plain, policy)), wsgi(Wsgi(plain_wsgi, policy))):
         assert answer.status == status
         assert answer.fields.get("www-authenticate") == challenge
         assert json.loads(answer.body)["detail"] == detail

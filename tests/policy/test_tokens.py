@@ -7,7 +7,7 @@ import json
 import logging
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -21,7 +21,7 @@ from headgate.policy.token import LONGEST_TOKEN, REMEMBERED, Tokens
 from headgate.policy.values import Unclear
 from headgate.web.asgi import RateLimitMiddleware as Asgi
 from headgate.web.wsgi import RateLimitMiddleware as Wsgi
-from tests.support.edges import LATER, Responder, asgi, view, wsgi
+from tests.support.edges import LATER, Responder, asgi, plain, plain_wsgi, view, wsgi
 
 jwt = pytest.importorskip("jwt")
 pytest.importorskip("cryptography")
@@ -473,16 +473,6 @@ def test_a_policy_without_tokens_needs_no_library():
     assert ran.stdout == "False\n"
 
 
-async def hello(scope: Any, receive: Any, send: Any) -> None:
-    await send({"type": "http.response.start", "status": 200, "headers": []})
-    await send({"type": "http.response.body", "body": b"hello"})
-
-
-def hello_wsgi(environ: Any, start_response: Any) -> Iterable[bytes]:
-    start_response("200 OK", [])
-    return [b"hello"]
-
-
 @pytest.mark.parametrize("edge", ["asgi", "wsgi"])
 @pytest.mark.parametrize("head", [{}, {"plan": {"claim": "plan"}}])
 def test_both_edges_count_by_the_token(edge, head):
@@ -490,8 +480,8 @@ def test_both_edges_count_by_the_token(edge, head):
 
     def statuses(*given: str, **more: Any) -> list[int]:
         policy = {"tokens": HS256, "rules": [BY_SUB], **head}
-        app: Any = Asgi(hello, policy, store=MemoryStore(), **more) if edge == "asgi" else None
-        app = app or Wsgi(hello_wsgi, policy, store=MemoryStore(), **more)
+        app: Any = Asgi(plain, policy, store=MemoryStore(), **more) if edge == "asgi" else None
+        app = app or Wsgi(plain_wsgi, policy, store=MemoryStore(), **more)
         ask: Any = asgi if edge == "asgi" else wsgi
         return [ask(app, "GET", "/", {"authorization": f"Bearer {token}"}).status for token in given]
 

@@ -129,6 +129,12 @@ async def plain(given: Any, receive: Any, send: Any) -> None:
     await send({"type": "http.response.body", "body": b""})
 
 
+def plain_wsgi(environ: Any, start_response: Any) -> list[bytes]:
+    """A WSGI app that always answers 200."""
+    start_response("200 OK", [])
+    return [b""]
+
+
 async def exchange(app: Any, given: dict[str, Any], *messages: dict[str, Any]) -> list[dict[str, Any]]:
     """Everything an ASGI app sends that receives these messages."""
     waiting, sent = list(messages), []

@@ -10,17 +10,12 @@ from typing import Any
 import pytest
 
 from headgate.web.asgi import RateLimitMiddleware as Asgi
-from tests.support.edges import responder
+from tests.support.edges import plain, responder
 from tests.support.grpc_servers import serving
 
 pytestmark = pytest.mark.engineless
 
 RULE = {"key": "ip", "limits": "2/hour"}
-
-
-async def _hello(scope: Any, receive: Any, send: Any) -> None:
-    await send({"type": "http.response.start", "status": 200, "headers": []})
-    await send({"type": "http.response.body", "body": b"hello"})
 
 
 @pytest.mark.parametrize("kind", ["threads", "loop"])
@@ -60,7 +55,7 @@ def test_no_value_looks_like_nobody():
 def test_the_log_says_once_what_to_set(trusted, advice, caplog, monkeypatch):
     """The first of 1100 requests without an address is warned of, with the setting that helps."""
     monkeypatch.setattr("headgate.policy.no_address._said", False)
-    app = Asgi(_hello, {"rules": [RULE]}, trusted_proxies=trusted)
+    app = Asgi(plain, {"rules": [RULE]}, trusted_proxies=trusted)
     with caplog.at_level(logging.WARNING, "headgate"):
         for _ in range(1100):
             asgi_once(app)
@@ -71,7 +66,7 @@ def test_the_log_says_once_what_to_set(trusted, advice, caplog, monkeypatch):
 def test_the_log_says_nothing_where_no_rule_needs_an_address(caplog, monkeypatch):
     """A rule for everyone is not warned of."""
     monkeypatch.setattr("headgate.policy.no_address._said", False)
-    app = Asgi(_hello, {"rules": [{**RULE, "key": "everyone"}]})
+    app = Asgi(plain, {"rules": [{**RULE, "key": "everyone"}]})
     with caplog.at_level(logging.WARNING, "headgate"):
         asgi_once(app)
     assert not caplog.records
