@@ -22,38 +22,17 @@ SWAP = "swap the two lines"
 
 
 def wrong(kind: str = "get") -> FastAPI:
-    app = FastAPI()
+    """An app with an endpoint whose limit stands above its route."""
+    app, router = FastAPI(), APIRouter()
     fastapi.RateLimits(app, store=still())
 
-    if kind == "router":
-        router = APIRouter()
+    async def search(websocket: Any = None) -> str:
+        return "hello"
 
-        @fastapi.limited("1/minute")
-        @router.get("/search")
-        def routed() -> str:
-            return "hello"
-
-        app.include_router(router, prefix="/api")
-    elif kind == "websocket":
-
-        @fastapi.limited("1/minute")
-        @app.websocket("/ws")
-        async def socket(websocket: Any) -> None:
-            """Nobody comes here."""
-    elif kind == "twice":
-
-        @fastapi.limited("1/minute")
-        @app.get("/search")
-        @fastapi.limited("2/minute")
-        def twice() -> str:
-            return "hello"
-    else:
-
-        @fastapi.limited("1/minute")
-        @app.get("/search")
-        async def search() -> str:
-            return "hello"
-
+    below = fastapi.limited("2/minute")(search) if kind == "twice" else search
+    routes = {"router": router.get("/search"), "websocket": app.websocket("/ws")}
+    fastapi.limited("1/minute")(routes.get(kind, app.get("/search"))(below))
+    app.include_router(router, prefix="/api")
     return app
 
 

@@ -115,17 +115,22 @@ def test_a_closed_store_that_is_used_again_finds_its_server_back(server, closed)
         wait_until(lambda: not limiter.hit("k").degraded, "the server is back", 3)
 
 
+def begin_a_probe(limiter: Limiter, proxy: Proxy) -> None:
+    """Let the server go away and come back, and hold the first question to it."""
+    FAULTS["nobody there"].inflict(proxy)
+    assert all(limiter.hit("k").degraded for _ in range(5))
+    before = proxy.requests
+    proxy.hold()
+    proxy.accept()
+    wait_until(lambda: proxy.requests > before, "a probe is on its way")
+
+
 def test_a_store_closed_during_a_probe_and_used_again_at_once_finds_its_server_back(proxy):
     """A probe from before the close does not keep later probes away."""
     with open_store(proxy.url) as store:
         limiter = Limiter(MANY, store=store)
         limiter.hit("k")
-        FAULTS["nobody there"].inflict(proxy)
-        assert all(limiter.hit("k").degraded for _ in range(5))
-        before = proxy.requests
-        proxy.hold()
-        proxy.accept()
-        wait_until(lambda: proxy.requests > before, "a probe is on its way")
+        begin_a_probe(limiter, proxy)
         store.close()
         proxy.refuse()
         assert all(limiter.hit("k").degraded for _ in range(5))
@@ -138,12 +143,7 @@ def test_a_store_closed_during_a_probe_that_passes_keeps_no_connection(proxy):
     """The connection of the probe is closed too."""
     with open_store(proxy.url, deadline=5) as store:
         limiter = Limiter(MANY, store=store)
-        FAULTS["nobody there"].inflict(proxy)
-        assert all(limiter.hit("k").degraded for _ in range(5))
-        before = proxy.requests
-        proxy.hold()
-        proxy.accept()
-        wait_until(lambda: proxy.requests > before, "a probe is on its way")
+        begin_a_probe(limiter, proxy)
         store.close()
         proxy.release()
         wait_until(lambda: proxy.open_connections == 0, "everything is closed", 3)
