@@ -1,4 +1,4 @@
-"""Litestar and Quart behind the ASGI middleware: their tests, their errors, their websockets, their starts and ends."""
+"""Litestar and Quart behind the ASGI middleware: their errors, their streams, their websockets."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ from quart import request as quart_request
 from quart import websocket as quart_websocket
 from quart.testing.connections import WebsocketResponseError
 
-from headgate.testing import disabled, frozen
 from headgate.web.asgi import RateLimitMiddleware
 from tests.support import ROOT
 from tests.support.awaiting import awaited
@@ -126,27 +125,6 @@ def test_litestar_websockets_and_their_messages_are_counted():
             pass
         with pytest.raises(WebSocketDisconnect), client.websocket_connect("/ws", timeout=5):
             pass
-
-
-def test_litestar_in_tests():
-    """Frozen and switched off by one line."""
-    app, client = litestar()
-    with client:
-        with disabled(app):
-            assert [client.get("/items/1").status_code for _ in range(5)] == [200] * 5
-        with frozen(app) as clock:
-            assert [client.get("/items/1").status_code for _ in range(3)] == [200, 200, 429]
-            clock.advance(1800)
-            assert client.get("/items/1").status_code == 200
-
-
-def test_litestar_closes_the_store_when_it_ends(server):
-    """And may start again."""
-    _, client = litestar(store=f"{server.url}?deadline=5")
-    for codes in ([200, 200, 429], [429]):
-        with client:
-            assert [client.get("/items/1").status_code for _ in codes] == codes
-    assert not [each for each in server.client().client_list() if each["cmd"] != "client|list"]
 
 
 def test_litestars_own_middleware_needs_a_store_that_is_shared():
@@ -296,18 +274,3 @@ async def test_quart_websockets_and_their_messages_are_counted():
             await socket.send("")  # servers send a connect first, Quart's test client does not
             await asyncio.wait_for(socket.receive(), 5)
     assert (refused.value.response.status_code, refused.value.response.headers["retry-after"]) == (429, "1800")
-
-
-def test_quart_closes_the_store_when_it_ends(server):
-    """And its own hooks run."""
-
-    async def story() -> None:
-        app, ran = quart(store=f"{server.url}?deadline=5"), []
-        app.before_serving(lambda: ran.append("start"))
-        app.after_serving(lambda: ran.append("end"))
-        async with app.test_app():
-            assert await codes(app, *["/items/1"] * 3) == [200, 200, 429]
-        assert ran == ["start", "end"]
-
-    asyncio.run(story())
-    assert not [each for each in server.client().client_list() if each["cmd"] != "client|list"]

@@ -9,6 +9,7 @@ import pytest
 from headgate.testing.edges import EdgeSuite
 from headgate.testing.edges.outcomes import as_asked
 from tests.support.adapters.aiohttp import AiohttpSuite
+from tests.support.adapters.bare import AsgiSuite, WsgiSuite
 from tests.support.adapters.django import DjangoAsyncSuite, DjangoSuite, DrfSuite
 from tests.support.adapters.fastapi import FastApiDependencySuite, FastApiSuite
 from tests.support.adapters.flask import FlaskSuite
@@ -94,6 +95,15 @@ def test_redis_counts_exactly(edge, server):
             assert sorted(each.result().status for each in asked) == [401] * 5 + [429] * 15
         told = site.told("/?status=200", client=edge.other_client)
     assert [each.split(";t")[0] for each in told.split(", ")] == ['"front";r=12', '"api";r=5', '"wide";r=2']
+
+
+@pytest.mark.parametrize("edge", [AsgiSuite, WsgiSuite, *EDGES])
+def test_a_store_that_was_opened_for_an_app_is_closed_with_it(edge, server):
+    """No connection is left when the app ends; when it starts again, its counts are there."""
+    for expected in ([200, 429], [429, 429]):
+        with edge().limiting("policy", {"limits": "1/hour"}, store=f"{server.url}?deadline=5") as site:
+            assert site.codes(times=2) == expected
+        assert [each["cmd"] for each in server.client().client_list()] == ["client|list"]
 
 
 @pytest.mark.parametrize("edge", EDGES)

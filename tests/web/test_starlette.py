@@ -298,23 +298,6 @@ def test_several_loops_and_clients_share_one_app():
             assert client.get("/x").status_code == 429
 
 
-def test_redis_is_awaited_in_the_event_loop(server):
-    """The count is exact; the store closes with the app, and the app may start again."""
-    app = Starlette(routes=[Route("/x", limited("5/hour")(hello_in_a_thread))])
-    limits = RateLimits(app, store=f"{server.url}?deadline=5")
-
-    async def story() -> list[int]:
-        answers = await asyncio.gather(*(get(app, "GET", "/x") for _ in range(20)))
-        await limits.aclose()
-        return sorted(answer.status for answer in answers)
-
-    assert asyncio.run(story()) == [200] * 5 + [429] * 15
-    for left in ("4", "3"):
-        with TestClient(app) as client:
-            assert client.get("/x").headers["ratelimit"].startswith(f'"x";r={left};')
-    assert not [each for each in server.client().client_list() if each["cmd"] != "client|list"]
-
-
 def test_the_handler_is_public():
     """For an app that handles every error by a table of its own."""
     response = PlainTextResponse("no", 429)
