@@ -116,6 +116,12 @@ def renewed(limiter: Any) -> list[str]:
     return [] if renewal is None else [name.key for name in renewal._held]
 
 
+def renew(limiter: Any, *periods: int) -> None:
+    """Renew on a server what a limiter's store holds there, or what has these periods, as its thread does in time."""
+    renewal = limiter.store._renewal
+    renewal._renew([permit for permit in renewal._held.values() if not periods or permit.limit.period in periods])
+
+
 def left(limiter: Any, key: str = "k") -> list[int]:
     """What remains under each limit."""
     return [verdict.remaining for verdict in limiter.peek(key, 0).verdicts]

@@ -18,7 +18,7 @@ from headgate.stores.redis import RedisStore
 from headgate.testing import ManualClock
 from tests.support.awaiting import awaited
 from tests.support.faults import PATIENT, calls
-from tests.support.flight import flying_at, forks, held, in_child, left, one
+from tests.support.flight import flying_at, forks, held, in_child, left, one, renew, renewed
 from tests.support.homes import EVERY_WAY, LATER, in_each_home, until
 
 Make = Callable[..., Any]
@@ -94,7 +94,7 @@ def test_a_permit_that_cannot_be_given_back_has_ended_all_the_same(make, caplog,
             with error:
                 permit.release()
             assert (permit.outcome, permit.release()) == ("success", False)
-        assert limiter.store._renewal._held == {}
+        assert renewed(limiter) == []
     assert [record.levelno for record in caplog.records if "a refund was lost" in record.message] == [logging.WARNING]
     assert held(honest) == 2
     clock.advance(30)
@@ -221,8 +221,7 @@ def test_a_short_lease_does_not_shorten_the_life_of_longer_ones(server):
         short = limiter.hit("k", limit="3 in flight ttl 1s")
         (key,) = server.client().keys("*")
         assert server.client().pttl(key) > 500_000
-        renewal = limiter.store._renewal
-        renewal._renew([permit for permit in renewal._held.values() if permit.limit.period == 1])
+        renew(limiter, 1)
         assert server.client().pttl(key) > 500_000
         limiter.release(short)
         assert held(limiter) == 1
@@ -234,9 +233,8 @@ def test_renewing_remembers_limits_and_not_limiters(server):
         for _ in range(20):
             limiter = make("1 in flight")
             with limiter.permit("k"):
-                renewal = limiter.store._renewal
-                renewal._renew(list(renewal._held.values()))
-        assert (len(renewal._plans), len(renewal._held)) == (1, 0)
+                renew(limiter)
+        assert (len(limiter.store._renewal._plans), renewed(limiter)) == (1, [])
 
 
 def test_heavy_permits_are_renewed_a_few_at_a_time(server):
@@ -244,26 +242,24 @@ def test_heavy_permits_are_renewed_a_few_at_a_time(server):
     with flying_at(server, awaited=False) as make:
         limiter = make("9999 in flight")
         permits = [limiter.permit("k", units) for units in (400, 400, 400, 2500, 1000, 1, 999)]
-        renewal = limiter.store._renewal
-        renewal._renew(list(renewal._held.values()))  # the server knows the script now
+        renew(limiter)  # the server knows the script now
         before = calls(server, "evalsha")
-        renewal._renew(list(renewal._held.values()))
+        renew(limiter)
         assert calls(server, "evalsha") - before == 5
-        assert len(renewal._held) == 7 and all(permit.release() for permit in permits)
+        assert renewed(limiter) == ["k"] * 7 and all(permit.release() for permit in permits)
 
 
 def test_a_permit_that_could_not_be_renewed_is_not_held(server, monkeypatch):
     """No thread can be started: an error, and the lease ends. The next permit tries again, and renews its own only."""
     with flying_at(server, awaited=False) as make:
         limiter = make("3 in flight ttl 10m")
-        renewal = limiter.store._renewal
         with monkeypatch.context() as patch:
             patch.setattr(threading.Thread, "start", refuse_to_start)
             with pytest.raises(RuntimeError, match="can't start new thread"):
                 limiter.permit("k")
-        assert (renewal._held, renewal._thread) == ({}, None)
+        assert renewed(limiter) == [] and limiter.store._renewal._thread is None
         permit = limiter.permit("k")
-        assert len(renewal._held) == 1 and renewal._thread.is_alive()
+        assert renewed(limiter) == ["k"] and limiter.store._renewal._thread.is_alive()
         permit.release()
 
 
