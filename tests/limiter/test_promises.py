@@ -105,7 +105,7 @@ async def test_those_behind_a_task_that_gives_up_move_up(store, clock):
     for number in (3, 7, 0, 4, 11, 8):
         tasks[number].cancel()
     await asyncio.gather(*(tasks[number] for number in (3, 7, 0, 4, 11, 8)), return_exceptions=True)
-    await until(lambda: not limiter._unfinished)
+    await until(lambda: not steps._unfinished)
     assert (await limiter.peek("k", 0)).reset_after == 7.0  # the hit, and six that wait
     while len(left) < 6:
         clock.advance(1)

@@ -90,7 +90,7 @@ async def test_a_wait_longer_than_the_timeout_is_refused_at_once(store, clock):
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.01):
                 await limiter.acquire("k", 4)
-        await until(lambda limiter=limiter: not still_busy(limiter))
+        await until(lambda: not still_busy())
         assert (await limiter.peek("k", 0)).verdicts == before
 
 
@@ -224,7 +224,7 @@ async def test_a_pause_after_the_question_changes_no_order(store, clock):
     limiter = AsyncLimiter("100/second burst 1", store=store, on_error="raise")
     for _ in range(10):
         await limiter._reserve("k", 1, 10**9, None)
-    finish, done = limiter._queue.finish, []
+    finish, done = limiter._queue._depart, []
 
     def held_up(*given):
         clock.advance(0.05)
@@ -234,10 +234,10 @@ async def test_a_pause_after_the_question_changes_no_order(store, clock):
         assert await limiter.acquire("k")
         done.append(number)
 
-    limiter._queue.finish = held_up  # type: ignore[method-assign]
+    limiter._queue._depart = held_up  # type: ignore[method-assign]
     tasks = [asyncio.create_task(one(0))]
     await waiting(limiter, 1)
-    limiter._queue.finish = finish  # type: ignore[method-assign]
+    limiter._queue._depart = finish  # type: ignore[method-assign]
     tasks.append(asyncio.create_task(one(1)))
     await waiting(limiter, 2)
     while len(done) < 2:

@@ -108,7 +108,7 @@ def test_settings_from_the_config_and_arguments_that_win():
     [
         ({"HEADGATE_DEFAUTL": "1/minute"}, "HEADGATE_DEFAUTL in the app's config; did you mean HEADGATE_DEFAULT"),
         ({"HEADGATE_TRUSTED_PROXY": []}, "did you mean HEADGATE_TRUSTED_PROXIES"),
-        ({"HEADGATE_COLOUR": 1}, "the settings are POLICY, DEFAULT, KEY, STORE"),
+        ({"HEADGATE_COLOUR": 1}, "use one of POLICY, DEFAULT, KEY, STORE"),
         ({"HEADGATE_ENABLED": "false"}, "HEADGATE_ENABLED must be True or False; got 'false'"),
         ({"HEADGATE_TRUSTED_PROXIES": "10.0.0.0/8"}, "networks must be a list"),
         ({"HEADGATE_STORE": "reddis://cache"}, "no store for 'reddis' URLs"),

@@ -209,7 +209,7 @@ async def test_who_is_cancelled_while_it_asks_leaves_nothing_in_flight(store, as
         await asyncio.wait([task])
         if not task.cancelled() and not gives:  # it was too quick
             await limiter.release(getattr(task.result(), "decision", task.result()))
-        await until(lambda: not limiter._unfinished)
+        await until(lambda: not steps._unfinished)
         assert (await limiter.peek("k", 0)).remaining == 2, turns
 
 

@@ -352,7 +352,7 @@ async def test_a_task_that_is_cancelled_as_it_is_called_passes_the_turn_on(store
         if not one.cancelled():  # it was too late: it has the permit
             await one.result().release()
         await (await two).release()
-        await until(lambda: not limiter._unfinished)
+        await until(lambda: not steps._unfinished)
         assert nobody_waits(limiter) and (await limiter.peek("k", 0)).remaining == 1
 
 

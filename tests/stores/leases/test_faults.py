@@ -12,7 +12,7 @@ from headgate.stores import OnError
 from headgate.stores.redis import RedisStore
 from tests.support.clusters import Cluster
 from tests.support.faults import DEADLINE, FAULTS, POLICIES, at_most, heal, said
-from tests.support.leasing import BEFORE_LOW, BUCKET, MOST, WINDOW, drain, open_bank, warm
+from tests.support.leasing import BEFORE_LOW, EVERY_KIND, MOST, WINDOW, drain, open_bank, warm
 from tests.support.servers import Server, wait_until
 
 KINDS = pytest.mark.parametrize("kind", ["threads", "tasks"])
