@@ -12,7 +12,7 @@ from setuptools.errors import CCompilerError, CompileError
 
 PACKAGE = Path("src/headgate")
 BUILD = Path("build/native")
-SHARED = {"decision.py": "decision.pxi", "permit.py": "permit.pxi", "engine/pending.py": "pending_call.pxi"}
+SHARED = {"decision.py": "decision.pxi", "permit.py": "permit.pxi", "engine/pending_call.py": "pending_call.pxi"}
 """Files whose classes are compiled too, and the names under which native.pyx includes them."""
 SHARED_CLASSES = {
     "Decision": "@cython.final\n@cython.no_gc\n@cython.freelist(64)\n",

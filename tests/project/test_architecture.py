@@ -236,6 +236,20 @@ def test_every_form_of_an_entrance_is_seen(code, module):
     assert module in {found for found, _ in entered_from("web", ast.parse(code))}
 
 
+def test_no_offered_name_is_the_name_of_a_module():
+    """An import of the module would put it in the place of the name, for all that import the name afterwards."""
+    for front in PACKAGE.rglob("__init__.py"):
+        module = ".".join(("headgate", *front.relative_to(PACKAGE).parts[:-1]))
+        hidden = {name for name in offered_by(module) if is_module(f"{module}.{name}")}
+        from_itself = {
+            alias.asname or alias.name
+            for node in ast.walk(parsed(front))
+            if isinstance(node, ast.ImportFrom) and node.module == module
+            for alias in node.names
+        }
+        assert hidden <= from_itself, module
+
+
 def test_files_stay_small():
     """A file has one purpose: one that grows beyond 300 lines has become two."""
     long = {

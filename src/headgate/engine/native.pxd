@@ -1,4 +1,4 @@
-# C types for the attributes of the classes whose text is shared with Python (decision.py, permit.py, pending.py).
+# C types for the attributes of the classes whose text is shared with Python (decision.py, permit.py, pending_call.py).
 
 from libc.stdint cimport int64_t
 

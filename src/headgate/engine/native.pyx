@@ -40,7 +40,7 @@ include "decider.pxi"
 include "ask_shared.pxi"
 include "answers.pxi"
 include "lease_cache.pxi"
-include "pending_call.pxi"        # pending.py, likewise
+include "pending_call.pxi"        # pending_call.py, likewise
 include "pending.pxi"
 
 SHARES = HEADGATE_SHARES

@@ -1,4 +1,4 @@
-# The native half of pending.py. A call is sent like a coroutine, by the slot that `await` and tasks use, so that an answer
+# The native half of pending_call.py. A call is sent like a coroutine, by the slot that `await` and tasks use; so an answer
 # without a wait costs neither a frame nor a StopIteration.
 
 cdef extern from *:

@@ -9,7 +9,7 @@ from typing import Any
 from headgate.clock import Clock
 from headgate.decision import Decision
 from headgate.engine.modes import TAKE, read_clock
-from headgate.engine.pending import PendingMethod, looking_like
+from headgate.engine.pending_call import PendingMethod, looking_like
 from headgate.engine.pure_table import BoundLimit, Family, Table
 from headgate.engine.steps import Cell, give_back, held_in, settle
 from headgate.forks import after_fork

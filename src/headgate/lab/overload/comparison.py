@@ -9,7 +9,7 @@ from random import Random
 from statistics import median
 
 from headgate.lab.overload.known import KNOWN
-from headgate.lab.overload.measure import NEVER, Result, measure, run
+from headgate.lab.overload.result import NEVER, Result, measure, run
 from headgate.lab.overload.scenarios import Scenario
 from headgate.lab.overload.unseen import UNSEEN
 from headgate.shed.estimators import AIMD, Adaptive, Estimator, Fixed, Gradient2, Vegas

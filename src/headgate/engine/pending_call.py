@@ -17,7 +17,7 @@ ALIKE: Final = (
     "__annotations__",
 )  # fmt: skip
 AWAITED_TWICE: Final = "cannot reuse already awaited coroutine"
-DROPPED_AT: Final = 3 if __name__ == "headgate.engine.pending" else 1
+DROPPED_AT: Final = 3 if __name__ == "headgate.engine.pending_call" else 1
 """The stack level of the line that dropped a call: compiled functions have no frame."""
 
 
