@@ -171,6 +171,24 @@ def test_a_store_that_has_no_answer_any_more_leaves_it_to_the_rule():
         assert [wsgi(app).status for _ in range(3)] == expected
 
 
+@pytest.mark.parametrize(("edge", "app", "ask"), [(Asgi, _hello, asgi), (Wsgi, _hello_wsgi, wsgi)])
+def test_requests_that_a_fast_path_decides_need_no_limits_of_their_own(edge, app, ask, monkeypatch):
+    """A middleware keeps no `RequestLimits` for a request that no rule matches or that a fast path decides."""
+    rules = [
+        {"match": {"path": "/a"}, "key": "ip", "limits": "1/minute"},
+        {"match": {"path": "/b"}, "key": {"header": "x-key"}, "limits": "1/minute"},
+        {"match": {"path": "/c"}, "key": "ip", "limits": "1/minute", "count": {"when": {"status": 500}}},
+    ]
+    limited, made = edge(app, {"rules": rules}), []
+    kind = limited._limits
+    monkeypatch.setattr(limited, "_limits", lambda: made.append(1) or kind())
+    paths = ["/a", "/a", "/b", "/b", "/none"]
+    assert [ask(limited, "GET", path, headers={"x-key": "k"}).status for path in paths] == [200, 429, 200, 429, 200]
+    assert not made
+    assert ask(limited, "GET", "/c").status == 200
+    assert len(made) == 1
+
+
 def test_a_fast_path_believes_trusted_proxies():
     """The client behind a trusted proxy is counted by the address that the proxy saw."""
     app = Asgi(_hello, {"rules": [{"key": "ip", "limits": "1/minute"}]}, trusted_proxies=["203.0.113.9"])

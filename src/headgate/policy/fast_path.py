@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from headgate.engine import Decision
-from headgate.policy.key import LONGEST_KEY, Params, address_part, join, key_of, route_part
+from headgate.policy.key import LONGEST_KEY, Params, address_part, client_key, join, key_of, route_part
 from headgate.policy.outcome import LimitGroup
 from headgate.policy.rule import DEFAULT_PLAN, Rule
 from headgate.policy.values import Unclear
@@ -60,7 +60,25 @@ class FastPath:
         fast_path._keyed = keyed
         return fast_path
 
-    def keys(self, view: RequestView) -> Keys | None:
+    def decide(self, client: str | None) -> Decision | None:
+        """Decide on a request of this client, if the rules count `by_address`; None if the request takes the steps."""
+        if not client:
+            return None
+        key = client_key(client)
+        try:
+            return self.ask(self.prefix + key.replace("|", "\\p") if self.prefix else key, self.costs)  # as `join` does
+        except Exception:  # the steps try again, and answer by `on_error`
+            return None
+
+    def decide_by(self, view: RequestView) -> Decision | None:
+        """Decide on a request, whatever its rules count by; None if the request takes the steps."""
+        keys = self._keys(view)
+        try:
+            return None if keys is None else self.ask(keys, self.costs)
+        except Exception:
+            return None
+
+    def _keys(self, view: RequestView) -> Keys | None:
         """Return the keys to count; None if a part is missing or was sent with different values."""
         try:
             if len(self._keyed) == 1:

@@ -53,29 +53,42 @@ class RateLimitMiddleware(Edge[bytes]):
         if kind != "http":
             await self._other(kind, scope, receive, send)
             return
-        runtime, limits = self._runtime, self._limits()
-        if runtime.looks:
-            limits.view = runtime.look(scope)
-        if self._fronted:
-            peer = scope.get("client")
-            path = path_of(scope) if scope.get("root_path") else scope["path"]
-            admitted = limits.admit(scope, scope["method"], path, peer[0] if peer else None)
-            if admitted is not True:
-                if not isinstance(admitted, bool):
-                    admitted = await run_awaiting(admitted)
-                if not admitted:
-                    await _answer(send, limits.refuse(accepted_in(scope["headers"])))
+        runtime = self._runtime
+        view = runtime.look(scope) if runtime.looks else None
+        if not self._fronted:
+            await self._pass(scope, receive, send, self._limits())
+            return
+        path = path_of(scope) if scope.get("root_path") else scope["path"]
+        way = runtime.fast_paths[scope["method"], path]
+        if not self.endpoints:
+            if way is True:  # no rule applies
+                await self.app(scope, receive, send)
+                return
+            if way is not False:  # decided at once: no limits of the request have to be kept
+                if way.by_address:
+                    peer = _peer_of(scope)
+                    decision = way.decide(peer if runtime.clients is None else runtime.clients(scope, peer))
+                else:
+                    view = view or runtime.view(scope)
+                    decision = way.decide_by(view)
+                if decision is not None:
+                    if decision.allowed:
+                        await self.app(scope, receive, _telling(way.responder, way.write_fields(decision), send))
+                    else:
+                        await _answer(send, way.responder.refuse_fast(way, decision, accepted_in(scope["headers"])))
                     return
-        fast = limits.fast
-        if self.endpoints or (fast is False and limits.follows):
+                way = False
+        limits = self._limits()
+        limits.view = view
+        admitted = limits.admit(scope, scope["method"], path, _peer_of(scope), None, way)
+        if not isinstance(admitted, bool):
+            admitted = await run_awaiting(admitted)
+        if not admitted:
+            await _answer(send, limits.refuse(accepted_in(scope["headers"])))
+        elif self.endpoints or limits.follows:
             await self._pass(scope, receive, send, limits)
-        elif fast:
-            way, decision = fast
-            await self.app(scope, receive, _telling(way.responder, way.write_fields(decision), send))
-        elif fast is False:
-            await self.app(scope, receive, _telling(limits.responder, limits.fields, send))
         else:
-            await self.app(scope, receive, send)
+            await self.app(scope, receive, _telling(limits.responder, limits.fields, send))
 
     async def _pass(self, scope: Scope, receive: Receive, send: Send, limits: RequestLimits[bytes]) -> None:
         """Call the app; add the header fields to its response, and settle the charges by it."""

@@ -16,10 +16,8 @@ from headgate.policy.edges import (
     METHODS,
     Charge,
     FastPath,
-    Keys,
     LimitGroup,
     Outcome,
-    client_key,
     refund,
     refused,
     release,
@@ -84,34 +82,33 @@ class RequestLimits(Generic[AnyStr]):
     """Decisions after the response has changed what was charged."""
 
     def admit(
-        self, request: Request, method: str, where: str, peer: str | None, limits: Limits | None = None
+        self,
+        request: Request,
+        method: str,
+        where: str,
+        peer: str | None,
+        limits: Limits | None = None,
+        way: Way | None = None,
     ) -> bool | Steps[bool]:
         """Return whether the request is admitted; or, if its view has to be read, the steps that return it.
 
         Without `limits` the policy decides, and `where` is the path; with those of an endpoint, `where` is its route.
-        `peer` is the address of the other side of the connection. After False, `refuse` has the answer.
+        `peer` is the address of the other side of the connection. `way` is given by an edge that has found it already.
+        After False, `refuse` has the answer.
         """
-        runtime, view = self.runtime, None
-        keys: Keys | None = None
-        if limits is None:
-            way: Way = runtime.fast_paths[method, where]
-        else:
+        runtime, view, decision = self.runtime, None, None
+        if limits is not None:
             self.asked += limits
             way = runtime.fast_paths_at[limits, where, method if method in METHODS else _known(method)]
+        elif way is None:
+            way = runtime.fast_paths[method, where]
         if way is True or way is False:  # no rule applies to such requests, or each view has to be read
             return way or self._decide(request, method, where, limits, None)
         if way.by_address:
-            client = peer if runtime.clients is None else runtime.clients(request, peer)
-            if client:
-                key = client_key(client)
-                keys = way.prefix + key.replace("|", "\\p") if way.prefix else key  # as `key.join` does
+            decision = way.decide(peer if runtime.clients is None else runtime.clients(request, peer))
         elif runtime.prepare is None:
             view = self._read(request, method, where, limits)
-            keys = way.keys(view)
-        try:
-            decision = None if keys is None else way.ask(keys, way.costs)
-        except Exception:  # the steps try again, and answer by `on_error`
-            decision = None
+            decision = way.decide_by(view)
         if decision is None:
             return self._decide(request, method, where, limits, view)
         if limits is not None and self.fast is not None:  # a policy always comes first, so only limits can be second
@@ -198,9 +195,9 @@ class RequestLimits(Generic[AnyStr]):
 
     def refuse(self, accept: str | bytes | None) -> Answer[AnyStr]:
         """Return status, headers and body of the refusal."""
-        if self._fast_refusal is not None and not self._fast_refusal[0].shadows:
+        if self._fast_refusal is not None:
             fast, decision = self._fast_refusal
-            answer: Answer[AnyStr] = fast.responder.refuse_by(fast.group, decision, accept)
+            answer: Answer[AnyStr] = fast.responder.refuse_fast(fast, decision, accept)
             return answer
         responder, outcome = self.refused
         return responder.refuse(outcome, accept)

@@ -18,6 +18,7 @@ from headgate.policy.edges import (
     Outcome,
     RuleSet,
     cost_in_fast_path,
+    refused,
 )
 from headgate.stores import Store
 from headgate.web.headers import Compile, FieldWriter, HeaderCodec, expose_for, headers_for
@@ -140,6 +141,12 @@ class Responder(Generic[AnyStr]):
                 self._refusers.clear()
             refuse = self._refusers[group] = self._refusals(group.limits, "", group.disclose, QUOTA)
         return refuse(decision, accept, self._retry_after(decision))
+
+    def refuse_fast(self, fast: FastPath, decision: Decision, accept: str | bytes | None) -> Answer[AnyStr]:
+        """Like `refuse`, for a refusal by a fast path."""
+        if fast.shadows:
+            return self.refuse(refused(fast.group, decision), accept)
+        return self.refuse_by(fast.group, decision, accept)
 
     def refuse_for(self, decision: Decision, accept: str | bytes | None) -> Answer[AnyStr]:
         """Like `refuse`, for a refusal by a limiter of the app's own."""

@@ -36,27 +36,36 @@ class RateLimitMiddleware(Edge[str]):
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         """Handle one request."""
-        runtime, limits = self._runtime, self._limits()
-        if runtime.looks:
-            limits.view = runtime.look(environ)
+        runtime = self._runtime
+        view = runtime.look(environ) if runtime.looks else None
         path: str = environ.get("PATH_INFO") or "/"
         if not path.isascii():
             path = path_of(environ)
-        admitted = limits.admit(environ, environ["REQUEST_METHOD"], path, environ.get("REMOTE_ADDR"))
-        if admitted is not True:
-            if not isinstance(admitted, bool):
-                admitted = run(admitted)
-            if not admitted:
-                return _answer(limits.refuse(environ.get("HTTP_ACCEPT")), environ, start_response)
-            if limits.follows:
-                return self._count(environ, start_response, limits)
-        fast = limits.fast
-        if fast:
-            way, decision = fast
-            start_response = _telling(way.responder, way.write_fields(decision), start_response)
-        elif fast is False:
-            start_response = _telling(limits.responder, limits.fields, start_response)
-        return self.app(environ, start_response)
+        way = runtime.fast_paths[environ["REQUEST_METHOD"], path]
+        if way is True:  # no rule applies
+            return self.app(environ, start_response)
+        if way is not False:  # decided at once: no limits of the request have to be kept
+            if way.by_address:
+                peer = environ.get("REMOTE_ADDR")
+                decision = way.decide(peer if runtime.clients is None else runtime.clients(environ, peer))
+            else:
+                view = view or runtime.view(environ)
+                decision = way.decide_by(view)
+            if decision is not None:
+                if decision.allowed:
+                    return self.app(environ, _telling(way.responder, way.write_fields(decision), start_response))
+                answer = way.responder.refuse_fast(way, decision, environ.get("HTTP_ACCEPT"))
+                return _answer(answer, environ, start_response)
+        limits = self._limits()
+        limits.view = view
+        admitted = limits.admit(environ, environ["REQUEST_METHOD"], path, environ.get("REMOTE_ADDR"), None, way=False)
+        if not isinstance(admitted, bool):
+            admitted = run(admitted)
+        if not admitted:
+            return _answer(limits.refuse(environ.get("HTTP_ACCEPT")), environ, start_response)
+        if limits.follows:
+            return self._count(environ, start_response, limits)
+        return self.app(environ, _telling(limits.responder, limits.fields, start_response))
 
     def _count(self, environ: Environ, start_response: StartResponse, limits: RequestLimits[str]) -> Iterable[bytes]:
         """Call the app, and settle the charges by its response; the fields show what is left after that."""
