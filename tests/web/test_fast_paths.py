@@ -22,7 +22,10 @@ from headgate.web.wsgi import RateLimitMiddleware as Wsgi
 from tests.support.edges import LATER, Answer, asgi, wsgi
 from tests.support.stores import away
 
-KEYS: list[Any] = ["ip", "everyone", {"header": "x-key"}, ["ip", {"header": "x-key"}], {"param": "id"}]
+KEYS: list[Any] = [
+    "ip", "everyone", {"header": "x-key"}, ["ip", {"header": "x-key"}], {"param": "id"},
+    [{"constant": "one"}, "ip"], [{"constant": "a|b"}, {"constant": "c\\\\d"}, "ip"],
+]  # fmt: skip
 RULES = st.fixed_dictionaries(
     {
         "key": st.sampled_from(KEYS),
@@ -179,14 +182,38 @@ def test_requests_that_a_fast_path_decides_need_no_limits_of_their_own(edge, app
         {"match": {"path": "/b"}, "key": {"header": "x-key"}, "limits": "1/minute"},
         {"match": {"path": "/c"}, "key": "ip", "limits": "1/minute", "count": {"when": {"status": 500}}},
     ]
-    limited, made = edge(app, {"rules": rules}), []
+    limited = edge(app, {"rules": rules})
+    made: list[Any] = []
     kind = limited._limits
-    monkeypatch.setattr(limited, "_limits", lambda: made.append(1) or kind())
+
+    def noted() -> Any:
+        made.append(kind())
+        return made[-1]
+
+    monkeypatch.setattr(limited, "_limits", noted)
     paths = ["/a", "/a", "/b", "/b", "/none"]
     assert [ask(limited, "GET", path, headers={"x-key": "k"}).status for path in paths] == [200, 429, 200, 429, 200]
     assert not made
     assert ask(limited, "GET", "/c").status == 200
     assert len(made) == 1
+
+
+@pytest.mark.parametrize(
+    ("keys", "by_address"),
+    [
+        (["ip"], True), ([[{"constant": "one"}, "ip"]], True), ([[{"constant": "one"}, "ip"]] * 2, True),
+        ([[{"constant": "one"}, "ip"], "ip"], False), ([["ip", {"constant": "one"}]], False),
+        ([[{"constant": "one"}, "ip"], [{"constant": "two"}, "ip"]], False),
+        ([["route", "ip"]], False), ([[{"constant": "x" * 5000}, "ip"]], True),
+    ],
+)  # fmt: skip
+def test_the_address_alone_decides_where_the_rest_of_the_key_is_known(keys, by_address):
+    """Rules whose keys differ in the client's address only are asked about without a view of the request."""
+    rules = [{"name": f"r{at}", "key": key, "limits": "2/minute"} for at, key in enumerate(keys)]
+    app = Asgi(_hello, {"rules": rules})
+    way = app._runtime.fast_paths["GET", "/"]
+    assert isinstance(way, FastPath) and way.by_address is by_address
+    assert [served(app).status for _ in range(3)] == [200, 200, 429]
 
 
 def test_a_fast_path_believes_trusted_proxies():

@@ -39,16 +39,18 @@ class FastPath:
         """Returns a decision for keys and `costs`; a `StoreError` means that no unit was charged."""
         self.costs = costs
         self._keyed = keyed
-        self.prefix = "" if route is None else join([route.replace("\\", "\\\\"), ""])
-        self.by_address = len(route or "") < LONGEST_KEY // 2
+        first = _before_address(keyed[0][0], route)
+        self.prefix = first or ""
+        self.by_address = first is not None and len(first) < LONGEST_KEY // 2
         """Whether every rule counts by the client's address, after `prefix`."""
         self.by_params = False
         """Whether a `{name}` of the path is part of a key: then each path has its own copy of this fast path."""
         self.shadows = False
-        parts = (address_part,) if route is None else (route_part, address_part)
         for rule, _ in keyed:
-            if rule.key != parts:
+            before = first if rule is keyed[0][0] else _before_address(rule, route)
+            if before != first:
                 self.by_address = False
+            if before is None:
                 self.by_params = self.by_params or rule.by_params
             self.shadows = self.shadows or rule.act.kind == "shadow"
 
@@ -90,6 +92,22 @@ class FastPath:
         if None in by_rule.values():
             return None
         return tuple([by_rule[rule.index] or "" for rule in self.group.owners])
+
+
+def _before_address(rule: Rule, route: str | None) -> str | None:
+    """Return the start of a rule's keys, if all but the client's address is known in advance; otherwise None."""
+    if rule.key[-1] is not address_part:
+        return None
+    if len(rule.key) == 1:
+        return ""
+    view, known = RequestView("GET", "/", {}), []
+    view.route = route
+    for name, part in zip(rule.parts[:-1], rule.key[:-1], strict=True):
+        value = part(view, {}) if part is route_part or name.startswith("constant ") else None
+        if value is None:
+            return None
+        known.append(value)
+    return join([*known, ""])
 
 
 def cost_in_fast_path(rule: Rule, method: str) -> int | None:
