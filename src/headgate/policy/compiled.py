@@ -150,24 +150,24 @@ class CompiledPolicy:
     def keys(self, rule: Rule, view: RequestView, params: Params) -> Outcome | Sequence[str]:
         """Return the keys to count: one, or several with `repeated: each`; none if it is skipped; or a refusal."""
         try:
-            key = self._key(rule, view, params)
+            key = key_of(rule.key, view, params)
+            return (key,) if key is not None else self._instead(rule, view, params)
         except Unclear:
             if rule.repeated != "each":
                 raise
             keys = keys_of(rule.key, view, params, fallback_key(view) if rule.missing == "ip" else None)
             return keys or (refused_without(rule, view, params) if rule.missing == "deny" else ())
-        return key if isinstance(key, Outcome) else () if key is None else (key,)
 
-    def _key(self, rule: Rule, view: RequestView, params: Params) -> str | Outcome | None:
-        """Return the key to count; None if the rule is skipped; or a refusal."""
-        key = key_of(rule.key, view, params)
-        if key is not None or rule.missing == "skip":
-            return key
+    def _instead(self, rule: Rule, view: RequestView, params: Params) -> Outcome | Sequence[str]:
+        """Return the same as `keys`, for a request without a part of the key."""
+        if rule.missing == "skip":
+            return ()
         if rule.missing == "deny":
             return refused_without(rule, view, params)
         if not view.client:
             warn_of_no_address(view)
-        return key_of(rule.key, view, params, fallback_key(view))
+        key = key_of(rule.key, view, params, fallback_key(view))
+        return () if key is None else (key,)
 
     def _take(self, view: RequestView, rounds: Rounds) -> Steps[Outcome]:
         """Take one decision for each store, in order; if a later one refuses, the earlier charges are given back."""
@@ -206,8 +206,7 @@ class CompiledPolicy:
                 charges.append(passed[-1])
         if not passed:
             return PASS
-        nearest = tightest([each.decision.granted for each in passed], [each.decision.remaining for each in passed])
-        group, decision = passed[nearest]
+        group, decision = passed[0] if len(passed) == 1 else _tightest(passed)
         return Outcome("pass", 200, group.owner(decision), decision, group, delay, tuple(charges))
 
     def _watch(self, view: RequestView, question: Question, seen: list[Charge]) -> Steps[None]:
@@ -247,6 +246,12 @@ class CompiledPolicy:
 
 _NOBODY: Final = RequestView("GET", "/", {})
 """A request for limits that do not depend on the request."""
+
+
+def _tightest(charges: list[Charge]) -> Charge:
+    """Return the charge that leaves the least."""
+    granted, remaining = [each.decision.granted for each in charges], [each.decision.remaining for each in charges]
+    return charges[tightest(granted, remaining)]
 
 
 def _flat(group: LimitGroup, asked: list[Question]) -> tuple[tuple[str, ...], tuple[int, ...]]:

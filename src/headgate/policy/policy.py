@@ -157,12 +157,16 @@ class Policy:
         found = self.rules_for(view.method, view.path)
         if found.set.plain:
             return found.pairs
-        return [
-            (rule, params)
-            for rule, params in found.pairs
-            if all(condition(view) for condition in rule.match.conditions)
-            and not (rule.exempt is not None and rule.exempt(view))
-        ]
+        matching = []
+        for pair in found.pairs:  # loops: a comprehension inside of another costs each request several calls
+            rule = pair[0]
+            for condition in rule.match.conditions:
+                if not condition(view):
+                    break
+            else:
+                if rule.exempt is None or not rule.exempt(view):
+                    matching.append(pair)
+        return matching
 
     def plan_of(self, view: RequestView) -> str | None:
         """Return the plan of a request from the policy's `plan`: from trusted peers and verified claims only."""

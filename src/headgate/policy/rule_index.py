@@ -21,11 +21,18 @@ class RuleSet:
 
     def __init__(self, rules: tuple[Rule, ...]) -> None:
         self.rules = rules
-        self.plain = not any(rule.match.conditions or rule.exempt for rule in rules)
+        self.plain = True
         """Whether method and path alone decide that the rules apply."""
-        self._named = tuple((rule, rule.match.patterns if rule.by_params else ()) for rule in rules)
-        same = not any(patterns for _, patterns in self._named)
-        self.found = MatchedRules(self, tuple((rule, NOTHING) for rule in rules)) if same else None
+        same, named, pairs = True, [], []
+        for rule in rules:  # one loop: a set is made while a request waits
+            if rule.match.conditions or rule.exempt:
+                self.plain = False
+            patterns = rule.match.patterns if rule.by_params else ()
+            same = same and not patterns
+            named.append((rule, patterns))
+            pairs.append((rule, NOTHING))
+        self._named = tuple(named)
+        self.found = MatchedRules(self, tuple(pairs)) if same else None
         """The result for every path, if no key needs a `{name}` of the path; otherwise None."""
 
     def at(self, path: str) -> MatchedRules:
@@ -86,7 +93,7 @@ class RuleIndex:
         return fitting.at(path)
 
     def _set_of(self, indexes: tuple[int, ...]) -> RuleSet:
-        made = RuleSet(tuple(self._rules[index] for index in indexes))
+        made = RuleSet(tuple([self._rules[index] for index in indexes]))
         if len(self._sets) < MOST_SETS:
             self._sets[indexes] = made
         return made

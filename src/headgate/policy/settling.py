@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from headgate.call import Call, checked_cost
-from headgate.engine import LONGEST_WAIT, PEEK, RESERVE, Decision
+from headgate.engine import LONGEST_WAIT, RESERVE, Decision
 from headgate.errors import HeadgateError
 from headgate.policy.outcome import Charge, LimitGroup
 from headgate.policy.rule import Rule
@@ -38,18 +38,19 @@ def settle(
     for group, decision in charges:
         if not group.follows:
             continue
-        costs = [call.cost for call in decision.calls]
-        owned = zip(group.owners, group.limits, costs, strict=True)
-        real = [cost if limit.in_flight else _real(rule, cost, status, header) for rule, limit, cost in owned]
-        unused = tuple(max(0, cost - actual) for cost, actual in zip(costs, real, strict=True))
+        calls = decision.calls
+        unused, more = [], []
+        for rule, limit, call in zip(group.owners, group.limits, calls, strict=True):
+            further = 0 if limit.in_flight else _real(rule, call.cost, status, header) - call.cost
+            unused.append(max(0, -further))
+            more.append(max(0, further))
         try:
             if any(unused):
-                yield group.gate.refund(decision, unused)
-            more = tuple(max(0, actual - cost) for cost, actual in zip(costs, real, strict=True))
-            yield from charge_more(group, decision, more)
-            if real != costs:
-                looks = tuple(Call(call.limit, call.key, 0) for call in decision.calls)
-                left[group] = yield group.gate._decide(looks, PEEK)
+                yield group.gate.refund(decision, tuple(unused))
+            if any(more):
+                yield from charge_more(group, decision, tuple(more))
+            if any(unused) or any(more):
+                left[group] = yield group.gate.look(calls)
         except Exception as error:
             log.warning("the response could not be counted: %s", error)
     return left

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, AnyStr, ClassVar, Final, Generic, Literal, cast
+from typing import TYPE_CHECKING, Any, AnyStr, ClassVar, Final, Generic, Literal
 
 from headgate.engine import Decision
 from headgate.policy import RequestView
@@ -121,9 +121,8 @@ class RequestLimits(Generic[AnyStr]):
 
     def _read(self, request: Request, method: str, where: str, limits: Limits | None) -> RequestView:
         """Return the view of the request; one that was read just before is used once."""
-        view, self.view = self.view, None
-        if view is None:
-            view = cast("RequestView", self.runtime.view(request))
+        read, self.view = self.view, None
+        view: RequestView = self.runtime.view(request) if read is None else read
         if view.method != method:
             view.method = method.upper()
         if limits is None:
@@ -158,12 +157,12 @@ class RequestLimits(Generic[AnyStr]):
         return True
 
     def _add(self, responder: Responder[AnyStr], outcome: Outcome) -> None:
-        every = list(self._every())
+        every = [] if self.fast is None else list(self._every())
         every.append((responder, outcome))
         self.admitted, self.fast = tuple(every), False
-        if outcome.charges:
+        for charge in outcome.charges:
             self.follows = True
-            self.holds_permits = self.holds_permits or any(charge.group.holds_permits for charge in outcome.charges)
+            self.holds_permits = self.holds_permits or charge.group.holds_permits
 
     def _add_fast(self, fast: FastPath, decision: Decision) -> bool | Steps[bool]:
         """Add a decision of a fast path that is not the first about this request."""

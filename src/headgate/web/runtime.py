@@ -198,19 +198,21 @@ class Runtime(Generic[AnyStr]):
 
     def responder(self, view: RequestView) -> Responder[AnyStr]:
         """Return the responder for a request in front of the app."""
-        self._choose_plan(view)
+        if self._options.plan is not None:
+            self._choose_plan(view, self._options.plan)
         return self.responder_now
 
     def responder_at(self, view: RequestView, limits: tuple[EndpointLimit, ...]) -> Responder[AnyStr]:
         """Return the responder for the limits of an endpoint, whose route is `view.route`."""
-        self._choose_plan(view)
+        if self._options.plan is not None:
+            self._choose_plan(view, self._options.plan)
         return self.fast_paths_at.responder(limits, view.route or "endpoint")
 
-    def _choose_plan(self, view: RequestView) -> None:
+    def _choose_plan(self, view: RequestView, plan_of: Callable[[RequestView], str | None]) -> None:
         """Call the app's `plan` function; if it raises `Unclear`, the request is refused when its rules are read."""
-        if self._options.plan is not None and view.plan is None:
+        if view.plan is None:
             try:
-                view.plan = self._options.plan(view)
+                view.plan = plan_of(view)
             except Unclear as reason:
                 view.unclear = reason
 
