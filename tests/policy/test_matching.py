@@ -33,8 +33,8 @@ def key_of(key: Any, *request: Any, match: Any = None, missing: str = "ip", **kn
     compiled = CompiledPolicy(Policy({"rules": [rule]}), {"": MemoryStore()}, awaited=False)
     seen = view(*request, **known)
     ((found, params),) = compiled.policy.matching(seen)
-    told = compiled._key(found, seen, params)
-    return str(told.status) if isinstance(told, Outcome) else told
+    told = compiled.keys(found, seen, params)
+    return str(told.status) if isinstance(told, Outcome) else next(iter(told), None)
 
 
 PATHS = [

@@ -49,9 +49,8 @@ class RateLimitMiddleware(Edge[bytes]):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one connection of any kind."""
-        kind = scope["type"]
-        if kind != "http":
-            await self._other(kind, scope, receive, send)
+        if scope["type"] != "http":
+            await self._other(scope["type"], scope, receive, send)
             return
         runtime = self._runtime
         view = runtime.look(scope) if runtime.looks else None
@@ -77,10 +76,9 @@ class RateLimitMiddleware(Edge[bytes]):
                     else:
                         await _answer(send, way.responder.refuse_fast(way, decision, accepted_in(scope["headers"])))
                     return
-                way = False
         limits = self._limits()
         limits.view = view
-        admitted = limits.admit(scope, scope["method"], path, _peer_of(scope), None, way)
+        admitted = limits.admit(scope, scope["method"], path, _peer_of(scope), None, way if self.endpoints else False)
         if not isinstance(admitted, bool):
             admitted = await run_awaiting(admitted)
         if not admitted:
