@@ -8,8 +8,7 @@ a `CompiledPolicy`, which end in an `Outcome`; charges are settled after the res
 from headgate.policy.address import read_address, read_node
 from headgate.policy.carried import Carried, Reload, compare, with_carried
 from headgate.policy.compiled import CompiledPolicy
-from headgate.policy.fast_path import FastPath, Keys, cost_in_fast_path
-from headgate.policy.key import client_key
+from headgate.policy.fast_path import FastPath, cost_in_fast_path
 from headgate.policy.match import METHODS
 from headgate.policy.outcome import Charge, LimitGroup, Outcome, refused
 from headgate.policy.path import Pattern, Segment, tidy
@@ -21,8 +20,8 @@ from headgate.policy.source import Source
 from headgate.policy.values import Unclear
 
 __all__ = [
-    "DEFAULT_PLAN", "METHODS", "Carried", "Charge", "CompiledPolicy", "FastPath", "Keys", "LimitGroup",
+    "DEFAULT_PLAN", "METHODS", "Carried", "Charge", "CompiledPolicy", "FastPath", "LimitGroup",
     "MatchedRules", "Outcome", "Pattern", "PolicyFile", "Reload", "Rule", "RuleSet", "Segment", "Source",
-    "Unclear", "client_key", "compare", "cost_in_fast_path", "read_address", "read_node", "refund", "refused",
+    "Unclear", "compare", "cost_in_fast_path", "read_address", "read_node", "refund", "refused",
     "release", "settle", "tidy", "with_carried",
 ]  # fmt: skip
