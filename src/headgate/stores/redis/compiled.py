@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
 from itertools import chain
 from typing import Any, Final
 
@@ -40,10 +41,14 @@ class CompiledLimits:
         self.in_flight = tuple(at for at, limit in enumerate(limits) if limit.in_flight)
         """The indexes of the limits in flight, whose charges must be given back."""
         self._packed: dict[tuple[int, ...], bytes] = {}
+        self._scripts: dict[int, Script] = {}
 
     def script(self, mode: int) -> Script:
         """Return the script to run."""
-        return script(self._shapes, mode)
+        found = self._scripts.get(mode)
+        if found is None:
+            found = self._scripts[mode] = script(self._shapes, mode)
+        return found
 
     def subjects(self, keys: Keys) -> bytes | tuple[bytes, ...]:
         """Return the prefix of the names of the keys."""
@@ -137,22 +142,33 @@ class Command:
 
     def understands(self, reply: object) -> bool:
         """Whether a reply fits this command; any other reply does not come from a Redis or Valkey server."""
-        if not self.size:
-            return isinstance(reply, int)
-        return isinstance(reply, bytes) and len(reply) == WORD + self.groups * self.size
+        length = self.length
+        return isinstance(reply, bytes) and len(reply) == length if length else isinstance(reply, int)
+
+    @property
+    def length(self) -> int:
+        """The length of the reply; 0 if the reply is a number."""
+        return WORD + self.groups * self.size if self.size else 0
 
     def encode(self) -> bytes:
         """Return the bytes to send."""
-        count = b"%d" % (self.width * self.groups)
-        head = b"$4\r\nEVAL\r\n$%d\r\n%b" % (len(self.script.source), self.script.source)
-        if not self.whole:
-            head = b"$7\r\nEVALSHA\r\n$40\r\n" + self.script.sha
-        now = b"" if self.now is None else b"$%d\r\n%d\r\n" % (len(b"%d" % self.now), self.now)
-        words = 3 + self.width * self.groups + self.groups + (self.now is not None)
+        extra = self.groups + (self.now is not None)
+        head = _head(self.script, self.width * self.groups, extra, self.whole)
+        if self.groups == 1 and self.now is None and not self.asking:
+            return head + self.keys[0] + self.arguments[0]
         asking = b"*1\r\n$6\r\nASKING\r\n" if self.asking else b""
-        return b"%b*%d\r\n%b\r\n$%d\r\n%b\r\n%b%b%b" % (
-            asking, words, head, len(count), count, b"".join(self.keys), b"".join(self.arguments), now,
-        )  # fmt: skip
+        now = b"" if self.now is None else b"$%d\r\n%d\r\n" % (len(b"%d" % self.now), self.now)
+        return b"".join((asking, head, *self.keys, *self.arguments, now))
+
+
+@lru_cache(256)
+def _head(script: Script, keys: int, extra: int, whole: bool) -> bytes:
+    """Return the bytes of a command before its keys; `extra` words follow the keys."""
+    name, text = (b"EVAL", script.source) if whole else (b"EVALSHA", script.sha)
+    count = b"%d" % keys
+    return b"*%d\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n" % (
+        3 + keys + extra, len(name), name, len(text), text, len(count), count,
+    )  # fmt: skip
 
 
 __all__ = ["GIVE", "HEARTBEAT", "RENEW", "RESET", "Command", "CompiledLimits", "Keys", "instant", "read_left"]
