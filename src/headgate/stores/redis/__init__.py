@@ -188,7 +188,7 @@ class RedisStore:
         subject = compiled.names.subject("probe")
         command = Command(compiled, TAKE, subject, compiled.keys(subject), compiled.argument((1,)), None)
         command.whole = True
-        reply = node.ask(command.encode())[0]
+        reply = node.ask(command.encode())
         if isinstance(reply, Exception) and not isinstance(reply, MovedError):
             raise reply
 

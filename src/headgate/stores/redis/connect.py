@@ -12,10 +12,10 @@ import binascii
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 
 from headgate.steps import Steps, run, run_awaiting
-from headgate.stores.redis.connections import AWAITED, TIMELY, UNANNOUNCED, hang_up, shared
+from headgate.stores.redis.connections import AWAITED, TIMELY, UNANNOUNCED, Timeouts, hang_up, shared
 from headgate.stores.redis.deadline import MANY_TURNS, Deadline
 from headgate.stores.redis.discovery import SLOTS, Address, NoTimeLeft, Question, Sentinels, Slots
 from headgate.stores.redis.discovery import Steps as Discovery
@@ -28,13 +28,6 @@ __all__ = ["FAILURES", "Connector", "Timeouts", "redirected_to", "slot_of"]
 
 T = TypeVar("T")
 LOOK: Final = ("INFO", "memory")
-
-
-class Timeouts(NamedTuple):
-    """Timeouts in seconds."""
-
-    answer: float
-    connect: float
 
 
 def slot_of(subject: bytes) -> int:

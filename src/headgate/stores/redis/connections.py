@@ -12,23 +12,33 @@ import asyncio
 import inspect
 import select
 import socket
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from time import monotonic
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from headgate.stores.redis.deadline import MANY_TURNS, Deadline
-from headgate.stores.redis.library import redis
+from headgate.stores.redis.library import ResponseError, redis
+from headgate.stores.redis.outgoing import Outgoing, split
 from headgate.stores.redis.resolver import Address, Resolver
 
 LOOK: Final = 0.001
 """Seconds for which a socket is still read when the time is over."""
 MOST_LOOKS: Final = 8
 """The most such reads for one command: a reply that arrives in many small pieces is late too."""
+READ: Final = 65_536
+"""The most bytes of one read."""
 FAIR: Final = 0.005
 """The fewest seconds that a server has to answer."""
 _OLDER: Final = "driver_info" not in inspect.signature(redis.connection.AbstractConnection.__init__).parameters
 UNANNOUNCED: Final[dict[str, None]] = {"lib_name": None, "lib_version": None} if _OLDER else {"driver_info": None}
 """No CLIENT SETINFO: it takes two round trips for each connection, and an ACL would have to allow it."""
+
+
+class Timeouts(NamedTuple):
+    """Timeouts in seconds."""
+
+    answer: float
+    connect: float
 
 
 def shared(due: float, count: int, now: float) -> float:
@@ -50,8 +60,10 @@ class _TimelySocket:
         self._sock = sock
         self._connection = connection
         self._told = 0.0
-        self.recv = self._reads(sock.recv)
-        self.recv_into = self._reads(sock.recv_into)
+        self.unread = b""
+        """Bytes that were read from the system's socket, and that redis-py is to read."""
+        self.fresh = self._reads(sock.recv)
+        self._fresh_into = self._reads(sock.recv_into)
 
     def _reads(self, read: Callable[..., Any]) -> Callable[..., Any]:
         connection = self._connection
@@ -68,6 +80,21 @@ class _TimelySocket:
             return read(*arguments)
 
         return timely
+
+    def recv(self, most: int) -> Any:  # noqa: ANN401
+        """Read, for redis-py's own parser."""
+        if not self.unread:
+            return self.fresh(most)
+        given, self.unread = self.unread[:most], self.unread[most:]
+        return given
+
+    def recv_into(self, buffer: Any) -> Any:  # noqa: ANN401
+        """Read, for the parser of hiredis."""
+        if not self.unread:
+            return self._fresh_into(buffer)
+        given = self.recv(len(buffer))
+        buffer[: len(given)] = given
+        return len(given)
 
     def sendall(self, data: bytes) -> None:
         """Send a command."""
@@ -99,6 +126,8 @@ class _Timely:
 
     due = 0.0
     looks = 0
+    parsing = False
+    """Whether some of the replies have been parsed."""
     resolver: Resolver
     _sock: Any
     socket_connect_timeout: float | None
@@ -106,6 +135,40 @@ class _Timely:
     def _connect(self) -> Any:  # noqa: ANN401
         self.socket_connect_timeout = max(FAIR, self.due - monotonic())
         return _TimelySocket(super()._connect(), self)  # type: ignore[misc]
+
+    def send(self, data: bytes) -> None:
+        """Send commands. An interrupt leaves the connection open, unlike in redis-py: replies may still be read."""
+        self._sock.sendall(data)
+
+    def read(self, batch: Sequence[Outgoing]) -> None:
+        """Read the replies to commands that were sent."""
+        if self.read_expected(batch):
+            return
+        # Errors, other types and replies in several pieces are for redis-py's parser, which reads `unread` first.
+        self.parsing = True
+        for each in batch:
+            while each.missing:
+                try:
+                    each.reply = self.read_response(disable_decoding=True)  # type: ignore[attr-defined]
+                except ResponseError as error:
+                    each.reply = error
+                each.missing -= 1
+        self.parsing = False
+
+    def read_expected(self, batch: Sequence[Outgoing]) -> bool:
+        """Read once; False if these are not the replies that are expected. May be repeated after an interrupt."""
+        sock = self._sock
+        if not sock.unread:
+            sock.unread = sock.fresh(READ)
+        if not split(sock.unread, batch):
+            return False
+        sock.unread = b""
+        return True
+
+    @property
+    def readable(self) -> bool:
+        """Whether `read_expected` may be repeated: nothing has been parsed, and the connection is open."""
+        return self._sock is not None and not self.parsing
 
     def hung_up(self) -> bool:
         """Whether the server has closed the connection: then the socket can be read although nothing was asked."""

@@ -5,11 +5,16 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from headgate.clock import SECOND, SystemClock
+from headgate.stores.redis.compiled import Command
 from headgate.stores.redis.connect import Connector
-from headgate.stores.redis.library import ResponseError
+from headgate.stores.redis.library import FAILURES
+from headgate.stores.redis.outgoing import Outgoing
+from headgate.stores.redis.senders import Senders
 from headgate.wording import log_of
 
 MOST_HOPS: Final = 5
@@ -93,38 +98,51 @@ class Node:
         self._connector = connector
         self._free: deque[tuple[Any, float]] = deque()
         """Free connections, and the time since which each is free."""
+        self._senders = Senders(self, connector.timeouts)
 
-    def ask(self, data: bytes, replies: int = 1, began: float | None = None) -> list[Any]:
-        """Send data and return `replies` replies; an error that the server sends is a reply too.
-
-        The deadline counts from `began`.
-        """
-        if began is None:
-            began = time.monotonic()
-        connection = self._idle()
-        if connection is None:
-            connection, began = self._connect(began)
+    def ask(self, data: bytes) -> Any:  # noqa: ANN401
+        """Send one command by itself and return its reply; an error that the server sends is a reply too."""
+        outgoing = Outgoing(data, time.monotonic())
+        connection, began = self.connection(outgoing.began, probes=True)
         connection.due = began + self._connector.timeouts.answer
-        got: list[Any] = []
+        self.converse(connection, [outgoing])
+        return outgoing.reply
+
+    def exchange(self, command: Command, began: float) -> Any:  # noqa: ANN401
+        """Like `ask`, for a command that threads may send for each other. Its deadline counts from `began`."""
+        length = 0 if command.asking else command.length
+        return self._senders.ask(Outgoing(command.encode(), began, 1 + command.asking, length))
+
+    def connection(self, began: float, probes: bool = False) -> tuple[Any, float]:
+        """Return a connection, and the start of the answer's time. The server may have gone while a thread waited."""
+        if self.breaker.open and not probes:
+            raise Away(f"{self.name} is away")
+        connection = self._idle()
+        return (connection, began) if connection is not None else self._connect(began)
+
+    def converse(self, connection: Any, batch: Sequence[Outgoing]) -> None:  # noqa: ANN401
+        """Send commands in one write, and read their replies by the time `due` of the connection."""
         try:
-            connection.send_packed_command([data], check_health=False)
-            while len(got) < replies:
-                try:
-                    got.append(connection.read_response(disable_decoding=True))
-                except ResponseError as error:
-                    got.append(error)
+            data = batch[0].data if len(batch) == 1 else b"".join([each.data for each in batch])
+            connection.send(data)
+            connection.read(batch)
         except ValueError as nonsense:
             connection.disconnect()
             raise Away(f"{self.name} does not answer like a Redis or Valkey server") from nonsense
-        except BaseException:
-            # A reply that arrives later would be read as the answer to the next command.
-            connection.disconnect()
+        except BaseException as error:
+            try:
+                # An interrupt of this thread does not concern the others, whose replies still arrive.
+                if len(batch) > 1 and not isinstance(error, FAILURES) and connection.readable:
+                    with suppress(*FAILURES):
+                        connection.read_expected(batch)
+            finally:
+                # A reply that arrives later would be read as the answer to the next command.
+                connection.disconnect()
             raise
         if len(self._free) < MOST_FREE:
             self._free.append((connection, time.monotonic()))
         else:
             connection.disconnect()
-        return got
 
     def _idle(self) -> Any:  # noqa: ANN401
         """Return a free connection; one that was idle for a while is checked, since the server may have closed it."""
@@ -150,7 +168,7 @@ class Node:
     def command(self, *words: bytes | int) -> Any:  # noqa: ANN401
         """Send one plain command, and return its reply."""
         texts = [b"%d" % word if isinstance(word, int) else word for word in words]
-        reply = self.ask(b"*%d\r\n" % len(texts) + b"".join(b"$%d\r\n%b\r\n" % (len(text), text) for text in texts))[0]
+        reply = self.ask(b"*%d\r\n" % len(texts) + b"".join(b"$%d\r\n%b\r\n" % (len(text), text) for text in texts))
         if isinstance(reply, Exception):
             raise reply
         return reply
@@ -166,6 +184,7 @@ class Node:
     def forget(self) -> None:
         """Drop all connections after a fork: they are the parent's."""
         self._free = deque()
+        self._senders = Senders(self, self._connector.timeouts)
         self.breaker = Breaker()
 
 

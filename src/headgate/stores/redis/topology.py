@@ -21,6 +21,7 @@ from headgate.stores.redis.library import (
     understood,
 )  # fmt: skip
 from headgate.stores.redis.node import MOST_HOPS, Address, Away, Node
+from headgate.stores.redis.senders import SharedError
 from headgate.wording import log_of
 
 FIRST_PROBE: Final = 0.05
@@ -102,7 +103,9 @@ class Topology:
         node = self.ready_for(command.subject)
         for _ in range(MOST_HOPS):
             try:
-                reply = node.ask(command.encode(), 1 + command.asking, began)[-1]
+                reply = node.exchange(command, began)
+            except SharedError:
+                raise
             except FAILURES as error:
                 self.failed(node, error, began)
                 raise
