@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from bench.jobs import Job, Results, Scale, divided
+from bench.jobs import Job, Results, Scale, divided, smallest
+from bench.remote import Remote
 from bench.remote_measure import THREADS
 from bench.remote_ours import ALGORITHMS, BARE, ours
 from bench.remote_rivals import called
@@ -28,7 +29,21 @@ def rate(results: Results, name: str, count: int) -> str:
 
 
 def targets(results: Results, scale: Scale) -> list[Target]:
-    return []
+    """Every peer beside the algorithm of ours that does the same work, whatever is shared or not among its threads."""
+    return [
+        Target(
+            f"threads: decisions/s of {count}, to every peer of the same algorithm",
+            1.0,
+            smallest([faster(results, peer, count) for peer in called()]),
+            at_least=True,
+        )
+        for count in THREADS
+    ]
+
+
+def faster(results: Results, peer: Remote, count: int) -> float | None:
+    its, own = (results.best(Job("threads", name), f"ns_{count}") for name in (peer.name, ours(peer.same)))
+    return divided(its, own)
 
 
 SECTION = Section(
