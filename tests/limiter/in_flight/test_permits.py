@@ -230,15 +230,16 @@ def test_a_permit_is_given_back_in_parts(make):
 
 
 def test_permits_of_one_instant_are_told_apart(make):
-    """Also those of the same units: what one gives back is not the other's."""
+    """Permits of the same units too: what one gives back is not another's, not even one's that took a free place."""
     limiter = make("6 in flight")
     one, two, three = (limiter.permit("k", 2) for _ in range(3))
     limiter.refund(one.decision, 1)
     assert two.release() and held(limiter) == 3
     again = limiter.permit("k", 2)
-    assert three.release() and held(limiter) == 3
-    assert one.release() and held(limiter) == 2
-    assert again.release() and held(limiter) == 0
+    limiter.refund(three.decision, 1)
+    assert again.release() and held(limiter) == 2
+    assert three.release() and held(limiter) == 1
+    assert one.release() and held(limiter) == 0
 
 
 def test_units_of_a_key_are_nobodys_permit(make):
