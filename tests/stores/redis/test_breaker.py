@@ -10,6 +10,7 @@ import pytest
 
 from headgate import Limiter, StoreError
 from headgate.stores.redis import Transition
+from headgate.stores.redis.node import Breaker
 from tests.support.faults import (
     FAULTS,
     MANY,
@@ -84,6 +85,17 @@ def test_nobody_waits_for_a_server_known_to_be_away_and_its_return_is_found(prox
         wait_until(lambda: len(seen) > 1, "the server is back")
         assert not limiter.hit("k").degraded
     assert [each.available for each in seen] == [False, True]
+
+
+@pytest.mark.parametrize(("between", "opens"), [(0, True), (3, True), (4, False)])
+def test_the_third_failure_opens_it_if_half_of_all_have_failed(between, opens):
+    """With three successes between three failures the server is known to be away, with four it is not."""
+    breaker = Breaker()
+    assert not breaker.failed()
+    for _ in range(between):
+        breaker.succeeded()
+    assert not breaker.failed()
+    assert (breaker.failed(), breaker.open) == (opens, opens)
 
 
 def test_a_failure_made_good_long_since_keeps_nobody_waiting_when_the_server_goes_away(proxy):

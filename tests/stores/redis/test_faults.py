@@ -166,9 +166,11 @@ def test_the_limits_hold_in_the_process_while_the_server_is_away(server):
 
 
 def test_each_of_several_nodes_lets_its_share_pass(server):
-    """With `nodes=4` each process admits a quarter of the limit."""
+    """With `nodes=4` each process admits a quarter of the limit and of its burst, and of fewer than four one."""
     with in_trouble(server, "killed") as url, open_store(url, nodes=4) as store:
         assert [bool(Limiter("10/week", store=store).hit("k")) for _ in range(4)] == [True, True, False, False]
+        for few in ("3/week as amount", "100/week burst 3 as burst"):
+            assert [bool(Limiter(few, store=store).hit("k")) for _ in range(2)] == [True, False], few
 
 
 @pytest.mark.skipif(not NATIVE, reason="shared stores need the native engine")
