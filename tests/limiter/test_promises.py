@@ -144,6 +144,16 @@ def test_whatever_costs_and_order_they_give_up_in_all_is_given_back(order, clock
     assert limiter._queue.promises._queues == {}
 
 
+def test_a_promise_is_given_back_when_those_behind_it_have_left(clock):
+    """A reservation cancelled in its time gives back the nine units that have not drained, whoever left after it."""
+    limiter = Limiter("10/second", clock=clock)
+    limiter.hit("k", 10)
+    first, second = limiter.reserve("k", 10), limiter.reserve("k")
+    clock.advance(second.delay)
+    first.cancel()
+    assert (first.delay, second.delay, limiter.peek("k", 0).remaining) == (1.0, 1.1, 9)
+
+
 def test_what_is_given_up_in_the_middle_is_not_given_back_twice(clock):
     """The last gives back what was given up before it; those who come then are charged where it stood."""
     limiter = Limiter("1/second burst 1", clock=clock)

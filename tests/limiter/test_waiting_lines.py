@@ -69,6 +69,20 @@ async def test_somebody_in_line_is_refused_when_the_timeout_is_over(store, clock
 
 
 @in_each_home
+async def test_a_caller_that_cannot_be_served_in_time_behind_others_is_refused_at_once(store, clock):
+    """Two units are left and the head waits for four: a caller that would fit now has to wait for the next window."""
+    limiter = AsyncLimiter(WINDOW, store=store, on_error="raise")
+    await limiter.hit("k", 2)
+    head = asyncio.create_task(limiter.acquire("k", 4))
+    await waiting(limiter, 1)
+    async with asyncio.timeout(60):
+        refused = await limiter.acquire("k", timeout=0.5)
+    assert (refused.allowed, refused.retry_after, clock.now()) == (False, 1.0, LATER)
+    clock.advance(1)
+    assert await head
+
+
+@in_each_home
 async def test_the_small_ones_behind_a_large_one_are_not_let_in_when_too_many_wait(store, clock):
     """Where nobody more may wait a newcomer is refused, though it would fit: a yes that charges nothing is no yes."""
     limiter = AsyncLimiter(WINDOW, store=store, on_error="raise", max_waiting=1)

@@ -430,6 +430,28 @@ def test_fifty_thousand_hot_keys_keep_at_most_ten_thousand_leases():
     assert bought - given == 3 * 50_000
 
 
+def test_tokens_of_a_lease_that_has_ended_go_back_unspent():
+    """The next lease pays alone: of seven tokens whose validity is over none is spent, and seven are given back."""
+    clock, limits = ManualClock(1e9), (Limit.parse(WINDOW),)
+    store = MemoryStore(clock=clock)
+    server = Gate(store, "server", limits)
+    tokens = leased_tokens_for(store.bind("node", limits), lambda *_: pytest.fail("not asked"))
+    own = ledger.LeaseLedger(limits, Lease(validity=10), tokens, clock.now_us)
+
+    def buy() -> None:
+        sent = own.asking("k")
+        assert sent is not None
+        own.granted("k", sent, clock.now_us(), server.take_up_to("k", 8))
+
+    buy()
+    assert own.spend("k", 1) is not None
+    clock.advance(5)
+    buy()
+    clock.advance(5)
+    assert own.spend("k", 3) is not None
+    assert ([each.units for each in own.unused(None)], tokens.leases["k"].tokens) == ([7], 5)
+
+
 @pytest.mark.parametrize("floor", [2, 4, 5, 8, 50])
 def test_leases_begin_whatever_the_floor(bank, floor):
     """500 hits take fewer than 30 questions for any floor."""
