@@ -17,7 +17,7 @@ from tests.support.unreachable import Names
 settings.register_profile("steady", derandomize=True, deadline=None)
 settings.load_profile("steady")
 # Uvicorn replaces a worker that has not answered for 5 s, which on a busy machine may be one that is starting.
-os.environ["UVICORN_TIMEOUT_WORKER_HEALTHCHECK"] = "60"
+os.environ["UVICORN_TIMEOUT_WORKER_HEALTHCHECK"] = "30"
 
 
 def pytest_ignore_collect(collection_path):

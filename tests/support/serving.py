@@ -63,12 +63,12 @@ def serving(folder: Path, *command: str, cwd: Path = ROOT, **environment: str) -
                 words, cwd=cwd, env={**os.environ, **environment}, stdout=said, stderr=said, start_new_session=True
             )
         try:
-            wait_until(lambda: process.poll() is not None or _listens(server.path), "the server is up")
+            wait_until(lambda: process.poll() is not None or _listens(server.path), "the server is up", 120)
             assert process.poll() is None, server.log.read_text()
             yield server
         finally:
             os.killpg(process.pid, signal.SIGTERM)  # its own group: a reloader has a child
-            process.wait(30)
+            process.wait(120)
 
 
 def _listens(path: str) -> bool:
