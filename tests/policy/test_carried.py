@@ -99,6 +99,10 @@ RELOADS = {
         ("calls", "5/hour by fixed-window", 9, 0),
         ("api", "5/hour", 9, 0),
     ],
+    "over another period, in which 100 an hour are 1.67 a minute and let two pass": [
+        ("api", "1/minute by fixed-window", 9, 1),
+        ("api", "100/hour by fixed-window", 9, 1),
+    ],
     "renamed twice": [("api", "5/hour", 3, 3), ("calls", "5/hour", 0, 0), ("requests", "5/hour", 9, 2)],
     "each plan by itself, and a limit beside another that stays": [
         ("api", "{default: [3/hour, 100/day], gold: 5/hour}", 9, 3),

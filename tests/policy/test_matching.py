@@ -341,6 +341,11 @@ def test_long_parts_are_hashed(key, known):
     assert told.startswith(H) and len(told) == 34
 
 
+def test_long_parts_that_are_no_text_are_told_apart():
+    """A framework may pass on bytes that are no UTF-8 as surrogates: two of them are two users."""
+    assert key_of("user", user="\udcfe" * 129) != key_of("user", user="\udcff" * 129)
+
+
 def test_many_long_parts_make_a_key_that_every_store_takes():
     """A key has at most 4096 bytes; twelve parts of 128 letters of four bytes each have more."""
     parts = [{"claim": f"c{at}"} for at in range(12)]
