@@ -231,6 +231,13 @@ def test_never_has_no_wait():
     assert written("5/day; 9/hour", beside, ("none",)) == {"Cache-Control": "no-store"}
 
 
+@pytest.mark.parametrize(("style", "prefix"), [("draft-6", "RateLimit"), ("x-ratelimit-epoch", "X-RateLimit")])
+def test_a_reset_that_nobody_knows_is_not_told(style, prefix):
+    """Units in flight come back when their requests end: the older styles tell the limit and the rest alone."""
+    decision = Limiter("3 in flight").hit("k")
+    assert written("3 in flight", decision, (style,)) == {f"{prefix}-Limit": "3", f"{prefix}-Remaining": "2"}
+
+
 def test_a_refusal_without_limits():
     """A server that sheds load has no decision to tell of; it may have a wait."""
     write = headers_for(DRAFT, WSGI)(())
