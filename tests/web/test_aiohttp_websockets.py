@@ -52,7 +52,7 @@ async def test_to_ask_for_an_upgrade_is_no_way_around_a_limit():
 
 @awaited
 async def test_a_message_too_many_closes_the_websocket():
-    """With 1008; the handler sees the end of the stream; other connections of other keys go on."""
+    """Of text or of bytes, with 1008; the handler sees the end of the stream; connections of other keys go on."""
     ended = asyncio.Event()
 
     async def noted(request: web.Request) -> web.WebSocketResponse:
@@ -69,7 +69,7 @@ async def test_a_message_too_many_closes_the_websocket():
         for _ in range(2):
             await ann.send_str("ha")
             assert await ann.receive_str(timeout=10) == "haha"
-        await ann.send_str("ha")
+        await ann.send_bytes(b"ha")
         message = await ann.receive(timeout=10)
         assert (message.type, message.data, message.extra) == (WSMsgType.CLOSE, 1008, "rate limited")
         await asyncio.wait_for(ended.wait(), 10)
