@@ -176,8 +176,9 @@ class Crowd:
         self.end = 0.0
         self.workers: list[Any] = []
 
-    def start(self, count: int, seconds: float) -> None:
-        self.end = time.monotonic() + seconds
+    def start(self, count: int, seconds: float, least: int = 1) -> None:
+        """`least`: permits that each worker gets, also when the time is over."""
+        self.end, self._least = time.monotonic() + seconds, least
         self.workers = [self._another() for _ in range(count)]
 
     def replace(self, number: int) -> None:
@@ -187,7 +188,7 @@ class Crowd:
         self.workers[number] = self._another()
 
     def _another(self) -> Any:
-        arguments = (*self._said, self.end, self._counts, self._place)
+        arguments = (*self._said, self.end, self._least, self._counts, self._place)
         worker = CONTEXT.Process(target=_take_turns, args=arguments, daemon=True)
         self._place += 1
         worker.start()
@@ -222,7 +223,16 @@ class Crowd:
 
 
 def _take_turns(
-    url: str, limits: str, path: Path, most: int, longest: float, forks: float, end: float, counts: Any, place: int
+    url: str,
+    limits: str,
+    path: Path,
+    most: int,
+    longest: float,
+    forks: float,
+    end: float,
+    least: int,
+    counts: Any,
+    place: int,
 ) -> None:
     """What cannot be decided exactly is refused."""
     limiter, witness, chance = Limiter(limits, store=url, on_error="deny"), Witness(path, most), random.Random(place)
@@ -247,7 +257,8 @@ def _take_turns(
         permit.release()
 
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # children are not waited for
-    while time.monotonic() < end:
+    late = end + PATIENCE / 2  # a busy machine may start a worker after the end: each has its turns all the same
+    while (now := time.monotonic()) < end or (now < late and counts[2 * place] < least):
         turn(chance.random() < forks)
 
 

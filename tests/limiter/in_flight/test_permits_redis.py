@@ -451,7 +451,7 @@ def test_eight_processes_never_hold_more_than_the_limit(server, store, tmp_path)
     """At any instant, as a witness sees it that has nothing to do with the limiter."""
     text = "3 in flight ttl 5s"
     with Crowd(url_of(server), text, tmp_path / "witness", most=3, places=8) as crowd:
-        crowd.start(8, seconds=1.0)
+        crowd.start(8, seconds=1.0, least=13)
         crowd.join()
         assert crowd.violations == 0
         assert min(crowd.admitted) > 0 and sum(crowd.admitted) > 100
