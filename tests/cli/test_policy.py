@@ -326,6 +326,15 @@ def test_explain_of_what_no_rule_can_say(capsys, tmp_path, field):
     assert out.splitlines()[1].startswith("refused (400): The ")
 
 
+def test_explain_takes_a_query_of_its_own_or_that_of_the_path(capsys, tmp_path):
+    """`--query` goes before what follows the question mark."""
+    made = tmp_path / "policy.yaml"
+    made.write_text("rules: [{name: api, key: {query: user}, limits: 3/minute}]\n")
+    for more, user in ((), "bob"), (("--query", "user=ann"), "ann"):
+        _, out, _ = run(capsys, "explain", str(made), "--path", "/?user=bob", *more)
+        assert f"counted by {hashed(user)};" in out
+
+
 def test_explain_never_shows_a_secret(capsys, file):
     """A header that is a part of the key is shown as its hash."""
     arguments = ["explain", file, "--path", "/login", "--method", "POST", "--header", "Authorization: Bearer sk-123"]

@@ -108,6 +108,17 @@ def test_holders_shows_who_is_in_flight_the_oldest_first(run, path):
     assert [each.units for each in holders(path)] == [3, 1]
 
 
+@pytest.mark.parametrize(("held", "last"), [(2, None), (3, "and 1 younger permits"), (5, "and 3 younger permits")])
+def test_holders_counts_what_a_long_page_leaves_out(run, path, monkeypatch, held, last):
+    """A page of two rows, and below it how many permits are younger than these."""
+    monkeypatch.setattr("headgate.cli.shared.MOST_ROWS", 2)
+    limiter = Limiter("5 in flight", store=SharedStore(path))
+    for _ in range(held):
+        limiter.permit("a")
+    _, *rows = run("holders", path)[1].splitlines()
+    assert rows[2:] == ([] if last is None else [last])
+
+
 def test_holders_says_whose_process_is_gone(run, path):
     """A permit of a process that has ended without a release is marked so."""
     code = "import sys; from headgate import Limiter; Limiter('5 in flight', store=sys.argv[1]).permit('a')"

@@ -24,7 +24,7 @@ from dramatiq.results import Results
 from dramatiq.results.backends import StubBackend
 
 from headgate import Limiter, RateLimited
-from headgate.tasks import Throttle, settle
+from headgate.tasks import Throttle, celery, settle
 from headgate.tasks.dramatiq import Throttling
 from headgate.tasks.rq import throttled as rq_throttled
 from headgate.testing import frozen
@@ -125,6 +125,18 @@ def test_celery_retries_are_for_errors(celery_worker, broker):
     reasons = Counter(words[2] for words in noted(broker, "back:fail"))
     assert reasons["Retry"] == 6
     assert reasons["rate"] >= 6
+
+
+def test_celery_a_place_in_line_is_for_one_attempt(monkeypatch):
+    """A task that was handed back, came, failed and is retried stands in line anew."""
+    asked: list[bool] = []
+    throttle = Throttle(Limiter("1/minute"), "k")
+    monkeypatch.setattr(throttle, "take", lambda *, came_back: asked.append(came_back))
+    for retries in (0, 1):
+        task_apps.send.push_request(headers={celery.IN_LINE: 0}, retries=retries, called_directly=False)
+        celery._turn(throttle, task_apps.send, (), {})
+        task_apps.send.pop_request()
+    assert asked == [True, False]
 
 
 def test_celery_throttles_can_be_stacked_and_who_is_handed_back_is_charged_by_neither(celery_worker, broker):

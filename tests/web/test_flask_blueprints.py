@@ -25,6 +25,13 @@ def test_default_limits_leave_files_preflights_redirects_and_errors_of_routing_a
     assert statuses(app, "/page/", "/page/") == [200, 429]
 
 
+def test_a_view_that_answers_options_itself_is_limited_for_it():
+    """Only Flask's own answer to a browser's question is free."""
+    app = make(default="1/minute")
+    put(app, "/page/", hello, "page", methods=["OPTIONS"])
+    assert statuses(app, "/page/", "/page/", method="OPTIONS") == [200, 429]
+
+
 def test_a_view_that_is_called_static_is_a_view():
     """Only what Flask serves by itself is left alone."""
     app = make(default="1/minute")
