@@ -120,10 +120,13 @@ def test_holders_counts_what_a_long_page_leaves_out(run, path, monkeypatch, held
 
 
 def test_holders_says_whose_process_is_gone(run, path):
-    """A permit of a process that has ended without a release is marked so."""
+    """A permit of a process that has ended without a release is marked so, also when another has taken its place."""
     code = "import sys; from headgate import Limiter; Limiter('5 in flight', store=sys.argv[1]).permit('a')"
     subprocess.run([sys.executable, "-c", code, f"shared://{path}"], check=True)
     assert run("holders", path)[1].splitlines()[1].split()[-1] == "gone"
+    heir = Limiter("5 in flight", store=SharedStore(path))
+    heir.permit("b")
+    assert [line.split()[-1] for line in run("holders", path)[1].splitlines()[1:]] == ["gone", "0"]
 
 
 def test_ls_counts_evictions(run, path):

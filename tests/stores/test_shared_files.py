@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -231,6 +232,18 @@ def test_a_lock_that_was_removed_locks_nobody_out_and_lets_nobody_in(tmp_path, m
             shared(tmp_path / "store")
     assert shared(tmp_path / "store").hit("k")
     folder.close()
+
+
+def test_what_a_killed_maker_left_half_built_is_removed_after_a_minute(tmp_path):
+    """Whoever opens the store removes the old file; the young one may still be under way."""
+    path = tmp_path / "store"
+    SharedStore(str(path))
+    (path / "building-1-00").touch()
+    (path / "building-2-00").touch()
+    made = time.time() - 61
+    os.utime(path / "building-1-00", (made, made))
+    SharedStore(str(path))
+    assert [each.name for each in path.glob("building-*")] == ["building-2-00"]
 
 
 def test_removing_the_files_is_removing_the_store(tmp_path, clock):
