@@ -404,7 +404,7 @@ def test_a_restart_under_load_lets_in_no_more_than_the_limit_and_what_was_lost(t
     with Server() as server:
         with Crowd(url_of(server), text, tmp_path / "lossy", most=3 + 3, places=6, longest=0.6) as crowd:
             crowd.start(6, seconds=1.2)
-            crowd.wait_for(6)
+            wait_until(lambda: min(crowd.admitted) > 0, "each worker has had a permit")
             server.kill()
             server.start()
             crowd.join()
