@@ -107,7 +107,7 @@ def test_memory_in_four_workers_is_four_limits_and_each_says_so_once(tmp_path, n
         passed = Counter(answer.body for answer in answers if answer.status == 200)
         assert set(passed.values()) <= set(range(1, 26))
         assert 25 <= sum(passed.values()) <= 100
-        wait_until(lambda: server.log.read_text().count(WARNING) >= 4, "every worker is up")
+        wait_until(lambda: server.log.read_text().count(WARNING) >= 4, "every worker is up", 120)
     said = server.log.read_text()
     assert said.count(WARNING) == 4
     assert "Write store='shared:///dev/shm/api'" in said
@@ -165,6 +165,8 @@ def test_a_policy_exchanged_under_load_loses_no_request_and_mixes_nothing(tmp_pa
     policy, first = tmp_path / "policy.yaml", marked("one", STYLES["one"])
     wrong = f"the policy is unchanged; {policy} has errors:\npolicy.yaml:2: not YAML: "
     with workers(name, tmp_path, "memory://", policy=first) as server, ThreadPoolExecutor(4) as threads:
+        # A worker that started later would find the broken file, and end.
+        wait_until(lambda: server.log.read_text().count(WARNING) >= 4, "every worker is up", 120)
         load = Load(server)
         running = [threads.submit(load.run) for _ in range(4)]
         try:
