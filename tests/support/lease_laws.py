@@ -23,7 +23,8 @@ ROUNDING: Final = 2
 
 def violations(world: World) -> list[str]:
     """What is wrong in a world that has run, in words."""
-    return [*uncounted(world), *too_many(world)]
+    misled = 0 if world.setup.greedy else world.ledger.misled
+    return [*uncounted(world), *too_many(world), *([f"{misled} were told a time that was too early"] if misled else [])]
 
 
 def too_many(world: World) -> list[str]:
@@ -143,11 +144,12 @@ def utilisation(world: World) -> float:
     return admitted(world) / admitted(World(replace(world.setup, lease=None)).run())
 
 
-def fairness(world: World) -> float:
+def fairness(world: World, since: float = 0.0) -> float:
     """Jain's index over what the nodes were given: 1 if all were given the same, 1/n if one was given all."""
     given: Counter[int] = Counter()
     for each in world.spent:
-        given[each.node] += each.units
+        if since * SECOND <= each.at < world.setup.seconds * SECOND:
+            given[each.node] += each.units
     squares = sum(units**2 for units in given.values())
     return sum(given.values()) ** 2 / (world.setup.nodes * squares) if squares else 1.0
 
@@ -249,9 +251,49 @@ def ambush(seed: int) -> Setup:
     )
 
 
+SURGE_LIMITS: Final = (
+    "100/second", "200/second burst 20", "50/second burst 400", "500/second", "20/second; 300/minute by fixed-window",
+    "5/minute", "100/second by fixed-window",
+)  # fmt: skip
+
+
+def surge(seed: int) -> Setup:
+    """One key, from a tenth of its limit to a hundred times it; nodes come and go, and the server is slow or away."""
+    chance = random.Random(f"{seed} surge")
+    limits, nodes, seconds = chance.choice(SURGE_LIMITS), chance.choice((1, 2, 4, 10, 30)), chance.uniform(1.0, 2.5)
+    limit = World(Setup(limits=limits)).limits[0]
+    rate = limit.amount / limit.period_us * SECOND
+    uneven = [chance.choice((1, 1, 10)) for _ in range(nodes)]
+    starts = [0.0, *sorted(chance.uniform(0, seconds) for _ in range(chance.choice((0, 1, 3))))]
+    phases = []
+    for start in starts:
+        load, gone = chance.choice((0.1, 0.5, 1, 2, 5, 20, 100)), chance.choice((0.0, 0.0, 0.5))
+        each = [0.0 if chance.random() < gone else load * rate * part / sum(uneven) for part in uneven]
+        phases.append((start, tuple(each)))
+    return Setup(
+        seed=seed,
+        limits=limits,
+        lease=Lease(validity=chance.choice((0.05, 0.3, 1.0))),
+        seconds=seconds,
+        phases=tuple(phases),
+        most_cost=chance.choice((1, 1, 3)),
+        awaited=chance.choice(("yes", "no", "half")),
+        threads=chance.choice((1, 4, 16)),
+        latency=chance.choice((0.0002, 0.0002, 0.01, 0.03)),
+        loss=chance.choice((0.0, 0.0, 0.02)),
+        crashes=chance.choice((0.0, 0.0, 0.5)),
+        cut_off=0.3,
+        restarts=(chance.uniform(0, seconds),) if chance.random() < 0.3 else (),
+        stops=((chance.uniform(0, seconds), chance.choice((0.04, 0.4))),) if chance.random() < 0.4 else (),
+        skewed_clocks=True,
+        drift_ppm=chance.choice((0, 100)),
+        remember=chance.choice((0.0, 1.0)),
+    )
+
+
 def trial(seed: int) -> Setup:
     """One of the thousand."""
-    return ambush(seed) if seed % 5 == 0 else storm(seed)
+    return ambush(seed) if seed % 5 == 0 else surge(seed) if seed % 5 == 1 else storm(seed)
 
 
 def try_out(seed: int, ledger_type: type[LeaseLedger] = LeaseLedger) -> list[str]:

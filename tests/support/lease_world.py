@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 
 from headgate.clock import SECOND
 from headgate.engine import Decision
-from headgate.engine.modes import TAKE, UP_TO
+from headgate.engine.modes import PEEK, TAKE
 from headgate.errors import StoreError
 from headgate.limit import Limit, as_limits
 from headgate.stores import MemoryStore
@@ -30,7 +30,7 @@ from headgate.stores.leases.returns import MOMENT
 from headgate.stores.leases.terms import Lease, checked_terms
 from headgate.stores.redis.bound import BoundLimits, Space
 from headgate.stores.redis.bound_async import AsyncBoundLimits
-from headgate.stores.redis.compiled import GIVE, HEARTBEAT, Command
+from headgate.stores.redis.compiled import AHEAD, GIVE, HEARTBEAT, Command
 from headgate.stores.redis.leased import AsyncLeasedLimits, LeasedLimits
 from headgate.stores.redis.names import Names
 from headgate.stores.redis.refusal_cache import RefusalCache
@@ -78,12 +78,14 @@ class Setup:
     cut_off: float = 1.0
     restarts: tuple[float, ...] = ()
     """When the server forgets everything."""
+    stops: tuple[tuple[float, float], ...] = ()
+    """When the server does not answer, and for how long."""
     skewed_clocks: bool = False
     drift_ppm: int = 0
     """Clocks run fast or slow by at most so much."""
     remember: float = 1.0
     greedy: bool = False
-    """Leases of any size, whatever the demand: their safety must not hang on it."""
+    """Leases of any size, whatever the demand, at any pace: their safety must not hang on it."""
 
     @property
     def nodes(self) -> int:
@@ -126,6 +128,12 @@ class Ledger:
     turned_away: int = 0
     trips: Counter[int] = field(default_factory=Counter)
     """Commands, by mode."""
+    by_second: Counter[int] = field(default_factory=Counter)
+    """Commands about keys, by the second in which they were sent."""
+    told: list[int] = field(default_factory=list)
+    """The waits of refusals, in microseconds."""
+    misled: int = 0
+    """Callers who came back when they were told to, and were refused by what was known before."""
 
 
 class Server:
@@ -150,10 +158,21 @@ class Server:
         if command.mode == GIVE:
             self._give(subject, self._words(command))
             return 1, self.units_of(command)
-        decision = self._decider.run(subject, (self.units_of(command),) * len(self.limits), command.mode)
-        granted = [decision.calls[0].cost] if command.mode == UP_TO else []
+        units, mode = self.units_of(command), command.mode
+        if mode == AHEAD:
+            units, mode = max(units, self._shared(subject, self._words(command))), TAKE
+        decision = self._decider.run(subject, (units,) * len(self.limits), mode)
+        granted = [decision.calls[0].cost] if command.mode == AHEAD else []
         words = [self.clock.now_us(), *granted, *map(int, decision._answers)]
         return struct.pack(f"<{len(words)}q", *words), decision.granted
+
+    def _shared(self, subject: str, words: tuple[int, ...]) -> int:
+        """How many units a question ahead of need may take."""
+        most, *parts = words[-len(self.limits) - 1 :]
+        for verdict, part in zip(self._decider.run(subject, (0,) * len(parts), PEEK).verdicts, parts, strict=True):
+            left = verdict.remaining
+            most = min(most, left * left // part if left < part else left)
+        return most
 
     def _give(self, subject: str, words: tuple[int, ...]) -> None:
         units, marks, at = [], [], 0
@@ -177,8 +196,8 @@ class SyncLeased(LeasedLimits):
     def _exchange(self, steps: Any) -> Any:
         return steps
 
-    def _refilled(self, key: str, units: int) -> Any:
-        decision = yield from self._refill(key, units)
+    def _refilled(self, key: str, units: int, most: int) -> Any:
+        decision = yield from self._refill(key, units, most)
         if decision is not None and decision.allowed:
             self.look_after()
         return decision
@@ -210,6 +229,10 @@ class Node:
         self.alive = True
         self.busy = 0
         self.returning = False
+        self.told: dict[tuple[str, int], tuple[int, int]] = {}
+        """For a key and cost: the first instant to which callers were put off, and when the first of them was."""
+        self.heard: dict[str, int] = {}
+        """When the server last answered about a key."""
         self.backlog: deque[tuple[str, int]] = deque()
         refusals = RefusalCache(round(self.world.setup.remember * SECOND), self.clock.now_us)
         self._fallback = Fallback("deny", self.world.spare, "local")
@@ -227,7 +250,7 @@ class Node:
         self.leases: Any = None
         self._ask: Callable[[str, int], Any] = self._run
         if lease:
-            self.gate.lease(checked_terms(lease, limits), self.clock, lambda nodes: None)
+            self.gate.lease(checked_terms(lease, limits), self.clock, lambda nodes: nodes)
             self.leases = self.gate._ledger = self._watched(lease)
             self.gate.attach(self._run, None, None)
             self._ask = self.gate._tokens.hit
@@ -238,6 +261,7 @@ class Node:
     def _watched(self, terms: Lease) -> LeaseLedger:
         """The ledger, watched."""
         leases: Any = self.world.ledger_type(self.world.limits, terms, self.gate._tokens, self.gate._now)
+        leases.pace._chance = random.Random(f"{self.world.setup.seed} pace of {self.number}").random
         spend, unused, give_back, low = leases.spend, leases.unused, leases._give_back, leases.low
         keep = leases.keep
 
@@ -269,8 +293,10 @@ class Node:
         leases.spend, leases.unused, leases._give_back = spend_seen, unused_seen, give_back_seen
         if self.world.setup.greedy:
             most, chance = min(limit.burst for limit in self.world.limits), self.world.chance
-            leases.wanted = lambda key, units, waiting=0: max(units + 1, chance.randrange(1, most + 1))
+            leases.wanted = lambda key, units: max(units + 1, chance.randrange(1, most + 1))
             leases.low = lambda key: low(key) and chance.randrange(1, most + 1)
+            leases.pace.parts = lambda held: (0,) * len(self.world.limits)
+            leases.refused = lambda key, units, missed=0: None
         return leases  # type: ignore[no-any-return]
 
     def crash(self) -> None:
@@ -303,17 +329,20 @@ class Node:
             self.ledger.turned_away += 1
 
     def _begin(self, key: str, cost: int) -> None:
-        answer = self._ask(key, cost)
+        came, answer = self.clock.now_us(), self._ask(key, cost)
         if isinstance(answer, Decision):  # straight from the lease cache: the ledger was not asked
             self.spent(key, cost)
-            self._answered(answer)
+            self._answered((key, cost, came), answer)
         elif self.awaited:
             self.ledger.waited += 1
-            self.loop.create_task(self._or_denied(key, cost, answer)).add_done_callback(self._awaited)
+            self.loop.create_task(self._or_denied(key, cost, answer)).add_done_callback(
+                lambda task: None if task.cancelled() else self._answered((key, cost, came), task.result())
+            )
         else:
             self.busy += 1
             trips = self.world.trips
-            self._carry(answer, answer.send, None, self._free, lambda: self._denied(key, cost))
+            done = lambda decision: self._free((key, cost, came), decision)  # noqa: E731
+            self._carry(answer, answer.send, None, done, lambda: self._denied(key, cost))
             self.ledger.waited += self.world.trips > trips
 
     def _denied(self, key: str, cost: int) -> Decision:
@@ -327,13 +356,23 @@ class Node:
             return self._denied(key, cost)
         return decision
 
-    def _awaited(self, task: asyncio.Task[Decision]) -> None:
-        if not task.cancelled():
-            self._answered(task.result())
-
-    def _answered(self, decision: Decision) -> None:
+    def _answered(self, call: tuple[str, int, int], decision: Decision) -> None:
         self.ledger.answered += 1
         self.ledger.yes += decision.allowed
+        if not decision.allowed and not decision.degraded and decision.retry_us > 0:
+            self._told(*call, decision.retry_us)
+
+    def _told(self, key: str, cost: int, came: int, wait: int) -> None:
+        """Compare the refusal of a caller that came at this instant with what callers were told before."""
+        now = self.clock.now_us()
+        self.ledger.told.append(wait)
+        instant, since = self.told.get((key, cost), (0, -1))
+        if self.heard.get(key, 0) >= since:  # the server has said something else since
+            self.told[key, cost] = now + wait, now
+            return
+        held = self.leases._held.get(key) if self.leases is not None else None
+        self.ledger.misled += came >= instant and (held is None or held.asking is None)
+        self.told[key, cost] = min(instant, now + wait), since
 
     def spent(self, key: str, units: int, *, leased: bool = True, at: int | None = None) -> None:
         """Write it down."""
@@ -355,9 +394,9 @@ class Node:
         self.returning = False
         self._look_after()
 
-    def _free(self, decision: Decision) -> None:
+    def _free(self, call: tuple[str, int, int], decision: Decision) -> None:
         self.busy -= 1
-        self._answered(decision)
+        self._answered(call, decision)
         while self.backlog and self.busy < self.world.setup.threads:
             self._begin(*self.backlog.popleft())
 
@@ -418,7 +457,7 @@ class Trip:
         world, mode = self.world, self.command.mode
         if world.loses(self.node):
             return
-        answer: Any = len(world.nodes)
+        answer: Any = world.count(self.node) if mode == HEARTBEAT else None
         if mode != HEARTBEAT:
             answer, self.units = world.server.answer(self.command)
             self.decided = world.loop.now
@@ -432,12 +471,14 @@ class Trip:
         """At the node again."""
         mode, ledger = self.command.mode, self.world.ledger
         if self.done or self.node.life != self.life or self.world.loses(self.node):
-            ledger.lost += self.units * (mode in (TAKE, UP_TO))
+            ledger.lost += self.units * (mode in (TAKE, AHEAD))
             return
         self.done = True
         if mode == TAKE and self.units:
             self.node.spent(self.world.key_of(self.command), self.units, leased=False, at=self.decided)
-        ledger.received += self.units * (mode == UP_TO)
+        ledger.received += self.units * (mode == AHEAD)
+        if mode in (TAKE, AHEAD):
+            self.node.heard[self.world.key_of(self.command)] = self.node.clock.now_us()
         self.reply(answer)
 
     def expire(self) -> None:
@@ -458,6 +499,7 @@ class World:
         self.spare = MemoryStore()
         self.ledger = Ledger()
         self.spent: list[Spent] = []
+        self._reported: dict[int, int] = {}
         self.validity_us = setup.lease.validity_us if setup.lease else 0
         self.keys = [f"key {number}" for number in range(setup.keys)]
         self._subjects = {NAMES.subject(key): key for key in self.keys}
@@ -493,6 +535,9 @@ class World:
             self._plan_troubles(node)
         for second in setup.restarts:
             loop.at(round(second * SECOND), self.server.restart)
+        for second, away in setup.stops:
+            for node in self.nodes:
+                loop.at(round(second * SECOND), self.cut_off, node, round(away * SECOND))
         loop.run(round(setup.seconds * SECOND))
         settle = 3 * self.validity_us + round((200 * setup.deadline + setup.cut_off) * SECOND)
         loop.run(loop.now + settle)
@@ -542,12 +587,19 @@ class World:
         if self._over:
             return fail(TimeoutError("the world has ended"))
         self.ledger.trips[command.mode] += 1
+        if command.mode != HEARTBEAT:
+            self.ledger.by_second[self.loop.now // SECOND] += 1
         if command.mode == GIVE:
             self.ledger.sent_back += self.server.units_of(command)
         trip = Trip(node, command, reply, fail)
         self.loop.at(self.loop.now + self.delay(), trip.there)
         self.loop.at(self.loop.now + round(self.setup.deadline * SECOND), trip.expire)
         return None
+
+    def count(self, node: Node) -> int:
+        """The nodes that reported themselves within the last 15 seconds."""
+        self._reported[node.number] = self.loop.now
+        return sum(at > self.loop.now - 15 * SECOND for at in self._reported.values())
 
     def delay(self) -> int:
         """Of one way."""

@@ -110,6 +110,17 @@ def test_the_bound_holds_by_real_time(server, fleet):
     assert 300 <= admitted <= 300 + 2000 * (max(ends) - min(starts) + VALIDITY)
 
 
+def test_far_above_a_limit_processes_ask_at_a_pace(server, fleet):
+    """Four processes at full speed ask at most every 20 ms each, beside what they ask before the key is short."""
+    server.command("CONFIG", "RESETSTAT")
+    jobs = [fleet.submit(hammer, server.url, "500/second burst 100", 1.5, number) for number in range(4)]
+    starts, ends, seen = zip(*(job.result(60) for job in jobs), strict=True)
+    spans = [end - start for start, end in zip(starts, ends, strict=True)]
+    assert calls(server, "eval", "evalsha") <= sum(50 * span + 50 for span in spans)
+    admitted = sum(sum(each.values()) for each in seen)
+    assert 100 <= admitted <= 100 + 500 * (max(ends) - min(starts) + VALIDITY)
+
+
 def test_no_window_admits_more_than_its_limit_by_real_time(server, fleet):
     """Counted are hits that began and ended within one second of the clock, which is the server's too."""
     jobs = [fleet.submit(hammer, server.url, "1000/second by fixed-window", 2.5, number) for number in range(4)]

@@ -14,7 +14,10 @@ import pytest
 
 from headgate.algorithms import bucket
 from headgate.clock import SECOND
+from headgate.engine import Decision
+from headgate.stores.leases import ledger
 from headgate.stores.leases.ledger import Grant, LeaseLedger, Unused
+from headgate.stores.leases.pace import Pace, Pause
 from headgate.stores.leases.terms import Lease
 from tests.support.lease_laws import (
     admitted,
@@ -91,6 +94,33 @@ class Forgetful(LeaseLedger):
         self._unused += [] if units % 3 else [Unused(grant.key, units, grant.marks)] * 2
 
 
+class Hurried(Pause):
+    """Halves every wait."""
+
+    def decision(self, limits: Any, key: str, units: int, now: int) -> Decision:
+        told = super().decision(limits, key, units, now)
+        return Decision(limits, key, (units,), [0, 0, told.retry_us // 2, told.reset_us, 0, 0])
+
+
+class Hasty(Pace):
+    """Tells callers when the server will have a unit, not when this node will ask for it."""
+
+    def see(self, held: Any, *given: Any) -> None:
+        super().see(held, *given)
+        if held.pause is not None:
+            held.pause = Hurried(*held.pause)
+
+
+def test_who_is_told_a_time_that_is_too_early_is_found_out(monkeypatch):
+    """A caller that comes back then is refused again by what was known before."""
+    setup = Setup(seed=1, limits="1000/second", phases=equal(4, 5000), seconds=1.0)
+    honest = World(setup).run()
+    monkeypatch.setattr(ledger, "Pace", Hasty)
+    hasty = World(setup).run()
+    assert (honest.ledger.misled, violations(honest)) == (0, [])
+    assert hasty.ledger.misled > 100
+
+
 def ambushes(ledger_type: type[LeaseLedger] = LeaseLedger) -> Iterator[World]:
     """Those first that have found somebody out."""
     return (World(ambush(seed), ledger_type).run() for seed in (179, 238, 1, 26, 32, 28, 9, *range(100, 300)))
@@ -142,6 +172,38 @@ def test_a_saturated_fleet_admits_what_the_limit_allows(limits, nodes, times, aw
     assert utilisation(alike) >= 0.95
     assert utilisation(skewed) >= 0.9
     assert fairness(alike) > 0.9
+
+
+@BOTH
+@pytest.mark.parametrize("times", [0.5, 1.0, 2.0, 5.0])
+@pytest.mark.parametrize(("limits", "nodes"), [("1000/second", 4), ("2000/second burst 300", 60)])
+def test_a_key_above_its_limit_is_asked_about_at_a_pace(limits, nodes, times, awaited):
+    """At most 50 questions a second of a node and 2,000 of all, at least 97 % of the limit, and alike for all."""
+    rate = World(Setup(limits=limits)).limits[0].amount
+    setup = Setup(seed=1, limits=limits, phases=equal(nodes, times * rate), seconds=3.0, awaited=awaited, threads=4)
+    world = World(setup).run()
+    assert violations(world) == []
+    trips = max(world.ledger.by_second[second] for second in (1, 2))
+    assert trips <= min(2000, 50 * nodes)
+    assert admitted(world, since=1.0) >= 0.97 * min(times, 1.0) * 2 * rate * 0.98  # requests come at random
+    assert fairness(world, since=1.0) >= 0.95
+
+
+def test_a_node_with_ten_times_the_demand_gets_no_more_than_others():
+    """Above the limit every node gets the same, whether it asks for ten times its share or for a hundred times."""
+    setup = Setup(seed=1, limits="1000/second", phases=unequal(10, 20_000), seconds=3.0)
+    world = World(setup).run()
+    assert violations(world) == []
+    assert fairness(world, since=1.0) >= 0.95
+
+
+def test_a_lone_node_of_a_large_fleet_takes_the_whole_limit():
+    """The tick of a hundred nodes is 50 ms; the one that is asked takes all that comes back in it."""
+    phases = ((0.0, (20.0,) * 100), (1.0, (5000.0,) + (0.0,) * 99))
+    world = World(Setup(seed=1, limits="1000/second", phases=phases, seconds=4.0)).run()
+    assert violations(world) == []
+    assert admitted(world, since=2.0) >= 0.97 * 2000
+    assert max(world.ledger.by_second[second] for second in (2, 3)) <= 25
 
 
 @BOTH

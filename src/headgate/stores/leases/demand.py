@@ -18,6 +18,10 @@ GROWTH: Final = 4
 """A lease is at most this many times as large as the one before it."""
 LASTS: Final = 0.5
 """The part of its validity for which a lease should last."""
+TICKS: Final = 2
+"""The number of ticks for which a lease of a bucket should last that is near its limit."""
+LONGEST: Final = 0.75
+"""The longest part of its validity for which a lease should last: the rest is for demand that falls."""
 OF_A_WINDOW: Final = 1 / 3
 """The part of the rest of a window for which a lease should last: its tokens expire with the window."""
 
@@ -37,7 +41,8 @@ class Demand:
             return
         if now - held.seen_us > COUNTED * self._terms.validity_us:
             held.asked, held.seen_us = 0, now
-        held.asked += units
+        held.asked += units + held.missed
+        held.missed = 0
         held.rate = held.asked / max(1000, now - held.seen_us)
 
     def see(self, held: Held, verdicts: tuple[Verdict, ...], now: int) -> None:
@@ -45,11 +50,22 @@ class Demand:
         held.left = min(verdict.remaining for verdict in verdicts)
         held.ends_us = min((now + verdicts[at].reset_us for at in self.windows), default=0)
 
-    def ahead(self, held: Held, now: int) -> int:
-        """Return the number of tokens to ask for in advance; 0 if that is fewer than the floor."""
-        floor, lasts = self._terms.floor, self._terms.validity_us * LASTS
+    def ahead(self, held: Held, now: int, parts: tuple[int, ...]) -> int:
+        """Return the number of tokens to ask for in advance; `parts` are the units that come back in a tick.
+
+        A lease has the floor at least and the share at most. But of a bucket, tokens for some ticks are always asked
+        for, as long as the bucket regains as much in that time: otherwise each decision near its limit would be a
+        question. They are not limited by what is left, so that a key is short if that is too little; and if it is
+        short, the server sets the share.
+        """
+        floor, validity, left = self._terms.floor, self._terms.validity_us, held.left or 0
+        soon = int(held.rate * min(held.tick * TICKS, validity * LONGEST))
+        if held.short:
+            return soon
+        lasts = min(max(validity * LASTS, held.tick * TICKS), validity * LONGEST)
         if self.windows:
             lasts = min(lasts, ((held.ends_us - now - 1) % self._period + 1) * OF_A_WINDOW)
-        most = min(max(held.size * GROWTH, floor), int((held.left or 0) * self._terms.share))
-        extra = min(int(held.rate * lasts), most)
-        return 0 if extra < floor else extra
+        growth = max(held.size * GROWTH, floor)
+        extra = min(int(held.rate * lasts), growth, int(left * self._terms.share))
+        back = 0 if self.windows else min(parts) * TICKS
+        return max(extra if extra >= floor else 0, min(soon, growth, back))

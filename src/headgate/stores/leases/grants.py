@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from headgate.engine import Decision
 from headgate.engine.lease_cache import Lease
+from headgate.limit import Limit
+
+if TYPE_CHECKING:
+    from headgate.stores.leases.pace import Pause
 
 
 class Grant(NamedTuple):
@@ -22,6 +27,28 @@ class Grant(NamedTuple):
     """The instants at which the server's states are full again."""
 
 
+def granted_tokens(
+    limits: tuple[Limit, ...], key: str, decision: Decision, granted_us: int, between_us: tuple[int, int]
+) -> Grant:
+    """Return the tokens of a decision, which may be spent between these local instants."""
+    verdicts, (sent_us, until_us) = decision.verdicts, between_us
+    marks = tuple(
+        limit.step.at_grant(verdict.mark, granted_us) for limit, verdict in zip(limits, verdicts, strict=True)
+    )
+    left = tuple(verdict.remaining for verdict in verdicts)
+    resets = tuple(sent_us + verdict.reset_us for verdict in verdicts)
+    return Grant(key, decision.granted, marks, sent_us, until_us, left, resets)
+
+
+def counts_still(limits: tuple[Limit, ...], grant: Grant, units: int, now: int) -> bool:
+    """Return whether units of a grant still count: a bucket has not regained them, or their window has not ended."""
+    elapsed = now - grant.sent_us
+    return any(
+        units * limit.period_us > elapsed * limit.amount if limit.step.LENDS else now < resets_us
+        for limit, resets_us in zip(limits, grant.resets, strict=True)
+    )
+
+
 class Unused(NamedTuple):
     """Tokens to give back."""
 
@@ -33,7 +60,10 @@ class Unused(NamedTuple):
 class Held:
     """The leases of one key, and its recent demand."""
 
-    __slots__ = ("asked", "asking", "current", "ends_us", "following", "lease", "left", "rate", "seen_us", "size")
+    __slots__ = (
+        "asked", "asking", "current", "ends_us", "following", "lease", "left", "lefts", "lefts_us", "missed", "pause",
+        "rate", "seen_us", "short", "size", "tick", "wanted",
+    )  # fmt: skip
 
     def __init__(self, lease: Lease, now: int) -> None:
         self.lease = lease
@@ -42,10 +72,12 @@ class Held:
         """The lease charged ahead, which is used once the current one is spent or has expired."""
         self.asking: int | None = None
         """The instant at which tokens were asked for that have not arrived yet."""
+        self.wanted = 0
+        """The most tokens that were asked for then."""
         self.size = 1
         """The number of tokens in the last grant."""
         self.rate = 0.0
-        """Units per microsecond that this process spent lately."""
+        """Units per microsecond that callers in this process asked for lately."""
         self.left: int | None = None
         """The units that the server had left when it was last asked."""
         self.ends_us = 0
@@ -53,3 +85,33 @@ class Held:
         self.asked = 0
         self.seen_us = now
         """For a key that has no lease: the units asked for (`asked`) since `seen_us`."""
+        self.short = False
+        """Whether the server had less than was wanted when it was last asked."""
+        self.pause: Pause | None = None
+        """The refusal of callers until the next question, if the key is short."""
+        self.missed = 0
+        """The units that were refused since then without a question."""
+        self.tick = 0
+        """The microseconds between two questions."""
+        self.lefts: tuple[int, ...] = ()
+        """The units that the server had left under each limit, at the local instant `lefts_us`."""
+        self.lefts_us = 0
+
+    def start_again(self) -> None:
+        """Forget what the server said: it did not answer, and may be another one when it does."""
+        self.asking = None
+        self.left, self.size, self.asked = None, 1, 0
+        self.short, self.pause, self.lefts = False, None, ()
+
+    def grants(self) -> tuple[Grant, ...]:
+        """Return the leases, in the order in which they will be spent."""
+        return tuple(grant for grant in (self.current, self.following) if grant is not None)
+
+
+def tokens_of(held: Held | None, grant: Grant, now: int) -> int:
+    """Return the number of tokens of a lease that may still be spent."""
+    if held is None or now >= grant.until_us:
+        return 0
+    if grant is held.current:
+        return held.lease.tokens
+    return grant.units if grant is held.following else 0

@@ -17,7 +17,8 @@ from headgate.engine import Decision
 from headgate.engine.lease_cache import LeasedTokens
 from headgate.limit import Limit
 from headgate.stores.leases.demand import HOT, Demand
-from headgate.stores.leases.grants import Grant, Held, Unused
+from headgate.stores.leases.grants import Grant, Held, Unused, counts_still, granted_tokens, tokens_of
+from headgate.stores.leases.pace import Pace
 from headgate.stores.leases.terms import Lease as Terms
 
 AHEAD: Final = 4
@@ -35,6 +36,7 @@ class LeaseLedger:
         self.terms = terms
         self._limits = limits
         self._demand = Demand(limits, terms)
+        self.pace = Pace(limits)
         self._tokens = tokens
         self._now_us = now_us
         self._held: dict[str, Held] = {}
@@ -53,6 +55,17 @@ class LeaseLedger:
         decision = self._tokens.spend(key, units)
         return self._turn_over(key, units) if decision is None else decision
 
+    def refused(self, key: str, units: int, missed: int = 0) -> Decision | None:
+        """Return a refusal if the key is short and it is not time yet for the next question; count what it misses."""
+        held, now = self._held.get(key), self._now_us()
+        return None if held is None else self.pace.refused(held, key, units, missed, now)
+
+    def resume(self, key: str) -> None:
+        """Ask at the next call: units of the key were given back."""
+        held = self._held.get(key)
+        if held is not None:
+            held.pause = None
+
     def wanted(self, key: str, units: int) -> int:
         """Return the number of tokens to ask the server for; `units` itself if it should be asked for no more."""
         now = self._now_us()
@@ -63,34 +76,36 @@ class LeaseLedger:
             if held.current is not None and (now >= held.current.until_us or not held.lease.tokens):
                 self._retire(held, now)
             self._demand.note(held, units, now)
-            extra = self._demand.ahead(held, now) if held.asked >= HOT else 0
-            wanted = units + extra
-            # A request for more than is left must not take the rest from requests that it would serve.
-            return wanted if extra and wanted <= (held.left or 0) else units
+            return units + (self._demand.ahead(held, now, self.pace.parts(held)) if held.asked >= HOT else 0)
 
     def low(self, key: str) -> int:
         """Return the number of tokens to ask for ahead of need; 0 if it is not time yet."""
         now = self._now_us()
         with self._lock:
             held = self._held.get(key)
-            if held is None or held.asking is not None or held.following or held.current is None:
+            if held is None or held.asking is not None or held.following or held.current is None or held.short:
                 return 0
             lease, current = held.lease, held.current
             if lease.tokens > lease.low or now >= current.until_us:
                 return 0
             held.rate = (current.units - lease.tokens) / max(1, now - current.sent_us)
             lease.low = 0  # this caller refills the lease: other callers need not stop here
-            return self._demand.ahead(held, now)
+            return self._demand.ahead(held, now, self.pace.parts(held))
 
-    def asking(self, key: str) -> int | None:
+    def asking(self, key: str, wanted: int = 0) -> int | None:
         """Start to ask for tokens: return the instant, for `granted`; None if another caller asks, or just has."""
         now = self._now_us()
         with self._lock:
             held = self._held.get(key) or self._open(key, now)
             if held.asking is not None or held.following is not None:
                 return None
-            held.asking = now
+            held.asking, held.wanted = now, wanted
+            self.pace.renew(held, now)
             return now
+
+    def parts(self, key: str) -> tuple[int, ...]:
+        """Return the units that come back to the buckets of a key in a tick."""
+        return self.pace.parts(held) if (held := self._held.get(key)) else (0,) * len(self._limits)
 
     def granted(self, key: str, sent_us: int, granted_us: int, decision: Decision) -> None:
         """Take the server's answer: tokens, or none."""
@@ -103,21 +118,15 @@ class LeaseLedger:
             if held.asking != sent_us:
                 return
             held.asking = None
-            verdicts = decision.verdicts
-            self._demand.see(held, verdicts, now)
+            self._demand.see(held, decision.verdicts, now)
+            self.pace.see(held, decision, held.wanted, now)
             if not decision.allowed:
                 held.size = 1
                 return
             until = sent_us + self.terms.validity_us
             for at in self._demand.windows:  # tokens expire with their window, which ends at the reset or later
-                until = min(until, sent_us + verdicts[at].reset_us)
-            marks = tuple(
-                limit.step.at_grant(verdict.mark, granted_us)
-                for limit, verdict in zip(self._limits, verdicts, strict=True)
-            )
-            left = tuple(verdict.remaining for verdict in verdicts)
-            resets = tuple(sent_us + verdict.reset_us for verdict in verdicts)
-            grant = Grant(key, decision.granted, marks, sent_us, until, left, resets)
+                until = min(until, sent_us + decision.verdicts[at].reset_us)
+            grant = granted_tokens(self._limits, key, decision, granted_us, (sent_us, until))
             held.size = grant.units
             if now >= until:
                 self._give_back(grant, grant.units, now)
@@ -134,15 +143,18 @@ class LeaseLedger:
         with self._lock:
             held = self._held.get(key)
             if held is not None:
-                held.asking = None
-                held.left, held.size, held.asked = None, 1, 0
+                held.start_again()
 
-    def saw(self, key: str, decision: Decision) -> None:
-        """Note the server's answer to a request for no tokens ahead."""
+    def saw(self, key: str, decision: Decision) -> bool:
+        """Note the server's answer to a request for no tokens ahead; return whether the key is asked for often."""
+        now = self._now_us()
         with self._lock:
             held = self._held.get(key)
-            if held is not None:
-                self._demand.see(held, decision.verdicts, self._now_us())
+            if held is None:
+                return False
+            self._demand.see(held, decision.verdicts, now)
+            self.pace.see(held, decision, 0, now)
+            return held.asked >= HOT
 
     def refund(self, key: str, units: int, serial: int) -> None:
         """Put units that were paid from a lease back into it; if it has ended, give them back to the server."""
@@ -158,19 +170,13 @@ class LeaseLedger:
         """Return the leases of a key, in the order in which they will be spent."""
         with self._lock:
             held = self._held.get(key)
-            return () if held is None else tuple(grant for grant in (held.current, held.following) if grant is not None)
+            return () if held is None else held.grants()
 
     def tokens(self, grants: tuple[Grant, ...]) -> list[int]:
         """Return the number of tokens of each of these leases that may still be spent."""
         now = self._now_us()
         with self._lock:
-            return [self._tokens_of(grant) if now < grant.until_us else 0 for grant in grants]
-
-    def _tokens_of(self, grant: Grant) -> int:
-        held = self._held.get(grant.key)
-        if held is None or grant is held.current:
-            return 0 if held is None else held.lease.tokens
-        return grant.units if grant is held.following else 0
+            return [tokens_of(self._held.get(grant.key), grant, now) for grant in grants]
 
     def forget(self, key: str | None = None) -> None:
         """Drop the leases of a key, or of all keys, and give nothing back: the server's state was cleared."""
@@ -179,9 +185,8 @@ class LeaseLedger:
                 self._tokens.leases.pop(each, None)
                 self._held.pop(each, None)
             if key is None:
-                self._unused.clear()
-                self._ending.clear()
-                self._ended.clear()
+                for book in (self._unused, self._ending, self._ended):
+                    book.clear()
 
     def disown(self) -> None:
         """Drop everything in a forked process: the leases are the parent's, and a thread of it may hold the lock."""
@@ -190,8 +195,7 @@ class LeaseLedger:
 
     def unused(self, most: int | None = None) -> list[Unused]:
         """Return the tokens to give back now, at most `most` entries; with -1, all, since the limiter closes."""
-        now = self._now_us()
-        everything = most == -1
+        now, everything = self._now_us(), most == -1
         with self._lock:
             while self._ending and (everything or self._ending[0].until_us <= now):
                 grant = self._ending.popleft()
@@ -202,7 +206,7 @@ class LeaseLedger:
                     held.following = None
                     self._give_back(grant, grant.units, now)
             count = len(self._unused) if most is None or everything else most
-            given, self._unused[:count] = self._unused[:count], []
+            given, self._unused = self._unused[:count], self._unused[count:]
             return given
 
     def keep(self, unused: list[Unused]) -> None:
@@ -214,8 +218,7 @@ class LeaseLedger:
     def next_return(self) -> int | None:
         """Return the microseconds until tokens must be given back; None if there are none.
 
-        Unused tokens that appear before a lease ends (a refund, the rest of a lease that was replaced) are sent when
-        a lease ends, or after one validity.
+        Unused tokens of a lease that has not ended (a refund) are sent when one ends, or after one validity.
         """
         now = self._now_us()
         with self._lock:
@@ -226,12 +229,11 @@ class LeaseLedger:
 
     def _turn_over(self, key: str, units: int) -> Decision | None:
         """Start the lease that was charged ahead, if the current one has expired or is too small, and pay from both."""
-        now = self._now_us()
         with self._lock:
             held = self._held.get(key)
             if held is None or held.following is None:
                 return self._tokens.spend(key, units)  # another thread may have started it
-            ended, grant = held.current, held.following
+            now, ended, grant = self._now_us(), held.current, held.following
             left = self._close(held, now)
             self._begin(held, grant)
             decision = self._tokens.spend(key, units)
@@ -262,9 +264,8 @@ class LeaseLedger:
 
     def _begin(self, held: Held, grant: Grant) -> None:
         self._serial += 1
-        held.current, held.following = grant, None
-        lease = held.lease
-        lease.until_us, lease.low = grant.until_us, grant.units // AHEAD
+        held.current, held.following, lease = grant, None, held.lease
+        lease.until_us, lease.low = grant.until_us, 0 if held.short else grant.units // AHEAD
         lease.left, lease.resets, lease.serial = grant.left, grant.resets, self._serial
         self._tokens.fill(lease, grant.units, grant.units)
 
@@ -278,8 +279,9 @@ class LeaseLedger:
         self._ended[held.lease.serial] = grant
         if len(self._ended) > MOST:
             del self._ended[next(iter(self._ended))]
-        held.rate = (grant.units - left) / max(1, min(now, grant.until_us) - grant.sent_us)
-        held.asked, held.seen_us = grant.units - left, grant.sent_us
+        asked, end = grant.units - left + held.missed, now if held.missed else min(now, grant.until_us)
+        held.rate = asked / max(1, end - grant.sent_us)
+        held.asked, held.seen_us, held.missed = asked, grant.sent_us, 0
         return left
 
     def _retire(self, held: Held, now: int) -> None:
@@ -291,10 +293,7 @@ class LeaseLedger:
 
     def _give_back(self, grant: Grant, units: int, now: int) -> None:
         """Note tokens to give back, unless the bucket has regained them or the window does not count them any more."""
-        elapsed = now - grant.sent_us
-        for limit, resets_us in zip(self._limits, grant.resets, strict=True):
-            if units * limit.period_us > elapsed * limit.amount if limit.step.LENDS else now < resets_us:
-                if not self._unused:
-                    self._unused_us = now
-                self._unused.append(Unused(grant.key, units, grant.marks))
-                return
+        if counts_still(self._limits, grant, units, now):
+            if not self._unused:
+                self._unused_us = now
+            self._unused.append(Unused(grant.key, units, grant.marks))

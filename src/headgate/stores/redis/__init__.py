@@ -115,8 +115,9 @@ class RedisStore:
         self._leased[bound] = namespace
         return bound
 
-    def _saw_nodes(self, count: int) -> None:
+    def _saw_nodes(self, count: int) -> int:
         self.nodes = max(self._least_nodes, count)
+        return self.nodes
 
     @property
     def decides_by_clock(self) -> bool:

@@ -12,7 +12,7 @@ from headgate.layout import ANSWER_FIELDS, WORD
 from headgate.limit import Limit
 from headgate.stores.contract import Keys
 from headgate.stores.redis.names import Names
-from headgate.stores.redis.scripts import GIVE, HEARTBEAT, RENEW, RESET, Script, script, sent_params, shape_of
+from headgate.stores.redis.scripts import AHEAD, GIVE, HEARTBEAT, RENEW, RESET, Script, script, sent_params, shape_of
 
 REMEMBERED: Final = 64
 """The most costs whose packed bytes are kept."""
@@ -34,7 +34,8 @@ class CompiledLimits:
         self._same = b"".join(chain.from_iterable(self._endings))
         self._words = len(limits) * ANSWER_FIELDS
         self._reads = {
-            mode: struct.Struct(f"<{self._words + (mode == UP_TO)}q") for mode in (TAKE, PEEK, UP_TO, RESERVE)
+            mode: struct.Struct(f"<{self._words + (mode in (UP_TO, AHEAD))}q")
+            for mode in (TAKE, PEEK, UP_TO, RESERVE, AHEAD)
         }
         self.lends = all(limit.step.LENDS and not limit.block_us for limit in limits)
         """Whether a cost that does not fit now can be lent."""
@@ -74,6 +75,10 @@ class CompiledLimits:
         each = zip(self._numbers, costs, strict=True)
         return _bulk(*chain.from_iterable((*own, cost) for own, cost in each), wait)
 
+    def ahead(self, cost: int, most: int, parts: tuple[int, ...]) -> bytes:
+        """Like `argument`, for a cost and tokens ahead, `most` in all; `parts` come back to the buckets in a tick."""
+        return _bulk(*chain.from_iterable((*own, cost) for own in self._numbers), most, *parts)
+
     def back(self, amounts: tuple[int, ...], marks: tuple[tuple[int, int] | None, ...]) -> bytes:
         """Like `argument`, for giving back; no mark means charged now."""
         each = zip(self._numbers, amounts, marks, strict=True)
@@ -94,7 +99,7 @@ class CompiledLimits:
         """Return the decision of one group; `index` is its number in the reply."""
         reads = self._reads[mode]
         words = list(reads.unpack_from(reply, WORD + index * reads.size))
-        if mode == UP_TO:
+        if mode in (UP_TO, AHEAD):
             costs = (words.pop(0),) * len(self.limits)
         return Decision(self.limits, keys, costs, words, charged=mode != PEEK)
 
@@ -171,4 +176,4 @@ def _head(script: Script, keys: int, extra: int, whole: bool) -> bytes:
     )  # fmt: skip
 
 
-__all__ = ["GIVE", "HEARTBEAT", "RENEW", "RESET", "Command", "CompiledLimits", "Keys", "instant", "read_left"]
+__all__ = ["AHEAD", "GIVE", "HEARTBEAT", "RENEW", "RESET", "Command", "CompiledLimits", "Keys", "instant", "read_left"]

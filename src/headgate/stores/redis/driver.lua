@@ -42,6 +42,16 @@ for group = 1, groups do
         end
         for i = 1, COUNT do costs[i] = max(1, room) end
     end
+    if AHEAD then  -- the cost, and more up to a number; of a bucket that is low, less than is there
+        local most = packed[MOST]
+        for i = 1, COUNT do
+            local _, remaining = look[i](0)
+            local part = packed[MOST + i]
+            if remaining < part then remaining = floor(remaining * remaining / part) end
+            most = min(most, remaining)
+        end
+        for i = 1, COUNT do costs[i] = max(costs[i], most) end
+    end
     local all = true
     for i = 1, COUNT do
         verdicts[i] = {look[i](costs[i])}
@@ -69,7 +79,7 @@ for group = 1, groups do
             end
         end
     end
-    if UP_TO then reply[#reply + 1] = struct.pack('<i8', costs[1]) end
+    if UP_TO or AHEAD then reply[#reply + 1] = struct.pack('<i8', costs[1]) end
     for i = 1, COUNT do
         local allowed, remaining, retry, reset, mark_us, mark_num = unpack(verdicts[i])
         reply[#reply + 1] = struct.pack('FIELDS', allowed and 1 or 0, remaining, retry, reset, mark_us, mark_num)

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from headgate.call import Cost
 from headgate.clock import Clock
-from headgate.engine import PEEK, TAKE, UP_TO, Decision
+from headgate.engine import PEEK, RESERVE, TAKE, UP_TO, Decision
 from headgate.limit import Given
 from headgate.stores.contract import Costs, Keys, Marks
 from headgate.stores.leases.returns import MOMENT, returns
@@ -32,7 +32,7 @@ RETURNED_AT_ONCE: Final = 4
 class LeasedLimits(BoundLimits, Leasing):
     """Leased limits for threads: the caller that finds a lease low refills it; the others go on."""
 
-    def lease(self, terms: Lease, clock: Clock | None, saw_nodes: Callable[[int], None]) -> None:
+    def lease(self, terms: Lease, clock: Clock | None, saw_nodes: Callable[[int], int]) -> None:
         """Lease on these terms from now on."""
         self.lease_by(terms, clock, saw_nodes)
         # A clock that is moved by hand calls back when it moves, so no thread has to wait for it.
@@ -57,7 +57,7 @@ class LeasedLimits(BoundLimits, Leasing):
             return super().run(keys, costs, mode, wait)
         if mode == PEEK:
             return self._exchange(self._peek(keys, units))
-        if mode == TAKE and units:
+        if units and (mode == TAKE or (mode == RESERVE and not wait)):  # both decide now
             return self._exchange(self._take(keys, units))
         decision = self._ledger.spend(keys, units)
         return super().run(keys, costs, mode, wait) if decision is None else decision
@@ -68,9 +68,9 @@ class LeasedLimits(BoundLimits, Leasing):
             ahead = self._ledger.low(key)
             if ahead:
                 with suppress(*FAILURES):
-                    yield from self._refilled(key, ahead)
+                    yield from self._refilled(key, 1, ahead)
             return decision
-        decision = self.space.refusals.find(self.limits, key, (units,) * len(self.limits), TAKE)
+        decision = self._refused(key, units)
         return (yield from self._ask_for(key, units)) if decision is None else decision
 
     def _ask_for(self, key: str, units: int) -> Steps[Decision]:
@@ -78,18 +78,20 @@ class LeasedLimits(BoundLimits, Leasing):
         wanted = self._ledger.wanted(key, units)
         if wanted > units:
             try:
-                refilled = yield from self._refilled(key, wanted)
+                refilled = yield from self._refilled(key, units, wanted)
             except FAILURES as error:
                 raise failed("the store cannot answer now", error) from error
-            if refilled is not None and not refilled.allowed and units == 1:
-                return refilled
             decision = self._ledger.spend(key, units)
+            if decision is None:
+                decision = self._ledger.refused(key, units)
+            if decision is None and refilled is not None and not refilled.allowed:
+                decision = refilled
             if decision is not None:
                 return decision
         return (yield from self._exactly(key, units))
 
-    def _refilled(self, key: str, units: int) -> Steps[Decision | None]:
-        decision = yield from self._refill(key, units)
+    def _refilled(self, key: str, units: int, most: int) -> Steps[Decision | None]:
+        decision = yield from self._refill(key, units, most)
         if decision is not None and decision.allowed and not self._by_hand:
             returns.look_after(self)  # unused tokens are given back even if no more requests come
         return decision
@@ -100,6 +102,7 @@ class LeasedLimits(BoundLimits, Leasing):
             self._exchange(self._return(RETURNED_AT_ONCE))
         else:
             super().give(keys, units, marks)
+            self._gave(keys)
 
     def clear(self, key: str) -> None:
         """Forget a key under every limit."""
@@ -118,7 +121,7 @@ class LeasedLimits(BoundLimits, Leasing):
 class AsyncLeasedLimits(AsyncBoundLimits, Leasing):
     """Leased limits for event loops: tasks refill leases, ahead of need if possible."""
 
-    def lease(self, terms: Lease, clock: Clock | None, saw_nodes: Callable[[int], None]) -> None:
+    def lease(self, terms: Lease, clock: Clock | None, saw_nodes: Callable[[int], int]) -> None:
         """Lease on these terms from now on."""
         self.lease_by(terms, clock, saw_nodes)
         self._refilling: dict[str, asyncio.Task[BaseException | None]] = {}
@@ -147,7 +150,7 @@ class AsyncLeasedLimits(AsyncBoundLimits, Leasing):
             return await super().run(keys, costs, mode, wait)
         if mode == PEEK:
             return await self._exchange(self._peek(keys, units))
-        if mode == TAKE and units:
+        if units and (mode == TAKE or (mode == RESERVE and not wait)):  # both decide now
             return await self._take(keys, units)
         decision = self._ledger.spend(keys, units)
         return await super().run(keys, costs, mode, wait) if decision is None else decision
@@ -158,16 +161,16 @@ class AsyncLeasedLimits(AsyncBoundLimits, Leasing):
         if decision is not None:
             ahead = ledger.low(key)
             if ahead and self._refill_here(key) is None:
-                self._start_refill(key, ahead)
+                self._start_refill(key, 1, ahead)
             return decision
-        decision = self.space.refusals.find(self.limits, key, (units,) * len(self.limits), TAKE)
+        decision = self._refused(key, units)
         if decision is not None:
             return decision
         refilling = self._refill_here(key)
         if refilling is None:
             wanted = ledger.wanted(key, units)
             if wanted > units:
-                refilling = self._start_refill(key, wanted)
+                refilling = self._start_refill(key, units, wanted)
         if refilling is not None:
             await asyncio.wait([refilling])
             decision = ledger.spend(key, units)
@@ -181,15 +184,15 @@ class AsyncLeasedLimits(AsyncBoundLimits, Leasing):
         task = self._refilling.get(key)
         return task if task is not None and task.get_loop() is asyncio.get_running_loop() else None
 
-    def _start_refill(self, key: str, units: int) -> asyncio.Task[BaseException | None]:
+    def _start_refill(self, key: str, units: int, most: int) -> asyncio.Task[BaseException | None]:
         loop = asyncio.get_running_loop()
-        task = self._refilling[key] = loop.create_task(self._refilled(key, units))
+        task = self._refilling[key] = loop.create_task(self._refilled(key, units, most))
         return task
 
-    async def _refilled(self, key: str, units: int) -> BaseException | None:
+    async def _refilled(self, key: str, units: int, most: int) -> BaseException | None:
         """Refill: the result is in the ledger, or the failure is returned."""
         try:
-            await self._exchange(self._refill(key, units))
+            await self._exchange(self._refill(key, units, most))
         except FAILURES as error:
             return error
         finally:
@@ -221,6 +224,7 @@ class AsyncLeasedLimits(AsyncBoundLimits, Leasing):
             await self._exchange(self._return(RETURNED_AT_ONCE))
         else:
             await super().give(keys, units, marks)
+            self._gave(keys)
 
     async def clear(self, key: str) -> None:
         """Forget a key under every limit."""

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from headgate.call import Cost
 from headgate.clock import SECOND, Clock
-from headgate.engine import LEASED, PEEK, TAKE, UP_TO, Decision, read_clock
+from headgate.engine import LEASED, PEEK, TAKE, Decision, read_clock
 from headgate.engine.lease_cache import leased_tokens_for
 from headgate.forks import after_fork
 from headgate.layout import ANSWER_FIELDS
@@ -19,12 +19,16 @@ from headgate.stores.leases.ledger import LeaseLedger
 from headgate.stores.leases.terms import Lease
 from headgate.stores.memory import MemoryStore
 from headgate.stores.redis.bound import BoundSteps
-from headgate.stores.redis.compiled import GIVE, HEARTBEAT, CompiledLimits, instant
+from headgate.stores.redis.compiled import AHEAD, GIVE, HEARTBEAT, CompiledLimits, instant
 from headgate.stores.redis.connect import FAILURES
 from headgate.stores.redis.cross_slot import Steps, log
 
 HEARTBEAT_EVERY: Final = 5 * SECOND
 """The time between two heartbeats, by which a process reports itself and learns how many processes there are."""
+HEARTBEAT_SOON: Final = SECOND // 2
+"""The time between the first two heartbeats if a key is short or the fleet is large: all that started then know it."""
+FEW: Final = 20
+"""The number of processes up to which a fleet is small: its number does not change the pace."""
 _process = os.urandom(16)
 """The name of this process; not its number, which other hosts use too."""
 
@@ -35,8 +39,8 @@ class Leasing(BoundSteps):
     _hit: Callable[..., Any]
     """The gate's `hit`, for calls that a lease cannot simply pay."""
 
-    def lease_by(self, terms: Lease, clock: Clock | None, saw_nodes: Callable[[int], None]) -> None:
-        """Lease on these terms from now on; `saw_nodes` is called with the number of processes."""
+    def lease_by(self, terms: Lease, clock: Clock | None, saw_nodes: Callable[[int], int]) -> None:
+        """Lease on these terms; `saw_nodes` is called with the number of processes, and returns the one to go by."""
         local = MemoryStore(clock=clock)
         self._tokens = leased_tokens_for(local.bind("leases", self.limits), self._slowly)
         self._now: Callable[[], int] = lambda: read_clock(local.clock)
@@ -44,6 +48,7 @@ class Leasing(BoundSteps):
         self._heartbeat = CompiledLimits((Limit.parse("1/hour as nodes"),), self.space.names)
         self._saw_nodes = saw_nodes
         self._counted_us = -HEARTBEAT_EVERY
+        self._counts = 0
         after_fork(self._after_fork)
 
     def _slowly(self, key: str, cost: Cost, limit: Given | None) -> Any:  # noqa: ANN401 - a decision, or one to await
@@ -65,29 +70,46 @@ class Leasing(BoundSteps):
     def _after_fork(self) -> None:
         self._ledger.disown()
 
-    def _exactly(self, key: str, units: int) -> Steps[Decision]:
-        decision = yield from self.deciding(key, (units,) * len(self.limits), TAKE, 0)
-        self._ledger.saw(key, decision)
-        return decision
+    def _refused(self, key: str, units: int) -> Decision | None:
+        """Return the refusal of a key that is short, or a remembered one."""
+        refused = self._ledger.refused(key, units, missed=units)
+        if refused is None:
+            refused = self.space.refusals.find(self.limits, key, (units,) * len(self.limits), TAKE)
+        return refused
 
-    def _refill(self, key: str, units: int) -> Steps[Decision | None]:
-        """Ask for tokens, which go into the ledger; None if another caller is asking."""
-        sent = self._ledger.asking(key)
+    def _gave(self, keys: Keys) -> None:
+        """Note that units of keys were given back at the server."""
+        for key in (keys,) if isinstance(keys, str) else keys:
+            self._ledger.resume(key)
+
+    def _exactly(self, key: str, units: int) -> Steps[Decision]:
+        refused = self._ledger.refused(key, units)
+        if refused is not None:
+            return refused
+        decision = yield from self.deciding(key, (units,) * len(self.limits), TAKE, 0)
+        if self._ledger.saw(key, decision):
+            yield from self._count_nodes(not decision.allowed)
+        refused = None if decision.allowed else self._ledger.refused(key, units)
+        return decision if refused is None else refused
+
+    def _refill(self, key: str, units: int, most: int) -> Steps[Decision | None]:
+        """Ask for units and for tokens ahead, `most` in all, which go into the ledger; None if another caller asks."""
+        sent = self._ledger.asking(key, most)
         if sent is None:
             return None
-        compiled = self.compiled
+        compiled, parts = self.compiled, self._ledger.parts(key)
         costs = (units,) * len(self.limits)
         try:
             refused_since = self.space.refusals.sent()
-            reply, index = yield self.command(compiled, UP_TO, key, compiled.argument(costs))
-            decision = compiled.read(reply, index, key, costs, UP_TO)
+            reply, index = yield self.command(compiled, AHEAD, key, compiled.ahead(units, most, parts))
+            decision = compiled.read(reply, index, key, costs, AHEAD)
         except BaseException:
             self._ledger.failed(key)
             raise
         self._ledger.granted(key, sent, instant(reply), decision)
         if not decision.allowed:
-            self.space.refusals.keep(self.limits, key, (1,) * len(costs), refused_since, decision)
-        yield from self._count_nodes()
+            self.space.refusals.keep(self.limits, key, costs, refused_since, decision)
+        yield from self._count_nodes(decision.granted < most)
         return decision
 
     def _return(self, most: int | None = None) -> Steps[None]:
@@ -105,12 +127,17 @@ class Leasing(BoundSteps):
             if due:
                 self._ledger.keep(due)
 
-    def _count_nodes(self) -> Steps[None]:
-        """Report this process and count all processes: each admits its share while it is cut off from the server."""
+    def _count_nodes(self, short: bool) -> Steps[None]:
+        """Report this process and count all processes.
+
+        Their number sets the pace of questions, and each admits its share while it is cut off from the server.
+        """
         now = self._now()
-        if now - self._counted_us < HEARTBEAT_EVERY:
+        soon = self._counts == 1 and (short or self._ledger.pace.nodes > FEW)
+        if now - self._counted_us < (HEARTBEAT_SOON if soon else HEARTBEAT_EVERY):
             return
         self._counted_us = now
+        self._counts += 1
         # While they are cut off, all limiters on a store share one local store, so the store counts once. The key of
         # a user is never empty.
         name = blake2b(b"%d" % id(self.space.topology), key=_process, digest_size=16).digest()
@@ -118,7 +145,7 @@ class Leasing(BoundSteps):
             reply, _ = yield self.command(self._heartbeat, HEARTBEAT, "", b"$16\r\n%b\r\n" % name)
         except FAILURES:
             return
-        self._saw_nodes(int(reply))
+        self._ledger.pace.nodes = self._saw_nodes(int(reply))
 
     def _returned_to_lease(self, keys: Keys, units: Costs, marks: Marks) -> bool:
         """Put units that were paid from a lease back into it; whether they were."""

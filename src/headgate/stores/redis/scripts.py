@@ -26,6 +26,8 @@ HEARTBEAT: Final = 102
 """The mode that counts processes."""
 RENEW: Final = 103
 """The mode that renews the leases of permits."""
+AHEAD: Final = 104
+"""The mode that charges a cost, and tokens ahead of need up to a number and to a part of what is left."""
 VERDICT: Final = "allowed, remaining, retry, reset, mark_us, mark_num, moved"
 LIBRARY: Final = {
     "floor": "math.floor", "ceil": "math.ceil", "min": "math.min", "max": "math.max",
@@ -179,14 +181,17 @@ def _body(driver: dict[str, str], shapes: tuple[Shape, ...], kernels: list[_Kern
         parts.append(_fill(text, **fields))
         address += 1 + shape.blocks
         offset += numbers + shape.blocks + (3 if mode == GIVE else 1)
+    more = {RESERVE: 1, AHEAD: 1 + len(shapes)}.get(mode, 0)
     return _fill(
         driver["give" if mode == GIVE else "several"],
         LIMITS="\n".join(parts),
         GIVES="\n".join(parts),
         COUNT=str(len(shapes)),
         WIDTH=str(address - 1),
-        PACKED=_packed(offset + (mode == RESERVE)),
+        PACKED=_packed(offset + more),
         WAIT=f"packed[{offset + 1}]" if mode == RESERVE else "0",
+        MOST=str(offset + 1),
+        AHEAD=str(mode == AHEAD).lower(),
         UP_TO=str(mode == UP_TO).lower(),
         WRITES=str(mode != PEEK).lower(),
     )

@@ -1,0 +1,229 @@
+"""Keys that are asked for more than their limit: one question in a tick, a share of what is left, honest waits."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from headgate import Lease
+from headgate.stores.redis import RedisStore
+from tests.support.leasing import Bank, drain, open_bank, warm
+from tests.support.servers import wait_until
+
+FAST = "1000/second burst 500"
+TICK = 0.02
+
+
+@pytest.fixture(params=["threads", "tasks"])
+def bank(server, request) -> Iterator[Bank]:
+    with open_bank(server, request.param) as bank:
+        yield bank
+
+
+def short(bank: Bank, limit: str = FAST, nodes: int = 1, spread: float = 0.0, **options):
+    """A limiter whose key has just run short; its ticks are longer by this part of the most."""
+    limiter = bank.limiter(limit, **options)
+    pace = getattr(limiter, "limiter", limiter)._bound._ledger.pace
+    pace._chance = lambda: spread
+    warm(limiter, hits=10)
+    pace.nodes = nodes
+    drain(limiter)
+    return limiter
+
+
+def test_a_short_key_is_asked_about_once_in_a_tick(bank):
+    """Ten ticks of 20 ms with a hundred calls each cost ten questions, and admit what came back in that time."""
+    limiter = short(bank)
+    admitted = 0
+    with bank.asked(10):
+        for _ in range(10):
+            bank.clock.advance(TICK)
+            admitted += warm(limiter, hits=100)
+    assert admitted == 200
+
+
+def test_a_refusal_tells_the_next_question_and_is_admitted_then(bank):
+    """No caller is told 1 ms, after which the bucket has a unit but nobody asks; one microsecond early is refused."""
+    limiter = short(bank)
+    refused = limiter.hit("k")
+    assert (refused.allowed, refused.remaining, refused.retry_us, refused.degraded) == (False, 0, 20_000, False)
+    bank.clock.us += 19_999
+    with bank.asked(0):
+        assert limiter.hit("k").retry_us == 1
+    bank.clock.us += 1
+    with bank.asked(1):
+        assert limiter.hit("k").allowed
+
+
+def test_a_wait_is_as_long_as_the_bucket_needs(bank):
+    """Where a unit comes back after the tick, or a cost needs several, callers are told the later time."""
+    limiter = short(bank, "10/second burst 500")
+    assert [limiter.hit("k", cost).retry_us for cost in (1, 2, 5)] == [100_000, 200_000, 500_000]
+    assert limiter.hit("k", 501).never
+
+
+def test_a_tick_is_half_a_millisecond_for_each_node(bank):
+    """A fleet of 200 asks every 100 ms: 2,000 questions a second of all."""
+    limiter = short(bank, nodes=200)
+    assert limiter.hit("k").retry_us == 100_000
+
+
+def test_a_tick_is_shorter_where_a_small_burst_would_overflow(bank):
+    """A bucket that has 5 of 20 units is full in 15 ms: it is asked for in half of that, whatever the fleet."""
+    limiter = short(bank, "1000/second burst 20", nodes=200)
+    assert bank.charged("1000/second burst 20") == 15
+    assert limiter.hit("k").retry_us == 7_500
+
+
+def test_nodes_that_run_short_together_do_not_ask_together(bank):
+    """Between two questions there are one to two ticks, by chance."""
+    limiter = short(bank, spread=0.5)
+    assert limiter.hit("k").retry_us == 30_000
+    bank.clock.advance(0.03)
+    drain(limiter)
+    assert limiter.hit("k").retry_us == 30_000
+
+
+def test_one_node_takes_all_that_came_back_and_several_share_it(bank):
+    """Of 20 units in a tick a lone node takes 20; if 10 are there, others ask too, and a question takes 5."""
+    limiter = short(bank)
+    bank.clock.advance(TICK)
+    assert warm(limiter, hits=100) == 20
+    bank.clock.advance(TICK)
+    bank.plain(FAST).hit("k", 10)
+    assert warm(limiter, hits=100) == 5
+
+
+def test_a_cost_is_taken_whole_or_not_at_all(bank):
+    """A share that is smaller than the cost of the caller does not split it."""
+    limiter = short(bank)
+    bank.clock.advance(TICK)
+    bank.plain(FAST).hit("k", 10)
+    assert limiter.hit("k", 8).allowed
+    bank.clock.advance(TICK)
+    left = 500 - bank.charged(FAST)
+    refused = limiter.hit("k", left + 1)
+    assert (refused.allowed, refused.remaining) == (False, left)
+    assert 500 - bank.charged(FAST) == left
+
+
+def test_smaller_costs_may_ask_for_what_a_larger_one_left(bank):
+    """Of a bucket that has 3 units a cost of 5 is refused for a tick, and a cost of 2 is asked for at once."""
+    limiter = short(bank)
+    bank.clock.us += 23_000
+    bank.plain(FAST).hit("k", 20)
+    with bank.asked(1):
+        assert [limiter.hit("k", cost).allowed for cost in (5, 5, 4, 7)] == [False] * 4
+    with bank.asked(1):
+        assert limiter.hit("k", 2).allowed
+
+
+def test_a_key_that_has_enough_again_is_leased_as_before(bank):
+    """After a second without calls nobody is refused, and few questions are asked."""
+    limiter = short(bank)
+    bank.clock.advance(1)
+    before = bank.trips()
+    assert warm(limiter, hits=300) == 300
+    assert bank.trips() - before < 20
+
+
+@pytest.mark.parametrize("remember", [0, 1])
+def test_a_tick_does_not_depend_on_remembered_refusals(server, remember):
+    """A short key is refused without a question for a tick also where no refusal of the server is remembered."""
+    with open_bank(server, remember_refusals=remember) as bank:
+        limiter = short(bank)
+        with bank.asked(0):
+            assert warm(limiter, hits=100) == 0
+
+
+def test_a_caller_that_does_not_wait_is_refused_without_a_question_too(bank):
+    """`acquire` with a timeout of 0 decides now, as `hit` does; one that waits reserves its place at the server."""
+    limiter = short(bank)
+    with bank.asked(0):
+        assert [limiter.acquire("k", timeout=0).allowed for _ in range(10)] == [False] * 10
+    with bank.asked(1):
+        assert limiter.reserve("k", max_wait=1).delay == 0.001
+
+
+def test_units_that_are_given_back_are_asked_for_at_once(bank):
+    """A refund by key and a reset end the wait for the next question."""
+    limiter = short(bank)
+    limiter.refund("k", 5)
+    assert limiter.hit("k").allowed
+    drain(limiter)
+    limiter.reset("k")
+    assert limiter.hit("k").remaining == 499
+
+
+def test_a_spent_window_is_refused_until_it_ends_as_before(bank):
+    """Windows have no tick: their units come back at once, at their end."""
+    limiter = bank.limiter("100/hour by fixed-window")
+    assert drain(limiter) == 100
+    with bank.asked(0):
+        assert limiter.hit("k").retry_after == 800.0
+
+
+def test_a_small_limit_is_exact(bank):
+    """`5/minute`: five hits, five questions, and then the wait for the next unit."""
+    limiter = bank.limiter("5/minute")
+    with bank.asked(6):
+        assert [limiter.hit("k").remaining for _ in range(5)] == [4, 3, 2, 1, 0]
+        assert limiter.hit("k").retry_after == 12.0
+    with bank.asked(0):
+        assert limiter.hit("k").retry_after == 12.0
+
+
+def test_while_one_thread_asks_others_are_refused_without_a_question(server, proxy):
+    """A server that is slow has one question under way, not one for each thread."""
+    with open_bank(server, url=proxy.url) as bank, ThreadPoolExecutor(1) as pool:
+        limiter = short(bank)
+        bank.clock.advance(TICK)
+        charged = bank.charged(FAST)
+        proxy.hold()
+        asking = pool.submit(limiter.hit, "k")
+        wait_until(lambda: bank.charged(FAST) > charged, "the units are charged")
+        with bank.asked(0):
+            assert [limiter.hit("k").retry_us for _ in range(10)] == [20_000] * 10
+            bank.clock.us += 25_000
+            assert not limiter.hit("k").allowed
+        proxy.release()
+        assert asking.result().allowed
+        assert threading.active_count() < 10
+
+
+def test_an_answer_to_a_single_unit_does_not_end_a_tick(server):
+    """The answer to a thread that asked for one unit arrives after the one that said that the key is short."""
+    with open_bank(server) as bank:
+        limiter = short(bank)
+        limiter._bound._ledger.saw("k", bank.plain(FAST).peek("k", 0))
+        assert limiter.hit("k").retry_us == 20_000
+
+
+def test_several_limits_refuse_by_the_one_that_is_short(bank):
+    """The bucket is short, the window is not: the decision says so."""
+    limiter = short(bank, "1000/second burst 500; 100000/hour by fixed-window as hourly")
+    refused = limiter.hit("k")
+    assert [(verdict.allowed, verdict.retry_us) for verdict in refused.verdicts] == [(False, 20_000), (True, 0)]
+    assert str(refused.binding) == FAST
+
+
+def test_a_key_that_is_asked_for_often_is_counted_before_it_is_leased(bank):
+    """Three hits report the process, so that it knows the fleet before its first lease."""
+    limiter = bank.limiter("1/hour burst 30", lease=Lease(floor=50))
+    bank.server.command("CONFIG", "RESETSTAT")
+    warm(limiter, hits=3)
+    assert bank.server.info("commandstats")["cmdstat_zadd"]["calls"] == 1
+
+
+def test_a_process_goes_by_the_nodes_it_was_told_of(server):
+    """`nodes=400` in the store is a tick of 200 ms, whatever the heartbeat counts."""
+    with open_bank(server) as bank:
+        store = RedisStore(server.url, clock=bank.clock, nodes=400, deadline=5)
+        limiter = bank.limiter(FAST, store=store)
+        limiter._bound._ledger.pace._chance = lambda: 0.0
+        drain(limiter)
+        assert limiter.hit("k").retry_us == 200_000
+        store.close()
