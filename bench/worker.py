@@ -14,6 +14,7 @@ from bench.flight import measure_holder
 from bench.flow import shape
 from bench.imports import measure_import
 from bench.jobs import Job, Scale
+from bench.lease_overload import overload
 from bench.leasing import lease
 from bench.measure import Bench, Figures, grow, spread, stalls, time_calls
 from bench.remote_measure import MEASURES, measure_remote
@@ -33,6 +34,8 @@ def run(job: Job, scale: Scale) -> Figures:
             return run_in_flight(job, scale)
         if job.kind == "lease":
             return lease(job.contestant, scale.seconds, scale.repeats)
+        if job.kind == "overload":
+            return overload(job.contestant)
         if job.kind == "simulate":
             return run_simulated(job, scale)
         if job.kind == "import":

@@ -8,6 +8,7 @@ from bench.sections import (
     hit,
     imports,
     leases,
+    leases_overload,
     leases_sim,
     memory,
     paths,
@@ -47,4 +48,5 @@ SECTIONS: list[Section] = [
     leases_sim.SECTION,
     flight.SECTION,
     imports.SECTION,
+    leases_overload.SECTION,
 ]
