@@ -26,9 +26,7 @@ from headgate.stores.redis.cross_slot import Steps, log
 HEARTBEAT_EVERY: Final = 5 * SECOND
 """The time between two heartbeats, by which a process reports itself and learns how many processes there are."""
 HEARTBEAT_SOON: Final = SECOND // 2
-"""The time between the first two heartbeats if a key is short or the fleet is large: all that started then know it."""
-FEW: Final = 20
-"""The number of processes up to which a fleet is small: its number does not change the pace."""
+"""The time between the first two heartbeats: processes that start together then know of each other."""
 _process = os.urandom(16)
 """The name of this process; not its number, which other hosts use too."""
 
@@ -88,7 +86,7 @@ class Leasing(BoundSteps):
             return refused
         decision = yield from self.deciding(key, (units,) * len(self.limits), TAKE, 0)
         if self._ledger.saw(key, decision):
-            yield from self._count_nodes(not decision.allowed)
+            yield from self._count_nodes()
         refused = None if decision.allowed else self._ledger.refused(key, units)
         return decision if refused is None else refused
 
@@ -109,7 +107,7 @@ class Leasing(BoundSteps):
         self._ledger.granted(key, sent, instant(reply), decision)
         if not decision.allowed:
             self.space.refusals.keep(self.limits, key, costs, refused_since, decision)
-        yield from self._count_nodes(decision.granted < most)
+        yield from self._count_nodes()
         return decision
 
     def _return(self, most: int | None = None) -> Steps[None]:
@@ -127,14 +125,13 @@ class Leasing(BoundSteps):
             if due:
                 self._ledger.keep(due)
 
-    def _count_nodes(self, short: bool) -> Steps[None]:
+    def _count_nodes(self) -> Steps[None]:
         """Report this process and count all processes.
 
         Their number sets the pace of questions, and each admits its share while it is cut off from the server.
         """
         now = self._now()
-        soon = self._counts == 1 and (short or self._ledger.pace.nodes > FEW)
-        if now - self._counted_us < (HEARTBEAT_SOON if soon else HEARTBEAT_EVERY):
+        if now - self._counted_us < (HEARTBEAT_SOON if self._counts == 1 else HEARTBEAT_EVERY):
             return
         self._counted_us = now
         self._counts += 1
