@@ -16,11 +16,10 @@ import random
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from headgate.algorithms import NEVER, Verdict
+from headgate.algorithms.contract import NEVER, Verdict
 from headgate.engine import Decision
 from headgate.limit import Limit
 from headgate.stores.leases.grants import Held
-from headgate.stores.leases.terms import ends_with_window
 
 SHORTEST: Final = 20_000
 """The shortest tick, in microseconds: 50 questions a second."""
@@ -71,8 +70,7 @@ class Pace:
         self.nodes = 1
         self._limits = limits
         self._chance = chance
-        self._regained = tuple(at for at, limit in enumerate(limits) if not ends_with_window(limit))
-        """The indexes of the limits whose units come back little by little: buckets and sliding windows."""
+        self._buckets = tuple(at for at, limit in enumerate(limits) if limit.step.LENDS)
 
     def refused(self, held: Held, key: str, units: int, missed: int, now: int) -> Decision | None:
         """Return a refusal until the next question; None if it is time for it, or if fewer units may still be there."""
@@ -87,10 +85,10 @@ class Pace:
         return pause.decision(self._limits, key, units, now)
 
     def parts(self, held: Held) -> tuple[int, ...]:
-        """Return the units that come back to each limit in a tick; 0 for a fixed window."""
+        """Return the units that come back to each bucket in a tick; 0 for other limits."""
         return tuple(
-            min(MOST_PART, held.tick * limit.amount // limit.period_us) if at in self._regained else 0
-            for at, limit in enumerate(self._limits)
+            min(MOST_PART, held.tick * limit.amount // limit.period_us) if limit.step.LENDS else 0
+            for limit in self._limits
         )
 
     def see(self, held: Held, decision: Decision, wanted: int, now: int) -> None:
@@ -99,7 +97,7 @@ class Pace:
         if held.short and decision.allowed and not wanted:
             return  # one unit is no sign of plenty; and another caller may have heard more since
         held.tick = max(SHORTEST, self.nodes * OF_A_NODE)
-        if not self._regained or (decision.allowed and granted >= wanted):
+        if not self._buckets or (decision.allowed and granted >= wanted):
             held.short, held.pause, held.lefts = False, None, ()
             return
         held.tick = self._shortened(held, verdicts, granted, now)
@@ -120,7 +118,7 @@ class Pace:
     def _shortened(self, held: Held, verdicts: tuple[Verdict, ...], granted: int, now: int) -> int:
         """Return a tick in which half of a bucket stays empty, if it goes on to fill as it did since the last one."""
         tick = float(held.tick)
-        for at in self._regained:
+        for at in self._buckets:
             limit, left = self._limits[at], verdicts[at].remaining
             filling = limit.amount / limit.period_us
             if held.lefts and now > held.lefts_us and left + granted < limit.burst:
@@ -147,7 +145,7 @@ def _after_grant(limit: Limit, verdict: Verdict, allowed: bool) -> Row:
     if limit.step.LENDS:
         retry = verdict.reset_us - limit.burst * limit.period_us // limit.amount + _time_of(limit, 1)
     else:
-        retry = verdict.reset_us if ends_with_window(limit) and not verdict.remaining else 0
+        retry = 0 if verdict.remaining else verdict.reset_us
     return Row(False, 0, max(0, retry), verdict.reset_us)
 
 
