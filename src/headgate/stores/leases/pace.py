@@ -16,7 +16,7 @@ import random
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from headgate.algorithms.contract import NEVER, Verdict
+from headgate.algorithms import NEVER, Verdict
 from headgate.engine import Decision
 from headgate.limit import Limit
 from headgate.stores.leases.grants import Held
