@@ -83,6 +83,8 @@ def test_check_counts_the_rules_of_a_file_without_mistakes(capsys, file, tmp_pat
     one = tmp_path / "one.json"
     one.write_text('{"rules": [{"key": "ip", "limits": "1/minute"}]}')
     assert run(capsys, "check", str(one)) == (0, f"{one}: 1 rule, no mistakes\n", "")
+    one.write_text('{"rules": [], "shed": {"fleet": {"limit": "8 in flight"}}}')
+    assert run(capsys, "check", str(one)) == (0, f"{one}: 0 rules and load shedding, no mistakes\n", "")
 
 
 def test_check_tells_every_mistake_with_its_line(capsys, tmp_path):

@@ -17,6 +17,8 @@ from headgate.policy.key import NAMED, WORDS
 from headgate.policy.match import FIELDS, METHODS
 from headgate.policy.schema import schema
 from headgate.policy.secret import PLACES
+from headgate.policy.shed_section import ESTIMATORS, SIGNALS
+from headgate.policy.shed_section import FIELDS as SHED_FIELDS
 from headgate.policy.source import read_source
 from headgate.policy.token import FIELDS as TOKEN_FIELDS
 from headgate.policy.token import PUBLIC, SHARED
@@ -52,6 +54,10 @@ def with_tokens(**fields: Any) -> dict[str, Any]:
 def _secrets(monkeypatch):
     monkeypatch.setenv("SCHEMA_SECRET", "s" * 64)
     monkeypatch.setenv("SCHEMA_KEY", PUBLIC_KEY)
+
+
+def shedding(**fields: Any) -> dict[str, Any]:
+    return {"rules": [], "stores": {"fleet": "memory://"}, "shed": fields}
 
 
 PUBLIC_KEY = """\
@@ -121,6 +127,22 @@ RIGHT: list[Any] = [
     with_rule(**{"for": "1h", "act": "shadow"}),
     *({"repeated": word, **with_rule(repeated=word)} for word in values("refuse", "first", "last", "each")),
     with_rule(missing="deny", on_error="raise", disclose="retry", exempt={"ip": "10.0.0.1"}),
+    shedding(),
+    {**shedding(), **with_rule()},
+    *(shedding(limit=each) for each in values(1, 40, *ESTIMATORS, *({name: {}} for name in ESTIMATORS))),
+    shedding(limit={"adaptive": {"initial": 20, "min": 1, "max": 1000}}),
+    *(shedding(order=each) for each in values(["a"], ["paid", "free"])),
+    shedding(classes={"critical": {"method": "POST", "path": "/pay/**"}, "sheddable": {"header": {"x": True}}}),
+    shedding(classes={}),
+    shedding(class_header="X-Request-Class", deadline_header="x-timeout-ms"),
+    *(shedding(tenant=each) for each in values("ip", "user", {"claim": "org"}, ["user", {"header": "x"}])),
+    *(shedding(weights=each) for each in values({}, {"free": 1, "pro": 0.5})),
+    *(shedding(timeout=each) for each in values("1s", "200ms", 0, 0.5, 3)),
+    shedding(exempt={"path": ["/healthz", "/metrics"]}),
+    *(shedding(workers={"signals": each}) for each in values(*SIGNALS, list(SIGNALS))),
+    *(shedding(fleet={"limit": "800 in flight", "reserve": each}) for each in values("0%", "20%", "90%")),
+    *(shedding(fleet={"limit": each, "store": "fleet"}) for each in values("8 in-flight", "800 In Flight ttl 30s")),
+    *(shedding(mode=each) for each in values("enforce", "observe", "off", False)),
 ]
 WRONG: list[Any] = [
     {},
@@ -282,6 +304,24 @@ WRONG: list[Any] = [
     with_rule(priority=1),
     with_rule(exempt=[]),
     with_rule(limit="5/minute"),
+    *({"rules": [], "shed": each} for each in values(None, 40, [], "adaptive")),
+    shedding(limits=40),
+    *(shedding(limit=each) for each in values(0, -1, True, None, "fast", [], {}, {"fixed": {}}, {"adaptive": 5})),
+    *(shedding(limit={"vegas": {"max": each}}) for each in values(0, "5", True, None, 1.5)),
+    shedding(limit={"adaptive": {"maximum": 5}}),
+    shedding(limit={"adaptive": {}, "aimd": {}}),
+    *(shedding(order=each) for each in values([], "critical", ["a", "a"], [5], [""], None)),
+    *(shedding(classes=each) for each in values([], None, {"critical": 5}, {"critical": {"pth": "/"}})),
+    *(shedding(**{name: each}) for name in ("class_header", "deadline_header") for each in values("", 5, None, [])),
+    *(shedding(tenant=each) for each in values("org", "", [], None, {"body": "x"})),
+    *(shedding(weights={"pro": each}) for each in values(0, -1, True, "5", None)),
+    shedding(weights=[5]),
+    *(shedding(timeout=each) for each in values("soon", -1, True, None, [])),
+    *(shedding(exempt=each) for each in values("/healthz", [], None)),
+    *(shedding(workers=each) for each in values({}, None, ["busy"], {"signals": []}, {"signals": "disk"})),
+    *(shedding(fleet=each) for each in values({}, None, "8 in flight", {"limit": 8}, {"limit": "8/minute"})),
+    *(shedding(fleet={"limit": "8 in flight", "reserve": each}) for each in values(20, "91%", "20", "-1%", None)),
+    *(shedding(mode=each) for each in values("on", True, None, "")),
 ]
 BEYOND = {
     "a queue where nothing waits": with_rule(limits="5/minute queue 3"),
@@ -294,6 +334,10 @@ BEYOND = {
     "a burst of a window": with_rule(limits="5/minute burst 2 by fixed-window"),
     "a secret that is not there": {"pepper": {"env": "SCHEMA_NOTHING"}, **with_rule()},
     "a key that is none": with_tokens(algorithms="RS256"),
+    "a class that is not there": shedding(classes={"urgent": {}}),
+    "a first limit above the highest": shedding(limit={"adaptive": {"initial": 20, "max": 10}}),
+    "a fleet with a store that is not there": shedding(fleet={"limit": "8 in flight", "store": "cache"}),
+    "a fleet with two limits": shedding(fleet={"limit": "8 in flight; 9 in flight"}),
     "a burst that does not fit": with_rule(limits="10/minute burst 100_000_000"),
 }
 """What only the parser finds: it relates places to each other, and counts."""
@@ -355,6 +399,7 @@ def test_the_schema_knows_the_fields_of_the_parser():
     defined = SCHEMA["$defs"]
     assert tuple(SCHEMA["properties"]) == tuple(policy.FIELDS)
     assert tuple(SCHEMA["properties"]["tokens"]["properties"]) == tuple(TOKEN_FIELDS)
+    assert tuple(SCHEMA["properties"]["shed"]["properties"]) == tuple(SHED_FIELDS)
     assert tuple(defined["secret"]["properties"]) == tuple(PLACES)
     assert tuple(defined["shared_algorithm"]["enum"]) == tuple(SHARED)
     assert tuple(defined["public_algorithm"]["enum"]) == PUBLIC

@@ -52,6 +52,7 @@ def check(chosen: argparse.Namespace) -> str:
     source, policy, warned = _load(chosen.file)
     warned += command.inventions(source, policy)
     rules = "1 rule" if len(policy.rules) == 1 else f"{len(policy.rules)} rules"
+    rules += " and load shedding" if policy.shed is not None else ""
     return "\n".join([f"{chosen.file}: {rules}, no mistakes", *(f"warning: {each}" for each in warned)])
 
 

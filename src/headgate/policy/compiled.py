@@ -68,7 +68,7 @@ class CompiledPolicy:
     def bind(self) -> None:
         """Bind every limit of every plan to its store now, so that errors appear at the start and not at a request."""
         errors = []
-        for rule in self.policy.rules:
+        for rule in self.policy.every_rule:
             for limits in dict.fromkeys((rule.plans or {}).values()):
                 try:
                     for start in range(0, len(limits), MOST_CALLS):
@@ -220,6 +220,8 @@ class CompiledPolicy:
             else:
                 if not decision.allowed:
                     log.info("rule %s (observe) would refuse: %r", rule.name, decision)
+                    if view.would_refuse is not None:
+                        view.would_refuse.append(rule.name)
                 elif group.follows or group.holds_permits:
                     seen.append(Charge(group, decision))
 
@@ -249,7 +251,8 @@ _NOBODY: Final = RequestView("GET", "/", {})
 
 
 def _tightest(charges: list[Charge]) -> Charge:
-    """Return the charge that leaves the least."""
+    """Return the charge that leaves the least, of those that a client may know of."""
+    charges = [each for each in charges if not each.group.hidden] or charges
     granted, remaining = [each.decision.granted for each in charges], [each.decision.remaining for each in charges]
     return charges[tightest(granted, remaining)]
 

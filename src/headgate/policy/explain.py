@@ -7,9 +7,11 @@ from typing import NamedTuple
 
 from headgate.policy.compiled import CompiledPolicy
 from headgate.policy.key import Params, is_missing
+from headgate.policy.match import trusted_header
 from headgate.policy.outcome import Outcome
 from headgate.policy.policy import Policy
 from headgate.policy.rule import Rule
+from headgate.policy.shed_section import ShedSection
 from headgate.policy.values import Unclear
 from headgate.policy.view import RequestView
 from headgate.steps import run
@@ -26,15 +28,33 @@ class Effect(NamedTuple):
 
 def explain(policy: Policy, view: RequestView) -> list[str]:
     """Return the effect of each rule, and the decision while nothing is spent yet. Also sets the plan of `view`."""
+    shed = [] if policy.shed is None else [_by_shed(policy.shed, view)]
     listed = _by_lists(policy, view)
     if listed is not None:
-        return [listed]
+        return [*shed, listed]
     compiled = CompiledPolicy(policy, {name: MemoryStore() for name in ("", *policy.stores)}, awaited=False)
     effects = _by_rules(compiled, view)
     if not effects:
-        return ["allowed: no rule matches"]
+        return [*shed, "allowed: no rule matches"]
     idle = [each.idle for each in effects if each.idle]
-    return [*(each.words for each in effects), *_verdict(run(compiled.before(view)), idle)]
+    return [*shed, *(each.words for each in effects), *_verdict(run(compiled.before(view)), idle)]
+
+
+def _by_shed(shed: ShedSection, view: RequestView) -> str:
+    """Return the class of a request, and set it for the fleet's limit."""
+    if shed.mode == "off":
+        return "shed: off"
+    named = trusted_header(view, shed.class_header) if shed.class_header else ()
+    found = shed.classes.candidates(view.method, view.path).class_of(view)
+    if found is None:
+        return "shed: exempt"
+    if named:
+        found = named[0] if named[0] in shed.classes.order else shed.classes.default
+    view.request_class = found
+    if shed.mode == "observe":
+        view.would_refuse = []
+    critical = ", critical" if found in shed.classes.critical else ""
+    return f"shed: class {found}{critical}; waits for at most {shed.timeout:g} s; {shed.mode}"
 
 
 def _verdict(outcome: Outcome, idle: list[str]) -> list[str]:

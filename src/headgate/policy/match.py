@@ -75,15 +75,15 @@ class Match(NamedTuple):
     """Whether it names the method MESSAGE: only such rules count the messages of a websocket."""
 
 
-def read_match(parser: Parser, value: object, path: Path_) -> Match:
-    """Read a rule's `match`."""
+def read_match(parser: Parser, value: object, path: Path_, every: bool = False) -> Match:
+    """Read a rule's `match`; with `every`, all values that a client sends must fit, else one."""
     if callable(value):
         return Match(None, (), (parser.function(value, path),))
     given = parser.fields(value, path, FIELDS)
     methods = _methods(parser, given["method"], (*path, "method")) if "method" in given else None
     patterns = _patterns(parser, given["path"], (*path, "path")) if "path" in given else ()
     rest = {name: given[name] for name in given if name not in ("method", "path")}
-    return Match(methods, patterns, tuple(_conditions(parser, rest, path, every=False)), _names_messages(given))
+    return Match(methods, patterns, tuple(_conditions(parser, rest, path, every)), _names_messages(given))
 
 
 def _names_messages(value: object) -> bool:

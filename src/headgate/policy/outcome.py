@@ -10,6 +10,7 @@ from headgate.caches import ClearedWhenFull
 from headgate.engine import Decision
 from headgate.errors import HeadgateError
 from headgate.limit import Limit
+from headgate.policy.fleet import FleetRule
 from headgate.policy.key import Params, is_missing
 from headgate.policy.rule import Rule
 from headgate.policy.values import CREDENTIALS, Unclear
@@ -63,8 +64,8 @@ class LimitGroup:
     """Limits of one store that one decision is taken over, and the rule of each."""
 
     __slots__ = (
-        "ask", "bounds", "counts_refused", "delays", "disclose", "follows", "gate", "holds_permits", "limits", "local",
-        "owners", "store",
+        "ask", "bounds", "counts_refused", "delays", "disclose", "follows", "gate", "hidden", "holds_permits", "limits",
+        "local", "owners", "store",
     )  # fmt: skip
 
     def __init__(self, store: str, gate: Any, pairs: Sequence[tuple[Rule, Limit]]) -> None:  # noqa: ANN401
@@ -91,6 +92,8 @@ class LimitGroup:
             if limit.in_flight:
                 self.holds_permits = True
         self.disclose = tuple(disclose)
+        self.hidden = all(word == "none" for word in disclose)
+        """Whether nothing of these limits is shown."""
         self.bounds = Bounds(gate, self.limits, tuple(at_most)) if any(at_most) else None
         """The bounds of rules with `at_most`; None without such a rule."""
         try:
@@ -141,14 +144,20 @@ class Outcome(NamedTuple):
     """The message to the client for a refusal that is not due to a limit."""
     challenge: str = ""
     """The scheme by which the client can authenticate, for `WWW-Authenticate`."""
+    overload: str = ""
+    """Why a load shedder refuses the request: `fleet`, or a reason that the shedder itself gives."""
+    retry_after: int = 0
+    """Seconds after which the client of such a request may come back."""
 
 
 PASS: Final = Outcome("pass")
 
 
 def refused(group: LimitGroup, decision: Decision) -> Outcome:
-    """Return the outcome of a refusal: `shadow` or 429."""
+    """Return the outcome of a refusal: `shadow`, 429, or 503 if the whole fleet is busy."""
     rule = group.owner(decision)
+    if isinstance(rule, FleetRule):
+        return Outcome("deny", UNAVAILABLE, rule, overload="fleet")
     if rule.act.kind == "shadow":
         return Outcome("shadow", rule.act.status, rule, decision, group)
     return Outcome("deny", TOO_MANY, rule, decision, group)

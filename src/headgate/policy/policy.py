@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+from headgate.policy.fleet import NAME as FLEET
 from headgate.policy.forms import TEXT, WORD, Field, Fields, Form, array, named, table
 from headgate.policy.hashing import hasher
 from headgate.policy.key import Params
@@ -17,6 +18,8 @@ from headgate.policy.parser import Parser
 from headgate.policy.rule import Rule, read_rule
 from headgate.policy.rule_index import MatchedRules, RuleIndex
 from headgate.policy.secret import read_secret
+from headgate.policy.shed_section import FIELDS as SHED_FIELDS
+from headgate.policy.shed_section import ShedSection, read_shed
 from headgate.policy.source import Source, read_source
 from headgate.policy.token import FIELDS as TOKEN_FIELDS
 from headgate.policy.token import Tokens, read_tokens
@@ -49,6 +52,10 @@ FIELDS: Final[Fields] = {
         "The rules. All rules that apply to a request are decided together, in one decision for each store: "
         "all of them are charged, or none. The list may be empty only if there is another section.",
         {"type": "array", "items": named("rule")},
+    ),
+    "shed": Field(
+        "Load shedding: the requests that are served when there are more than the service can serve.",
+        table(SHED_FIELDS),
     ),
     "allow": Field("Requests that always pass, before any rule.", named("condition")),
     "deny": Field("Requests that are always refused with 403, after allow and before any rule.", named("condition")),
@@ -120,9 +127,13 @@ class Policy:
         self.allow = read_condition(parser, given["allow"], ("allow",), every=True) if "allow" in given else None
         self.deny: Predicate | None = read_condition(parser, given["deny"], ("deny",)) if "deny" in given else None
         self.rules = _rules(parser, given.get("rules"), self.stores, given.keys() <= {"version", "rules"})
+        self.shed: ShedSection | None = (
+            read_shed(parser, given["shed"], self.stores, len(self.rules)) if "shed" in given else None
+        )
+        """The settings of a load shedder; None if the policy has no `shed`."""
         parser.finish()
-        self._settings = {field: given[field] for field in given if field != "rules"}
-        self._index = RuleIndex(self.rules)
+        self._settings = {field: given[field] for field in given if field not in ("rules", "shed")}
+        self._index = RuleIndex(self.every_rule)
 
     @classmethod
     def load(cls, given: Policy | str | Path | Mapping[str, Any]) -> Policy:
@@ -130,15 +141,20 @@ class Policy:
         return given if isinstance(given, Policy) else cls(read_source(given))
 
     def with_rules(self, rules: Sequence[Mapping[str, Any]]) -> Policy:
-        """Return a policy with other rules and the same settings: lists, stores, namespace, headers, tokens, pepper."""
+        """Return a policy with other rules and the same lists, stores, namespace, headers, tokens and pepper."""
         return Policy({**self._settings, "rules": rules})
 
     def with_compiled(self, rules: Sequence[Rule]) -> Policy:
         """Return the same policy with other versions of its own rules, in the same order."""
         policy = copy(self)
         policy.rules = tuple(rules)
-        policy._index = RuleIndex(policy.rules)
+        policy._index = RuleIndex(policy.every_rule)
         return policy
+
+    @property
+    def every_rule(self) -> tuple[Rule, ...]:
+        """The rules, and those of the fleet's limit."""
+        return self.rules if self.shed is None else (*self.rules, *self.shed.fleet)
 
     def hashes_as(self, other: Policy) -> bool:
         """Whether both policies hash a secret to the same key."""
@@ -188,7 +204,7 @@ def _rules(parser: Parser, value: object, stores: Mapping[str, str], alone: bool
     if not value and alone:
         parser.error(("rules",), "rules is empty; write a rule, or another section such as deny or headers")
     rules = [read_rule(parser, each, ("rules", at), at, stores) for at, each in enumerate(value)]
-    seen: set[str] = set()
+    seen = {FLEET}
     for at, rule in enumerate(rules):
         if rule is None:
             continue

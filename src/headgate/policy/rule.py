@@ -163,9 +163,6 @@ def _read_fields(parser: Parser, given: Mapping[str, Any], path: Path_, index: i
     plans = None if choose else _plans(parser, limits, (*path, "limits"), name, act, block)
     cost = read_cost(parser, given.get("cost", 1), (*path, "cost"), name)
     counts, refused = read_count(parser, given.get("count", {}), (*path, "count"))
-    store = given.get("store", "")
-    if store != "" and not (isinstance(store, str) and store in stores):
-        _unknown_store(parser, store, (*path, "store"), stores)
     if cost.rises:
         _warn_of_no_debt(parser, plans or {}, (*path, "limits"), name)
     return Rule(
@@ -186,7 +183,7 @@ def _read_fields(parser: Parser, given: Mapping[str, Any], path: Path_, index: i
         on_error=cast("OnError", _word(parser, given, path, "on_error", OnError, "local")),
         disclose=cast("Disclose", _word(parser, given, path, "disclose", Disclose, "full")),
         exempt=read_condition(parser, given["exempt"], (*path, "exempt"), every=True) if "exempt" in given else None,
-        store=store if isinstance(store, str) else "",
+        store=check_store(parser, given.get("store", ""), (*path, "store"), stores),
     )
 
 
@@ -194,6 +191,13 @@ def _check_needed(parser: Parser, given: Mapping[str, Any], path: Path_) -> None
     for field in ("key", "limits"):
         if field not in given or (field == "limits" and given[field] in (None, "", [], (), {})):
             parser.error(path, f"a rule needs {field!r}, as in key: ip, limits: 100/minute")
+
+
+def check_store(parser: Parser, store: object, path: Path_, stores: Mapping[str, str]) -> str:
+    """Return the name of a store; an unknown one is an error."""
+    if store != "" and not (isinstance(store, str) and store in stores):
+        _unknown_store(parser, store, path, stores)
+    return store if isinstance(store, str) else ""
 
 
 def _unknown_store(parser: Parser, store: object, path: Path_, stores: Mapping[str, str]) -> None:

@@ -30,7 +30,7 @@ class RequestView:
 
     __slots__ = (
         "_claims", "_client", "_proxies", "_query", "claims_of", "headers", "method", "path", "peer",
-        "plan", "query_string", "repeated", "request", "route", "unclear", "user",
+        "plan", "query_string", "repeated", "request", "request_class", "route", "unclear", "user", "would_refuse",
     )  # fmt: skip
 
     def __init__(
@@ -62,6 +62,10 @@ class RequestView:
         """The choice of `header`, `query` and `cookie` among different values; for `each` they raise `Unclear`."""
         self.unclear: Unclear | None = None
         """The reason for a refusal that an edge has found."""
+        self.request_class: str | None = None
+        """The class of the request, for the fleet's limit of `shed`; None if that does not apply."""
+        self.would_refuse: list[str] | None = None
+        """The names of rules that observe and would refuse, if a shedder observes; None if it enforces."""
 
     @property
     def client(self) -> str | None:
