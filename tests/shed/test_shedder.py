@@ -227,7 +227,7 @@ def test_critical_requests_are_not_part_of_a_dip(clock):
 def test_workers_shed_the_lowest_classes(clock):
     """Workers that are busy for 148 s shed all of the lowest class; critical requests pass."""
     shedder = LoadShedder(100, workers=[lambda: 1.0], clock=clock)
-    for _ in range(149):
+    for _ in range(148):
         shedder.permit("critical").release()
         clock.advance(1)
     assert shedder.permit("sheddable").reason == "workers"
@@ -316,3 +316,47 @@ def test_sixteen_threads_never_exceed_the_limit():
     assert most <= 4
     assert (stats.in_flight, stats.waiting) == (0, 0)
     assert stats.admitted + sum(stats.refused.values()) == 16 * 300
+
+
+def test_a_free_permit_may_be_granted_before_it_is_entered(clock):
+    """With `at_once` and a timeout, a free permit is held already, and one that has to wait takes its tenant later."""
+    shedder = LoadShedder(1, clock=clock)
+    first = shedder.permit("critical", timeout=1, at_once=True)
+    second = shedder.permit("critical", timeout=1, at_once=True)
+    assert (first.state, second.state, shedder.stats().refused) == ("held", "asked", {})
+    second.tenant = "acme"
+    first.release()
+    with second:
+        assert (second.state, shedder.stats().in_flight) == ("held", 1)
+    late = shedder.permit(timeout=1, deadline=0, at_once=True)
+    assert (late.state, late.reason) == ("refused", "deadline")
+
+
+def test_chance_is_asked_once_for_a_request_that_waits(clock):
+    """A request that the workers did not shed when it came is not shed when it begins to wait."""
+    shedder = LoadShedder(1, workers=[lambda: 0.0], clock=clock)
+    held = shedder.permit("sheddable")
+    waits = shedder.permit("sheddable", timeout=1, at_once=True)
+    assert shedder._workers is not None
+    shedder._workers._amount.value = 2.0
+    held.release()
+    with waits:
+        assert waits.state == "held"
+    assert shedder.permit("sheddable").reason == "workers"
+
+
+def test_a_refusal_by_another_part_is_counted(clock):
+    """The fleet's refusals are among the others, and tell the caller when to come back."""
+    shedder = LoadShedder(clock=clock)
+    permit = shedder.permit("sheddable")
+    assert shedder.count_refusal(permit, "fleet") >= 1
+    permit.release("ignored")
+    assert shedder.stats().refused == {("sheddable", "fleet"): 1}
+
+
+def test_a_block_passes_its_deadline_on(clock):
+    """The time that is left is among the outgoing header fields inside the block, and gone after it."""
+    with LoadShedder(clock=clock).permit("critical", deadline=60):
+        fields = outgoing_headers()
+    assert (fields["x-request-class"], 59_000 < int(fields["x-timeout-ms"]) <= 60_000) == ("critical", True)
+    assert outgoing_headers() == {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextvars import Token
 from math import inf
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from headgate.clock import SECOND
 from headgate.errors import InvalidCall, Overloaded
 from headgate.permit import OUTCOMES, Outcome, checked_outcome
-from headgate.shed.context import request_class as class_here
+from headgate.shed.context import Place, enter, leave
 from headgate.wording import shown
 
 if TYPE_CHECKING:
@@ -49,9 +48,11 @@ class ShedPermit:
     """The instant until which the request waits."""
     deadline: int | None = None
     """The instant from which on the answer is worth nothing."""
+    examined = False
+    """Whether the reasons to refuse it were looked at: chance decides by some of them, so they are not asked twice."""
     loop_delay = 0
     """Microseconds that the request sat in its event loop."""
-    _token: Token[str | None] | None = None
+    _place: Place | None = None
 
     @property
     def request_class(self) -> str:
@@ -102,15 +103,24 @@ class ShedPermit:
             raise Overloaded(self.request_class, self.reason or "limit", self.retry_after)
         if self.state == "ended":
             raise InvalidCall(ENDED)
-        self._token = class_here.set(self.request_class)
+        self.show()
         return self
+
+    def show(self) -> None:
+        """Show class and deadline to the code that runs from here on, until the permit ends in the same context."""
+        left = None if self.deadline is None else self.deadline - self.shedder.now()
+        self._place = enter(self.request_class, left)
+
+    def hide(self) -> None:
+        """Hide class and deadline again."""
+        if self._place is not None:
+            leave(self._place)
+            self._place = None
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._token is not None:
-            class_here.reset(self._token)
-            self._token = None
+        self.hide()
         self.shedder.end(self, "success" if kind is None else outcome_of(kind))
 
     async def __aexit__(

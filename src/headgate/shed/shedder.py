@@ -105,13 +105,15 @@ class LoadShedder:
         weight: float = 1.0,
         timeout: float | None = None,
         deadline: float | None = None,
+        at_once: bool = False,
     ) -> ShedPermit:
         """Ask whether a request may be served.
 
         Without a `timeout` the answer is there at once: the permit is true or false, and `with` raises `Overloaded` if
         it was refused. With one, `with` or `async with` waits that many seconds at most. `deadline` is the number of
         seconds that the request's caller waits for its answer: a request that cannot be served in time is refused at
-        once. Among waiting requests, tenants are served in proportion to their weights.
+        once. Among waiting requests, tenants are served in proportion to their weights. `at_once` grants a free permit
+        now also with a timeout; a permit that has to wait then has the state `asked`, and its tenant may still be set.
         """
         permit = ShedPermit()
         permit.shedder = self
@@ -121,7 +123,7 @@ class LoadShedder:
             raise self.classes.unknown(request_class) from None
         permit.began = now = self._now_ns() // 1_000
         delay = self._loops.of_request(now) if "asyncio" in sys.modules else 0
-        if self._plain and timeout is None and deadline is None and delay <= LOOP_DELAY:
+        if self._plain and (timeout is None or at_once) and deadline is None and delay <= LOOP_DELAY:
             state, estimator = self._state, self.estimator
             with self._lock:
                 if state.in_flight < (estimator.limit if rank >= self._critical else estimator.undipped):
@@ -131,9 +133,18 @@ class LoadShedder:
                     return permit
         permit.describe(tenant, weight, timeout, deadline)
         permit.loop_delay = delay
-        if timeout is None:
+        if timeout is None or at_once:
             self.ask(permit, None)
         return permit
+
+    def now(self) -> int:
+        """Return the time of the shedder's clock, in microseconds."""
+        return self._now_ns() // 1_000
+
+    def count_refusal(self, permit: ShedPermit, reason: Reason) -> int:
+        """Count a refusal that another part decided on; return the seconds after which its caller may come back."""
+        with self._lock:
+            return self._state.count_refusal(self._now_ns() // 1_000, permit, reason)
 
     def stats(self) -> Stats:
         """Return the numbers of this moment."""
@@ -199,10 +210,11 @@ class LoadShedder:
         self.give_up(waiter)
 
     def ask(self, permit: ShedPermit, waiter: Waiter | None) -> bool:
-        """Grant or refuse a permit, or let its request wait. False if it waits."""
+        """Grant or refuse a permit, or let its request wait. False if it waits, or will have to."""
         now = self._now_ns() // 1_000
         mode = self._mode
-        reason = self._reason(now, permit) if mode != "off" else None
+        reason = None if mode == "off" or permit.examined else self._reason(now, permit)
+        permit.examined = True
         dropped: Waiter | None = None
         with self._lock:
             state = self._state
@@ -217,7 +229,7 @@ class LoadShedder:
                 state.grant(now, permit)
             elif reason == "limit" and waiter is not None:
                 dropped = state.wait(now, waiter)
-            else:
+            elif reason != "limit" or permit.due is None:
                 state.refuse(now, permit, reason)
         if dropped is not None:
             dropped.wake()
