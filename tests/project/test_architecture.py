@@ -54,7 +54,7 @@ MOST_ENTRANCES = 2
 FOR_USERS = {
     *(("headgate.policy", name) for name in ("Networks", "counted")),
     *(("headgate.shaper", name) for name in ("AsyncPump", "Pump")),
-    *(("headgate.shed", name) for name in ("ShedPermit", "Stats", "current_class", "outgoing_headers")),
+    ("headgate.shed", "Stats"),
     *(("headgate.lab.overload", name) for name in ("Result", "Scenario", "Stream", "measure", "run")),
 }
 """Names that a package offers and no other package uses."""

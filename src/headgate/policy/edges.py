@@ -9,6 +9,7 @@ from headgate.policy.address import read_address, read_node
 from headgate.policy.carried import Carried, Reload, compare, with_carried
 from headgate.policy.compiled import CompiledPolicy
 from headgate.policy.fast_path import FastPath, cost_in_fast_path
+from headgate.policy.key import client_key, fallback_key, key_of
 from headgate.policy.match import METHODS
 from headgate.policy.outcome import Charge, LimitGroup, Outcome, refused
 from headgate.policy.path import Pattern, Segment, tidy
@@ -16,12 +17,14 @@ from headgate.policy.reload import PolicyFile
 from headgate.policy.rule import DEFAULT_PLAN, Rule
 from headgate.policy.rule_index import MatchedRules, RuleSet
 from headgate.policy.settling import refund, release, settle
+from headgate.policy.shed_classes import Candidates
+from headgate.policy.shed_section import ShedSection
 from headgate.policy.source import Source
 from headgate.policy.values import Unclear
 
 __all__ = [
-    "DEFAULT_PLAN", "METHODS", "Carried", "Charge", "CompiledPolicy", "FastPath", "LimitGroup",
-    "MatchedRules", "Outcome", "Pattern", "PolicyFile", "Reload", "Rule", "RuleSet", "Segment", "Source",
-    "Unclear", "compare", "cost_in_fast_path", "read_address", "read_node", "refund", "refused",
-    "release", "settle", "tidy", "with_carried",
+    "DEFAULT_PLAN", "METHODS", "Candidates", "Carried", "Charge", "CompiledPolicy", "FastPath", "LimitGroup",
+    "MatchedRules", "Outcome", "Pattern", "PolicyFile", "Reload", "Rule", "RuleSet", "Segment", "ShedSection",
+    "Source", "Unclear", "client_key", "compare", "cost_in_fast_path", "fallback_key", "key_of", "read_address",
+    "read_node", "refund", "refused", "release", "settle", "tidy", "with_carried",
 ]  # fmt: skip

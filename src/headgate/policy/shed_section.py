@@ -13,7 +13,7 @@ from headgate.policy.action import read_time
 from headgate.policy.fleet import FIELDS as FLEET_FIELDS
 from headgate.policy.fleet import FleetRule, read_fleet
 from headgate.policy.forms import WORD, Field, Fields, Form, array, named, one_of, some, table, time
-from headgate.policy.key import Part, read_key
+from headgate.policy.key import Part, part_names, read_key
 from headgate.policy.parser import Parser
 from headgate.policy.shed_classes import ORDER, Classes, read_classes, read_order
 from headgate.policy.source import Path_
@@ -97,6 +97,8 @@ class ShedSection:
     deadline_header: str | None
     tenant: tuple[Part, ...] | None
     """The key of the tenant; None for the client's address."""
+    tenant_parts: tuple[str, ...]
+    """The names of the parts of that key."""
     weights: Mapping[str, float]
     """Weights of tenants, by plan."""
     timeout: float
@@ -132,6 +134,7 @@ def read_shed(parser: Parser, value: object, stores: Mapping[str, str], rules: i
         class_header=_header(parser, given, path, "class_header"),
         deadline_header=_header(parser, given, path, "deadline_header"),
         tenant=None if tenant == "ip" else read_key(parser, tenant, (*path, "tenant"), ()),
+        tenant_parts=part_names(tenant),
         weights=_weights(parser, given.get("weights", {}), (*path, "weights")),
         timeout=_timeout(parser, given.get("timeout", TIMEOUT), (*path, "timeout")),
         signals=_signals(parser, workers, (*path, "workers")) if "workers" in given else (),

@@ -107,15 +107,16 @@ class ShedPermit:
         return self
 
     def show(self) -> None:
-        """Show class and deadline to the code that runs from here on, until the permit ends in the same context."""
+        """Show class and deadline to the code that runs from here on, perhaps in a second context."""
         left = None if self.deadline is None else self.deadline - self.shedder.now()
-        self._place = enter(self.request_class, left)
+        before = enter(self.request_class, left)
+        if self._place is None:
+            self._place = before
 
     def hide(self) -> None:
-        """Hide class and deadline again."""
+        """Hide class and deadline again, in the context of the caller."""
         if self._place is not None:
             leave(self._place)
-            self._place = None
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -81,6 +81,8 @@ class _OpenStore:
 
     clock = SystemClock()
     decides_by_clock = True
+    admits_all = True
+    """The load shedder of an edge on this store is not asked."""
 
     def bind(self, namespace: str, limits: tuple[Limit, ...]) -> _OpenLimits:
         return _OpenLimits(limits)

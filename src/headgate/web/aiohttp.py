@@ -226,7 +226,7 @@ class RateLimits(Edge[str]):
     async def _open(self, request: web.Request, limits: RequestLimits[str], socket: web.WebSocketResponse) -> None:
         """Decide on a handshake. Until here it counted as a GET: any request can ask for an upgrade and get a page."""
         policy = self.policy
-        if policy.rules or policy.allow or policy.deny:
+        if policy.rules or policy.allow or policy.deny or policy.shed:
             await run_awaiting(limits.refund())
             counts = self._runtime.responder_now.counts_messages
             await self._admit(request, limits, "WEBSOCKET", None)
@@ -268,7 +268,12 @@ OWNER: Final = web.AppKey("headgate", RateLimits)
 async def _answer(request: web.Request, limits: RequestLimits[str], handler: Guard) -> web.StreamResponse:
     """Call the handler, and release permits after it."""
     try:
-        return await handler(request)
+        response = await handler(request)
+        limits.started(response.status)
+        return response
+    except web.HTTPException as error:
+        limits.started(error.status)
+        raise
     except RateLimited as error:  # raised by a limiter in a middleware
         raise refusal_for(request, limits, error) from error
     except asyncio.CancelledError:  # every other exception becomes a response

@@ -24,6 +24,9 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 POLICY_VIOLATION: Final = 1008
 """The close code of a websocket that sent too many messages."""
+TRY_AGAIN_LATER: Final = 1013
+"""The close code of a websocket for which the server has no room now."""
+BUSY: Final = 503
 SWITCHED: Final = 101
 """The status of a websocket."""
 REQUEST_LIMITS: Final = "headgate"
@@ -97,8 +100,10 @@ class RateLimitMiddleware(Edge[bytes]):
             if started or message["type"] != "http.response.start":
                 return send(message)
             started = True
-            if limits.follows:
+            if limits.charged:
                 return _counting(limits, message, send)
+            if limits.permit is not None:
+                limits.started(message["status"])
             return send({**message, "headers": limits.with_fields(message.get("headers", ()))})
 
         if self.endpoints:
@@ -111,6 +116,8 @@ class RateLimitMiddleware(Edge[bytes]):
                 raise
             await _answer(answer, limits.deny_for(no.decision, accepted_in(scope["headers"])))
         finally:
+            if limits.permit is not None:
+                limits.let_go()
             if limits.follows:  # a permit is held, or no response was sent
                 await finish(limits, limits.end())
 
@@ -132,6 +139,7 @@ class RateLimitMiddleware(Edge[bytes]):
             accept = b", ".join(value for name, value in scope["headers"] if name.lower() == b"accept")
             await refuse_websocket(scope, receive, send, limits.refuse(accept or None))
             return
+        limits.take_no_sample()  # a websocket may stay open for days
         limits.path, limits.view = path, None
         if self.endpoints:
             scope[REQUEST_LIMITS] = limits
@@ -193,7 +201,7 @@ async def refuse_websocket(scope: Scope, receive: Receive, send: Send, answer: A
         await send({"type": "websocket.http.response.start", "status": status, "headers": headers})
         await send({"type": "websocket.http.response.body", "body": body, "more_body": False})
     else:
-        await send({"type": "websocket.close", "code": POLICY_VIOLATION})
+        await send({"type": "websocket.close", "code": TRY_AGAIN_LATER if answer[0] == BUSY else POLICY_VIOLATION})
 
 
 def _peer_of(scope: Scope) -> str | None:

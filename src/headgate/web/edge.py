@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, AnyStr, Final, Generic
 
 from headgate.policy import Policy
+from headgate.shed import LoadShedder
 from headgate.wording import Renamed
 
 if TYPE_CHECKING:
@@ -28,6 +29,11 @@ class Edge(Generic[AnyStr]):
     def policy(self) -> Policy:
         """The current policy."""
         return self._runtime.policy
+
+    @property
+    def shedder(self) -> LoadShedder | None:
+        """The load shedder of the policy's `shed`, for its `stats()` and its `mode`; None if there is none."""
+        return self._runtime.shedder
 
     def reload(self) -> bool:
         """Read the policy's file again; False if the policy stays as it was. For a signal handler."""

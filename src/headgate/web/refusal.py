@@ -63,6 +63,8 @@ class Reason(NamedTuple):
     """The text if no wait is shown."""
     detail: str = ""
     """What is wrong with this request; replaces the advice, in every kind of body."""
+    overload: str = ""
+    """Why a load shedder refuses it: the member `reason` of both kinds of JSON."""
 
 
 def _registered(status: int, kind: str, title: str) -> Reason:
@@ -161,8 +163,9 @@ def bodies(reason: Reason, violated: tuple[str, ...]) -> dict[str, Bodies]:
     members: dict[str, Any] = {"type": reason.type, "title": reason.title, "status": reason.status}
     if violated:
         members["violated-policies"] = violated
-    problem = json.dumps(members)[:-1] + ', "detail": "'
-    error = json.dumps({"error": reason.kind})[:-1]
+    why = {"reason": reason.overload} if reason.overload else {}
+    problem = json.dumps({**members, **why})[:-1] + ', "detail": "'
+    error = json.dumps({"error": reason.kind, **why})[:-1]
     text = f"{reason.title}. "
     advice = reason.detail or reason.advice
     quoted = json.dumps(advice)[1:-1]

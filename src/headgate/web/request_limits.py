@@ -6,58 +6,41 @@ what is left of all limits; its status may change what was charged.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, AnyStr, ClassVar, Final, Generic, Literal
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, AnyStr, Final
 
 from headgate.engine import Decision
 from headgate.policy import RequestView
-from headgate.policy.edges import (
-    METHODS,
-    Charge,
-    FastPath,
-    LimitGroup,
-    Outcome,
-    refund,
-    refused,
-    release,
-    settle,
-)
+from headgate.policy.edges import METHODS, FastPath, Outcome, refused
 from headgate.steps import Steps
 from headgate.web.endpoint import EndpointLimit
 from headgate.web.merged_fields import GroupDecision, merged_fields
+from headgate.web.request_charges import Decided, RequestCharges
 from headgate.web.responder import Answer, Denial, Pairs, Responder, Way
 
 if TYPE_CHECKING:
     from headgate.web.runtime import Runtime
 
-FAILED: Final = 500
-"""The status that a request without a response counts as."""
 OF_A_BODY: Final = ("content-type", "content-length")
 """Fields that describe a refusal's body, and so do not fit another body."""
 Request = Any
 """The framework's own request."""
 Limits = tuple[EndpointLimit, ...]
-Decided = tuple[Responder[AnyStr], Outcome]
-"""An outcome, and the responder that answers for it."""
+MESSAGE: Final = "MESSAGE"
+"""The method of a message on an open websocket: its connection holds a permit of the load shedder already."""
 
 
-class RequestLimits(Generic[AnyStr]):
+class RequestLimits(RequestCharges[AnyStr]):
     """The limits of one request. Steps are run by the edge: at once, or awaited.
 
     Each app has a subclass, made by `limits_of`, and there is no `__init__`: every request has one of these, and most
     leave the defaults as they are.
     """
 
-    runtime: ClassVar[Any]
     view: RequestView | None = None
     """The view of the request, if it was read already."""
-    follows: bool = False
-    """Whether the response, or its end, may change what was charged."""
-    holds_permits: bool = False
-    """Whether the request holds permits until its end."""
     held: bool = False
-    """Whether a rule has delayed the request."""
+    """Whether the request has waited, for a rule that delays it or for a permit."""
     connection: Any = None
     """The framework's own request at an endpoint, for the app's functions, if `request` is another object."""
     path: str | None = None
@@ -71,15 +54,8 @@ class RequestLimits(Generic[AnyStr]):
     """The last refusal, if the app may still send another response in its place."""
     streams: bool = False
     """Whether the request ends only when its streamed response has been sent."""
-    fast: tuple[FastPath, Decision] | Literal[False] | None = None
-    """The only admission so far, by a fast path; None before any, False if there are several or one took steps."""
-    admitted: tuple[Decided[AnyStr], ...] = ()
-    """All admissions, if `fast` is False."""
     _fast_refusal: tuple[FastPath, Decision] | None = None
     _refused: Decided[AnyStr] | None = None
-    _counted = False
-    _left: Mapping[LimitGroup, Decision] = MappingProxyType({})
-    """Decisions after the response has changed what was charged."""
 
     def admit(
         self,
@@ -93,25 +69,28 @@ class RequestLimits(Generic[AnyStr]):
         """Return whether the request is admitted; or, if its view has to be read, the steps that return it.
 
         Without `limits` the policy decides, and `where` is the path; with those of an endpoint, `where` is its route.
-        `peer` is the address of the other side of the connection. `way` is given by an edge that has found it already.
-        After False, `refuse` has the answer.
+        `peer` is the other side of the connection, `way` what an edge has found already. `refuse` has the refusal.
         """
         runtime, view, decision = self.runtime, None, None
         if limits is not None:
             self.asked += limits
             way = runtime.fast_paths_at[limits, where, method if method in METHODS else _known(method)]
+        elif runtime.shedding is not None and not self.shed_asked and method != MESSAGE:
+            return runtime.shedding.admit(self, request, method, where, peer)  # type: ignore[no-any-return]
         elif way is None:
-            way = runtime.fast_paths[method, where]
+            way = runtime.ways[method, where]
         if way is True or way is False:  # no rule applies to such requests, or each view has to be read
             return way or self._decide(request, method, where, limits, None)
         if way.by_address:
             decision = way.decide(peer if runtime.clients is None else runtime.clients(request, peer))
         elif runtime.prepare is None:
-            view = self._read(request, method, where, limits)
+            view = self.read(request, method, where, limits)
             decision = way.decide_by(view)
         if decision is None:
             return self._decide(request, method, where, limits, view)
-        if limits is not None and self.fast is not None:  # a policy always comes first, so only limits can be second
+        if limits is not None and (
+            self.fast is not None or self.permit is not None
+        ):  # a policy always comes first, so only limits can be second
             return self._add_fast(way, decision)
         if decision.allowed:
             self.fast = way, decision
@@ -119,7 +98,7 @@ class RequestLimits(Generic[AnyStr]):
         self._fast_refusal, self._refused = (way, decision), None
         return False
 
-    def _read(self, request: Request, method: str, where: str, limits: Limits | None) -> RequestView:
+    def read(self, request: Request, method: str, where: str, limits: Limits | None) -> RequestView:
         """Return the view of the request; one that was read just before is used once."""
         read, self.view = self.view, None
         view: RequestView = self.runtime.view(request) if read is None else read
@@ -139,11 +118,15 @@ class RequestLimits(Generic[AnyStr]):
         """Read the view of the request, and decide."""
         runtime: Runtime[AnyStr] = self.runtime
         if view is None:
-            view = self._read(request, method, where, limits)
+            view = self.read(request, method, where, limits)
+        if self.permit is not None and runtime.shedding is not None and limits is None:
+            runtime.shedding.mark(view, self.permit)
         responder = runtime.responder(view) if limits is None else runtime.responder_at(view, limits)
         if runtime.prepare is not None:
             yield from runtime.prepare(view, responder, limits or ())
         outcome = yield from responder.compiled.before(view)
+        if view.would_refuse and self.permit is not None:
+            self.permit.shedder.count_refusal(self.permit, "fleet")
         if outcome.kind != "pass":
             return (yield from self._refuse(responder, outcome))
         self._add(responder, outcome)
@@ -161,7 +144,7 @@ class RequestLimits(Generic[AnyStr]):
         every.append((responder, outcome))
         self.admitted, self.fast = tuple(every), False
         for charge in outcome.charges:
-            self.follows = True
+            self.follows = self.charged = True
             self.holds_permits = self.holds_permits or charge.group.holds_permits
 
     def _add_fast(self, fast: FastPath, decision: Decision) -> bool | Steps[bool]:
@@ -171,17 +154,18 @@ class RequestLimits(Generic[AnyStr]):
         self._add(fast.responder, Outcome("pass", 200, None, decision, fast.group))
         return True
 
+    def turn_away(self, outcome: Outcome) -> bool:
+        """Refuse a request for which the load shedder has no permit."""
+        self._refused, self._fast_refusal = (self.runtime.responder_now, outcome), None
+        return False
+
     def _refuse(self, responder: Responder[AnyStr], outcome: Outcome) -> Steps[bool]:
+        if outcome.overload and self.permit is not None:
+            wait = self.permit.shedder.count_refusal(self.permit, "fleet")
+            outcome = outcome._replace(retry_after=wait)
         yield from self.refund()
         self._refused, self._fast_refusal = (responder, outcome), None
         return False
-
-    def _every(self) -> tuple[Decided[AnyStr], ...]:
-        """Return all admissions."""
-        if not self.fast:
-            return self.admitted
-        fast, decision = self.fast
-        return ((fast.responder, Outcome("pass", 200, None, decision, fast.group)),)
 
     @property
     def refused(self) -> Decided[AnyStr]:
@@ -223,8 +207,10 @@ class RequestLimits(Generic[AnyStr]):
     @property
     def responder(self) -> Responder[AnyStr]:
         """The responder that adds header fields: that of the first admission."""
-        responder: Responder[AnyStr] = self.fast[0].responder if self.fast else self.admitted[0][0]
-        return responder
+        if self.fast:
+            responder: Responder[AnyStr] = self.fast[0].responder
+            return responder
+        return self.admitted[0][0] if self.admitted else self.runtime.responder_now
 
     @property
     def fields(self) -> Pairs[AnyStr]:
@@ -252,37 +238,6 @@ class RequestLimits(Generic[AnyStr]):
             return self.denial.completed(headers)
         fields = self.fields
         return self.responder.with_fields(headers, fields) if fields else headers
-
-    def after(self, status: int, header: Callable[[str], str | None]) -> Steps[None]:
-        """Settle the charges by the response's status and headers, once; later calls change nothing."""
-        if not self._counted:
-            self._counted, self.follows = True, self.holds_permits
-            for _, outcome in self.admitted:
-                if outcome.charges:
-                    left = yield from settle(outcome.charges, status, header)
-                    self._left = {**self._left, **left}
-
-    def end(self, status: int = FAILED, header: Callable[[str], str | None] = lambda name: None) -> Steps[None]:
-        """End the request: settle it if no response did, by default as failed, and release its permits."""
-        yield from self.after(status, header)
-        yield from self.release()
-
-    def release(self) -> Steps[None]:
-        """Release the permits of the request."""
-        if self.holds_permits:
-            self.holds_permits = self.follows = False
-            for _, outcome in self.admitted:
-                yield from release(outcome.charges)
-
-    def refund(self) -> Steps[None]:
-        """Give back all charges: the request goes no further."""
-        admitted, self.admitted, self.fast = self._every(), (), None
-        self.follows = self.holds_permits = False
-        for _, outcome in admitted:
-            every = [charge for charge in outcome.charges if charge.decision is not outcome.decision]
-            if outcome.group is not None and outcome.decision is not None:
-                every.append(Charge(outcome.group, outcome.decision))
-            yield from refund(every)
 
 
 def limits_of(runtime: Runtime[AnyStr]) -> type[RequestLimits[AnyStr]]:

@@ -127,6 +127,9 @@ class Responder(Generic[AnyStr]):
             return act.status, [(self.codec.name(name), self.codec.value(value)) for name, value in pairs], act.body
         if outcome.group is not None and outcome.decision is not None:
             return self.refuse_by(outcome.group, outcome.decision, accept)
+        if outcome.overload:
+            reason = CAPACITY._replace(overload=outcome.overload)
+            return self._refusals((), "", "full", reason)(None, accept, outcome.retry_after)
         reason = REASONS.get(outcome.status, QUOTA)
         answer = self._refusals((), "", "full", reason._replace(detail=outcome.detail))(None, accept, None)
         if outcome.challenge:

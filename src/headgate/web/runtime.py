@@ -6,7 +6,7 @@ is written once: here, in `request_limits.py` and in `responder.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, AnyStr, Generic, NamedTuple
 
@@ -14,9 +14,9 @@ from headgate.caches import PathCache
 from headgate.clock import Clock, SystemClock
 from headgate.policy import Policy, Proxies, RequestView
 from headgate.policy.edges import Carried, PolicyFile, Reload, Unclear, compare, with_carried
-from headgate.steps import Deferred, Steps
+from headgate.shed import LoadShedder
+from headgate.steps import Steps
 from headgate.stores import Store, open_store
-from headgate.waiting import sleep_until
 from headgate.waiting.timers import Timers
 from headgate.web.clients import Clients, Lines
 from headgate.web.endpoint import EndpointLimit, rules_at
@@ -25,7 +25,9 @@ from headgate.web.misconfiguration import Misconfiguration, warn_of_workers
 from headgate.web.options import NO_RULES, PolicyGiven, WebOptions
 from headgate.web.refusal import Refusal
 from headgate.web.responder import Responder, Way
+from headgate.web.shedding import Shedding, follow
 from headgate.web.unreached import Route, tell_of_unreached
+from headgate.web.waits import Pause
 from headgate.wording import log_of
 
 log = log_of("headgate.web")
@@ -37,6 +39,8 @@ class Reader(NamedTuple, Generic[AnyStr]):
     codec: HeaderCodec[AnyStr]
     view: Callable[[Any, Proxies | None], RequestView]
     lines: Lines
+    remaining: Callable[[Any], float | None] | None = None
+    """Returns the seconds that the caller still waits, where a protocol has deadlines."""
 
 
 class Ready(NamedTuple, Generic[AnyStr]):
@@ -56,7 +60,7 @@ class Runtime(Generic[AnyStr]):
         self, policy: PolicyGiven | None, reader: Reader[AnyStr], options: WebOptions, *, awaited: bool
     ) -> None:
         self._file: PolicyFile[Ready[AnyStr]] = PolicyFile(NO_RULES if policy is None else policy, self._prepare)
-        self._reader: Reader[AnyStr] = reader
+        self.reader: Reader[AnyStr] = reader
         self._awaited = awaited
         self._options = options
         self._refusal = options.refusal or Refusal()
@@ -65,8 +69,8 @@ class Runtime(Generic[AnyStr]):
         self._opened: dict[str, Store] = {}
         """Stores by URL."""
         self._owned = [self.store] if self.store is not options.store else []
-        self._proxies = options.proxies
-        self.clients = None if self._proxies is None else Clients(self._proxies, reader.lines)
+        self.proxies = options.proxies
+        self.clients = None if self.proxies is None else Clients(self.proxies, reader.lines)
         """Finds the client's address behind trusted proxies; None without proxies."""
         self.clock: Clock = SystemClock()
         self.timers = Timers(self.clock)
@@ -81,9 +85,10 @@ class Runtime(Generic[AnyStr]):
         """The current policy, as it was read."""
         self._carried: tuple[Carried, ...] = ()
         """Limits of earlier policies that still apply for a while."""
-        self._misconfiguration: Misconfiguration | None = Misconfiguration(self._proxies is not None)
+        self._misconfiguration: Misconfiguration | None = Misconfiguration(self.proxies is not None)
         self.looks = True
         """Whether the edge must call `look` before it admits a request."""
+        self._shedding: Shedding | None = None
         self._exchange(self._prepare(self._plain))
         warn_of_workers([self.store, *self._opened.values()])
 
@@ -96,6 +101,11 @@ class Runtime(Generic[AnyStr]):
     def policy(self) -> Policy:
         """The current policy."""
         return self.responder_now.compiled.policy
+
+    @property
+    def shedder(self) -> LoadShedder | None:
+        """The load shedder of the current policy."""
+        return None if self._shedding is None else self._shedding.shedder
 
     @property
     def awaits(self) -> bool:
@@ -131,8 +141,13 @@ class Runtime(Generic[AnyStr]):
         )
         """Ways by the limits of an endpoint, its route and a known method."""
         find = self.responder_now.way_of if self._options.plan is None else _looked_at
-        self.fast_paths: PathCache[Way] = PathCache(find)  # last: a thread that reads it finds the others set
+        self.ways: PathCache[Way] = PathCache(find)
         """Ways by method and path."""
+        self._shedding = follow(self._shedding, ready.policy.shed, self)
+        self.shedding = None if getattr(self.store, "admits_all", False) else self._shedding
+        """The load shedder in front of the rules; None if the policy has none."""
+        self.fast_paths = self.ways if self.shedding is None else PathCache(self.shedding.front)  # last, for threads
+        """The ways of requests that a middleware may decide on by itself."""
 
     def _open(self, policy: Policy) -> Responder[AnyStr]:
         stores = {"": self.store}
@@ -140,7 +155,7 @@ class Runtime(Generic[AnyStr]):
             if url not in self._opened:
                 self._keep(url, open_store(url, None))
             stores[name] = self._opened[url] if self.store is self._home else self.store
-        return Responder(policy, stores, self._reader.codec, self._refusal, self._awaited)
+        return Responder(policy, stores, self.reader.codec, self._refusal, self._awaited)
 
     def _open_at(self, policy: Policy, limits: tuple[EndpointLimit, ...], route: str) -> Responder[AnyStr]:
         return self._open(policy.with_rules(rules_at(route, limits)))
@@ -153,7 +168,7 @@ class Runtime(Generic[AnyStr]):
     def view(self, request: Any) -> RequestView:  # noqa: ANN401
         """Return the view of a request, for rules."""
         options = self._options
-        view = self._reader.view(request, self._proxies)
+        view = self.reader.view(request, self.proxies)
         if options.user is not None:
             view.user = options.user(request)
         if options.claims is not None:
@@ -270,20 +285,6 @@ class EndpointWays(dict[tuple[tuple[EndpointLimit, ...], str, str], Way], Generi
         has_fast_path = self._has_fast_paths and route != ""  # without a route, a part of the key is missing
         found = self[asked] = has_fast_path and self.responder(limits, route).way_at(method, route)
         return found
-
-
-class Pause(Deferred):
-    """A wait until an instant."""
-
-    def __init__(self, timers: Timers, clock: Clock, until_us: int) -> None:
-        self._timers, self._clock, self._until_us = timers, clock, until_us
-
-    def now(self) -> None:
-        """Sleep in this thread."""
-        sleep_until(self._clock, self._until_us)
-
-    def __await__(self) -> Generator[Any, Any, Any]:
-        return self._timers.here().wait_until(self._until_us).__await__()
 
 
 def _looked_at(method: str, path: str) -> bool:

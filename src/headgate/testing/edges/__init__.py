@@ -17,11 +17,12 @@ from headgate.testing.edges.clients import Clients
 from headgate.testing.edges.endpoints import Endpoints
 from headgate.testing.edges.operation import Operation
 from headgate.testing.edges.outcomes import Outcomes
+from headgate.testing.edges.shedding import Shedding
 
 __all__ = ["Answer", "App", "Asked", "EdgeSuite", "Endpoint", "MiddlewareSuite", "Reply", "Site", "with_functions"]
 
 
-class MiddlewareSuite(Admission, Clients, Outcomes, Operation):
+class MiddlewareSuite(Admission, Clients, Outcomes, Operation, Shedding):
     """The tests of a policy in front of any app. Write a subclass that defines `serve`."""
 
 

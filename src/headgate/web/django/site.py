@@ -17,6 +17,7 @@ from django.urls.resolvers import LocalePrefixPattern, RoutePattern
 
 from headgate.forks import after_fork
 from headgate.policy import Policy
+from headgate.shed import LoadShedder
 from headgate.stores import Store, open_store
 from headgate.web.django.request import lines_of, read_request
 from headgate.web.django.settings import Setup
@@ -115,9 +116,17 @@ class RateLimits:
     @property
     def policy(self) -> Policy:
         """The current policy; raises `ImproperlyConfigured` if the settings are wrong."""
+        return self._runtime_now.policy
+
+    @property
+    def shedder(self) -> LoadShedder | None:
+        """The load shedder of the policy's `shed`, for its `stats()` and its `mode`; None if there is none."""
+        return self._runtime_now.shedder
+
+    @property
+    def _runtime_now(self) -> Runtime[str]:
         runtimes = self.opened.runtimes or [self.opened.limits(False).runtime]
-        policy: Policy = runtimes[0].policy
-        return policy
+        return runtimes[0]
 
     @property
     def store(self) -> Store:

@@ -168,6 +168,7 @@ class _Lookups(Deferred):
     def __init__(self, setup: Setup, view: SiteView, policy: Policy, limits: tuple[ViewLimit, ...]) -> None:
         self._setup, self._view, self._limits = setup, view, limits
         self._rules = policy.rules_for(view.method, view.path).set.rules
+        self._by_user = any("user" in rule.parts for rule in self._rules) or "user" in _tenant_parts(policy)
         asks = setup.plan_of is not None and _by_plan(policy, self._rules)
         self._plan_of: Callable[[Request], str | None] | None = setup.plan_of if asks else None
 
@@ -181,7 +182,7 @@ class _Lookups(Deferred):
 
     async def _look_up(self) -> None:
         view = self._view
-        if any("user" in rule.parts for rule in self._rules):
+        if self._by_user:
             view.user = await result_in_loop(self._setup.user_of, view.request)
         if self._plan_of is not None:
             view.plan = await result_in_loop(self._plan_of, view.request)
@@ -190,9 +191,14 @@ class _Lookups(Deferred):
                 view.known[function] = await result_in_loop(function, view.request)
 
 
+def _tenant_parts(policy: Policy) -> tuple[str, ...]:
+    """Return the parts of the key of a load shedder's tenants."""
+    return () if policy.shed is None else policy.shed.tenant_parts
+
+
 def _by_plan(policy: Policy, rules: Sequence[Rule]) -> bool:
     """Return whether the decision may depend on the plan; conditions may read it."""
-    if policy.allow is not None or policy.deny is not None:
+    if policy.allow is not None or policy.deny is not None or policy.shed is not None:
         return True
     return any(
         len(rule.plans or ()) > 1 or "plan" in rule.parts or rule.match.conditions or rule.exempt is not None

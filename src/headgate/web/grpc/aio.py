@@ -15,7 +15,7 @@ from headgate.errors import RateLimited
 from headgate.steps import run_awaiting, run_to_the_end
 from headgate.web.grpc.context import Context, refuse, trailing_of
 from headgate.web.grpc.interceptor import Interceptor, Method
-from headgate.web.grpc.rpc import Raw, Rpc, refusal
+from headgate.web.grpc.rpc import STATUSES, Raw, Rpc, refusal
 from headgate.web.grpc.threads import Run, in_thread
 
 
@@ -77,6 +77,7 @@ class _Calls:
         responses = self._method.behavior(self._messages(message, entered), entered)
         async with _counted(entered), aclosing(responses):
             async for response in responses:
+                entered._request_limits.started(STATUSES[grpc.StatusCode.OK])
                 yield response
 
     async def _enter(self, message: Any, context: Any) -> _AwaitedContext | Raw:  # noqa: ANN401
@@ -87,6 +88,8 @@ class _Calls:
         if not admitted:
             refused = refusal(limits)
             return refused.raw or await refuse(context, refused, trailing_of(context))
+        if method.streams:
+            limits.take_no_sample()
         return _AwaitedContext(context, limits, method)
 
     def _messages(self, given: Any, context: _AwaitedContext) -> Any:  # noqa: ANN401
@@ -106,6 +109,11 @@ class _AwaitedContext(Context):
         if self._request_limits.follows:
             await run_to_the_end(self._count())
         return await send()
+
+    async def write(self, message: Any) -> None:  # noqa: ANN401
+        """Write like the server's own context; the latency of the call counts to the first message."""
+        self._request_limits.started(STATUSES[grpc.StatusCode.OK])
+        await self._context.write(message)
 
     async def read(self) -> Any:  # noqa: ANN401
         """Read like the server's own context; return only admitted messages."""

@@ -10,7 +10,7 @@ import grpc
 
 from headgate.errors import RateLimited
 from headgate.steps import Steps
-from headgate.web.grpc.rpc import Metadata, Refused, refusal_for, status_of
+from headgate.web.grpc.rpc import STATUSES, Metadata, Refused, refusal_for, status_of
 from headgate.web.request_limits import RequestLimits
 
 
@@ -72,6 +72,8 @@ class Context:
 
     def _end_by(self, error: BaseException) -> None:
         """Set the code for an error, unless the handler has set one."""
+        if isinstance(error, TimeoutError):
+            self._request_limits.started(STATUSES[grpc.StatusCode.DEADLINE_EXCEEDED])
         if self._code is None:
             self._code = grpc.StatusCode.CANCELLED if is_gone(self._context) else code_of(error)
 

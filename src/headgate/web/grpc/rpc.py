@@ -99,7 +99,13 @@ def lines_of(rpc: Rpc, header: str) -> list[str]:
     return [value for name, value in metadata if name.lower() == header and isinstance(value, str)]
 
 
-RPCS: Final = Reader(GRPC, read_rpc, lines_of)
+def remaining_of(rpc: Rpc) -> float | None:
+    """Return the seconds until the deadline of the call, or None if it has none."""
+    seconds: float | None = rpc.context.time_remaining()
+    return seconds
+
+
+RPCS: Final = Reader(GRPC, read_rpc, lines_of, remaining_of)
 
 
 @lru_cache(maxsize=4096)
@@ -132,6 +138,8 @@ def _refused(answer: Answer[str], plan: Disclosure | None, decision: Decision | 
     status, fields, body = answer
     metadata = {name: value for name, value in fields if name not in NOT_OURS}
     wait = _pushback(plan, decision, metadata.get("retry-after")) if plan and decision is not None else None
+    if plan is None and "retry-after" in metadata:  # of a load shedder
+        wait = int(metadata["retry-after"]) * 1000
     if wait is not None:
         metadata[PUSHBACK] = str(wait)
     return Refused(CODES[status], body.decode(errors="replace").strip(), tuple(metadata.items()), None)

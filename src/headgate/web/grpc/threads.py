@@ -12,7 +12,7 @@ from headgate.errors import RateLimited
 from headgate.steps import run
 from headgate.web.grpc.context import Context, is_gone, refuse, trailing_of
 from headgate.web.grpc.interceptor import Interceptor, Method
-from headgate.web.grpc.rpc import Raw, Rpc, refusal
+from headgate.web.grpc.rpc import STATUSES, Raw, Rpc, refusal
 from headgate.web.request_limits import RequestLimits
 
 Run = Callable[[Any], Any]
@@ -78,7 +78,8 @@ class _Calls:
                 yield entered
             return
         with self._counted(entered):
-            yield from self._method.behavior(self._messages(message, entered), entered)
+            responses = self._method.behavior(self._messages(message, entered), entered)
+            yield from responses if entered._request_limits.permit is None else _noting_start(responses, entered)
 
     def _enter(self, message: Any, context: Any) -> Context | Raw:  # noqa: ANN401
         method = self._method
@@ -89,6 +90,10 @@ class _Calls:
             refused = refusal(limits)
             return refused.raw or refuse(context, refused, trailing_of(context))
         self._leave_if_gone(limits, context)
+        if limits.permit is not None:
+            limits.permit.show()  # the steps may have run in an event loop, not in this thread
+            if method.streams:
+                limits.take_no_sample()
         return _ThreadContext(context, limits, self._run)
 
     def _leave_if_gone(self, limits: RequestLimits[str], context: Any) -> None:  # noqa: ANN401
@@ -130,5 +135,15 @@ class _Calls:
             context._end_by(error)
             raise
         finally:
+            permit = context._request_limits.permit
             if context._request_limits.follows:
                 self._run(context._end())
+            if permit is not None:
+                permit.hide()
+
+
+def _noting_start(responses: Iterable[Any], context: Context) -> Iterator[Any]:
+    """Pass responses on; the latency of the call counts to the first one."""
+    for response in responses:
+        context._request_limits.started(STATUSES[grpc.StatusCode.OK])
+        yield response

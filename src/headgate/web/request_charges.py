@@ -1,0 +1,129 @@
+"""What a request was charged and what it holds, from its admission to its end.
+
+The status of the response may change what was charged. Permits are released when the request ends: those of limits in
+flight, and that of the app's load shedder, whose latency counts to the start of the response.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, AnyStr, ClassVar, Final, Generic, Literal
+
+from headgate.engine import Decision
+from headgate.permit import Outcome as PermitOutcome
+from headgate.policy.edges import Charge, FastPath, LimitGroup, Outcome, refund, release, settle
+from headgate.shed import ShedPermit
+from headgate.steps import Steps
+from headgate.web.responder import Responder
+
+FAILED: Final = 500
+"""The status that a request without a response counts as."""
+TOLD_NOTHING: Final = frozenset({101, 429, 499})
+"""Statuses whose latency says nothing: an open websocket, a refusal, a client that has gone."""
+TOO_SLOW: Final = frozenset({503, 504})
+Decided = tuple[Responder[AnyStr], Outcome]
+"""An outcome, and the responder that answers for it."""
+
+
+class RequestCharges(Generic[AnyStr]):
+    """The charges and permits of one request."""
+
+    runtime: ClassVar[Any]
+    follows: bool = False
+    """Whether the response, or its end, may change what was charged."""
+    holds_permits: bool = False
+    """Whether the request holds permits until its end."""
+    charged: bool = False
+    """Whether charges follow the response, beside the permit of a load shedder."""
+    fast: tuple[FastPath, Decision] | Literal[False] | None = None
+    """The only admission so far, by a fast path; None before any, False if there are several or one took steps."""
+    admitted: tuple[Decided[AnyStr], ...] = ()
+    """All admissions, if `fast` is False."""
+    permit: ShedPermit | None = None
+    """The permit of the app's load shedder, while the request holds it."""
+    shed_asked = False
+    """Whether the load shedder was asked about this request."""
+    _permit_outcome: PermitOutcome | None = None
+    _counted = False
+    _left: Mapping[LimitGroup, Decision] = MappingProxyType({})
+    """Decisions after the response has changed what was charged."""
+
+    def _every(self) -> tuple[Decided[AnyStr], ...]:
+        """Return all admissions."""
+        if not self.fast:
+            return self.admitted
+        fast, decision = self.fast
+        return ((fast.responder, Outcome("pass", 200, None, decision, fast.group)),)
+
+    def hold(self, permit: ShedPermit) -> None:
+        """Hold the permit of a load shedder until the request ends; views see its class."""
+        self.permit = permit
+        self.follows = self.holds_permits = True
+        permit.show()
+
+    def started(self, status: int) -> None:
+        """Tell the load shedder that the response begins: the latency of the request counts to here."""
+        if self.permit is not None:
+            self._permit_outcome = outcome_of(status)
+            self.permit.answered(self._permit_outcome)
+
+    def take_no_sample(self) -> None:
+        """Let the latency of this request say nothing: its client sends a stream, and may take its time."""
+        if self.permit is not None:
+            self.permit.answered("ignored")
+
+    def let_go(self) -> None:
+        """Give the permit of the load shedder back."""
+        permit, self.permit = self.permit, None
+        if permit is not None:
+            permit.hide()
+            permit.release(self._permit_outcome or outcome_of(FAILED))
+            self.follows = self.holds_permits = self.charged
+
+    def after(self, status: int, header: Callable[[str], str | None]) -> Steps[None]:
+        """Settle the charges by the response's status and headers, once; later calls change nothing."""
+        if not self._counted:
+            self._counted, self.follows = True, self.holds_permits
+            if self.permit is not None:
+                self.started(status)
+            for _, outcome in self.admitted:
+                if outcome.charges:
+                    left = yield from settle(outcome.charges, status, header)
+                    self._left = {**self._left, **left}
+
+    def end(self, status: int = FAILED, header: Callable[[str], str | None] = lambda name: None) -> Steps[None]:
+        """End the request: settle it if no response did, by default as failed, and release its permits."""
+        yield from self.after(status, header)
+        yield from self.release()
+
+    def release(self) -> Steps[None]:
+        """Release the permits of the request."""
+        if self.holds_permits:
+            self.charged = False
+            if self.permit is not None:
+                self.let_go()
+            self.holds_permits = self.follows = False
+            for _, outcome in self.admitted:
+                yield from release(outcome.charges)
+
+    def refund(self) -> Steps[None]:
+        """Give back all charges: the request goes no further."""
+        admitted, self.admitted, self.fast = self._every(), (), None
+        self.shed_asked = self.charged = False
+        if self.permit is not None:
+            self.let_go()
+        self.follows = self.holds_permits = False
+        for _, outcome in admitted:
+            every = [charge for charge in outcome.charges if charge.decision is not outcome.decision]
+            if outcome.group is not None and outcome.decision is not None:
+                every.append(Charge(outcome.group, outcome.decision))
+            yield from refund(every)
+
+
+def outcome_of(status: int) -> PermitOutcome:
+    """Return how a request went, for a load shedder: a quick failure must not look like speed."""
+    if status < FAILED:
+        return "ignored" if status in TOLD_NOTHING else "success"
+    return "dropped" if status in TOO_SLOW or isinstance(sys.exception(), TimeoutError) else "ignored"
