@@ -14,24 +14,6 @@ deadline_ns: ContextVar[int | None] = ContextVar("headgate_deadline_ns", default
 """The instant of `steady_ns` by which the answer is worth something."""
 
 
-Place = tuple[str | None, int | None]
-"""A class and a deadline."""
-
-
-def enter(name: str, remaining_us: int | None) -> Place:
-    """Set class and deadline of the code that runs from here on; return those before, for `leave`."""
-    before = request_class.get(), deadline_ns.get()
-    request_class.set(name)
-    deadline_ns.set(before[1] if remaining_us is None else steady_ns() + remaining_us * 1_000)
-    return before
-
-
-def leave(before: Place) -> None:
-    """Set class and deadline back. A request may end in another context than it began in: a token could not do this."""
-    request_class.set(before[0])
-    deadline_ns.set(before[1])
-
-
 def current_class() -> str | None:
     """Return the class of the request that this code works for, or None outside of a request."""
     return request_class.get()

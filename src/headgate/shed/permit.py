@@ -6,10 +6,10 @@ from math import inf
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal
 
-from headgate.clock import SECOND
+from headgate.clock import SECOND, steady_ns
 from headgate.errors import InvalidCall, Overloaded
 from headgate.permit import OUTCOMES, Outcome, checked_outcome
-from headgate.shed.context import Place, enter, leave
+from headgate.shed import context
 from headgate.wording import shown
 
 if TYPE_CHECKING:
@@ -52,7 +52,8 @@ class ShedPermit:
     """Whether the reasons to refuse it were looked at: chance decides by some of them, so they are not asked twice."""
     loop_delay = 0
     """Microseconds that the request sat in its event loop."""
-    _place: Place | None = None
+    _place: tuple[str | None, int | None] | None = None
+    """Class and deadline of the code around the block."""
 
     @property
     def request_class(self) -> str:
@@ -84,9 +85,11 @@ class ShedPermit:
         """Release the permit with this outcome. True if this call released it, False if it had ended already."""
         if outcome not in OUTCOMES:
             checked_outcome(outcome)
+        if self.state == "held":
+            return self.shedder.end(self, outcome)
         if self.state == "asked":
             raise InvalidCall(WAITS)
-        return self.shedder.end(self, outcome)
+        return False
 
     def __enter__(self) -> ShedPermit:
         if self.state == "asked":
@@ -108,15 +111,19 @@ class ShedPermit:
 
     def show(self) -> None:
         """Show class and deadline to the code that runs from here on, perhaps in a second context."""
-        left = None if self.deadline is None else self.deadline - self.shedder.now()
-        before = enter(self.request_class, left)
         if self._place is None:
-            self._place = before
+            self._place = context.request_class.get(), context.deadline_ns.get()
+        context.request_class.set(self.shedder.classes.order[self.rank])
+        if self.deadline is not None:
+            left = self.deadline - self.shedder.now()
+            context.deadline_ns.set(steady_ns() + left * 1_000)
 
     def hide(self) -> None:
         """Hide class and deadline again, in the context of the caller."""
-        if self._place is not None:
-            leave(self._place)
+        if self._place is not None:  # not by a token: a request may end in another context than it began in
+            context.request_class.set(self._place[0])
+            if self.deadline is not None:
+                context.deadline_ns.set(self._place[1])
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

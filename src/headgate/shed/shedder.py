@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from collections import deque
 from collections.abc import Iterable, Sequence
+from sys import modules
 from typing import TYPE_CHECKING, Literal, get_args
 
 from headgate.clock import MILLISECOND, SECOND, Clock
@@ -122,14 +122,15 @@ class LoadShedder:
         except (KeyError, TypeError):
             raise self.classes.unknown(request_class) from None
         permit.began = now = self._now_ns() // 1_000
-        delay = self._loops.of_request(now) if "asyncio" in sys.modules else 0
+        delay = self._loops.of_request(now) if "asyncio" in modules else 0
         if self._plain and (timeout is None or at_once) and deadline is None and delay <= LOOP_DELAY:
             state, estimator = self._state, self.estimator
             with self._lock:
                 if state.in_flight < (estimator.limit if rank >= self._critical else estimator.undipped):
                     state.in_flight = in_flight = state.in_flight + 1  # the work of `grant`, without its call
                     permit.state = "held"
-                    permit.mark = estimator.begin(now, in_flight)
+                    if now >= estimator.idle_until:
+                        permit.mark = estimator.begin(now, in_flight)
                     return permit
         permit.describe(tenant, weight, timeout, deadline)
         permit.loop_delay = delay
@@ -159,7 +160,6 @@ class LoadShedder:
     def end(self, permit: ShedPermit, outcome: Outcome) -> bool:
         """Take a permit back, and let waiting requests have it. False if it had ended already."""
         state = self._state
-        now = self._now_ns() // 1_000
         with self._lock:
             ended = permit.state == "held"
             if ended:
@@ -168,10 +168,10 @@ class LoadShedder:
                 if state.in_flight:  # a forked child starts from none, and may end permits of its parent
                     state.in_flight -= 1
                 if permit.mark is not None:
-                    state.sample(now, permit, outcome)
+                    state.sample(self._now_ns() // 1_000, permit, outcome)
             if not state.room.size:
                 return ended
-            woken = state.fill(now)
+            woken = state.fill(self._now_ns() // 1_000)
         _wake(woken)
         return ended
 

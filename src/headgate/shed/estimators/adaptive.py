@@ -30,6 +30,8 @@ RISE = 1.5
 """A base that seems to have risen by more than this is measured a second time."""
 PART = 0.03
 """Dips take at most this part of the time, in the long run."""
+PAUSE = 100 * MILLISECOND
+"""How long requests are not measured after a cohort that used at most half of the limit."""
 FIRST_DIP = 150 * MILLISECOND
 """The time that the first dip is taken to need: it is due after five seconds at the limit, if the base is a guess."""
 SAVED = 10 * SECOND
@@ -43,6 +45,7 @@ class Adaptive:
         self.limit = self.undipped = initial
         self.base = 0.0
         self.dips = True
+        self.idle_until = 0
         self._least, self._most = least, most
         self._level = float(initial)
         """The limit, before it is rounded down."""
@@ -66,6 +69,7 @@ class Adaptive:
     def refuse(self, now: int) -> None:
         """Note that the limit was reached."""
         self._cohort.refused += 1
+        self.idle_until = 0
 
     def _open(self, cohort: Cohort) -> None:
         self._cohort = cohort
@@ -78,7 +82,9 @@ class Adaptive:
         self.limit = self.undipped = int(self._level)
         if self._levels:
             self.undipped = max(self.limit, int(self._levels[0][0]))
-        self._open(Cohort(self._close, now, cohort.mark + 1, cohort.next_size()))
+        idle = not (cohort.refused or self._levels or self._before_drops) and cohort.most_in_flight <= self._level / 2
+        self.idle_until = now + PAUSE if idle else 0
+        self._open(Cohort(self._close, max(now, self.idle_until), cohort.mark + 1, cohort.next_size()))
 
     def _learn(self, now: int, cohort: Cohort) -> None:
         if cohort.dropped_part() > 0.1:

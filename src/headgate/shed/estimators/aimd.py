@@ -18,7 +18,7 @@ class AIMD:
 
     def __init__(self, initial: int = 20, least: int = 20, most: int = 200) -> None:
         self.limit = self.undipped = initial
-        self.base, self.dips = 0.0, False
+        self.base, self.dips, self.idle_until = 0.0, False, 0
         self._least, self._most = least, most
 
     def begin(self, now: int, in_flight: int) -> int:

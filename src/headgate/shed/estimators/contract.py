@@ -26,6 +26,9 @@ class Estimator(Protocol):
     dips: bool
     """Whether the estimator may lower the limit to measure; set to False while the limit is not enforced."""
 
+    idle_until: int
+    """Requests that begin before this instant need not be told: so few are in flight that they say nothing new."""
+
     def begin(self, now: int, in_flight: int) -> int:
         """Note that a request begins at `now`, microseconds; `in_flight` counts it too. Return its mark for `end`."""
         ...

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from headgate.clock import MILLISECOND
 from headgate.permit import Outcome
+
+PAUSE = 10 * MILLISECOND
 
 
 class Fixed:
@@ -10,10 +13,11 @@ class Fixed:
 
     def __init__(self, limit: int) -> None:
         self.limit = self.undipped = limit
-        self.base, self.dips = 0.0, False
+        self.base, self.dips, self.idle_until = 0.0, False, 0
 
     def begin(self, now: int, in_flight: int) -> int:
-        """Nothing is learned from a request that begins."""
+        """Nothing is learned, and a latency now and then is enough for the statistics."""
+        self.idle_until = now + PAUSE
         return 0
 
     def end(self, now: int, mark: int, latency: int, outcome: Outcome) -> None:

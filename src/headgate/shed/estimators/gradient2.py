@@ -21,7 +21,7 @@ class Gradient2:
 
     def __init__(self, initial: int = 20, least: int = 20, most: int = 200) -> None:
         self.limit = self.undipped = initial
-        self.base, self.dips = 0.0, False
+        self.base, self.dips, self.idle_until = 0.0, False, 0
         self._estimate = float(initial)
         self._least, self._most = least, most
         self._long = 0.0

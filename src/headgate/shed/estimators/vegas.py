@@ -26,7 +26,7 @@ class Vegas:
 
     def __init__(self, initial: int = 20, least: int = 1, most: int = 1000, random: Random | None = None) -> None:
         self.limit = self.undipped = initial
-        self.base, self.dips = 0.0, False
+        self.base, self.dips, self.idle_until = 0.0, False, 0
         self._estimate = float(initial)
         self._least, self._most = least, most
         self._random = random or Random()  # noqa: S311 - spreads probes, keeps no secret
