@@ -79,10 +79,11 @@ cdef void bucket_give(int64_t* state, const int64_t* params, int64_t now, int64_
     if cost > p.burst:
         cost = p.burst
     bucket_add(p, cost, &inc_us, &inc_num)
-    if drained_us > inc_us + 1:
+    if drained_us > inc_us + 1:  # all of it has drained since
         return
     bucket_add(p, cost, &end_us, &end_num)
     bucket_read(state, p, &us, &num)
+    # Beyond a burst from now, callers still wait for what they were promised: only the last promise can be given back.
     if (us > full_us or (us == full_us and num > p.depth_num)) and (us != end_us or num != end_num):
         return
     back = (inc_us - drained_us) * p.a + inc_num + (mark_num if drained_us else 0)
