@@ -204,7 +204,7 @@ def test_stat_of_an_earlier_boot(run, path, store):
     raw = meta.read_bytes()
     meta.write_bytes(raw[:16] + (int.from_bytes(raw[16:24], "little") ^ 1).to_bytes(8, "little") + raw[24:])
     before = everything_in(path)
-    assert facts(run("stat", path)[1])["made"] == "in an earlier boot; the next process to open it starts it anew"
+    assert facts(run("stat", path)[1])["made"] == "in an earlier boot; the next process to open it empties it"
     assert everything_in(path) == before
 
 

@@ -80,7 +80,7 @@ def stat(path: str) -> str:
         "path": _shown(seen.path),
         "mode": f"{seen.mode:04o}",
         "owner": _owner(seen.uid),
-        "made": "in this boot" if seen.this_boot else "in an earlier boot; the next process to open it starts it anew",
+        "made": "in this boot" if seen.this_boot else "in an earlier boot; the next process to open it empties it",
         "participants": str(seen.participants),
         "tables": str(len(seen.tables)) + (f", and {missing} other files: see ls" if missing else ""),
         "keys": str(sum(table.keys for table in seen.tables)),

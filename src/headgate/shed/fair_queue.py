@@ -16,7 +16,7 @@ MOST_TENANTS = 10_000
 """Tenants whose tags are kept. Beyond that, tenants that do not wait are forgotten, and with them the little
 service that they had more than others."""
 STALE = 64
-"""Entries that the heap of lengths may have beyond four for each tenant, before it is made anew."""
+"""Entries that the heap of lengths may have beyond four for each tenant, before it is rebuilt."""
 
 
 class _Tenant(Generic[T]):

@@ -41,7 +41,7 @@ class Returns:
         self.forget()
 
     def forget(self) -> None:
-        """Start anew after a fork: thread, locks and leases are the parent's."""
+        """Start again after a fork: thread, locks and leases are the parent's."""
         self._gates: weakref.WeakSet[Holder] = weakref.WeakSet()
         self._changed = threading.Condition(threading.Lock())
         self._thread: threading.Thread | None = None

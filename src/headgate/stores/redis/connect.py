@@ -45,7 +45,7 @@ class Connector:
         self.forget()
 
     def forget(self) -> None:
-        """Start anew after a fork, without locks and threads of the parent."""
+        """Start again after a fork, without locks and threads of the parent."""
         self.slots = Slots(self.url.hosts)
         self._sentinels = Sentinels(self.url.hosts, self.url.service)
         self._resolver = Resolver()

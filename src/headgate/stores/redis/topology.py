@@ -205,7 +205,7 @@ class Topology:
                 log.exception("the on_transition hook failed")
 
     def forget(self) -> None:
-        """Start anew after a fork, without sockets, locks and threads of the parent."""
+        """Start again after a fork, without sockets, locks and threads of the parent."""
         self.connector.forget()
         self._prober = None
         self._closed = threading.Event()

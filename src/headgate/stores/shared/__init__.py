@@ -23,12 +23,12 @@ from headgate.stores.tables import TableStore, check_room
 from headgate.wording import explained
 
 DEFAULT_MAX_BYTES: Final = 32 * 2**20
-"""Half of what a container's /dev/shm has by default."""
+"""Half of the default size of a container's /dev/shm."""
 PATIENCE: Final = 5.0
 """Seconds to wait for another process to finish opening the store."""
 
 Name = tuple[str, str, int]
-"""Of a table: namespace, family and words of a state."""
+"""The namespace of a table, its family of limits, and the words of a state."""
 
 
 class Opened(NamedTuple):
@@ -83,13 +83,13 @@ class SharedStore(TableStore):
                 raise StoreError(f"a process that holds a part of {self.path!r} is stopped: nothing was forgotten")
 
     def rejoin(self) -> None:
-        """Take part anew in a forked child: the parent's number ends with it, and its locks may be held for ever."""
+        """Join the store again in a forked child: the number is the parent's, and its locks may be held for ever."""
         self._opening = threading.RLock()
-        with contextlib.suppress(OSError, StoreError):  # tried again at the next decision, which is degraded till then
+        with contextlib.suppress(OSError, StoreError):  # the next decision tries again, and is degraded until then
             self._join()
 
     def _join(self) -> None:
-        """Take part under a number of this process's own."""
+        """Join the store under a number of this process."""
         self._engine.leave()
         self._close("roll")
         roll = self._folder.open_or_make("roll", ROLL_BYTES, lambda: b"")
@@ -109,10 +109,10 @@ class SharedStore(TableStore):
             os.close(fd)
 
     def _open_folder(self, patience: float) -> Folder:
-        """The directory, with a secret and a clock that belong to this boot."""
+        """Open the directory, with a secret and a clock that belong to this boot."""
         folder = Folder(self.path, self.mode)
         try:
-            with folder.locked(patience):  # while it is opened, not while it is used
+            with folder.locked(patience):  # only while the store is opened
                 folder.sweep()
                 self._use_meta(folder)
         except BaseException:
@@ -125,7 +125,7 @@ class SharedStore(TableStore):
     def _use_meta(self, folder: Folder) -> None:
         boot = boot_mark()
         meta, secret, anchor_ns, made_in = _read_meta(folder, boot)
-        if made_in != boot:  # it outlived a reboot
+        if made_in != boot:  # the files outlived a reboot
             os.close(meta)
             folder.empty()
             meta, secret, anchor_ns, _ = _read_meta(folder, boot)
@@ -138,13 +138,13 @@ class SharedStore(TableStore):
             self._engine.use_clock(clock)
 
     def _look_after(self) -> bool:
-        """Whether every file is where it was; what was removed is made anew, by whoever comes first, for all."""
+        """Return whether every file is in its place. The first process that misses a file makes it again, for all."""
         try:
             with self._opening:
                 if self._is_removed():
                     self._folder = self._open_folder(0.0)
                     self._join()
-                elif "roll" not in self._open_files:  # a child that could not take part when it was forked
+                elif "roll" not in self._open_files:  # a forked child that could not join the store at first
                     self._join()
                 for name, (table, limit, file) in self._tables.items():
                     if os.fstat(self._open_files[file]).st_nlink == 0:
@@ -154,12 +154,12 @@ class SharedStore(TableStore):
         return True
 
     def _is_removed(self) -> bool:
-        """The directory is another one, or what all of its files depend on is gone from it."""
+        """Return whether the path leads to another directory, or a file on which all others depend is gone."""
         pillars = [self._open_files[file] for file in ("meta", "roll") if file in self._open_files]
         return not self._folder.is_there() or any(os.fstat(fd).st_nlink == 0 for fd in pillars)
 
     def _find_tables(self) -> bool:
-        """Open what other processes have added to families of this process: a key may be there now."""
+        """Open tables that other processes have added to families of this process: a key may be there now."""
         try:
             with self._opening:
                 for file in self._folder.tables():
@@ -181,7 +181,7 @@ class SharedStore(TableStore):
             known = self._tables.get(name)
             if known is None:
                 if not self._look_after():
-                    raise StoreError(f"the files of {self.path!r} are gone and cannot be made anew")
+                    raise StoreError(f"the files of {self.path!r} are gone and cannot be made again")
                 check_room(len(self._tables))
                 known = self._tables[name] = self._open(name, limit)
         return known.table
@@ -199,7 +199,7 @@ class SharedStore(TableStore):
         return Opened(table, limit, file)
 
     def _open_table(self, file: str, limit: Limit, name: Name) -> memoryview:
-        """The memory of a table, made if there is none, and checked."""
+        """Return the memory of a table, checked; the file is made if it is missing."""
         fd = self._folder.open(file)
         if fd is None:
             fd = self._make_table(file, limit, name)
@@ -218,7 +218,7 @@ class SharedStore(TableStore):
         return view
 
     def _make_table(self, file: str, limit: Limit, name: Name) -> int:
-        """Made by one process at a time: what is left is divided once, and nothing is allocated in vain."""
+        """Make a table, one process at a time: the free bytes are divided once, and none are allocated twice."""
         with self._folder.locked(PATIENCE):
             fd = self._folder.open(file)
             if fd is None:
@@ -231,7 +231,7 @@ class SharedStore(TableStore):
 
 
 def _order(name: Name) -> int:
-    """The number of a table, the same in every process: locks of several are taken in this order."""
+    """Return the number of a table, the same in every process: locks of several tables are taken in this order."""
     words = "\0".join(map(str, name)).encode("utf-8", "surrogatepass")
     return int.from_bytes(blake2b(words, digest_size=7).digest(), "little")
 
@@ -242,7 +242,7 @@ def _close_all(files: dict[str, int]) -> None:
 
 
 def _read_meta(folder: Folder, boot: int) -> tuple[int, bytes, int, int]:
-    """The file, open; the store's secret, what to add to the steady clock, and the boot it was made in."""
+    """Return the open file, the store's secret, the offset of its clock from the steady one, and its boot."""
     anchor = time.time_ns() - steady_ns()
     meta = folder.open_or_make("meta", META.size, lambda: META.pack(MAGIC, VERSION, boot, os.urandom(16), anchor))
     raw, size = os.pread(meta, META.size, 0), os.fstat(meta).st_size

@@ -33,7 +33,7 @@ _OWN: Final = re.compile(rf"lock|meta|roll|[0-9a-f]{{14}}\.table|{BUILDING}.*", 
 MODES: Final = (0o700, 0o770)
 """A user's own store, and one of a group."""
 LONGEST_BUILD: Final = 60.0
-"""Seconds after which nobody can still be at it."""
+"""Seconds after which a file that is being made was left by a process that was killed."""
 
 
 def check_system() -> None:
@@ -55,7 +55,7 @@ def check_engine() -> None:
 
 
 class Folder:
-    """A directory that is ours, held open, so that a path that changes under us changes nothing."""
+    """The directory of a store, held open: a path that leads elsewhere later makes no difference."""
 
     def __init__(self, path: str, mode: int) -> None:
         if mode not in MODES:
@@ -92,9 +92,10 @@ class Folder:
 
     @contextlib.contextmanager
     def locked(self, patience: float) -> Iterator[None]:
-        """Be alone with the store, or say that another process has been for too long. A killed process frees it.
+        """Hold the lock of the store, or raise `StoreError` if another process holds it too long.
 
-        A directory can be locked by every user who may read it, so the lock is a file that only participants can open.
+        A killed process frees it. Every user with read access can lock a directory, so the lock is a file that only
+        processes of the store can open.
         """
         end = time.monotonic() + patience
         while (fd := self._try_lock()) is None:
@@ -107,7 +108,7 @@ class Folder:
             _unlock(fd)
 
     def _try_lock(self) -> int | None:
-        """The file, locked; None while another process has it."""
+        """Return the lock file, locked; None while another process holds it."""
         while True:
             fd = self.open_or_make("lock", 1, bytes)
             try:
@@ -123,15 +124,15 @@ class Folder:
             _unlock(fd)  # removed since it was opened: another process may have locked its successor
 
     def close(self) -> None:
-        """Let go of the directory."""
+        """Close the directory."""
         os.close(self.fd)
 
     def name(self, file: str) -> str:
-        """A file as messages name it."""
+        """Return the path of a file, for messages."""
         return os.path.join(self.path, file)
 
     def is_there(self) -> bool:
-        """Whether the path still leads to this directory."""
+        """Return whether the path still leads to this directory."""
         try:
             now, then = os.stat(self.path, follow_symlinks=False), os.fstat(self.fd)
         except OSError:
@@ -139,7 +140,7 @@ class Folder:
         return (now.st_ino, now.st_dev) == (then.st_ino, then.st_dev)
 
     def open(self, file: str) -> int | None:
-        """A file of the directory, opened for reading and writing; None if there is none."""
+        """Open a file of the directory for reading and writing; None if it does not exist."""
         try:
             fd = os.open(file, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self.fd)
         except FileNotFoundError:
@@ -152,16 +153,16 @@ class Folder:
         return fd
 
     def tables(self) -> list[str]:
-        """The tables there are."""
+        """Return the names of all tables."""
         return sorted(file for file in os.listdir(self.fd) if file.endswith(".table"))
 
     def bytes_of_tables(self) -> int:
-        """Bytes that the tables take together."""
+        """Return the bytes of all tables together."""
         return sum(os.stat(file, dir_fd=self.fd, follow_symlinks=False).st_size for file in self.tables())
 
     @contextlib.contextmanager
     def reading(self, file: str) -> Iterator[int]:
-        """A file of the directory, opened for as long as it takes."""
+        """Open a file of the directory for a block."""
         fd = self.open(file)
         if fd is None:
             raise StoreError(f"{self.name(file)!r} was removed meanwhile")
@@ -169,7 +170,7 @@ class Folder:
             yield fd
 
     def make(self, file: str, size: int, content: bytes) -> None:
-        """A file of this size that begins with this content; nothing if somebody else has made it meanwhile."""
+        """Make a file of this size that begins with this content, unless another process has made it meanwhile."""
         building = f"{BUILDING}{os.getpid()}-{os.urandom(6).hex()}"
         fd = -1
         try:
@@ -189,14 +190,14 @@ class Folder:
                     os.unlink(building, dir_fd=self.fd)
 
     def _share(self, fd: int) -> None:
-        """Let those use a new file who may use the directory: root leaves it to the owner."""
+        """Give a new file to the owner of the directory, if root makes it."""
         folder = os.fstat(self.fd)
         if os.geteuid() == 0 and folder.st_uid != 0:
             os.fchown(fd, folder.st_uid, folder.st_gid)
         os.fchmod(fd, self.mode & 0o660)
 
     def open_or_make(self, file: str, size: int, content: Callable[[], bytes]) -> int:
-        """A file, made if there is none."""
+        """Open a file; it is made if it does not exist."""
         for _ in range(10):
             fd = self.open(file)
             if fd is not None:
@@ -205,14 +206,14 @@ class Folder:
         raise StoreError(f"{self.name(file)!r} is removed as often as it is made")
 
     def empty(self) -> None:
-        """Remove every file of a store but the lock, which is held."""
+        """Remove every file of a store except the lock, which is held."""
         for file in os.listdir(self.fd):
             if is_own(file) and file != "lock":
                 with contextlib.suppress(OSError):
                     os.unlink(file, dir_fd=self.fd)
 
     def sweep(self) -> None:
-        """Remove what makers that were killed have left half built."""
+        """Remove half-made files of processes that were killed."""
         for file in os.listdir(self.fd):
             if file.startswith(BUILDING):
                 with contextlib.suppress(OSError):
@@ -230,12 +231,12 @@ def closing(fd: int) -> Iterator[int]:
 
 
 def is_own(file: str) -> bool:
-    """Whether a file's name is one that stores give."""
+    """Return whether a store gives files such a name."""
     return _OWN.fullmatch(file) is not None
 
 
 def _unlock(fd: int) -> None:
-    """Not by closing alone: a child that was forked meanwhile has the file open too."""
+    """Unlock a file and close it; closing alone leaves it locked by a child that was forked meanwhile."""
     fcntl.flock(fd, fcntl.LOCK_UN)
     os.close(fd)
 

@@ -1,6 +1,6 @@
-"""Permits in a shared store, seen from outside: what has been in flight for how long, and whether its holder lives.
+"""Permits in a shared store, seen from outside: their ages, and whether their holders live.
 
-Nothing is locked and nothing is changed: a permit that is taken or given back at this moment may be missing.
+No file is locked or changed: a permit that is taken or given back at this moment may be missing.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from headgate.stores.shared.survey import is_held, is_plain, open_folder, open_t
 
 
 class PermitSeen(NamedTuple):
-    """One permit. Keys are not kept in a store: `key` is what stands there for one."""
+    """One permit. A store does not keep keys: `key` is the hash in its place."""
 
     age: float
     units: int
     process: int
-    """The number under which its holder takes part."""
+    """The number of its holder among the processes of the store."""
     alive: bool
-    """Whether the holder is still there; what the dead hold is taken back when somebody needs it."""
+    """Whether the holder lives; permits of dead holders are taken back when a request needs them."""
     namespace: str
     limit: str
     key: str
 
 
 def holders(path: str) -> list[PermitSeen]:
-    """Every permit that is out, the oldest first."""
-    survey(path)  # an error says what is no store
+    """Return every permit that is held, the oldest first."""
+    survey(path)  # raises an error for a path that is not a store
     with closing(open_folder(path)) as folder:
         found = [
             permit
@@ -54,14 +54,14 @@ def _permits(folder: int, file: str, name: str) -> Iterator[PermitSeen]:
         now = (steady_ns() + _anchor(folder)) // 1000
         for tag, since, signature, units in _entries(table, head):
             number = (signature >> 32) - 1
-            # A number is given again after its process has ended, with another generation.
+            # After a process has ended, another one gets its number, with another generation.
             word = os.pread(roll, WORD, number * WORD) if is_held(roll, number) else b""
             alive = bool(word) and int.from_bytes(word, "little") & 0xFFFFFFFF == signature & 0xFFFFFFFF
             yield PermitSeen(max(0, now - since) / SECOND, units, number, alive, namespace, limit, f"{tag:016x}")
 
 
 def _entries(table: int, head: Head) -> Iterator[tuple[int, int, int, int]]:
-    """Of each permit: the tag of its key, since when, who, and units. What is not whole is left out."""
+    """Return tag of the key, start, holder and units of each permit, without those that are half written."""
     most = permits_within(head.words)
     with mmap.mmap(table, head.size, access=mmap.ACCESS_READ) as memory:
         for slot in range(head.slots):
@@ -77,7 +77,7 @@ def _entries(table: int, head: Head) -> Iterator[tuple[int, int, int, int]]:
 
 
 def _anchor(folder: int) -> int:
-    """What the store adds to the steady clock, in nanoseconds."""
+    """Return the offset of the store's clock from the steady one, in nanoseconds."""
     with closing(open_to_read("meta", dir_fd=folder)) as meta:
         raw = os.pread(meta, META.size, 0)
     return int(META.unpack(raw)[-1]) if len(raw) == META.size else 0

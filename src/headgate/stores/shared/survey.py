@@ -1,4 +1,4 @@
-"""A shared store seen from outside: what is in it, without making, changing or holding anything; and its removal."""
+"""A shared store seen from outside, without a change to it; and its removal."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from headgate.stores.shared.file import boot_mark, head_words, read_head
 from headgate.stores.shared.folder import BUILDING, check_system, closing, is_own
 
 _META_START: Final = struct.Struct("<qqq")
-"""How `meta` begins in every layout: magic, layout, the mark of the boot it was made in."""
+"""The start of `meta` in every layout: magic, layout, the mark of its boot."""
 
 _FLOCK: Final = (
     (("start", "length", "pid", "kind", "whence"), struct.Struct("qqihh"))
@@ -31,7 +31,7 @@ class TableSeen(NamedTuple):
 
     namespace: str
     limits: str
-    """What the limits have in common that keep their states here."""
+    """The common properties of the limits whose states are here."""
     keys: int
     max_keys: int
     slots: int
@@ -40,7 +40,7 @@ class TableSeen(NamedTuple):
 
 
 class Survey(NamedTuple):
-    """One store. `unread` has a sentence for each file that is no whole table; `foreign` those that are not ours."""
+    """One store. `unread` has a sentence for each damaged table, `foreign` one for each file of another program."""
 
     path: str
     mode: int
@@ -54,7 +54,7 @@ class Survey(NamedTuple):
 
 
 def survey(path: str) -> Survey:
-    """What a store holds now."""
+    """Return the contents of a store at this moment."""
     check_system()
     with closing(open_folder(path)) as folder:
         try:
@@ -64,7 +64,7 @@ def survey(path: str) -> Survey:
 
 
 def remove(path: str) -> Survey:
-    """Remove a store, and say what it held. Processes that use it notice within a second, and begin another."""
+    """Remove a store and return its last contents. Processes that use it notice within a second, and make another."""
     held = survey(path)
     if held.foreign:
         raise StoreError(f"nothing was removed: {held.foreign[0]}, remove it first if it is not needed")
@@ -72,7 +72,7 @@ def remove(path: str) -> Survey:
         raise StoreError(f"cannot remove {path!r}: {os.strerror(errno.EACCES)}")
     aside = f"{path}.removed-{os.urandom(6).hex()}"
     try:
-        os.rename(path, aside)  # all of it at once: nobody finds half a store
+        os.rename(path, aside)  # all files at once: no process finds half a store
         _delete(aside)
     except OSError as error:
         raise StoreError(f"cannot remove {error.filename!r}: {error.strerror}") from None
@@ -80,7 +80,7 @@ def remove(path: str) -> Survey:
 
 
 def open_folder(path: str) -> int:
-    """The directory of a store, for looking at it."""
+    """Open the directory of a store, for reading."""
     try:
         return open_to_read(path, os.O_DIRECTORY)
     except OSError as error:
@@ -114,7 +114,7 @@ def _survey(path: str, folder: int) -> Survey:
 
 
 def _see(name: str, folder: int, file: str) -> list[TableSeen]:
-    """The table in a file of ours; none in what is whole and no table."""
+    """Return the table in a file of the store; an empty list for a file that is not a table."""
     if file.startswith(BUILDING):
         raise StoreError(f"{name!r} is being made, or was left by a process that was killed")
     try:
@@ -131,7 +131,7 @@ def _see(name: str, folder: int, file: str) -> list[TableSeen]:
 
 
 def _made_in(path: str, folder: int) -> int:
-    """The boot a store was made in; whether it is a store is told by its `meta`."""
+    """Return the boot in which a store was made; a directory without a `meta` of ours is not a store."""
     try:
         meta = open_to_read("meta", dir_fd=folder)
     except OSError as error:
@@ -154,23 +154,23 @@ def _see_table(fd: int, name: str) -> TableSeen:
 
 
 def _common(head: Head, family: str) -> str:
-    """In words: `sliding-log hour, up to 102`."""
+    """Return a family in words: `sliding-log hour, up to 102`."""
     most = {"log": head.words - 2, "concurrency": permits_within(head.words)}.get(KINDS[head.kind % len(KINDS)])
     return family if most is None else f"{family}, up to {most}"
 
 
 def _count_participants(folder: int) -> int:
-    """How many bytes of the roll are held. The kernel is asked who would be in the way; no byte is taken."""
+    """Return the number of locked bytes of the roll. The kernel tells of locks without taking one."""
     try:
         roll = open_to_read("roll", dir_fd=folder)
-    except OSError:  # nobody has joined yet; or it is no roll, which is told apart
+    except OSError:  # no process has joined yet; a file that is not a roll is told elsewhere
         return 0
     with closing(roll):
         return sum(is_held(roll, byte) for byte in range(PARTICIPANTS)) if is_plain(roll) else 0
 
 
 def is_held(fd: int, byte: int) -> bool:
-    """Whether a process that lives holds this byte of the roll."""
+    """Return whether a living process holds this byte of the roll."""
     import fcntl  # not on Windows, which has no shared stores
 
     ask = {"kind": fcntl.F_WRLCK, "whence": os.SEEK_SET, "start": byte, "length": 1, "pid": 0}
@@ -180,7 +180,7 @@ def is_held(fd: int, byte: int) -> bool:
 
 
 def _delete(aside: str) -> None:
-    """Delete a store that is out of the way. Whoever had it open may still put a file in, once."""
+    """Delete a store that was renamed. A process that has it open may still add a file, once."""
     with closing(open_folder(aside)) as folder:
         for _ in range(100):
             for file in filter(is_own, os.listdir(folder)):
@@ -194,10 +194,10 @@ def _delete(aside: str) -> None:
 
 
 def open_to_read(path: str, more: int = 0, dir_fd: int | None = None) -> int:
-    """For reading only. No link is followed, nothing is inherited, and a pipe of that name is not waited for."""
+    """Open a file for reading: no link is followed, no child inherits it, and a pipe does not block."""
     return os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | more, dir_fd=dir_fd)
 
 
 def is_plain(fd: int) -> bool:
-    """Neither a pipe nor a device."""
+    """Return whether this is a plain file, neither a pipe nor a device."""
     return stat.S_ISREG(os.fstat(fd).st_mode)

@@ -11,7 +11,7 @@ from django.test.utils import override_settings
 class override(override_settings):  # noqa: N801 - as Django's own
     """Django's `override_settings` for single keys of `HEADGATE`: `with override(enabled=False):`, or a decorator.
 
-    In memory, counts start anew inside, and are restored afterwards.
+    In memory, counts start from zero inside, and are restored afterwards.
     """
 
     def __init__(self, **changes: Any) -> None:  # noqa: ANN401
