@@ -9,6 +9,7 @@ turn knows how long the ones before it took.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -21,11 +22,17 @@ class LoopDelay:
     def __init__(self) -> None:
         self._turns: dict[int, tuple[asyncio.AbstractEventLoop, int]] = {}
         """The loop by its id, and the time at which its turn began."""
+        self._running: Callable[[], asyncio.AbstractEventLoop | None] | None = None
 
     def of_request(self, now: int) -> int:
         """Return how long a request that is looked at now waited in its loop; 0 outside of event loops."""
-        asyncio = sys.modules.get("asyncio")
-        loop = asyncio._get_running_loop() if asyncio is not None else None
+        if self._running is None:
+            if "asyncio" not in sys.modules:
+                return 0
+            from asyncio import _get_running_loop
+
+            self._running = _get_running_loop
+        loop = self._running()
         if loop is None:
             return 0
         turn = self._turns.get(id(loop))

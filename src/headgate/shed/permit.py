@@ -77,8 +77,9 @@ class ShedPermit:
 
     def answered(self, outcome: Outcome = "success") -> None:
         """Note that the response begins: the latency counts to here, and the permit is held until `release`."""
-        checked_outcome(outcome)
-        if self.state == "held":
+        if outcome not in OUTCOMES:
+            checked_outcome(outcome)
+        if self.mark is not None and self.state == "held":
             self.shedder.sample(self, outcome)
 
     def release(self, outcome: Outcome = "success") -> bool:

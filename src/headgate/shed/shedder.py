@@ -180,6 +180,8 @@ class LoadShedder:
         now = self._now_ns() // 1_000
         with self._lock:
             self._state.sample(now, permit, outcome)
+            if not self._state.room.size:
+                return
             woken = self._state.fill(now)
         _wake(woken)
 

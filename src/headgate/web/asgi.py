@@ -104,6 +104,8 @@ class RateLimitMiddleware(Edge[bytes]):
                 return _counting(limits, message, send)
             if limits.permit is not None:
                 limits.started(message["status"])
+                if limits.fast is None and limits.denial is None:  # no rule has anything to tell
+                    return send(message)
             return send({**message, "headers": limits.with_fields(message.get("headers", ()))})
 
         if self.endpoints:

@@ -94,8 +94,11 @@ class Shedding:
         if permit.state != "held":
             return self._without(Asked(limits, request, method, where, peer), permit)
         limits.hold(permit)
+        way = self._runtime.ways[method, where]
+        if way is True:  # no rule applies
+            return True
         try:
-            admitted = limits.admit(request, method, where, peer)
+            admitted = limits.admit(request, method, where, peer, None, way)
         except BaseException:
             limits.let_go()
             raise

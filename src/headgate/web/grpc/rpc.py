@@ -23,6 +23,7 @@ GRPC: Final[HeaderCodec[str]] = HeaderCodec(str.lower, str, str)
 METHOD: Final = "POST"
 """The method of every call in HTTP/2."""
 PUSHBACK: Final = "grpc-retry-pushback-ms"
+LONGEST_DEADLINE: Final = 10.0**8
 NOT_OURS: Final = ("content-type", "content-length", "cache-control")
 """Fields of an HTTP refusal that have no meaning in gRPC."""
 STATUSES: Final = {
@@ -100,9 +101,9 @@ def lines_of(rpc: Rpc, header: str) -> list[str]:
 
 
 def remaining_of(rpc: Rpc) -> float | None:
-    """Return the seconds until the deadline of the call, or None if it has none."""
+    """Return the seconds until the deadline of the call; None if it has none, or a huge one, as servers tell then."""
     seconds: float | None = rpc.context.time_remaining()
-    return seconds
+    return None if seconds is None or seconds > LONGEST_DEADLINE else seconds
 
 
 RPCS: Final = Reader(GRPC, read_rpc, lines_of, remaining_of)
