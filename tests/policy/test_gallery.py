@@ -14,6 +14,7 @@ from headgate import MemoryStore
 from headgate.policy import Policy
 from headgate.policy.invented import inventions
 from headgate.policy.source import read_source
+from headgate.shed.estimators import Fixed
 from headgate.testing import ManualClock
 from headgate.waiting.timers import Timers
 from headgate.web.asgi import RateLimitMiddleware
@@ -409,3 +410,72 @@ def test_every_file_has_a_story():
     """A file that is added is told of here."""
     source = Path(__file__).read_text(encoding="utf-8")
     assert [path.name for path in FILES if f'Site("{path.name}"' not in source] == []
+
+
+class Incident:
+    """Requests to the payment API that stay under way until `end`."""
+
+    def __init__(self) -> None:
+        self.site = Site("four-layers.yaml")
+        self.under_way: list[asyncio.Future[Reply]] = []
+        self._ends = asyncio.Event()
+        self._answer, self.site.gate.app = self.site.gate.app, self._slow
+
+    async def _slow(self, scope: Any, receive: Any, send: Any) -> None:
+        await self._ends.wait()
+        await self._answer(scope, receive, send)
+
+    async def send(self, count: int, path: str, *tokens: str, method: str = "GET", **headers: str) -> list[Reply]:
+        """Send requests, by each token in turn; return those that were refused at once."""
+        refused = []
+        for at in range(count):
+            asked = {"authorization": tokens[at % len(tokens)], **headers}
+            request = asyncio.ensure_future(self.site.request(method, path, "203.0.113.9", asked, None))
+            for _ in range(3):
+                await asyncio.sleep(0)
+            if request.done():
+                refused.append(request.result())
+            else:
+                self.under_way.append(request)
+        return refused
+
+    async def quick(self, token: str, **headers: str) -> Reply:
+        """Send one request after the incident, which ends at once."""
+        await asyncio.sleep(0)  # in a turn of its own: requests that sit in the loop are shed
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        return await self.site.request("GET", "/v1/x", "203.0.113.9", {"authorization": token, **named}, None)
+
+    async def end(self) -> list[int]:
+        """Let the requests under way end; return their statuses."""
+        self._ends.set()
+        replies = await asyncio.gather(*self.under_way)
+        self.under_way.clear()
+        return [reply.status for reply in replies]
+
+
+def test_four_layers():
+    """Each layer refuses what the others let pass: a loop of one client, its slow requests, all of them, busy work."""
+
+    async def story() -> None:
+        incident = Incident()
+        shedder = incident.site.gate.shedder
+        assert shedder is not None
+        shedder.estimator = shedder._state._estimator = Fixed(1_000)  # as if it had found that there is room
+        held = await incident.send(21, "/v1/reports", "a")
+        assert [reply.violated for reply in held] == [["in-flight"]], "few requests, each slow: the rate sees nothing"
+        full = await incident.send(20, "/v1/reports", "b", "c")
+        assert [json.loads(reply.body)["reason"] for reply in full] == ["fleet"] * 8, "32 of 40: no client is at fault"
+        assert {reply.status for reply in full} == {503}
+        charges = await incident.send(9, "/v1/charges/7", "d", method="POST")
+        assert [json.loads(reply.body)["reason"] for reply in charges] == ["fleet"], "the reserve is for charges"
+        assert await incident.end() == [200] * 40
+        quick = [await incident.quick("e") for _ in range(501)]
+        assert [reply.status for reply in quick] == [200] * 500 + [429], "nothing is under way: only the rate sees them"
+        assert shedder._workers is not None
+        shedder._workers._next_look, shedder._workers._amount.value = 1 << 62, 1.0  # busy for 148 s
+        test = await incident.quick("f", x_test="1")
+        assert (test.status, json.loads(test.body)["reason"]) == (503, "workers"), "no limit is reached"
+        assert (await incident.quick("f")).status == 200
+        assert shedder.stats().in_flight == 0
+
+    asyncio.run(story())
