@@ -23,8 +23,7 @@ ROUNDING: Final = 2
 
 def violations(world: World) -> list[str]:
     """What is wrong in a world that has run, in words."""
-    sliding = any(not limit.step.LENDS and not ends_with_window(limit) for limit in world.limits)
-    misled = 0 if world.setup.greedy or sliding else world.ledger.misled  # sliding windows have no pace yet
+    misled = 0 if world.setup.greedy else world.ledger.misled
     return [*uncounted(world), *too_many(world), *([f"{misled} were told a time that was too early"] if misled else [])]
 
 

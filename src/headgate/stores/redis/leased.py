@@ -70,7 +70,7 @@ class LeasedLimits(BoundLimits, Leasing):
                 with suppress(*FAILURES):
                     yield from self._refilled(key, 1, ahead)
             return decision
-        decision = self._refused(key, units)
+        decision = self._refused(key, units, missed=units)
         return (yield from self._ask_for(key, units)) if decision is None else decision
 
     def _ask_for(self, key: str, units: int) -> Steps[Decision]:
@@ -83,7 +83,7 @@ class LeasedLimits(BoundLimits, Leasing):
                 raise failed("the store cannot answer now", error) from error
             decision = self._ledger.spend(key, units)
             if decision is None:
-                decision = self._ledger.refused(key, units)
+                decision = self._refused(key, units)
             if decision is None and refilled is not None and not refilled.allowed:
                 decision = refilled
             if decision is not None:
@@ -163,7 +163,7 @@ class AsyncLeasedLimits(AsyncBoundLimits, Leasing):
             if ahead and self._refill_here(key) is None:
                 self._start_refill(key, 1, ahead)
             return decision
-        decision = self._refused(key, units)
+        decision = self._refused(key, units, missed=units)
         if decision is not None:
             return decision
         refilling = self._refill_here(key)

@@ -68,9 +68,9 @@ class Leasing(BoundSteps):
     def _after_fork(self) -> None:
         self._ledger.disown()
 
-    def _refused(self, key: str, units: int) -> Decision | None:
+    def _refused(self, key: str, units: int, missed: int = 0) -> Decision | None:
         """Return the refusal of a key that is short, or a remembered one."""
-        refused = self._ledger.refused(key, units, missed=units)
+        refused = self._ledger.refused(key, units, missed)
         if refused is None:
             refused = self.space.refusals.find(self.limits, key, (units,) * len(self.limits), TAKE)
         return refused
@@ -87,7 +87,8 @@ class Leasing(BoundSteps):
         decision = yield from self.deciding(key, (units,) * len(self.limits), TAKE, 0)
         if self._ledger.saw(key, decision):
             yield from self._count_nodes()
-        refused = None if decision.allowed else self._ledger.refused(key, units)
+        # While this process was counted, another caller may have heard a later time.
+        refused = None if decision.allowed else self._refused(key, units)
         return decision if refused is None else refused
 
     def _refill(self, key: str, units: int, most: int) -> Steps[Decision | None]:
