@@ -202,6 +202,17 @@ def test_an_answer_to_a_single_unit_does_not_end_a_tick(server):
         assert limiter.hit("k").retry_us == 20_000
 
 
+def test_a_node_that_ran_short_before_it_knew_the_fleet_takes_up_its_pace(server):
+    """Single units that are granted double a tick of 20 ms, up to the 200 ms of 400 nodes."""
+    with open_bank(server) as bank:
+        ledger = short(bank)._bound._ledger
+        ledger.pace.nodes, ticks = 400, []
+        for _ in range(5):
+            ledger.saw("k", bank.plain(FAST).peek("k", 0))
+            ticks.append(ledger._held["k"].tick)
+        assert ticks == [40_000, 80_000, 160_000, 200_000, 200_000]
+
+
 def test_several_limits_refuse_by_the_one_that_is_short(bank):
     """The bucket is short, the window is not: the decision says so."""
     limiter = short(bank, "1000/second burst 500; 100000/hour by fixed-window as hourly")

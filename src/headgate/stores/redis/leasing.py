@@ -81,7 +81,9 @@ class Leasing(BoundSteps):
             self._ledger.resume(key)
 
     def _exactly(self, key: str, units: int) -> Steps[Decision]:
-        refused = self._ledger.refused(key, units)
+        refused = self._refused(
+            key, units
+        )  # a remembered refusal is no news of the server, by which a pause would begin
         if refused is not None:
             return refused
         decision = yield from self.deciding(key, (units,) * len(self.limits), TAKE, 0)
@@ -106,7 +108,9 @@ class Leasing(BoundSteps):
             self._ledger.failed(key)
             raise
         self._ledger.granted(key, sent, instant(reply), decision)
-        if not decision.allowed:
+        if decision.allowed:
+            self.space.refusals.drop(self.limits, key)  # callers are told the next question, and may ask it
+        else:
             self.space.refusals.keep(self.limits, key, costs, refused_since, decision)
         yield from self._count_nodes()
         return decision

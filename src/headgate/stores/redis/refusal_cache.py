@@ -75,6 +75,10 @@ class RefusalCache:
             _make_room(self._kept)
             self._kept[limits, keys] = CachedRefusal(sent_us, sent_us + wait, costs, decision.verdicts)
 
+    def drop(self, limits: tuple[Limit, ...], keys: Keys) -> None:
+        """Forget the refusal of these keys: the server has admitted a call since."""
+        self._kept.pop((limits, keys), None)
+
     def gave(self, keys: tuple[str, ...]) -> None:
         """Forget earlier refusals of these keys, which got units back and may be admitted now."""
         if self._longest_us:
