@@ -4,6 +4,7 @@ whoever is cancelled."""
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from headgate import AsyncLimiter, Lease, Limiter, RateLimited
-from tests.support.faults import DEADLINE, FAULTS, heal
+from tests.support.faults import DEADLINE, FAULTS, PATIENT, heal
 from tests.support.leasing import BEFORE_LOW, EVERY_KIND, MOST, WINDOW, Bank, drain, warm
 from tests.support.servers import Server, wait_until
 
@@ -210,6 +211,38 @@ def test_a_loop_that_ends_while_permits_are_bought_does_not_stop_the_next_one(se
     assert asyncio.run(second()) == 1000
     assert bank.charged(WINDOW) == BEFORE_LOW + 1 + 1000 + 80  # the reply that nobody heard
     bank.close()
+
+
+def test_a_loop_that_ends_starts_nothing_any_more(server, proxy):
+    """Leases that end while `asyncio.run` waits for its threads start no task: nobody would await it."""
+    complaints: list[str] = []
+    bank = Bank(server, url=proxy.url)
+    ends = threading.Event()
+
+    def let_leases_end(loop: asyncio.AbstractEventLoop) -> None:
+        assert ends.wait(PATIENT)
+        later = loop.time() + 10
+        loop.time = lambda: later  # type: ignore[method-assign]
+        for _ in range(3):
+            turned = threading.Event()
+            loop.call_soon_threadsafe(turned.set)
+            assert turned.wait(PATIENT)
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: complaints.append(context["message"]))
+        await hits(AsyncLimiter(WINDOW, store=bank.store, lease=True), BEFORE_LOW)
+        await bank.store.aclose()
+        proxy.hold_requests()
+        bank.clock.advance(1)
+        working = loop.create_task(asyncio.to_thread(let_leases_end, loop))
+        working.add_done_callback(lambda _: ends.set())  # when `asyncio.run` cancels every task
+        await asyncio.sleep(0)
+
+    asyncio.run(main())
+    bank.close()
+    gc.collect()
+    assert complaints == []
 
 
 def test_two_event_loops_at_once_share_the_leases_of_one_limiter(server):

@@ -126,8 +126,7 @@ class AsyncLeasedLimits(AsyncBoundLimits, Leasing):
         self.lease_by(terms, clock, saw_nodes)
         self._refilling: dict[str, asyncio.Task[BaseException | None]] = {}
         self._sweeps: set[asyncio.Task[None]] = set()
-        self._sweeping: asyncio.TimerHandle | None = None
-        self._sweeper: asyncio.AbstractEventLoop
+        self._sweeping: asyncio.Task[None] | None = None
 
     def attach(self, hit: Callable[..., Any], plan: object, back: object) -> Mapping[str, Any]:
         """Return a `hit` that spends leased tokens at once, and calls the gate's `hit` otherwise."""
@@ -198,25 +197,26 @@ class AsyncLeasedLimits(AsyncBoundLimits, Leasing):
         finally:
             if self._refilling.get(key) is asyncio.current_task():
                 del self._refilling[key]
-        loop = asyncio.get_running_loop()
-        if self._sweeping is None or (self._sweeper is not loop and not self._sweeper.is_running()):
-            self._sweep_later(loop)
+        sweeping = self._sweeping
+        if sweeping is None or sweeping.done() or not sweeping.get_loop().is_running():
+            self._sweep_later()
         return None
 
-    def _sweep_later(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _sweep_later(self) -> None:
+        """Start a task, and no timer: the end of `asyncio.run` cancels tasks, while timers would start new ones."""
         pause = self.next_return()
+        self._sweeping = None
         if pause is not None:
-            self._sweeping, self._sweeper = loop.call_later(max(MOMENT, pause), self._sweep), loop
-
-    def _sweep(self) -> None:
-        """Give back the unused tokens of leases that have ended, and repeat while there are leases."""
-        loop = asyncio.get_running_loop()
-        if self._sweeper is loop:
-            task = loop.create_task(self._exchange(self._return()))
+            task = self._sweeping = asyncio.get_running_loop().create_task(self._sweep(max(MOMENT, pause)))
             self._sweeps.add(task)
             task.add_done_callback(self._sweeps.discard)
-            self._sweeping = None
-            self._sweep_later(loop)
+
+    async def _sweep(self, pause: float) -> None:
+        """Give back the unused tokens of leases that have ended, and repeat while there are leases."""
+        await asyncio.sleep(pause)
+        if self._sweeping is asyncio.current_task():
+            self._sweep_later()
+            await self._exchange(self._return())
 
     async def give(self, keys: Keys, units: Costs, marks: Marks) -> None:
         """Give back to the lease, or to the server."""
@@ -237,7 +237,7 @@ class AsyncLeasedLimits(AsyncBoundLimits, Leasing):
     async def aclose(self) -> None:
         """Give back every lease."""
         loop = asyncio.get_running_loop()
-        if self._sweeping is not None and self._sweeper is loop:
+        if self._sweeping is not None and self._sweeping.get_loop() is loop:
             self._sweeping.cancel()
             self._sweeping = None
         under_way = [task for task in (*self._refilling.values(), *self._sweeps) if task.get_loop() is loop]
