@@ -11,7 +11,7 @@ from headgate import StoreError
 from headgate.stores import OnError
 from headgate.stores.redis import RedisStore
 from tests.support.clusters import Cluster
-from tests.support.faults import DEADLINE, FAULTS, POLICIES, at_most, heal, said
+from tests.support.faults import FAULTS, POLICIES, at_most, heal, said
 from tests.support.leasing import BEFORE_LOW, EVERY_KIND, MOST, WINDOW, drain, open_bank, warm
 from tests.support.servers import Server, wait_until
 
@@ -94,7 +94,7 @@ def answers(limiter, on_error: OnError, share: int = MOST) -> None:
 @KINDS
 def test_without_a_server_what_is_leased_is_spent_and_then_the_policy_answers(server, proxy, kind, fault, on_error):
     """Tokens that were bought stay good without the server; after them `on_error` answers."""
-    with open_bank(server, kind, url=proxy.url, deadline=DEADLINE) as bank:
+    with open_bank(server, kind, url=proxy.url, deadline=1.0) as bank:
         limiter = bank.limiter(WINDOW, on_error=on_error)
         warm(limiter, hits=BEFORE_LOW)
         held = bank.charged(WINDOW) - BEFORE_LOW
@@ -108,7 +108,7 @@ def test_without_a_server_what_is_leased_is_spent_and_then_the_policy_answers(se
 @KINDS
 def test_without_a_server_what_is_void_is_not_spent(server, proxy, kind, on_error):
     """Tokens whose time is over are not spent, though the server is away: `on_error` answers."""
-    with open_bank(server, kind, url=proxy.url, deadline=DEADLINE) as bank:
+    with open_bank(server, kind, url=proxy.url) as bank:
         limiter = bank.limiter(WINDOW, on_error=on_error)
         warm(limiter)
         FAULTS["nobody there"].inflict(proxy)
@@ -120,7 +120,7 @@ def test_without_a_server_what_is_void_is_not_spent(server, proxy, kind, on_erro
 @KINDS
 def test_the_next_lease_pays_alone_once_the_one_before_is_void(server, proxy, kind):
     """The four tokens that the first had left are not spent with it."""
-    with open_bank(server, kind, url=proxy.url, deadline=DEADLINE) as bank:
+    with open_bank(server, kind, url=proxy.url) as bank:
         limiter = bank.limiter(WINDOW, on_error="deny")
         warm(limiter, hits=BEFORE_LOW)
         charged = bank.charged(WINDOW)
@@ -154,7 +154,7 @@ def test_no_hit_waits_for_more_than_one_deadline(server, proxy, kind):
 @KINDS
 def test_when_the_server_is_back_every_key_starts_from_single_permits(server, proxy, kind):
     """A key that was hot is asked for one by one again after an outage."""
-    with open_bank(server, kind, url=proxy.url, deadline=DEADLINE) as bank:
+    with open_bank(server, kind, url=proxy.url) as bank:
         limiter = bank.limiter(WINDOW, on_error="deny")
         warm(limiter, hits=1000)
         limiter.close()
@@ -172,7 +172,7 @@ def test_when_the_server_is_back_every_key_starts_from_single_permits(server, pr
 @KINDS
 def test_permits_whose_reply_is_lost_are_never_spent(server, proxy, kind, fault):
     """The server keeps them charged, nobody spends them, and leases go on."""
-    with open_bank(server, kind, url=proxy.url, deadline=DEADLINE) as bank:
+    with open_bank(server, kind, url=proxy.url) as bank:
         limiter = bank.limiter(WINDOW)
         warm(limiter, hits=BEFORE_LOW)
         charged = bank.charged(WINDOW)
@@ -263,7 +263,7 @@ def test_a_server_that_is_restarted_is_leased_from_again():
 @KINDS
 def test_each_who_is_cut_off_admits_its_share_by_the_last_census(server, proxy, kind, configured):
     """A process that loses the server admits the limit divided by the processes it last knew of."""
-    with open_bank(server, kind, url=proxy.url, deadline=DEADLINE, nodes=configured) as bank:
+    with open_bank(server, kind, url=proxy.url, nodes=configured) as bank:
         others = [RedisStore(server.url, clock=bank.clock, deadline=5.0) for _ in range(2)]
         limiter = bank.limiter(WINDOW, on_error="local")
         warm(limiter)
