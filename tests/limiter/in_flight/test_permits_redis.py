@@ -239,7 +239,7 @@ def test_a_child_that_outlives_its_parent_renews_its_own_permits_and_not_the_par
 
 def test_a_closed_store_renews_nothing_until_it_is_used_again(server):
     """Leases of a closed store end; a store that is used again renews all that is still held."""
-    text = "3 in flight ttl 500ms"
+    text = "3 in flight ttl 2s"
     store, other = patient(server.url), patient(server.url)
     limiter, looking = limiter_at(store, text), limiter_at(other, text)
     kept, lost, back = limiter.permit("k"), limiter.permit("lost"), limiter.permit("back")
@@ -400,7 +400,7 @@ def test_a_server_that_forgets_everything_gives_away_once_more_what_was_held_and
 
 def test_a_restart_under_load_lets_in_no_more_than_the_limit_and_what_was_lost(tmp_path):
     """What was lost is at most the limit: everything that was held when the server forgot. Then it is exact again."""
-    text = "3 in flight ttl 500ms"
+    text = "3 in flight ttl 2s"
     with Server() as server:
         with Crowd(url_of(server), text, tmp_path / "lossy", most=3 + 3, places=6, longest=0.6) as crowd:
             crowd.start(6, seconds=1.2)
