@@ -69,7 +69,10 @@ async def test_the_worked_example_awaited(clock):
 
 @in_each_home
 async def test_the_same_by_the_real_clock(store):
-    """200 at once where there is room for 120: each leaves or is refused, and none leaves early."""
+    """200 at once where there is room for 120: each leaves or is refused, and none leaves early.
+
+    A busy machine may ask for so long that there is room for all: a clock that stands still has the exact refusals.
+    """
     queue = AsyncShaper("1000/second queue 120", store=store, on_error="raise")
     await queue.enter("warm")
     clock = store.clock
@@ -82,7 +85,7 @@ async def test_the_same_by_the_real_clock(store):
         (left if decision else refused).append((number, clock.now_us() - start))
 
     await asyncio.gather(*(one(number) for number in range(200)))
-    assert 120 <= len(left) < 200 and len(left) + len(refused) == 200
+    assert len(left) >= 120
     assert sorted(number for number, _ in left + refused) == list(range(200))
     assert all(at >= 1_000 * place for place, (_, at) in enumerate(left))
 
