@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 
 import pytest
@@ -110,12 +111,17 @@ def test_a_closed_loop_does_not_keep_its_permits():
     shedder = LoadShedder(1)
     held = shedder.permit()
     loop = asyncio.new_event_loop()
+    dropped: list[str] = []
+    loop.set_exception_handler(lambda _, context: dropped.append(context["message"]))
     task = loop.create_task(shedder.permit(timeout=60).__aenter__())
     loop.run_until_complete(turns())
     loop.close()
     held.release()
     assert shedder.permit().release()
-    assert not task.done()  # it is dropped with its loop
+    assert not task.done()
+    del task, loop, held, shedder
+    gc.collect()  # here, and not in another test
+    assert dropped == ["Task was destroyed but it is pending!"]
 
 
 def test_requests_that_sat_in_the_loop_too_long_are_refused():
