@@ -220,7 +220,8 @@ def test_options_may_stand_in_the_url():
     with Server() as server, ThreadPoolExecutor() as pool:
         url = f"{server.url}?deadline=0.2&connect_timeout=5&remember_refusals=0&nodes=5"
         limiter = Limiter("10/hour", store=url)
-        patient = Limiter("10/hour", store=RedisStore(url, deadline=30.0), on_error="raise")
+        store = RedisStore(url, deadline=30.0)
+        patient = Limiter("10/hour", store=store, on_error="raise")
         limiter.hit("k", 10)
         assert not patient.hit("k")
         server.client().flushall()
@@ -232,6 +233,7 @@ def test_options_may_stand_in_the_url():
         server.resume()
         assert waiting.result(30)
         limiter.close()
+        store.close()
 
 
 def test_a_closed_store_that_is_used_again_is_whole_again():
