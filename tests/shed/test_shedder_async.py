@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from headgate import Overloaded
+from headgate import InvalidCall, Overloaded
 from headgate.shed import LoadShedder, current_class
 from headgate.testing import ManualClock
 
@@ -161,5 +161,19 @@ def test_time_between_turns_is_not_a_delay():
             assert shedder.permit("sheddable")
             clock.advance(1)
             await turns()
+
+    asyncio.run(main())
+
+
+def test_a_block_that_would_stop_the_loop_is_refused():
+    """`with` and a timeout raise inside an event loop, busy or not; nothing is held afterwards."""
+
+    async def main():
+        shedder = LoadShedder(1)
+        with pytest.raises(InvalidCall, match="async with"), shedder.permit(timeout=1):
+            pytest.fail("it was entered")
+        with shedder.permit():
+            assert shedder.stats().in_flight == 1
+        assert (shedder.stats().in_flight, shedder.stats().waiting) == (0, 0)
 
     asyncio.run(main())

@@ -16,6 +16,12 @@ if TYPE_CHECKING:
     import asyncio
 
 
+def in_event_loop() -> bool:
+    """Return whether an event loop runs this code."""
+    asyncio = sys.modules.get("asyncio")
+    return asyncio is not None and asyncio._get_running_loop() is not None
+
+
 class LoopDelay:
     """The turns of the event loops of this process."""
 

@@ -10,6 +10,7 @@ from headgate.clock import SECOND, steady_ns
 from headgate.errors import InvalidCall, Overloaded
 from headgate.permit import OUTCOMES, Outcome, checked_outcome
 from headgate.shed import context
+from headgate.shed.loop_delay import in_event_loop
 from headgate.wording import shown
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from headgate.shed.shedder import LoadShedder
 
 WAITS = "this permit has a timeout, and waits where it is entered: write `with shedder.permit(...):`, or `async with`"
+BLOCKS = "`with` and a timeout would stop this event loop: write `async with shedder.permit(...):`"
 ENDED = "this permit has ended, and a permit cannot be used twice: take another with shedder.permit(...)"
 
 
@@ -94,6 +96,8 @@ class ShedPermit:
 
     def __enter__(self) -> ShedPermit:
         if self.state == "asked":
+            if in_event_loop():  # the loop would stand still, and with it the requests that hold the permits
+                raise InvalidCall(BLOCKS)
             self.shedder.wait(self)
         return self._entered()
 
