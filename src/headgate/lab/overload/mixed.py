@@ -28,4 +28,3 @@ NOISY = Scenario(
     streams=(Stream(10 / 11, tenant="noisy"), *(Stream(1 / 99, tenant=f"quiet-{number}") for number in range(9))),
     wait=1.0,
 )
-MIXED = (CRITICAL, GREEDY, NOISY)
