@@ -27,7 +27,7 @@ LAYERS = [
     {"waiting"},
     {"policy", "shed"},
     {"limiter", "shaper"},
-    {"web", "tasks", "lab"},
+    {"web", "tasks", "lab", "client"},
     {"cli"},
     {"__main__"},
 ]

@@ -23,9 +23,9 @@ OF_NAMED_TUPLES = {"ast"} if sys.version_info >= (3, 14) else set()
 """What `typing.NamedTuple` itself loads, for annotations that are strings."""
 
 OURS_UNUSED = {
-    "headgate.cli", "headgate.limiter.async_", "headgate.policy", "headgate.shaper", "headgate.stores.leases",
-    "headgate.stores.redis", "headgate.stores.shared", "headgate.tasks", "headgate.testing", "headgate.waiting.timers",
-    "headgate.web",
+    "headgate.cli", "headgate.client", "headgate.limiter.async_", "headgate.policy", "headgate.shaper",
+    "headgate.stores.leases", "headgate.stores.redis", "headgate.stores.shared", "headgate.tasks", "headgate.testing",
+    "headgate.waiting.timers", "headgate.web",
 }  # fmt: skip
 
 

@@ -1,0 +1,1 @@
+"""The client side: callers of an API that limits them pace their requests, and listen to refusals."""

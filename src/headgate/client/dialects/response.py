@@ -1,0 +1,79 @@
+"""The part of a response that dialects read: a few header fields, the status, the beginning of the body, the time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from typing import Final
+
+from headgate.client.dialects.instants import http_date
+from headgate.client.dialects.numbers import LONGEST
+from headgate.clock import SECOND
+
+Headers = Mapping[str, str] | Mapping[bytes, bytes] | Iterable[tuple[str, str]] | Iterable[tuple[bytes, bytes]]
+"""Header fields as any HTTP library has them: a mapping or pairs, str or bytes, names in any case."""
+
+LONGEST_VALUE: Final = 16_384
+"""The most characters of a field. A longer one is not read at all: no limit needs that many to be told."""
+LONGEST_BODY: Final = 4_096
+"""The most bytes of a body that are searched."""
+_NAMES: Final = frozenset(
+    {
+        "date",
+        "grpc-retry-pushback-ms",
+        "grpc-status-details-bin",
+        "retry-after",
+        "retry-after-ms",
+        "stripe-should-retry",
+        "x-ms-retry-after-ms",
+        "x-shopify-shop-api-call-limit",
+        "x-should-retry",
+    }
+)
+_LISTS: Final = frozenset({"ratelimit", "ratelimit-policy"})
+"""Fields whose lines are one list; of any other field, the first line counts."""
+
+
+def fields_of(headers: Headers) -> dict[str, str]:
+    """Return the fields that some dialect reads, by their names in lower case."""
+    fields: dict[str, str] = {}
+    pairs: Iterable[tuple[str | bytes, str | bytes]] = headers.items() if isinstance(headers, Mapping) else headers
+    for given, value in pairs:
+        name = (given if isinstance(given, str) else given.decode("latin-1")).lower()
+        if name not in _NAMES and "ratelimit" not in name and not name.startswith("x-rate-limit"):
+            continue
+        if len(value) > LONGEST_VALUE:
+            continue
+        text = (value if isinstance(value, str) else value.decode("latin-1")).strip()
+        before = fields.get(name)
+        if before is None:
+            fields[name] = text
+        elif name in _LISTS and len(before) + len(text) < LONGEST_VALUE:
+            fields[name] = f"{before}, {text}"
+    return fields
+
+
+class Response:
+    """A response, for dialects; `fields` have names in lower case, `now` is in microseconds since the epoch."""
+
+    def __init__(self, status: int, fields: Mapping[str, str], now: int, body: bytes = b"") -> None:
+        self.status = status
+        self.fields = fields
+        self.body = body[:LONGEST_BODY]
+        self._now = now
+
+    def get(self, name: str) -> str:
+        """Return the text of a field; empty if the response does not have it."""
+        return self.fields.get(name, "")
+
+    @cached_property
+    def sent_at(self) -> float:
+        """The instant of the response in the server's own time, if it has a `Date`: clocks differ by minutes."""
+        date = http_date(self.get("date"))
+        return self._now / SECOND if date is None else date
+
+    def until(self, instant: float | None) -> float | None:
+        """Return the seconds until an instant: 0 if it has passed, None if it is too far away to be true."""
+        if instant is None or not instant - self.sent_at <= LONGEST:
+            return None
+        return max(0.0, instant - self.sent_at)

@@ -1,0 +1,14 @@
+"""Shopify: `X-Shopify-Shop-Api-Call-Limit: 32/40`, the used part of a leaking bucket and its size."""
+
+from __future__ import annotations
+
+from headgate.client.dialects.numbers import amount, total
+from headgate.client.dialects.response import Response
+from headgate.client.told import Told
+
+
+def read(response: Response) -> list[Told]:
+    """Return the size of the bucket and its room."""
+    before, _, size = response.get("x-shopify-shop-api-call-limit").partition("/")
+    used, limit = amount(before), total(size)
+    return [] if used is None or limit is None else [Told(limit=limit, remaining=max(0, limit - used))]
