@@ -80,8 +80,9 @@ def checked_costs(limits: tuple[Limit, ...], cost: Cost) -> tuple[int, ...]:
     """Return one cost for each limit, from one number or from numbers by name."""
     if type(cost) is int or not isinstance(cost, Mapping):  # the first test is fast and decides most calls
         return (checked_cost(cost),) * len(limits)
-    names = [limit.name for limit in limits]
+    names = [limit.name for limit in limits if not limit.guards]
     if set(cost) != set(names) or "" in cost:
         known = ", ".join(name or "(unnamed)" for name in names)
         raise InvalidCall(f"costs by name must name every limit; the limits are {known}; got {shown(dict(cost))}")
-    return tuple(checked_cost(cost[name]) for name in names)
+    costs = tuple(checked_cost(cost[name]) for name in names)
+    return costs if len(names) == len(limits) else (*costs, max(costs))  # the last is the pause

@@ -230,7 +230,8 @@ def test_a_limit_that_cannot_be_read_is_told_how_to_be_written(words, hint):
         ),
         (
             lambda: Limiter("1/s", colour=1),
-            "Limiter() has no argument 'colour'; use one of store, namespace, clock, on_error, max_waiting, lease",
+            "Limiter() has no argument 'colour'; use one of store, namespace, clock, on_error, max_waiting, lease, "
+            "pausable",
         ),
         (lambda: Shaper("1/s", namespac="a"), "Shaper() has no argument 'namespac'; did you mean 'namespace'?"),
         (lambda: AsyncShaper("1/s", clok=1), "AsyncShaper() has no argument 'clok'; did you mean 'clock'?"),

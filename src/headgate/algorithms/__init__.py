@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from headgate.algorithms import bucket, concurrency, log, window
+from headgate.algorithms import bucket, concurrency, log, pause, window
 from headgate.algorithms.contract import EXACT, NEVER, UNKNOWN, State, Step, Verdict
 from headgate.errors import InvalidLimit
 from headgate.wording import nearest
 
 __all__ = [
     "ALGORITHMS", "DEFAULT", "EXACT", "IN_FLIGHT", "NEVER", "UNKNOWN", "Algorithm", "State", "Step", "Verdict",
-    "algorithm_named", "bucket", "log",
+    "algorithm_named", "bucket", "log", "pause",
 ]  # fmt: skip
 
 

@@ -31,6 +31,7 @@ include "bucket/kernel.pxi"
 include "window/kernel.pxi"
 include "log/kernel.pxi"
 include "concurrency/kernel.pxi"
+include "pause/kernel.pxi"
 include "block/kernel.pxi"
 
 cdef struct Kernel:
@@ -50,6 +51,8 @@ cdef int find_kernel(str kind, Kernel* kernel) except -1:
         kernel[0] = Kernel(log_answer, NULL, log_charge, log_give, log_carry, False)
     elif kind == "concurrency":
         kernel[0] = Kernel(concurrency_answer, NULL, concurrency_charge, concurrency_give, concurrency_carry, False)
+    elif kind == "pause":
+        kernel[0] = Kernel(pause_answer, pause_lend, pause_charge, pause_give, NULL, False)
     else:
         raise LookupError(f"no native kernel for {kind!r}")
     return 0

@@ -180,6 +180,7 @@ cdef class BoundLimit:
     cdef int64_t words
     cdef int64_t block
     cdef int64_t[MOST_PARAMS] params
+    cdef bint guards                    # refuses calls of paused keys, and charges nothing
     cdef bint holds_permits             # a process holds its charges, which are free when the process dies
 
     def __cinit__(self, table not None, limit):
@@ -196,6 +197,7 @@ cdef class BoundLimit:
         self.elsewhere = {}
         self.answer, self.charge, self.give, self.carry = kernel.answer, kernel.charge, kernel.give, kernel.carry
         self.lend = NULL if limit.block_us else kernel.lend
+        self.guards = limit.guards
         self.holds_permits = limit.in_flight
         self.words = table.words
         self.block = limit.block_us

@@ -16,6 +16,7 @@ cdef class Decider:
     cdef BoundLimit only                # the bound limit, if there is only one
     cdef bint common                    # the tables are shared by processes
     cdef bint lends                     # every bound limit lends
+    cdef bint guarded                   # the last bound limit is the pause of a key
     cdef bint sized                     # the states of a bound limit may be in one of several tables
     cdef object plan
     cdef object instead
@@ -40,6 +41,7 @@ cdef class Decider:
             self.sized = self.sized or (<BoundLimit> bound).family is not None
         if len(bounds) == 1:
             self.only = bounds[0]
+        self.guarded = len(bounds) > 1 and (<BoundLimit> bounds[len(bounds) - 1]).guards
 
     cdef Decision fresh(self):
         cdef Decision decision = Decision.__new__(Decision)
@@ -188,7 +190,7 @@ cdef class Decider:
         cdef Py_ssize_t at
         cdef bint allowed = True
         self.write_work(keys, costs, same, mode, &work)
-        work.wait = wait if self.lends else 0
+        work.wait, work.ahead = wait if self.lends else 0, 0
         if self.common:
             return ask_shared(self, keys, costs, &work, seen)
         with cython.critical_section(self.engine):
@@ -202,11 +204,14 @@ cdef class Decider:
                 if mode == M_UP_TO and work.cost[at]:
                     bound.look(states[at] or NOTHING, work.nows[at], 0, &seen[at])
                     room = min(room, seen[at].remaining)
+            if mode == M_RESERVE and self.guarded:
+                at = work.count - 1
+                work.ahead = pause_ahead(<BoundLimit> bounds[at], states[at] or NOTHING, &work)
             for at in range(work.count):
                 bound = <BoundLimit> bounds[at]
                 if mode == M_UP_TO and work.cost[at]:
                     work.cost[at] = max(1, min(work.cost[at], room))
-                bound.ask(states[at] or NOTHING, work.nows[at], work.cost[at], work.wait, mode, &seen[at])
+                ask_in(bound, states[at] or NOTHING, &work, at, &seen[at])
                 allowed = allowed and seen[at].allowed
             if allowed and mode != M_PEEK:
                 charge_private(bounds, &work, states, seen)

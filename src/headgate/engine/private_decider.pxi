@@ -42,16 +42,36 @@ cdef BoundLimit bound_of(BoundLimit bound, uint64_t tag, int64_t now):
     return bound
 
 
+cdef int64_t pause_ahead(BoundLimit guard, const int64_t* state, const Work* work) noexcept nogil:
+    """Return what is left of a pause that ends within the wait: a reservation is charged as of its end (steps.py)."""
+    cdef Answer seen
+    guard.look(state, work.nows[work.count - 1], work.cost[work.count - 1], &seen)
+    return seen.retry if seen.retry <= work.wait else 0
+
+
+cdef inline void ask_in(BoundLimit bound, const int64_t* state, const Work* work, Py_ssize_t at, Answer* out) noexcept nogil:
+    """Ask one limit of a decision; its times count from now, also if it is asked as of the end of a pause."""
+    bound.ask(state, work.nows[at] + work.ahead, work.cost[at], work.wait - work.ahead, work.mode, out)
+    if work.ahead:
+        out.remaining = 0
+        out.reset += work.ahead
+        if out.retry >= 0:
+            out.retry += work.ahead
+
+
 cdef int charge_private(tuple bounds, Work* work, int64_t** states, Answer* seen) except -1:
     """Charge every bound limit. Errors are raised before the first charge."""
     cdef BoundLimit bound
     cdef int at
     cdef bint placed = False
     for at in range(work.count):
-        if states[at] == NULL:
-            (<BoundLimit> bounds[at]).table.prepare(work.tags[at])
+        bound = <BoundLimit> bounds[at]
+        if states[at] == NULL and not bound.guards:
+            bound.table.prepare(work.tags[at])
     for at in range(work.count):
         bound = <BoundLimit> bounds[at]
+        if bound.guards and not seen[at].moved:
+            continue
         if placed:                      # placing a key may have moved the others
             states[at] = bound.table.find(work.tags[at])
         if states[at] == NULL:

@@ -45,18 +45,21 @@ cdef Attempt settle_holding(tuple bounds, Work* work, void* out):
                 reclaim_dead(bound, work.slots[at], work.tags[at])
             bound.look(state_of(bound, work, at), work.nows[at], 0, &seen[at])
             room = min(room, seen[at].remaining)
+    work.ahead = 0
+    if work.mode == M_RESERVE and work.count > 1 and bound.guards:      # the last one
+        work.ahead = pause_ahead(bound, state_of(bound, work, work.count - 1), work)
     for at in range(work.count):
         bound = <BoundLimit> bounds[at]
         if work.mode == M_UP_TO and work.cost[at]:
             work.cost[at] = max(1, min(work.cost[at], room))
-        bound.ask(state_of(bound, work, at), work.nows[at], work.cost[at], work.wait, work.mode, &seen[at])
+        ask_in(bound, state_of(bound, work, at), work, at, &seen[at])
         if bound.holds_permits and (not seen[at].allowed or work.mode == M_PEEK) and reclaim_dead(bound, work.slots[at], work.tags[at]):
-            bound.ask(state_of(bound, work, at), work.nows[at], work.cost[at], work.wait, work.mode, &seen[at])
+            ask_in(bound, state_of(bound, work, at), work, at, &seen[at])
         allowed = allowed and seen[at].allowed
     if allowed and work.mode != M_PEEK:
         for at in range(work.count):        # slots first: no charge begins before every key has a slot
             bound = <BoundLimit> bounds[at]
-            if work.slots[at] < 0:
+            if work.slots[at] < 0 and not bound.guards:
                 work.slots[at] = bound.common.place(work.tags[at], bound, work.nows[at], &holding)
                 placing = True
                 placed = placed and work.slots[at] >= 0
@@ -112,7 +115,7 @@ cdef void write_down(BoundLimit bound, Work* work, int at, const Answer* seen, b
     cdef SharedTable table = bound.common
     cdef int64_t slot = work.slots[at], stripe = table.stripe_of(work.tags[at])
     cdef int64_t cost = work.cost[at] if allowed else 0
-    cdef bint changes = work.mode != M_PEEK and (allowed or seen.moved)
+    cdef bint changes = work.mode != M_PEEK and ((allowed and not bound.guards) or seen.moved)
     if table.one_word:
         if changes:
             bound.charge(&work.words[at], bound.params, seen.mark_us, seen.mark_num, cost)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from headgate.algorithms import State, Verdict
 from headgate.algorithms.block import shut
 from headgate.engine.choice import Decision
-from headgate.engine.modes import PEEK, UP_TO
+from headgate.engine.modes import PEEK, RESERVE, UP_TO
 from headgate.limit import Limit
 
 Look = tuple[Verdict, int]
@@ -43,13 +43,21 @@ def settle(
     if mode == UP_TO and costs[0]:
         room = min(look(limit, cell, now, 0)[0].remaining for limit, cell in zip(limits, cells, strict=True))
         costs = (max(1, min(costs[0], room)),) * len(costs)
-    looks = [look(limit, cell, now, cost, wait) for limit, cell, cost in zip(limits, cells, costs, strict=True)]
+    ahead = _pause_ahead(limits, cells, costs, wait, now) if mode == RESERVE else 0
+    looks = [
+        look(limit, cell, now + ahead, cost, wait - ahead)
+        for limit, cell, cost in zip(limits, cells, costs, strict=True)
+    ]
+    if ahead:
+        looks = [(_from_now(verdict, ahead), until) for verdict, until in looks]
     if not all(verdict.allowed for verdict, _ in looks):
         looks = _refuse(limits, cells, looks, now, mode)
     elif mode == PEEK:
         looks = [_uncharged(*one, now) for one in zip(limits, cells, looks, strict=True)]
     else:
         for at, (limit, cost, (verdict, _)) in enumerate(zip(limits, costs, looks, strict=True)):
+            if limit.guards and not verdict.moved:
+                continue
             cell = cells[at] = cells[at] or Cell(limit.step.fresh(limit.params))
             limit.step.charge(cell.state, limit.params, verdict.mark, cost)
     answers: list[int] = []
@@ -69,6 +77,26 @@ def look(limit: Limit, cell: Cell | None, now: int, cost: int, wait: int = 0) ->
         return verdict, 0
     until = cell.until if cell else 0
     return shut(until, limit.block_us, now, cost, lambda cost: step.answer(state, params, now, cost))
+
+
+def _pause_ahead(
+    limits: tuple[Limit, ...], cells: Sequence[Cell | None], costs: tuple[int, ...], wait: int, now: int
+) -> int:
+    """Return what is left of a pause that ends within the wait: a reservation is charged as of the end of the pause.
+
+    If it were charged as of now, its units would come back during the pause, and all callers that reserved meanwhile
+    could leave at the end of the pause together.
+    """
+    if not limits[-1].guards:
+        return 0
+    left = look(limits[-1], cells[-1], now, costs[-1])[0].retry_us
+    return left if left <= wait else 0
+
+
+def _from_now(verdict: Verdict, ahead: int) -> Verdict:
+    """Return the verdict of a later instant, with its times counted from now; nothing can pass until that instant."""
+    retry = verdict.retry_us if verdict.retry_us < 0 else verdict.retry_us + ahead
+    return verdict._replace(remaining=0, retry_us=retry, reset_us=verdict.reset_us + ahead)
 
 
 def _uncharged(limit: Limit, cell: Cell | None, seen: Look, now: int) -> Look:

@@ -9,6 +9,7 @@ cdef struct Work:
     int count
     Mode mode
     int64_t wait
+    int64_t ahead                       # what is left of a pause, at whose end a reservation is charged
     uint64_t[CALLS] tags
     int64_t[CALLS] nows
     int64_t[CALLS] cost

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from headgate.algorithms import DEFAULT, EXACT, IN_FLIGHT, Algorithm, Step, algorithm_named, bucket
+from headgate.algorithms import DEFAULT, EXACT, IN_FLIGHT, Algorithm, Step, algorithm_named, bucket, pause
 from headgate.clock import MILLISECOND, SECOND
 from headgate.errors import InvalidLimit
 from headgate.limit.grammar import parse_fields, parse_name, parse_period, write_period
@@ -147,6 +147,21 @@ class Limit:
         put(limit, "_hash", hash(limit._fields()))
         return limit
 
+    @staticmethod
+    def _of_pause(sets: int) -> Limit:
+        """Return the pause as a limit: a guard beside other limits or, with `sets`, the limit that a pause charges."""
+        limit = object.__new__(Limit)
+        params = pause.SETS if sets else pause.GUARD
+        fields = {
+            "amount": 0, "period_us": params.longest, "burst": params.burst, "algorithm": pause.KIND, "block_us": 0,
+            "name": pause.KIND, "step": pause, "params": params, "exact": True, "family": pause.KIND,
+            "identity": pause.KIND,
+        }  # fmt: skip
+        for field, value in fields.items():
+            object.__setattr__(limit, field, value)
+        object.__setattr__(limit, "_hash", hash(limit._fields()))
+        return limit
+
     @classmethod
     def parse(cls, text: str) -> Limit:
         """Parse the text of one limit."""
@@ -175,6 +190,11 @@ class Limit:
         """True if the limit counts units held at once: its charges must be given back."""
         return self.algorithm == IN_FLIGHT.name
 
+    @property
+    def guards(self) -> bool:
+        """True for the pause of a `pausable` limiter: it refuses until an instant, and its calls charge nothing."""
+        return self.params == pause.GUARD
+
     def _fields(self) -> tuple[Any, ...]:
         # `params` is included, because a limit from `_starting_within` has the same text and must not compare equal.
         return self.amount, self.period_us, self.burst, self.algorithm, self.block_us, self.name, self.params
@@ -192,9 +212,11 @@ class Limit:
         raise AttributeError(f"a Limit cannot be changed; {name} cannot be deleted")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Limit.parse, (str(self),)
+        return (Limit._of_pause, self.params[2:]) if self.step is pause else (Limit.parse, (str(self),))
 
     def __str__(self) -> str:
+        if self.step is pause:
+            return self.name
         words = [f"{self.amount} in flight" if self.in_flight else f"{self.amount}/{write_period(self.period_us)}"]
         if self.in_flight and self.period_us != LEASE:
             words.append(f"ttl {write_period(self.period_us)}")
@@ -212,6 +234,11 @@ class Limit:
         return f"Limit({str(self)!r})"
 
 
+PAUSE: Final = Limit._of_pause(sets=0)
+"""The guard: refuses every call of a key that is paused."""
+PAUSING: Final = Limit._of_pause(sets=1)
+"""The same state; the cost of a call is the time of a pause."""
+
 Given = Limit | str | Sequence[Limit | str]
 """Limits as users write them."""
 
@@ -219,6 +246,11 @@ Given = Limit | str | Sequence[Limit | str]
 @lru_cache(maxsize=1024)  # plans chosen for each request are the same few strings, on the hot path
 def _parse_all(text: str) -> tuple[Limit, ...]:
     return tuple(Limit(**fields) for fields in parse_fields(text))
+
+
+def stored_limit(text: str) -> Limit:
+    """Return the limit of a text that a store has written: also of the pause, which is no limit in the grammar."""
+    return PAUSE if text == str(PAUSE) else Limit.parse(text)
 
 
 def _frames_to_caller() -> int:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from headgate.clock import SECOND, Clock
 from headgate.engine import LONGEST_WAIT, Decision
 from headgate.errors import InvalidCall
-from headgate.limit import Given, Limit, as_limits
+from headgate.limit import PAUSE, Given, Limit, as_limits
 from headgate.limiter.wait_queue import DEFAULT_MAX_WAITING, WaitQueue, lends
 from headgate.stores import Answer, BaseGate, Bound, OnError, Store, checked_namespace, checked_on_error, open_store
 from headgate.waiting import checked_wait
@@ -36,23 +36,25 @@ class BaseLimiter(BaseGate[Bound, Answer]):
         on_error: OnError = "local",
         max_waiting: int = DEFAULT_MAX_WAITING,
         lease: Lease | bool = False,
+        pausable: bool = False,
     ) -> None:
         checked_namespace(namespace)
         checked_on_error(on_error)
         self.max_waiting = max_waiting
         self.lease = self._lease = lease
+        every = tuple(each for given in limits for each in as_limits(given))
+        self.pausable = bool(pausable)
+        self._guard = guard_of(every, bool(lease)) if pausable else ()
         self._opened = open_store(store, clock)
         if lease and not hasattr(self._opened, "bind_leased"):
             raise InvalidCall(
                 "lease needs a store on a server, such as redis://cache; this store is as fast without: leave lease out"
             )
         self._owned = self._opened is not store
-        super().__init__(
-            self._opened, namespace, tuple(each for given in limits for each in as_limits(given)), on_error
-        )
+        super().__init__(self._opened, namespace, every, on_error)
 
     def _use(self, store: Store) -> None:
-        self._queue = WaitQueue(self.limits, store, self.max_waiting)
+        self._queue = WaitQueue(self.limits, store, self.max_waiting, self.pausable)
         super()._use(store)
 
     def _wake(self, decision: Decision) -> None:
@@ -79,3 +81,15 @@ class BaseLimiter(BaseGate[Bound, Answer]):
     def __repr__(self) -> str:
         words = "; ".join(map(str, self.limits))
         return f"{type(self).__name__}({words!r}, namespace={self.namespace!r})"
+
+
+def guard_of(limits: tuple[Limit, ...], leased: bool) -> tuple[Limit, ...]:
+    """Return the pause that is asked beside these limits; raise `InvalidCall` if the limiter cannot be paused."""
+    if leased:
+        raise InvalidCall(
+            "pausable and lease exclude each other: leased tokens are spent without asking the store, so a pause would "
+            "not stop them; leave one of both out"
+        )
+    if any(limit.name == PAUSE.name for limit in limits):
+        raise InvalidCall(f"{PAUSE.name!r} names the pause of a pausable limiter; choose another name for the limit")
+    return (PAUSE,)

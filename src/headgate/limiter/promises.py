@@ -47,12 +47,30 @@ class Promise:
     @property
     def drained_us(self) -> int:
         """The instant from which nothing is left to give back."""
-        return self.ready_us + max(bucket.Params(*call.limit.params).depth_us for call in self.calls)
+        limits = [call.limit for call in self.calls if not call.limit.guards]
+        return self.ready_us + max(bucket.Params(*limit.params).depth_us for limit in limits)
 
     @property
     def name(self) -> Name:
         """The limits and keys: promises with the same name share a queue."""
         return tuple([(call.limit.identity, call.key) for call in self.calls])
+
+
+def ready_at(decision: Decision, clock: Clock, by_clock: bool) -> int:
+    """Return the instant from which a reservation may be used.
+
+    If the store decides by this clock, the decision's marks give the instant, so a pause since then does not change the
+    order. A server has another clock: its delay counts from the arrival of its answer.
+    """
+    if by_clock and decision.allowed and decision.retry_us and not decision.degraded:
+        each = zip(decision.calls, decision.verdicts, strict=True)
+        return max(
+            verdict.mark[0]  # the end of a pause
+            if call.limit.guards
+            else bucket.usable_at(bucket.Params(*call.limit.params), verdict.mark, call.cost)
+            for call, verdict in each
+        )
+    return clock.now_us() + (decision.retry_us if decision.allowed else 0)
 
 
 class Promises:

@@ -54,7 +54,7 @@ class _Reserved:
         calls = self.decision.calls
         given = by_name if actual is None else actual
         if isinstance(given, Mapping):
-            names = {call.limit.name for call in calls if call.limit.name}
+            names = {call.limit.name for call in calls if call.limit.name and not call.limit.guards}
             if not given or not set(given) <= names:
                 known = ", ".join(sorted(names)) or "not named"
                 raise InvalidCall(f"settle takes real costs by limits' names; the limits are {known}; got {given!r}")
@@ -63,7 +63,7 @@ class _Reserved:
             raise InvalidCall("settle takes one number for every limit, or numbers by name, but not both")
         else:
             real = (checked_cost(given),) * len(calls)
-        return tuple(cost - call.cost for cost, call in zip(real, calls, strict=True))
+        return tuple(0 if call.limit.guards else cost - call.cost for cost, call in zip(real, calls, strict=True))
 
     def _settling(self, gate: Any, differences: tuple[int, ...]) -> Steps[None]:  # noqa: ANN401 - either limiter
         """Give back the unused units; charge the extra units, as far as the limits can."""

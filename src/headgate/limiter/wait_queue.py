@@ -15,14 +15,13 @@ import threading
 from collections import deque
 from typing import Any, Final
 
-from headgate.algorithms import NEVER, UNKNOWN, bucket
+from headgate.algorithms import NEVER, UNKNOWN
 from headgate.call import Cost, checked_key
-from headgate.clock import Clock
 from headgate.engine import LONGEST_WAIT, Decision
 from headgate.errors import InvalidCall
 from headgate.forks import after_fork
 from headgate.limit import Given, Limit
-from headgate.limiter.promises import Promise, Promises
+from headgate.limiter.promises import Promise, Promises, ready_at
 from headgate.steps import Steps
 from headgate.stores import Store
 from headgate.waiting import checked_wait
@@ -51,6 +50,10 @@ class Caller:
     def look(self, cost: Cost) -> Any:  # noqa: ANN401
         """Peek at a cost; return the decision."""
         return self._limiter.peek(self.key, cost, limit=self._limit)
+
+    def paused(self) -> Any:  # noqa: ANN401
+        """Return the seconds that are left of the pause of the key."""
+        return self._limiter.paused(self.key)
 
     def give_back(self, decision: Decision) -> Any:  # noqa: ANN401
         """Give back a charge that will not be used."""
@@ -84,7 +87,7 @@ class Caller:
 class WaitQueue:
     """The callers that wait for the keys of one limiter in this process."""
 
-    def __init__(self, limits: tuple[Limit, ...], store: Store, max_waiting: int) -> None:
+    def __init__(self, limits: tuple[Limit, ...], store: Store, max_waiting: int, pausable: bool = False) -> None:
         if isinstance(max_waiting, bool) or not isinstance(max_waiting, int) or max_waiting < 0:
             raise InvalidCall(f"max_waiting must be a whole number of callers, from 0; got {max_waiting!r}")
         self.clock = store.clock
@@ -98,6 +101,7 @@ class WaitQueue:
         self._asked: dict[str, int] = {}
         """The sum of the costs in each queue; costs by name count as 0."""
         self._most = max_waiting
+        self._pausable = pausable
         self._by_clock = store.decides_by_clock
         self._burst = min(limit.burst for limit in limits)
         self._lock = threading.Lock()
@@ -114,9 +118,18 @@ class WaitQueue:
     def acquire(self, caller: Caller, timeout: float | None) -> Steps[Decision]:
         """Admit a caller as soon as its cost fits, or refuse it."""
         due_us = None if timeout is None else self.clock.now_us() + checked_wait(timeout)
-        if checked_key(caller.key) in self.by_key:
+        checked_key(caller.key)
+        while True:
+            decision = yield from self._admit(caller, due_us)
+            if not (self._pausable and decision.allowed and decision.retry_us and (yield caller.paused())):
+                return decision
+            # The key was paused while the caller waited: its instant is lost, and it takes another after the pause.
+            yield caller.give_back(decision)
+
+    def _admit(self, caller: Caller, due_us: int | None) -> Steps[Decision]:
+        if caller.key in self.by_key:
             return (yield from self._wait_turn(caller, due_us))
-        wait = self.longest if timeout is None else min(self.longest, checked_wait(timeout))
+        wait = self.longest if due_us is None else max(0, min(self.longest, due_us - self.clock.now_us()))
         first: Decision = yield caller.ask(wait)
         if first.allowed:
             if first.retry_us or caller.key not in self.by_key:
@@ -256,20 +269,6 @@ def lends(limit: Limit) -> bool:
     return limit.step.LENDS and not limit.block_us
 
 
-def ready_at(decision: Decision, clock: Clock, by_clock: bool) -> int:
-    """Return the instant from which a reservation may be used.
-
-    If the store decides by this clock, the decision's marks give the instant, so a pause since then does not change the
-    order. A server has another clock: its delay counts from the arrival of its answer.
-    """
-    if by_clock and decision.allowed and decision.retry_us and not decision.degraded:
-        each = zip(decision.calls, decision.verdicts, strict=True)
-        return max(
-            bucket.usable_at(bucket.Params(*call.limit.params), verdict.mark, call.cost) for call, verdict in each
-        )
-    return clock.now_us() + (decision.retry_us if decision.allowed else 0)
-
-
 def refusal_of(decision: Decision) -> Decision:
     """Return a refusal with the numbers of this decision, for a caller that would fit but may not pass those ahead."""
     if not decision.allowed:
@@ -277,6 +276,9 @@ def refusal_of(decision: Decision) -> Decision:
     calls = decision.calls
     answers: list[int] = []
     for call, verdict in zip(calls, decision.verdicts, strict=True):
+        if call.limit.guards:
+            answers += (*verdict[:4], *verdict.mark)
+            continue
         wait = UNKNOWN if call.limit.in_flight else max(verdict.retry_us, A_MOMENT)
         answers += (False, verdict.remaining, wait, wait if wait == UNKNOWN else max(verdict.reset_us, A_MOMENT), 0, 0)
     limits, keys, costs = zip(*((call.limit, call.key, call.cost) for call in calls), strict=True)

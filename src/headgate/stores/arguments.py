@@ -7,11 +7,11 @@ from typing import Final, Generic, NamedTuple, TypeVar, get_args
 
 from headgate.caches import ClearedWhenFull
 from headgate.call import Call, Cost, checked_costs, checked_key
-from headgate.clock import SECOND
+from headgate.clock import DAY, SECOND
 from headgate.engine import Decision
 from headgate.errors import InvalidCall, InvalidLimit
 from headgate.layout import MOST_CALLS
-from headgate.limit import Given, Limit, as_limits
+from headgate.limit import PAUSE, Given, Limit, as_limits
 from headgate.stores.contract import OnError
 from headgate.wording import shown
 
@@ -47,8 +47,19 @@ def checked_limits(limits: tuple[Limit, ...]) -> tuple[Limit, ...]:
     return limits
 
 
-def checked_calls(calls: tuple[Call, ...]) -> tuple[tuple[Limit, ...], tuple[str, ...], tuple[int, ...]]:
-    """Return the limits, keys and costs of the calls of one decision."""
+def checked_pause(seconds: float) -> int:
+    """Return the time of a pause in microseconds, or raise `InvalidCall`."""
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds <= DAY // SECOND:
+        raise InvalidCall(
+            f"a pause takes a number of seconds above 0, at most a day ({DAY // SECOND}); got {shown(seconds)}"
+        )
+    return max(1, round(seconds * SECOND))
+
+
+def checked_calls(
+    calls: tuple[Call, ...], pausable: bool = False
+) -> tuple[tuple[Limit, ...], tuple[str, ...], tuple[int, ...]]:
+    """Return the limits, keys and costs of the calls of one decision; `pausable`: and the pause of each key."""
     if not 0 < len(calls) <= MOST_CALLS:
         raise InvalidCall(f"a decision has from 1 to {MOST_CALLS} calls; got {len(calls)}")
     for call in calls:
@@ -56,6 +67,11 @@ def checked_calls(calls: tuple[Call, ...]) -> tuple[tuple[Limit, ...], tuple[str
             raise InvalidCall(f"decide takes Calls, as in decide(Call(limit, key)); got {shown(call)}")
     if len({(call.limit.identity, call.key) for call in calls}) < len(calls):
         raise InvalidCall("the same limit and key appear twice in one decision; put their total cost in one Call")
+    if pausable:
+        most: dict[str, int] = {}
+        for call in calls:
+            most[call.key] = max(call.cost, most.get(call.key, 0))
+        return checked_calls((*calls, *(Call(PAUSE, key, cost) for key, cost in most.items())))
     return tuple(call.limit for call in calls), tuple(call.key for call in calls), tuple(call.cost for call in calls)
 
 

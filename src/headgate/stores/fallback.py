@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
+from headgate.algorithms import EXACT, pause
 from headgate.caches import ClearedWhenFull
 from headgate.engine import PEEK, Decision
 from headgate.errors import InvalidLimit, StoreError
@@ -41,7 +42,7 @@ class Fallback:
         answers: list[int] = []
         for limit in limits:
             wait = 0 if allowed else RETRY_US
-            answers += (allowed, limit.burst if allowed else 0, wait, wait, 0, 0)
+            answers += (allowed, limit.burst or EXACT if allowed else 0, wait, wait, 0, 0)  # a pause has no burst
         return Decision(limits, keys, costs, answers, charged=False, degraded=True)
 
     def regret(self, error: StoreError) -> None:
@@ -49,6 +50,11 @@ class Fallback:
         if self._on_error == "raise":
             raise error
         log_of("headgate").warning("a refund was lost: %s", error)
+
+    def kept(self, paused: Decision) -> None:
+        """Log a warning if a pause was kept neither by the store nor in this process."""
+        if paused.degraded and self._on_error != "local":
+            log_of("headgate").warning("a pause was lost: the store cannot answer now")
 
     def give(self, limits: tuple[Limit, ...], keys: Keys, units: Costs, marks: Marks) -> None:
         """Give back units of a degraded decision."""
@@ -82,6 +88,8 @@ class Fallback:
 @lru_cache(maxsize=1024)
 def share_of(limit: Limit, nodes: int) -> Limit:
     """Return the share of a limit that one of `nodes` processes may admit: rounded down, at least 1."""
+    if limit.step is pause:
+        return limit
     amount = max(1, limit.amount // nodes)
     burst = None if limit.burst == limit.amount else max(1, limit.burst // nodes)
     try:

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
 from headgate.caches import ClearedWhenFull
 from headgate.call import Call, Cost, checked_cost, checked_costs, checked_key
 from headgate.engine import PEEK, RESERVE, TAKE, UP_TO, Decision
-from headgate.errors import StoreError
-from headgate.limit import Given, Limit
+from headgate.errors import InvalidCall, StoreError
+from headgate.limit import PAUSE, PAUSING, Given, Limit
 from headgate.stores.arguments import (
     Holding,
     Plans,
     checked_calls,
     checked_limits,
+    checked_pause,
     checked_refund,
     in_flight_of,
     listed,
@@ -39,6 +40,8 @@ class BaseGate(Generic[Bound, Answer]):
 
     store: Store
     _lease: Lease | bool = False
+    _guard: tuple[Limit, ...] = ()
+    """The pause, if keys can be paused: a decision asks it after the limits."""
 
     def __init__(self, store: Store, namespace: str, limits: tuple[Limit, ...], on_error: OnError = "local") -> None:
         self.namespace = namespace
@@ -53,7 +56,7 @@ class BaseGate(Generic[Bound, Answer]):
         """True if an admitted call holds units in flight until it is released."""
         self._fallback = Fallback(self.on_error, store, self.namespace)
         self._bounds: ClearedWhenFull[tuple[Limit, ...], Bound] = ClearedWhenFull(MOST_BOUND, self._bind)
-        self._plans = Plans(self.limits, self._bound_to)
+        self._plans = Plans(self.limits, lambda limits: self._bound_to(limits + self._guard))
         self._bound = self._bind_own(store)
 
     def _bind_own(self, store: Store) -> Bound:
@@ -80,9 +83,23 @@ class BaseGate(Generic[Bound, Answer]):
         """
         return self._ask(key, cost, limit, RESERVE, wait_us)
 
-    def _decide(self, calls: tuple[Call, ...], mode: int = TAKE, wait_us: int = 0) -> Answer:
-        limits, keys, costs = checked_calls(calls)
+    def _decide(self, calls: tuple[Call, ...], mode: int = TAKE, wait_us: int = 0, pausable: bool = False) -> Answer:
+        limits, keys, costs = checked_calls(calls, pausable)
         return self._run(self._bound_to(limits), keys, costs, mode, wait_us)
+
+    def _pause(self, key: str, seconds: float) -> Answer:
+        """Pause a key; the decision has no other use than to say where the pause was kept."""
+        bound = self._bound_to(self._pausable(PAUSING))
+        return self._run(bound, checked_key(key), (checked_pause(seconds),), TAKE)
+
+    def _paused(self, key: str) -> Answer:
+        """Return a decision whose reset is the time that is left of a pause."""
+        return self._run(self._bound_to(self._pausable(PAUSE)), checked_key(key), (0,), PEEK)
+
+    def _pausable(self, limit: Limit) -> tuple[Limit, ...]:
+        if not self._guard:
+            raise InvalidCall("keys of this limiter cannot be paused: write Limiter('10/second', pausable=True)")
+        return (limit,)
 
     def _given(self, charged: Decision | str, n: Cost | Costs | None) -> list[tuple[Any, Keys, Costs, Marks]]:
         """Return what to give back, and to which bound limits; an empty list if nothing is left to do."""
@@ -92,7 +109,8 @@ class BaseGate(Generic[Bound, Answer]):
         if isinstance(charged, Decision) and charged.degraded:
             self._fallback.give(limits, keys, units, marks)
             return []
-        return [(self._bound if limits == self.limits else self._bound_to(limits), keys, units, marks)]
+        own = limits == self.limits + self._guard
+        return [(self._bound if own else self._bound_to(limits), keys, units, marks)]
 
     def _wake(self, decision: Decision) -> None:
         """Tell callers that wait for the keys of this decision that it was given back; a plain gate has none."""
@@ -116,7 +134,7 @@ class Gate(BaseGate[BoundLimits, Decision]):
         if self._lease and isinstance(store, LeasingStore):
             bound = store.bind_leased(self.namespace, self.limits, self._lease)
         else:
-            bound = self._bound_to(self.limits)
+            bound = self._bound_to(self.limits + self._guard)
         attach = getattr(bound, "attach", None)
         if attach is not None:
             hot: Mapping[str, Any] = attach(type(self).hit.__get__(self), self._plans.find, self._end)
@@ -150,7 +168,7 @@ class Gate(BaseGate[BoundLimits, Decision]):
 
     def decide(self, *calls: Call) -> Decision:
         """Decide over several limits and keys at once: every call is charged or none is."""
-        return self._decide(calls)
+        return self._decide(calls, pausable=bool(self._guard))
 
     def refund(self, charged: Decision | str, n: Cost | None = None) -> None:
         """Give back a decision, or part of it, at most once; or `n` units of a key, as if they were charged now."""
@@ -168,8 +186,19 @@ class Gate(BaseGate[BoundLimits, Decision]):
         return listed(self.limits, self._bound.holders(checked_key(key)))
 
     def reset(self, key: str) -> None:
-        """Forget all counts of a key."""
+        """Forget all counts of a key, and end its pause."""
         self._bound.clear(checked_key(key))
+
+    def pause(self, key: str, seconds: float) -> None:
+        """Refuse every call of a key for this time, in every process of the store; needs `pausable=True`.
+
+        Of two pauses the one that ends later counts. `reset` ends a pause.
+        """
+        self._fallback.kept(self._pause(key, seconds))
+
+    def paused(self, key: str) -> float:
+        """Return the seconds that are left of the pause of a key; 0.0 if it is not paused. Writes nothing."""
+        return self._paused(key).reset_after
 
     def _run(self, bound: BoundLimits, keys: Keys, costs: Costs, mode: int, wait_us: int = 0) -> Decision:
         try:

@@ -17,7 +17,7 @@ from headgate.stores.contract import AsyncStore, Costs, Keys, LeasingStore, Stor
 from headgate.stores.gate import BaseGate
 
 T = TypeVar("T")
-AWAITED: Final = ("hit", "peek", "take_up_to", "decide", "reset", "holders")
+AWAITED: Final = ("hit", "peek", "take_up_to", "decide", "reset", "holders", "pause", "paused")
 """Verbs whose calls raise or warn when they are not awaited."""
 
 
@@ -56,7 +56,7 @@ class AsyncGate(BaseGate[Any, Awaitable[Decision]]):
         if self._lease and isinstance(store, LeasingStore):
             bound: Any = store.bind_leased_async(self.namespace, self.limits, self._lease)
         else:
-            bound = self._bound_to(self.limits)
+            bound = self._bound_to(self.limits + self._guard)
         attach = getattr(bound, "attach", None)
         if attach is not None:
             self._hot = dict(attach(type(self).hit.__get__(self), self._plans.find, self._end_at_once))
@@ -82,7 +82,7 @@ class AsyncGate(BaseGate[Any, Awaitable[Decision]]):
 
     async def decide(self, *calls: Call) -> Decision:
         """Decide over several limits and keys at once: every call is charged or none is."""
-        return await self._decide(calls)
+        return await self._decide(calls, pausable=bool(self._guard))
 
     async def refund(self, charged: Decision | str, n: Cost | None = None) -> None:
         """Give back a decision, or part of it, at most once; or `n` units of a key, as if they were charged now."""
@@ -101,10 +101,18 @@ class AsyncGate(BaseGate[Any, Awaitable[Decision]]):
         return listed(self.limits, await held if self._awaits else held)
 
     async def reset(self, key: str) -> None:
-        """Forget all counts of a key."""
+        """Forget all counts of a key, and end its pause."""
         cleared = self._bound.clear(checked_key(key))
         if self._awaits:
             await cleared
+
+    async def pause(self, key: str, seconds: float) -> None:
+        """Refuse every call of a key for this time, in every process of the store; needs `pausable=True`."""
+        self._fallback.kept(await self._pause(key, seconds))
+
+    async def paused(self, key: str) -> float:
+        """Return the seconds that are left of the pause of a key; 0.0 if it is not paused. Writes nothing."""
+        return (await self._paused(key)).reset_after
 
     async def _run(self, bound: Any, keys: Keys, costs: Costs, mode: int, wait_us: int = 0) -> Decision:  # noqa: ANN401
         try:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol, cast
 
+from headgate.algorithms import EXACT
 from headgate.clock import SystemClock
 from headgate.engine import TAKE, Decision
 from headgate.limit import Limit
@@ -96,7 +97,7 @@ class _OpenLimits:
         self.limits = limits
 
     def run(self, keys: Keys, costs: Costs, mode: int = TAKE, wait: int = 0) -> Decision:
-        answers = [field for limit in self.limits for field in (True, limit.burst, 0, 0, 0, 0)]
+        answers = [field for limit in self.limits for field in (True, limit.burst or EXACT, 0, 0, 0, 0)]
         return Decision(self.limits, keys, costs, answers, charged=False)
 
     def give(self, keys: Keys, units: Costs, marks: Marks) -> None:

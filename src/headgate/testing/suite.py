@@ -15,22 +15,14 @@ from headgate.call import Call
 from headgate.errors import InvalidCall, InvalidLimit
 from headgate.limit import Limit
 from headgate.limiter import Limiter
-from headgate.stores import Store
 from headgate.testing.clock import ManualClock
 from headgate.testing.suite_limits import EVERY_ALGORITHM, PLANS, SEVERAL, SINGLE
+from headgate.testing.suite_pause import PauseSuite
 from headgate.testing.traces import compare
 
 
-class StoreSuite:
+class StoreSuite(PauseSuite):
     """The tests of a store: write a subclass that defines `store`."""
-
-    def store(self, clock: ManualClock) -> Store:
-        """Return an empty store that uses this clock."""
-        raise TypeError("a subclass of StoreSuite must define store(clock)")
-
-    seeds = range(4)
-    """The seeds of the traces for each limit."""
-    steps = 150
 
     def _limiter(self, *limits: str, at: float = 0.0) -> tuple[Limiter, ManualClock]:
         clock = ManualClock(at)

@@ -35,6 +35,18 @@ SEVERAL = (
     "4/second block 5s; 20/minute",
     "20/minute; 3 in flight ttl 100 weeks; 10/minute by sliding-log",
 )
+PAUSABLE = (
+    "10/minute",
+    "7/second burst 3 by gcra",
+    "10/minute by fixed-window",
+    "20/minute by sliding-window",
+    "3/second by sliding-log",
+    "4/second block 5s",
+    "5 in flight ttl 100 weeks",
+    "8191/second burst 40 as rps; 100/hour burst 20",
+    "5/second; 20/minute by sliding-log; 3 in flight ttl 100 weeks",
+)
+"""Limits of keys that are paused meanwhile."""
 PLANS = (
     ("8191/second burst 40", "1000/second burst 7", "8189/second burst 3", "7/second", "3/second burst 50"),
     ("8193/second burst 9", "8191/second burst 9", "999983/second burst 5", "1000000/second burst 20", "8192/second"),

@@ -8,7 +8,7 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from headgate.clock import MINUTE
+from headgate.clock import MINUTE, SECOND
 from headgate.engine import LONGEST_WAIT, Decision
 from headgate.limit import Limit
 from headgate.limiter import Limiter
@@ -33,11 +33,14 @@ class Act(NamedTuple):
 class Trace:
     """Chooses the next act from the last answer. The same seed and answers give the same trace."""
 
-    def __init__(self, limits: tuple[Limit, ...], seed: int, steps: int, plans: Sequence[str] = ()) -> None:
+    def __init__(
+        self, limits: tuple[Limit, ...], seed: int, steps: int, plans: Sequence[str] = (), pausable: bool = False
+    ) -> None:
         self._random = random.Random(seed)  # noqa: S311 - not for secrets
         self._limits = limits
         self._plans = {None: limits} | {plan: Limit.parse_all(plan) for plan in plans}
         self._steps = steps
+        self._pausing = ("pause",) * 3 if pausable else ()
         self._spans = [MINUTE if limit.in_flight else limit.period_us for limit in limits]
         """Typical time steps. A lease must not end in a trace, because a memory store has no leases."""
         self.start = self._random.choice((0, 1, 59_999_999, 1_700_000_000_000_000))
@@ -48,7 +51,7 @@ class Trace:
         for _ in range(self._steps):
             now = max(0, self._next_instant(now))
             giving = ("refund", "refund_spent", "refund_key", "reset")
-            verbs = ("hit",) * 12 + ("reserve",) * 3 + ("peek", "take_up_to", *giving)
+            verbs = ("hit",) * 12 + ("reserve",) * 3 + ("peek", "take_up_to", *giving, *self._pausing)
             plan = self._random.choice(list(self._plans)) if len(self._plans) > 1 else None
             verb, key, cost = self._random.choice(verbs), self._random.choice(KEYS), self._next_cost(self._plans[plan])
             yield Act(now, verb, key, cost, self._next_wait(), plan)
@@ -95,6 +98,8 @@ def act(limiter: Limiter, clock: ManualClock, act: Act, last: Decision | None, s
         limiter.refund(act.key, act.cost)
     elif act.verb == "reset":
         limiter.reset(act.key)
+    elif act.verb == "pause":
+        limiter.pause(act.key, max(1, act.wait_us) / SECOND)
     elif act.verb == "hit":
         return limiter.hit(act.key, act.cost, limit=act.plan)
     elif act.verb == "reserve":
@@ -102,12 +107,19 @@ def act(limiter: Limiter, clock: ManualClock, act: Act, last: Decision | None, s
     return limiter.peek(act.key, act.cost, limit=act.plan)
 
 
-def compare(text: str, make: Callable[[ManualClock], Store], seed: int, steps: int, plans: Sequence[str] = ()) -> None:
+def compare(
+    text: str,
+    make: Callable[[ManualClock], Store],
+    seed: int,
+    steps: int,
+    plans: Sequence[str] = (),
+    pausable: bool = False,
+) -> None:
     """Run one trace on a store and on the reference, with one clock; every answer must be the same."""
-    trace = Trace(Limit.parse_all(text), seed, steps, plans)
+    trace = Trace(Limit.parse_all(text), seed, steps, plans, pausable)
     clock = ManualClock(trace.start / 1e6)
-    ours = Limiter(text, store=make(clock), on_error="raise")
-    theirs = Limiter(text, store=ReferenceStore(clock=clock))
+    ours = Limiter(text, store=make(clock), on_error="raise", pausable=pausable)
+    theirs = Limiter(text, store=ReferenceStore(clock=clock), pausable=pausable)
     last: tuple[Decision | None, Decision | None] = (None, None)
     spent = last
     done: list[Act] = []

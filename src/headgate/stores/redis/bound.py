@@ -93,6 +93,8 @@ class BoundSteps:
             raise failed("the store cannot answer now", error) from error
         if compiled.in_flight and decision.allowed and mode != PEEK:
             self._hold(decision)
+        elif compiled.pauses:
+            refusals.gave((keys,) if isinstance(keys, str) else keys)  # earlier refusals do not tell the pause
         elif not decision.allowed and mode in (TAKE, UP_TO):
             refusals.keep(self.limits, keys, (1,) * len(costs) if mode == UP_TO else costs, sent, decision)
         return decision

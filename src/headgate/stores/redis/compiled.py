@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from headgate.engine import PEEK, RESERVE, TAKE, UP_TO, Decision
 from headgate.layout import ANSWER_FIELDS, WORD
-from headgate.limit import Limit
+from headgate.limit import PAUSING, Limit
 from headgate.stores.contract import Keys
 from headgate.stores.redis.names import Names
 from headgate.stores.redis.scripts import AHEAD, GIVE, HEARTBEAT, RENEW, RESET, Script, script, sent_params, shape_of
@@ -39,6 +39,8 @@ class CompiledLimits:
         }
         self.lends = all(limit.step.LENDS and not limit.block_us for limit in limits)
         """Whether a cost that does not fit now can be lent."""
+        self.pauses = limits == (PAUSING,)
+        """Whether a decision pauses its keys."""
         self.in_flight = tuple(at for at, limit in enumerate(limits) if limit.in_flight)
         """The indexes of the limits in flight, whose charges must be given back."""
         self._packed: dict[tuple[int, ...], bytes] = {}

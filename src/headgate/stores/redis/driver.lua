@@ -32,7 +32,7 @@ return table.concat(reply)
 for group = 1, groups do
     local at, packed = (group - 1) * WIDTH, {struct.unpack('PACKED', ARGV[group])}
     local states, blocks, costs, look, lend, charge, verdicts = {}, {}, {}, {}, {}, {}, {}
-    local wait = WAIT
+    local wait, when, ahead = WAIT, now, 0
     LIMITS
     if UP_TO and costs[1] > 0 then
         local room = costs[1]
@@ -52,6 +52,10 @@ for group = 1, groups do
         end
         for i = 1, COUNT do costs[i] = max(costs[i], most) end
     end
+    if GUARDED then  -- a reservation during a pause is charged as of the end of the pause
+        local _, _, left = look[COUNT](costs[COUNT])
+        if left <= wait then ahead, when, wait = left, now + left, wait - left end
+    end
     local all = true
     for i = 1, COUNT do
         verdicts[i] = {look[i](costs[i])}
@@ -59,7 +63,12 @@ for group = 1, groups do
             verdicts[i] = {lend[i](costs[i], unpack(verdicts[i]))}
         end
         all = all and verdicts[i][1]
+        if GUARDED and ahead > 0 then  -- times count from now, and nothing can pass until then
+            verdicts[i][2], verdicts[i][4] = 0, verdicts[i][4] + ahead
+            if verdicts[i][3] >= 0 then verdicts[i][3] = verdicts[i][3] + ahead end
+        end
     end
+    when = now
     for i = 1, COUNT do
         local allowed, _, _, _, mark_us, mark_num, moved, ends = unpack(verdicts[i])
         if allowed and not all then verdicts[i] = {look[i](0)} end
@@ -91,7 +100,7 @@ return table.concat(reply)
 states[INDEX] = {KIND_read(KEYS[at + PLACE], now)}
 costs[INDEX] = packed[COST]
 look[INDEX] = function(cost)
-    return KIND_answer(KEYS[at + PLACE], HELD, GIVEN, now, cost)
+    return KIND_answer(KEYS[at + PLACE], HELD, GIVEN, when, cost)
 end
 charge[INDEX] = function(mark_us, mark_num, cost)
     KIND_charge(KEYS[at + PLACE], HELD, GIVEN, now, slack, mark_us, mark_num, cost)
@@ -99,7 +108,7 @@ end
 
 --- lend
 lend[INDEX] = function(cost, ...)
-    return KIND_lend(KEYS[at + PLACE], HELD, GIVEN, now, cost, ...)
+    return KIND_lend(KEYS[at + PLACE], HELD, GIVEN, when, cost, ...)
 end
 
 --- block

@@ -103,7 +103,7 @@ class RefusalCache:
 
 def _covers(refused: int, cost: int, limit: Limit) -> bool:
     """Whether a refused cost means that this cost is refused too. Not under a block, which a larger cost prolongs."""
-    return cost == refused or (refused < cost <= limit.burst and not limit.block_us)
+    return cost == refused or (refused < cost and (limit.guards or (cost <= limit.burst and not limit.block_us)))
 
 
 def _make_room(kept: dict[tuple[tuple[Limit, ...], Keys], CachedRefusal]) -> None:

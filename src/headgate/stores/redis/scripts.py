@@ -13,7 +13,7 @@ from functools import lru_cache
 from importlib import resources
 from typing import Final, NamedTuple
 
-from headgate.algorithms import NEVER, UNKNOWN
+from headgate.algorithms import EXACT, NEVER, UNKNOWN, pause
 from headgate.engine import PEEK, RESERVE, TAKE, UP_TO
 from headgate.layout import ANSWER_FIELDS, FRACTION_BITS, UNIT_BITS
 from headgate.limit import Limit
@@ -37,7 +37,7 @@ LIBRARY: Final = {
 
 NUMBERS: Final = {
     "NEVER": str(NEVER), "UNKNOWN": str(UNKNOWN), "FINEST": str(1 << FRACTION_BITS), "UNITS": str(1 << UNIT_BITS),
-    "FIELDS": "<" + "i8" * ANSWER_FIELDS,
+    "FIELDS": "<" + "i8" * ANSWER_FIELDS, "EXACT": str(EXACT),
 }  # fmt: skip
 """The constants that are filled into kernels and the driver."""
 
@@ -191,6 +191,7 @@ def _body(driver: dict[str, str], shapes: tuple[Shape, ...], kernels: list[_Kern
         PACKED=_packed(offset + more),
         WAIT=f"packed[{offset + 1}]" if mode == RESERVE else "0",
         MOST=str(offset + 1),
+        GUARDED=str(mode == RESERVE and shapes[-1].kind == pause.KIND).lower(),
         AHEAD=str(mode == AHEAD).lower(),
         UP_TO=str(mode == UP_TO).lower(),
         WRITES=str(mode != PEEK).lower(),

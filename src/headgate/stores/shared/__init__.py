@@ -16,7 +16,7 @@ from headgate.engine import Engine, words_for
 from headgate.errors import InvalidLimit, StoreError
 from headgate.forks import after_fork
 from headgate.layout import KINDS, MAGIC, PARTICIPANTS, ROLL_BYTES, VERSION
-from headgate.limit import Limit
+from headgate.limit import Limit, stored_limit
 from headgate.stores.shared.file import META, boot_mark, head_bytes, head_words, mapped, new_head, read_head
 from headgate.stores.shared.folder import Folder, check_engine
 from headgate.stores.tables import TableStore, check_room
@@ -77,7 +77,7 @@ class SharedStore(TableStore):
             with self._folder.reading(file) as fd:
                 words = head_words(fd)
             if len(words) == 3 and words[0] == namespace:
-                self._table(namespace, Limit.parse(words[2]))
+                self._table(namespace, stored_limit(words[2]))
         for (name, *_), opened in list(self._tables.items()):
             if name == namespace and not opened.table.clear():
                 raise StoreError(f"a process that holds a part of {self.path!r} is stopped: nothing was forgotten")
