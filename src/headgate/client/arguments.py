@@ -28,3 +28,10 @@ def checked_count(name: str, value: int, least: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise InvalidCall(f"{name} must be a whole number from {least}; got {shown(value)}")
     return value
+
+
+def checked_share(name: str, value: float) -> float:
+    """Return a part of a whole, or raise `InvalidCall`."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise InvalidCall(f"{name} must be a number from 0 to 1; got {shown(value)}")
+    return float(value)

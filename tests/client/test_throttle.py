@@ -1,0 +1,98 @@
+"""The throttle: a ledger of its chance, and a server that fails and recovers."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from random import Random
+
+import pytest
+
+from headgate.client.throttle import Throttle
+from headgate.clock import SECOND
+
+pytestmark = pytest.mark.engineless
+
+
+def throttled(requests: int, accepts: int) -> Throttle:
+    """A throttle after so many requests for one key."""
+    throttle = Throttle()
+    for _ in range(requests):
+        throttle.refuses("k", 0, lambda: 1.0)
+    for _ in range(accepts):
+        throttle.accept("k", 0)
+    return throttle
+
+
+@pytest.mark.parametrize(
+    ("requests", "accepts", "chance"),
+    [(0, 0, 0), (9, 9, 0), (10, 5, 0), (10, 6, 0), (9, 4, 0.1), (99, 24, 0.51), (99, 5, 0.89), (99, 0, 0.9), (0, 9, 0)],
+)
+def test_a_ledger_of_chances(requests, accepts, chance):
+    """None while half is accepted; then (requests - 2 accepts) / (requests + 1), and at most 0.9."""
+    assert throttled(requests, accepts).chance("k", 0) == chance
+
+
+def test_chance_decides():
+    """A draw below the chance refuses; each request counts, also a refused one."""
+    throttle = throttled(99, 24)
+    assert throttle.refuses("k", 0, lambda: 0.5) is True
+    assert throttle.chance("k", 0) == 52 / 101
+    assert throttle.refuses("k", 0, lambda: 0.52) is False
+    assert throttle.chance("k", 0) == 53 / 102
+
+
+def test_a_server_that_accepts_all_is_never_refused():
+    """Not even by the smallest draw; chance is not asked at all."""
+    throttle = Throttle()
+    for now in range(1000):
+        assert throttle.refuses("k", now * SECOND, lambda: pytest.fail("chance was asked")) is False
+        throttle.accept("k", now * SECOND)
+
+
+def test_two_minutes_are_remembered():
+    """Requests and accepts are forgotten between 110 and 120 s later."""
+    throttle = throttled(99, 0)
+    assert {at: throttle.chance("k", at * SECOND) for at in (0, 60, 119, 120)} == {0: 0.9, 60: 0.9, 119: 0.9, 120: 0}
+
+
+def test_keys_are_apart_and_bounded():
+    """A failing host says nothing about another; a looked-up key is not kept; a full table is cleared."""
+    throttle = Throttle(most_keys=2)
+    for _ in range(99):
+        throttle.refuses("a", 0, lambda: 1.0)
+    assert [throttle.chance(key, 0) for key in "abc"] == [0.9, 0, 0]
+    throttle.accept("b", 0)
+    assert throttle.chance("a", 0) == 0.9
+    throttle.accept("c", 0)
+    assert throttle.chance("a", 0) == 0
+
+
+def test_a_dead_server_gets_a_tenth_and_a_recovered_one_everything():
+    """At 100 requests/s: two minutes after the death a tenth is sent, four minutes after the recovery everything."""
+    throttle, random = Throttle(), Random(1)
+    passed = [0] * 600
+    for second in range(600):
+        for part in range(100):
+            now = second * SECOND + part * SECOND // 100
+            if not throttle.refuses("k", now, random.random):
+                passed[second] += 1
+                if not 120 <= second < 300:
+                    throttle.accept("k", now)
+    assert passed[:120] == [100] * 120
+    assert 540 <= sum(passed[240:300]) <= 660
+    assert passed[540:] == [100] * 60
+
+
+def test_threads_count_exactly():
+    """No request is lost: 8,000 of eight threads, of which none was accepted but 3,000."""
+    throttle = Throttle()
+
+    def work(_):
+        for number in range(1000):
+            throttle.refuses("k", 0, lambda: 1.0)
+            if number < 375:
+                throttle.accept("k", 0)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(work, range(8)))
+    assert throttle.chance("k", 0) == (8000 - 2 * 3000) / 8001
