@@ -6,7 +6,8 @@
     ├── InvalidPolicy (ValueError)  a policy that cannot be read; lists every mistake with its place
     ├── StoreError                  the store cannot be opened, or cannot answer: full, closed, unreachable
     ├── RateLimited                 a refusal, raised by `limited`, a permit or a reservation
-    └── Overloaded                  a refusal of a load shedder, raised by its permit
+    ├── Overloaded                  a refusal of a load shedder, raised by its permit
+    └── BudgetExhausted             a call to another service that its budget did not make
 
 A refusal is not an error: it is a `Decision` that is false. The other errors mean that something is broken.
 """
@@ -82,3 +83,17 @@ class Overloaded(HeadgateError):
 
     def __reduce__(self) -> tuple[type[Overloaded], tuple[str, str, int]]:
         return type(self), (self.request_class, self.reason, self.retry_after)
+
+
+class BudgetExhausted(HeadgateError):
+    """A call was not made, or was given up: the service that it calls would refuse it, or its time would run out.
+
+    This is no `RateLimited`: the caller did nothing wrong. A web edge answers 503 with Retry-After.
+    """
+
+    def __init__(self, key: str, reason: str, retry_after: float) -> None:
+        self.key, self.reason, self.retry_after = key, reason, retry_after
+        super().__init__(f"no call to {key} was made: {reason}; retry after {retry_after:.3f} s")
+
+    def __reduce__(self) -> tuple[type[BudgetExhausted], tuple[str, str, float]]:
+        return type(self), (self.key, self.reason, self.retry_after)

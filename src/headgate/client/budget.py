@@ -1,0 +1,164 @@
+"""`Budget`: one third-party API, and its limits, as every worker of a fleet sees them."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, Final, Literal, ParamSpec, TypeVar
+
+from headgate.caches import ClearedWhenFull
+from headgate.client.exchange import Exchange
+from headgate.client.key_state import KeyState
+from headgate.client.keys import KeyOf, key_reader, shortened
+from headgate.client.learning import Learned
+from headgate.client.outgoing import Outgoing
+from headgate.client.pacing import checked_headroom, counts_tokens, paced
+from headgate.client.report import Event, Report, Tally
+from headgate.client.retrying import Retries
+from headgate.client.sides import Loops, Side, Threads
+from headgate.client.throttle import Throttle
+from headgate.client.turn import Turns
+from headgate.client.usage import Usage
+from headgate.clock import Clock
+from headgate.errors import BudgetExhausted, InvalidCall
+from headgate.limit import Given, as_limits
+from headgate.steps import run, run_awaiting
+from headgate.stores import OnError, Store, checked_namespace, checked_on_error, open_store
+from headgate.wording import explained, shown
+
+MOST_KEYS: Final = 4096
+"""The most keys whose knowledge a process keeps; their limits and pauses are in the store."""
+Refusal = Literal["raise", "response"]
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Budget:
+    """The budget of one API: calls wait for their turn, listen to what the server tells, and retry politely.
+
+    >>> github = Budget("5000/hour", store="redis://cache")
+    >>> http = httpx2.Client(transport=Transport(github))
+
+    Without limits, the budget learns those that the server tells; without any told, it finds the rate by refusals.
+    """
+
+    @explained
+    def __init__(
+        self,
+        limits: Given = (),
+        *,
+        key: str | KeyOf = "host",
+        usage: Usage | None = None,
+        store: Store | str | None = None,
+        namespace: str = "budget",
+        clock: Clock | None = None,
+        on_error: OnError = "local",
+        headroom: float = 0.02,
+        retries: Retries | None = None,
+        refusal: Refusal = "raise",
+        on_event: Callable[[Event], object] | None = None,
+    ) -> None:
+        self.limits = as_limits(limits)
+        self.usage = usage
+        self.retries = retries if retries is not None else Retries()
+        self._headroom = checked_headroom(headroom)
+        for limit in self.limits:
+            paced(limit, self._headroom)
+            if counts_tokens(limit.name) and usage is None:
+                raise InvalidCall(f"{limit} counts tokens: add usage=chat, which knows how many tokens a call takes")
+        self._key_of = key_reader(key, usage)
+        if refusal not in ("raise", "response"):
+            raise InvalidCall(f'refusal is "raise" or "response"; got {shown(refusal)}')
+        self._raises = refusal == "raise"
+        checked_namespace(namespace)
+        checked_on_error(on_error)
+        self.store = open_store(store, clock)
+        self._owned = self.store is not store
+        self._tally = Tally(on_event)
+        self._keys: ClearedWhenFull[str, KeyState] = ClearedWhenFull(MOST_KEYS, self._new_key)
+        self._throttle = Throttle()
+        self._threads = self._exchange(Threads(self.store, namespace, on_error))
+        self._loops = self._exchange(Loops(self.store, namespace, on_error))
+
+    def run(self, request: Outgoing) -> Any:  # noqa: ANN401 - the transport's response
+        """Send a request of a transport in this thread, in its turn, and return the last response."""
+        try:
+            return run(self._threads.send(self._state_of(request), request))
+        except BudgetExhausted as error:
+            if self._raises:
+                raise
+            return request.refusal(error)
+
+    async def run_async(self, request: Outgoing) -> Any:  # noqa: ANN401
+        """Send a request of a transport in the running event loop."""
+        try:
+            return await run_awaiting(self._loops.send(self._state_of(request), request))
+        except BudgetExhausted as error:
+            if self._raises:
+                raise
+            return request.refusal(error)
+
+    def paced(self, key: str, cost: int = 1) -> Callable[[Callable[P, R]], Callable[P, R]]:
+        """Return a decorator for any function, `def` or `async def`: each call waits for its turn under this key."""
+        if not isinstance(key, str) or not key:
+            raise InvalidCall(f'paced takes the key that its calls share, as in paced("search"); got {shown(key)}')
+        state = self._keys[shortened(key)]
+        costs = {limit.name: cost for limit in self.limits}
+
+        def decorate(function: Callable[P, R]) -> Callable[P, R]:
+            if inspect.iscoroutinefunction(function):
+
+                @functools.wraps(function)
+                async def awaited(*args: P.args, **kwargs: P.kwargs) -> Any:  # noqa: ANN401
+                    await run_awaiting(self._loops.turn(state, costs))
+                    return await function(*args, **kwargs)
+
+                return awaited  # type: ignore[return-value]
+
+            @functools.wraps(function)
+            def called(*args: P.args, **kwargs: P.kwargs) -> R:
+                run(self._threads.turn(state, costs))
+                return function(*args, **kwargs)
+
+            return called
+
+        return decorate
+
+    def report(self) -> Report:
+        """Return what this budget has done in this process since it was made."""
+        learned = {
+            key: state.learned.limits for key, state in list(self._keys.items()) if state.learned.limits != self.limits
+        }
+        return self._tally.report(learned)
+
+    def close(self) -> None:
+        """Close the store if this budget opened it."""
+        if self._owned and hasattr(self.store, "close"):
+            self.store.close()
+
+    async def aclose(self) -> None:
+        """Close the store if this budget opened it."""
+        if self._owned and hasattr(self.store, "aclose"):
+            await self.store.aclose()
+        self.close()
+
+    def _exchange(self, side: Side) -> Exchange:
+        clock = self.store.clock
+        turns = Turns(side, clock, self._tally, self.retries.longest_wait)
+        return Exchange(turns, side, clock, self._tally, self._throttle, self.retries)
+
+    def _state_of(self, request: Outgoing) -> KeyState:
+        if self.usage is not None:
+            request.usage = self.usage.request(request.body)
+        key = self._key_of(request)
+        if not isinstance(key, str) or not key:
+            raise InvalidCall(f"the key of a budget must be a string that is not empty; got {shown(key)}")
+        return self._keys[shortened(key)]
+
+    def _new_key(self, key: str) -> KeyState:
+        return KeyState(key, Learned(self.limits, self._headroom, self.usage is not None))
+
+    def __repr__(self) -> str:
+        words = "; ".join(map(str, self.limits))
+        return f"Budget({words!r})" if words else "Budget()"

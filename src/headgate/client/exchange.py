@@ -1,0 +1,121 @@
+"""The attempts of one request: each in its turn, until an answer is one for the caller."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from headgate.client.dialects import read
+from headgate.client.key_state import KeyState
+from headgate.client.outgoing import Outgoing
+from headgate.client.report import Tally
+from headgate.client.retrying import Retries
+from headgate.client.settlement import Settlement
+from headgate.client.sides import Side
+from headgate.client.throttle import Throttle
+from headgate.client.told import Answer
+from headgate.client.tries import Tries
+from headgate.client.turn import Turns
+from headgate.clock import Clock
+from headgate.errors import BudgetExhausted
+from headgate.shed import current_class, outgoing_headers
+from headgate.steps import Steps
+
+REQUEST_ID_OF_GITHUB: Final = "x-github-request-id"
+"""GitHub tells of its secondary limits in the body only."""
+
+
+class Exchange:
+    """Sends requests of one budget, in threads or in event loops."""
+
+    def __init__(
+        self, turns: Turns, side: Side, clock: Clock, tally: Tally, throttle: Throttle, retries: Retries
+    ) -> None:
+        self._turns, self._side, self._clock = turns, side, clock
+        self._throttle = throttle
+        self._tally, self._retries = tally, retries
+
+    def send(self, state: KeyState, request: Outgoing) -> Steps[Any]:
+        """Send a request until it is answered, and return the transport's response."""
+        tries = Tries(self._retries, self._throttle, state, request, self._clock)
+        try:
+            return (yield from self._attempts(state, request, tries))
+        except BudgetExhausted as error:
+            self._tally.add("refused_here")
+            self._tally.tell("refuse", state.key, error.retry_after, error.reason)
+            raise
+        finally:
+            tries.end()
+
+    def turn(self, state: KeyState, costs: Mapping[str, int]) -> Steps[None]:
+        """Wait for the turn of a call that is no request."""
+        yield from self._turns.take(state, costs)
+        self._tally.add("sent")
+
+    def _attempts(self, state: KeyState, request: Outgoing, tries: Tries) -> Steps[Any]:
+        added = outgoing_headers() if current_class() is not None else {}
+        while True:
+            tries.begin()
+            settlement = yield from self._turn(state, request)
+            tries.send()
+            self._tally.add("sent")
+            try:
+                response = yield request.send(added)
+            except Exception as error:
+                state.first.end(answered=False)
+                wait = tries.failed(request.failure(error))
+                if wait is None:
+                    raise
+            except BaseException:  # cancelled: the request may have been sent, and stays charged
+                state.first.end(answered=False)
+                raise
+            else:
+                answer = yield from self._hear(state, request, response)
+                wait = tries.answered(answer)
+                if wait is None:
+                    return (yield from settlement.watch(request, response, answer.status))
+                yield request.close(response)
+                yield from settlement.nothing_used()
+            self._tally.add("retried")
+            self._tally.tell("retry", state.key, wait)
+            if wait:
+                yield self._side.sleep(wait)
+
+    def _turn(self, state: KeyState, request: Outgoing) -> Steps[Settlement]:
+        """Wait until the request may be sent."""
+        alone = not state.first.answered
+        if alone:
+            yield from self._turns.first(state)
+        costs = request.usage.units if request.usage is not None else {}
+        try:
+            reservation = yield from self._turns.take(state, costs)
+        except BaseException:
+            if alone:
+                state.first.end(answered=False)
+            raise
+        return Settlement(reservation, request.usage, self._tally)
+
+    def _hear(self, state: KeyState, request: Outgoing, response: Any) -> Steps[Answer]:  # noqa: ANN401
+        """Learn from a response: limits, pauses, and the rate where nothing is told."""
+        status, headers = request.head(response)
+        body = b""
+        if status == 403 and REQUEST_ID_OF_GITHUB in headers:
+            body = yield request.content(response)
+        now_us = self._clock.now_us()
+        answer = read(status, headers, now_us, body)
+        state.first.end(answered=True)
+        pause = state.learned.hear(answer.told, now_us) if answer.told else 0.0
+        if answer.refused:
+            self._tally.add("refused_there")
+            self._tally.tell("refused", state.key, answer.retry_after or 0.0)
+            pause = max(pause, answer.retry_after or 0.0)
+        if pause > state.pause_left(now_us):
+            yield from self._pause(state, pause, now_us)
+        return answer
+
+    def _pause(self, state: KeyState, seconds: float, now_us: int) -> Steps[None]:
+        """Pause a key, here and in every process of the store."""
+        state.pause(now_us, seconds)
+        self._tally.add("paused")
+        self._tally.tell("pause", state.key, seconds)
+        yield self._side.pause(state.learned.paces, state.key, seconds)

@@ -1,0 +1,170 @@
+"""The limits of a key: those that its user published, and those that its server tells."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from headgate.client.pacing import REQUESTS, UNLIMITED, counts_tokens, paced, slowed
+from headgate.client.told import Told
+from headgate.clock import DAY, HOUR, MILLISECOND, MINUTE, SECOND, WEEK
+from headgate.errors import InvalidLimit
+from headgate.limit import Limit
+
+MOST_LEARNED: Final = 8
+"""The most limits that one key learns."""
+COMMON_WINDOWS: Final = (SECOND, 10 * SECOND, MINUTE, 10 * MINUTE, HOUR, DAY, WEEK)
+"""A server that tells no window has the shortest of these that its resets fit into."""
+SAME_INSTANT: Final = 1_500 * MILLISECOND
+"""Resets are told in whole seconds, so the same instant is told with a difference of up to a second and a half."""
+WATCHED: Final = 3 * SECOND
+"""A window that ends at the same instant for this long is a fixed one."""
+SHORTEST_SPREAD: Final = 5 * SECOND
+"""Closer to a reset, whole seconds are too coarse to slow down by."""
+_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.]{0,63}", re.ASCII)
+
+
+@dataclass
+class _Window:
+    """The present window of one limit, as its server tells it."""
+
+    reset_us: int
+    since_us: int
+    remaining: int
+    longest_us: int
+    until_us: int = 0
+    """Until this instant the remaining units are spread."""
+    spread_over_us: int = 0
+
+
+class Learned:
+    """The limits of one key, and the pace that keeps to them.
+
+    A limit that the server tells is adopted if it is tighter than the published one, or if none was published. A server
+    whose windows end at fixed instants also tells by `remaining` what other programs have spent: the rest of the window
+    is then paced by what remains. Sliding windows and buckets tell no such instant; there, the 429 of a server that
+    other programs have used up pauses the key.
+    """
+
+    def __init__(self, published: tuple[Limit, ...], headroom: float, tokens: bool) -> None:
+        self._headroom = headroom
+        self._tokens = tokens
+        self._published = {limit.name or REQUESTS: limit for limit in published}
+        self._limits = dict(self._published)
+        self._windows: dict[str, _Window] = {}
+        self._names: frozenset[str | None] | None = None
+        """The names in the first response that told any. One key may see other resources of its server, with limits of
+        their own that say nothing about most of its requests."""
+        self._paces = self._paced()
+        self.paces = self._paces or (UNLIMITED,)
+        """The limits by which calls are paced now."""
+        self._spread_until_us = 0
+
+    @property
+    def limits(self) -> tuple[Limit, ...]:
+        """The server's limits as they are known."""
+        return tuple(self._limits.values())
+
+    def hear(self, all_told: Iterable[Told], now_us: int) -> float:
+        """Learn from a response. Return for how many seconds nothing is left, or 0."""
+        all_told = tuple(all_told)
+        if self._names is None:
+            self._names = frozenset(told.name for told in all_told) or None
+        empty = 0.0
+        for told in all_told:
+            if self._names is None or told.name not in self._names:
+                continue
+            name = self._name_of(told)
+            if name is None:
+                continue
+            self._adopt(name, told)
+            empty = max(empty, self._watch(name, told, now_us))
+        return empty
+
+    def at(self, now_us: int) -> tuple[Limit, ...]:
+        """Return the paces at this instant."""
+        if self._spread_until_us and now_us >= self._spread_until_us:
+            self._repace(now_us)
+        return self.paces
+
+    def _name_of(self, told: Told) -> str | None:
+        """Return the name of the limit that is meant, or None if calls do not know their cost in its units."""
+        name = (told.name or REQUESTS).replace("-", "_")
+        if name in self._published:
+            return name
+        if counts_tokens(name):
+            return name if self._tokens else None
+        for own, limit in self._published.items():
+            if not counts_tokens(own) and (told.window is None or _alike(told.window, limit.period_us)):
+                return own
+        return name if _NAME.fullmatch(name) else REQUESTS
+
+    def _adopt(self, name: str, told: Told) -> None:
+        if told.limit is None:
+            return
+        own = self._published.get(name)
+        window_us = self._window_of(name, told, own)
+        if window_us is None or (name not in self._limits and len(self._limits) >= MOST_LEARNED):
+            return
+        try:
+            limit = Limit(told.limit, window_us / SECOND, name=name)
+        except InvalidLimit:
+            return
+        if own is not None and limit.amount * own.period_us >= own.amount * limit.period_us:
+            limit = own
+        if limit != self._limits.get(name):
+            self._limits[name] = limit
+            self._paces = self._paced()
+            self._repace(0)
+
+    def _window_of(self, name: str, told: Told, own: Limit | None) -> int | None:
+        """Return the window of a told limit in microseconds: told, published, or guessed by the resets."""
+        if told.window is not None:
+            return max(1, round(told.window * 1_000)) * MILLISECOND
+        if own is not None:
+            return own.period_us
+        seen = self._windows.get(name)
+        longest = max(round((told.reset or 0) * SECOND), seen.longest_us if seen else 0)
+        return next((each for each in COMMON_WINDOWS if longest <= each), None) if longest else None
+
+    def _watch(self, name: str, told: Told, now_us: int) -> float:
+        """Look whether the window ends at a fixed instant; if it does, pace what remains until then."""
+        if told.remaining is None or told.reset is None:
+            return 0.0
+        left_us = round(told.reset * SECOND)
+        ends_us = now_us + left_us
+        seen = self._windows.get(name)
+        if seen is None or abs(ends_us - seen.reset_us) > SAME_INSTANT or told.remaining > seen.remaining:
+            longest = max(left_us, seen.longest_us if seen else 0)
+            self._windows[name] = _Window(ends_us, now_us, told.remaining, longest)
+            cold = seen is None and told.remaining == 0 and left_us >= SHORTEST_SPREAD
+            return told.reset if cold else 0.0
+        seen.remaining = told.remaining
+        if now_us - seen.since_us < WATCHED or left_us < SHORTEST_SPREAD:
+            return 0.0
+        if told.remaining == 0:
+            return told.reset
+        seen.until_us, seen.spread_over_us = ends_us, left_us
+        self._repace(now_us)
+        return 0.0
+
+    def _paced(self) -> tuple[Limit, ...]:
+        return tuple(paced(limit, self._headroom) for limit in self._limits.values())
+
+    def _repace(self, now_us: int) -> None:
+        """Choose the paces again: those of the limits, slowed where less remains."""
+        self._spread_until_us = 0
+        chosen = []
+        for pace in self._paces:
+            window = self._windows.get(pace.name)
+            if window is not None and window.until_us > now_us and window.spread_over_us:
+                pace = slowed(pace, window.remaining, window.spread_over_us)
+                self._spread_until_us = max(self._spread_until_us, window.until_us)
+            chosen.append(pace)
+        self.paces = tuple(chosen) or (UNLIMITED,)
+
+
+def _alike(window: float, period_us: int) -> bool:
+    return abs(window * SECOND - period_us) <= period_us / 100

@@ -1,0 +1,61 @@
+"""A request that a budget sends: what keys and estimates read of it, and how its transport sends it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from headgate.client.retrying import Failure
+from headgate.client.usage import UsageRequest
+from headgate.errors import BudgetExhausted
+
+
+def refusal_fields(error: BudgetExhausted) -> dict[str, str]:
+    """Return the header fields of a response that a budget made up; SDKs do not retry it."""
+    wait = str(max(1, math.ceil(error.retry_after)))
+    return {"Headgate-Refused": "local", "Retry-After": wait, "x-should-retry": "false"}
+
+
+class Outgoing:
+    """One request. A transport has a subclass; its results may be awaitable where the transport is."""
+
+    method: str = "GET"
+    host: str = ""
+    path: str = ""
+    headers: Mapping[str, str] = {}
+    """Header fields, their names in lower case."""
+    body: bytes | None = b""
+    """The body; None if it cannot be read without sending it."""
+    repeatable: bool = True
+    """False if the body can be sent only once."""
+    usage: UsageRequest | None = None
+    """What the budget's `usage` has read of the body."""
+
+    def send(self, added: Mapping[str, str]) -> Any:  # noqa: ANN401
+        """Send the request with these header fields in addition, and return the transport's response."""
+        raise NotImplementedError
+
+    def head(self, response: Any) -> tuple[int, Mapping[str, str]]:  # noqa: ANN401
+        """Return the status and the header fields of a response, their names in lower case."""
+        raise NotImplementedError
+
+    def content(self, response: Any) -> Any:  # noqa: ANN401
+        """Read the body of a short response, which stays readable for the caller, and return it."""
+        raise NotImplementedError
+
+    def close(self, response: Any) -> Any:  # noqa: ANN401
+        """End a response that the caller does not see."""
+        raise NotImplementedError
+
+    def failure(self, error: Exception) -> Failure | None:
+        """Return how the connection failed, or None if this error is another one."""
+        raise NotImplementedError
+
+    def refusal(self, error: BudgetExhausted) -> Any:  # noqa: ANN401
+        """Return a response that says what this error says; raise the error if there is no such response."""
+        raise error
+
+    def watch(self, response: Any, feed: Callable[[bytes], None], end: Callable[[bool], Any]) -> Any:  # noqa: ANN401
+        """Return a response whose body is fed chunk by chunk as it is read; `end(whole)` is called once, at its end."""
+        raise NotImplementedError

@@ -1,0 +1,57 @@
+"""The pace of a caller under a server's limit: a little slower than allowed, and with a small burst.
+
+A server counts by an algorithm of its own, and by its own clock. A bucket of rate r and burst b lets at most b + r P
+units pass in any window of P seconds. With a rate of 98 % of the limit and a burst of 2 %, this is never more than the
+limit, whichever way the server counts.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from headgate.clock import MILLISECOND, SECOND
+from headgate.errors import InvalidCall
+from headgate.limit import Limit
+
+REQUESTS: Final = "requests"
+"""The name of a limit that its user has not named."""
+WEIGHED_BURST_US: Final = 6 * SECOND
+"""A limit on tokens has a burst of this much time at its rate: tokens that were reserved and not used come back late,
+and a bucket that has filled up meanwhile cannot take them. Providers count tokens by buckets as large as the limit."""
+UNLIMITED: Final = Limit(1_000_000, "second", name="unlimited")
+"""The limit of a key whose server has told none yet; its states carry the pauses of the key."""
+
+
+def counts_tokens(name: str) -> bool:
+    """Return whether a limit of this name counts tokens, not requests."""
+    return name.endswith("tokens")
+
+
+def paced(limit: Limit, headroom: float) -> Limit:
+    """Return the pace that keeps to a server's limit."""
+    if limit.in_flight:
+        raise InvalidCall(f"a budget paces rates; {limit} counts what is in flight: hold a Limiter's permit for it")
+    name = limit.name or REQUESTS
+    period_us = math.ceil(limit.period_us / (1 - headroom) / MILLISECOND) * MILLISECOND
+    burst = max(1, int(limit.amount * headroom))
+    if counts_tokens(name):
+        burst = max(burst, min(limit.amount, math.ceil(limit.amount * WEIGHED_BURST_US / limit.period_us)))
+    return Limit(limit.amount, period_us / SECOND, burst=min(burst, limit.burst), name=name)
+
+
+def slowed(pace: Limit, remaining: int, reset_us: int) -> Limit:
+    """Return the pace at which the remaining units last until they are renewed, if it is slower than this pace."""
+    amount = max(1, int(remaining * pace.period_us / reset_us))
+    if amount >= pace.amount:
+        return pace
+    digits = max(0, len(str(amount)) - 2)  # two digits are exact enough, and make few different paces
+    amount = max(1, amount // 10**digits * 10**digits)
+    return pace.replace(amount=amount, burst=min(pace.burst, max(1, amount * pace.burst // pace.amount)))
+
+
+def checked_headroom(headroom: float) -> float:
+    """Return the part of a limit that is left free, or raise `InvalidCall`."""
+    if isinstance(headroom, bool) or not isinstance(headroom, int | float) or not 0 <= headroom <= 0.5:
+        raise InvalidCall(f"headroom is the part of each limit that is left free, from 0 to 0.5; got {headroom!r}")
+    return headroom

@@ -1,0 +1,77 @@
+"""What a budget has done: counts that only grow, and the limits that it knows."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from headgate.limit import Limit
+
+
+class Event(NamedTuple):
+    """One thing that a budget did, for `on_event`."""
+
+    kind: str
+    """`wait`, `retry`, `pause`, `learn`, `refuse` (here) or `refused` (by the server)."""
+    key: str
+    seconds: float = 0.0
+    """How long the wait or the pause is; for `refuse`, when to come back."""
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Report:
+    """The counts of a budget since it was made."""
+
+    sent: int = 0
+    """Attempts that were sent, retries included."""
+    waited: float = 0.0
+    """Seconds that calls waited for their turn, all together."""
+    retried: int = 0
+    refused_here: int = 0
+    """Calls that were not sent, or given up, with `BudgetExhausted`."""
+    refused_there: int = 0
+    """Answers of the server that refused a request by its limits."""
+    paused: int = 0
+    """How often a key was paused."""
+    learned: Mapping[str, tuple[Limit, ...]] = field(default_factory=dict)
+    """By key: the server's limits, where it has told other ones than were published."""
+    units: Mapping[str, int] = field(default_factory=dict)
+    """The real use of calls that told it, by unit: `tokens`, `input_tokens`, ..."""
+
+
+class Tally:
+    """The counts of one budget, and its listener."""
+
+    def __init__(self, on_event: Callable[[Event], object] | None) -> None:
+        self.sent = self.retried = self.refused_here = self.refused_there = self.paused = 0
+        self.waited = 0.0
+        self.units: dict[str, int] = {}
+        self._lock = threading.Lock()
+        self._on_event = on_event
+
+    def add(self, name: str, number: float = 1) -> None:
+        """Add to a count; `+=` alone loses additions of other threads."""
+        with self._lock:
+            setattr(self, name, getattr(self, name) + number)
+
+    def use(self, units: Mapping[str, int]) -> None:
+        """Add the real use of a call."""
+        with self._lock:
+            for name, number in units.items():
+                self.units[name] = self.units.get(name, 0) + number
+
+    def tell(self, kind: str, key: str, seconds: float = 0.0, reason: str = "") -> None:
+        """Tell the listener."""
+        if self._on_event is not None:
+            self._on_event(Event(kind, key, seconds, reason))
+
+    def report(self, learned: Mapping[str, tuple[Limit, ...]]) -> Report:
+        """Return the counts as they are now."""
+        with self._lock:
+            return Report(
+                self.sent, self.waited, self.retried, self.refused_here, self.refused_there, self.paused,
+                dict(learned), dict(self.units),
+            )  # fmt: skip
