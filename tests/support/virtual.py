@@ -80,6 +80,9 @@ class VirtualLoop:
         self._ready.append(handle)
         return handle
 
+    def call_soon_threadsafe(self, callback: Any, *args: Any, context: Any = None) -> asyncio.Handle:
+        return self.call_soon(callback, *args, context=context)
+
     def call_later(self, delay: float, callback: Any, *args: Any, context: Any = None) -> Any:
         handle = asyncio.Handle(callback, args, self, context)
         self.at(self.now + max(0, round(delay * SECOND)), self._fire, handle)

@@ -93,7 +93,7 @@ class SimulatedRequest(Outgoing):
         self.method = method
         self.headers = headers or {}
 
-    def send(self, added: Mapping[str, str]) -> Any:
+    def send(self) -> Any:
         return self.api.answer()
 
     def head(self, response: Any) -> tuple[int, Mapping[str, str]]:

@@ -17,14 +17,13 @@ from headgate.client.pacing import checked_headroom, counts_tokens, paced
 from headgate.client.report import Event, Report, Tally
 from headgate.client.retrying import Retries
 from headgate.client.sides import Loops, Side, Threads
-from headgate.client.throttle import Throttle
 from headgate.client.turn import Turns
 from headgate.client.usage import Usage
 from headgate.clock import Clock
 from headgate.errors import BudgetExhausted, InvalidCall
 from headgate.limit import Given, as_limits
 from headgate.steps import run, run_awaiting
-from headgate.stores import OnError, Store, checked_namespace, checked_on_error, open_store
+from headgate.stores import MemoryStore, OnError, Store, checked_namespace, checked_on_error, open_store
 from headgate.wording import explained, shown
 
 MOST_KEYS: Final = 4096
@@ -77,9 +76,9 @@ class Budget:
         self._owned = self.store is not store
         self._tally = Tally(on_event)
         self._keys: ClearedWhenFull[str, KeyState] = ClearedWhenFull(MOST_KEYS, self._new_key)
-        self._throttle = Throttle()
-        self._threads = self._exchange(Threads(self.store, namespace, on_error))
-        self._loops = self._exchange(Loops(self.store, namespace, on_error))
+        here = MemoryStore(clock=self.store.clock)
+        self._threads = self._exchange(Threads(self.store, here, namespace, on_error))
+        self._loops = self._exchange(Loops(self.store, here, namespace, on_error))
 
     def run(self, request: Outgoing) -> Any:  # noqa: ANN401 - the transport's response
         """Send a request of a transport in this thread, in its turn, and return the last response."""
@@ -145,8 +144,8 @@ class Budget:
 
     def _exchange(self, side: Side) -> Exchange:
         clock = self.store.clock
-        turns = Turns(side, clock, self._tally, self.retries.longest_wait)
-        return Exchange(turns, side, clock, self._tally, self._throttle, self.retries)
+        turns = Turns(side, clock, self._tally, self._headroom, self.retries.longest_wait)
+        return Exchange(turns, side, clock, self._tally, self.retries)
 
     def _state_of(self, request: Outgoing) -> KeyState:
         if self.usage is not None:

@@ -12,7 +12,6 @@ from headgate.client.report import Tally
 from headgate.client.retrying import Retries
 from headgate.client.settlement import Settlement
 from headgate.client.sides import Side
-from headgate.client.throttle import Throttle
 from headgate.client.told import Answer
 from headgate.client.tries import Tries
 from headgate.client.turn import Turns
@@ -28,18 +27,25 @@ REQUEST_ID_OF_GITHUB: Final = "x-github-request-id"
 class Exchange:
     """Sends requests of one budget, in threads or in event loops."""
 
-    def __init__(
-        self, turns: Turns, side: Side, clock: Clock, tally: Tally, throttle: Throttle, retries: Retries
-    ) -> None:
+    def __init__(self, turns: Turns, side: Side, clock: Clock, tally: Tally, retries: Retries) -> None:
         self._turns, self._side, self._clock = turns, side, clock
-        self._throttle = throttle
         self._tally, self._retries = tally, retries
 
     def send(self, state: KeyState, request: Outgoing) -> Steps[Any]:
         """Send a request until it is answered, and return the transport's response."""
-        tries = Tries(self._retries, self._throttle, state, request, self._clock)
+        tries = Tries(self._retries, state, request, self._clock)
+        if current_class() is not None:
+            request.added = outgoing_headers()
         try:
-            return (yield from self._attempts(state, request, tries))
+            while True:
+                tries.begin()
+                response = yield from self._attempt(state, request, tries)
+                if tries.wait is None:
+                    return response
+                self._tally.add("retried")
+                self._tally.tell("retry", state.key, tries.wait)
+                if tries.wait:
+                    yield self._side.sleep(tries.wait)
         except BudgetExhausted as error:
             self._tally.add("refused_here")
             self._tally.tell("refuse", state.key, error.retry_after, error.reason)
@@ -52,48 +58,35 @@ class Exchange:
         yield from self._turns.take(state, costs)
         self._tally.add("sent")
 
-    def _attempts(self, state: KeyState, request: Outgoing, tries: Tries) -> Steps[Any]:
-        added = outgoing_headers() if current_class() is not None else {}
-        while True:
-            tries.begin()
-            settlement = yield from self._turn(state, request)
-            tries.send()
-            self._tally.add("sent")
-            try:
-                response = yield request.send(added)
-            except Exception as error:
-                state.first.end(answered=False)
-                wait = tries.failed(request.failure(error))
-                if wait is None:
-                    raise
-            except BaseException:  # cancelled: the request may have been sent, and stays charged
-                state.first.end(answered=False)
-                raise
-            else:
-                answer = yield from self._hear(state, request, response)
-                wait = tries.answered(answer)
-                if wait is None:
-                    return (yield from settlement.watch(request, response, answer.status))
-                yield request.close(response)
-                yield from settlement.nothing_used()
-            self._tally.add("retried")
-            self._tally.tell("retry", state.key, wait)
-            if wait:
-                yield self._side.sleep(wait)
-
-    def _turn(self, state: KeyState, request: Outgoing) -> Steps[Settlement]:
-        """Wait until the request may be sent."""
-        alone = not state.first.answered
-        if alone:
-            yield from self._turns.first(state)
-        costs = request.usage.units if request.usage is not None else {}
+    def _attempt(self, state: KeyState, request: Outgoing, tries: Tries) -> Steps[Any]:
+        """Send the request once; until the server has answered once, this is the only request under way."""
+        if state.answered or not (yield from self._turns.is_first(state)):
+            return (yield from self._send(state, request, tries))
         try:
-            reservation = yield from self._turns.take(state, costs)
-        except BaseException:
-            if alone:
-                state.first.end(answered=False)
-            raise
-        return Settlement(reservation, request.usage, self._tally)
+            return (yield from self._send(state, request, tries, alone=True))
+        finally:
+            state.line.leave()
+
+    def _send(self, state: KeyState, request: Outgoing, tries: Tries, alone: bool = False) -> Steps[Any]:
+        """Send the request in its turn; return its response if that is one for the caller."""
+        usage = request.usage
+        turn = yield from self._turns.take(state, usage.units if usage is not None else {}, alone)
+        settlement = None if usage is None else Settlement(turn, usage, state, self._tally, self._clock)
+        tries.send()
+        self._tally.add("sent")
+        try:
+            response = yield request.send()
+        except Exception as error:  # a request that was cancelled may have been sent, and stays charged
+            if not tries.failed(request.failure(error)):
+                raise
+            return None
+        answer = yield from self._hear(state, request, response)
+        if not tries.answered(answer):
+            return response if settlement is None else (yield from settlement.watch(request, response, answer.status))
+        yield request.close(response)
+        if settlement is not None:
+            yield settlement.nothing_used()
+        return None
 
     def _hear(self, state: KeyState, request: Outgoing, response: Any) -> Steps[Answer]:  # noqa: ANN401
         """Learn from a response: limits, pauses, and the rate where nothing is told."""
@@ -103,9 +96,12 @@ class Exchange:
             body = yield request.content(response)
         now_us = self._clock.now_us()
         answer = read(status, headers, now_us, body)
-        state.first.end(answered=True)
+        state.answered = True
         pause = state.learned.hear(answer.told, now_us) if answer.told else 0.0
-        if answer.refused:
+        if not answer.refused:
+            state.finder.passed(now_us)
+        else:
+            state.finder.refused(now_us, told=bool(state.learned.limits))
             self._tally.add("refused_there")
             self._tally.tell("refused", state.key, answer.retry_after or 0.0)
             pause = max(pause, answer.retry_after or 0.0)
@@ -115,6 +111,7 @@ class Exchange:
 
     def _pause(self, state: KeyState, seconds: float, now_us: int) -> Steps[None]:
         """Pause a key, here and in every process of the store."""
+        state.finder.paused(now_us, seconds - state.pause_left(now_us))
         state.pause(now_us, seconds)
         self._tally.add("paused")
         self._tally.tell("pause", state.key, seconds)

@@ -94,8 +94,8 @@ class _Request(Outgoing):
         except Exception:  # RequestNotRead: the body is an iterator, which is sent once
             self.body, self.repeatable = None, False
 
-    def send(self, added: Mapping[str, str]) -> Any:  # noqa: ANN401
-        for name, value in added.items():
+    def send(self) -> Any:  # noqa: ANN401
+        for name, value in self.added.items():
             self._request.headers.setdefault(name, value)
         return self._send(self._request)
 

@@ -4,22 +4,43 @@ from __future__ import annotations
 
 import math
 
-from headgate.client.first_answer import FirstAnswer
+from headgate.client.credit import Credit
 from headgate.client.learning import Learned
+from headgate.client.line import Line
+from headgate.client.rate_finder import RateFinder
 from headgate.client.retry_budget import RetryBudget
+from headgate.client.throttle import Throttle
 from headgate.clock import SECOND
 
 
 class KeyState:
     """The state of one key in this process."""
 
-    __slots__ = ("_pause_us", "first", "key", "learned", "retry_budget")
+    __slots__ = (
+        "_pause_us",
+        "credit",
+        "answered",
+        "finder",
+        "key",
+        "learned",
+        "line",
+        "promised_us",
+        "retry_budget",
+        "throttle",
+    )
 
     def __init__(self, key: str, learned: Learned) -> None:
         self.key = key
         self.learned = learned
-        self.first = FirstAnswer()
+        self.line = Line()
+        """Callers that wait: all of them before the first answer, then those for which there is no place yet."""
+        self.promised_us = 0
+        """The instant of the last place that a caller of this process has reserved."""
+        self.answered = False
+        self.finder = RateFinder()
+        self.credit = Credit()
         self.retry_budget = RetryBudget()
+        self.throttle = Throttle()
         self._pause_us = 0
 
     def pause(self, now_us: int, seconds: float) -> None:

@@ -31,9 +31,11 @@ class Outgoing:
     """False if the body can be sent only once."""
     usage: UsageRequest | None = None
     """What the budget's `usage` has read of the body."""
+    added: Mapping[str, str] = {}
+    """Header fields to send where the request has none of that name."""
 
-    def send(self, added: Mapping[str, str]) -> Any:  # noqa: ANN401
-        """Send the request with these header fields in addition, and return the transport's response."""
+    def send(self) -> Any:  # noqa: ANN401
+        """Send the request, and return the transport's response."""
         raise NotImplementedError
 
     def head(self, response: Any) -> tuple[int, Mapping[str, str]]:  # noqa: ANN401

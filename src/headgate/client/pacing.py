@@ -23,6 +23,11 @@ UNLIMITED: Final = Limit(1_000_000, "second", name="unlimited")
 """The limit of a key whose server has told none yet; its states carry the pauses of the key."""
 
 
+FOUND_PERIOD: Final = 1000
+"""Seconds. A found rate is a fraction, and the amount of a limit is a whole number."""
+ANY_RATE: Final = Limit(1_000_000, FOUND_PERIOD, name="found")
+
+
 def counts_tokens(name: str) -> bool:
     """Return whether a limit of this name counts tokens, not requests."""
     return name.endswith("tokens")
@@ -38,6 +43,19 @@ def paced(limit: Limit, headroom: float) -> Limit:
     if counts_tokens(name):
         burst = max(burst, min(limit.amount, math.ceil(limit.amount * WEIGHED_BURST_US / limit.period_us)))
     return Limit(limit.amount, period_us / SECOND, burst=min(burst, limit.burst), name=name)
+
+
+def large_enough(pace: Limit, cost: int) -> Limit:
+    """Return a pace whose burst has room for this cost: a large call waits until nothing else is owed."""
+    if cost <= pace.burst:
+        return pace
+    digits = max(0, len(str(cost)) - 2)  # few different bursts, since each is a plan of its own
+    return pace.replace(burst=max(pace.burst, min(pace.amount, -(-cost // 10**digits) * 10**digits)))
+
+
+def found(rate: float, headroom: float) -> Limit:
+    """Return the pace of a rate that was found from refusals."""
+    return ANY_RATE.replace(amount=max(1, round(rate * FOUND_PERIOD)), burst=max(1, int(rate * headroom)))
 
 
 def slowed(pace: Limit, remaining: int, reset_us: int) -> Limit:

@@ -5,45 +5,59 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from headgate.client.key_state import KeyState
 from headgate.client.outgoing import Outgoing
 from headgate.client.pacing import counts_tokens
 from headgate.client.report import Tally
+from headgate.client.turn import Turn
 from headgate.client.usage import UsageReader, UsageRequest
+from headgate.clock import Clock
 from headgate.steps import Steps
 
 
 class Settlement:
-    """The reservation of one attempt, and its real use."""
+    """The turn of one attempt, and its real use."""
 
-    __slots__ = ("_tally", "_reservation", "_usage")
+    __slots__ = ("_clock", "_state", "_tally", "_turn", "_usage")
 
-    def __init__(self, reservation: Any, usage: UsageRequest | None, tally: Tally) -> None:  # noqa: ANN401
-        self._reservation, self._usage, self._tally = reservation, usage, tally
+    def __init__(self, turn: Turn, usage: UsageRequest, state: KeyState, tally: Tally, clock: Clock) -> None:
+        self._turn, self._usage, self._state, self._tally, self._clock = turn, usage, state, tally, clock
 
     def watch(self, request: Outgoing, response: Any, status: int) -> Steps[Any]:  # noqa: ANN401
         """Return the response; its body tells the usage while the caller reads it."""
-        if self._usage is None:
-            return response
         if not 200 <= status < 300:
-            yield from self.nothing_used()
+            yield self.nothing_used()
             return response
         headers = request.head(response)[1]
         reader = self._usage.reader(headers.get("content-type", ""), headers.get("content-encoding", ""))
         return request.watch(response, reader.feed, lambda whole: self._end(reader, whole))
 
-    def nothing_used(self) -> Steps[None]:
+    def nothing_used(self) -> Any:  # noqa: ANN401 - awaitable in an event loop
         """Give back the tokens of an attempt that the server did not work on; the request itself stays counted."""
-        weighed = [call.limit.name for call in self._reservation.decision.calls if counts_tokens(call.limit.name)]
-        if weighed:
-            yield self._reservation.settle(dict.fromkeys(weighed, 0))
+        return self._settle(dict.fromkeys(filter(counts_tokens, self._charged()), 0))
 
-    def _end(self, reader: UsageReader, whole: bool) -> Any:  # noqa: ANN401 - awaitable in an event loop
+    def _end(self, reader: UsageReader, whole: bool) -> Any:  # noqa: ANN401
         """Settle by what was used; a body that was cut short keeps its reservation."""
         used = reader.close() if whole else None
         if used is not None:
             self._tally.use(used)
-        reserved = self._reserved()
-        return self._reservation.settle({name: (used or reserved).get(name, cost) for name, cost in reserved.items()})
+        return self._settle(used or {})
 
-    def _reserved(self) -> Mapping[str, int]:
-        return {call.limit.name: call.cost for call in self._reservation.decision.calls if not call.limit.guards}
+    def _settle(self, used: Mapping[str, int]) -> Any:  # noqa: ANN401
+        """Settle units by their names; units that are not named were used as they were reserved.
+
+        Where calls wait, the store could give nothing back: the units pay for the next calls of this process.
+        """
+        charged, paid = self._charged(), self._turn.paid
+        real = {name: max(0, used[name] - paid.get(name, 0)) for name in charged if name in used}
+        unused = {name: charged[name] - cost for name, cost in real.items() if cost < charged[name]}
+        for name in unused:  # also the credit that this call did not need
+            unused[name] += max(0, paid.get(name, 0) - used[name])
+        if len(self._state.line):
+            self._state.credit.keep(unused, self._clock.now_us())
+            real.update((name, charged[name]) for name in unused)
+        return self._turn.reservation.settle({**charged, **real})
+
+    def _charged(self) -> Mapping[str, int]:
+        calls = self._turn.reservation.decision.calls
+        return {call.limit.name: call.cost for call in calls if not call.limit.guards}

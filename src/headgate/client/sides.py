@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Mapping
 from typing import Any, Final, Protocol
 
 from headgate.caches import ClearedWhenFull
-from headgate.client.first_answer import FirstAnswer
+from headgate.client.line import Call, Line
+from headgate.client.pacing import ANY_RATE, large_enough
 from headgate.clock import SECOND
 from headgate.limit import Limit
 from headgate.limiter import Limiter
@@ -27,8 +27,11 @@ Costs = Mapping[str, int]
 class Side(Protocol):
     """What a call needs from threads or from an event loop. Each result may be awaitable."""
 
-    def reserve(self, paces: tuple[Limit, ...], key: str, costs: Costs, max_wait: float | None) -> Any:  # noqa: ANN401
+    def reserve(self, paces: tuple[Limit, ...], key: str, costs: Costs, max_wait: float) -> Any:  # noqa: ANN401
         """Return a reservation."""
+
+    def hit_here(self, pace: Limit, key: str) -> Any:  # noqa: ANN401
+        """Return the decision over a pace of this process alone."""
 
     def pause(self, paces: tuple[Limit, ...], key: str, seconds: float) -> Any:  # noqa: ANN401
         """Pause a key for every process of the store."""
@@ -39,31 +42,39 @@ class Side(Protocol):
     def sleep(self, seconds: float) -> Any:  # noqa: ANN401
         """Wait."""
 
-    def first(self, answer: FirstAnswer, timeout: float | None) -> Any:  # noqa: ANN401
-        """Return True when this call may be sent: at once, or once another was answered; False after the timeout."""
+    def enter(self, line: Line, ticket: int, timeout: float | None) -> Any:  # noqa: ANN401
+        """Return True when this call is let into a line; False after the timeout."""
 
 
 class _Sides:
     """The common base: one limiter for each combination of limits."""
 
-    def __init__(self, store: Store, namespace: str, on_error: OnError) -> None:
+    def __init__(self, store: Store, here: Store, namespace: str, on_error: OnError) -> None:
+        self.clock = store.clock
         self._store, self._namespace, self._on_error = store, namespace, on_error
         self._limiters: ClearedWhenFull[tuple[str, ...], Any] = ClearedWhenFull(MOST_LIMITERS)
+        self._here: Any = self._kind(ANY_RATE, store=here)
+
+    _kind: Any
+    """The class of the limiters."""
 
     def _limiter(self, paces: tuple[Limit, ...]) -> Any:  # noqa: ANN401
         identity = tuple([pace.identity for pace in paces])
-        found = self._limiters.get(identity)
-        return found if found is not None else self._limiters.keep(identity, self._bind(paces))
+        return self._limiters.get(identity) or self._limiters.keep(
+            identity,
+            self._kind(*paces, store=self._store, namespace=self._namespace, on_error=self._on_error, pausable=True),
+        )
 
-    def _bind(self, paces: tuple[Limit, ...]) -> Any:  # noqa: ANN401
-        raise NotImplementedError
-
-    def reserve(self, paces: tuple[Limit, ...], key: str, costs: Costs, max_wait: float | None) -> Any:  # noqa: ANN401
+    def reserve(self, paces: tuple[Limit, ...], key: str, costs: Costs, max_wait: float) -> Any:  # noqa: ANN401
         """Return a reservation."""
         limiter = self._limiter(paces)
-        plan = None if limiter.limits == paces else paces
-        known = {pace.name: min(costs.get(pace.name, 1), pace.burst) for pace in paces}
-        return limiter.reserve(key, known, max_wait, limit=plan)
+        chosen = paces if not costs else tuple([large_enough(pace, costs.get(pace.name, 1)) for pace in paces])
+        known = {pace.name: min(costs.get(pace.name, 1), pace.burst) for pace in chosen}
+        return limiter.reserve(key, known, max_wait, limit=None if limiter.limits == chosen else chosen)
+
+    def hit_here(self, pace: Limit, key: str) -> Any:  # noqa: ANN401
+        """Return the decision over a pace of this process alone."""
+        return self._here.hit(key, limit=pace)
 
     def pause(self, paces: tuple[Limit, ...], key: str, seconds: float) -> Any:  # noqa: ANN401
         """Pause a key for every process of the store."""
@@ -77,79 +88,77 @@ class _Sides:
 class Threads(_Sides):
     """Calls of threads."""
 
-    def _bind(self, paces: tuple[Limit, ...]) -> Limiter:
-        return Limiter(*paces, store=self._store, namespace=self._namespace, on_error=self._on_error, pausable=True)
+    _kind = Limiter
 
     def sleep(self, seconds: float) -> None:
         """Wait in this thread."""
         clock = self._store.clock
         sleep_until(clock, clock.now_us() + round(seconds * SECOND))
 
-    def first(self, answer: FirstAnswer, timeout: float | None) -> bool:
-        """Return True when this call may be sent, or False after the timeout."""
-        until = None if timeout is None else time.monotonic() + timeout
-        while True:
-            called = threading.Event()
-            if answer.ask(called.set):
-                return True
-            came = False
-            try:
-                came = called.wait(None if until is None else max(0.0, until - time.monotonic()))
-            finally:
-                if not came:
-                    answer.leave(called.set)
+    def enter(self, line: Line, ticket: int, timeout: float | None) -> bool:
+        """Return True when this call is let into a line, or False after the timeout."""
+        entered = threading.Event()
+
+        def call() -> bool:
+            entered.set()
+            return True
+
+        if line.enter(ticket, call):
+            return True
+        came = False
+        try:
+            came = entered.wait(timeout)
+        finally:
             if not came:
-                return False
+                line.give_up(ticket)
+        return came
 
 
 class Loops(_Sides):
     """Calls of event loops."""
 
-    def __init__(self, store: Store, namespace: str, on_error: OnError) -> None:
-        super().__init__(store, namespace, on_error)
-        self._timers = Timers(store.clock)
+    _kind = AsyncLimiter
 
-    def _bind(self, paces: tuple[Limit, ...]) -> AsyncLimiter:
-        return AsyncLimiter(
-            *paces, store=self._store, namespace=self._namespace, on_error=self._on_error, pausable=True
-        )
+    def __init__(self, store: Store, here: Store, namespace: str, on_error: OnError) -> None:
+        super().__init__(store, here, namespace, on_error)
+        self._timers = Timers(store.clock)
 
     def sleep(self, seconds: float) -> Awaitable[None]:
         """Wait in the running event loop."""
         clock = self._store.clock
         return self._timers.here().wait_until(clock.now_us() + round(seconds * SECOND))
 
-    async def first(self, answer: FirstAnswer, timeout: float | None) -> bool:
-        """Return True when this call may be sent, or False after the timeout."""
+    async def enter(self, line: Line, ticket: int, timeout: float | None) -> bool:
+        """Return True when this call is let into a line, or False after the timeout."""
         loop = asyncio.get_running_loop()
-        until = None if timeout is None else loop.time() + timeout
-        while True:
-            turn: asyncio.Future[None] = loop.create_future()
-            call = _caller(loop, turn)
-            if answer.ask(call):
-                return True
-            came = False
-            try:
-                await asyncio.wait_for(turn, None if until is None else until - loop.time())
-                came = True
-            except TimeoutError:
-                return False
-            finally:
-                if not came:
-                    answer.leave(call)
+        entered: asyncio.Future[None] = loop.create_future()
+        call = _caller(loop, entered)
+        if line.enter(ticket, call):
+            return True
+        came = False
+        try:
+            await asyncio.wait_for(entered, timeout)
+            came = True
+        except TimeoutError:
+            return False
+        finally:
+            if not came:
+                line.give_up(ticket)
+        return True
 
 
-def _caller(loop: asyncio.AbstractEventLoop, turn: asyncio.Future[None]) -> Callable[[], None]:
+def _caller(loop: asyncio.AbstractEventLoop, entered: asyncio.Future[None]) -> Call:
     """Return a function that any thread may call to end the wait for a future."""
 
-    def arrived() -> None:
-        if not turn.done():
-            turn.set_result(None)
+    def arrive() -> None:
+        if not entered.done():
+            entered.set_result(None)
 
-    def call() -> None:
+    def call() -> bool:
         try:
-            loop.call_soon_threadsafe(arrived)
+            loop.call_soon_threadsafe(arrive)
         except RuntimeError:  # the loop is closed, and its callers are gone
-            return
+            return False
+        return True
 
     return call

@@ -8,7 +8,6 @@ from typing import Final
 from headgate.client.key_state import KeyState
 from headgate.client.outgoing import Outgoing
 from headgate.client.retrying import Failure, GiveUp, Retries, Sent, decide
-from headgate.client.throttle import Throttle
 from headgate.client.told import Answer
 from headgate.clock import SECOND, Clock
 from headgate.errors import BudgetExhausted
@@ -22,46 +21,53 @@ THROTTLED: Final = 1.0
 class Tries:
     """The tries of one request."""
 
-    __slots__ = ("_attempts", "_began_us", "_clock", "_key", "_request", "_retries", "_retry_budget", "_spending",
-                 "_throttle")  # fmt: skip
+    __slots__ = ("_attempts", "_began_us", "_clock", "_request", "_retries", "_spending", "_state", "wait")
 
-    def __init__(self, retries: Retries, throttle: Throttle, state: KeyState, request: Outgoing, clock: Clock) -> None:
-        self._retries, self._throttle, self._request, self._clock = retries, throttle, request, clock
-        self._key, self._retry_budget = state.key, state.retry_budget
+    def __init__(self, retries: Retries, state: KeyState, request: Outgoing, clock: Clock) -> None:
+        self._retries, self._state, self._request, self._clock = retries, state, request, clock
         self._attempts = 0
         self._began_us = clock.now_us()
         self._spending = False
-        self._retry_budget.count_request(self._began_us)
+        self.wait: float | None = None
+        """The seconds until the next attempt; None if the last outcome is for the caller."""
+        state.retry_budget.count_request(self._began_us)
 
     def begin(self) -> None:
         """Begin an attempt; refuse it here if the server fails most requests of this key."""
         self._attempts += 1
-        if self._throttle.refuses(self._key, self._clock.now_us()):
-            raise BudgetExhausted(self._key, "the server fails most requests", THROTTLED)
+        if self._state.throttle.refuses(self._clock.now_us()):
+            raise BudgetExhausted(self._state.key, "the server fails most requests", THROTTLED)
 
     def send(self) -> None:
         """Note that the attempt is sent now."""
+        now_us = self._clock.now_us()
+        self._state.finder.sent(now_us)
         if self._spending:
             self._spending = False
-            self._retry_budget.send(self._clock.now_us())
+            self._state.retry_budget.send(now_us)
 
     def end(self) -> None:
         """Forget a retry that was not sent."""
         if self._spending:
             self._spending = False
-            self._retry_budget.cancel()
+            self._state.retry_budget.cancel()
 
-    def failed(self, failure: Failure | None) -> float | None:
-        """Return the seconds until the next attempt after a failed connection; None if there is none."""
-        return None if failure is None else self._next(failure)
+    def failed(self, failure: Failure | None) -> bool:
+        """Return whether another attempt follows a failed connection."""
+        self.wait = None
+        if failure is not None:
+            self._state.throttle.count(self._clock.now_us(), accepted=False)
+            self.wait = self._until_next(failure)
+        return self.wait is not None
 
-    def answered(self, answer: Answer) -> float | None:
-        """Return the seconds until the next attempt after an answer; None if the answer is for the caller."""
-        if answer.refused or answer.status < 500:  # a refusal by a limit is no failure: pauses answer it
-            self._throttle.accept(self._key, self._clock.now_us())
-        return None if answer.status < 400 else self._next(answer)
+    def answered(self, answer: Answer) -> bool:
+        """Return whether another attempt follows an answer."""
+        # A refusal by a limit is no failure: pauses answer it.
+        self._state.throttle.count(self._clock.now_us(), accepted=answer.refused or answer.status < 500)
+        self.wait = None if answer.status < 400 else self._until_next(answer)
+        return self.wait is not None
 
-    def _next(self, outcome: Answer | Failure) -> float | None:
+    def _until_next(self, outcome: Answer | Failure) -> float | None:
         request, now_us = self._request, self._clock.now_us()
         elapsed = (now_us - self._began_us) / SECOND
         sent = Sent(request.method, request.headers, self._attempts, elapsed, request.repeatable)
@@ -71,7 +77,7 @@ class Tries:
                 _warn_of_sdk(request.host)
             return None
         if not (isinstance(outcome, Answer) and outcome.refused):
-            if not self._retry_budget.begin(now_us):
+            if not self._state.retry_budget.begin(now_us):
                 return None
             self._spending = True
         return verdict.wait

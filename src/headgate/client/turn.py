@@ -1,86 +1,161 @@
-"""The turn of a call: the instant from which it may be sent, by the limits of its key and its pauses."""
+"""The turn of a call: the instant from which it may be sent, by the limits of its key and its pauses.
+
+The callers of a key wait in a line of their process. The first of them reserves its place in the store, a moment ahead,
+and leaves the line; so the others follow a pace that changes and a pause that begins, and a caller that gives up has
+taken nothing.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from headgate.client.deadlines import time_left
 from headgate.client.key_state import KeyState
+from headgate.client.pacing import found
 from headgate.client.report import Tally
 from headgate.client.sides import Side
 from headgate.clock import SECOND, Clock
 from headgate.errors import BudgetExhausted
 from headgate.steps import Steps
 
-LONGEST_TURN: Final = 3600.0
-"""The most seconds that a call waits for its turn: limiters promise no longer delay."""
+LEAD: Final = 0.2
+"""The most seconds that a place is reserved ahead: longer than a trip to the store and a late wake-up."""
+LONGEST_SLEEP: Final = 1.0
+"""The seconds after which the first in line looks again: limits and rates may have changed."""
+USED_UP: Final = "the budget is used up"
+
+
+class Turn(NamedTuple):
+    """A call that may be sent now."""
+
+    reservation: Any
+    paid: Mapping[str, int]
+    """Units that the credit of the key has paid, beside those of the reservation."""
 
 
 class Turns:
     """Takes turns for the calls of a budget."""
 
-    def __init__(self, side: Side, clock: Clock, tally: Tally, longest_pause: float) -> None:
+    def __init__(self, side: Side, clock: Clock, tally: Tally, headroom: float, longest_pause: float) -> None:
         self._side, self._clock = side, clock
         self._tally = tally
+        self._headroom = headroom
         self._longest_pause = longest_pause
 
-    def first(self, state: KeyState) -> Steps[None]:
-        """Wait until the server has answered another call, or let this call be the first."""
-        left = time_left()
-        if not (yield self._side.first(state.first, left)):
-            raise BudgetExhausted(state.key, "the server has not answered its first call", left or 0.0)
+    def is_first(self, state: KeyState) -> Steps[bool]:
+        """Wait until the server has answered a call. Return True if none was: this call is the only one under way."""
+        yield from self._enter(state, state.line.ticket(), "the server has not answered its first call")
+        if state.answered:
+            state.line.leave()
+        return not state.answered
 
-    def take(self, state: KeyState, costs: Mapping[str, int]) -> Steps[Any]:
-        """Wait for the turn of a call; return its reservation, for which the call is charged."""
+    def take(self, state: KeyState, costs: Mapping[str, int], alone: bool = False) -> Steps[Turn]:
+        """Wait for the turn of a call, which is charged for it; `alone`: the caller is inside the line already."""
         began_us = self._clock.now_us()
-        while True:
-            yield from self._wait_out_pause(state)
-            paces = state.learned.at(self._clock.now_us())
-            left = time_left()
-            reservation = yield self._side.reserve(paces, state.key, costs, LONGEST_TURN if left is None else left)
-            if not reservation:
-                yield from self._wait(state, reservation.retry_after, "the budget is used up")
-                continue
-            if reservation.delay:
-                paused = pause_in(reservation) or (yield from self._arrive(state, reservation))
-                if paused:  # the place is given back: callers that pass at the end of a pause are paced anew
-                    yield reservation.cancel()
-                    state.pause(self._clock.now_us(), paused)
-                    continue
-            waited = self._clock.now_us() - began_us
-            if waited > 0:
-                self._tally.add("waited", waited / SECOND)
-            return reservation
+        turn = None if state.line.busy and not alone else (yield from self._reserve(state, costs, waits=alone))
+        if turn is None or turn.reservation.delay:
+            ticket = state.line.ticket()
+            while turn is None or (yield from self._paused(state, turn)):
+                turn = yield from self._stand_in_line(state, costs, ticket)
+            self._tally.add("waited", (self._clock.now_us() - began_us) / SECOND)
+        return turn
 
-    def _wait_out_pause(self, state: KeyState) -> Steps[None]:
-        """Wait until a pause is over that this process knows of."""
-        paused = state.pause_left(self._clock.now_us())
-        if paused:
-            yield from self._wait(state, paused, "the server asked for a pause")
-
-    def _arrive(self, state: KeyState, reservation: Any) -> Steps[float]:  # noqa: ANN401 - of either limiter
-        """Wait for the instant of a reservation; return how long the key is paused by then."""
-        self._tally.tell("wait", state.key, reservation.delay)
+    def _stand_in_line(self, state: KeyState, costs: Mapping[str, int], ticket: int) -> Steps[Turn]:
+        yield from self._enter(state, ticket, USED_UP)
         try:
-            yield reservation.wait()
-            paces = state.learned.paces
-            paused: float = yield self._side.paused(paces, state.key)
-        except BaseException:
-            yield reservation.cancel()
-            raise
-        return paused
+            while (turn := (yield from self._reserve(state, costs, waits=True))) is None:
+                pass
+            return turn
+        finally:
+            state.line.leave()
 
-    def _wait(self, state: KeyState, seconds: float, reason: str) -> Steps[None]:
-        """Wait, unless that is longer than a call may wait."""
+    def _enter(self, state: KeyState, ticket: int, reason: str) -> Steps[None]:
+        """Wait until this call is let into the line of its key; refuse it if it cannot be within its deadline."""
         left = time_left()
-        if seconds > self._longest_pause or (left is not None and seconds > left):
+        if left is not None:
+            rate = state.finder.sending(self._clock.now_us())
+            wait = len(state.line) / rate if rate else 0.0
+            if wait > left or not (yield self._side.enter(state.line, ticket, left)):
+                raise BudgetExhausted(state.key, reason, max(wait, left))
+        else:
+            yield self._side.enter(state.line, ticket, None)
+
+    def _reserve(self, state: KeyState, costs: Mapping[str, int], waits: bool) -> Steps[Turn | None]:
+        """Reserve a place that is at most a moment ahead; None if there is none, after a sleep if the call waits."""
+        now_us = self._clock.now_us()
+        wait = yield from self._until_possible(state, now_us)
+        if not wait:
+            paid = state.credit.spend(costs, now_us) if costs else {}
+            charged = {name: cost - paid.get(name, 0) for name, cost in costs.items()} if paid else costs
+            try:
+                reservation = yield self._side.reserve(state.learned.at(now_us), state.key, charged, LEAD)
+            except BaseException:
+                state.credit.keep(paid, now_us)
+                raise
+            if reservation:
+                state.promised_us = now_us + reservation.decision.retry_us
+                return Turn(reservation, paid)
+            state.credit.keep(paid, now_us)
+            wait = max(reservation.retry_after - LEAD, 0.001)
+            self._check(state, wait, USED_UP)
+        if waits:
+            yield self._side.sleep(min(wait, LONGEST_SLEEP))
+        return None
+
+    def _until_possible(self, state: KeyState, now_us: int) -> Steps[float]:
+        """Return the seconds until the store may be asked: a pause, a found rate, and places that are taken already."""
+        paused = state.pause_left(now_us)
+        if paused:
+            if paused > self._longest_pause:
+                raise BudgetExhausted(state.key, "the server asked for a pause", paused)
+            self._check(state, paused, "the server asked for a pause")
+            return paused
+        ahead = (state.promised_us - now_us) / SECOND - LEAD / 2
+        if ahead > 0:
+            return ahead
+        rate = state.finder.rate(now_us)
+        if rate is None:
+            return 0.0
+        decision = yield self._side.hit_here(found(rate, self._headroom), state.key)
+        if decision:
+            return 0.0
+        state.finder.waited()
+        self._check(state, decision.retry_after, "the server refuses more")
+        return float(decision.retry_after)
+
+    def _paused(self, state: KeyState, turn: Turn) -> Steps[bool]:
+        """Wait for the instant of a turn; return True if the key is paused by then, and the place was given back."""
+        reservation = turn.reservation
+        paused = pause_in(reservation)
+        try:
+            if not paused:
+                if not reservation.delay:
+                    return False
+                self._tally.tell("wait", state.key, reservation.delay)
+                yield reservation.wait()
+                paused = yield self._side.paused(state.learned.paces, state.key)
+                if not paused:
+                    return False
+        except BaseException:
+            yield from self._give_back(state, turn)
+            raise
+        yield from self._give_back(state, turn)
+        state.pause(self._clock.now_us(), paused)
+        return True
+
+    def _give_back(self, state: KeyState, turn: Turn) -> Steps[None]:
+        state.credit.keep(turn.paid, self._clock.now_us())
+        yield turn.reservation.cancel()
+
+    def _check(self, state: KeyState, seconds: float, reason: str) -> None:
+        """Refuse a call that would have to wait beyond its deadline."""
+        left = time_left()
+        if left is not None and seconds > left:
             raise BudgetExhausted(state.key, reason, seconds)
-        self._tally.tell("wait", state.key, seconds, reason)
-        yield self._side.sleep(seconds)
 
 
-def pause_in(reservation: Any) -> float:  # noqa: ANN401
+def pause_in(reservation: Any) -> float:  # noqa: ANN401 - of either limiter
     """Return the seconds for which the key was paused when the reservation was made."""
     decision = reservation.decision
     each = zip(decision.calls, decision.verdicts, strict=True)

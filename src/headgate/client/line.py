@@ -1,0 +1,78 @@
+"""A line of callers, of which the first takes its turn while the others wait."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from heapq import heappop, heappush
+from itertools import count
+
+from headgate.forks import after_fork
+
+Call = Callable[[], bool]
+"""Lets a waiting caller in; returns False if that caller is gone."""
+
+
+class Line:
+    """Lets one caller in, and the next one when that caller leaves, in the order of their tickets.
+
+    A caller that has to come back keeps its ticket, and so its place. Waiting callers are called by a function, so
+    threads and event loops can wait in the same line.
+    """
+
+    def __init__(self) -> None:
+        self._tickets = count()
+        self._renew()
+        after_fork(self._renew)
+
+    def _renew(self) -> None:
+        """A forked child has none of the callers."""
+        self._lock = threading.Lock()
+        self._inside = False
+        self._waiting: dict[int, Call] = {}
+        self._order: list[int] = []
+
+    @property
+    def busy(self) -> bool:
+        """True while a caller is inside."""
+        return self._inside
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def ticket(self) -> int:
+        """Return a place behind all others."""
+        return next(self._tickets)
+
+    def enter(self, ticket: int, call: Call) -> bool:
+        """Return True if the caller is inside now; else `call` is called once it is."""
+        with self._lock:
+            if not self._inside:
+                self._inside = True
+                return True
+            self._waiting[ticket] = call
+            heappush(self._order, ticket)
+            return False
+
+    def leave(self) -> None:
+        """Leave, and let the next caller in."""
+        while (call := self._next()) is not None:
+            if call():
+                return
+
+    def give_up(self, ticket: int) -> None:
+        """Stop waiting; a caller that was let in meanwhile lets the next one in."""
+        with self._lock:
+            if self._waiting.pop(ticket, None) is not None:
+                return
+        self.leave()
+
+    def _next(self) -> Call | None:
+        """Return the call of the next caller, who is inside then; None if the line is empty."""
+        with self._lock:
+            while self._order:
+                call = self._waiting.pop(heappop(self._order), None)
+                if call is not None:
+                    return call
+            self._inside = False
+            return None
