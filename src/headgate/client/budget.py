@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import functools
 import inspect
+import threading
 from collections.abc import Callable
 from typing import Any, Final, Literal, ParamSpec, TypeVar
 
 from headgate.caches import ClearedWhenFull
+from headgate.call import checked_cost
 from headgate.client.exchange import Exchange
 from headgate.client.key_state import KeyState
 from headgate.client.keys import KeyOf, key_reader, shortened
 from headgate.client.learning import Learned
 from headgate.client.outgoing import Outgoing
-from headgate.client.pacing import checked_headroom, counts_tokens, paced
+from headgate.client.pacing import checked_headroom, counts_tokens, named, paced
 from headgate.client.report import Event, Report, Tally
 from headgate.client.retrying import Retries
 from headgate.client.sides import Loops, Side, Threads
@@ -21,6 +23,7 @@ from headgate.client.turn import Turns
 from headgate.client.usage import Usage
 from headgate.clock import Clock
 from headgate.errors import BudgetExhausted, InvalidCall
+from headgate.forks import after_fork
 from headgate.limit import Given, as_limits
 from headgate.steps import run, run_awaiting
 from headgate.stores import MemoryStore, OnError, Store, checked_namespace, checked_on_error, open_store
@@ -76,9 +79,14 @@ class Budget:
         self._owned = self.store is not store
         self._tally = Tally(on_event)
         self._keys: ClearedWhenFull[str, KeyState] = ClearedWhenFull(MOST_KEYS, self._new_key)
+        self._renew()
+        after_fork(self._renew)
         here = MemoryStore(clock=self.store.clock)
         self._threads = self._exchange(Threads(self.store, here, namespace, on_error))
         self._loops = self._exchange(Loops(self.store, here, namespace, on_error))
+
+    def _renew(self) -> None:
+        self._lock = threading.Lock()
 
     def run(self, request: Outgoing) -> Any:  # noqa: ANN401 - the transport's response
         """Send a request of a transport in this thread, in its turn, and return the last response."""
@@ -102,8 +110,8 @@ class Budget:
         """Return a decorator for any function, `def` or `async def`: each call waits for its turn under this key."""
         if not isinstance(key, str) or not key:
             raise InvalidCall(f'paced takes the key that its calls share, as in paced("search"); got {shown(key)}')
-        state = self._keys[shortened(key)]
-        costs = {limit.name: cost for limit in self.limits}
+        state = self._state(key)
+        costs = dict.fromkeys(named(self.limits), checked_cost(cost))
 
         def decorate(function: Callable[P, R]) -> Callable[P, R]:
             if inspect.iscoroutinefunction(function):
@@ -126,10 +134,8 @@ class Budget:
 
     def report(self) -> Report:
         """Return what this budget has done in this process since it was made."""
-        learned = {
-            key: state.learned.limits for key, state in list(self._keys.items()) if state.learned.limits != self.limits
-        }
-        return self._tally.report(learned)
+        states = list(self._keys.items())
+        return self._tally.report({key: state.learned.limits for key, state in states if state.learned.differs})
 
     def close(self) -> None:
         """Close the store if this budget opened it."""
@@ -153,7 +159,16 @@ class Budget:
         key = self._key_of(request)
         if not isinstance(key, str) or not key:
             raise InvalidCall(f"the key of a budget must be a string that is not empty; got {shown(key)}")
-        return self._keys[shortened(key)]
+        return self._state(key)
+
+    def _state(self, key: str) -> KeyState:
+        """Return the state of a key; one state, also if many threads ask for a new key at once."""
+        key = shortened(key)
+        found = self._keys.get(key)
+        if found is None:
+            with self._lock:
+                found = self._keys[key]
+        return found
 
     def _new_key(self, key: str) -> KeyState:
         return KeyState(key, Learned(self.limits, self._headroom, self.usage is not None))

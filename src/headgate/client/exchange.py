@@ -15,13 +15,16 @@ from headgate.client.sides import Side
 from headgate.client.told import Answer
 from headgate.client.tries import Tries
 from headgate.client.turn import Turns
-from headgate.clock import Clock
+from headgate.clock import DAY, SECOND, Clock
 from headgate.errors import BudgetExhausted
 from headgate.shed import current_class, outgoing_headers
 from headgate.steps import Steps
 
 REQUEST_ID_OF_GITHUB: Final = "x-github-request-id"
 """GitHub tells of its secondary limits in the body only."""
+
+LONGEST_PAUSE: Final = DAY / SECOND
+"""Limiters pause for no longer; a server that still refuses then is asked once a day."""
 
 
 class Exchange:
@@ -97,7 +100,7 @@ class Exchange:
         now_us = self._clock.now_us()
         answer = read(status, headers, now_us, body)
         state.answered = True
-        pause = state.learned.hear(answer.told, now_us) if answer.told else 0.0
+        pause = self._learn(state, answer, now_us) if answer.told else 0.0
         if not answer.refused:
             state.finder.passed(now_us)
         else:
@@ -109,8 +112,17 @@ class Exchange:
             yield from self._pause(state, pause, now_us)
         return answer
 
+    def _learn(self, state: KeyState, answer: Answer, now_us: int) -> float:
+        """Learn limits; return for how many seconds nothing is left."""
+        known = state.learned.limits
+        pause = state.learned.hear(answer.told, now_us)
+        if state.learned.limits != known:
+            self._tally.tell("learn", state.key, reason="; ".join(map(str, state.learned.limits)))
+        return pause
+
     def _pause(self, state: KeyState, seconds: float, now_us: int) -> Steps[None]:
         """Pause a key, here and in every process of the store."""
+        seconds = min(seconds, LONGEST_PAUSE)
         state.finder.paused(now_us, seconds - state.pause_left(now_us))
         state.pause(now_us, seconds)
         self._tally.add("paused")

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from headgate.client.pacing import REQUESTS, UNLIMITED, counts_tokens, paced, slowed
+from headgate.client.pacing import REQUESTS, UNLIMITED, counts_tokens, named, paced, slowed
 from headgate.client.told import Told
 from headgate.clock import DAY, HOUR, MILLISECOND, MINUTE, SECOND, WEEK
 from headgate.errors import InvalidLimit
@@ -51,7 +51,7 @@ class Learned:
     def __init__(self, published: tuple[Limit, ...], headroom: float, tokens: bool) -> None:
         self._headroom = headroom
         self._tokens = tokens
-        self._published = {limit.name or REQUESTS: limit for limit in published}
+        self._published = named(published)
         self._limits = dict(self._published)
         self._windows: dict[str, _Window] = {}
         self._names: frozenset[str | None] | None = None
@@ -66,6 +66,11 @@ class Learned:
     def limits(self) -> tuple[Limit, ...]:
         """The server's limits as they are known."""
         return tuple(self._limits.values())
+
+    @property
+    def differs(self) -> bool:
+        """True if the server has told other limits than were published."""
+        return self._limits != self._published
 
     def hear(self, all_told: Iterable[Told], now_us: int) -> float:
         """Learn from a response. Return for how many seconds nothing is left, or 0."""

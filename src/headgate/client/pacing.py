@@ -33,6 +33,18 @@ def counts_tokens(name: str) -> bool:
     return name.endswith("tokens")
 
 
+def named(limits: tuple[Limit, ...]) -> dict[str, Limit]:
+    """Return limits by their names; those without a name count requests."""
+    by_name: dict[str, Limit] = {}
+    for limit in limits:
+        name = limit.name or REQUESTS
+        number = 1 + sum(each.partition(".")[0] == name for each in by_name)
+        if not limit.name and number > 1:
+            name = f"{name}.{number}"
+        by_name[name] = limit if limit.name == name else limit.replace(name=name)
+    return by_name
+
+
 def paced(limit: Limit, headroom: float) -> Limit:
     """Return the pace that keeps to a server's limit."""
     if limit.in_flight:

@@ -7,7 +7,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from headgate.forks import after_fork
 from headgate.limit import Limit
+from headgate.wording import log_of
+
+log = log_of("headgate.client")
 
 
 class Event(NamedTuple):
@@ -19,6 +23,7 @@ class Event(NamedTuple):
     seconds: float = 0.0
     """How long the wait or the pause is; for `refuse`, when to come back."""
     reason: str = ""
+    """Why a call waits or is refused; for `learn`, the limits."""
 
 
 @dataclass(frozen=True)
@@ -49,8 +54,12 @@ class Tally:
         self.sent = self.retried = self.refused_here = self.refused_there = self.paused = 0
         self.waited = 0.0
         self.units: dict[str, int] = {}
-        self._lock = threading.Lock()
         self._on_event = on_event
+        self._renew()
+        after_fork(self._renew)
+
+    def _renew(self) -> None:
+        self._lock = threading.Lock()
 
     def add(self, name: str, number: float = 1) -> None:
         """Add to a count; `+=` alone loses additions of other threads."""
@@ -64,9 +73,12 @@ class Tally:
                 self.units[name] = self.units.get(name, 0) + number
 
     def tell(self, kind: str, key: str, seconds: float = 0.0, reason: str = "") -> None:
-        """Tell the listener."""
+        """Tell the listener. Its errors are logged: a request must not be lost, nor a charge kept, for their sake."""
         if self._on_event is not None:
-            self._on_event(Event(kind, key, seconds, reason))
+            try:
+                self._on_event(Event(kind, key, seconds, reason))
+            except Exception:
+                log.exception("on_event of a budget failed")
 
     def report(self, learned: Mapping[str, tuple[Limit, ...]]) -> Report:
         """Return the counts as they are now."""

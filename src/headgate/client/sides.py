@@ -137,7 +137,8 @@ class Loops(_Sides):
             return True
         came = False
         try:
-            await asyncio.wait_for(entered, timeout)
+            async with asyncio.timeout(timeout):
+                await entered
             came = True
         except TimeoutError:
             return False

@@ -21,6 +21,7 @@ from headgate.steps import Steps
 
 LEAD: Final = 0.2
 """The most seconds that a place is reserved ahead: longer than a trip to the store and a late wake-up."""
+SHORTEST_SLEEP: Final = 0.001
 LONGEST_SLEEP: Final = 1.0
 """The seconds after which the first in line looks again: limits and rates may have changed."""
 USED_UP: Final = "the budget is used up"
@@ -53,12 +54,18 @@ class Turns:
     def take(self, state: KeyState, costs: Mapping[str, int], alone: bool = False) -> Steps[Turn]:
         """Wait for the turn of a call, which is charged for it; `alone`: the caller is inside the line already."""
         began_us = self._clock.now_us()
-        turn = None if state.line.busy and not alone else (yield from self._reserve(state, costs, waits=alone))
-        if turn is None or turn.reservation.delay:
-            ticket = state.line.ticket()
-            while turn is None or (yield from self._paused(state, turn)):
+        turn = None
+        if alone or not state.line.busy:
+            turn = yield from self._reserve(state, costs, waits=alone)
+            if turn is not None and not turn.reservation.delay:
+                return turn
+        ticket = state.line.ticket()
+        while turn is None or (yield from self._paused(state, turn)):
+            if alone:
+                turn = yield from self._reserve(state, costs, waits=True)
+            else:
                 turn = yield from self._stand_in_line(state, costs, ticket)
-            self._tally.add("waited", (self._clock.now_us() - began_us) / SECOND)
+        self._tally.add("waited", (self._clock.now_us() - began_us) / SECOND)
         return turn
 
     def _stand_in_line(self, state: KeyState, costs: Mapping[str, int], ticket: int) -> Steps[Turn]:
@@ -97,7 +104,8 @@ class Turns:
                 state.promised_us = now_us + reservation.decision.retry_us
                 return Turn(reservation, paid)
             state.credit.keep(paid, now_us)
-            wait = max(reservation.retry_after - LEAD, 0.001)
+            state.pause(now_us, pause_in(reservation))
+            wait = max(reservation.retry_after - LEAD, SHORTEST_SLEEP)
             self._check(state, wait, USED_UP)
         if waits:
             yield self._side.sleep(min(wait, LONGEST_SLEEP))
