@@ -23,10 +23,20 @@ def throttled(requests: int, accepts: int) -> Throttle:
 
 @pytest.mark.parametrize(
     ("requests", "accepts", "chance"),
-    [(0, 0, 0), (9, 9, 0), (10, 5, 0), (10, 6, 0), (9, 4, 0.1), (99, 24, 0.51), (99, 5, 0.89), (99, 0, 0.9)],
+    [
+        (0, 0, 0),
+        (9, 0, 0),
+        (10, 0, 0.9),
+        (10, 5, 0),
+        (19, 9, 0.05),
+        (20, 10, 0),
+        (99, 24, 0.51),
+        (99, 5, 0.89),
+        (99, 0, 0.9),
+    ],
 )
 def test_a_ledger_of_chances(requests, accepts, chance):
-    """None while half is accepted; then (requests - 2 accepts) / (requests + 1), and at most 0.9."""
+    """None while half is accepted or few are known; then (requests - 2 accepts) / (requests + 1), at most 0.9."""
     assert throttled(requests, accepts).chance(0) == chance
 
 

@@ -63,15 +63,11 @@ class Budget:
     ) -> None:
         self.limits = as_limits(limits)
         self.usage = usage
-        self.retries = retries if retries is not None else Retries()
+        self.retries = Retries() if retries is None else retries
         self._headroom = checked_headroom(headroom)
-        for limit in self.limits:
-            paced(limit, self._headroom)
-            if counts_tokens(limit.name) and usage is None:
-                raise InvalidCall(f"{limit} counts tokens: add usage=chat, which knows how many tokens a call takes")
+        self._check_limits()
+        _check_options(self.retries, refusal, on_event)
         self._key_of = key_reader(key, usage)
-        if refusal not in ("raise", "response"):
-            raise InvalidCall(f'refusal is "raise" or "response"; got {shown(refusal)}')
         self._raises = refusal == "raise"
         checked_namespace(namespace)
         checked_on_error(on_error)
@@ -148,6 +144,12 @@ class Budget:
             await self.store.aclose()
         self.close()
 
+    def _check_limits(self) -> None:
+        for limit in self.limits:
+            paced(limit, self._headroom)
+            if counts_tokens(limit.name) and self.usage is None:
+                raise InvalidCall(f"{limit} counts tokens: add usage=chat, which knows how many tokens a call takes")
+
     def _exchange(self, side: Side) -> Exchange:
         clock = self.store.clock
         turns = Turns(side, clock, self._tally, self._headroom, self.retries.longest_wait)
@@ -176,3 +178,12 @@ class Budget:
     def __repr__(self) -> str:
         words = "; ".join(map(str, self.limits))
         return f"Budget({words!r})" if words else "Budget()"
+
+
+def _check_options(retries: object, refusal: object, on_event: object) -> None:
+    if not isinstance(retries, Retries):
+        raise InvalidCall(f"retries takes Retries(attempts=4, longest_wait=60, in_all=120); got {shown(retries)}")
+    if refusal not in ("raise", "response"):
+        raise InvalidCall(f'refusal is "raise" or "response"; got {shown(refusal)}')
+    if on_event is not None and not callable(on_event):
+        raise InvalidCall(f"on_event takes a function of one Event; got {shown(on_event)}")

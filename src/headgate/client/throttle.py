@@ -5,8 +5,9 @@ The rule is that of "Handling overload" in Google's book on site reliability, ov
     p = (requests - 2 accepts) / (requests + 1), at most 0.9
 
 Requests are all that the application asks for, those that are refused here included. While at least half of them are
-accepted, none is refused here. A request counts once its outcome is known: a crowd that waits for its first answers
-says nothing about the server.
+accepted, none is refused here, and none before ten are known: after a single failure the rule alone would refuse every
+second retry. A request counts once its outcome is known: a crowd that waits for its first answers says nothing about
+the server.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from headgate.forks import after_fork
 
 MULTIPLE: Final = 2
 MOST: Final = 0.9
+FEWEST: Final = 10
+"""The fewest requests that say something about a server."""
 SLOTS: Final = 12
 WIDTH: Final = 10 * SECOND
 
@@ -41,6 +44,8 @@ class Throttle:
         """Return the chance with which a request is refused now."""
         with self._lock:
             requests = self._requests.total(now)
+            if requests < FEWEST:
+                return 0.0
             return min(MOST, max(0.0, (requests - MULTIPLE * self._accepts.total(now)) / (requests + 1)))
 
     def refuses(self, now: int, random: Callable[[], float] = draw) -> bool:
