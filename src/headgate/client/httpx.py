@@ -118,7 +118,7 @@ class _Request(Outgoing):
         content = {"error": {"message": str(error), "type": "headgate_refused"}}
         return _library(self._request).Response(429, headers=refusal_fields(error), json=content, request=self._request)
 
-    def watch(self, response: Any, feed: Callable[[bytes], None], end: Callable[[bool], Any]) -> Any:  # noqa: ANN401
+    def watch(self, response: Any, feed: Callable[[bytes], None], end: Callable[[], Any]) -> Any:  # noqa: ANN401
         response.stream = _watching(_library(self._request), self._awaits)(response.stream, feed, end)
         return response
 
@@ -126,21 +126,19 @@ class _Request(Outgoing):
 class _Watched:
     """A body that is read by the caller and fed to a reader on its way; the bytes are not touched."""
 
-    def __init__(self, body: Any, feed: Callable[[bytes], None], end: Callable[[bool], Any]) -> None:  # noqa: ANN401
+    def __init__(self, body: Any, feed: Callable[[bytes], None], end: Callable[[], Any]) -> None:  # noqa: ANN401
         self._body, self._feed, self._end = body, feed, end
-        self._whole = self._ended = False
+        self._ended = False
 
     def __iter__(self) -> Iterator[bytes]:
         for chunk in self._body:
             self._feed(chunk)
             yield chunk
-        self._whole = True
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         async for chunk in self._body:
             self._feed(chunk)
             yield chunk
-        self._whole = True
 
     def close(self) -> None:
         try:
@@ -148,7 +146,7 @@ class _Watched:
         finally:
             if not self._ended:
                 self._ended = True
-                self._end(self._whole)
+                self._end()
 
     async def aclose(self) -> None:
         try:
@@ -156,7 +154,7 @@ class _Watched:
         finally:
             if not self._ended:
                 self._ended = True
-                await self._end(self._whole)
+                await self._end()
 
 
 @cache

@@ -58,6 +58,9 @@ class Outgoing:
         """Return a response that says what this error says; raise the error if there is no such response."""
         raise error
 
-    def watch(self, response: Any, feed: Callable[[bytes], None], end: Callable[[bool], Any]) -> Any:  # noqa: ANN401
-        """Return a response whose body is fed chunk by chunk as it is read; `end(whole)` is called once, at its end."""
+    def watch(self, response: Any, feed: Callable[[bytes], None], end: Callable[[], Any]) -> Any:  # noqa: ANN401
+        """Return a response whose body is fed chunk by chunk as it is read; `end()` is called once, when it is closed.
+
+        SDKs close a stream at its last event, before its last byte: the reader of the chunks knows what is missing.
+        """
         raise NotImplementedError

@@ -30,15 +30,15 @@ class Settlement:
             return response
         headers = request.head(response)[1]
         reader = self._usage.reader(headers.get("content-type", ""), headers.get("content-encoding", ""))
-        return request.watch(response, reader.feed, lambda whole: self._end(reader, whole))
+        return request.watch(response, reader.feed, lambda: self._end(reader))
 
     def nothing_used(self) -> Any:  # noqa: ANN401 - awaitable in an event loop
         """Give back the tokens of an attempt that the server did not work on; the request itself stays counted."""
         return self._settle(dict.fromkeys(filter(counts_tokens, self._charged()), 0))
 
-    def _end(self, reader: UsageReader, whole: bool) -> Any:  # noqa: ANN401
+    def _end(self, reader: UsageReader) -> Any:  # noqa: ANN401
         """Settle by what was used; a body that was cut short keeps its reservation."""
-        used = reader.close() if whole else None
+        used = reader.close()
         if used is not None:
             self._tally.use(used)
         return self._settle(used or {})
