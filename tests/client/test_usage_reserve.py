@@ -76,6 +76,15 @@ def test_a_request_reserves_no_more_than_its_maximum():
     assert reserved(usage, max_tokens=64_000) == (100, 500)
 
 
+def test_a_request_that_has_waited_reserves_by_the_answers_before_it():
+    """A crowd that is there before the first answer would reserve its maximum, many times too much."""
+    usage = Chat()
+    waiting = request(usage, {**USER, "max_tokens": 4_096})
+    assert waiting.units["tokens"] == 4_196
+    spoke(usage, 30)
+    assert waiting.units["tokens"] == 130
+
+
 def test_models_are_averaged_apart():
     """A long answer of one model is not expected of another, nor of a request that names no model."""
     usage = Chat()

@@ -21,17 +21,22 @@ class Credit:
     """The credit of one key; safe for threads. Times are in microseconds."""
 
     def __init__(self) -> None:
-        self._units: dict[str, int] = {}
-        self._kept_us = 0
         self._renew()
         after_fork(self._renew)
 
     def _renew(self) -> None:
+        """A forked child has no credit: its parent spends it."""
         self._lock = threading.Lock()
+        self._units: dict[str, int] = {}
+        self._kept_us = 0
 
     def keep(self, units: Mapping[str, int], now: int) -> None:
         """Keep units for the next calls."""
+        if not units:
+            return
         with self._lock:
+            if now - self._kept_us > LASTS:
+                self._units.clear()
             for name, number in units.items():
                 self._units[name] = self._units.get(name, 0) + number
             self._kept_us = now

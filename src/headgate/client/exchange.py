@@ -14,7 +14,7 @@ from headgate.client.settlement import Settlement
 from headgate.client.sides import Side
 from headgate.client.told import Answer
 from headgate.client.tries import Tries
-from headgate.client.turn import Turns
+from headgate.client.turn import Turns, one
 from headgate.clock import DAY, SECOND, Clock
 from headgate.errors import BudgetExhausted
 from headgate.shed import current_class, outgoing_headers
@@ -58,7 +58,7 @@ class Exchange:
 
     def turn(self, state: KeyState, costs: Mapping[str, int]) -> Steps[None]:
         """Wait for the turn of a call that is no request."""
-        yield from self._turns.take(state, costs)
+        yield from self._turns.take(state, lambda: costs)
         self._tally.add("sent")
 
     def _attempt(self, state: KeyState, request: Outgoing, tries: Tries) -> Steps[Any]:
@@ -73,7 +73,7 @@ class Exchange:
     def _send(self, state: KeyState, request: Outgoing, tries: Tries, alone: bool = False) -> Steps[Any]:
         """Send the request in its turn; return its response if that is one for the caller."""
         usage = request.usage
-        turn = yield from self._turns.take(state, usage.units if usage is not None else {}, alone)
+        turn = yield from self._turns.take(state, one if usage is None else lambda: usage.units, alone)
         settlement = None if usage is None else Settlement(turn, usage, state, self._tally, self._clock)
         tries.send()
         self._tally.add("sent")
@@ -85,10 +85,10 @@ class Exchange:
             return None
         answer = yield from self._hear(state, request, response)
         if not tries.answered(answer):
-            return response if settlement is None else (yield from settlement.watch(request, response, answer.status))
+            return response if settlement is None else (yield from settlement.watch(request, response, answer))
         yield request.close(response)
         if settlement is not None:
-            yield settlement.nothing_used()
+            yield from settlement.failed(answer)
         return None
 
     def _hear(self, state: KeyState, request: Outgoing, response: Any) -> Steps[Answer]:  # noqa: ANN401
@@ -104,7 +104,8 @@ class Exchange:
         if not answer.refused:
             state.finder.passed(now_us)
         else:
-            state.finder.refused(now_us, told=bool(state.learned.limits))
+            if not state.learned.weighs:
+                state.finder.refused(now_us, told=bool(state.learned.limits))
             self._tally.add("refused_there")
             self._tally.tell("refused", state.key, answer.retry_after or 0.0)
             pause = max(pause, answer.retry_after or 0.0)

@@ -68,6 +68,11 @@ class Learned:
         return tuple(self._limits.values())
 
     @property
+    def weighs(self) -> bool:
+        """True if a limit counts tokens: then a rate of requests says little."""
+        return any(map(counts_tokens, self._limits))
+
+    @property
     def differs(self) -> bool:
         """True if the server has told other limits than were published."""
         return self._limits != self._published

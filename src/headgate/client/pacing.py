@@ -16,9 +16,6 @@ from headgate.limit import Limit
 
 REQUESTS: Final = "requests"
 """The name of a limit that its user has not named."""
-WEIGHED_BURST_US: Final = 6 * SECOND
-"""A limit on tokens has a burst of this much time at its rate: tokens that were reserved and not used come back late,
-and a bucket that has filled up meanwhile cannot take them. Providers count tokens by buckets as large as the limit."""
 UNLIMITED: Final = Limit(1_000_000, "second", name="unlimited")
 """The limit of a key whose server has told none yet; its states carry the pauses of the key."""
 
@@ -52,8 +49,6 @@ def paced(limit: Limit, headroom: float) -> Limit:
     name = limit.name or REQUESTS
     period_us = math.ceil(limit.period_us / (1 - headroom) / MILLISECOND) * MILLISECOND
     burst = max(1, int(limit.amount * headroom))
-    if counts_tokens(name):
-        burst = max(burst, min(limit.amount, math.ceil(limit.amount * WEIGHED_BURST_US / limit.period_us)))
     return Limit(limit.amount, period_us / SECOND, burst=min(burst, limit.burst), name=name)
 
 

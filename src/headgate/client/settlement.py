@@ -9,6 +9,7 @@ from headgate.client.key_state import KeyState
 from headgate.client.outgoing import Outgoing
 from headgate.client.pacing import counts_tokens
 from headgate.client.report import Tally
+from headgate.client.told import Answer
 from headgate.client.turn import Turn
 from headgate.client.usage import UsageReader, UsageRequest
 from headgate.clock import Clock
@@ -23,18 +24,23 @@ class Settlement:
     def __init__(self, turn: Turn, usage: UsageRequest, state: KeyState, tally: Tally, clock: Clock) -> None:
         self._turn, self._usage, self._state, self._tally, self._clock = turn, usage, state, tally, clock
 
-    def watch(self, request: Outgoing, response: Any, status: int) -> Steps[Any]:  # noqa: ANN401
+    def watch(self, request: Outgoing, response: Any, answer: Answer) -> Steps[Any]:  # noqa: ANN401
         """Return the response; its body tells the usage while the caller reads it."""
-        if not 200 <= status < 300:
-            yield self.nothing_used()
+        if not 200 <= answer.status < 300:
+            yield from self.failed(answer)
             return response
         headers = request.head(response)[1]
         reader = self._usage.reader(headers.get("content-type", ""), headers.get("content-encoding", ""))
         return request.watch(response, reader.feed, lambda: self._end(reader))
 
-    def nothing_used(self) -> Any:  # noqa: ANN401 - awaitable in an event loop
-        """Give back the tokens of an attempt that the server did not work on; the request itself stays counted."""
-        return self._settle(dict.fromkeys(filter(counts_tokens, self._charged()), 0))
+    def failed(self, answer: Answer) -> Steps[None]:
+        """Give back the tokens of an attempt that the server did not work on; the request itself stays counted.
+
+        If a limit refused it, the server has counted more tokens than the budget has, and the tokens stay charged: that
+        brings the budget back below the limit, in steps of one call.
+        """
+        if not answer.refused:
+            yield self._settle(dict.fromkeys(filter(counts_tokens, self._charged()), 0))
 
     def _end(self, reader: UsageReader) -> Any:  # noqa: ANN401
         """Settle by what was used; a body that was cut short keeps its reservation."""

@@ -7,7 +7,7 @@ taken nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from headgate.client.deadlines import time_left
@@ -25,6 +25,16 @@ SHORTEST_SLEEP: Final = 0.001
 LONGEST_SLEEP: Final = 1.0
 """The seconds after which the first in line looks again: limits and rates may have changed."""
 USED_UP: Final = "the budget is used up"
+
+
+Costs = Callable[[], Mapping[str, int]]
+"""Returns the cost of a call by the names of limits: 1 where there is none. It is asked when the call reserves, since
+a call that has waited knows more."""
+
+
+def one() -> Mapping[str, int]:
+    """Return the costs of a call that counts once for every limit."""
+    return {}
 
 
 class Turn(NamedTuple):
@@ -51,27 +61,27 @@ class Turns:
             state.line.leave()
         return not state.answered
 
-    def take(self, state: KeyState, costs: Mapping[str, int], alone: bool = False) -> Steps[Turn]:
+    def take(self, state: KeyState, costs_of: Costs, alone: bool = False) -> Steps[Turn]:
         """Wait for the turn of a call, which is charged for it; `alone`: the caller is inside the line already."""
         began_us = self._clock.now_us()
         turn = None
         if alone or not state.line.busy:
-            turn = yield from self._reserve(state, costs, waits=alone)
+            turn = yield from self._reserve(state, costs_of, waits=alone)
             if turn is not None and not turn.reservation.delay:
                 return turn
         ticket = state.line.ticket()
         while turn is None or (yield from self._paused(state, turn)):
             if alone:
-                turn = yield from self._reserve(state, costs, waits=True)
+                turn = yield from self._reserve(state, costs_of, waits=True)
             else:
-                turn = yield from self._stand_in_line(state, costs, ticket)
+                turn = yield from self._stand_in_line(state, costs_of, ticket)
         self._tally.add("waited", (self._clock.now_us() - began_us) / SECOND)
         return turn
 
-    def _stand_in_line(self, state: KeyState, costs: Mapping[str, int], ticket: int) -> Steps[Turn]:
+    def _stand_in_line(self, state: KeyState, costs_of: Costs, ticket: int) -> Steps[Turn]:
         yield from self._enter(state, ticket, USED_UP)
         try:
-            while (turn := (yield from self._reserve(state, costs, waits=True))) is None:
+            while (turn := (yield from self._reserve(state, costs_of, waits=True))) is None:
                 pass
             return turn
         finally:
@@ -88,11 +98,12 @@ class Turns:
         else:
             yield self._side.enter(state.line, ticket, None)
 
-    def _reserve(self, state: KeyState, costs: Mapping[str, int], waits: bool) -> Steps[Turn | None]:
+    def _reserve(self, state: KeyState, costs_of: Costs, waits: bool) -> Steps[Turn | None]:
         """Reserve a place that is at most a moment ahead; None if there is none, after a sleep if the call waits."""
         now_us = self._clock.now_us()
         wait = yield from self._until_possible(state, now_us)
         if not wait:
+            costs = costs_of()
             paid = state.credit.spend(costs, now_us) if costs else {}
             charged = {name: cost - paid.get(name, 0) for name, cost in costs.items()} if paid else costs
             try:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from math import ceil
-from typing import Any, Final
+from typing import Final, NamedTuple
 
 from headgate.client.usage.answers import Answer, BodyAnswer, StreamAnswer, UnknownAnswer
 from headgate.client.usage.decoding import decoded
@@ -25,6 +25,19 @@ FIRST_ANSWER: Final = 1_000
 LONGEST_BODY: Final = 1 << 25
 """A longer body is not read."""
 LONGEST_MODEL: Final = 256
+
+
+class Asked(NamedTuple):
+    """What a request asks for."""
+
+    entered: int
+    """The tokens of its prompt, by a counter or by its characters."""
+    cap: int | None
+    """The most tokens of one answer."""
+    choices: int
+
+
+NOTHING: Final = Asked(0, 0, 1)
 
 
 class Chat:
@@ -48,14 +61,16 @@ class Chat:
     def request(self, body: bytes | None) -> ChatRequest:
         """Read the body of a request; b"" asks for nothing, and a body that is no JSON has a prompt of 0 tokens."""
         if body == b"":
-            return ChatRequest(None, by_name(0, 0, 0), self, 1)
+            return ChatRequest(None, NOTHING, self)
         fields = parsed(body) if body is not None and len(body) <= LONGEST_BODY else {}
-        named, choices = fields.get("model"), choices_of(fields)
+        named = fields.get("model")
         model = named if isinstance(named, str) and 0 < len(named) <= LONGEST_MODEL else None
-        return ChatRequest(model, self._reserved(model, fields, choices), self, choices)
+        asked = Asked(self._counted(prompt_of(fields)), cap_of(fields), choices_of(fields))
+        return ChatRequest(model, asked, self)
 
-    def _reserved(self, model: str | None, fields: dict[str, Any], choices: int) -> dict[str, int]:
-        entered, cap, mean = self._counted(prompt_of(fields)), cap_of(fields), self._means.of(model)
+    def _reserved(self, model: str | None, asked: Asked) -> dict[str, int]:
+        entered, cap, choices = asked
+        mean = self._means.of(model)
         if mean is None:
             return by_name(entered, (FIRST_ANSWER if cap is None else cap) * choices, 0)
         answer = ceil(mean.output if cap is None else min(mean.output, cap)) * choices
@@ -81,7 +96,7 @@ class Chat:
     def _settled(self, request: ChatRequest, tokens: Tokens | None) -> Mapping[str, int] | None:
         if tokens is None:
             return None
-        self._means.add(request.model, tokens, request._choices, self._cached_count)
+        self._means.add(request.model, tokens, request._asked.choices, self._cached_count)
         return tokens.units(self._cached_count)
 
 
@@ -90,9 +105,13 @@ class ChatRequest:
     """A request to a language model."""
 
     model: str | None
-    units: Mapping[str, int]
+    _asked: Asked
     _chat: Chat
-    _choices: int
+
+    @property
+    def units(self) -> Mapping[str, int]:
+        """The units to reserve by the means of now: a request that has waited knows the answers before it."""
+        return self._chat._reserved(self.model, self._asked)
 
     def reader(self, content_type: str = "", content_encoding: str = "") -> ChatReader:
         """Return a reader for an answer with these header fields."""

@@ -1,0 +1,52 @@
+"""A budget of tokens in virtual time: what it uses of its limits, and whether its books are those of the provider."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from headgate.client import Chat
+from tests.support.virtual_model import ExactLog, Exchange, Limits, Replayed, WholeBucket, replay
+
+
+def conversations() -> list[Exchange]:
+    """Prompts and answers of very different lengths."""
+    chance = random.Random(7)
+    return [
+        Exchange(1 + min(8_000, int(chance.lognormvariate(5, 1.4))), min(2_000, int(chance.lognormvariate(5, 1))))
+        for _ in range(3_000)
+    ]
+
+
+def replayed(limits: Limits, minutes: int = 3) -> Replayed:
+    return replay(conversations(), limits, Chat(), minutes)
+
+
+def test_a_bucket_of_tokens_is_used_up_and_refuses_nothing():
+    """128 workers want more than is allowed: nearly all of it is used, from the first minute on."""
+    done = replayed(Limits(WholeBucket))
+    assert (done.refused, done.report.refused_there, done.report.retried) == (0, 0, 0)
+    assert round(done.share, 2) == 0.97
+
+
+@pytest.mark.parametrize("kind", [WholeBucket, ExactLog])
+def test_the_report_has_the_tokens_that_the_provider_has_counted(kind):
+    """To the token, also where calls were refused and sent again."""
+    done = replayed(Limits(kind))
+    assert done.report.units["tokens"] == done.counted
+    assert done.report.refused_there == done.refused
+
+
+def test_a_limit_on_requests_beside_the_tokens_is_kept():
+    """With few requests a minute their limit is the one that binds. Of 900 in three minutes, 2 % are left free, and
+    the wait for the first answer takes another 1.5 %."""
+    done = replayed(Limits(ExactLog, tokens=10_000_000, requests=300))
+    assert (done.admitted, done.refused) == (867, 0)
+
+
+def test_an_exact_log_of_tokens_refuses_few():
+    """Lengths of answers are not known beforehand, so some minutes have too many tokens. A refused call stays charged:
+    the budget comes back below the limit, and does not slow down for longer than that."""
+    done = replayed(Limits(ExactLog), minutes=6)
+    assert (round(done.share, 2), done.admitted, done.refused) == (0.95, 1880, 33)
