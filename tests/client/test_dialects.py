@@ -165,7 +165,11 @@ LIMITS = [
     (
         "x-ratelimit-limit-requests: 60\nx-ratelimit-limit-tokens: 150000\nx-ratelimit-remaining-requests: 59\n"
         "x-ratelimit-remaining-tokens: 149984\nx-ratelimit-reset-requests: 1s\nx-ratelimit-reset-tokens: 6m0s",
-        [Told("requests", 60, None, 59, 1.0), Told("tokens", 150_000, None, 149_984, 360.0)],
+        [Told("requests", 60, 60.0, 59, 1.0), Told("tokens", 150_000, 60.0, 149_984, 360.0)],
+    ),
+    (
+        "x-ratelimit-limit-requests: 200\nx-ratelimit-remaining-requests: 199\nx-ratelimit-reset-requests: 7m12s",
+        [Told("requests", 200, 86_400.0, 199, 432.0)],
     ),
     ("x-ratelimit-reset-requests: 12ms\nx-ratelimit-reset-tokens: 2m59.5s",
      [Told("requests", reset=0.012), Told("tokens", reset=179.5)]),
@@ -174,7 +178,7 @@ LIMITS = [
     (
         "x-ratelimit-remaining-requests: -1\nx-ratelimit-limit-tokens: 10000\nx-ratelimit-remaining-tokens: 9000\n"
         "x-ratelimit-reset-tokens: 30",
-        [Told("tokens", 10_000, None, 9000, 30.0)],
+        [Told("tokens", 10_000, 60.0, 9000, 30.0)],
     ),
     # Anthropic
     (
@@ -184,8 +188,8 @@ LIMITS = [
         "anthropic-ratelimit-input-tokens-reset: 2026-11-16T20:00:05Z\n"
         "anthropic-ratelimit-output-tokens-remaining: 8000",
         [
-            Told("requests", 50, None, 49, 2.0),
-            Told("input-tokens", 40_000, None, 39_000, 5.0),
+            Told("requests", 50, 60.0, 49, 2.0),
+            Told("input-tokens", 40_000, 60.0, 39_000, 5.0),
             Told("output-tokens", remaining=8000),
         ],
     ),

@@ -113,11 +113,11 @@ class ModelRequest(SimulatedRequest):
     def send(self) -> Any:
         return self._model.answer(self._exchange)
 
-    def watch(self, response: Any, feed: Callable[[bytes], None], end: Callable[[bool], Any]) -> Any:
+    def watch(self, response: Any, feed: Callable[[bytes], None], end: Callable[[], Any]) -> Any:
         prompt, answer = self._exchange
         usage = {"prompt_tokens": prompt, "completion_tokens": answer, "total_tokens": prompt + answer}
         feed(json.dumps({"usage": usage}).encode())
-        return Read(response, end(True))
+        return Read(response, end())
 
 
 class Replayed(NamedTuple):

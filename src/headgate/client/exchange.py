@@ -105,7 +105,7 @@ class Exchange:
             state.finder.passed(now_us)
         else:
             if not state.learned.weighs:
-                state.finder.refused(now_us, told=bool(state.learned.limits))
+                state.finder.refused(now_us, state.learned.rate)
             self._tally.add("refused_there")
             self._tally.tell("refused", state.key, answer.retry_after or 0.0)
             pause = max(pause, answer.retry_after or 0.0)

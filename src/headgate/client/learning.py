@@ -68,6 +68,12 @@ class Learned:
         return tuple(self._limits.values())
 
     @property
+    def rate(self) -> float | None:
+        """The requests a second that the limits allow; None if none is known."""
+        paces = [pace for pace in self._paces if not counts_tokens(pace.name)]
+        return min((pace.amount * SECOND / pace.period_us for pace in paces), default=None)
+
+    @property
     def weighs(self) -> bool:
         """True if a limit counts tokens: then a rate of requests says little."""
         return any(map(counts_tokens, self._limits))

@@ -26,6 +26,8 @@ LONG_SLOTS: Final = 12
 LONG_WIDTH: Final = 10 * SECOND
 LEAST_RATE: Final = 0.2
 """Requests a second. A server that admits fewer is asked every five seconds, by each process."""
+FEWEST: Final = 10
+"""The fewest requests in 5 s that tell a rate: a caller that asks now and then is not held to that."""
 
 
 class Steps(NamedTuple):
@@ -78,14 +80,15 @@ class RateFinder:
         with self._lock:
             self._paused.add(now, round(seconds * SECOND))
 
-    def refused(self, now: int, told: bool) -> None:
-        """Slow down after a refusal; `told`: the limits of the server are known."""
+    def refused(self, now: int, pace: float | None) -> None:
+        """Slow down after a refusal; `pace` is the rate by the limits of the server, if they are known."""
         with self._lock:
             self._refused_us = now
-            self._steps = TOLD if told else UNTOLD
-            if self._rate is None:  # answers are late: less has passed yet than will
-                self._rate = max(LEAST_RATE, self._a_second(self._sent, now) or 0.0)
-                self._fell_us = now
+            self._steps = UNTOLD if pace is None else TOLD
+            if self._rate is None:
+                # What was sent, not what has passed: answers are late, so that more will.
+                rate = pace if self._sent.total(now) < FEWEST else self._a_second(self._sent, now)
+                self._rate, self._fell_us = rate and max(LEAST_RATE, rate), now
             elif now - self._fell_us >= SECOND:
                 passing = self._a_second(self._passed, now)
                 before = self._rate

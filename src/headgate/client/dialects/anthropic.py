@@ -19,4 +19,4 @@ def read(response: Response) -> list[Told]:
     """Return the limits of requests and of each kind of tokens that can be read."""
     units = ("requests", "tokens", "input-tokens", "output-tokens")
     each = [told for unit in units for told in read_three(response, f"anthropic-ratelimit-{unit}", unit)]
-    return [replace(told, window=MINUTE) for told in each]
+    return [told if told.limit is None else replace(told, window=MINUTE) for told in each]

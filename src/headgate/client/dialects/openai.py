@@ -1,8 +1,8 @@
 """OpenAI, Azure OpenAI, Groq and others: `x-ratelimit-{limit,remaining,reset}-{requests,tokens}`.
 
-Resets are durations, `6m0s` or `12ms`; Azure sends whole seconds, and -1 for what it does not know. No window is told,
-but the limits are buckets, by the minute or by the day, and a reset is the time until the bucket is full: of 500 a
-minute, one request takes 120 ms.
+Resets are durations, `6m0s` or `12ms`; Azure sends whole seconds, and -1 for what it does not know. No window is told.
+Tokens are counted by the minute; requests by the minute or, for small accounts, by the day. Their limit is a bucket,
+and a reset the time until the bucket is full: of 500 a minute one request takes 120 ms, of 200 a day seven minutes.
 """
 
 from __future__ import annotations
@@ -27,13 +27,14 @@ def read(response: Response) -> list[Told]:
         size, left, renewal = (response.get(f"x-ratelimit-{field}-{unit}") for field in ("limit", "remaining", "reset"))
         limit, remaining, reset = total(size), amount(left), reset_of(response, renewal)
         if limit is not None or remaining is not None or reset is not None:
-            told.append(Told(unit, limit, _window(limit, remaining, reset), remaining, reset))
+            told.append(Told(unit, limit, _window(unit, limit, remaining, reset), remaining, reset))
     return told
 
 
-def _window(limit: int | None, remaining: int | None, reset: float | None) -> float:
-    """Return the window by the time that the missing units take; a minute if nothing is missing."""
-    if not limit or remaining is None or not reset or remaining >= limit:
-        return MINUTE
-    whole = limit * reset / (limit - remaining)
-    return DAY if whole > BETWEEN else MINUTE
+def _window(unit: str, limit: int | None, remaining: int | None, reset: float | None) -> float | None:
+    """Return the window: a day if the missing requests take so long that it can be no minute."""
+    if limit is None:
+        return None
+    if unit == "requests" and remaining is not None and remaining < limit and reset:
+        return DAY if limit * reset / (limit - remaining) > BETWEEN else MINUTE
+    return MINUTE
