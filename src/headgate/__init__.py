@@ -7,6 +7,7 @@ from headgate.call import Call
 from headgate.clock import Clock
 from headgate.engine import Decision, Permit
 from headgate.errors import (
+    BudgetExhausted,
     HeadgateError,
     InvalidCall,
     InvalidLimit,
@@ -23,6 +24,8 @@ from headgate.version import __version__
 __all__ = [
     "AsyncLimiter",
     "AsyncShaper",
+    "Budget",
+    "BudgetExhausted",
     "Call",
     "Clock",
     "Decision",
@@ -49,6 +52,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from headgate.client import Budget
     from headgate.limiter.async_ import AsyncLimiter
     from headgate.policy import Policy
     from headgate.shaper import AsyncShaper, Shaper
@@ -60,6 +64,7 @@ else:
     _LATER = {
         "AsyncLimiter": "headgate.limiter.async_",
         "AsyncShaper": "headgate.shaper",
+        "Budget": "headgate.client",
         "Lease": "headgate.stores",
         "LoadShedder": "headgate.shed",
         "Policy": "headgate.policy",

@@ -55,6 +55,8 @@ FOR_USERS = {
     *(("headgate.policy", name) for name in ("Networks", "counted")),
     *(("headgate.shaper", name) for name in ("AsyncPump", "Pump")),
     ("headgate.shed", "Stats"),
+    *(("headgate.client", name) for name in ("Chat", "Event", "Outgoing", "Report", "Retries", "Usage")),
+    *(("headgate.client", name) for name in ("backoff", "chat", "deadline")),
     *(("headgate.lab.overload", name) for name in ("Result", "Scenario", "Stream", "measure", "run")),
 }
 """Names that a package offers and no other package uses."""

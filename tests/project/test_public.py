@@ -14,8 +14,8 @@ import headgate.testing
 def test_public_names():
     """The names users may rely on."""
     assert sorted(headgate.__all__) == [
-        "AsyncLimiter", "AsyncShaper", "Call", "Clock", "Decision", "HeadgateError", "InvalidCall", "InvalidLimit",
-        "InvalidPolicy", "Lease", "Limit", "LimitWarning", "Limiter", "LoadShedder", "MemoryStore", "Overloaded",
+        "AsyncLimiter", "AsyncShaper", "Budget", "BudgetExhausted", "Call", "Clock", "Decision", "HeadgateError",
+        "InvalidCall", "InvalidLimit", "InvalidPolicy", "Lease", "Limit", "LimitWarning", "Limiter", "LoadShedder", "MemoryStore", "Overloaded",
         "Permit", "Policy", "RateLimited", "Reservation", "Shaper", "Store", "StoreError", "Verdict", "__version__",
     ]  # fmt: skip
     assert sorted(headgate.testing.__all__) == [

@@ -6,7 +6,6 @@ from headgate.client.full_jitter import backoff
 from headgate.client.outgoing import Outgoing
 from headgate.client.report import Event, Report
 from headgate.client.retrying import Retries
-from headgate.client.told import Told
 from headgate.client.usage import Chat, Usage, chat
 
-__all__ = ["Budget", "Chat", "Event", "Outgoing", "Report", "Retries", "Told", "Usage", "backoff", "chat", "deadline"]
+__all__ = ["Budget", "Chat", "Event", "Outgoing", "Report", "Retries", "Usage", "backoff", "chat", "deadline"]

@@ -58,6 +58,10 @@ class Outgoing:
         """Return a response that says what this error says; raise the error if there is no such response."""
         raise error
 
+    def read_already(self, response: Any) -> bytes | None:  # noqa: ANN401
+        """Return the decoded body of a response that was read before it came here; None if it is still to be read."""
+        return None
+
     def watch(self, response: Any, feed: Callable[[bytes], None], end: Callable[[], Any]) -> Any:  # noqa: ANN401
         """Return a response whose body is fed chunk by chunk as it is read; `end()` is called once, when it is closed.
 

@@ -29,8 +29,13 @@ class Settlement:
         if not 200 <= answer.status < 300:
             yield from self.failed(answer)
             return response
-        headers = request.head(response)[1]
-        reader = self._usage.reader(headers.get("content-type", ""), headers.get("content-encoding", ""))
+        headers, read = request.head(response)[1], request.read_already(response)
+        encoding = headers.get("content-encoding", "") if read is None else ""
+        reader = self._usage.reader(headers.get("content-type", ""), encoding)
+        if read is not None:
+            reader.feed(read)
+            yield self._end(reader)
+            return response
         return request.watch(response, reader.feed, lambda: self._end(reader))
 
     def failed(self, answer: Answer) -> Steps[None]:
