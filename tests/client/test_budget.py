@@ -88,12 +88,12 @@ def world():
 @pytest.mark.parametrize("processes", [1, 4])
 @pytest.mark.parametrize("limit", ["100/second", "100/second by fixed-window", "600/minute by sliding-log"])
 def test_a_published_limit_is_used_and_never_exceeded(world, limit, processes):
-    """256 callers of one process or four: nothing is refused, and 97 % of what is allowed passes in a minute."""
+    """256 callers of one process or four: nothing is refused, and 97 % of what is allowed passes."""
     w = world(limit)
     for _ in range(processes):
         w.crowd(w.budget(limit.partition(" by")[0]), 256 // processes)
-    w.run(60)
-    allowed = w.api.limiter.limits[0].amount * 60 * SECOND / w.api.limiter.limits[0].period_us
+    w.run(20)
+    allowed = w.api.limiter.limits[0].amount * 20 * SECOND / w.api.limiter.limits[0].period_us
     assert w.api.statuses[429] == 0
     assert w.api.statuses[200] >= 0.97 * allowed
 
@@ -106,10 +106,10 @@ def test_a_told_limit_is_learned(world, limit, processes):
     budgets = [w.budget() for _ in range(processes)]
     for budget in budgets:
         w.crowd(budget, 256 // processes)
-    w.run(60)
+    w.run(20)
     real = w.api.limiter.limits[0]
     assert w.api.statuses[429] <= 0.005 * w.api.statuses.total()
-    assert w.api.statuses[200] >= 0.95 * real.amount * 60 * SECOND / real.period_us
+    assert w.api.statuses[200] >= 0.95 * real.amount * 20 * SECOND / real.period_us
     assert [str(limit) for limit in budgets[0].report().learned["api.example"]] == [f"{limit.partition(' by')[0]} as x"]
     assert "learn" in {event.kind for event in w.events}
 
@@ -123,9 +123,9 @@ def test_a_rate_is_found_from_refusals_alone(world, limit, processes):
         w.crowd(w.budget(), 256 // processes)
     w.run(30)
     before = w.api.statuses.copy()
-    w.run(60)
+    w.run(30)
     passed, refused = (w.api.statuses[status] - before[status] for status in (200, 429))
-    assert passed >= 0.85 * 60 * w.api.limiter.limits[0].amount
+    assert passed >= 0.85 * 30 * w.api.limiter.limits[0].amount
     assert refused <= 0.01 * (passed + refused)
 
 

@@ -15,8 +15,9 @@ def test_public_names():
     """The names users may rely on."""
     assert sorted(headgate.__all__) == [
         "AsyncLimiter", "AsyncShaper", "Budget", "BudgetExhausted", "Call", "Clock", "Decision", "HeadgateError",
-        "InvalidCall", "InvalidLimit", "InvalidPolicy", "Lease", "Limit", "LimitWarning", "Limiter", "LoadShedder", "MemoryStore", "Overloaded",
-        "Permit", "Policy", "RateLimited", "Reservation", "Shaper", "Store", "StoreError", "Verdict", "__version__",
+        "InvalidCall", "InvalidLimit", "InvalidPolicy", "Lease", "Limit", "LimitWarning", "Limiter", "LoadShedder",
+        "MemoryStore", "Overloaded", "Permit", "Policy", "RateLimited", "Reservation", "Shaper", "Store", "StoreError",
+        "Verdict", "__version__",
     ]  # fmt: skip
     assert sorted(headgate.testing.__all__) == [
         "EdgeSuite", "ManualClock", "MiddlewareSuite", "ReferenceStore", "StoreSuite", "disabled", "frozen",

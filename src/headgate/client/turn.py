@@ -48,11 +48,11 @@ class Turn(NamedTuple):
 class Turns:
     """Takes turns for the calls of a budget."""
 
-    def __init__(self, side: Side, clock: Clock, tally: Tally, headroom: float, longest_pause: float) -> None:
+    def __init__(self, side: Side, clock: Clock, tally: Tally, headroom: float, longest_wait: float) -> None:
         self._side, self._clock = side, clock
         self._tally = tally
         self._headroom = headroom
-        self._longest_pause = longest_pause
+        self._longest_wait = longest_wait
 
     def is_first(self, state: KeyState) -> Steps[bool]:
         """Wait until the server has answered a call. Return True if none was: this call is the only one under way."""
@@ -126,8 +126,6 @@ class Turns:
         """Return the seconds until the store may be asked: a pause, a found rate, and places that are taken already."""
         paused = state.pause_left(now_us)
         if paused:
-            if paused > self._longest_pause:
-                raise BudgetExhausted(state.key, "the server asked for a pause", paused)
             self._check(state, paused, "the server asked for a pause")
             return paused
         ahead = (state.promised_us - now_us) / SECOND - LEAD / 2
@@ -168,9 +166,9 @@ class Turns:
         yield turn.reservation.cancel()
 
     def _check(self, state: KeyState, seconds: float, reason: str) -> None:
-        """Refuse a call that would have to wait beyond its deadline."""
+        """Refuse a call that would have to wait beyond its deadline, or too long although it is the first in line."""
         left = time_left()
-        if left is not None and seconds > left:
+        if seconds > self._longest_wait or (left is not None and seconds > left):
             raise BudgetExhausted(state.key, reason, seconds)
 
 
