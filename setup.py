@@ -55,6 +55,8 @@ def write_shared_classes():
             text = text.replace(f"\nclass {name}:", f"\n{marks}cdef class {name}:", 1)
         text = text.replace("from headgate.decision import Decision\n", "")  # the C class stands there already
         text = text.replace("def _begin(self) -> Any:", "cdef object _begin(self):")
+        text = text.replace("def _claim_end(self, outcome: Outcome) -> bool:", "cdef bint _claim_end(self, outcome):")
+        text = text.replace("with _ending:", "with cython.critical_section(self):")
         text = text.replace("def __del__(self) -> None:", "def __dealloc__(self):")
         (BUILD / included).write_text(text, encoding="utf-8")
 

@@ -15,9 +15,8 @@ from headgate.forks import after_fork
 from headgate.layout import ANSWER_FIELDS
 from headgate.limit import Limit
 
-More = tuple[tuple[int, ...] | int, list[int] | bytes, tuple[int, ...] | None]
-"""For each call: the cost (one number if all costs are equal), the answer (flat; bytes hold 64-bit words), and the
-units given back (None if there are none)."""
+More = tuple[tuple[int, ...] | int, list[int] | bytes]
+"""For each call: the cost (one number if all costs are equal), and the answer (flat; bytes hold 64-bit words)."""
 
 _refunding = threading.Lock()
 
@@ -57,7 +56,7 @@ class Decision:
 
     __slots__ = (
         "allowed", "remaining", "retry_us", "reset_us", "degraded",
-        "_limits", "_keys", "_bound", "_cost", "_given", "_mark_us", "_mark_num", "_more",
+        "_limits", "_keys", "_bound", "_cost", "_given", "_mark_us", "_mark_num", "_more", "_returned",
     )  # fmt: skip
 
     def __init__(
@@ -87,7 +86,10 @@ class Decision:
         self._given = 0 if charged else self._cost
         self._mark_us = answers[row + 4]
         self._mark_num = answers[row + 5]
-        self._more: More | None = (costs, answers, None if charged else costs) if len(costs) > 1 else None
+        self._more: More | None = (costs, answers) if len(costs) > 1 else None
+        # The units given back of each of several calls, None before the first. `_refunding` is held for every use:
+        # without the GIL a thread must not read what another one replaces.
+        self._returned: tuple[int, ...] | None = None if charged else costs
 
     def __bool__(self) -> bool:
         return self.allowed
@@ -189,9 +191,9 @@ class Decision:
                 self._given += units
                 return (units,)
             costs = self.costs
-            given = self._more[2] or (0,) * len(costs)
+            given = self._returned or (0,) * len(costs)
             claimed = tuple(min(want, cost - had) for want, cost, had in zip(wanted, costs, given, strict=True))
-            self._more = (*self._more[:2], tuple(map(sum, zip(given, claimed, strict=True))))
+            self._returned = tuple(map(sum, zip(given, claimed, strict=True)))
             return claimed
 
     def __copy__(self) -> "Decision":

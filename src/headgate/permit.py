@@ -3,18 +3,32 @@
 Like `decision.py`, this file is built twice: the native engine compiles its text as a C class.
 """
 
+import threading
 from collections.abc import Callable
 from types import TracebackType
 from typing import Literal
 
 from headgate.decision import Decision
 from headgate.errors import InvalidCall, RateLimited
+from headgate.forks import after_fork
 
 Outcome = Literal["success", "ignored", "dropped"]
 """How the work of a permit ended. `dropped`: it was too slow, or another server refused it; an adaptive limit uses
 this. `ignored`: it says nothing about the load."""
 OUTCOMES = ("success", "ignored", "dropped")
 ENDED = "this permit has ended, and a permit cannot be used twice: take another with limiter.permit(key)"
+
+_ending = threading.Lock()
+"""Held while a permit ends; the native engine has a lock for each permit instead (setup.py)."""
+
+
+def _renew_ending() -> None:
+    """Replace the lock after a fork, because another thread may have held it during the fork."""
+    global _ending
+    _ending = threading.Lock()
+
+
+after_fork(_renew_ending)
 
 
 def checked_outcome(outcome: str) -> None:
@@ -44,11 +58,18 @@ class Permit:
     def release(self, outcome: Outcome = "success") -> bool:
         """Release the permit with this outcome. True if this call released it, False if it had ended already."""
         checked_outcome(outcome)
-        if self.outcome is not None or not self.decision.allowed:
+        if not self._claim_end(outcome):
             return False
-        self.outcome = outcome
         self._give_back(self.decision)
         return True
+
+    def _claim_end(self, outcome: Outcome) -> bool:
+        """Set the outcome; False if the permit has ended already, or was refused."""
+        with _ending:
+            if self.outcome is not None or not self.decision.allowed:
+                return False
+            self.outcome = outcome
+            return True
 
     def __enter__(self) -> "Permit":
         if not self.decision.allowed:
@@ -60,8 +81,7 @@ class Permit:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self.outcome is None and self.decision.allowed:  # the work of `release`, without the extra call
-            self.outcome = "success" if kind is None else "ignored"
+        if self._claim_end("success" if kind is None else "ignored"):
             self._give_back(self.decision)
 
     def __repr__(self) -> str:

@@ -94,7 +94,7 @@ cdef object answer_many(Decider decider, keys, costs, const Work* work, const An
     decision._given = work.cost[binding] if work.mode == M_PEEK else 0
     decision._mark_us = seen[binding].mark_us + (<BoundLimit> decider.bounds[binding]).epoch()
     decision._mark_num = seen[binding].mark_num
-    given = tuple([work.cost[at] for at in range(work.count)]) if work.mode == M_PEEK else None
     answers = PyBytes_FromStringAndSize(<char*> flat, work.count * ANSWER_WORDS * sizeof(int64_t))
-    decision._more = (costs, answers, given)
+    decision._more = (costs, answers)
+    decision._returned = tuple([work.cost[at] for at in range(work.count)]) if work.mode == M_PEEK else None
     return decision

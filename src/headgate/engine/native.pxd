@@ -16,11 +16,13 @@ cdef class Decision:
     cdef int64_t _mark_us
     cdef int64_t _mark_num
     cdef tuple _more
+    cdef tuple _returned
 
 cdef class Permit:
     cdef readonly Decision decision
     cdef readonly object outcome
     cdef object _give_back
+    cdef bint _claim_end(self, outcome)
 
 cdef class PendingCall:
     cdef object _function
