@@ -7,8 +7,8 @@ cdef class Lease:
     cdef public int64_t tokens         # left
     cdef public int64_t low             # at this number of tokens or fewer, the next lease is due
     cdef public int64_t until_us        # the instant at which the tokens expire
-    cdef public tuple left              # the units that the server had left besides these tokens, under each limit
-    cdef public tuple resets            # the instant at which the server's state is full again, under each limit
+    cdef tuple left                     # the units that the server had left besides these tokens, under each limit
+    cdef tuple resets                   # the instant at which the server's state is full again, under each limit
     cdef public int64_t serial          # of the grant that the tokens come from
 
 
@@ -57,6 +57,14 @@ cdef class LeasedTokens:
             left, lease.tokens = lease.tokens, 0
         return left
 
+    def begin(self, Lease lease not None, grant, int64_t low, int64_t serial):
+        """Start to spend the tokens of a grant."""
+        cdef int64_t tokens = grant.units, until_us = grant.until_us
+        cdef tuple left = grant.left, resets = grant.resets
+        with cython.critical_section(lease):
+            lease.tokens, lease.low, lease.until_us, lease.serial = tokens, low, until_us, serial
+            lease.left, lease.resets = left, resets
+
     def fill(self, Lease lease not None, int64_t units, int64_t most):
         """Add units to the lease, up to `most`."""
         with cython.critical_section(lease):
@@ -65,18 +73,19 @@ cdef class LeasedTokens:
     cdef object pay(self, key, Lease lease, int64_t units, int64_t now):
         cdef Answer[CALLS] seen
         cdef Work work
-        cdef int64_t tokens
+        cdef int64_t tokens, serial
+        cdef tuple left, resets
         cdef int at, count = len(self.decider.bounds)
         with cython.critical_section(lease):
             if lease.tokens < units:
                 return None
             lease.tokens -= units
-            tokens = lease.tokens
+            tokens, serial, left, resets = lease.tokens, lease.serial, lease.left, lease.resets
         for at in range(count):
             seen[at].allowed, seen[at].retry = True, 0
-            seen[at].remaining = <int64_t> lease.left[at] + tokens
-            seen[at].reset = max(0, <int64_t> lease.resets[at] - now)
-            seen[at].mark_us, seen[at].mark_num = LEASED, lease.serial
+            seen[at].remaining = <int64_t> left[at] + tokens
+            seen[at].reset = max(0, <int64_t> resets[at] - now)
+            seen[at].mark_us, seen[at].mark_num = LEASED, serial
         if count == 1:
             return answer_one(self.decider, key, units, M_TAKE, seen, 0)
         work.count, work.mode = count, M_TAKE

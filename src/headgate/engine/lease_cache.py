@@ -71,10 +71,10 @@ class LeasedTokens:
             if lease.tokens < units or now >= lease.until_us:
                 return None
             lease.tokens -= units
-            left = lease.tokens
+            tokens, serial, left, resets = lease.tokens, lease.serial, lease.left, lease.resets
         answers: list[int] = []
-        for beside, reset in zip(lease.left, lease.resets, strict=True):
-            answers += (1, beside + left, 0, max(0, reset - now), LEASED, lease.serial)
+        for beside, reset in zip(left, resets, strict=True):
+            answers += (1, beside + tokens, 0, max(0, reset - now), LEASED, serial)
         return Decision(self._limits, key, (units,) * len(self._limits), answers)
 
     def drain(self, lease: Lease) -> int:
@@ -82,6 +82,12 @@ class LeasedTokens:
         with self._lock:
             left, lease.tokens = lease.tokens, 0
         return left
+
+    def begin(self, lease: Lease, grant: Any, low: int, serial: int) -> None:  # noqa: ANN401 - a Grant of the ledger
+        """Start to spend the tokens of a grant."""
+        with self._lock:
+            lease.tokens, lease.low, lease.until_us, lease.serial = grant.units, low, grant.until_us, serial
+            lease.left, lease.resets = grant.left, grant.resets
 
     def fill(self, lease: Lease, units: int, most: int) -> None:
         """Add units to the lease, up to `most`."""

@@ -264,10 +264,8 @@ class LeaseLedger:
 
     def _begin(self, held: Held, grant: Grant) -> None:
         self._serial += 1
-        held.current, held.following, lease = grant, None, held.lease
-        lease.until_us, lease.low = grant.until_us, 0 if held.short else grant.units // AHEAD
-        lease.left, lease.resets, lease.serial = grant.left, grant.resets, self._serial
-        self._tokens.fill(lease, grant.units, grant.units)
+        held.current, held.following = grant, None
+        self._tokens.begin(held.lease, grant, 0 if held.short else grant.units // AHEAD, self._serial)
 
     def _close(self, held: Held, now: int) -> int:
         """End the current lease and return its unused tokens; the spent ones set the size of the next lease."""
