@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import re
 import subprocess
@@ -153,6 +154,15 @@ CLIENTS: dict[str, Callable[[Server], Any]] = {
     "async": lambda server: redis.asyncio.Redis(host="127.0.0.1", port=server.port, password=server.password),
     "async decoding": lambda server: redis.asyncio.Redis.from_url(server.url, decode_responses=True),
 }
+
+
+def test_stores_that_are_dropped_close_their_connections(server):
+    """Without `close`, and whichever of connection and socket the collector reaches first: no socket is left open."""
+    before = server.info("clients")["connected_clients"]
+    for _ in range(30):
+        assert Limiter("5/hour", store=patient(server.url)).hit("k").degraded is False
+    gc.collect()
+    wait_until(lambda: server.info("clients")["connected_clients"] == before, "their connections are closed")
 
 
 @pytest.mark.parametrize("name", CLIENTS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
@@ -78,10 +79,11 @@ class Breaker:
 
     def succeeded(self) -> None:
         """Count a success while a window is open."""
-        self._successes += 1
-        self._in_a_row += 1
-        if self._in_a_row >= MADE_GOOD and not self.open:
-            self.troubled = False
+        with self._lock:
+            self._successes += 1
+            self._in_a_row += 1
+            if self._in_a_row >= MADE_GOOD and not self.open:
+                self.troubled = False
 
     def close(self) -> None:
         """Close the breaker after a probe has passed."""
@@ -94,11 +96,16 @@ class Node:
     def __init__(self, connector: Connector, address: Address) -> None:
         self.address = address
         self.name = f"{address[0]}:{address[1]}" if address else connector.url.service or "server"
-        self.breaker = Breaker()
         self._connector = connector
+        self._begin()
+
+    def _begin(self) -> None:
+        self.breaker = Breaker()
         self._free: deque[tuple[Any, float]] = deque()
         """Free connections, and the time since which each is free."""
-        self._senders = Senders(self, connector.timeouts)
+        # If the store is dropped and not closed: a collector may reach a socket before the connection that closes it.
+        self._dropped = weakref.finalize(self, hang_up, self._free)
+        self._senders = Senders(self, self._connector.timeouts)
 
     def ask(self, data: bytes) -> Any:  # noqa: ANN401
         """Send one command by itself and return its reply; an error that the server sends is a reply too."""
@@ -175,17 +182,21 @@ class Node:
 
     def hang_up(self) -> None:
         """Close the free connections: the next command connects again."""
-        while self._free:
-            try:
-                self._free.pop()[0].disconnect()
-            except IndexError:
-                return
+        hang_up(self._free)
 
     def forget(self) -> None:
         """Drop all connections after a fork: they are the parent's."""
-        self._free = deque()
-        self._senders = Senders(self, self._connector.timeouts)
-        self.breaker = Breaker()
+        self._dropped.detach()
+        self._begin()
+
+
+def hang_up(free: deque[tuple[Any, float]]) -> None:
+    """Close free connections."""
+    while free:
+        try:
+            free.pop()[0].disconnect()
+        except IndexError:  # another thread took the last one
+            return
 
 
 def server_time(node: Node) -> int:
