@@ -69,17 +69,21 @@ class Names:
 
     def __init__(self, *addresses: str) -> None:
         self.addresses = addresses
-        self.lookups = 0
+        self._asked: list[str] = []
         self.silent_for = 0.0
         """Seconds that each lookup takes, whatever becomes of the others: as with a packet that is lost."""
         self.speaks = threading.Event()
         self.speaks.set()
         self._system = socket.getaddrinfo
 
+    @property
+    def lookups(self) -> int:
+        return len(self._asked)
+
     def getaddrinfo(self, host: Any, port: Any, *arguments: Any, **options: Any) -> list[Any]:
         if host != NAME:
             return self._system(host, port, *arguments, **options)
-        self.lookups += 1
+        self._asked.append(host)  # in one step: a number could lose the addition of another thread
         time.sleep(self.silent_for)
         assert self.speaks.wait(60), "a test is over, and its lookups are not"
         if not self.addresses:
