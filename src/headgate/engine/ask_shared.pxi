@@ -1,4 +1,6 @@
 # Decisions over shared tables: the files are checked first, and a fallback answers if the tables cannot.
+#
+# The caller holds the lock of the engine: the files may be exchanged only where a thread calls Python or sleeps.
 
 cdef object ask_shared_one(Decider decider, key, int64_t cost, Mode mode, int64_t wait):
     cdef BoundLimit bound = decider.only
@@ -58,4 +60,20 @@ cdef int give_shared(Decider decider, keys, Work* work) except -1:
             amounts = tuple([work.cost[at] if at in held else 0 for at in range(work.count)])
             marks = tuple([(work.mark_us[at], work.mark_num[at]) for at in range(work.count)])
             decider.engine.late.append((decider, each, amounts, marks))
+    return 0
+
+
+cdef int at_shared_key(Decider decider, key, int64_t now, attempt_fn attempt, void* out) except -1:
+    """Call `attempt` with the bound limits on the tables that have the key."""
+    cdef Work work
+    cdef Py_ssize_t at
+    if not decider.engine.files_are_there(now):
+        raise StoreError("the files of the shared store are gone")
+    if decider.engine.late:
+        decider.engine.give_late()
+    decider.write_work(key, None, 0, M_PEEK, &work)
+    for at in range(work.count):
+        work.nows[at] = (<BoundLimit> decider.bounds[at]).common.instant(now)
+    if where_keys_are(decider, &work, attempt, out) != DONE:
+        raise StoreError("a process that holds this part of the shared table is stopped")
     return 0

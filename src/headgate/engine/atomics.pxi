@@ -44,6 +44,8 @@ cdef inline int64_t steady_ns() noexcept nogil:
     return ts.tv_sec * 1_000_000_000 + ts.tv_nsec
 
 
+cdef int64_t HELD = <int64_t> 1 << 63   # in the word of a bucket: its stripe is held
+
 # The times that a thread waits for a lock word: see SharedTable.wait_for.
 cdef int64_t TEST_AFTER_NS = 1_000_000
 cdef int64_t GIVE_UP_AFTER_NS = 5_000_000

@@ -8,17 +8,19 @@ cdef enum:
 cdef class Engine:
     """The common parts of the tables of one store: a clock, a secret and, without the GIL, the lock of a decision.
 
-    In a store that processes share also: the participants, and the functions that look after its files.
+    The lock is held as the GIL would be: a thread that calls Python or sleeps may lose it meanwhile. In a store that processes share also: the participants, and the functions that look after its files.
     """
 
     cdef readonly object clock
+    cdef object lock
     cdef int64_t anchor_ns
     cdef clockid_t clock_id
     cdef bint steady
     cdef uint64_t k0, k1
     cdef int64_t me                     # the signature of this participant: number + 1 << 32 | generation
     cdef int roll                       # the file whose bytes the participants hold
-    cdef int64_t[::1] generations       # of each participant's number, in that file
+    cdef int64_t* generations           # of each participant's number, in that file
+    cdef list rolls                     # keeps its mapping alive, and the former one, where a sleeping thread may look
     cdef object look_after              # called once a second; returns whether the files are still there
     cdef int64_t looked
     cdef int64_t napping                # threads of this process that wait for a stripe without the GIL
@@ -28,10 +30,16 @@ cdef class Engine:
     cdef int64_t known_tables           # the number of tables at its last call
 
     def __cinit__(self, clock):
-        self.late = []
+        self.late, self.rolls = [], []
         self.on_eviction = no_report
+        self.renew_lock()
         self.use_clock(clock)
         self.use_secret(os.urandom(16))
+
+    def renew_lock(self):
+        """Replace the lock in a forked child: a thread that waited for it may have had it at the fork."""
+        self.lock = object()
+        self.napping = 0                # the waiting threads are the parent's too
 
     def tell_evictions(self, on_eviction):
         """Call this with a limit and its table, once for each table that has to drop a key with quota in use."""
@@ -54,28 +62,27 @@ cdef class Engine:
         """Take no part any more: until `join`, decisions find the files gone."""
         self.me = 0
         self.looked = -(<int64_t> 1 << 62)
-        self.napping = 0                # in a forked child: the waiting threads are its parent's
-        self.late = []                  # and so are the permits
+        self.late.clear()               # the permits of another signature
 
-    def join(self, int roll, int64_t[::1] generations, look_after, find_tables):
+    def join(self, int roll, int64_t[::1] words, look_after, find_tables):
         """Take part: hold a byte of the roll while the file description is open. False if all bytes are held.
 
         The word after those of the participants is the number of tables that were made.
         """
         cdef int64_t number
-        if generations.shape[0] != PARTICIPANTS + 1:
+        if words.shape[0] != PARTICIPANTS + 1:
             raise ValueError("the roll has another length")
-        for number in range(PARTICIPANTS):
-            if headgate_take_byte(roll, number):
-                self.roll = roll
-                self.generations = generations
-                self.look_after = look_after
-                self.find_tables = find_tables
-                self.known_tables = -1
-                self.looked = -(<int64_t> 1 << 62)
-                self.me = (number + 1) << 32 | <int64_t> <uint32_t> headgate_add(&generations[number], 1)
-                return True
-        return False
+        with cython.critical_section(self.lock):
+            for number in range(PARTICIPANTS):
+                if headgate_take_byte(roll, number):
+                    self.roll, self.generations = roll, &words[0]
+                    self.look_after, self.find_tables = look_after, find_tables
+                    self.known_tables = -1
+                    self.looked = -(<int64_t> 1 << 62)
+                    self.me = (number + 1) << 32 | <int64_t> <uint32_t> headgate_add(&words[number], 1)
+                    self.rolls = [*self.rolls[-1:], words.base]
+                    return True
+            return False
 
     def count_table(self):
         """Count a new table, so that every participant looks for it before its next decision."""
@@ -95,8 +102,11 @@ cdef class Engine:
 
     def give_late(self):
         """Try again to give back permits that a stuck table did not take."""
-        late, self.late = self.late, []
-        for decider, keys, amounts, marks in late:
+        for _ in range(len(self.late)):
+            try:
+                decider, keys, amounts, marks = self.late.pop(0)
+            except IndexError:          # another thread gives them back
+                return
             decider.give(keys, amounts, marks)
 
     def family(self):

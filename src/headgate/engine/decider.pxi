@@ -155,10 +155,12 @@ cdef class Decider:
         cdef int64_t* state
         cdef int64_t now
         cdef uint64_t tag
+        cdef bint placed
         if self.common:
-            return ask_shared_one(self, key, cost, mode, wait)
+            with cython.critical_section(self.engine.lock):
+                return ask_shared_one(self, key, cost, mode, wait)
         tag = tag_from(hash_of(key, self.engine.k0, self.engine.k1), bound.name)
-        with cython.critical_section(self.engine):
+        with cython.critical_section(self.engine.lock):
             now = bound.table.instant(self.engine.now())
             if self.sized and bound.family.spread():
                 bound = bound_of(bound, tag, now)
@@ -170,11 +172,13 @@ cdef class Decider:
             bound.ask(state or NOTHING, now, cost, wait, mode, &seen)
             if mode != M_PEEK:
                 if seen.allowed:
-                    if state == NULL:
+                    placed = state == NULL
+                    if placed:
                         table.prepare(tag)
                         state = table.place(tag, bound, now)
-                        bound.tell()
                     bound.charge(state, bound.params, seen.mark_us, seen.mark_num, cost)
+                    if placed:          # after the charge: another thread may move the state while this one reports
+                        bound.tell()
                 elif state != NULL:
                     refuse(bound, state, &seen)
             return answer_one(self, key, cost, mode, &seen, table.epoch)
@@ -192,8 +196,9 @@ cdef class Decider:
         self.write_work(keys, costs, same, mode, &work)
         work.wait, work.ahead = wait if self.lends else 0, 0
         if self.common:
-            return ask_shared(self, keys, costs, &work, seen)
-        with cython.critical_section(self.engine):
+            with cython.critical_section(self.engine.lock):
+                return ask_shared(self, keys, costs, &work, seen)
+        with cython.critical_section(self.engine.lock):
             now = self.engine.now()
             if self.sized:
                 bounds = bounds_of(bounds, &work, now)
@@ -217,7 +222,7 @@ cdef class Decider:
                 charge_private(bounds, &work, states, seen)
             if not allowed:
                 refuse_private(bounds, &work, states, seen)
-        return answer_many(self, keys, costs, &work, seen)
+            return answer_many(self, keys, costs, &work, seen)
 
     cdef int write_work(self, keys, tuple costs, int64_t same, Mode mode, Work* work) except -1:
         """Write tag and cost for each bound limit."""
@@ -248,10 +253,11 @@ cdef class Decider:
         if not self.common:
             if self.only is None or not self.only.holds_permits:    # a permit is found without the time
                 now = self.engine.now()
-            with cython.critical_section(self.engine):
+            with cython.critical_section(self.engine.lock):
                 bounds = bounds_of(self.bounds, work, now) if self.sized else self.bounds
                 return give_private(bounds, work, now)
-        return give_shared(self, keys, work)
+        with cython.critical_section(self.engine.lock):
+            return give_shared(self, keys, work)
 
     def holders(self, key):
         """Return the permits in flight of a key: limit index, age, units, and whether this process holds them."""
@@ -267,22 +273,13 @@ cdef class Decider:
     cdef int at_key(self, key, attempt_fn attempt, void* out) except -1:
         """Call `attempt` with the bound limits on the tables that have the key."""
         cdef Work work
-        cdef Py_ssize_t at
         cdef int64_t now = self.engine.now()
-        if self.common and not self.engine.files_are_there(now):
-            raise StoreError("the files of the shared store are gone")
-        if self.engine.late:
-            self.engine.give_late()
-        self.write_work(key, None, 0, M_PEEK, &work)
-        if not self.common:
-            with cython.critical_section(self.engine):
-                attempt(bounds_of(self.bounds, &work, now) if self.sized else self.bounds, &work, out)
+        with cython.critical_section(self.engine.lock):
+            if self.common:
+                return at_shared_key(self, key, now, attempt, out)
+            self.write_work(key, None, 0, M_PEEK, &work)
+            attempt(bounds_of(self.bounds, &work, now) if self.sized else self.bounds, &work, out)
             return 0
-        for at in range(work.count):
-            work.nows[at] = (<BoundLimit> self.bounds[at]).common.instant(now)
-        if where_keys_are(self, &work, attempt, out) != DONE:
-            raise StoreError("a process that holds this part of the shared table is stopped")
-        return 0
 
 
 cdef inline bint is_patience(timeout):

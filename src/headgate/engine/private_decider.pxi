@@ -76,9 +76,11 @@ cdef int charge_private(tuple bounds, Work* work, int64_t** states, Answer* seen
             states[at] = bound.table.find(work.tags[at])
         if states[at] == NULL:
             states[at] = bound.table.place(work.tags[at], bound, work.nows[at])
-            bound.tell()
             placed = True
         bound.charge(states[at], bound.params, seen[at].mark_us, seen[at].mark_num, work.cost[at])
+    if placed:                          # after every charge: another thread may move a state while this one reports
+        for at in range(work.count):
+            (<BoundLimit> bounds[at]).tell()
     return 0
 
 

@@ -12,7 +12,6 @@ from headgate.engine.modes import TAKE, read_clock
 from headgate.engine.pending_call import PendingMethod, looking_like
 from headgate.engine.pure_table import BoundLimit, Family, Table
 from headgate.engine.steps import Cell, give_back, held_in, settle
-from headgate.forks import after_fork
 from headgate.limit import Limit
 
 
@@ -23,10 +22,9 @@ class Engine:
         self.clock = clock
         self.renew_lock()
         self.on_eviction: Callable[[Limit, Table], None] | None = None
-        after_fork(self.renew_lock)
 
     def renew_lock(self) -> None:
-        """A fork may have copied the lock while another thread held it."""
+        """Replace the lock in a forked child: another thread may have held it at the fork."""
         self.lock = threading.Lock()
 
     def tell_evictions(self, on_eviction: Callable[[Limit, Table], None]) -> None:

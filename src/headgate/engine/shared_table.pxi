@@ -6,9 +6,6 @@
 # taken over, that of a stopped one never is. A process that takes over a stripe restores a wide state from the stripe's
 # journal; a bucket's word with the bit HELD is stale then.
 
-cdef int64_t HELD = <int64_t> 1 << 63
-
-
 @cython.final
 cdef class SharedTable:
     cdef readonly Engine engine
@@ -32,11 +29,16 @@ cdef class SharedTable:
 
     def attach(self, int64_t[::1] view):
         """Use this memory from now on; its header was checked against the size of the file."""
+        with cython.critical_section(self.engine.lock):
+            if self.head != NULL and self.engine.napping:       # a thread that sleeps must wake up in the same memory
+                raise StoreError("a thread waits for a part of the table whose file was removed")
+            self.use(view)
+
+    cdef use(self, int64_t[::1] view):
         cdef SharedHead* head = <SharedHead*> &view[0]
         cdef int64_t at = HEADER_WORDS + STRIPES * (STRIPE_WORDS + head.journal)
         if view.shape[0] != at + head.sets * WAYS * (1 + head.stride):
             raise ValueError("the header does not describe the memory")
-        self.view = view
         self.head = head
         self.stripes = <Stripe*> (&view[0] + HEADER_WORDS)
         self.journals = &view[0] + HEADER_WORDS + STRIPES * (STRIPE_WORDS)
@@ -44,6 +46,7 @@ cdef class SharedTable:
         self.segment.tags = <uint64_t*> (&view[0] + at)
         self.segment.states = &view[0] + at + head.sets * WAYS
         self.words, self.stride, self.order = head.words, head.stride, head.order
+        self.view = view                # last: the former memory is unmapped, and another thread may run meanwhile
 
     def __len__(self):
         return headgate_load(&self.head.used)
@@ -65,16 +68,14 @@ cdef class SharedTable:
 
     def clear(self):
         """Forget every key. False if a stopped process held a part of the table."""
-        cdef int64_t stripe, slot, taken = 0
-        for stripe in range(STRIPES):
-            if not self.lock(stripe):
-                break
-            taken += 1
-        if taken == STRIPES:
-            for slot in range(self.head.sets * WAYS):
-                memset(self.segment.states + slot * self.stride, 0, self.stride * 8)
-        for stripe in range(taken):
-            self.unlock(stripe)
+        cdef int64_t stripe, taken = 0
+        with cython.critical_section(self.engine.lock):
+            while taken < STRIPES and self.lock(taken):
+                taken += 1
+            if taken == STRIPES:
+                memset(self.segment.states, 0, self.head.sets * WAYS * self.stride * 8)
+            for stripe in range(taken):
+                self.unlock(stripe)
         return taken == STRIPES
 
     cdef inline int64_t instant(self, int64_t now) except -1:
@@ -105,8 +106,7 @@ cdef class SharedTable:
     cdef bint lock(self, int64_t number):
         """Hold a stripe. False if a live holder keeps it for too long."""
         cdef bint held
-        cdef int spin
-        for spin in range(100):
+        for _ in range(100):
             if self.try_lock(number):
                 return True
         headgate_add(&self.engine.napping, 1)

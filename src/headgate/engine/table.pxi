@@ -96,7 +96,7 @@ cdef class Table:
 
     def clear(self):
         """Forget every key."""
-        with cython.critical_section(self.engine):
+        with cython.critical_section(self.engine.lock):
             self.release()
             self.used = 0
 

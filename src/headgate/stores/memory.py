@@ -64,7 +64,8 @@ class MemoryStore(TableStore):
         return self._tables.values()
 
     def _after_fork(self) -> None:
-        """Drop the permits in flight: they belong to the parent process, which releases them."""
+        """Renew the lock, and drop the permits in flight: they belong to the parent process, which releases them."""
+        self._engine.renew_lock()
         for table in self._flying:
             table.clear()
 

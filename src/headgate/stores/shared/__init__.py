@@ -85,6 +85,7 @@ class SharedStore(TableStore):
     def rejoin(self) -> None:
         """Join the store again in a forked child: the number is the parent's, and its locks may be held for ever."""
         self._opening = threading.RLock()
+        self._engine.renew_lock()
         with contextlib.suppress(OSError, StoreError):  # the next decision tries again, and is degraded until then
             self._join()
 
@@ -147,11 +148,20 @@ class SharedStore(TableStore):
                 elif "roll" not in self._open_files:  # a forked child that could not join the store at first
                     self._join()
                 for name, (table, limit, file) in self._tables.items():
-                    if os.fstat(self._open_files[file]).st_nlink == 0:
-                        table.attach(self._open_table(file, limit, name))
+                    if file not in self._open_files or os.fstat(self._open_files[file]).st_nlink == 0:
+                        self._renew_table(table, file, limit, name)
         except (OSError, StoreError):
             return False
         return True
+
+    def _renew_table(self, table: Any, file: str, limit: Limit, name: Name) -> None:  # noqa: ANN401
+        """Let a table use a new file in place of the removed one; the next decision tries again if it cannot now."""
+        view = self._open_table(file, limit, name)
+        try:
+            table.attach(view)
+        except StoreError:
+            self._close(file)
+            raise
 
     def _is_removed(self) -> bool:
         """Return whether the path leads to another directory, or a file on which all others depend is gone."""
