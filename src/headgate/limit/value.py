@@ -40,8 +40,8 @@ class Limit:
     """
 
     __slots__ = (
-        "algorithm", "amount", "block_us", "burst", "exact", "family", "identity", "name", "params", "period_us",
-        "step", "_hash",
+        "algorithm", "amount", "block_us", "burst", "exact", "family", "identity", "in_flight", "name", "params",
+        "period_us", "step", "_hash",
     )  # fmt: skip
 
     amount: int
@@ -56,6 +56,8 @@ class Limit:
     """How long a refused key stays refused; 0 when there is no block."""
     name: str
     """The name after `as`; empty if there is none."""
+    in_flight: bool
+    """True if the limit counts units held at once: its charges must be given back."""
     exact: bool
     """False if the bucket's interval was rounded up (by less than 1/8192 us), as for 999,999,999/day."""
     family: str
@@ -100,8 +102,9 @@ class Limit:
         put(self, "period_us", period_us)
         put(self, "burst", burst)
         put(self, "algorithm", resolved.name)
+        put(self, "in_flight", resolved is IN_FLIGHT)
         put(self, "block_us", block_us)
-        if self.block_us and resolved is IN_FLIGHT:
+        if self.block_us and self.in_flight:
             raise InvalidLimit("a limit in flight cannot have a block: leave the block out, or limit a rate")
         put(self, "name", name)
         put(self, "step", resolved.step)
@@ -155,7 +158,7 @@ class Limit:
         fields = {
             "amount": 0, "period_us": params.longest, "burst": params.burst, "algorithm": pause.KIND, "block_us": 0,
             "name": pause.KIND, "step": pause, "params": params, "exact": True, "family": pause.KIND,
-            "identity": pause.KIND,
+            "identity": pause.KIND, "in_flight": False,
         }  # fmt: skip
         for field, value in fields.items():
             object.__setattr__(limit, field, value)
@@ -186,11 +189,6 @@ class Limit:
         return self.block_us / SECOND
 
     @property
-    def in_flight(self) -> bool:
-        """True if the limit counts units held at once: its charges must be given back."""
-        return self.algorithm == IN_FLIGHT.name
-
-    @property
     def guards(self) -> bool:
         """True for the pause of a `pausable` limiter: it refuses until an instant, and its calls charge nothing."""
         return self.params == pause.GUARD
@@ -200,7 +198,9 @@ class Limit:
         return self.amount, self.period_us, self.burst, self.algorithm, self.block_us, self.name, self.params
 
     def __eq__(self, other: object) -> bool:
-        return self._fields() == other._fields() if isinstance(other, Limit) else NotImplemented
+        if not isinstance(other, Limit):
+            return NotImplemented
+        return self._hash == other._hash and self._fields() == other._fields()
 
     def __hash__(self) -> int:
         return self._hash

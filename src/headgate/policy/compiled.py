@@ -189,7 +189,7 @@ class CompiledPolicy:
                 if instead is None:
                     continue
                 group, decision = instead
-                costs = tuple(call.cost for call in decision.calls)
+                costs = decision.costs
             except BaseException:
                 yield from refund(charges)
                 raise

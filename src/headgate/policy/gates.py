@@ -5,11 +5,10 @@ A gate raises its errors, and each rule follows its own `on_error`.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from time import monotonic
 from typing import Any, Final
 
-from headgate.call import Call
 from headgate.engine import PEEK, TAKE, Decision
 from headgate.errors import HeadgateError
 from headgate.limit import Limit
@@ -33,9 +32,9 @@ class PolicyGate(Gate):
         """Return a function that decides over these limits, given keys (or one for all) and costs, unchecked."""
         return self._bound_to(checked_limits(limits)).run
 
-    def look(self, calls: Sequence[Call]) -> Decision:
-        """Return what is left for the calls of a decision, unchecked; no unit is charged."""
-        limits, keys = _parts_of(calls)
+    def look(self, decision: Decision) -> Decision:
+        """Return what is left for the calls of a decision; no unit is charged."""
+        limits, keys = decision._asked
         return self._run(self._bound_to(limits), keys, (0,) * len(keys), PEEK, 0)
 
 
@@ -47,14 +46,10 @@ class AsyncPolicyGate(AsyncGate):
         bound = self._bound_to(checked_limits(limits))
         return lambda keys, costs: self._run(bound, keys, costs, TAKE)
 
-    def look(self, calls: Sequence[Call]) -> Awaitable[Decision]:
+    def look(self, decision: Decision) -> Awaitable[Decision]:
         """See `PolicyGate.look`."""
-        limits, keys = _parts_of(calls)
+        limits, keys = decision._asked
         return self._run(self._bound_to(limits), keys, (0,) * len(keys), PEEK)
-
-
-def _parts_of(calls: Sequence[Call]) -> tuple[tuple[Limit, ...], tuple[str, ...]]:
-    return tuple([call.limit for call in calls]), tuple([call.key for call in calls])
 
 
 def gate_on(store: Store, namespace: str, awaited: bool = False) -> Any:  # noqa: ANN401 - of either kind

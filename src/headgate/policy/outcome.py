@@ -56,7 +56,7 @@ class Bounds:
 
     def as_written(self, decision: Decision) -> Decision:
         """Return the same decision over the limits of the rules, as headers and refunds need them."""
-        keys = tuple(call.key for call in decision.calls)
+        _, keys = decision._asked
         return Decision(self._limits, keys, decision.costs, decision._answers, degraded=decision.degraded)
 
 
@@ -92,7 +92,7 @@ class LimitGroup:
             if limit.in_flight:
                 self.holds_permits = True
         self.disclose = tuple(disclose)
-        self.hidden = all(word == "none" for word in disclose)
+        self.hidden = set(disclose) == {"none"}
         """Whether nothing of these limits is shown."""
         self.bounds = Bounds(gate, self.limits, tuple(at_most)) if any(at_most) else None
         """The bounds of rules with `at_most`; None without such a rule."""

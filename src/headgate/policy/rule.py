@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, cast, get_args
@@ -107,21 +108,20 @@ class Rule:
     disclose: Disclose
     exempt: Predicate | None
     store: str
+    follows_response: bool = dataclasses.field(init=False)
+    """Whether the charge depends on the response."""
+    by_params: bool = dataclasses.field(init=False)
+    """Whether a `{name}` of the path is part of the key."""
+    holds_permits: bool = dataclasses.field(init=False)
+    """Whether the rule has limits in flight, whose permits are released when the request ends."""
 
-    @property
-    def follows_response(self) -> bool:
-        """Whether the charge depends on the response."""
-        return self.counts is not None or self.cost.settles
-
-    @property
-    def by_params(self) -> bool:
-        """Whether a `{name}` of the path is part of the key."""
-        return any(part.startswith("param ") for part in self.parts)
-
-    @property
-    def holds_permits(self) -> bool:
-        """Whether the rule has limits in flight, whose permits are released when the request ends."""
-        return any(limit.in_flight for limits in (self.plans or {}).values() for limit in limits)
+    def __post_init__(self) -> None:
+        """Fill in what other fields imply: requests ask for it."""
+        put = object.__setattr__
+        put(self, "follows_response", self.counts is not None or self.cost.settles)
+        put(self, "by_params", any(part.startswith("param ") for part in self.parts))
+        every = (self.plans or {}).values()
+        put(self, "holds_permits", any(limit.in_flight for limits in every for limit in limits))
 
     def limits_for(self, view: RequestView) -> tuple[Limit, ...]:
         """Return the limits of this request's plan."""

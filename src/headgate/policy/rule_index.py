@@ -36,10 +36,8 @@ class RuleSet:
         """The result for every path, if no key needs a `{name}` of the path; otherwise None."""
 
     def at(self, path: str) -> MatchedRules:
-        """Return the result for one path."""
-        return self.found or MatchedRules(
-            self, tuple([(rule, _named(patterns, path)) for rule, patterns in self._named])
-        )
+        """Return the result for one path, if it depends on the path."""
+        return MatchedRules(self, tuple([(rule, _named(patterns, path)) for rule, patterns in self._named]))
 
 
 class MatchedRules(NamedTuple):
@@ -90,10 +88,10 @@ class RuleIndex:
                     indexes.append(rule.index)
                     break
         fitting = self._sets.get(tuple(indexes)) or self._set_of(tuple(indexes))
-        return fitting.at(path)
+        return fitting.found or fitting.at(path)
 
     def _set_of(self, indexes: tuple[int, ...]) -> RuleSet:
-        made = RuleSet(tuple([self._rules[index] for index in indexes]))
+        made = RuleSet(tuple(map(self._rules.__getitem__, indexes)))
         if len(self._sets) < MOST_SETS:
             self._sets[indexes] = made
         return made

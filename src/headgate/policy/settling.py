@@ -38,10 +38,9 @@ def settle(
     for group, decision in charges:
         if not group.follows:
             continue
-        calls = decision.calls
         unused, more = [], []
-        for rule, limit, call in zip(group.owners, group.limits, calls, strict=True):
-            further = 0 if limit.in_flight else _real(rule, call.cost, status, header) - call.cost
+        for rule, limit, cost in zip(group.owners, group.limits, decision.costs, strict=True):
+            further = 0 if limit.in_flight else _real(rule, cost, status, header) - cost
             unused.append(max(0, -further))
             more.append(max(0, further))
         try:
@@ -50,7 +49,7 @@ def settle(
             if any(more):
                 yield from charge_more(group, decision, tuple(more))
             if any(unused) or any(more):
-                left[group] = yield group.gate.look(calls)
+                left[group] = yield group.gate.look(decision)
         except Exception as error:
             log.warning("the response could not be counted: %s", error)
     return left

@@ -38,10 +38,11 @@ def checked_on_error(on_error: OnError) -> OnError:
 
 def checked_limits(limits: tuple[Limit, ...]) -> tuple[Limit, ...]:
     """Return the limits of one gate, or raise `InvalidLimit`: each needs its own state, and their number is bounded."""
-    identities = [limit.identity for limit in limits]
+    identities: set[str] = set()
     for limit in limits:
-        if identities.count(limit.identity) > 1:
+        if limit.identity in identities:
             raise InvalidLimit(f"two limits would share one state ({limit.identity}); name one of them with `as NAME`")
+        identities.add(limit.identity)
     if not 0 < len(limits) <= MOST_CALLS:
         raise InvalidLimit(f"a limiter has from 1 to {MOST_CALLS} limits; got {len(limits)}")
     return limits
@@ -86,18 +87,15 @@ def checked_refund(
         return own, (checked_key(charged),) * len(own), units, (None,) * len(own)
     if not hasattr(charged, "_claim_refund"):
         raise InvalidCall(f"refund takes a Decision or a key; got {shown(charged)}")
-    calls = charged.calls
-    limits = tuple(call.limit for call in calls)
-    if n is None:
-        n = tuple(call.cost for call in calls)
-    wanted = n if isinstance(n, tuple) else checked_costs(limits, n)
-    marks = tuple(verdict.mark for verdict in charged.verdicts)
-    return limits, tuple(call.key for call in calls), charged._claim_refund(wanted), marks
+    limits, keys = charged._asked
+    wanted = charged.costs if n is None else n if isinstance(n, tuple) else checked_costs(limits, n)
+    return limits, keys, charged._claim_refund(wanted), charged._marks
 
 
 def in_flight_of(decision: Decision) -> tuple[int, ...]:
     """Return, for each call, the units in flight: the units to give back when the request ends."""
-    return tuple(call.cost if call.limit.in_flight else 0 for call in decision.calls)
+    limits, _ = decision._asked
+    return tuple([cost if limit.in_flight else 0 for limit, cost in zip(limits, decision.costs, strict=True)])
 
 
 class Plans(Generic[Plan]):

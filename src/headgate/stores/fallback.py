@@ -64,7 +64,8 @@ class Fallback:
         decision = self._share(limits).run(keys, costs, mode, wait)
         degraded = Decision(limits, keys, decision.costs, decision._answers, charged=mode != PEEK, degraded=True)
         # A rate stays charged; units in flight can be given back.
-        degraded._claim_refund(tuple(0 if call.limit.in_flight else call.cost for call in decision.calls))
+        each = zip(limits, degraded.costs, strict=True)
+        degraded._claim_refund(tuple([0 if limit.in_flight else cost for limit, cost in each]))
         return degraded
 
     def _share(self, limits: tuple[Limit, ...]) -> BoundLimits:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
 
 from headgate.caches import ClearedWhenFull
@@ -56,6 +56,8 @@ class BaseGate(Generic[Bound, Answer]):
         """True if an admitted call holds units in flight until it is released."""
         self._fallback = Fallback(self.on_error, store, self.namespace)
         self._bounds: ClearedWhenFull[tuple[Limit, ...], Bound] = ClearedWhenFull(MOST_BOUND, self._bind)
+        self._bound_to: Callable[[tuple[Limit, ...]], Bound] = self._bounds.__getitem__
+        """Returns these limits, bound: those of a plan, or of the calls of a decision."""
         self._plans = Plans(self.limits, lambda limits: self._bound_to(limits + self._guard))
         self._bound = self._bind_own(store)
 
@@ -64,10 +66,6 @@ class BaseGate(Generic[Bound, Answer]):
 
     def _bind(self, limits: tuple[Limit, ...]) -> Bound:
         raise NotImplementedError
-
-    def _bound_to(self, limits: tuple[Limit, ...]) -> Bound:
-        """Return these limits, bound: those of a plan, or of the calls of a decision."""
-        return self._bounds[limits]
 
     def _run(self, bound: Any, keys: Keys, costs: Costs, mode: int, wait_us: int = 0) -> Answer:  # noqa: ANN401
         raise NotImplementedError

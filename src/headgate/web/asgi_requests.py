@@ -75,22 +75,25 @@ class ScopeHeaders(Mapping[str, list[str]]):
         self._lines: dict[str, list[str]] | None = None
 
     def _read(self) -> dict[str, list[str]]:
-        if self._lines is None:
-            self._lines = {}
-            for name, value in self._raw:
-                self._lines.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
-        return self._lines
+        lines: dict[str, list[str]] = {}
+        for name, value in self._raw:
+            lines.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
+        self._lines = lines
+        return lines
 
     def first(self, name: str) -> str | None:
         """Return the first line of a header, or None."""
-        lines = self._read().get(name)
+        lines = (self._lines or self._read()).get(name)
         return lines[0] if lines else None
 
+    def __contains__(self, name: object) -> bool:
+        return name in (self._lines or self._read())
+
     def __getitem__(self, name: str) -> list[str]:
-        return self._read()[name]
+        return (self._lines or self._read())[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._read())
+        return iter(self._lines or self._read())
 
     def __len__(self) -> int:
-        return len(self._read())
+        return len(self._lines or self._read())

@@ -27,6 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
+from operator import methodcaller
 from typing import TYPE_CHECKING, AnyStr, Final, Generic, NamedTuple, Protocol
 
 from headgate.algorithms import UNKNOWN
@@ -62,8 +63,8 @@ class HeaderCodec(NamedTuple, Generic[AnyStr]):
 
 ASGI: Final[HeaderCodec[bytes]] = HeaderCodec(
     lambda name: name.lower().encode("ascii"),
-    lambda value: value.encode("latin-1"),
-    lambda value: value.decode("latin-1"),
+    methodcaller("encode", "latin-1"),
+    methodcaller("decode", "latin-1"),
 )
 WSGI: Final[HeaderCodec[str]] = HeaderCodec(str, str, str)
 
@@ -138,10 +139,13 @@ def _draft_11(plan: Disclosure, codec: HeaderCodec[AnyStr]) -> FieldWriter[AnySt
     for place, given in zip(plan.shown, plan.names, strict=True):  # one loop: fields are compiled while a request waits
         limit = plan.limits[place]
         name = '"' + given.replace("\\", r"\\").replace('"', r"\"") + '"'
-        in_flight = limit.in_flight
-        items.append(_policy_item(name, limit, in_flight))
-        templates.append(name.replace("%", "%%") + (";r=%d" if in_flight else ";r=%d;t=%d"))
-        rows.append((ANSWER_FIELDS * place, in_flight))
+        if limit.in_flight:
+            items.append(f'{name};q={limit.amount};qu="concurrent-requests"')
+            templates.append(name.replace("%", "%%") + ";r=%d")
+        else:
+            items.append("{};q={};w={}".format(name, *quota_and_window(limit)))
+            templates.append(name.replace("%", "%%") + ";r=%d;t=%d")
+        rows.append((ANSWER_FIELDS * place, limit.in_flight))
         large = large or limit.burst > LARGEST
     policy = (codec.name("RateLimit-Policy"), codec.value(", ".join(items)))
     field, template = codec.name("RateLimit"), codec.value(", ".join(templates))
@@ -159,12 +163,6 @@ def _draft_11(plan: Disclosure, codec: HeaderCodec[AnyStr]) -> FieldWriter[AnySt
         return [policy, (field, template % tuple([min(number, LARGEST) for number in numbers] if large else numbers))]
 
     return say_one if len(plan.limits) == 1 and not large and not rows[0][1] else write_fields
-
-
-def _policy_item(name: str, limit: Limit, in_flight: bool) -> str:
-    if in_flight:
-        return f'{name};q={limit.amount};qu="concurrent-requests"'
-    return "{};q={};w={}".format(name, *quota_and_window(limit))
 
 
 def _three(

@@ -153,7 +153,7 @@ class Responder(Generic[AnyStr]):
 
     def refuse_for(self, decision: Decision, accept: str | bytes | None) -> Answer[AnyStr]:
         """Like `refuse`, for a refusal by a limiter of the app's own."""
-        limits = tuple(call.limit for call in decision.calls)
+        limits, _ = decision._asked
         return self._refusals(limits, "", "full", QUOTA)(decision, accept, self._retry_after(decision))
 
     def _retry_after(self, decision: Decision) -> float | None:
@@ -162,7 +162,7 @@ class Responder(Generic[AnyStr]):
         if now != self._second:
             self._second, self._refused = now, set()
         if len(self._refused) <= CROWD:
-            self._refused.add(decision.calls[0].key)
+            self._refused.add(decision._asked[1][0])
         return decision.retry_after_spread() if len(self._refused) > CROWD else None
 
 

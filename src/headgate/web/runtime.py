@@ -107,11 +107,6 @@ class Runtime(Generic[AnyStr]):
         """The load shedder of the current policy."""
         return None if self._shedding is None else self._shedding.shedder
 
-    @property
-    def awaits(self) -> bool:
-        """Whether some of the stores have to be awaited."""
-        return self.responder_now.compiled.awaits
-
     def _use(self, store: Store) -> None:
         """Count in this store from now on, whatever the rules say; `headgate.testing` does so for a while."""
         self.store = store
@@ -136,6 +131,8 @@ class Runtime(Generic[AnyStr]):
             log.log(level, line)
         self.responder_now: Responder[AnyStr] = ready.responder
         """The responder of the current policy."""
+        self.awaits = ready.responder.compiled.awaits
+        """Whether some of the stores have to be awaited."""
         self.fast_paths_at: EndpointWays[AnyStr] = EndpointWays(
             partial(self._open_at, ready.responder.compiled.policy), self._options.plan is None
         )

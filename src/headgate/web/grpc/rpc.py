@@ -132,7 +132,7 @@ def refusal(limits: RequestLimits[str]) -> Refused:
 def refusal_for(limits: RequestLimits[str], decision: Decision) -> Refused:
     """Like `refusal`, for a limiter of the app's own in a handler."""
     answer = limits.runtime.responder_now.refuse_for(decision, "text/plain")
-    return _refused(answer, disclosure_for(tuple(call.limit for call in decision.calls)), decision)
+    return _refused(answer, disclosure_for(decision._asked[0]), decision)
 
 
 def _refused(answer: Answer[str], plan: Disclosure | None, decision: Decision | None) -> Refused:
