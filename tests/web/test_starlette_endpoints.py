@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import gc
 import threading
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,10 +18,28 @@ from starlette.routing import Route
 
 from headgate.errors import HeadgateError, InvalidCall
 from headgate.web.starlette import exempt, limited
-from tests.support.edges import scope
+from tests.support.edges import asgi, scope
 from tests.web.test_starlette import hello, names_in, serve
 
 pytestmark = pytest.mark.engineless
+
+
+def test_a_request_is_freed_without_the_garbage_collector():
+    """The limits of a request refer to it only until it ends, so that no cycle is left behind."""
+    asked: list[weakref.ref[Request]] = []
+
+    @limited("1/hour")
+    async def endpoint(request: Request) -> Response:
+        asked.append(weakref.ref(request))
+        return PlainTextResponse("hello")
+
+    site = serve(Route("/", endpoint))
+    gc.disable()
+    try:
+        assert asgi(site.app, "GET", "/").status == 200
+        assert [each() for each in asked] == [None]
+    finally:
+        gc.enable()
 
 
 def test_endpoint_classes():

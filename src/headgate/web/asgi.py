@@ -118,6 +118,7 @@ class RateLimitMiddleware(Edge[bytes]):
                 raise
             await _answer(answer, limits.deny_for(no.decision, accepted_in(scope["headers"])))
         finally:
+            limits.connection = None  # it refers to the scope, and the scope to the limits
             if limits.permit is not None:
                 limits.let_go()
             if limits.follows:  # a permit is held, or no response was sent
@@ -148,6 +149,7 @@ class RateLimitMiddleware(Edge[bytes]):
         try:
             await self.app(scope, self._counting_messages(scope, receive, send, limits) if counts else receive, send)
         finally:
+            limits.connection = None
             await finish(limits, limits.end(SWITCHED))
 
     def _counting_messages(self, scope: Scope, receive: Receive, send: Send, opened: RequestLimits[bytes]) -> Receive:

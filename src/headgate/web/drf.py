@@ -9,7 +9,7 @@ REST_FRAMEWORK = {"DEFAULT_THROTTLE_CLASSES": ["api.throttles.Uploads"]}
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Mapping
 from typing import Any, ClassVar, Final
 
 from django.core.exceptions import ImproperlyConfigured
@@ -27,6 +27,7 @@ from headgate.web.django.limits import ViewLimit
 from headgate.web.django.request import Request, View
 from headgate.web.django.site import rate_limits
 from headgate.web.django.site_limits import ON_REQUEST, RateLimitExceeded, SiteLimits
+from headgate.web.endpoint import EndpointLimit
 
 TOO_MANY: Final = 429
 METHOD: Final = 2
@@ -65,8 +66,13 @@ class RateLimitThrottle(BaseThrottle):
         limit = self.limit_at(view)
         if decided is None or limit is None or limit in decided.asked or decided.refusal is not None:
             return True
-        others = dict.fromkeys(each for each in _others(view) if each not in decided.asked)
-        self._refusal = decided.enter(request, tuple({limit: None, **others}))
+        limits = tuple(dict.fromkeys([limit, *_others(view, decided.asked)]))
+        own = request._request  # each attribute that REST framework looks up in it costs a failed lookup first
+        decided.connection, decided.path = request, own.path_info
+        try:
+            self._refusal = decided.enter(own, limits)
+        finally:
+            decided.connection = None  # it refers to the limits
         if decided.follows and not decided.settles:
             raise HeadgateError(f"{type(self).__name__} counts by the response; add RateLimitMiddleware to MIDDLEWARE")
         if self._refusal is None:
@@ -117,14 +123,16 @@ class RateLimitThrottle(BaseThrottle):
         return given
 
 
-def _others(view: View) -> Iterator[ViewLimit]:
-    """Yield the limits of a view's throttles, but for throttles with an `allow_request` of their own."""
+def _others(view: View, asked: Container[EndpointLimit]) -> list[ViewLimit]:
+    """Return the limits of a view's throttles that were not asked; a throttle with its own `allow_request` has none."""
+    limits = []
     for throttle in view.get_throttles() if hasattr(view, "get_throttles") else ():
         if isinstance(throttle, RateLimitThrottle):
             asks = type(throttle).allow_request is RateLimitThrottle.allow_request
             limit = throttle.limit_at(view) if asks else None
-            if limit is not None:
-                yield limit
+            if limit is not None and limit not in asked:
+                limits.append(limit)
+    return limits
 
 
 def _limits_of(request: Request) -> SiteLimits | None:
