@@ -21,6 +21,8 @@ VARIABLE, DIRECTORY = "BENCH_APP", "BENCH_DIRECTORY"
 AMOUNTS = {OPEN: LARGE, USED_UP: SMALL}
 SAYS = (b"ratelimit", b"x-ratelimit-limit", b"x-ratelimit-remaining", b"ratelimit-remaining")
 """Header fields of which a limited app sends at least one, unless it says nothing at all."""
+CLASSED = b"x-classed"
+"""A header field with which an app tells that its request has a class: a load shedder was asked."""
 
 
 logging.getLogger("headgate").setLevel(logging.ERROR)  # hints: one client and one worker are what is measured
@@ -36,6 +38,10 @@ class App(NamedTuple):
     """It sends no header fields with a yes."""
     fast: bool = False
     """On the server with its native parser and loop, and so is its bare twin."""
+    limits: bool = True
+    """It has the limits of both paths; False for one that only sheds load."""
+    sheds: bool | None = None
+    """Whether each request has a permit of a load shedder, for apps that send a field about it."""
 
 
 def apps() -> dict[str, App]:
@@ -60,8 +66,9 @@ def apps() -> dict[str, App]:
         App("Flask", "wsgi", flask),
     ]
     from bench.framework_apps import framework_apps
+    from bench.shed_apps import shed_apps
 
-    return {each.name: each for each in (*bare, *limited, *framework_apps())}
+    return {each.name: each for each in (*bare, *limited, *framework_apps(), *shed_apps())}
 
 
 def policy() -> dict[str, Any]:

@@ -16,7 +16,7 @@ from typing import Any
 from bench.contestant import OVER, SMALL, WorkloadError
 from bench.measure import Figures, _calibrated
 from bench.sharer import own_directory
-from bench.web_apps import DIRECTORY, NEW, OPEN, SAYS, USED_UP, App, apps
+from bench.web_apps import CLASSED, DIRECTORY, NEW, OPEN, SAYS, USED_UP, App, apps
 
 REFUSED = ", refused"
 UNSEEN = ", a path never seen before"
@@ -78,7 +78,7 @@ def timed(once: Callable[[int], int], check_again: Callable[[], None], seconds: 
 def prove(app: App, answer: Callable[[str], Answer]) -> None:
     """The small limit admits the first 20 of 25 requests and no other."""
     found = [answer(USED_UP)[0] for _ in range(SMALL + OVER)]
-    expected = [200] * (SMALL + OVER) if not app.bare else [200] * SMALL + [429] * OVER
+    expected = [200] * SMALL + [429 if app.bare and app.limits else 200] * OVER
     if found != expected:
         raise WorkloadError(f"{app.name}: of {SMALL + OVER} requests on a limit of {SMALL} came {found}")
 
@@ -89,6 +89,8 @@ def check(app: App, answer: Answer, expected: int) -> None:
     says = any(field in fields for field in SAYS)
     if status != expected or (app.bare and not says and not app.silent) or (says and not app.bare):
         raise WorkloadError(f"{app.name}: a request got {status} with {sorted(fields)}, not {expected}")
+    if app.sheds not in (None, CLASSED in fields):
+        raise WorkloadError(f"{app.name}: a request got {sorted(fields)}: was its load shedder asked?")
 
 
 class Asgi:

@@ -8,6 +8,7 @@ from bench.framework_apps import framework_apps
 from bench.jobs import Job, Results, Scale, divided, largest
 from bench.report import Table, Target, number, ratio
 from bench.sections.section import Section
+from bench.shed_apps import shed_apps
 from bench.web_apps import apps
 from bench.web_calls import REFUSED, UNSEEN
 from bench.web_load import CONNECTIONS
@@ -33,8 +34,8 @@ REFUSALS = (
     "Flask, throttled-py",
 )
 UNSEEN_PATHS = (OURS, "WSGI, headgate")
-AT_ENDPOINTS = {each.name for each in framework_apps()}
-SERVED = tuple(name for name, app in apps().items() if app.bare and name != OURS and name not in AT_ENDPOINTS)
+ELSEWHERE = {each.name for each in (*framework_apps(), *shed_apps())}
+SERVED = tuple(name for name, app in apps().items() if app.bare and name != OURS and name not in ELSEWHERE)
 TARGETED = (
     "Starlette, headgate",
     "Starlette, headgate shared",

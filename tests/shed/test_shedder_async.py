@@ -124,33 +124,6 @@ def test_a_closed_loop_does_not_keep_its_permits():
     assert dropped == ["Task was destroyed but it is pending!"]
 
 
-def test_requests_that_sat_in_the_loop_too_long_are_refused():
-    """In one turn of the loop, the lowest class waits for 5 ms at most, the next for 10, critical for 20."""
-
-    async def main():
-        clock = ManualClock()
-        shedder = LoadShedder(100, clock=clock)
-        verdicts = []
-        for milliseconds in (0, 5, 6, 10, 11, 20, 21, 10_000):
-            await turns()
-            shedder.permit().release()  # the first request of a turn
-            clock.advance(milliseconds / 1_000)
-            verdicts.append([bool(shedder.permit(each)) for each in reversed(shedder.classes.order)])
-        assert verdicts == [
-            [True, True, True, True],
-            [True, True, True, True],
-            [False, True, True, True],
-            [False, True, True, True],
-            [False, False, True, True],
-            [False, False, True, True],
-            [False, False, False, True],
-            [False, False, False, True],
-        ]
-        assert shedder.stats().refused[("sheddable", "loop")] == 6
-
-    asyncio.run(main())
-
-
 def test_time_between_turns_is_not_a_delay():
     """A request in a later turn of the loop does not count the time of the turns before."""
 

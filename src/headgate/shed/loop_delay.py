@@ -1,9 +1,16 @@
-"""How long a request sat in the event loop before it was looked at.
+"""How long a request sat in the event loop before it was looked at, and when that is too long.
 
 A handler that computes keeps its event loop, so that only one request is ever in flight, and the others wait where no
 counter sees them: among the callbacks of the loop. All requests that are ready are started in one turn of the loop. The
-first of a turn notes the time, and a callback that the loop runs after this turn forgets it; so a later request of the
-turn knows how long the ones before it took.
+first of a turn notes the time, and a callback that the loop runs after this turn closes it; so a later request of the
+turn knows how long the ones before it took, and how many they were.
+
+A request is late after 5 ms (the bound) if the requests before it held the loop for a millisecond each, or longer. If
+they were n times quicker, the bound is n times as long, up to 100 ms: many short requests in one turn are many
+connections and no overload, and a refusal would take as long as a request.
+
+A loop is behind while each of its turns has late requests. One that has been behind for 100 ms does not catch up by
+itself: from then on, requests are refused that sat in the loop longer than the bound of their class.
 """
 
 from __future__ import annotations
@@ -12,8 +19,22 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from headgate.clock import MILLISECOND
+
 if TYPE_CHECKING:
     import asyncio
+
+BOUND = 5 * MILLISECOND
+"""How long a request of the lowest class may sit in the event loop; twice that for the next class, and so on."""
+LONG = MILLISECOND
+"""Requests that hold the loop for less than this each make the bound longer..."""
+LONGEST = 20
+"""...up to this multiple."""
+BEHIND = 100 * MILLISECOND
+"""How long a loop has to be behind before requests are refused for it."""
+APART = MILLISECOND
+"""The time between two turns that are noted. The callback of each turn would cost more than all the rest, and a turn
+that began a moment after another one has hardly any requests to miss."""
 
 
 def in_event_loop() -> bool:
@@ -22,28 +43,87 @@ def in_event_loop() -> bool:
     return asyncio is not None and asyncio._get_running_loop() is not None
 
 
+class _Turns:
+    """The turns of one event loop."""
+
+    __slots__ = ("began", "behind_since", "has_late", "late_at", "open", "requests")
+
+    def __init__(self, now: int) -> None:
+        self.open = self.has_late = False
+        self.began = now - APART
+        """The time at which the turn began."""
+        self.requests = 0
+        """Requests of this turn that are served, the present one included."""
+        self.behind_since: int | None = None
+        self.late_at = now
+        """When the last late request was looked at."""
+
+    def close(self) -> None:
+        """End the turn."""
+        if not self.has_late:
+            self.behind_since = None
+        self.open = self.has_late = False
+
+    def is_late(self, now: int, delay: int, multiple: int) -> bool:
+        """Return whether to refuse a request that sat in this turn too long."""
+        before = self.requests - 1
+        quicker = min(LONGEST, max(1.0, LONG * before / delay))
+        if delay <= BOUND * quicker:
+            return False
+        if self.behind_since is None or self.began - self.late_at > BEHIND:  # or it has rested in the meantime
+            self.behind_since = now
+        self.has_late, self.late_at = True, now
+        return before >= multiple and delay > BOUND * quicker * multiple and now - self.behind_since >= BEHIND
+
+
 class LoopDelay:
-    """The turns of the event loops of this process."""
+    """The event loops of this process."""
 
     def __init__(self) -> None:
-        self._turns: dict[int, tuple[asyncio.AbstractEventLoop, int]] = {}
-        """The loop by its id, and the time at which its turn began."""
+        self._loops: dict[asyncio.AbstractEventLoop, _Turns] = {}
         self._running: Callable[[], asyncio.AbstractEventLoop | None] | None = None
 
     def of_request(self, now: int) -> int:
-        """Return how long a request that is looked at now waited in its loop; 0 outside of event loops."""
+        """Return how long a request that is looked at now waited in its loop; 0 outside of event loops.
+
+        Called only where asyncio is loaded.
+        """
         if self._running is None:
-            if "asyncio" not in sys.modules:
-                return 0
             from asyncio import _get_running_loop
 
             self._running = _get_running_loop
         loop = self._running()
         if loop is None:
             return 0
-        turn = self._turns.get(id(loop))
-        if turn is not None and turn[0] is loop:
-            return now - turn[1]
-        self._turns[id(loop)] = (loop, now)
-        loop.call_soon(self._turns.pop, id(loop), None)
+        turns = self._loops.get(loop)
+        if turns is None:
+            turns = self._meet(loop, now)
+        if turns.open:
+            turns.requests += 1
+            return now - turns.began
+        if now - turns.began >= APART:
+            turns.open, turns.began, turns.requests = True, now, 1
+            loop.call_soon(turns.close)
         return 0
+
+    def is_late(self, now: int, delay: int, multiple: int) -> bool:
+        """Return whether to refuse a request that waited in its loop for this long, with the multiple of its class."""
+        turns = self._here()
+        return turns is not None and turns.is_late(now, delay, multiple)
+
+    def uncount(self) -> None:
+        """Do not count the request that was looked at last: it is not served in this turn."""
+        turns = self._here()
+        if turns is not None:
+            turns.requests -= 1
+
+    def _here(self) -> _Turns | None:
+        loop = self._running and self._running()
+        return self._loops.get(loop) if loop else None
+
+    def _meet(self, loop: asyncio.AbstractEventLoop, now: int) -> _Turns:
+        """Return the turns of a loop that was not seen before; forget loops that were closed."""
+        for each in list(self._loops):
+            if each.is_closed():
+                self._loops.pop(each, None)
+        return self._loops.setdefault(loop, _Turns(now))

@@ -53,7 +53,9 @@ class ShedPermit:
     examined = False
     """Whether the reasons to refuse it were looked at: chance decides by some of them, so they are not asked twice."""
     loop_delay = 0
-    """Microseconds that the request sat in its event loop."""
+    """Microseconds that the request sat in its event loop..."""
+    late = False
+    """...and whether that was too long."""
     _place: tuple[str | None, int | None] | None = None
     """Class and deadline of the code around the block."""
 

@@ -5,22 +5,22 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from sys import modules
 from typing import TYPE_CHECKING, Literal, get_args
 
-from headgate.clock import MILLISECOND, SECOND, Clock
+from headgate.clock import SECOND, Clock
 from headgate.errors import InvalidCall
 from headgate.forks import after_fork
 from headgate.permit import Outcome
 from headgate.shed.admissions import Admissions, Stats
 from headgate.shed.classes import ORDER, Classes
 from headgate.shed.estimators import Estimator, estimator_of
-from headgate.shed.loop_delay import LoopDelay
+from headgate.shed.loop_delay import BOUND, LoopDelay
 from headgate.shed.permit import ShedPermit
 from headgate.shed.refusals import Reason
 from headgate.shed.signals import Signal
-from headgate.shed.waiters import LoopWaiter, ThreadWaiter, Waiter
+from headgate.shed.waiters import LoopWaiter, ThreadWaiter, Waiter, wake_all
 from headgate.shed.workers import Workers
 from headgate.wording import log_of, shown
 
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
 Mode = Literal["enforce", "observe", "off"]
 MODES: tuple[Mode, ...] = get_args(Mode)
-LOOP_DELAY = 5 * MILLISECOND
-"""How long a request of the lowest class may sit in the event loop; twice that for the next class, and so on."""
 
 
 class SteadyClock:
@@ -95,7 +93,7 @@ class LoadShedder:
         if mode != "enforce":
             with self._lock:
                 woken = self._state.admit_waiting(self._now_ns() // 1_000)
-            _wake(woken)
+            wake_all(woken)
 
     def permit(
         self,
@@ -123,7 +121,8 @@ class LoadShedder:
             raise self.classes.unknown(request_class) from None
         permit.began = now = self._now_ns() // 1_000
         delay = self._loops.of_request(now) if "asyncio" in modules else 0
-        if self._plain and (timeout is None or at_once) and deadline is None and delay <= LOOP_DELAY:
+        late = delay > BOUND and self._is_late(now, delay, rank)
+        if self._plain and (timeout is None or at_once) and deadline is None and not late:
             state, estimator = self._state, self.estimator
             with self._lock:
                 if state.in_flight < (estimator.limit if rank >= self._critical else estimator.undipped):
@@ -133,10 +132,17 @@ class LoadShedder:
                         permit.mark = estimator.begin(now, in_flight)
                     return permit
         permit.describe(tenant, weight, timeout, deadline)
-        permit.loop_delay = delay
+        permit.loop_delay, permit.late = delay, late
         if timeout is None or at_once:
             self.ask(permit, None)
+            if permit.state != "held":
+                self._loops.uncount()
         return permit
+
+    def _is_late(self, now: int, delay: int, rank: int) -> bool:
+        """Return whether a request sat in its event loop too long. One of the highest class never does."""
+        late = self._loops.is_late(now, delay, 1 << len(self.classes.order) - 1 - rank)
+        return late and rank > 0
 
     def now(self) -> int:
         """Return the time of the shedder's clock, in microseconds."""
@@ -172,7 +178,7 @@ class LoadShedder:
             if not state.room.size:
                 return ended
             woken = state.fill(self._now_ns() // 1_000)
-        _wake(woken)
+        wake_all(woken)
         return ended
 
     def sample(self, permit: ShedPermit, outcome: Outcome) -> None:
@@ -183,7 +189,7 @@ class LoadShedder:
             if not self._state.room.size:
                 return
             woken = self._state.fill(now)
-        _wake(woken)
+        wake_all(woken)
 
     def wait(self, permit: ShedPermit) -> None:
         """Wait in this thread until the permit is granted or refused."""
@@ -240,7 +246,7 @@ class LoadShedder:
     def _reason(self, now: int, permit: ShedPermit) -> Reason | None:
         """Return why to refuse a request even if a permit is free."""
         height = len(self.classes.order) - 1 - permit.rank
-        if permit.rank and permit.loop_delay > LOOP_DELAY << height:
+        if permit.late:
             return "loop"
         if self._workers is not None:
             self._workers.look(now, permit.loop_delay, self._state.in_flight / self.estimator.undipped)
@@ -266,8 +272,3 @@ class LoadShedder:
         for mark in lost:
             self._state.take_back(now, mark)
         log_of(__name__).warning("%d permits of a load shedder were lost without a release: use `with`", len(lost))
-
-
-def _wake(waiters: Iterable[Waiter]) -> None:
-    for waiter in waiters:
-        waiter.wake()

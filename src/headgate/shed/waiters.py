@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol
 
 from headgate.clock import SECOND, Clock
@@ -65,3 +66,9 @@ class LoopWaiter:
     def _set(self) -> None:
         if not self.woken.done():
             self.woken.set_result(True)
+
+
+def wake_all(waiters: Iterable[Waiter]) -> None:
+    """Let these callers go on."""
+    for waiter in waiters:
+        waiter.wake()

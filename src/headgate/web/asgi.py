@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, ClassVar, Final, Unpack
 
 from headgate.errors import RateLimited
+from headgate.policy import RequestView
 from headgate.steps import Steps, run, run_awaiting, run_to_the_end
 from headgate.web.asgi_requests import SCOPES, Scope, ScopeHeaders, accepted_in, path_of
 from headgate.web.edge import Edge
@@ -61,8 +62,17 @@ class RateLimitMiddleware(Edge[bytes]):
             await self._pass(scope, receive, send, self._limits())
             return
         path = path_of(scope) if scope.get("root_path") else scope["path"]
-        way = runtime.fast_paths[scope["method"], path]
-        if not self.endpoints:
+        if self.endpoints:
+            await self._admit(scope, receive, send, path, view)
+            return
+        entry = place = decision = None
+        if runtime.shedding is None:
+            way = runtime.fast_paths[scope["method"], path]
+        else:
+            entry, way = runtime.shedding.entrances[scope["method"], path]
+            if entry is not None and (place := entry.enter()) is None:
+                way = False
+        try:
             if way is True:  # no rule applies
                 await self.app(scope, receive, send)
                 return
@@ -71,17 +81,24 @@ class RateLimitMiddleware(Edge[bytes]):
                     peer = _peer_of(scope)
                     decision = way.decide(peer if runtime.clients is None else runtime.clients(scope, peer))
                 else:
-                    view = view or runtime.view(scope)
-                    decision = way.decide_by(view)
+                    decision = way.decide_by(view := view or runtime.view(scope))
                 if decision is not None:
                     if decision.allowed:
                         await self.app(scope, receive, _telling(way.responder, way.write_fields(decision), send))
                     else:
                         await _answer(send, way.responder.refuse_fast(way, decision, accepted_in(scope["headers"])))
                     return
+        finally:
+            if entry is not None and place is not None:
+                entry.leave(place, served=isinstance(way, bool) or decision is not None)
+        await self._admit(scope, receive, send, path, view)
+
+    async def _admit(self, scope: Scope, receive: Receive, send: Send, path: str, view: RequestView | None) -> None:
+        """Decide on a request whose limits have to be kept."""
         limits = self._limits()
         limits.view = view
-        admitted = limits.admit(scope, scope["method"], path, _peer_of(scope), None, way if self.endpoints else False)
+        way = self._runtime.fast_paths[scope["method"], path] if self.endpoints else False
+        admitted = limits.admit(scope, scope["method"], path, _peer_of(scope), None, way)
         if not isinstance(admitted, bool):
             admitted = await run_awaiting(admitted)
         if not admitted:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from headgate.caches import PathCache
 from headgate.policy import RequestView
 from headgate.policy.edges import Candidates, Outcome, ShedSection, Unclear, client_key, fallback_key, key_of
-from headgate.shed import LoadShedder, ShedPermit
+from headgate.shed import Entry, LoadShedder, ShedPermit
 from headgate.shed.estimators import ESTIMATORS
 from headgate.steps import Steps
 from headgate.web.waits import PermitWait
@@ -73,12 +73,22 @@ class Shedding:
         self._queues = trusts and "queue" in section.signals
         self._reads = bool(self._class_header or section.deadline_header or self._queues or runtime.reader.remaining)
         """Whether header fields of each request have to be read."""
+        self._entries = {name: Entry(shedder, name) for name in section.classes.order}
+        self.entrances: PathCache[tuple[Entry | None, Way]] = PathCache(self._entrance)
+        """By method and path: the entry of requests that a middleware may decide on by itself, and their way."""
         self._logged = False
 
     def front(self, method: str, path: str) -> Way:
         """Return the way of requests that a middleware may decide on by itself: those that are always exempt."""
         exempt: bool = self._candidates[method, path].exempt == ()
         return exempt and self._runtime.ways[method, path]
+
+    def _entrance(self, method: str, path: str) -> tuple[Entry | None, Way]:
+        way = self._runtime.ways[method, path]
+        if self._candidates[method, path].exempt == ():
+            return None, way
+        name = None if self._reads else self._only[method, path]
+        return (None, False) if name is None or way is False else (self._entries[name], way)
 
     def admit(
         self, limits: RequestLimits[Any], request: Request, method: str, where: str, peer: str | None

@@ -30,7 +30,7 @@ RISE = 1.5
 """A base that seems to have risen by more than this is measured a second time."""
 PART = 0.03
 """Dips take at most this part of the time, in the long run."""
-PAUSE = 100 * MILLISECOND
+PAUSE = 400 * MILLISECOND
 """How long requests are not measured after a cohort that used at most half of the limit."""
 FIRST_DIP = 150 * MILLISECOND
 """The time that the first dip is taken to need: it is due after five seconds at the limit, if the base is a guess."""

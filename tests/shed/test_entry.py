@@ -1,0 +1,99 @@
+"""`Entry`: requests of an edge that need no permit."""
+
+from __future__ import annotations
+
+import contextvars
+import threading
+
+import pytest
+
+from headgate.shed import Entry, LoadShedder, current_class
+from headgate.testing import ManualClock
+
+pytestmark = pytest.mark.engineless
+
+
+def idle(shedder: LoadShedder) -> LoadShedder:
+    """Bring a shedder to where it does not measure: an estimator says so after its first request."""
+    shedder.permit().release()
+    return shedder
+
+
+@pytest.fixture
+def shedder() -> LoadShedder:
+    """A shedder of two places that measures no request now."""
+    return idle(LoadShedder(2, clock=ManualClock()))
+
+
+def test_a_place_is_taken_and_given_back(shedder):
+    """Places and permits are one number in flight; the class is seen in between."""
+    entry = Entry(shedder, "critical")
+    place = entry.enter()
+    assert place is not None
+    assert (current_class(), shedder.stats().in_flight) == ("critical", 1)
+    permit = shedder.permit()
+    assert permit
+    assert (entry.enter(), shedder.stats().in_flight) == (None, 2)
+    entry.leave(place)
+    assert (current_class(), shedder.stats().in_flight, shedder.stats().admitted) == (None, 1, 3)
+    permit.release()
+
+
+def test_a_request_that_goes_on_with_a_permit_is_counted_once(shedder):
+    """Its place is given back as if it had not been there."""
+    entry = Entry(shedder, "critical")
+    place = entry.enter()
+    assert place is not None
+    entry.leave(place, served=False)
+    assert (shedder.stats().in_flight, shedder.stats().admitted) == (0, 1)
+
+
+@pytest.mark.parametrize("change", ["observe", "off", "measured", "workers"])
+def test_a_request_that_needs_more_takes_a_permit(change):
+    """In other modes, with a worker shedder, and while the estimator measures, an entry admits no request."""
+    clock = ManualClock()
+    shedder = idle(LoadShedder(2, clock=clock, workers=["busy"] if change == "workers" else ()))
+    if change == "measured":
+        clock.advance(1)
+    elif change != "workers":
+        shedder.mode = change
+    assert Entry(shedder, "critical").enter() is None
+    assert (shedder.stats().in_flight, current_class()) == (0, None)
+
+
+def test_a_dip_is_not_for_critical_requests():
+    """An entry of a critical class may use all places."""
+    shedder = idle(LoadShedder(2, clock=ManualClock()))
+    shedder.estimator.limit = 0
+    refused = [contextvars.copy_context().run(Entry(shedder, name).enter) is None for name in shedder.classes.order]
+    assert refused == [False, False, True, True]
+
+
+def test_a_place_that_is_free_goes_to_a_request_that_waits():
+    """A thread that waits for a permit is woken by a request that leaves."""
+    shedder, waited = LoadShedder(1), []
+    entry = Entry(shedder, "critical")
+    while (place := entry.enter()) is None:  # the clock is real: the estimator may measure again
+        idle(shedder)
+
+    def wait() -> None:
+        with shedder.permit(timeout=60):
+            waited.append(shedder.stats().in_flight)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    while not shedder.stats().waiting:
+        pass
+    entry.leave(place)
+    thread.join(60)
+    assert (waited, shedder.stats().in_flight) == ([1], 0)
+
+
+def test_a_request_may_end_in_another_context(shedder):
+    """A framework may close a request elsewhere: the place is free, and the other context keeps its class."""
+    entry = Entry(shedder, "critical")
+    place = contextvars.copy_context().run(entry.enter)
+    assert place is not None
+    with shedder.permit("sheddable"):
+        entry.leave(place)
+        assert (current_class(), shedder.stats().in_flight) == ("sheddable", 1)
