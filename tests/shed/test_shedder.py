@@ -205,13 +205,27 @@ def test_the_kill_switch_works_at_once():
     first.release()
 
 
-def test_a_lost_permit_comes_back(caplog):
-    """A permit that nothing refers to any more is taken back, and the log says how to do better."""
-    shedder = LoadShedder(1)
+def test_a_lost_permit_comes_back(caplog, clock):
+    """A permit that nothing refers to any more is taken back, by the next request or the next look at the numbers."""
+    shedder = LoadShedder(1, clock=clock)
+    shedder.permit()
+    gc.collect()
+    assert shedder.stats().in_flight == 0
     shedder.permit()
     gc.collect()
     assert shedder.permit()
-    assert "1 permits of a load shedder were lost without a release: use `with`" in caplog.text
+    assert caplog.text.count("permits of a load shedder were lost without a release (1): use `with`") == 1
+
+
+def test_lost_permits_are_logged_once_a_minute(caplog, clock):
+    """A caller that forgets one forgets thousands: the log says how to do better, and is not filled by it."""
+    shedder = LoadShedder(1, clock=clock)
+    for second in range(121):
+        shedder.permit()
+        gc.collect()
+        assert shedder.stats().in_flight == 0
+        assert len(caplog.records) == 1 + second // 60
+        clock.advance(1)
 
 
 def test_critical_requests_are_not_part_of_a_dip(clock):

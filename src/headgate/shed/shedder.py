@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 Mode = Literal["enforce", "observe", "off"]
 MODES: tuple[Mode, ...] = get_args(Mode)
+WARN = 60 * SECOND
+"""The time between two warnings of lost permits."""
 
 
 class SteadyClock:
@@ -68,6 +70,7 @@ class LoadShedder:
         self._loops = LoopDelay()
         self._workers = Workers(workers, self.classes) if workers else None
         self._timers: Timers | None = None
+        self._next_warning = 0
         self._begin()
         self.mode = mode
         after_fork(self._begin)
@@ -156,6 +159,8 @@ class LoadShedder:
     def stats(self) -> Stats:
         """Return the numbers of this moment."""
         with self._lock:
+            if self.abandoned:
+                self._take_back_abandoned(self._now_ns() // 1_000)
             return self._state.stats()
 
     def note_queue(self, seconds: float) -> None:
@@ -271,4 +276,8 @@ class LoadShedder:
         lost = [self.abandoned.popleft() for _ in range(len(self.abandoned))]
         for mark in lost:
             self._state.take_back(now, mark)
-        log_of(__name__).warning("%d permits of a load shedder were lost without a release: use `with`", len(lost))
+        if now >= self._next_warning:  # not for each: a caller that forgets one forgets thousands
+            self._next_warning = now + WARN
+            log_of(__name__).warning(
+                "permits of a load shedder were lost without a release (%d): use `with`", len(lost)
+            )
