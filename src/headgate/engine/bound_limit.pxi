@@ -20,7 +20,7 @@ cdef class Engine:
     cdef int64_t me                     # the signature of this participant: number + 1 << 32 | generation
     cdef int roll                       # the file whose bytes the participants hold
     cdef int64_t* generations           # of each participant's number, in that file
-    cdef list rolls                     # keeps its mapping alive, and the former one, where a sleeping thread may look
+    cdef int64_t[::1] roll_words        # keeps its mapping alive
     cdef object look_after              # called once a second; returns whether the files are still there
     cdef int64_t looked
     cdef int64_t napping                # threads of this process that wait for a stripe without the GIL
@@ -30,7 +30,7 @@ cdef class Engine:
     cdef int64_t known_tables           # the number of tables at its last call
 
     def __cinit__(self, clock):
-        self.late, self.rolls = [], []
+        self.late = []
         self.on_eviction = no_report
         self.renew_lock()
         self.use_clock(clock)
@@ -60,9 +60,17 @@ cdef class Engine:
 
     def leave(self):
         """Take no part any more: until `join`, decisions find the files gone."""
-        self.me = 0
-        self.looked = -(<int64_t> 1 << 62)
+        with cython.critical_section(self.lock):
+            self.check_nobody_sleeps()
+            self.me = 0
+            self.looked = -(<int64_t> 1 << 62)
         self.late.clear()               # the permits of another signature
+
+    cdef int check_nobody_sleeps(self) except -1:
+        """Raise an error while a thread waits for a stripe: it would wake up under another signature or in other memory."""
+        if self.napping:
+            raise StoreError("a thread waits for a part of the shared store, whose files were removed")
+        return 0
 
     def join(self, int roll, int64_t[::1] words, look_after, find_tables):
         """Take part: hold a byte of the roll while the file description is open. False if all bytes are held.
@@ -73,6 +81,7 @@ cdef class Engine:
         if words.shape[0] != PARTICIPANTS + 1:
             raise ValueError("the roll has another length")
         with cython.critical_section(self.lock):
+            self.check_nobody_sleeps()
             for number in range(PARTICIPANTS):
                 if headgate_take_byte(roll, number):
                     self.roll, self.generations = roll, &words[0]
@@ -80,7 +89,7 @@ cdef class Engine:
                     self.known_tables = -1
                     self.looked = -(<int64_t> 1 << 62)
                     self.me = (number + 1) << 32 | <int64_t> <uint32_t> headgate_add(&words[number], 1)
-                    self.rolls = [*self.rolls[-1:], words.base]
+                    self.roll_words = words     # last: the former memory is unmapped, and another thread may run meanwhile
                     return True
             return False
 

@@ -30,8 +30,8 @@ cdef class SharedTable:
     def attach(self, int64_t[::1] view):
         """Use this memory from now on; its header was checked against the size of the file."""
         with cython.critical_section(self.engine.lock):
-            if self.head != NULL and self.engine.napping:       # a thread that sleeps must wake up in the same memory
-                raise StoreError("a thread waits for a part of the table whose file was removed")
+            if self.head != NULL:
+                self.engine.check_nobody_sleeps()
             self.use(view)
 
     cdef use(self, int64_t[::1] view):
@@ -148,7 +148,7 @@ cdef class SharedTable:
 
     cdef inline bint try_lock(self, int64_t number) noexcept nogil:
         cdef Stripe* stripe = &self.stripes[number]
-        if headgate_load(&stripe.lock) or not headgate_swap(&stripe.lock, 0, self.engine.me):
+        if self.engine.me == 0 or headgate_load(&stripe.lock) or not headgate_swap(&stripe.lock, 0, self.engine.me):
             return False
         stripe.turns += 1
         return True
