@@ -74,11 +74,11 @@ async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
     return await shield(kept(get_running_loop().create_task(work)))
 
 
-_unfinished: set[Task[Any]] = set()
+unfinished: set[Task[Any]] = set()
 
 
 def kept(task: Task[T]) -> Task[T]:
     """Keep a reference to a task until it ends, and return the task: the event loop has only weak references."""
-    _unfinished.add(task)
-    task.add_done_callback(_unfinished.discard)
+    unfinished.add(task)
+    task.add_done_callback(unfinished.discard)
     return task

@@ -16,6 +16,7 @@ from headgate.stores.shared import SharedStore
 from headgate.stores.shared.survey import survey
 from headgate.testing import ManualClock, ReferenceStore
 from tests.support import sharing
+from tests.support.inside import tables_of
 
 NOW = 1_000_000_020.0
 needs_shared = pytest.mark.skipif(not NATIVE, reason="shared stores need the native engine")
@@ -36,7 +37,7 @@ def store(request, tmp_path, clock):
 
 
 def tables(store) -> int:
-    return len(store._tables)
+    return len(tables_of(store))
 
 
 def test_limits_of_many_names_are_one_table(store):

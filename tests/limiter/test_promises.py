@@ -15,6 +15,7 @@ from headgate.stores import Store
 from headgate.testing import ManualClock
 from tests.support.awaiting import awaited
 from tests.support.homes import LATER, in_each_home, in_line, let_run, until, waiting
+from tests.support.inside import asleep, entries, promises_left, timers_of, turns_left
 
 
 class Left(NamedTuple):
@@ -105,13 +106,13 @@ async def test_those_behind_a_task_that_gives_up_move_up(store, clock):
     for number in (3, 7, 0, 4, 11, 8):
         tasks[number].cancel()
     await asyncio.gather(*(tasks[number] for number in (3, 7, 0, 4, 11, 8)), return_exceptions=True)
-    await until(lambda: not steps._unfinished)
+    await until(lambda: not steps.unfinished)
     assert (await limiter.peek("k", 0)).reset_after == 7.0  # the hit, and six that wait
     while len(left) < 6:
         clock.advance(1)
         await let_run()
     assert left == [(1, 1), (2, 2), (3, 5), (4, 6), (5, 9), (6, 10)]
-    assert (in_line(limiter), limiter._queue.promises._queues, limiter._timers.here()._turns) == (0, {}, {})
+    assert (in_line(limiter), promises_left(limiter), turns_left(timers_of(limiter))) == (0, {}, {})
 
 
 @awaited
@@ -122,7 +123,7 @@ async def test_a_task_that_gives_up_as_it_is_called_leaves_its_turn_to_the_next(
     first, second, third = (asyncio.create_task(limiter.acquire("k")) for _ in range(3))
     await waiting(limiter, 3, asleep=3)
     clock.us += 1_000_000
-    limiter._timers.here()._wake_due()
+    timers_of(limiter).wake_due()
     first.cancel()
     await let_run()
     assert (first.cancelled(), second.done(), third.done()) == (True, True, False)
@@ -141,7 +142,7 @@ def test_whatever_costs_and_order_they_give_up_in_all_is_given_back(order, clock
     for number in order:
         reservations[number].cancel()
     assert limiter.peek("k", 0).verdicts == before
-    assert limiter._queue.promises._queues == {}
+    assert promises_left(limiter) == {}
 
 
 def test_a_promise_is_given_back_when_those_behind_it_have_left(clock):
@@ -176,7 +177,7 @@ def test_promises_of_many_keys_are_forgotten_when_their_instants_have_passed(mon
         limiter.hit(f"{number}")
         limiter.reserve(f"{number}")
         clock.advance(0.01)
-    assert len(limiter._queue.promises._queues) <= 400
+    assert len(promises_left(limiter)) <= 400
 
 
 async def shape_and_give_up(shaper: AsyncShaper, clock: ManualClock, chance: random.Random) -> list[Left]:
@@ -191,8 +192,7 @@ async def shape_and_give_up(shaper: AsyncShaper, clock: ManualClock, chance: ran
 
     def answered() -> bool:
         """Everybody who has not left or given up is asleep: nobody is late because of a server."""
-        asleep = sum(not sleeper.done() for *_, sleeper in shaper._timers.here()._heap)
-        return sum(not task.done() for task in tasks) == asleep
+        return sum(not task.done() for task in tasks) == asleep(timers_of(shaper))
 
     for _ in range(80):
         act = chance.random()
@@ -236,7 +236,7 @@ async def test_those_behind_a_caller_that_gives_up_its_place_move_up(store, cloc
         left.append((clock.now() - LATER, number))
 
     tasks = [asyncio.create_task(one(number)) for number in range(5)]
-    await until(lambda: len(shaper._timers.here()._heap) == 4)
+    await until(lambda: entries(timers_of(shaper)) == 4)
     tasks[2].cancel()
     await asyncio.wait([tasks[2]])
     assert (await shaper.enter("k")).delay == 4.0

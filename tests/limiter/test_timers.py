@@ -19,6 +19,7 @@ from headgate.waiting.sleep import sleep_until
 from headgate.waiting.timers import LoopTimers, Timers
 from tests.support.awaiting import awaited
 from tests.support.homes import LATER, eventually, in_line, let_run
+from tests.support.inside import entries, is_watched, loops_known, timers_of
 
 T = TypeVar("T")
 
@@ -114,7 +115,7 @@ async def test_those_who_left_are_forgotten(clock):
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-        assert len(timers._heap) <= 200
+        assert entries(timers) <= 200
 
 
 @awaited
@@ -134,7 +135,7 @@ async def test_those_who_leave_as_their_time_comes_are_counted_once(clock):
         await asyncio.sleep(0)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-    assert len(timers._heap) <= 200
+    assert entries(timers) <= 200
 
 
 @awaited
@@ -160,7 +161,7 @@ def test_loops_one_after_the_other_each_have_their_alarm():
     async def main() -> None:
         await limiter.acquire("k")
         await limiter.acquire("k")
-        timers.append(weakref.ref(limiter._timers.here()))
+        timers.append(weakref.ref(timers_of(limiter)))
 
     for _ in range(4):
         run(main())
@@ -201,7 +202,7 @@ def test_the_alarms_of_a_clock_are_one_for_each_loop():
 
     one, other = run(main()), run(main())
     assert one is not other
-    assert len(timers._timers) == 1
+    assert loops_known(timers) == 1
 
 
 def test_a_clock_forgets_alarms_that_are_gone(clock):
@@ -210,13 +211,13 @@ def test_a_clock_forgets_alarms_that_are_gone(clock):
     async def main() -> None:
         await AsyncLimiter("1/second", clock=clock).hit("k")
         limiter = AsyncLimiter("1/second", clock=clock)
-        limiter._timers.here()
+        timers_of(limiter)
 
     for _ in range(5):
         run(main())
     gc.collect()
     clock.advance(1)
-    assert clock._watchers == []
+    assert not is_watched(clock)
 
 
 def test_a_thread_sleeps_until_and_not_before():

@@ -17,6 +17,7 @@ from headgate.testing import ManualClock
 from headgate.testing.suite import EVERY_ALGORITHM
 from tests.support import side_by_side
 from tests.support.homes import LATER, HandMoved, Interrupting, eventually, in_line, nobody_waits
+from tests.support.inside import queue_of
 
 LINES = ("10/second by fixed-window", "10/second by sliding-log", "10/second by sliding-window/5", "10/second block 2s")
 """Limits that cannot promise a time: their callers stand in line."""
@@ -247,7 +248,7 @@ def test_who_is_counted_among_those_who_wait_has_its_place():
     """In one step: who comes next stands behind, even if the thread before it is held up at that very moment."""
     clock = HandMoved()
     crowd = Crowd(Limiter("10/second by fixed-window", clock=clock))
-    line, seen = crowd.limiter._queue, []
+    line, seen = queue_of(crowd.limiter), []
     look = lambda: seen.append((line.waiting, len(line.by_key.get("k", ()))))  # noqa: E731
     line._lock = Witness(line._lock, look)  # type: ignore[assignment]
     crowd.limiter.hit("k", 10)

@@ -22,6 +22,7 @@ from tests.support.homes import (
     until,
     waiting,
 )
+from tests.support.inside import queue_of, timers_of
 
 BUCKET, WINDOW = "10/second burst 4", "4/second by fixed-window"
 
@@ -75,7 +76,7 @@ def test_a_cancelled_task_leaves_nothing_charged(home, text):
 
 def still_busy() -> bool:
     """Whether something is still being given back."""
-    return bool(steps._unfinished)
+    return bool(steps.unfinished)
 
 
 @in_each_home
@@ -161,7 +162,7 @@ async def test_no_more_wait_than_may_of_those_who_come_at_once(store, clock):
     for text in (BUCKET, WINDOW):
         limiter = AsyncLimiter(text, store=store, on_error="raise", max_waiting=5)
         tasks = [asyncio.create_task(limiter.acquire("k")) for _ in range(100)]
-        line = limiter._queue
+        line = queue_of(limiter)
         await until(lambda tasks=tasks, line=line: sum(task.done() for task in tasks) >= 95 or line.waiting > 5)
         assert line.waiting == 5
         answers = [task.result().allowed for task in tasks if task.done()]
@@ -188,7 +189,7 @@ async def test_any_number_of_tasks_have_one_timer():
     """By the real clock: set for the first, moved when an earlier one comes, gone with the last."""
     limiter = AsyncLimiter("1/minute burst 1")
     await limiter.hit("k")
-    alarm = limiter._timers.here()
+    alarm = timers_of(limiter)
     assert alarm.timers == 0
     scheduled = asyncio.get_running_loop()._scheduled
     before = list(scheduled)
@@ -215,7 +216,7 @@ async def test_nobody_goes_early_by_the_real_clock(store):
     await asyncio.gather(*(one() for _ in range(30)))
     assert all(at >= delay for at, delay in gone)
     assert all(at >= 2_000 * place for place, (at, _) in enumerate(gone))
-    assert limiter._timers.here().timers == 0
+    assert timers_of(limiter).timers == 0
 
 
 @in_each_home
@@ -224,7 +225,7 @@ async def test_a_pause_after_the_question_changes_no_order(store, clock):
     limiter = AsyncLimiter("100/second burst 1", store=store, on_error="raise")
     for _ in range(10):
         await limiter._reserve("k", 1, 10**9, None)
-    finish, done = limiter._queue._depart, []
+    finish, done = queue_of(limiter)._depart, []
 
     def held_up(*given):
         clock.advance(0.05)
@@ -234,10 +235,10 @@ async def test_a_pause_after_the_question_changes_no_order(store, clock):
         assert await limiter.acquire("k")
         done.append(number)
 
-    limiter._queue._depart = held_up  # type: ignore[method-assign]
+    queue_of(limiter)._depart = held_up  # type: ignore[method-assign]
     tasks = [asyncio.create_task(one(0))]
     await waiting(limiter, 1)
-    limiter._queue._depart = finish  # type: ignore[method-assign]
+    queue_of(limiter)._depart = finish  # type: ignore[method-assign]
     tasks.append(asyncio.create_task(one(1)))
     await waiting(limiter, 2)
     while len(done) < 2:

@@ -12,6 +12,7 @@ from headgate import MemoryStore
 from headgate.testing import ManualClock
 from headgate.web.wsgi import RateLimitMiddleware
 from tests.support.edges import plain_wsgi, wsgi
+from tests.support.inside import runtime_of
 
 HOUR = 3600
 
@@ -176,7 +177,7 @@ def test_other_numbers_alone_carry_nothing(site, caplog):
 def test_a_rule_that_begins_to_delay_counts_by_its_old_window_and_holds_by_its_new_bucket(site, act):
     """The window has no queue in which a request could be held: it lets pass or refuses, as before."""
     site = site("name: api, key: ip, limits: 5/minute by sliding-log")
-    site.app._runtime.clock = site.clock
+    runtime_of(site.app).clock = site.clock
     assert site.admitted(3) == 3
     site.change(f"name: api, key: ip, limits: 5/minute, act: {act}")
     assert site.admitted(1) == 1

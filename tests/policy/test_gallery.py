@@ -20,6 +20,7 @@ from headgate.waiting.timers import Timers
 from headgate.web.asgi import RateLimitMiddleware
 from tests.support import ROOT
 from tests.support.awaiting import awaited
+from tests.support.inside import runtime_of
 
 pytestmark = pytest.mark.engineless
 
@@ -325,8 +326,8 @@ class Road:
 
     def __init__(self) -> None:
         self.site = Site("ride-hailing.yaml")
-        self.site.gate._runtime.clock = self.site.clock
-        self.site.gate._runtime.timers = Timers(self.site.clock)
+        runtime_of(self.site.gate).clock = self.site.clock
+        runtime_of(self.site.gate).timers = Timers(self.site.clock)
         self.sent: list[asyncio.Future[Reply]] = []
 
     async def send(self, driver: int, updates: int) -> None:

@@ -16,6 +16,7 @@ from headgate.policy.reload import READER, PolicyFile
 from headgate.web.wsgi import RateLimitMiddleware
 from tests.support.edges import plain_wsgi, wsgi
 from tests.support.flight import in_child
+from tests.support.inside import runtime_of
 
 pytestmark = pytest.mark.engineless
 
@@ -168,7 +169,7 @@ def test_a_store_that_is_bound_while_a_policy_is_made_ready_stays_bound(file):
     write(file, "8/minute")
     quota(app)
     assert here.wait(PATIENCE)
-    app._runtime._use(store)
+    runtime_of(app)._use(store)
     go.set()
     until_read()
     assert [quota(app) for _ in range(2)] == ["9"] * 2

@@ -81,13 +81,13 @@ def counting(policy: Policy) -> list[str]:
     """The tokens that are verified from now on."""
     assert policy.tokens is not None
     verified: list[str] = []
-    decode = policy.tokens._decode
+    decode = policy.tokens.decode
 
     def count(token: str) -> Any:
         verified.append(token)
         return decode(token)
 
-    policy.tokens._decode = count
+    policy.tokens.decode = count
     return verified
 
 
@@ -172,12 +172,12 @@ def test_a_hot_token_costs_no_second_verification():
     """It is remembered under its hash, so that nothing keeps the token itself."""
     made = tokens()
     verified: list[str] = []
-    made._decode = lambda token: (verified.append(token), {"sub": token})[1]  # type: ignore[func-returns-value]
+    made.decode = lambda token: (verified.append(token), {"sub": token})[1]  # type: ignore[func-returns-value]
     assert [made.claims(view(**bearer(f"t{at % 3}"))) for at in range(300)] == [
         {"sub": f"t{at % 3}"} for at in range(300)
     ]
     assert verified == ["t0", "t1", "t2"]
-    assert {len(name) for name in made._known} == {32} and b"t0" not in b"".join(made._known)
+    assert {len(name) for name in made.known} == {32} and b"t0" not in b"".join(made.known)
 
 
 def test_few_tokens_are_remembered_and_none_that_are_not_genuine():
@@ -185,11 +185,11 @@ def test_few_tokens_are_remembered_and_none_that_are_not_genuine():
     made = tokens()
     for at in range(3):
         assert made.claims(view(**bearer(signed(key="x" * 64, claims={"n": at})))) is None
-    assert made._known == {}
-    made._decode = lambda token: {"sub": token}
+    assert made.known == {}
+    made.decode = lambda token: {"sub": token}
     for at in range(REMEMBERED + 5):
         made.claims(view(**bearer(f"t{at}")))
-        assert len(made._known) <= REMEMBERED
+        assert len(made.known) <= REMEMBERED
     assert made.claims(view(**bearer("t0"))) == {"sub": "t0"}
 
 
@@ -226,7 +226,7 @@ def test_a_remembered_token_begins_and_ends_by_the_clock():
         made.now = lambda now=now: now  # type: ignore[misc]
         seen.append(made.claims(view(**bearer(signed({"nbf": LATER, "exp": LATER + 10})))) is not None)
     assert seen == [False, True, True, False, True]
-    assert len(made._known) == 1
+    assert len(made.known) == 1
 
 
 def test_the_clock_is_the_worlds():

@@ -35,7 +35,7 @@ def test_public_words_of_a_limiter_and_a_decision():
 
     assert public(headgate.Limiter) == [
         "acquire", "close", "decide", "hit", "holders", "limited", "pause", "paused", "peek", "permit", "refund",
-        "release", "reserve", "reset", "take_up_to",
+        "release", "reserve", "reset", "take_up_to", "waiting",
     ]  # fmt: skip
     assert public(headgate.Decision) == [
         "allowed", "binding", "calls", "costs", "degraded", "granted", "limit", "never",

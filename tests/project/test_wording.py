@@ -29,6 +29,7 @@ from headgate.web.flask import limited
 from headgate.web.starlette import Limit as Dependency
 from headgate.web.wsgi import RateLimitMiddleware as Wsgi
 from headgate.wording import missing, without_password
+from tests.support.inside import runtime_of
 
 pytestmark = pytest.mark.engineless
 
@@ -154,9 +155,9 @@ def test_nothing_that_has_a_url_shows_it():
     app = Wsgi(lambda environ, start: [], policy, store=url)
     parts = (
         app,
-        app._runtime,
+        runtime_of(app),
         app.policy,
-        app._runtime.store,
+        runtime_of(app).store,
         app.policy.rules,
         read_source(policy),
         read_url(url),

@@ -11,6 +11,7 @@ import pytest
 from headgate import AsyncShaper, Shaper
 from headgate.testing import ManualClock
 from tests.support.homes import LATER
+from tests.support.inside import shaper_of
 
 
 class Source:
@@ -120,7 +121,7 @@ def test_an_interrupted_item_is_not_lost():
     assert pump.rest() == [1]
     assert [next(pump), next(pump)] == [1, 2]
     for _ in range(3):
-        pump._shaper.enter("everything")
+        shaper_of(pump).enter("everything")
     clock.shakes = 1
     with pytest.raises(KeyboardInterrupt):
         next(pump)

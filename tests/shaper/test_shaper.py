@@ -12,6 +12,7 @@ from headgate import AsyncShaper, InvalidCall, InvalidLimit, Limit, Shaper
 from headgate.testing import ManualClock
 from tests.support.awaiting import awaited
 from tests.support.homes import LATER, Home, Interrupting, in_each_home, let_run, until
+from tests.support.inside import entries, timers_of
 
 LEDGER = ((0, 4_000, 4_000), (1_000, 2_500, 2_500), (500, 3_200, 3_200), (700, 6_000, 4_300))
 """Each second: how many wait already, arrive, and are let in, by 3000/second with room for 5000."""
@@ -293,7 +294,7 @@ async def test_a_timeout_awaited(store, clock):
     refused = await queue.shape("k", timeout=0.05)
     assert (refused.allowed, refused.retry_after) == (False, 0.05)
     waiter = asyncio.create_task(queue.shape("k", timeout=0.1))
-    await until(lambda: queue._timers.here()._heap)
+    await until(lambda: entries(timers_of(queue)))
     clock.advance(0.1)
     assert await waiter
 

@@ -8,10 +8,8 @@ from contextlib import contextmanager
 
 from headgate import Limiter
 from headgate.engine import Decision
-from headgate.stores.redis import RedisStore
-from headgate.stores.redis.node import Node
-from headgate.stores.redis.senders import Senders
 from tests.support.faults import MANY, open_store
+from tests.support.inside import senders_of
 from tests.support.proxy import Proxy
 from tests.support.servers import wait_until
 
@@ -19,14 +17,6 @@ OTHERS = 15
 """The threads that wait for the first one."""
 LEFT = [10_000 - (number + 1) for number in range(OTHERS + 1)]
 """What the costs of all threads leave."""
-
-
-def node_of(store: RedisStore) -> Node:
-    return store._topology.origin
-
-
-def senders_of(store: RedisStore) -> Senders:
-    return node_of(store)._senders
 
 
 class Crowd:
@@ -46,9 +36,9 @@ class Crowd:
         return self.pool.submit(self.limiter.hit, f"key {number}", number + 1)
 
     def gather(self, count: int = OTHERS) -> list[Future[Decision]]:
-        waiting = len(self.senders._waiting)
+        waiting = len(self.senders.waiting)
         others = [self.ask(number) for number in range(1, count + 1)]
-        wait_until(lambda: len(self.senders._waiting) == waiting + count, "the others wait")
+        wait_until(lambda: len(self.senders.waiting) == waiting + count, "the others wait")
         return others
 
 

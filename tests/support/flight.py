@@ -17,6 +17,7 @@ from headgate.stores.redis import RedisStore
 from headgate.testing import ManualClock
 from tests.support.faults import PATIENT
 from tests.support.homes import LATER, PATIENCE, Waited, limiters_of
+from tests.support.inside import renewal_of
 from tests.support.servers import Server
 
 forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
@@ -28,7 +29,7 @@ class Block:
     """`async with`, as `with`: a permit, a guard or a slot."""
 
     def __init__(self, block: Any, runner: asyncio.Runner) -> None:
-        self._block, self._runner = block, runner
+        self._block, self.runner = block, runner
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._block, name)
@@ -39,17 +40,17 @@ class Block:
     def __call__(self, function: Any) -> Any:
         """A guard's function, waited for."""
         guarded = self._block(function)
-        return lambda *given: self._runner.run(guarded(*given))
+        return lambda *given: self.runner.run(guarded(*given))
 
     def __enter__(self) -> Any:
-        entered = self._runner.run(self._block.__aenter__())
+        entered = self.runner.run(self._block.__aenter__())
         return self if entered is self._block else entered
 
     def __exit__(self, *error: Any) -> None:
-        self._runner.run(self._block.__aexit__(*error))
+        self.runner.run(self._block.__aexit__(*error))
 
     def release(self, outcome: Any = "success") -> bool:
-        return bool(self._runner.run(self._block.release(outcome)))
+        return bool(self.runner.run(self._block.release(outcome)))
 
 
 class Awaited(Waited):
@@ -57,13 +58,13 @@ class Awaited(Waited):
 
     def permit(self, *asked: Any, **options: Any) -> Block:
         """Taken at once, as a `Limiter` does."""
-        return Block(self._runner.run(_taken(self._thing.permit(*asked, **options))), self._runner)
+        return Block(self.runner.run(_taken(self.thing.permit(*asked, **options))), self.runner)
 
     def limited(self, *asked: Any, **options: Any) -> Block:
-        return Block(self._thing.limited(*asked, **options), self._runner)
+        return Block(self.thing.limited(*asked, **options), self.runner)
 
     def beside(self, *limits: str, **options: Any) -> Awaited:
-        return Awaited(AsyncLimiter(*limits, store=self._thing.store, on_error="raise", **options), self._runner)
+        return Awaited(AsyncLimiter(*limits, store=self.thing.store, on_error="raise", **options), self.runner)
 
 
 async def _taken(permit: Any) -> Any:
@@ -77,7 +78,7 @@ def flying(kind: str) -> Iterator[Callable[..., Any]]:
 
         def limiter(*limits: str, clock: ManualClock | None = None, **options: Any) -> Any:
             made = make(*limits, clock=clock or ManualClock(LATER), **options)
-            return Awaited(made._thing, made._runner) if isinstance(made, Waited) else made
+            return Awaited(made.thing, made.runner) if isinstance(made, Waited) else made
 
         yield limiter
 
@@ -112,14 +113,13 @@ def held(limiter: Any, key: str = "k") -> int:
 
 def renewed(limiter: Any) -> list[str]:
     """The keys whose permits are renewed: on a server, and nowhere else."""
-    renewal = getattr(limiter.store, "_renewal", None)
-    return [] if renewal is None else [name.key for name in renewal._held]
+    return [name.key for name in renewal_of(limiter.store).held] if isinstance(limiter.store, RedisStore) else []
 
 
 def renew(limiter: Any, *periods: int) -> None:
     """Renew on a server what a limiter's store holds there, or what has these periods, as its thread does in time."""
-    renewal = limiter.store._renewal
-    renewal._renew([permit for permit in renewal._held.values() if not periods or permit.limit.period in periods])
+    renewal = renewal_of(limiter.store)
+    renewal.renew([permit for permit in renewal.held.values() if not periods or permit.limit.period in periods])
 
 
 def left(limiter: Any, key: str = "k") -> list[int]:

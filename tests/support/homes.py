@@ -18,8 +18,9 @@ import pytest
 
 from headgate import AsyncLimiter, Decision, Limiter, steps
 from headgate.engine import NATIVE
-from headgate.stores import Store, open_store
+from headgate.stores import AsyncStore, Store, open_store
 from headgate.testing import ManualClock
+from tests.support import inside
 from tests.support.awaiting import awaited_by
 from tests.support.servers import BINARIES, Server
 
@@ -137,19 +138,19 @@ class Waited:
     """An `AsyncLimiter` or what it returns, every method waited for: for tests that hold for both kinds."""
 
     def __init__(self, thing: Any, runner: asyncio.Runner) -> None:
-        self._thing, self._runner = thing, runner
+        self.thing, self.runner = thing, runner
 
     def __bool__(self) -> bool:
-        return bool(self._thing)
+        return bool(self.thing)
 
     def __getattr__(self, name: str) -> Any:
-        attribute = getattr(self._thing, name)
+        attribute = getattr(self.thing, name)
         if not inspect.iscoroutinefunction(attribute):
             return attribute
 
         def waited(*asked: Any, **options: Any) -> Any:
-            answer = self._runner.run(attribute(*asked, **options))
-            return Waited(answer, self._runner) if hasattr(answer, "settle") else answer
+            answer = self.runner.run(attribute(*asked, **options))
+            return Waited(answer, self.runner) if hasattr(answer, "settle") else answer
 
         return waited
 
@@ -226,19 +227,17 @@ def eventually(true: Callable[..., object]) -> None:
 
 def in_line(limiter: AsyncLimiter | Limiter) -> int:
     """How many wait at a limiter."""
-    return limiter._queue.waiting
+    return limiter.waiting
 
 
 def nobody_waits(limiter: AsyncLimiter | Limiter) -> bool:
-    """No line is left, not even an empty one, and no question of somebody who has gone."""
-    return (limiter._queue.waiting, limiter._queue.by_key, limiter._queue._asked) == (0, {}, {})
+    """Whether no queue is left, not even an empty one, and no question of a caller that has gone."""
+    return inside.is_idle(limiter)
 
 
 async def waiting(limiter: AsyncLimiter, count: int, asleep: int = 1) -> None:
     """Until so many wait and some of them are asleep: what they asked is answered, and time may go on."""
-    alarm = limiter._timers.here()
-    sleepers = lambda: sum(not future.done() for *_, future in alarm._heap)  # noqa: E731
-    await until(lambda: in_line(limiter) == count and sleepers() >= asleep)
+    await until(lambda: limiter.waiting == count and inside.asleep(inside.timers_of(limiter)) >= asleep)
 
 
 async def crowd(
@@ -286,14 +285,14 @@ async def cancel_at_random(store: Store, clock: ManualClock, count: int, chance:
         if number % 97 == 0:
             await let_run(1)
     ends = await asyncio.gather(*tasks, return_exceptions=True)
-    await until(lambda: not steps._unfinished)
+    await until(lambda: not steps.unfinished)
     used = sum(not isinstance(end, BaseException) for end in ends)
     assert 0 < used < count and all(isinstance(end, Decision | asyncio.CancelledError) for end in ends)
     left = await limiter.peek("k", 0)
     drained = clock.us - start
     assert used * 10_000 > drained, "the test itself let the bucket run dry"
     charged = left.reset_us + drained
-    if limiter._awaits:  # who is cancelled on the way to a server may not be the last there, and leaves a gap
+    if isinstance(store, AsyncStore):  # a task that is cancelled on the way to a server may leave a gap before others
         assert used * 10_000 <= charged <= count * 10_000
     else:
         assert charged == used * 10_000

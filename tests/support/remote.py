@@ -35,14 +35,14 @@ class Awaited:
     """A store whose bound limits are the awaited ones, waited for: for tests that know only the other kind."""
 
     def __init__(self, store: RedisStore, loop: asyncio.AbstractEventLoop) -> None:
-        self._store, self._loop = store, loop
+        self._store, self.loop = store, loop
         self.clock, self.decides_by_clock = store.clock, store.decides_by_clock
 
     def bind(self, namespace: str, limits: Any) -> Any:
         bound = self._store.bind_async(namespace, limits)
 
         def wait_for(name: str) -> Callable[..., Any]:
-            return lambda *asked: self._loop.run_until_complete(getattr(bound, name)(*asked))
+            return lambda *asked: self.loop.run_until_complete(getattr(bound, name)(*asked))
 
         verbs = {name: staticmethod(wait_for(name)) for name in ("run", "give", "clear", "holders")}
         return type("AwaitedLimits", (), {"limits": limits, **verbs})()

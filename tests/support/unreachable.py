@@ -38,7 +38,7 @@ def opened(
             yield Limiter(MANY, store=store, on_error=on_error), store.close
     else:
         with awaited(store := RedisStore(url, **given)) as home:
-            anew = lambda: home._loop.run_until_complete(store.aclose())  # noqa: E731
+            anew = lambda: home.loop.run_until_complete(store.aclose())  # noqa: E731
             yield Limiter(MANY, store=home, on_error=on_error), anew
 
 

@@ -25,6 +25,7 @@ from headgate.web.endpoint import EndpointLimit
 from headgate.web.flask import RateLimits as FlaskLimits
 from headgate.web.grpc import RateLimitInterceptor
 from headgate.web.options import Options, WebOptions
+from headgate.web.request_limits import limits_of
 from headgate.web.starlette import RateLimits as StarletteLimits
 from headgate.web.wsgi import RateLimitMiddleware as Wsgi
 from tests.support.adapters.bare import AsgiSuite, WsgiSuite
@@ -32,6 +33,7 @@ from tests.support.adapters.django import DjangoAsyncSuite
 from tests.support.django_site import site
 from tests.support.edges import plain
 from tests.support.grpc_servers import serving
+from tests.support.inside import runtime_of
 from tests.web.test_edges import EDGES
 
 pytestmark = pytest.mark.engineless
@@ -91,8 +93,8 @@ def test_a_request_that_was_refused_may_be_refused_once_more():
     asked = [("/a", (EndpointLimit("1/minute", {}),)), ("/b", (EndpointLimit("1/hour", {}),))]
     with frozen(app):
         for route, limit in asked:
-            assert app._limits().admit({}, "GET", route, CLIENT, limit) is True
-        limits = app._limits()
+            assert limits_of(runtime_of(app))().admit({}, "GET", route, CLIENT, limit) is True
+        limits = limits_of(runtime_of(app))()
         for (route, limit), wait in zip(asked, (60, 3600), strict=True):
             assert limits.admit({}, "GET", route, CLIENT, limit) is False
             assert dict(limits.refuse(None)[1])[b"retry-after"] == b"%d" % wait

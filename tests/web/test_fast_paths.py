@@ -20,6 +20,7 @@ from headgate.web.endpoint import EndpointLimit, rules_at
 from headgate.web.request_limits import limits_of
 from headgate.web.wsgi import RateLimitMiddleware as Wsgi
 from tests.support.edges import LATER, Answer, asgi, wsgi
+from tests.support.inside import older_than, runtime_of, ways_kept
 from tests.support.stores import away
 
 KEYS: list[Any] = [
@@ -74,7 +75,7 @@ def test_the_short_way_answers_as_the_long_way(rules, requests, headers):
             spelling = path if ask is asgi else path.encode().decode("latin-1")
             answers = [ask(each, method, spelling, headers=fields) for each in (short, long)]
             assert answers[0] == answers[1]
-        assert not any(long._runtime.fast_paths.values())
+        assert not any(runtime_of(long).fast_paths.values())
 
 
 def served(app: Any, *request: Any, **more: Any) -> Answer:
@@ -84,11 +85,11 @@ def served(app: Any, *request: Any, **more: Any) -> Answer:
 def test_the_first_request_finds_its_fast_path():
     """A path gets its fast path with the first request, and a very long path is not kept."""
     app = Asgi(_hello, {"rules": [{"match": {"path": "/a"}, "key": "ip", "limits": "2/minute"}]})
-    assert not app._runtime.fast_paths
+    assert not runtime_of(app).fast_paths
     assert [served(app, "GET", "/a").status for _ in range(3)] == [200, 200, 429]
-    assert [key for key, found in app._runtime.fast_paths.items() if found] == [("GET", "/a")]
+    assert [key for key, found in runtime_of(app).fast_paths.items() if found] == [("GET", "/a")]
     served(app, "GET", "/" + "a" * 300)
-    assert len(app._runtime.fast_paths) == 1  # what is that long is not kept
+    assert len(runtime_of(app).fast_paths) == 1  # what is that long is not kept
 
 
 @pytest.mark.parametrize("key", ["ip", {"param": "id"}])
@@ -125,7 +126,7 @@ def test_a_flood_of_paths_leaves_those_that_are_asked_for_again():
         if at % 1000 == 0:
             assert recent["GET", "/known"] == "/known"
     assert found.count("/known") == 1
-    assert len(recent) <= MOST_PATHS and len(recent._before) <= MOST_PATHS
+    assert len(recent) <= MOST_PATHS and older_than(recent) <= MOST_PATHS
     recent["GET", "/" + "a" * 300]
     assert ("GET", "/" + "a" * 300) not in recent
 
@@ -135,11 +136,11 @@ def test_a_flood_of_methods_makes_one_fast_path():
     app = Asgi(_hello, {"rules": [{"key": "ip", "limits": "2/minute"}]})
     limits = (EndpointLimit("1/minute", {}),)
     for at in range(100):
-        assert limits_of(app._runtime)().admit({}, f"METHOD{at}", "/search", f"192.0.2.{at}", limits) is True
-    assert len(app._runtime.fast_paths_at) == 1
+        assert limits_of(runtime_of(app))().admit({}, f"METHOD{at}", "/search", f"192.0.2.{at}", limits) is True
+    assert len(runtime_of(app).fast_paths_at) == 1
     for at in range(100):
-        assert isinstance(app._runtime.fast_paths[f"METHOD{at}", "/"], FastPath)
-    assert len(app._runtime.responder_now._ways) == 1
+        assert isinstance(runtime_of(app).fast_paths[f"METHOD{at}", "/"], FastPath)
+    assert len(ways_kept(app)) == 1
 
 
 @pytest.mark.parametrize(
@@ -155,7 +156,7 @@ def test_rules_that_look_at_more_than_their_key_have_none(rule):
     """A rule with conditions, functions, plans or counts by the response goes the long way."""
     app = Asgi(_hello, {"rules": [{"key": "ip", "limits": "2/minute", **rule}]})
     served(app)
-    assert app._runtime.fast_paths == {("GET", "/"): False}
+    assert runtime_of(app).fast_paths == {("GET", "/"): False}
 
 
 @pytest.mark.parametrize("field", [{"allow": {"ip": "203.0.113.0/24"}}, {"deny": {"ip": "10.0.0.0/8"}}])
@@ -163,7 +164,7 @@ def test_policies_that_look_at_every_request_have_none(field):
     """A policy with lists goes the long way."""
     app = Asgi(_hello, {"rules": [{"key": "ip", "limits": "1/minute"}], **field})
     assert [served(app).status for _ in range(2)] == ([200, 200] if "allow" in field else [200, 429])
-    assert app._runtime.fast_paths == {("GET", "/"): False}
+    assert runtime_of(app).fast_paths == {("GET", "/"): False}
 
 
 def test_a_store_that_has_no_answer_any_more_leaves_it_to_the_rule():
@@ -211,7 +212,7 @@ def test_the_address_alone_decides_where_the_rest_of_the_key_is_known(keys, by_a
     """Rules whose keys differ in the client's address only are asked about without a view of the request."""
     rules = [{"name": f"r{at}", "key": key, "limits": "2/minute"} for at, key in enumerate(keys)]
     app = Asgi(_hello, {"rules": rules})
-    way = app._runtime.fast_paths["GET", "/"]
+    way = runtime_of(app).fast_paths["GET", "/"]
     assert isinstance(way, FastPath) and way.by_address is by_address
     assert [served(app).status for _ in range(3)] == [200, 200, 429]
 

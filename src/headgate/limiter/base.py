@@ -57,6 +57,11 @@ class BaseLimiter(BaseGate[Bound, Answer]):
         self._queue = WaitQueue(self.limits, store, self.max_waiting, self.pausable)
         super()._use(store)
 
+    @property
+    def waiting(self) -> int:
+        """The number of callers that wait at this limiter, in this process; at most `max_waiting`."""
+        return self._queue.waiting
+
     def _wake(self, decision: Decision) -> None:
         if self._queue.by_key:
             self._queue.wake(decision)

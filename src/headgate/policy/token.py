@@ -68,14 +68,14 @@ class Tokens:
     """Reads the claims of a request's token. `decode` raises any exception for a token that is not genuine."""
 
     def __init__(self, decode: Decode, header: str = AUTHORIZATION, now: Callable[[], float] = time.time) -> None:
-        self._decode = decode
+        self.decode = decode
         self._header = header
         self._kind = kind_of_header(header)
         self.repeated: Repeated = "refuse"
         """The choice among different tokens in one request."""
         self.now = now
         """The clock, in seconds since the epoch, as in tokens."""
-        self._known: ClearedWhenFull[bytes, Verified] = ClearedWhenFull(REMEMBERED)
+        self.known: ClearedWhenFull[bytes, Verified] = ClearedWhenFull(REMEMBERED)
 
     def claims(self, view: RequestView) -> Mapping[str, Any] | None:
         """Return the claims of the request's token; None without a token that is genuine and valid now."""
@@ -85,10 +85,10 @@ class Tokens:
         if len(token) > LONGEST_TOKEN:
             raise Unclear(f"header {self._header}", f"has a token of more than {LONGEST_TOKEN} characters")
         name = blake2b(token.encode("utf-8", "surrogatepass"), digest_size=32).digest()
-        found = self._known.get(name)
+        found = self.known.get(name)
         if found is None:
             try:
-                found = self._known.keep(name, _verified(self._decode(token)))
+                found = self.known.keep(name, _verified(self.decode(token)))
             except Exception as reason:  # a hostile token can make the parser raise anything
                 log.debug("a token was rejected: %s", reason)
                 return None

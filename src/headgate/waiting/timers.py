@@ -89,7 +89,7 @@ class LoopTimers:
         if at_us > self._clock.now_us():
             self._set()
         else:
-            self.loop.call_soon(self._wake_due)  # not now: awaiting a finished future would not yield
+            self.loop.call_soon(self.wake_due)  # not now: awaiting a finished future would not yield
         return entry
 
     def drop(self, entry: int) -> None:
@@ -115,7 +115,7 @@ class LoopTimers:
             left = max(0, first - self._clock.now_us())
             self._timer = self.loop.call_later(min(left / SECOND, LONGEST_TIMER), self._timer_fired)
 
-    def _wake_due(self) -> None:
+    def wake_due(self) -> None:
         """Wake every waiter whose instant has come, and set the timer for the next."""
         now = self._clock.now_us()
         while self._heap and self._heap[0][0] <= now:
@@ -140,11 +140,11 @@ class LoopTimers:
 
     def _timer_fired(self) -> None:
         self._timer = None
-        self._wake_due()
+        self.wake_due()
 
     def _moved(self) -> None:
         if not self.loop.is_closed():
-            self.loop.call_soon_threadsafe(self._wake_due)
+            self.loop.call_soon_threadsafe(self.wake_due)
 
 
 class Timers:

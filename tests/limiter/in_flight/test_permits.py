@@ -176,7 +176,7 @@ async def test_who_is_cancelled_in_the_block_ends_it(store):
     task.cancel()
     await asyncio.wait([task])
     assert (task.cancelled(), permit.outcome) == (True, "ignored")
-    await until(lambda: not steps._unfinished)
+    await until(lambda: not steps.unfinished)
     assert (await limiter.peek("k", 0)).remaining == 1
 
 

@@ -20,6 +20,7 @@ from tests.support.awaiting import awaited
 from tests.support.faults import PATIENT, calls
 from tests.support.flight import flying_at, forks, held, in_child, left, one, renew, renewed
 from tests.support.homes import EVERY_WAY, LATER, in_each_home, until
+from tests.support.inside import renewal_of, topology_of
 
 Make = Callable[..., Any]
 BOTH = "5/hour as rate; 2 in flight as now"
@@ -30,9 +31,9 @@ def away(limiter: Any) -> Iterator[None]:
     """Its home cannot be reached."""
     store = limiter.store
     if isinstance(store, RedisStore):
-        store._topology.origin.breaker.open = True
+        topology_of(store).origin.breaker.open = True
         yield
-        store._topology.origin.breaker.open = False
+        topology_of(store).origin.breaker.open = False
     else:
         store._engine.leave()  # as a forked child that finds every number taken
         yield
@@ -209,7 +210,7 @@ async def test_who_is_cancelled_while_it_asks_leaves_nothing_in_flight(store, as
         await asyncio.wait([task])
         if not task.cancelled() and not gives:  # it was too quick
             await limiter.release(getattr(task.result(), "decision", task.result()))
-        await until(lambda: not steps._unfinished)
+        await until(lambda: not steps.unfinished)
         assert (await limiter.peek("k", 0)).remaining == 2, turns
 
 
@@ -234,7 +235,7 @@ def test_renewing_remembers_limits_and_not_limiters(server):
             limiter = make("1 in flight")
             with limiter.permit("k"):
                 renew(limiter)
-        assert (len(limiter.store._renewal._plans), renewed(limiter)) == (1, [])
+        assert (len(renewal_of(limiter.store).plans), renewed(limiter)) == (1, [])
 
 
 def test_heavy_permits_are_renewed_a_few_at_a_time(server):
@@ -257,9 +258,10 @@ def test_a_permit_that_could_not_be_renewed_is_not_held(server, monkeypatch):
             patch.setattr(threading.Thread, "start", refuse_to_start)
             with pytest.raises(RuntimeError, match="can't start new thread"):
                 limiter.permit("k")
-        assert renewed(limiter) == [] and limiter.store._renewal._thread is None
+        assert renewed(limiter) == [] and renewal_of(limiter.store).thread is None
         permit = limiter.permit("k")
-        assert renewed(limiter) == ["k"] and limiter.store._renewal._thread.is_alive()
+        thread = renewal_of(limiter.store).thread
+        assert renewed(limiter) == ["k"] and thread is not None and thread.is_alive()
         permit.release()
 
 

@@ -14,6 +14,7 @@ from headgate.clock import MINUTE, SECOND, WEEK
 from headgate.testing import ManualClock
 from tests.support.flight import LONG, beside, flying
 from tests.support.homes import EVERY_WAY, LATER, home_of
+from tests.support.inside import renewal_of
 
 LIMIT = 6
 KEYS = ("a", "b")
@@ -152,7 +153,7 @@ class Leases(Permits):
 
     def __init__(self) -> None:
         super().__init__()
-        self.keepers = [limiter.store._renewal for limiter in self.limiters]
+        self.keepers = [renewal_of(limiter.store) for limiter in self.limiters]
         self.on_the_way: list[tuple[Any, list[Any], list[Out]]] = []
 
     def of(self, place: int) -> list[Out]:
@@ -168,21 +169,21 @@ class Leases(Permits):
     def renew(self, place: int) -> None:
         """All at once; what was lost is not renewed again."""
         renewal = self.keepers[place]
-        renewal._renew(list(renewal._held.values()))
+        renewal.renew(list(renewal.held.values()))
         self.renewed(self.of(place))
-        assert sorted(name.mark[0] for name in renewal._held) == sorted(out.since for out in self.of(place))
+        assert sorted(name.mark[0] for name in renewal.held) == sorted(out.since for out in self.of(place))
 
     @rule(place=places)
     def begin_to_renew(self, place: int) -> None:
         renewal = self.keepers[place]
-        self.on_the_way.append((renewal, list(renewal._held.values()), self.of(place)))
+        self.on_the_way.append((renewal, list(renewal.held.values()), self.of(place)))
 
     @precondition(lambda self: self.on_the_way)
     @rule(number=picks)
     def finish_renewing(self, number: int) -> None:
         """What has ended since stays so."""
         renewal, due, outs = self.on_the_way.pop(number % len(self.on_the_way))
-        renewal._renew(due)
+        renewal.renew(due)
         self.renewed(outs)
 
     @precondition(lambda self: self.outs)

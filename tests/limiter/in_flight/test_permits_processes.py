@@ -25,6 +25,7 @@ from tests.stores.test_shared import lock_bytes
 from tests.stores.test_shared_instants import MOST_STEPS, can_trace, changes, step, stopped_child
 from tests.support.holding import CONTEXT, PATIENCE, Crowd, Holder, damage
 from tests.support.homes import home_of
+from tests.support.inside import bound_of
 from tests.support.servers import wait_until
 from tests.support.sharing import words_of
 
@@ -303,10 +304,10 @@ CASES = {
     "the first permit of a key is taken": Case(lambda limiter: partial(limiter.hit, "new", 3), key="new", left=(10,)),
     "a permit is given back": Case(lambda limiter: partial(limiter.release, limiter.hit("k", 2))),
     "a part of a permit is given back": Case(
-        lambda limiter: partial(limiter._bound.give, ("k",), (1,), (limiter.hit("k", 2).verdicts[0].mark,))
+        lambda limiter: partial(bound_of(limiter).give, ("k",), (1,), (limiter.hit("k", 2).verdicts[0].mark,))
     ),
     "the dead are buried": Case(lambda limiter: partial(limiter.hit, "k", 6), dead=5),
-    "a key is made as new": Case(lambda limiter: partial(limiter._bound.clear, "k"), left=(6, 10)),
+    "a key is made as new": Case(lambda limiter: partial(bound_of(limiter).clear, "k"), left=(6, 10)),
     "a rate is charged too": Case(
         lambda limiter: partial(limiter.hit, "k", 3), text="10 in flight; 99/4 weeks block 1h"
     ),

@@ -22,6 +22,7 @@ from tests.support.awaiting import awaited
 from tests.support.clusters import Cluster, SentinelSet
 from tests.support.faults import PATIENT, open_store
 from tests.support.holding import Crowd, Holder
+from tests.support.inside import renewal_of, topology_of
 from tests.support.remote import asked, patient
 from tests.support.servers import Server, wait_until
 
@@ -130,8 +131,8 @@ def test_a_short_lease_is_renewed_in_time_whatever_was_held_before(server, store
         assert other.hit("k")
     else:
         with limiter.permit("another"):
-            wait_until(lambda: store._renewal._pause == 0.15, "it is held")
-        wait_until(lambda: store._renewal._pause == 1.0, "nothing is held any more")
+            wait_until(lambda: renewal_of(store).pause == 0.15, "it is held")
+        wait_until(lambda: renewal_of(store).pause == 1.0, "nothing is held any more")
     assert limiter.hit("k")
     outlive(server, ends_at(server, text), 0.3)
     assert len(ends_at(server, text)) == 1
@@ -275,14 +276,14 @@ def test_what_renews_goes_on_after_a_failure_that_nobody_foresaw(server, store, 
     text = "1 in flight ttl 500ms"
     limiter = limiter_at(store, text)
     assert limiter.hit("k")
-    exchange, fails = store._topology.exchange, itertools.chain([RuntimeError("unforeseen")], itertools.repeat(None))
+    exchange, fails = topology_of(store).exchange, itertools.chain([RuntimeError("unforeseen")], itertools.repeat(None))
 
     def failing(command):
         if error := next(fails):
             raise error
         return exchange(command)
 
-    monkeypatch.setattr(store._topology, "exchange", failing)
+    monkeypatch.setattr(topology_of(store), "exchange", failing)
     outlive(server, ends_at(server, text), 0.3)
     assert len(ends_at(server, text)) == 1
 

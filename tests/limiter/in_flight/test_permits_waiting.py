@@ -29,6 +29,7 @@ from tests.support.homes import (
     until,
     waiting,
 )
+from tests.support.inside import queue_of, renewal_of
 
 NEVER_BY_ITSELF = 3_600_000_000
 """A look of so many microseconds is one that does not happen in a test."""
@@ -352,7 +353,7 @@ async def test_a_task_that_is_cancelled_as_it_is_called_passes_the_turn_on(store
         if not one.cancelled():  # it was too late: it has the permit
             await one.result().release()
         await (await two).release()
-        await until(lambda: not steps._unfinished)
+        await until(lambda: not steps.unfinished)
         assert nobody_waits(limiter) and (await limiter.peek("k", 0)).remaining == 1
 
 
@@ -380,13 +381,13 @@ def test_cancelled_waiters_leave_the_books_exact(kind, count):
         ends = await asyncio.gather(*tasks, return_exceptions=True)
         got: list[Any] = [end for end in ends if not isinstance(end, asyncio.CancelledError)]
         assert 0 < len(got) <= 5 and all(got)
-        await until(lambda: not steps._unfinished)
+        await until(lambda: not steps.unfinished)
         assert nobody_waits(limiter)
         assert (await limiter.peek("k", 0)).remaining == 5 - sum(permit.decision.granted for permit in got)
         assert all([await permit.release() for permit in got])
         assert (await limiter.peek("k", 0)).remaining == 5
         assert await limiter.holders("k") == []
-        assert kind != "redis" or store._renewal._held == {}
+        assert kind != "redis" or renewal_of(store).held == {}
 
     with home_of(kind) as home:
         home.tell(story)
@@ -472,7 +473,7 @@ def test_nobody_waits_in_a_forked_child(home):
     def ask() -> tuple[object, ...]:
         taken = limiter.permit("k", timeout=5)
         taken.release()
-        return bool(taken), bool(limiter.permit("k")), in_line(limiter), limiter._queue.by_key
+        return bool(taken), bool(limiter.permit("k")), in_line(limiter), queue_of(limiter).by_key
 
     assert in_child(ask) == repr((True, True, 0, {}))
     assert in_line(limiter) == 1

@@ -20,6 +20,7 @@ from headgate.stores.redis.node import Breaker
 from headgate.stores.redis.resolver import MOST_THREADS, Resolver
 from headgate.testing import ManualClock
 from tests.support.faults import DEADLINE, MANY, SLACK, at_most, limiter_on, open_store
+from tests.support.inside import topology_of
 from tests.support.servers import Server, wait_until
 from tests.support.unreachable import NAME, PATIENTLY, SOON, WAYS, black_hole, opened, silent
 
@@ -210,7 +211,7 @@ def test_a_reply_that_lies_in_the_socket_is_read_however_late_its_thread_comes(s
     with open_store(server.url, deadline=0.01, connect_timeout=0.01) as store:
         limiter = Limiter(MANY, store=store)
         assert [limiter.hit("k").remaining for _ in range(5)] == [9_999, 9_998, 9_997, 9_996, 9_995]
-        assert not store._topology.origin.breaker.troubled
+        assert not topology_of(store).origin.breaker.troubled
 
 
 def test_a_reply_that_is_not_there_is_not_waited_for_by_a_thread_that_comes_late(proxy, monkeypatch):

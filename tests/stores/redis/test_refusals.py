@@ -13,6 +13,7 @@ from headgate.stores.redis import RedisStore
 from headgate.testing import ManualClock, ReferenceStore
 from headgate.testing.suite import SEVERAL, SINGLE
 from headgate.testing.traces import Trace
+from tests.support.inside import topology_of
 from tests.support.remote import asked
 from tests.support.servers import Server
 
@@ -211,21 +212,21 @@ def test_a_refund_is_not_outrun_by_a_refusal_on_its_way(watch):
     assert asyncio.run(both())
 
 
-def test_a_refusal_while_a_refund_travels_is_not_remembered_beyond_it(watch):
+def test_a_refusal_while_a_refund_travels_is_not_remembered_beyond_it(watch, monkeypatch):
     """The refund was announced here before the refusal was asked for, and reached the server after it."""
     limiter = watch.limiter("10/hour")
     spent = limiter.hit("k", 10)
     limiter.hit("k")
-    exchange, watch.clock.us = watch.store._topology.exchange, watch.clock.us + 1_000_000
+    exchange, watch.clock.us = topology_of(watch.store).exchange, watch.clock.us + 1_000_000
 
     def refused_first(command):
-        watch.store._topology.exchange = exchange
+        monkeypatch.undo()
         watch.clock.advance(1)
         assert not limiter.hit("k")
         watch.clock.advance(1)
         return exchange(command)
 
-    watch.store._topology.exchange = refused_first
+    monkeypatch.setattr(topology_of(watch.store), "exchange", refused_first)
     limiter.refund(spent)
     watch.clock.advance(1)
     assert limiter.hit("k")

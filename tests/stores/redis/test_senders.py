@@ -15,8 +15,9 @@ from headgate import Limiter
 from headgate.stores.redis import senders
 from headgate.stores.redis.names import Names
 from headgate.stores.redis.outgoing import Outgoing, split
-from tests.support.crowds import LEFT, OTHERS, answers, crowd, senders_of
+from tests.support.crowds import LEFT, OTHERS, answers, crowd
 from tests.support.faults import MANY, SLACK, at_most, open_store
+from tests.support.inside import names_in, senders_of, topology_of
 from tests.support.proxy import Proxy
 from tests.support.servers import wait_until
 
@@ -31,7 +32,7 @@ def test_one_thread_sends_for_all_that_wait(proxy, one_sends):
         proxy.release()
         assert answers([threads.first, *others]) == LEFT
         assert proxy.requests - threads.asked == 2
-        assert not senders_of(threads.limiter.store)._sending
+        assert not senders_of(threads.limiter.store).sending
 
 
 def test_one_write_has_a_bounded_number_of_commands(proxy, one_sends, monkeypatch):
@@ -48,14 +49,14 @@ def test_many_that_wait_make_one_thread_send_at_a_time_until_few_wait(server):
     """After a write for more than four threads one thread sends at a time; after eight small ones, four do."""
     with open_store(server.url) as store:
         limiter, sending = Limiter(MANY, store=store), senders_of(store)
-        assert sending._most == 4
-        sending._count(5)
-        assert sending._most == 1
+        assert sending.most == 4
+        sending.count(5)
+        assert sending.most == 1
         for _ in range(7):
             limiter.hit("k")
-        assert sending._most == 1
+        assert sending.most == 1
         limiter.hit("k")
-        assert sending._most == 4
+        assert sending.most == 4
 
 
 class Pieces(Proxy):
@@ -89,7 +90,7 @@ def test_a_script_that_the_server_forgot_is_sent_by_each_thread_that_needs_it(se
 def test_an_error_of_one_command_is_the_answer_of_its_thread_only(server, proxy, one_sends):
     """A key that the server keeps as another type fails its own thread."""
     with crowd(proxy) as threads:
-        names = threads.limiter.store._space("default").names
+        names = names_in(threads.limiter.store, "default")
         (limit,) = threads.limiter.limits
         server.client().lpush(names.subject("key 1") + names.suffix(limit), "a list")
         others = threads.gather()
@@ -136,15 +137,15 @@ def test_a_reply_of_the_wrong_length_does_not_spoil_the_others(one_sends):
         pool.submit(odd.serve_forever, 0.01)
         try:
             with open_store(f"redis://127.0.0.1:{odd.server_address[1]}", deadline=60, connect_timeout=60) as store:
-                store._topology.connector._looked = True  # this server has no settings
+                topology_of(store).connector._looked = True  # this server has no settings
                 limiter = Limiter(MANY, store=store)
                 odd.may_answer.set()
                 limiter.hit("warm")
                 odd.may_answer.clear()
                 first = pool.submit(limiter.hit, "key 0")
-                wait_until(lambda: senders_of(store)._sending, "the first sends")
+                wait_until(lambda: senders_of(store).sending, "the first sends")
                 others = [pool.submit(limiter.hit, f"key {number}") for number in range(1, OTHERS + 1)]
-                wait_until(lambda: len(senders_of(store)._waiting) == OTHERS, "the others wait")
+                wait_until(lambda: len(senders_of(store).waiting) == OTHERS, "the others wait")
                 odd.may_answer.set()
                 assert answers([first, *others]) == [10_000, -1, *[10_000] * (OTHERS - 1)]
         finally:
@@ -161,7 +162,7 @@ def test_no_thread_waits_for_others_while_the_server_is_far(proxy):
         proxy.hold()
         asked = proxy.requests
         decisions = [pool.submit(limiter.hit, f"key {number}", number + 1) for number in range(16)]
-        wait_until(lambda: len(senders_of(store)._sending) == 16, "all threads send")
+        wait_until(lambda: len(senders_of(store).sending) == 16, "all threads send")
         wait_until(lambda: proxy.requests - asked >= 16, "all commands are on their way")
         proxy.release()
         assert answers(decisions) == LEFT

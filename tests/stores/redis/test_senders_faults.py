@@ -18,8 +18,9 @@ from headgate.engine import Decision
 from headgate.stores.redis import RedisStore, Transition, senders
 from headgate.stores.redis.connections import _Timely
 from headgate.stores.redis.outgoing import Outgoing
-from tests.support.crowds import LEFT, OTHERS, Crowd, answers, crowd, node_of, senders_of
+from tests.support.crowds import LEFT, OTHERS, Crowd, answers, crowd
 from tests.support.faults import DEADLINE, FAULTS, MANY, SLACK, at_most, heal, open_store, spent
+from tests.support.inside import node_of, senders_of
 from tests.support.servers import wait_until
 
 pytestmark = pytest.mark.engineless
@@ -103,9 +104,9 @@ def test_a_sender_that_vanished_is_forgotten(server, one_sends, monkeypatch):
     with open_store(server.url) as store:
         limiter = Limiter(MANY, store=store)
         limiter.hit("warm")
-        senders_of(store)._sending.add(Outgoing(b"", 0.0))
+        senders_of(store).sending.add(Outgoing(b"", 0.0))
         assert limiter.hit("k").remaining == 9_999
-        assert not senders_of(store)._sending
+        assert not senders_of(store).sending
 
 
 @contextmanager
@@ -115,7 +116,7 @@ def leading(store: RedisStore, act: Callable[[], None]) -> Iterator[None]:
     connection = node.connection
 
     def do() -> None:
-        wait_until(lambda: senders_of(store)._sending, "the thread is about to send")
+        wait_until(lambda: senders_of(store).sending, "the thread is about to send")
         act()
         acted.set()
 
@@ -158,7 +159,7 @@ def test_an_interrupt_of_the_thread_that_sends_leaves_the_others_their_answers(
         def gather() -> None:
             proxy.hold()
             others.extend(pool.submit(limiter.hit, f"key {number}", number + 1) for number in range(1, OTHERS + 1))
-            wait_until(lambda: len(senders_of(store)._waiting) == OTHERS, "the others wait")
+            wait_until(lambda: len(senders_of(store).waiting) == OTHERS, "the others wait")
             monkeypatch.setattr(_Timely, "read_expected", notice)
             pool.submit(disturb)
 
@@ -185,7 +186,7 @@ def test_an_interrupt_of_a_thread_that_waits_takes_its_command_back(server, prox
         others = threads.gather()
 
         def act() -> None:
-            wait_until(lambda: len(threads.senders._waiting) == OTHERS + 1, "the main thread waits too")
+            wait_until(lambda: len(threads.senders.waiting) == OTHERS + 1, "the main thread waits too")
             interrupt()
 
         acting = threads.pool.submit(act)
@@ -209,7 +210,7 @@ def test_a_thread_that_ends_while_it_sends_leaves_none_waiting(proxy, one_sends,
 
     with crowd(proxy) as threads:
         others = threads.gather()
-        dying = next(iter(threads.senders._waiting))
+        dying = next(iter(threads.senders.waiting))
         real = _Timely.read
         monkeypatch.setattr(_Timely, "read", lambda at, batch: die(at, batch) if dying in batch else real(at, batch))
         proxy.release()

@@ -65,25 +65,25 @@ class PermitRenewal:
 
     def forget(self) -> None:
         """Drop all permits, after a fork: they are the parent's."""
-        self._held: dict[Name, Held] = {}
-        self._plans: ClearedWhenFull[tuple[str, Limit], CompiledLimits] = ClearedWhenFull(MOST_PLANS)
-        self._pause = 0.0
+        self.held: dict[Name, Held] = {}
+        self.plans: ClearedWhenFull[tuple[str, Limit], CompiledLimits] = ClearedWhenFull(MOST_PLANS)
+        self.pause = 0.0
         """Seconds until the thread runs again."""
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
-        self._thread: threading.Thread | None = None
+        self.thread: threading.Thread | None = None
 
     def hold(self, names: Names, limit: Limit, key: str, mark: Mark, units: int) -> None:
         """Renew this permit from now on."""
         held = Held(names, limit, key, mark, units)
         with self._lock:
-            if self._thread is None:
+            if self.thread is None:
                 thread = threading.Thread(target=self._renew_all, name="headgate-renew", daemon=True)
                 thread.start()  # may raise; then no permit is held that would not be renewed
-                self._thread = thread
-            elif held.pause < self._pause:
+                self.thread = thread
+            elif held.pause < self.pause:
                 self._changed.notify()
-            self._held[Name(names.namespace, limit.identity, key, mark)] = held
+            self.held[Name(names.namespace, limit.identity, key, mark)] = held
 
     def drop(self, names: Names, limit: Limit, key: str, mark: Mark | None, units: int) -> int:
         """Stop renewing `units` of a permit; return how many were held: 0 if it is lost or another process has it."""
@@ -91,59 +91,60 @@ class PermitRenewal:
             return 0
         name = Name(names.namespace, limit.identity, key, mark)
         with self._lock:
-            held = self._held.get(name)
+            held = self.held.get(name)
             if held is None:
                 return 0
             units = min(units, held.units)
             held.units -= units
             if not held.units:
-                del self._held[name]
+                del self.held[name]
             return units
 
     def drop_key(self, names: Names, limits: Iterable[Limit], key: str) -> None:
         """Stop renewing the permits of a key under these limits, since the key was reset."""
         reset = {(names.namespace, limit.identity, key) for limit in limits}
         with self._lock:
-            self._held = {name: held for name, held in self._held.items() if name[:3] not in reset}
+            self.held = {name: held for name, held in self.held.items() if name[:3] not in reset}
 
     def drop_all(self, namespace: str) -> None:
         """Stop renewing all permits of a namespace."""
         with self._lock:
-            self._held = {name: held for name, held in self._held.items() if name.namespace != namespace}
+            self.held = {name: held for name, held in self.held.items() if name.namespace != namespace}
 
     def close(self) -> None:
         """Stop renewing until another permit is taken; held permits can still be given back."""
         with self._lock:
-            self._thread = None
+            self.thread = None
             self._changed.notify_all()
 
     def marks(self, names: Names, limit: Limit, key: str) -> list[Mark]:
         """Return the marks of the permits of a key that this process holds."""
         wanted = (names.namespace, limit.identity, key)
         with self._lock:
-            return [name.mark for name in self._held if name[:3] == wanted]
+            return [name.mark for name in self.held if name[:3] == wanted]
 
     def _renew_all(self) -> None:
         me, idle = threading.current_thread(), False
         while True:
             with self._lock:
-                self._pause = min((held.pause for held in self._held.values()), default=1.0)
-                self._changed.wait(self._pause)
-                if self._thread is not me:
+                self.pause = min((held.pause for held in self.held.values()), default=1.0)
+                self._changed.wait(self.pause)
+                if self.thread is not me:
                     return
-                if not self._held:
+                if not self.held:
                     if idle:
-                        self._thread = None
+                        self.thread = None
                         return
                     idle = True
                     continue
                 idle = False
                 # New permits wait for the next round, which still comes before half of their lease is over.
                 now = time.monotonic()
-                due = [held for held in self._held.values() if now - held.renewed >= held.pause / 2]
-            self._renew(due)
+                due = [held for held in self.held.values() if now - held.renewed >= held.pause / 2]
+            self.renew(due)
 
-    def _renew(self, due: Iterable[Held]) -> None:
+    def renew(self, due: Iterable[Held]) -> None:
+        """Renew these permits on the server now."""
         clustered = self._topology.clustered
         by_slot = (lambda held: slot_of(held.names.subject(held.key))) if clustered else (lambda held: 0)
         for _, some in groupby(sorted(due, key=by_slot), key=by_slot):
@@ -174,8 +175,8 @@ class PermitRenewal:
 
     def _compiled_of(self, held: Held) -> CompiledLimits:
         name = (held.names.namespace, held.limit)
-        compiled = self._plans.get(name)
-        return self._plans.keep(name, CompiledLimits((held.limit,), held.names)) if compiled is None else compiled
+        compiled = self.plans.get(name)
+        return self.plans.keep(name, CompiledLimits((held.limit,), held.names)) if compiled is None else compiled
 
     def _note(self, batch: list[Held], left: list[int], sent: float) -> None:
         lost = 0
@@ -183,8 +184,8 @@ class PermitRenewal:
             for held, units in zip(batch, left, strict=True):
                 held.renewed = sent
                 name = Name(held.names.namespace, held.limit.identity, held.key, held.mark)
-                if not units and self._held.get(name) is held:
-                    del self._held[name]
+                if not units and self.held.get(name) is held:
+                    del self.held[name]
                     lost += 1
         if lost:
             log.warning("%d permits were lost: their leases had ended, or the server has forgotten them", lost)

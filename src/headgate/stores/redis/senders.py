@@ -64,9 +64,9 @@ class Senders:
         self._answer = timeouts.answer
         self._longest_wait = min(LONGEST_WAIT, timeouts.answer / 4)
         self._longest_send = timeouts.connect + timeouts.answer + GRACE
-        self._sending: set[Outgoing] = set()
-        self._waiting: deque[Outgoing] = deque()
-        self._most = FEW
+        self.sending: set[Outgoing] = set()
+        self.waiting: deque[Outgoing] = deque()
+        self.most = FEW
         self._small = CALM
         self._trip = timeouts.answer
         """The seconds of the shortest round trip of late."""
@@ -80,8 +80,8 @@ class Senders:
         return own.reply
 
     def _may_send(self) -> bool:
-        count = len(self._sending)
-        return count < self._most or (count + len(self._waiting)) * WORK < self._trip
+        count = len(self.sending)
+        return count < self.most or (count + len(self.waiting)) * WORK < self._trip
 
     def _wait(self, own: Outgoing) -> bool:
         """Wait until another thread has the reply, or this thread has to send: whether it has to."""
@@ -91,7 +91,7 @@ class Senders:
         own.gate = threading.Lock()
         own.gate.acquire()
         try:
-            self._waiting.append(own)
+            self.waiting.append(own)
             # The last sender may have gone before the command was in the queue: then no thread would wake this one.
             if self._may_send() and self._withdraw(own):
                 return True
@@ -112,7 +112,7 @@ class Senders:
     def _withdraw(self, own: Outgoing) -> bool:
         """Take a command back out of the queue; False if another thread has taken it."""
         try:
-            self._waiting.remove(own)
+            self.waiting.remove(own)
         except ValueError:
             return False
         return True
@@ -121,9 +121,9 @@ class Senders:
         """Send a command, and with it all that wait."""
         batch = [own]
         try:
-            self._sending.add(own)
+            self.sending.add(own)
             connection, began = self._wire.connection(own.began)
-            if self._waiting:  # looked at only now, since connecting may take long
+            if self.waiting:  # looked at only now, since connecting may take long
                 began = self._take_waiting(batch, began)
             connection.due = began + self._answer
             start = monotonic()
@@ -138,7 +138,7 @@ class Senders:
             for other in batch[1:]:
                 other.gate.release()
             if self._small < CALM or len(batch) > MANY:
-                self._count(len(batch))
+                self.count(len(batch))
             self._leave(own)
         return own.reply
 
@@ -151,31 +151,31 @@ class Senders:
             return began
         while len(batch) < MOST:
             try:
-                batch.append(self._waiting.popleft())
+                batch.append(self.waiting.popleft())
             except IndexError:
                 break
         return min([began, *(other.began for other in batch[1:])])
 
-    def _count(self, size: int) -> None:
+    def count(self, size: int) -> None:
         """Set the number of threads that may send at once, by the number of commands in one write."""
         self._small = 0 if size > MANY else self._small + 1
-        self._most = FEW if self._small >= CALM else 1
+        self.most = FEW if self._small >= CALM else 1
 
     def _leave(self, own: Outgoing) -> None:
         """Let other threads send in place of this one."""
-        self._sending.discard(own)
-        while self._waiting and len(self._sending) < self._most:
+        self.sending.discard(own)
+        while self.waiting and len(self.sending) < self.most:
             try:
-                following = self._waiting.popleft()
+                following = self.waiting.popleft()
             except IndexError:
                 return
-            self._sending.add(following)
+            self.sending.add(following)
             following.leads = True
             following.gate.release()
 
     def _drop_lost(self) -> None:
         """Forget a thread that an interrupt hit between two steps, so that it could not leave."""
         now = monotonic()
-        for each in tuple(self._sending):
+        for each in tuple(self.sending):
             if each.began + self._longest_send < now:
                 self._leave(each)
