@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple
 
 Alone = Literal["import", "time", "grow", "stalls", "spread", "together", "simulate"]
 AtServer = Literal["one by one", "crowd", "threads", "weigh", "weigh full", "flood", "lease", "overload"]
-InRealTime = Literal["wait", "shape"]
+InRealTime = Literal["wait", "shape", "flooded"]
 BehindHttp = Literal["call", "rules", "serve"]
 InAndOut = Literal["turn", "turn crowd"]
 Kind = Alone | AtServer | InRealTime | BehindHttp | InAndOut
@@ -49,7 +49,7 @@ class Job(NamedTuple):
     @property
     def once(self) -> bool:
         """Memory is the same in every round, as is virtual time, and waiting takes as long as it takes."""
-        return self.kind in ("grow", "weigh", "weigh full", "wait", "simulate", "overload")
+        return self.kind in ("grow", "weigh", "weigh full", "wait", "simulate", "overload", "flooded")
 
     def __str__(self) -> str:
         return f"{self.contestant}: {self.kind}{f' {self.keys:,} keys' if self.keys else ''}"

@@ -11,6 +11,7 @@ from bench.contestant import MissingError, WorkloadError
 from bench.crowd import wait_together
 from bench.flight import MEASURES as IN_AND_OUT
 from bench.flight import measure_holder
+from bench.flooded import flooded
 from bench.flow import shape
 from bench.imports import measure_import
 from bench.jobs import Job, Scale
@@ -34,6 +35,8 @@ def run(job: Job, scale: Scale) -> Figures:
             return run_in_flight(job, scale)
         if job.kind == "lease":
             return lease(job.contestant, scale.seconds, scale.repeats)
+        if job.kind == "flooded":
+            return flooded(job.contestant)
         if job.kind == "overload":
             return overload(job.contestant)
         if job.kind == "simulate":

@@ -20,6 +20,7 @@ from bench.sections import (
     rivals,
     several,
     shared,
+    shedding,
     waiting,
     web,
 )
@@ -49,4 +50,5 @@ SECTIONS: list[Section] = [
     flight.SECTION,
     imports.SECTION,
     leases_overload.SECTION,
+    shedding.SECTION,
 ]

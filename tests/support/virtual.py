@@ -75,13 +75,16 @@ class VirtualLoop:
     def is_running(self) -> bool:
         return True
 
+    def is_closed(self) -> bool:
+        return False
+
     def call_soon(self, callback: Any, *args: Any, context: Any = None) -> asyncio.Handle:
         handle = asyncio.Handle(callback, args, self, context)
         self._ready.append(handle)
         return handle
 
-    def call_soon_threadsafe(self, callback: Any, *args: Any, context: Any = None) -> asyncio.Handle:
-        return self.call_soon(callback, *args, context=context)
+    call_soon_threadsafe = call_soon
+    """There are no other threads."""
 
     def call_later(self, delay: float, callback: Any, *args: Any, context: Any = None) -> Any:
         handle = asyncio.Handle(callback, args, self, context)
