@@ -271,6 +271,8 @@ def retry_info(seconds: bytes, url: bytes = b"type.googleapis.com/google.rpc.Ret
     [
         (retry_info(b"\x08\x05\x10\x80\xe5\x9a\x77"), 5.25),
         (retry_info(b"\x08\xac\x02"), 300.0),
+        (retry_info(b"\x08\x0a"), 10.0),
+        (retry_info(b"\x08\x20"), 32.0),
         (retry_info(b""), 0.0),
         (retry_info(b"\x08" + b"\xff" * 9 + b"\x01"), None),
         (retry_info(b"\x08\x05", b"type.googleapis.com/google.rpc.Help"), None),

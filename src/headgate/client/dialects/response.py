@@ -44,7 +44,9 @@ def fields_of(headers: Headers) -> dict[str, str]:
             continue
         if len(value) > LONGEST_VALUE:
             continue
-        text = (value if isinstance(value, str) else value.decode("latin-1")).strip()
+        text = value if isinstance(value, str) else value.decode("latin-1")
+        if not name.endswith("-bin"):  # the last byte of binary metadata may be that of a space
+            text = text.strip()
         before = fields.get(name)
         if before is None:
             fields[name] = text
