@@ -125,14 +125,14 @@ def missing(what: str, package: str, extra: str = "") -> str:
 
 
 @contextmanager
-def requiring(what: str, package: str, module: str = "") -> Iterator[None]:
+def requiring(what: str, package: str, module: str = "", extra: str = "") -> Iterator[None]:
     """Wrap imports of an optional package: the error says how to install it."""
     try:
         yield
     except ModuleNotFoundError as reason:
         if (reason.name or "").partition(".")[0] != (module or package):  # the package itself misses a module
             raise
-        raise ModuleNotFoundError(missing(what, package), name=reason.name) from None
+        raise ModuleNotFoundError(missing(what, package, extra), name=reason.name) from None
 
 
 def log_of(name: str) -> Log:

@@ -76,3 +76,10 @@ def test_a_store_that_needs_a_library_says_so_when_it_is_asked_for():
     """`from headgate import RedisStore` without redis-py names what to install; `import *` does not ask for it."""
     told = "try:\n    from headgate import RedisStore\nexcept Exception as error:\n    print(error)"
     assert "redis" in " ".join(run(f"from headgate import *\n{told}"))
+
+
+def test_a_budget_loads_no_library_of_a_transport():
+    """Each transport is a module of its own, which loads its library."""
+    code = "import sys, headgate.client\nprint(*{name.partition('.')[0] for name in sys.modules})"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert {"aiohttp", "grpc", "httpx", "httpx2", "requests", "urllib3"}.isdisjoint(ran.stdout.split())

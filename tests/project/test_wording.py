@@ -6,6 +6,7 @@ import argparse
 import json
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -29,6 +30,7 @@ from headgate.web.flask import limited
 from headgate.web.starlette import Limit as Dependency
 from headgate.web.wsgi import RateLimitMiddleware as Wsgi
 from headgate.wording import missing, without_password
+from tests.support import ROOT
 from tests.support.inside import runtime_of
 
 pytestmark = pytest.mark.engineless
@@ -372,3 +374,25 @@ def test_a_framework_that_is_not_there_is_told_by_the_name_it_is_installed_by(mo
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout == f"{module} needs {package}: pip install {package}\n"
+
+
+@pytest.mark.parametrize(
+    ("extra", "without", "package"),
+    [
+        ("httpx", ("httpx", "httpx2"), "httpx"),
+        ("requests", ("requests",), "requests"),
+        ("aiohttp", ("aiohttp",), "aiohttp"),
+        ("grpc", ("grpc",), "grpcio"),
+    ],
+)
+def test_a_transport_without_its_library_names_the_extra(extra, without, package):
+    """The extra of the same name brings the library."""
+    code = (
+        f"import sys\nfor name in {without!r}: sys.modules[name] = None\n"
+        f"try:\n    import headgate.client.{extra}\nexcept ModuleNotFoundError as error: print(error)"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    how = f"pip install '.[{extra}]' in a clone of Headgate, or pip install '{package}'"
+    assert ran.stdout == f"headgate.client.{extra} needs {package}: {how}\n"
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert extras[extra][0].startswith(package) and extra in extras["all"][0]

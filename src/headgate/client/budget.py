@@ -187,3 +187,10 @@ def _check_options(retries: object, refusal: object, on_event: object) -> None:
         raise InvalidCall(f'refusal is "raise" or "response"; got {shown(refusal)}')
     if on_event is not None and not callable(on_event):
         raise InvalidCall(f"on_event takes a function of one Event; got {shown(on_event)}")
+
+
+def checked_budget(given: object, taker: str) -> Budget:
+    """Return the budget that a transport was given, or raise `InvalidCall`."""
+    if not isinstance(given, Budget):
+        raise InvalidCall(f"{taker} takes a Budget; got a value of type {type(given).__name__}")
+    return given

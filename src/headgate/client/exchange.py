@@ -83,6 +83,8 @@ class Exchange:
             if not tries.failed(request.failure(error)):
                 raise
             return None
+        if not request.answered:
+            return response
         answer = yield from self._hear(state, request, response)
         if not tries.answered(answer):
             return response if settlement is None else (yield from settlement.watch(request, response, answer))

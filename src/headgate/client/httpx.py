@@ -9,12 +9,17 @@ from __future__ import annotations
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from functools import cache
+from importlib.util import find_spec
 from typing import Any
 
-from headgate.client.budget import Budget
-from headgate.client.outgoing import Outgoing, refusal_fields
+from headgate.client.budget import Budget, checked_budget
+from headgate.client.outgoing import Outgoing, refusal_content, refusal_fields
 from headgate.client.retrying import Failure
 from headgate.errors import BudgetExhausted, InvalidCall
+from headgate.wording import missing
+
+if find_spec("httpx") is None and find_spec("httpx2") is None:  # requests bring their library with them
+    raise ModuleNotFoundError(missing("headgate.client.httpx", "httpx", "httpx"), name="httpx")
 
 
 class Transport:
@@ -24,9 +29,7 @@ class Transport:
     """
 
     def __init__(self, budget: Budget, inner: Any = None) -> None:  # noqa: ANN401 - of either library
-        if not isinstance(budget, Budget):
-            raise InvalidCall(f"a Transport takes a Budget; got a value of type {type(budget).__name__}")
-        self._budget = budget
+        self._budget = checked_budget(budget, "a Transport")
         self._inner = inner
         self._sync: Any = inner
         self._async: Any = inner
@@ -115,8 +118,9 @@ class _Request(Outgoing):
         return "lost" if isinstance(error, library.TransportError) else None
 
     def refusal(self, error: BudgetExhausted) -> Any:  # noqa: ANN401
-        content = {"error": {"message": str(error), "type": "headgate_refused"}}
-        return _library(self._request).Response(429, headers=refusal_fields(error), json=content, request=self._request)
+        return _library(self._request).Response(
+            429, headers=refusal_fields(error), json=refusal_content(error), request=self._request
+        )
 
     def read_already(self, response: Any) -> bytes | None:  # noqa: ANN401
         return response.content if response.is_closed else None  # of a cache, or of a test's transport

@@ -4,17 +4,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from headgate.client.retrying import Failure
 from headgate.client.usage import UsageRequest
 from headgate.errors import BudgetExhausted
+
+DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
 
 def refusal_fields(error: BudgetExhausted) -> dict[str, str]:
     """Return the header fields of a response that a budget made up; SDKs do not retry it."""
     wait = str(max(1, math.ceil(error.retry_after)))
     return {"Headgate-Refused": "local", "Retry-After": wait, "x-should-retry": "false"}
+
+
+def refusal_content(error: BudgetExhausted) -> dict[str, dict[str, str]]:
+    """Return the JSON of a response that a budget made up, in the form that SDKs read."""
+    return {"error": {"message": str(error), "type": "headgate_refused"}}
+
+
+def host_of(scheme: str, host: str, port: int | None) -> str:
+    """Return the host of a URL, with the port unless it is the default: one host is one key in every transport."""
+    bracketed = f"[{host}]" if ":" in host else host
+    return (bracketed if port in (None, DEFAULT_PORTS.get(scheme)) else f"{bracketed}:{port}").lower()
 
 
 class Outgoing:
@@ -33,6 +46,10 @@ class Outgoing:
     """What the budget's `usage` has read of the body."""
     added: Mapping[str, str] = {}
     """Header fields to send where the request has none of that name."""
+    answered: bool = True
+    """False if `send` returned before the server answered, as for a stream that the caller writes: nothing is heard."""
+    decompressed: bool = False
+    """True if `watch` feeds the body as the caller reads it, decompressed by the library."""
 
     def send(self) -> Any:  # noqa: ANN401
         """Send the request, and return the transport's response."""

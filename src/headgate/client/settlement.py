@@ -30,7 +30,7 @@ class Settlement:
             yield from self.failed(answer)
             return response
         headers, read = request.head(response)[1], request.read_already(response)
-        encoding = headers.get("content-encoding", "") if read is None else ""
+        encoding = headers.get("content-encoding", "") if read is None and not request.decompressed else ""
         reader = self._usage.reader(headers.get("content-type", ""), encoding)
         if read is not None:
             reader.feed(read)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
+from headgate.client.deadlines import time_left
 from headgate.client.key_state import KeyState
 from headgate.client.outgoing import Outgoing
 from headgate.client.retrying import Failure, GiveUp, Retries, Sent, decide
@@ -75,6 +76,9 @@ class Tries:
         if isinstance(verdict, GiveUp):
             if verdict.reason == "sdk":
                 _warn_of_sdk(request.host)
+            return None
+        left = time_left()
+        if left is not None and verdict.wait > left:
             return None
         if not (isinstance(outcome, Answer) and outcome.refused):
             if not self._state.retry_budget.begin(now_us):
