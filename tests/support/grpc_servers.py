@@ -15,6 +15,7 @@ import pytest
 from grpc import StatusCode
 
 from headgate import Limiter, RateLimited
+from headgate.errors import BudgetExhausted
 from headgate.web.grpc import AsyncRateLimitInterceptor, RateLimitInterceptor
 from tests.support.edges import still
 
@@ -23,8 +24,8 @@ TWO: dict[str, Any] = {"rules": [{"name": "api", "key": "ip", "limits": "2/minut
 
 
 class Echo:
-    """A service in threads. A message asks for what happens: `abort CODE`, `code CODE`, `raise`, `refuse`, `cost N`,
-    `wait`."""
+    """A service in threads. A message asks for what happens: `abort CODE`, `code CODE`, `raise`, `refuse`,
+    `exhausted`, `cost N`, `wait`."""
 
     def __init__(self) -> None:
         self.calls: list[bytes] = []
@@ -42,6 +43,8 @@ class Echo:
             raise LookupError("mine")
         elif word == "refuse":
             raise RateLimited(Limiter("1/hour as views").hit("all", cost=2))
+        elif word == "exhausted":
+            raise BudgetExhausted("api.example", "the budget is used up", 12.2)
         elif word == "cost":
             context.set_trailing_metadata((("x-cost", rest),))
         elif word == "wait":

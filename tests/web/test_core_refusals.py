@@ -23,6 +23,7 @@ from starlette.testclient import TestClient
 from starlette.websockets import WebSocketDisconnect
 
 from headgate import HeadgateError, Limiter, RateLimited
+from headgate.errors import BudgetExhausted
 from headgate.web import aiohttp, fastapi, flask, starlette
 from tests.support.django_site import site
 from tests.support.edges import asgi, still
@@ -148,6 +149,58 @@ def test_a_websocket_is_closed():
     with TestClient(app).websocket_connect("/") as opened, pytest.raises(WebSocketDisconnect) as closed:
         opened.receive_text()
     assert closed.value.code == 1008
+
+
+def spending() -> None:
+    """A call to another service that its budget does not make."""
+    raise BudgetExhausted("api.example", "the budget is used up", 12.2)
+
+
+def test_an_app_answers_a_used_up_budget_itself_if_it_wants_to():
+    """A handler of the app's for `BudgetExhausted`, or for 503, is called; one for refusals of clients is not."""
+
+    async def mine(request: Any, error: Any) -> PlainTextResponse:
+        return PlainTextResponse("mine", 418)
+
+    for kind, status in ((BudgetExhausted, 418), (HeadgateError, 418), (fastapi.RateLimitExceeded, 503)):
+        app = FastAPI(exception_handlers={kind: mine})
+        fastapi.RateLimits(app, store=still())
+        app.get("/")(lambda: spending())
+        assert asgi(app).status == status, kind
+    for handled, status in ((BudgetExhausted, 418), (503, 418), (429, 503)):
+        site = Flask("here")
+        site.register_error_handler(handled, lambda error: ("mine", 418))
+        flask.RateLimits(site, store=still())
+        site.add_url_rule("/", "view", spending)
+        assert site.test_client().get("/").status_code == status, handled
+
+
+def test_a_websocket_with_a_used_up_budget_is_closed():
+    """The close code is 1013, try again later."""
+
+    async def socket(websocket: Any) -> None:
+        await websocket.accept()
+        spending()
+
+    app = Starlette(routes=[WebSocketRoute("/", socket)])
+    starlette.RateLimits(app, store=still())
+    with TestClient(app).websocket_connect("/") as opened, pytest.raises(WebSocketDisconnect) as closed:
+        opened.receive_text()
+    assert closed.value.code == 1013
+
+
+@pytest.mark.parametrize("policy", [None, POLICY])
+@pytest.mark.parametrize("method", KINDS)
+@pytest.mark.parametrize("kind", SERVERS)
+def test_a_call_of_grpc_with_a_used_up_budget_is_unavailable(kind, method, policy):
+    """The pushback is in whole seconds, and no limit is told: the client did nothing wrong."""
+    with serving(kind, policy) as server:
+        ended = server.ask(method, b"exhausted")
+    assert (ended.code.name, ended.details) == (
+        "UNAVAILABLE",
+        "The server has less capacity than usual. Retry after 13 s.",
+    )
+    assert ended.trailing == {"retry-after": "13", "grpc-retry-pushback-ms": "13000"}
 
 
 @pytest.mark.parametrize("policy", [None, POLICY])

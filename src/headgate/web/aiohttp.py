@@ -26,7 +26,7 @@ with requiring("headgate.web.aiohttp", "aiohttp"):
     from headgate.web.aiohttp_marks import Place, exempt, limited, places_of
 
 
-from headgate.errors import InvalidCall, RateLimited
+from headgate.errors import InvalidCall
 from headgate.policy import Proxies, RequestView
 from headgate.steps import Steps, run_awaiting
 from headgate.web.aiohttp_refusals import RateLimitExceeded, refusal_for, refusal_of
@@ -40,6 +40,7 @@ from headgate.web.headers import WSGI
 from headgate.web.mounts import below
 from headgate.web.options import Options, PolicyGiven, WebOptions
 from headgate.web.request_limits import RequestLimits, limits_of
+from headgate.web.responder import RAISED
 from headgate.web.runtime import Reader, Runtime
 
 __all__ = ["RateLimitExceeded", "RateLimits", "exempt", "limited"]
@@ -132,12 +133,12 @@ class RateLimits(Edge[str]):
             put_in_front(route, call)
 
     def _catching(self, handler: Any) -> Guard:  # noqa: ANN401
-        """Wrap a handler: a refusal by a limiter of the app's own in it becomes a refusal like any other."""
+        """Wrap a handler: an error of a limiter or a budget of the app's own in it becomes a refusal like any other."""
 
         async def caught(request: web.Request) -> web.StreamResponse:
             try:
                 answer: web.StreamResponse = await handler(request)
-            except RateLimited as error:
+            except RAISED as error:
                 limits = self._limits_of(request)
                 if limits is None:
                     limits = request[self._on_request] = self._limits()
@@ -274,7 +275,7 @@ async def _answer(request: web.Request, limits: RequestLimits[str], handler: Gua
     except web.HTTPException as error:
         limits.started(error.status)
         raise
-    except RateLimited as error:  # raised by a limiter in a middleware
+    except RAISED as error:  # in a middleware
         raise refusal_for(request, limits, error) from error
     except asyncio.CancelledError:  # every other exception becomes a response
         await finish(limits, limits.end())

@@ -7,9 +7,8 @@ from typing import Final
 from aiohttp import web
 
 from headgate.engine import Decision
-from headgate.errors import RateLimited
 from headgate.web.request_limits import OF_A_BODY, RequestLimits
-from headgate.web.responder import Pairs
+from headgate.web.responder import Pairs, Raised
 
 
 class RateLimitExceeded(web.HTTPException):
@@ -72,10 +71,10 @@ def refusal_of(request: web.Request, limits: RequestLimits[str]) -> RateLimitExc
     return REFUSALS[status](fields, body, outcome.decision)
 
 
-def refusal_for(request: web.Request, limits: RequestLimits[str], error: RateLimited) -> RateLimitExceeded:
-    """Return the exception for a refusal by a limiter of the app's own in a handler."""
-    status, fields, body = limits.deny_for(error.decision, _accepted(request))
-    return REFUSALS[status](fields, body, error.decision)
+def refusal_for(request: web.Request, limits: RequestLimits[str], error: Raised) -> RateLimitExceeded:
+    """Return the exception for an error of a limiter or a budget of the app's own in a handler."""
+    status, fields, body = limits.deny_for(error, _accepted(request))
+    return REFUSALS[status](fields, body, getattr(error, "decision", None))
 
 
 def _accepted(request: web.Request) -> str | None:

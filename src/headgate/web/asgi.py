@@ -8,14 +8,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, ClassVar, Final, Unpack
 
-from headgate.errors import RateLimited
 from headgate.policy import RequestView
 from headgate.steps import Steps, run, run_awaiting, run_to_the_end
 from headgate.web.asgi_requests import SCOPES, Scope, ScopeHeaders, accepted_in, path_of
 from headgate.web.edge import Edge
 from headgate.web.options import Options, PolicyGiven, WebOptions
 from headgate.web.request_limits import RequestLimits, limits_of
-from headgate.web.responder import Answer, Pairs, Responder
+from headgate.web.responder import RAISED, Answer, Pairs, Responder
 from headgate.web.runtime import Runtime
 from headgate.web.unreached import routes_below
 
@@ -130,10 +129,10 @@ class RateLimitMiddleware(Edge[bytes]):
             scope[REQUEST_LIMITS] = limits
         try:
             await self.app(scope, receive, answer)
-        except RateLimited as no:  # raised by a limiter of the app's own
+        except RAISED as no:
             if started or not self.endpoints:
                 raise
-            await _answer(answer, limits.deny_for(no.decision, accepted_in(scope["headers"])))
+            await _answer(answer, limits.deny_for(no, accepted_in(scope["headers"])))
         finally:
             limits.connection = None  # it refers to the scope, and the scope to the limits
             if limits.permit is not None:

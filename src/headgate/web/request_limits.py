@@ -16,7 +16,7 @@ from headgate.steps import Steps
 from headgate.web.endpoint import EndpointLimit
 from headgate.web.merged_fields import GroupDecision, merged_fields
 from headgate.web.request_charges import Decided, RequestCharges
-from headgate.web.responder import Answer, Denial, Pairs, Responder, Way
+from headgate.web.responder import Answer, Denial, Pairs, Raised, Responder, Way
 
 if TYPE_CHECKING:
     from headgate.web.runtime import Runtime
@@ -193,10 +193,10 @@ class RequestLimits(RequestCharges[AnyStr]):
             self._deny(responder, answer)
         return answer
 
-    def deny_for(self, decision: Decision, accept: str | bytes | None) -> Answer[AnyStr]:
-        """Like `deny`, for a refusal by a limiter of the app's own in a view. The charges so far stay."""
+    def deny_for(self, error: Raised, accept: str | bytes | None) -> Answer[AnyStr]:
+        """Like `deny`, for a limiter or a budget of the app's own in a view. The charges so far stay."""
         responder = self.runtime.responder_now
-        answer: Answer[AnyStr] = responder.refuse_for(decision, accept)
+        answer: Answer[AnyStr] = responder.refuse_raised(error, accept)
         self._deny(responder, answer)
         return answer
 

@@ -8,6 +8,7 @@ from typing import Any, AnyStr, Final, Generic, NamedTuple
 
 from headgate.clock import Clock, SystemClock, WallClock
 from headgate.engine import Decision
+from headgate.errors import BudgetExhausted, RateLimited
 from headgate.policy import Policy
 from headgate.policy.edges import (
     METHODS,
@@ -44,6 +45,9 @@ CROWD: Final = 20
 
 Answer = tuple[int, Pairs[AnyStr], bytes]
 """Status, header fields and body of a refusal."""
+Raised = RateLimited | BudgetExhausted
+RAISED: Final = (RateLimited, BudgetExhausted)
+"""The errors of limiters and budgets of an app's own, which an edge answers: 429, and 503."""
 Way = FastPath | bool
 """How requests are decided: by a fast path; True if no rule applies to them, False if each view has to be read."""
 
@@ -151,8 +155,11 @@ class Responder(Generic[AnyStr]):
             return self.refuse(refused(fast.group, decision), accept)
         return self.refuse_by(fast.group, decision, accept)
 
-    def refuse_for(self, decision: Decision, accept: str | bytes | None) -> Answer[AnyStr]:
-        """Like `refuse`, for a refusal by a limiter of the app's own."""
+    def refuse_raised(self, error: Raised, accept: str | bytes | None) -> Answer[AnyStr]:
+        """Like `refuse`, for an error of a limiter of the app's own; or of a budget: no client did anything wrong."""
+        if isinstance(error, BudgetExhausted):
+            return self._refusals((), "", "full", CAPACITY)(None, accept, max(1.0, error.retry_after))
+        decision = error.decision
         limits, _ = decision._asked
         return self._refusals(limits, "", "full", QUOTA)(decision, accept, self._retry_after(decision))
 

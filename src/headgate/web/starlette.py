@@ -27,13 +27,14 @@ with requiring("headgate.web.starlette", "starlette"):
     )
 
 
-from headgate.errors import HeadgateError, InvalidCall, RateLimited
+from headgate.errors import HeadgateError, InvalidCall
 from headgate.web import asgi
 from headgate.web.asgi_requests import Scope
 from headgate.web.callables import mark_of, misplaced
 from headgate.web.edge import Edge
 from headgate.web.options import Options, PolicyGiven
-from headgate.web.starlette_refusals import RateLimitExceeded, answer_rate_limited, send_refusal
+from headgate.web.responder import RAISED
+from headgate.web.starlette_refusals import RateLimitExceeded, answer_raised, send_refusal
 from headgate.web.starlette_routes import as_included, endpoints_of, routes_in
 from headgate.web.unreached import router_behind
 
@@ -100,7 +101,8 @@ class RateLimits(Edge[bytes]):
     def _surround(self) -> asgi.App:
         handlers = self._app.exception_handlers
         if HeadgateError not in handlers:  # the app's own handler is kept
-            handlers.setdefault(RateLimited, answer_rate_limited)
+            for raised in RAISED:
+                handlers.setdefault(raised, answer_raised)
         inside: asgi.App = self._build()
 
         async def cover_first(scope: Scope, receive: asgi.Receive, send: asgi.Send) -> None:

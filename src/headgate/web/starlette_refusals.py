@@ -11,10 +11,10 @@ from starlette.responses import Response
 from starlette.websockets import WebSocket, WebSocketState
 
 from headgate.engine import Decision
-from headgate.errors import RateLimited
-from headgate.web.asgi import POLICY_VIOLATION, REQUEST_LIMITS
+from headgate.errors import BudgetExhausted
+from headgate.web.asgi import BUSY, POLICY_VIOLATION, REQUEST_LIMITS, TRY_AGAIN_LATER
 from headgate.web.request_limits import OF_A_BODY
-from headgate.web.responder import Answer
+from headgate.web.responder import RAISED, Answer
 
 HANDLERS: Final = "starlette.exception_handlers"
 """The key in the scope of the nearest app's exception handlers."""
@@ -71,17 +71,22 @@ async def send_refusal(connection: HTTPConnection, error: Exception) -> Response
     opening = connection.application_state is WebSocketState.CONNECTING
     if opening and "websocket.http.response" in (connection.scope.get("extensions") or {}):
         await connection.send_denial_response(error.response)
+    elif error.response.status_code == BUSY:
+        await connection.close(TRY_AGAIN_LATER, "try again later")
     else:
         await connection.close(POLICY_VIOLATION, "rate limited")
     return None
 
 
-async def answer_rate_limited(connection: HTTPConnection, error: Exception) -> Any:  # noqa: ANN401
-    """Answer a refusal by a limiter of the app's own in an endpoint like one of the endpoint's limits."""
-    assert isinstance(error, RateLimited)  # noqa: S101 - the handler of these
+async def answer_raised(connection: HTTPConnection, error: Exception) -> Any:  # noqa: ANN401
+    """Answer an error of a limiter or a budget of the app's own in an endpoint like one of the endpoint's limits."""
+    assert isinstance(error, RAISED)  # noqa: S101 - the handler of these
     request_limits = connection.scope.get(REQUEST_LIMITS)
     if request_limits is None:
         raise error
-    refusal = refusal_of(connection, request_limits.deny_for(error.decision, accepted(connection)), error.decision)
+    answer = request_limits.deny_for(error, accepted(connection))
+    if isinstance(error, BudgetExhausted):  # no refusal of a client, so handlers of refusals are not called
+        return await send_refusal(connection, refusal_of(connection, answer, None))
+    refusal = refusal_of(connection, answer, error.decision)
     answered = connection.scope[HANDLERS][0][type(refusal)](connection, refusal)
     return await answered if inspect.isawaitable(answered) else answered

@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from headgate.errors import InvalidCall, InvalidPolicy, RateLimited
+from headgate.errors import BudgetExhausted, InvalidCall, InvalidPolicy, RateLimited
 from headgate.limiter import Limiter
 from headgate.stores import MemoryStore
 from headgate.testing.clock import ManualClock
@@ -17,6 +17,12 @@ from headgate.testing.edges.operation import policy_of
 from headgate.testing.edges.outcomes import Gate, as_asked
 
 ALL: dict[str, Any] = {"rules": [{"name": "all", "key": "ip", "limits": "5/hour"}]}
+UNAVAILABLE = {
+    "type": "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
+    "title": "The server has less capacity than usual",
+    "status": 503,
+    "detail": "Retry after 13 s.",
+}
 MANY = 300
 """A number of endpoints larger than the number of tables in a store."""
 
@@ -217,6 +223,22 @@ class Endpoints(Serving):
             assert answer.fields["ratelimit-policy"] == '"views";q=1;w=3600', policy
             assert (answer.fields["ratelimit"], answer.fields["retry-after"]) == ('"views";r=0;t=3600', "3600"), policy
             assert answer.fields["content-type"] == "application/problem+json", policy
+            assert left == ('"all";r=2;t=2160' if policy else ""), "what the policy charged for both stays charged"
+
+    def test_a_budget_of_the_apps_own_that_is_used_up_makes_the_edge_unavailable(self) -> None:
+        """`BudgetExhausted` in a handler is a 503 with whole seconds: no client did anything wrong."""
+
+        def handle(asked: Asked) -> Reply:
+            raise BudgetExhausted("api.example", "the budget is used up", 12.2)
+
+        for policy in (None, ALL):
+            with self.site(Endpoint(handle=handle), policy=policy) as site:
+                answer, short = site.ask(), site.ask(accept="application/json")
+                left = site.told("/nowhere")
+            assert (answer.status, json.loads(answer.body)) == (503, UNAVAILABLE), policy
+            assert (answer.fields["retry-after"], answer.fields["content-type"]) == ("13", "application/problem+json")
+            assert {"ratelimit", "ratelimit-policy"}.isdisjoint(answer.fields), policy
+            assert json.loads(short.body) == {"error": "temporary-reduced-capacity", "retry_after": 13}, policy
             assert left == ('"all";r=2;t=2160' if policy else ""), "what the policy charged for both stays charged"
 
     def test_counts_by_the_response_see_a_limiter_of_the_apps_own(self) -> None:

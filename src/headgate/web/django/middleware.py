@@ -8,12 +8,12 @@ from typing import Any, ClassVar
 from asgiref.sync import iscoroutinefunction, markcoroutinefunction
 from django.http.response import HttpResponseBase
 
-from headgate.errors import RateLimited
 from headgate.steps import run
 from headgate.web import asgi
 from headgate.web.django.request import Request, View
 from headgate.web.django.site import rate_limits
 from headgate.web.django.site_limits import ON_REQUEST, SiteLimits
+from headgate.web.responder import RAISED
 
 
 class RateLimitMiddleware:
@@ -87,9 +87,9 @@ class RateLimitMiddleware:
                 await asgi.finish(limits, limits.end())
 
     def process_exception(self, request: Request, exception: Exception) -> HttpResponseBase | None:
-        """Answer a refusal by a limiter of the app's own in a view like one of the middleware's."""
+        """Answer an error of a limiter or a budget of the app's own in a view like a refusal of the middleware."""
         limits: SiteLimits | None = getattr(request, ON_REQUEST, None)
-        if limits is None or not isinstance(exception, RateLimited):
+        if limits is None or not isinstance(exception, RAISED):
             return None
         return limits.respond(request, limits.refusal_for(request, exception))
 

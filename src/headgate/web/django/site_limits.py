@@ -11,7 +11,7 @@ from django.http import HttpResponse
 from django.http.response import HttpResponseBase
 
 from headgate.engine import Decision
-from headgate.errors import HeadgateError, RateLimited
+from headgate.errors import HeadgateError
 from headgate.policy import Policy, RequestView
 from headgate.policy.edges import Rule
 from headgate.steps import Deferred, Steps, run, run_awaiting
@@ -20,7 +20,7 @@ from headgate.web.django.request import Request, SiteView, View, result_in_loop,
 from headgate.web.django.settings import Setup
 from headgate.web.endpoint import EndpointLimit
 from headgate.web.request_limits import OF_A_BODY, RequestLimits
-from headgate.web.responder import Answer, Responder
+from headgate.web.responder import Answer, Raised, Responder
 
 ON_REQUEST: Final = "_headgate"
 """The attribute of a request that holds its limits, for the middleware, decorators and throttles."""
@@ -98,10 +98,10 @@ class SiteLimits(RequestLimits[str]):
         answer, outcome = self.refuse(request.META.get("HTTP_ACCEPT")), self.refused[1]
         return self._keep(answer, outcome.decision, outcome.kind == "shadow", outcome.detail)
 
-    def refusal_for(self, request: Request, error: RateLimited) -> RateLimitExceeded:
-        """Return the refusal for a limiter of the app's own in a view; the charges so far stay."""
-        answer = self.deny_for(error.decision, request.META.get("HTTP_ACCEPT"))
-        return self._keep(answer, error.decision, hides=False)
+    def refusal_for(self, request: Request, error: Raised) -> RateLimitExceeded:
+        """Return the refusal for a limiter or a budget of the app's own in a view; the charges so far stay."""
+        answer = self.deny_for(error, request.META.get("HTTP_ACCEPT"))
+        return self._keep(answer, getattr(error, "decision", None), hides=False)
 
     def _keep(self, answer: Answer[str], decision: Decision | None, hides: bool, detail: str = "") -> RateLimitExceeded:
         status, fields, body = answer

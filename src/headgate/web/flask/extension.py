@@ -9,7 +9,7 @@ from typing import Any, Final, Unpack
 from flask import Flask, Request, Response, current_app
 from werkzeug.routing import Rule
 
-from headgate.errors import HeadgateError, InvalidCall, RateLimited
+from headgate.errors import HeadgateError, InvalidCall
 from headgate.steps import run
 from headgate.web.edge import Edge
 from headgate.web.endpoint import EndpointLimit
@@ -17,6 +17,7 @@ from headgate.web.flask.requests import LIMITED, current_flask, current_request,
 from headgate.web.flask.views import EXTENSION, NOWHERE, Place, call, place_of
 from headgate.web.options import OPTION_NAMES, Options, PolicyGiven, WebOptions
 from headgate.web.request_limits import RequestLimits, limits_of
+from headgate.web.responder import RAISED, Raised
 from headgate.web.runtime import Runtime
 from headgate.web.werkzeug_routes import routes_in
 from headgate.web.wsgi import path_of
@@ -58,8 +59,9 @@ class RateLimits(Edge[str]):
         app.before_request(edge.before)
         app.after_request(edge.after)
         app.teardown_request(edge.teardown)
-        if RateLimited not in app.error_handler_spec[None][None]:  # the app's own handler is kept
-            app.register_error_handler(RateLimited, edge.rate_limited)
+        for raised in RAISED:
+            if raised not in app.error_handler_spec[None][None]:  # the app's own handler is kept
+                app.register_error_handler(raised, edge.raised)
         app.extensions[EXTENSION] = edge
         self._apps.append(app)
 
@@ -144,11 +146,11 @@ class AppLimits(Edge[str]):
             response.call_on_close(lambda: run(limits.end()))
         return response
 
-    def rate_limited(self, error: RateLimited) -> Any:  # noqa: ANN401
-        """Handle a refusal by a limiter of the app's own in a view like one of the extension's."""
+    def raised(self, error: Raised) -> Any:  # noqa: ANN401
+        """Handle an error of a limiter or a budget of the app's own in a view like a refusal of the extension."""
         asked = current_request()
-        answer = self._limits_of(asked).deny_for(error.decision, asked.environ.get("HTTP_ACCEPT"))
-        return current_app.handle_user_exception(exceeded(answer, error.decision))
+        answer = self._limits_of(asked).deny_for(error, asked.environ.get("HTTP_ACCEPT"))
+        return current_app.handle_user_exception(exceeded(answer, getattr(error, "decision", None)))
 
     def teardown(self, error: BaseException | None) -> None:
         """End the request: settle one without a response, and release its permits."""

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from flask import Flask, Request, Response, current_app, request
 from werkzeug.datastructures import Headers
-from werkzeug.exceptions import TooManyRequests, default_exceptions
+from werkzeug.exceptions import HTTPException, TooManyRequests, default_exceptions
 
 from headgate.engine import Decision
 from headgate.policy import Proxies, RequestView
@@ -54,19 +54,19 @@ def refuse(limits: RequestLimits[str], environ: Mapping[str, Any]) -> Response:
     """Raise a refusal, so that the app's error handlers apply; return a shadow response unchanged."""
     answer = limits.deny(environ.get("HTTP_ACCEPT"))
     outcome = limits.refused[1]
-    if outcome.kind != "shadow" and answer[0] == RateLimitExceeded.code:
+    if outcome.kind != "shadow":
         raise exceeded(answer, outcome.decision)
     status, fields, body = answer
-    response = current_app.response_class(body, status, fields)
-    if outcome.kind == "shadow":
-        return response
-    raise default_exceptions[status](response=response)
+    return current_app.response_class(body, status, fields)
 
 
-def exceeded(answer: Answer[str], decision: Decision | None) -> RateLimitExceeded:
-    """Return the exception for a refusal."""
+def exceeded(answer: Answer[str], decision: Decision | None) -> HTTPException:
+    """Return the exception for a refusal: of Werkzeug's own class, unless it is a 429."""
     status, fields, body = answer
-    return RateLimitExceeded(current_app.response_class(body, status, fields), decision)
+    response = current_app.response_class(body, status, fields)
+    if status == RateLimitExceeded.code:
+        return RateLimitExceeded(response, decision)
+    return default_exceptions[status](response=response)
 
 
 def tell(headers: Headers, fields: Sequence[tuple[str, str]], instead: bool, runtime: Runtime[str]) -> None:

@@ -11,12 +11,12 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from headgate.errors import RateLimited
 from headgate.steps import run_awaiting, run_to_the_end
 from headgate.web.grpc.context import Context, refuse, trailing_of
 from headgate.web.grpc.interceptor import Interceptor, Method
 from headgate.web.grpc.rpc import STATUSES, Raw, Rpc, refusal
 from headgate.web.grpc.threads import Run, in_thread
+from headgate.web.responder import RAISED
 
 
 class AsyncRateLimitInterceptor(Interceptor, grpc.aio.ServerInterceptor):
@@ -148,7 +148,7 @@ async def _counted(context: Context) -> AsyncIterator[None]:
     try:
         try:
             yield
-        except RateLimited as error:
+        except RAISED as error:
             await context._refuse_by(error)
     except BaseException as error:
         context._end_by(error)

@@ -8,10 +8,10 @@ from typing import Any
 
 import grpc
 
-from headgate.errors import RateLimited
 from headgate.steps import Steps
 from headgate.web.grpc.rpc import STATUSES, Metadata, Refused, refusal_for, status_of
 from headgate.web.request_limits import RequestLimits
+from headgate.web.responder import Raised
 
 
 class Context:
@@ -57,9 +57,9 @@ class Context:
         """Abort as the server's own context does."""
         return self.abort(status.code, status.details, status.trailing_metadata)
 
-    def _refuse_by(self, error: RateLimited) -> Any:  # noqa: ANN401
-        """End a call that a limiter of the app's own has refused in the handler."""
-        return self._refuse(refusal_for(self._request_limits, error.decision))
+    def _refuse_by(self, error: Raised) -> Any:  # noqa: ANN401
+        """End a call in whose handler a limiter or a budget of the app's own has raised its error."""
+        return self._refuse(refusal_for(self._request_limits, error))
 
     def _refuse(self, refused: Refused) -> Any:  # noqa: ANN401
         """End a call after its handler has begun."""

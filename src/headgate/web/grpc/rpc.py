@@ -10,12 +10,13 @@ import grpc
 
 from headgate.algorithms import NEVER
 from headgate.engine import Decision
+from headgate.errors import BudgetExhausted
 from headgate.policy import Proxies, RequestView
 from headgate.policy.edges import read_node
 from headgate.web.disclosure import HIDDEN, Disclosure, disclosure_for
 from headgate.web.headers import HeaderCodec
 from headgate.web.request_limits import RequestLimits
-from headgate.web.responder import Answer
+from headgate.web.responder import Answer, Raised
 from headgate.web.runtime import Reader
 
 Metadata = tuple[tuple[str, Any], ...]
@@ -129,9 +130,12 @@ def refusal(limits: RequestLimits[str]) -> Refused:
     return _refused(answer, disclosure_for(group.limits, "", group.disclose), decision)
 
 
-def refusal_for(limits: RequestLimits[str], decision: Decision) -> Refused:
-    """Like `refusal`, for a limiter of the app's own in a handler."""
-    answer = limits.runtime.responder_now.refuse_for(decision, "text/plain")
+def refusal_for(limits: RequestLimits[str], error: Raised) -> Refused:
+    """Like `refusal`, for a limiter or a budget of the app's own in a handler."""
+    answer = limits.runtime.responder_now.refuse_raised(error, "text/plain")
+    if isinstance(error, BudgetExhausted):
+        return _refused(answer, None, None)
+    decision = error.decision
     return _refused(answer, disclosure_for(decision._asked[0]), decision)
 
 
@@ -139,7 +143,7 @@ def _refused(answer: Answer[str], plan: Disclosure | None, decision: Decision | 
     status, fields, body = answer
     metadata = {name: value for name, value in fields if name not in NOT_OURS}
     wait = _pushback(plan, decision, metadata.get("retry-after")) if plan and decision is not None else None
-    if plan is None and "retry-after" in metadata:  # of a load shedder
+    if plan is None and "retry-after" in metadata:  # of a load shedder or a budget
         wait = int(metadata["retry-after"]) * 1000
     if wait is not None:
         metadata[PUSHBACK] = str(wait)

@@ -8,12 +8,12 @@ from typing import Any
 
 import grpc
 
-from headgate.errors import RateLimited
 from headgate.steps import run
 from headgate.web.grpc.context import Context, is_gone, refuse, trailing_of
 from headgate.web.grpc.interceptor import Interceptor, Method
 from headgate.web.grpc.rpc import STATUSES, Raw, Rpc, refusal
 from headgate.web.request_limits import RequestLimits
+from headgate.web.responder import RAISED
 
 Run = Callable[[Any], Any]
 """Runs steps, and returns their result."""
@@ -129,7 +129,7 @@ class _Calls:
         try:
             try:
                 yield
-            except RateLimited as error:
+            except RAISED as error:
                 context._refuse_by(error)
         except BaseException as error:
             context._end_by(error)
