@@ -31,6 +31,7 @@ def grpc_service(clock: ManualClock) -> Iterator[Service]:
     service = Service(clock)
 
     def answer(name: str, body: bytes, context: Any) -> bytes:
+        service.watch(context)
         headers = {name: value for name, value in context.invocation_metadata() if isinstance(value, str)}
         with service.answering("POST", f"/test.Service/{name}", headers, body) as reply:
             told = {} if reply.wait is None else {"grpc-retry-pushback-ms": str(round(reply.wait * 1000))}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
@@ -45,6 +45,8 @@ class Service:
         self.seen: list[Seen] = []
         self._open = threading.Event()
         self._open.set()
+        self.watch: Callable[[Any], object] = lambda context: None
+        """Is called with the context of each call of gRPC."""
         self._lock = threading.Lock()
 
     @contextmanager
