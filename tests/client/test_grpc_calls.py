@@ -43,7 +43,7 @@ def asking(side: str, *replies: Reply, **options: Any) -> Iterator[tuple[Any, Se
 
 
 @contextmanager
-def channel(*replies: Reply, limits: str = "") -> Iterator[tuple[grpc.Channel, Service, Budget]]:
+def channel(*replies: Reply, limits: str = "") -> Iterator[tuple[Any, Service, Budget]]:
     """A channel for threads."""
     clock = ManualClock(START)
     budget = Budget(limits or (), store=MemoryStore(clock=clock))

@@ -75,9 +75,7 @@ class _Request(Outgoing):
             return "refused"
         return "lost" if isinstance(error, aiohttp.ClientConnectionError) else None
 
-    def watch(
-        self, response: ClientResponse, feed: Callable[[bytes], None], end: Callable[[], Any]
-    ) -> ClientResponse:
+    def watch(self, response: ClientResponse, feed: Callable[[bytes], None], end: Callable[[], Any]) -> ClientResponse:
         content: Any = _Watched(response.content, feed, end)
         response.content = content
         return response
