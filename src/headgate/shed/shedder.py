@@ -136,10 +136,13 @@ class LoadShedder:
                     return permit
         permit.describe(tenant, weight, timeout, deadline)
         permit.loop_delay, permit.late = delay, late
-        if timeout is None or at_once:
-            self.ask(permit, None)
-            if permit.state != "held":
-                self._loops.uncount()
+        return self._ask_now(permit) if timeout is None or at_once else permit
+
+    def _ask_now(self, permit: ShedPermit) -> ShedPermit:
+        """Grant or refuse a permit whose caller has not waited yet; one that may wait stays as it is."""
+        self.ask(permit, None)
+        if permit.state != "held":
+            self._loops.uncount()
         return permit
 
     def _is_late(self, now: int, delay: int, rank: int) -> bool:

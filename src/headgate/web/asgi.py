@@ -65,12 +65,11 @@ class RateLimitMiddleware(Edge[bytes]):
             await self._admit(scope, receive, send, path, view)
             return
         entry = place = decision = None
-        if runtime.shedding is None:
+        if (shedding := runtime.shedding) is None:
             way = runtime.fast_paths[scope["method"], path]
         else:
-            entry, way = runtime.shedding.entrances[scope["method"], path]
-            if entry is not None and (place := entry.enter()) is None:
-                way = False
+            entry, way = shedding.entrances[scope["method"], path]
+            way = way if entry is None or (place := entry.enter()) is not None else False
         try:
             if way is True:  # no rule applies
                 await self.app(scope, receive, send)

@@ -75,8 +75,8 @@ class RequestLimits(RequestCharges[AnyStr]):
         if limits is not None:
             self.asked += limits
             way = runtime.fast_paths_at[limits, where, method if method in METHODS else _known(method)]
-        elif runtime.shedding is not None and not self.shed_asked and method != MESSAGE:
-            return runtime.shedding.admit(self, request, method, where, peer)  # type: ignore[no-any-return]
+        elif (shedding := runtime.shedding) is not None and not self.shed_asked and method != MESSAGE:
+            return shedding.admit(self, request, method, where, peer)  # type: ignore[no-any-return]
         elif way is None:
             way = runtime.ways[method, where]
         if way is True or way is False:  # no rule applies to such requests, or each view has to be read
