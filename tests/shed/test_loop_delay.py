@@ -91,6 +91,20 @@ def test_each_class_has_its_bound():
     asyncio.run(main())
 
 
+def test_long_requests_are_counted_as_well():
+    """Where a request holds the loop for longer than the bound, so many may still be before it: one, two, four."""
+
+    async def main():
+        found = {}
+        for name in CLASSES:
+            loop = Loop()
+            await loop.fall_behind()
+            found[name] = await loop.turn(*[50] * 6, request_class=name)
+        assert [found[name] for name in CLASSES] == [".xxxxx", "..xxxx", "....xx", "......"]
+
+    asyncio.run(main())
+
+
 def test_many_short_requests_are_no_overload():
     """A loop of 64 connections takes 10 ms for each turn, and serves all of them, again and again."""
 
