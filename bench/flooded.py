@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -74,7 +75,7 @@ def serving(service: Service, shed: bool = False) -> Iterator[int]:
     port, (core, _) = _free_port(), cores()
     environment = {**os.environ, SERVICE: service.name, **({SHED: "1"} if shed else {})}
     words = [sys.executable, "-m", *words_of(service, port)]
-    process = subprocess.Popen(words, cwd=ROOT, env=environment, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(words, cwd=ROOT, env=environment, stderr=subprocess.DEVNULL, start_new_session=True)
     try:
         if core:
             os.sched_setaffinity(process.pid, core)
@@ -82,7 +83,7 @@ def serving(service: Service, shed: bool = False) -> Iterator[int]:
             raise MissingError(f"{service.server} does not start")
         yield port
     finally:
-        process.kill()  # which has thousands of requests under way, or none
+        os.killpg(process.pid, signal.SIGKILL)  # also gunicorn's worker, which has thousands of requests under way
         process.wait()
 
 
