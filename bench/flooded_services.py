@@ -45,8 +45,8 @@ SERVICES = {
     for each in (
         Service("uvicorn, 5 ms of CPU", "uvicorn", 0, 0.005, 4),
         Service("uvicorn, pool of 20 x 50 ms", "uvicorn", 20, 0.05, 3),
-        Service("gunicorn, pool of 8 x 100 ms", "gunicorn", 8, 0.1, 3),
-        Service("grpc, pool of 8 x 100 ms", "grpc", 8, 0.1, 3),
+        Service("gunicorn, pool of 8 x 40 ms", "gunicorn", 8, 0.04, 3),
+        Service("grpc, pool of 8 x 40 ms", "grpc", 8, 0.04, 3),
     )
 }
 

@@ -11,6 +11,7 @@ import json
 import random
 import sys
 from collections.abc import Awaitable, Callable
+from functools import partial
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -18,7 +19,8 @@ HOST = "127.0.0.1"
 TIMEOUT = 1.0
 """Seconds after which a client leaves."""
 CONNECTIONS = 200
-"""Connections that are open from the start, as those of a proxy; a request that finds none free opens another."""
+"""Connections to an event loop that are open from the start, as those of a proxy; a request that finds none free opens
+another. A thread of gunicorn would wait for the first request of each."""
 REQUEST = f"GET / HTTP/1.1\r\nHost: {HOST}\r\n\r\n".encode()
 OK, BUSY, OTHER = "ok", "busy", "other"
 
@@ -74,9 +76,9 @@ class Connection(asyncio.Protocol):
             self.answer.set_result(OTHER)
 
 
-async def over_http(port: int) -> Callable[[], Awaitable[str]]:
+async def over_http(port: int, connections: int = 0) -> Callable[[], Awaitable[str]]:
     idle: list[Connection] = []
-    for _ in range(CONNECTIONS):
+    for _ in range(connections):
         _, opened = await asyncio.get_running_loop().create_connection(lambda: Connection(idle), HOST, port)
         idle.append(opened)
 
@@ -115,7 +117,7 @@ async def over_grpc(port: int) -> Callable[[], Awaitable[str]]:
     return ask
 
 
-WIRES = {"http": over_http, "grpc": over_grpc}
+WIRES = {"asgi": partial(over_http, connections=CONNECTIONS), "wsgi": over_http, "grpc": over_grpc}
 SETTLE = 0.25
 
 

@@ -79,11 +79,12 @@ SECTION = Section(
     uvicorn that answer with two bytes, loaded in turn; each tells by a header field whether its request had a
     permit. The services are loaded by a process of its own, on a core of its own, whose requests come by chance at
     a rate, however many are under way; a client leaves after {TIMEOUT:g} s, and a request that was served by then
-    is goodput. Each load lasts {SECONDS:g} s, of which the first {SETTLE:.0%} do not count. Unloaded is {FEW:g} of
-    what the service can serve; the peak is what clients get that ask as fast as they are answered, twice as many as
-    it serves at once. A handler computes for 5 ms of its thread's time, or waits in a pool, as for a database: in
-    asyncio, or in {THREADS} threads of gunicorn or gRPC. Late are requests without an answer in time. A run counts
-    only if unloaded requests were all served, also with the shedder, and if the client kept to its rate.""",
+    is goodput. Each load lasts {SECONDS:g} s, the one on the shedder {2 * SECONDS:g} s, of which the first
+    {SETTLE:.0%} do not count. Unloaded is {FEW:g} of what the service can serve; the peak is what clients get that
+    ask as fast as they are answered, twice as many as it serves at once. A handler computes for 5 ms of its
+    thread's time, or waits in a pool, as for a database: in asyncio, or in {THREADS} threads of gunicorn or gRPC.
+    Late are requests without an answer in time. A run counts only if unloaded requests were all served, also with
+    the shedder, and if the client kept to its rate.""",
     jobs,
     tables,
     targets,
