@@ -130,7 +130,7 @@ def test_holders_says_whose_process_is_gone(run, path):
 
 
 def test_ls_counts_evictions(run, path):
-    """Keys forgotten before they were as new are shown as the store counts them."""
+    """Keys that were forgotten before their reset are shown as the store counts them."""
     store = SharedStore(path, max_keys=6)
     limiter = Limiter("100/minute", store=store)
     for number in range(50):
@@ -219,7 +219,7 @@ def test_looking_changes_nothing(run, path, store):
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write what it may only read")
 def test_looking_needs_no_right_to_write(run, path, store):
-    """Who may only read the files sees them."""
+    """A user that may only read the files can list them and see their numbers."""
     for file in Path(path).iterdir():
         file.chmod(0o400)
     os.chmod(path, 0o500)
@@ -331,7 +331,7 @@ def test_rm_removes_what_is_broken(run, path, store):
 
 
 def test_those_who_use_it_begin_anew(run, path, clock):
-    """A second after a removal, whoever had the store open counts in a new one at the same path."""
+    """A second after a removal, a process that had the store open counts in a new one at the same path."""
     limiter = Limiter("100/minute", store=SharedStore(path, max_keys=1_000, clock=clock))
     limiter.hit("ann", cost=60)
     assert run("rm", path)[0] == 0

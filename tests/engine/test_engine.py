@@ -47,7 +47,7 @@ def test_the_native_hit_has_no_python_frame():
 
 @pytest.mark.parametrize(("value", "pure"), [("1", True), ("yes", True), ("0", False), ("", False), ("no", False)])
 def test_headgate_pure_asks_for_the_pure_twin(value, pure):
-    """`HEADGATE_PURE=1` is yes, `HEADGATE_PURE=0` is no; whoever asks for it is not warned."""
+    """`HEADGATE_PURE=1` is yes, `HEADGATE_PURE=0` is no; a program that asks for it is not warned."""
     ran = run(TELL, HEADGATE_PURE=value)
     built = importlib.util.find_spec("headgate.engine.native") is not None
     assert ran.stdout.strip() == str(built and not pure)

@@ -44,7 +44,7 @@ def test_what_remains_can_be_taken(text, spent):
 @example(cost=(1, 500), spent=(54, 6_000))
 @example(cost=(0, 0), spent=(0, 0))
 def test_with_costs_by_name_it_is_of_the_limit_that_fits_the_fewest_more(cost, spent):
-    """So many more such calls pass as `remaining` divided by the cost of its limit, and not one more."""
+    """Exactly `remaining` divided by the cost of its limit further calls pass, and not one more."""
     limiter = Limiter("60/minute as rpm; 9000/minute as tpm", clock=ManualClock(1_000_000))
     costs = dict(zip(("rpm", "tpm"), cost, strict=True))
     limiter.hit("k", dict(zip(("rpm", "tpm"), spent, strict=True)))

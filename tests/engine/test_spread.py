@@ -79,7 +79,7 @@ def test_a_yes_needs_no_wait_and_never_is_never():
 
 
 def test_it_is_chance_unless_it_is_given_one():
-    """Two who are told at one instant are told different times; the same chance tells the same."""
+    """Two callers refused at one instant are told different times; the same chance tells the same time."""
     refused = refusal("10/minute")
     assert len({refused.retry_after_spread() for _ in range(50)}) > 40
     one, other = random.Random(1), random.Random(1)

@@ -1,4 +1,4 @@
-"""What was promised is kept: whoever gives up, no more leaves in any time than the limit says."""
+"""Promises are kept: whichever callers give up, no more leave in any time than the limit says."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_no_window_has_more_than_the_limit_says_whoever_is_cancelled(home, text)
 
 
 def test_ten_of_twenty_give_up_in_the_middle(home, clock):
-    """Those who come next are promised what is behind the ten that stay, not the instants of these."""
+    """Later callers are promised instants behind the ten that stay, not the instants of these."""
     limiter = home.limiter("1/second burst 1", clock=clock)
     queue = [limiter.reserve("k") for _ in range(20)]
     assert [each.delay for each in queue] == list(range(20))
@@ -146,7 +146,7 @@ def test_whatever_costs_and_order_they_give_up_in_all_is_given_back(order, clock
 
 
 def test_a_promise_is_given_back_when_those_behind_it_have_left(clock):
-    """A reservation cancelled in its time gives back the nine units that have not drained, whoever left after it."""
+    """A reservation cancelled in its time gives back the nine units that have not drained, even after others left."""
     limiter = Limiter("10/second", clock=clock)
     limiter.hit("k", 10)
     first, second = limiter.reserve("k", 10), limiter.reserve("k")
@@ -156,7 +156,7 @@ def test_a_promise_is_given_back_when_those_behind_it_have_left(clock):
 
 
 def test_what_is_given_up_in_the_middle_is_not_given_back_twice(clock):
-    """The last gives back what was given up before it; those who come then are charged where it stood."""
+    """The last caller gives back what was given up before it; later callers are charged at its place."""
     limiter = Limiter("1/second burst 1", clock=clock)
     limiter.hit("k")
     first, second, third = (limiter.reserve("k") for _ in range(3))
@@ -191,7 +191,7 @@ async def shape_and_give_up(shaper: AsyncShaper, clock: ManualClock, chance: ran
     tasks: list[asyncio.Task[None]] = []
 
     def answered() -> bool:
-        """Everybody who has not left or given up is asleep: nobody is late because of a server."""
+        """Whether every task that has not left or given up is asleep: none is late because of a server."""
         return sum(not task.done() for task in tasks) == asleep(timers_of(shaper))
 
     for _ in range(80):

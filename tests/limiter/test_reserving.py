@@ -140,7 +140,7 @@ def test_cancelled_after_its_time_has_come_it_gives_what_has_not_drained(make, c
 
 
 def test_an_abandoned_reservation_drains(make, clock):
-    """Nothing has to be cleaned up: when its time is over the key is as new."""
+    """Nothing has to be cleaned up: after its time the key has its whole burst."""
     limiter = make("10/second burst 10", clock=clock)
     for _ in range(3):
         limiter.reserve("k", 10)
@@ -160,7 +160,7 @@ def test_a_plan_reserves_by_its_own_numbers(make, clock):
 
 
 def test_it_waits_on_entering_and_raises_what_was_refused(home, clock):
-    """`with` waits until it may be used; a no raises before the body."""
+    """`with` waits until the reservation may be used; a refusal raises before the body."""
     limiter = home.limiter("10/second burst 5", clock=clock)
     with limiter.reserve("k", 5) as reservation:
         assert (reservation.delay, clock.now()) == (0.0, LATER)

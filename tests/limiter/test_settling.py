@@ -181,7 +181,7 @@ def test_a_degraded_reservation_gives_and_takes_nothing(clock):
 
 @pytest.mark.skipif("valkey" not in BINARIES, reason="there is no server here")
 def test_a_give_back_that_is_lost_is_said(caplog, clock):
-    """The server went away after the reservation was made: a line in the log, or an error for who wants errors."""
+    """The server went away after the reservation was made: a line in the log, or an error with `on_error="raise"`."""
     with Server() as server:
         store = RedisStore(server.url, clock=clock, deadline=5.0)
         quiet = Limiter("10/minute", store=store).reserve("k", 5)

@@ -1,4 +1,4 @@
-"""Timers: however many wait, one timer, no early wake-up, and no memory of those who left."""
+"""Timers: however many callers wait, one timer, no early wake-up, and no memory of callers that have gone."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ async def test_an_instant_that_has_come_is_not_waited_for(clock):
 
 @awaited
 async def test_nobody_wakes_early_though_the_timer_does():
-    """An event loop may call a little early, and a clock may run slower than the loop's: who wakes looks again."""
+    """An event loop may call a little early, and a clock may run slower than the loop's: a woken caller looks again."""
 
     class Slow(SystemClock):
         def now_us(self) -> int:
@@ -106,7 +106,7 @@ async def test_the_timer_is_set_for_the_first_of_a_thousand():
 
 @awaited
 async def test_those_who_left_are_forgotten(clock):
-    """A hundred thousand who give up, one after the other or all at once, leave a handful of places behind."""
+    """A hundred thousand callers that give up, one by one or all at once, leave a handful of entries behind."""
     timers = alarm(clock)
     for crowd in (1, 10, 1000, 9):
         for _ in range(10_000 // crowd):

@@ -1,4 +1,4 @@
-"""Waiting in threads: exactly as long as it must be, first come, first served, and nothing stays of who gives up."""
+"""Waiting in threads: no longer than needed, first come, first served, and a caller that gives up leaves nothing."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Crowd:
     def __init__(self, limiter: Limiter) -> None:
         self.limiter = limiter
         self.admitted: list[str] = []
-        """In the order of the limiter's yes; those who wait in line are told it one at a time."""
+        """In the order of the admissions; callers in the queue are told one at a time."""
         self.done: list[str] = []
         self._threads: list[threading.Thread] = []
         self._reserve = limiter._reserve
@@ -245,7 +245,7 @@ def test_threads_leave_a_line_in_the_order_they_came(home, text):
 
 
 def test_who_is_counted_among_those_who_wait_has_its_place():
-    """In one step: who comes next stands behind, even if the thread before it is held up at that very moment."""
+    """In one step: the next caller queues behind, even if the thread before it is held up at that moment."""
     clock = HandMoved()
     crowd = Crowd(Limiter("10/second by fixed-window", clock=clock))
     line, seen = queue_of(crowd.limiter), []
@@ -261,7 +261,7 @@ def test_who_is_counted_among_those_who_wait_has_its_place():
 
 
 class Witness:
-    """A lock, and what is seen by whoever takes it next."""
+    """A lock that notes what its next holder sees."""
 
     def __init__(self, lock: Any, look: Callable[[], None]) -> None:
         self._lock, self._look = lock, look

@@ -1,4 +1,4 @@
-"""Waiting in an event loop: one line, one timer, and books that are exact whoever was cancelled."""
+"""Waiting in an event loop: one queue, one timer, and exact counts, whichever tasks were cancelled."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ async def test_what_takes_more_than_an_hour_is_charged_when_an_hour_is_left(stor
 
 @in_each_home
 async def test_a_slot_is_awaited(store, clock):
-    """`async with`: waits, hands over the decision, raises a no."""
+    """`async with` waits, hands over the decision, and raises a refusal."""
     limiter = AsyncLimiter("2/second", store=store, on_error="raise")
     async with limiter.permit("k", 2, timeout=None) as permit:
         assert permit.decision.remaining == 0
@@ -134,7 +134,7 @@ async def test_a_slot_is_awaited(store, clock):
 
 @in_each_home
 async def test_no_more_wait_than_may(store, clock):
-    """Whoever comes then is refused at once, and nothing was charged; when one has gone there is room again."""
+    """A further caller is refused at once, and nothing was charged; when one has gone there is room again."""
     for text, full in ((BUCKET, 0.1), (WINDOW, 1)):
         limiter = AsyncLimiter(text, store=store, on_error="raise", max_waiting=3)
         await limiter.hit("k", 4)
@@ -221,7 +221,7 @@ async def test_nobody_goes_early_by_the_real_clock(store):
 
 @in_each_home
 async def test_a_pause_after_the_question_changes_no_order(store, clock):
-    """Whoever asked first goes first, though it was held up for 50 ms between the answer and its sleep."""
+    """The first caller goes first, though it was held up for 50 ms between the answer and its sleep."""
     limiter = AsyncLimiter("100/second burst 1", store=store, on_error="raise")
     for _ in range(10):
         await limiter._reserve("k", 1, 10**9, None)
@@ -252,7 +252,7 @@ async def test_a_pause_after_the_question_changes_no_order(store, clock):
 @pytest.mark.parametrize("timeout", [None, 60])
 @in_each_home
 async def test_who_comes_after_a_stall_does_not_pass_who_waited(store, clock, told, timeout):
-    """Time went on while nothing ran: those who wait are late, there is room for more, and still they go first."""
+    """Time went on while nothing ran: the waiting callers are late, there is room for more, and still they go first."""
     limiter = AsyncLimiter("1/second burst 2", store=store, on_error="raise")
     await limiter.hit("k", 2)
     done: list[int] = []
@@ -278,7 +278,7 @@ async def test_who_comes_after_a_stall_does_not_pass_who_waited(store, clock, to
 
 @awaited
 async def test_who_is_cancelled_while_others_go_first_leaves_nothing_charged():
-    """It would be admitted at once, but those who waited before it are late and go first."""
+    """It would be admitted at once, but the callers that waited before it are late and go first."""
     clock = ManualClock(LATER)
     limiter = AsyncLimiter("1/second burst 2", clock=clock)
     await limiter.hit("k", 2)

@@ -160,7 +160,7 @@ async def test_a_plan_with_a_smaller_burst_waits_behind_others(store, clock):
 
 @in_each_home
 async def test_the_line_of_one_key_is_not_that_of_another(store, clock):
-    """Whoever waits for one key is in nobody's way at another."""
+    """A caller that waits for one key does not delay callers of another key."""
     limiter = AsyncLimiter(WINDOW, store=store, on_error="raise")
     await limiter.hit("k", 4)
     waiter = asyncio.create_task(limiter.acquire("k"))

@@ -1,4 +1,4 @@
-"""Who the client is: what proxies may say, what clients try to say, and what an address is counted as."""
+"""The client's address: the words of proxies, the inventions of clients, and the key that an address becomes."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_only_one_header_is_believed():
     ],
 )  # fmt: skip
 def test_hops_count_entries_from_the_right(hops, lines, client):
-    """Exactly so many proxies are believed, whatever their addresses are."""
+    """Exactly `proxy_hops` proxies are trusted, whatever their addresses are."""
     assert Proxies(hops=hops).client(PEER, [], lines) == client
 
 

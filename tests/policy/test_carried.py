@@ -36,7 +36,7 @@ class Site:
         assert self.app.reload() is True
 
     def admitted(self, of: int, client: str = "192.0.2.1") -> int:
-        """How many of so many requests pass."""
+        """Return the number of requests that pass, of this many."""
         return sum(wsgi(self.app, REMOTE_ADDR=client).status == 200 for _ in range(of))
 
 

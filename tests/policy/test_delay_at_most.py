@@ -171,7 +171,7 @@ RATES = ((20, 1000), (7, 1000), (3, 1), (1000, 7), (999, 1000))
 
 @pytest.mark.parametrize("seed", range(12))
 def test_random_traces_agree_with_a_queue_in_fractions(seed):
-    """Of one to three rules: who is held for how long, who is refused until when; at the edges of every time told."""
+    """One to three rules: which requests are held or refused, and for how long; at the edges of every time told."""
     chance = random.Random(seed)
     rates = [chance.choice(RATES) for _ in range(chance.randint(1, 3))]
     waits = [chance.choice((1000, 3000, 50_000, 1_000_000)) for _ in rates]

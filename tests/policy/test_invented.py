@@ -51,7 +51,7 @@ def test_every_part_that_can_be_invented_is_named():
 
 
 def test_an_app_that_starts_is_not_told():
-    """It is advice for whoever writes the file."""
+    """It is advice for the author of the file."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         Policy({"rules": [{**BY_KEY, "limits": "10/minute"}]})

@@ -212,7 +212,7 @@ def test_a_long_path_does_not_keep_the_server():
     ],
 )
 def test_a_long_path_does_not_slip_past_its_rule(pattern, path):
-    """Who makes a path long must not get around the limit by it."""
+    """A client must not get around the limit by a long path."""
     assert matches({"path": pattern}, "GET", path)
 
 

@@ -1,4 +1,4 @@
-"""How long reading takes: in proportion to the text, whoever wrote it and however hostile it is."""
+"""How long reading takes: in proportion to the text, however hostile it is."""
 
 from __future__ import annotations
 

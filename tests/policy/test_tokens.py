@@ -181,7 +181,7 @@ def test_a_hot_token_costs_no_second_verification():
 
 
 def test_few_tokens_are_remembered_and_none_that_are_not_genuine():
-    """Whoever sends many has nothing of it but their verification."""
+    """A client that sends many tokens gains nothing: forged ones are not kept, and few genuine ones are."""
     made = tokens()
     for at in range(3):
         assert made.claims(view(**bearer(signed(key="x" * 64, claims={"n": at})))) is None
@@ -288,7 +288,7 @@ def test_a_request_with_a_token_of_more_than_64_kib_is_refused():
 
 
 def test_a_public_key_is_no_secret():
-    """Whoever knows the public key and signs with it as if it were the secret of HS256 has signed nothing."""
+    """A token that was signed with the public key, as if it were the secret of HS256, is not valid."""
     policy = {"tokens": {"key": {"env": "TOKEN_SECRET"}, "algorithms": "RS256"}, "rules": [BY_SUB]}
     public = pem(RSA)
     with pytest.MonkeyPatch.context() as patch:
@@ -394,7 +394,7 @@ def test_claims_cannot_be_changed_for_the_next_request():
 
 
 def test_the_log_says_why_and_nothing_of_the_token(caplog):
-    """For whoever turns it on."""
+    """A line at level debug has the reason for a rejection, and no part of the token."""
     with caplog.at_level(logging.DEBUG, "headgate.policy"):
         assert claims(signed(key="x" * 64)) is None
     assert caplog.messages == ["a token was rejected: Signature verification failed"]

@@ -259,7 +259,7 @@ def test_an_argument_that_is_not_there_is_told_with_the_class_that_was_called(ma
 
 
 def test_the_arguments_of_a_class_can_still_be_looked_up():
-    """By `help`, by editors and by those who wrap it."""
+    """The signature is seen by `help`, by editors and by functions that wrap it."""
     import inspect
 
     assert list(inspect.signature(Limiter).parameters)[:3] == ["limits", "store", "namespace"]

@@ -107,7 +107,7 @@ async def test_a_slow_consumer_is_waited_for(scene):
 
 @scened()
 async def test_a_slow_source_is_waited_for(scene):
-    """Whoever takes the items sleeps until there is one."""
+    """The task that takes the items sleeps until there is one."""
     more: asyncio.Queue[int | None] = asyncio.Queue()
 
     async def source() -> AsyncIterator[int]:

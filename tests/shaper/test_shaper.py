@@ -93,7 +93,7 @@ async def test_the_same_by_the_real_clock(store):
 
 @in_each_home
 async def test_a_pause_after_the_question_changes_no_order(store, clock):
-    """Whoever asked first leaves first, though it was held up for 5 ms between the answer and its sleep."""
+    """The first caller leaves first, though it was held up for 5 ms between the answer and its sleep."""
     queue = AsyncShaper("1000/second queue 20", store=store, on_error="raise")
     await queue.enter("k", 10)
     enter, left = queue.enter, []
@@ -197,7 +197,7 @@ def test_two_shapers_on_one_store_have_one_queue(home, clock):
 
 
 def enter_there(url: str, count: int) -> list[int]:
-    """In a process of its own: the delays of those who found room, all at one instant."""
+    """In a process of its own: the delays of the callers that found room, all at one instant."""
     with Shaper("3000/second queue 500", store=url, clock=ManualClock(LATER), on_error="raise") as queue:
         places = [queue.enter("k") for _ in range(count)]
     return [place.delay_us for place in places if place]

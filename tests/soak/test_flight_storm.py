@@ -1,4 +1,4 @@
-"""Long storms of those who hold: killed, stopped, forked; SOAK_SECONDS=120 is the whole of it, less is a part."""
+"""Long storms of permits, whose holders are killed, stopped, forked; SOAK_SECONDS=120 runs all of it, less a part."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def home(request) -> Iterator[Home]:
 
 
 def test_two_hundred_killed_holders_free_their_permits_in_time(home):
-    """Ten rounds of twenty, each killed at a random moment; those who live keep theirs."""
+    """Ten rounds of twenty, each killed at a random moment; living processes keep their permits."""
     chance, text = random.Random(), "50 in flight ttl 1s"
     limiter = home.limiter(text)
     mine = limiter.permit("k", 10)

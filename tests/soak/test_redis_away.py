@@ -36,7 +36,7 @@ CALLERS = 4
 
 
 class Callers:
-    """Who ask every few milliseconds, in threads or in an event loop, until told to stop; and what they saw."""
+    """Callers that ask every few milliseconds, in threads or in an event loop, until stopped; and their answers."""
 
     def __init__(self, way: str, url: str) -> None:
         self.took: list[float] = []

@@ -112,7 +112,7 @@ def test_threads_keep_exact_books_through_every_fault(server):
 
 
 def test_tasks_keep_exact_books_through_every_fault_and_cancellation(server):
-    """What tasks were told was charged is what the server has, whoever was cancelled."""
+    """The server has the charges that the tasks were told of, whichever tasks were cancelled."""
     seed = random.randrange(2**32)
     chance = random.Random(seed)
     books = [Books(f"k{n}") for n in range(32)]

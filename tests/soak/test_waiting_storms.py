@@ -1,4 +1,4 @@
-"""Long storms of those who wait: cancelled by the ten thousand, killed in their sleep; the books stay exact."""
+"""Long storms of waiting callers: cancelled by the ten thousand, killed in their sleep; the counts stay exact."""
 
 from __future__ import annotations
 

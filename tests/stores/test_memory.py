@@ -23,7 +23,7 @@ BLOCKED = "10/minute block 1h"
 
 @pytest.mark.parametrize("text", [f"10/hour by {algorithm}" for algorithm in EVERY_ALGORITHM] + [BLOCKED])
 def test_a_flood_of_keys_does_not_free_a_heavy_user(text, clock):
-    """Ten times `max_keys` random keys stay inside the bound, and who has used his quota has still used it."""
+    """Ten times `max_keys` random keys stay inside the bound, and a key that has used its quota has still used it."""
     store = MemoryStore(max_keys=1_000, clock=clock)
     limiter = Limiter(text, store=store)
     heavy = [f"heavy:{n}" for n in range(20)]

@@ -127,7 +127,7 @@ def test_a_quick_plan_does_not_free_a_slow_one():
 @settings(max_examples=60)
 @given(plans=plans, acts=acts)
 def test_full_is_full_for_every_plan(plans, acts):
-    """At its reset a key is as new whoever asks: a store may forget it without knowing whose it is."""
+    """At its reset a key has its whole burst under every plan: a store may forget it without knowing its plan."""
     limits = buckets(plans)
     clock = ManualClock(1000)
     limiter = Limiter(limits[0], clock=clock)

@@ -238,7 +238,7 @@ def test_a_child_that_cannot_take_part_answers_degraded(tmp_path):
 
 
 def lock_bytes(fd: int, start: int, length: int) -> None:
-    """Hold so many bytes of a file for as long as it is open."""
+    """Hold this number of bytes of a file for as long as it is open."""
     import fcntl
     import struct
 

@@ -235,7 +235,7 @@ def test_a_lock_that_was_removed_locks_nobody_out_and_lets_nobody_in(tmp_path, m
 
 
 def test_what_a_killed_maker_left_half_built_is_removed_after_a_minute(tmp_path):
-    """Whoever opens the store removes the old file; the young one may still be under way."""
+    """The next process that opens the store removes the old file; the young one may still be in the making."""
     path = tmp_path / "store"
     SharedStore(str(path))
     (path / "building-1-00").touch()
@@ -262,7 +262,7 @@ def test_removing_the_files_is_removing_the_store(tmp_path, clock):
 
 
 def test_clear_reaches_limits_that_only_others_use(tmp_path, clock):
-    """A namespace is forgotten whole, whoever opened its tables."""
+    """A namespace is forgotten whole, whichever process opened its tables."""
     one, two = (shared(tmp_path / "store", text, clock) for text in ("10/minute", "10/hour by sliding-log"))
     one.hit("k", 10)
     two.hit("k", 10)

@@ -74,7 +74,7 @@ def changes(views: list[memoryview], start: list[bytes]) -> bool:
 
 
 def trace(limiter: Limiter, key: str, tables: list[memoryview], after: int | None) -> int:
-    """Step a child to its first change of the tables, then so many instructions on, and kill it.
+    """Step a child to its first change of the tables, then `after` instructions on, and kill it.
 
     Without a number: run it to its end, and say how many instructions lie between the first change and the last.
     """
@@ -127,7 +127,7 @@ def fresh(path: Path, text: str) -> tuple[Limiter, list[memoryview]]:
 
 
 def kill_at_instructions(path: Path, text: str, key: str, instants: int) -> None:
-    """Kill at so many instants, evenly spread from the first change to the last (or at each, if they are fewer)."""
+    """Kill at these `instants`: spread evenly from the first change to the last, or at each if they are fewer."""
     limiter, tables = fresh(path, text)
     old = remaining(limiter, key)
     length = trace(limiter, key, tables, None)

@@ -1,4 +1,4 @@
-"""Users and shared stores: those who take part can use every file, and the others can open none."""
+"""Users and shared stores: users of the store's group can use every file, and others can open none."""
 
 from __future__ import annotations
 

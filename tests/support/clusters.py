@@ -132,7 +132,7 @@ class Cluster(_Group):
         return heir
 
     def wait_until_whole(self) -> None:
-        """Every living node finds the cluster in order, and agrees with the others on who serves what."""
+        """Whether every living node finds the cluster in order, and agrees with the others on the slots of each."""
         living = [node for node in self.nodes if node.running]
         wait_until(lambda: all(map(_finds_all_slots_served, living)), "every slot is served")
         wait_until(lambda: all(self._agrees(node) for node in living), "the nodes agree")
@@ -157,7 +157,7 @@ class Cluster(_Group):
         wait_until(self._replicas_are_known, "every node knows the replicas")
 
     def _share_slots(self) -> None:
-        """Distinct epochs from the start save the nodes from settling who is senior."""
+        """Distinct epochs from the start save the nodes an election."""
         for epoch, node in enumerate(self.nodes, 1):
             node.command("CLUSTER", "SET-CONFIG-EPOCH", epoch)
         size = len(self.primaries)
@@ -166,7 +166,7 @@ class Cluster(_Group):
             primary.command("CLUSTER", "ADDSLOTS", *slots)
 
     def _introduce(self) -> None:
-        """Everybody to everybody, as waiting for rumours takes longer; once more to who did not listen."""
+        """Introduce each node to each, since gossip takes longer; once more to a node that did not listen."""
         for _ in range(5):
             for node in self.nodes:
                 known = _known_ports(node)

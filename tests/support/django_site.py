@@ -214,7 +214,7 @@ async def hidden_awaited(request: Any) -> HttpResponse:
 
 
 def refusal(request: Any, no: Any) -> HttpResponse:
-    """What `REFUSAL_VIEW` may be: a page that reads who it is for."""
+    """A `REFUSAL_VIEW`: a page that reads the user."""
     return HttpResponse(f"{request.user or 'stranger'}: wait {no.retry_after}", status=no.response.status_code)
 
 

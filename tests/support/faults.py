@@ -111,7 +111,7 @@ def with_store(wire: str, **options: Any) -> Callable[[Test], Callable[..., None
 
 
 async def hits(limiter: AsyncLimiter, count: int, key: str = "k") -> list[int]:
-    """What so many hits leave, issued at once."""
+    """The answers to this number of hits, issued at once."""
     decisions = await asyncio.gather(*(limiter.hit(key) for _ in range(count)))
     return [-1 if decision.degraded else decision.remaining for decision in decisions]
 
@@ -172,7 +172,7 @@ class Trickle(Proxy):
 
 @contextlib.contextmanager
 def stranger(reply: bytes) -> Iterator[str]:
-    """Somebody else at the server's address, who says one thing only."""
+    """Another program at the server's address, which sends one reply only."""
 
     class Handler(socketserver.BaseRequestHandler):
         def handle(self) -> None:

@@ -35,7 +35,7 @@ def use(path: Path, text: str) -> None:
 
 
 def main(folder: str, rounds: str, seed: str) -> None:
-    """So many rounds of damage."""
+    """Do this number of rounds of damage."""
     chance = random.Random(int(seed))
     path = Path(folder)
     errors = 0

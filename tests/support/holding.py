@@ -1,4 +1,4 @@
-"""Other processes that hold permits, and a witness, who knows nothing of limiters, of how many are held at once."""
+"""Other processes that hold permits, and a witness, apart from limiters, of how many are held at once."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Holder:
         return self._orders.recv()
 
     def take(self, count: int = 1, key: str = "k", cost: int = 1) -> int:
-        """How many of so many permits it was given."""
+        """Return how many of `count` permits it was given."""
         given = self.tell("take", count, key, cost)
         assert isinstance(given, int)
         return given
@@ -110,7 +110,7 @@ class _Hands:
         return self.lines
 
     def fork(self, count: int) -> tuple[int, int]:
-        """A child that tries to end its parent's permits, takes so many of its own, and lives until it is killed."""
+        """A child that tries to end its parent's permits, takes some of its own, and lives until it is killed."""
         reads, writes = os.pipe()
         child = os.fork()
         if not child:
@@ -200,7 +200,7 @@ class Crowd:
             assert worker.exitcode == 0
 
     def wait_for(self, more: int) -> None:
-        """Return when so many more permits were given."""
+        """Return when this number of further permits was given."""
         before = sum(self.admitted)
         wait_until(lambda: sum(self.admitted) >= before + more, f"{more} more permits are given", PATIENCE)
 

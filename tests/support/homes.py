@@ -115,7 +115,7 @@ def _url_of(kind: str) -> Iterator[str]:
 
 
 async def _end_others() -> None:
-    """What a story left behind, it may have failed: whoever is cancelled may still have something to give back."""
+    """End the tasks that a story left behind: a cancelled task may still have something to give back."""
     for _ in range(5):
         others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
         for task in others:
@@ -175,7 +175,7 @@ def limiters_of(kind: str) -> Iterator[Callable[..., Any]]:
 
 
 class HandMoved(ManualClock):
-    """A clock for threads: who sleeps by it really sleeps, until the test has moved it so far."""
+    """A clock for threads: a thread that sleeps by it really sleeps, until the test has moved it to that time."""
 
     def __init__(self, start: float = LATER) -> None:
         self._moved = threading.Condition()
@@ -197,7 +197,7 @@ class HandMoved(ManualClock):
 
 
 class Interrupting(ManualClock):
-    """A clock by which nobody sleeps well: the first who tries is interrupted."""
+    """A clock that interrupts the first thread that sleeps by it."""
 
     def sleep_until(self, at_us: int) -> None:
         raise KeyboardInterrupt
@@ -236,7 +236,7 @@ def nobody_waits(limiter: AsyncLimiter | Limiter) -> bool:
 
 
 async def waiting(limiter: AsyncLimiter, count: int, asleep: int = 1) -> None:
-    """Until so many wait and some of them are asleep: what they asked is answered, and time may go on."""
+    """Wait until this number of callers wait and some are asleep: their questions are answered, and time may go on."""
     await until(lambda: limiter.waiting == count and inside.asleep(inside.timers_of(limiter)) >= asleep)
 
 

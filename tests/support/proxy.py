@@ -94,7 +94,7 @@ class Proxy:
         self._do(self._let_flow(requests=True, replies=True))
 
     def cut_after(self, n_bytes: int) -> None:
-        """Deliver so many bytes of the next reply, then hang up. Once."""
+        """Deliver this number of bytes of the next reply, then hang up. Once."""
         self._cut = n_bytes
 
     def drop_reply(self) -> None:

@@ -84,7 +84,7 @@ def _forwarded(header: str, **how: Any) -> Read:
 
 
 def _lines(header: str) -> Read:
-    """The same text as so many lines."""
+    """The same text as this number of lines."""
     proxies = Proxies(["10.0.0.0/8"], header=header)
     return lambda text: proxies.client("10.0.0.1", *[[text[at : at + 9] for at in range(0, len(text), 9)]] * 2)
 

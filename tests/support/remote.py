@@ -83,7 +83,7 @@ class RemoteSuite(StoreSuite):
             self._runner.run(self._opened.pop().aclose())
 
     def store(self, clock: ManualClock) -> Store:
-        """Whoever used the servers before is done."""
+        """Close the earlier store, and open one on empty servers."""
         self._close()
         self._opened.append(patient(self.empty(), clock))
         store: Store = self._opened[0]

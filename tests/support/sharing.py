@@ -24,7 +24,7 @@ def start(*arguments: str) -> subprocess.Popen[str]:
 
 
 def hammer(url: str, limits: str, processes: int, hits: int) -> list[dict[str, int]]:
-    """So many processes, each hitting one key so often, all at once."""
+    """Processes that each hit one key a number of times, all at once."""
     return hammer_each(url, [limits] * processes, hits)
 
 

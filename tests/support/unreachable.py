@@ -51,7 +51,7 @@ def silent(host: str = "127.0.0.1", port: int = 0) -> Iterator[int]:
 
 @contextlib.contextmanager
 def black_hole(host: str = "127.0.0.1", port: int = 0) -> Iterator[int]:
-    """A port where nothing comes back: the queue of a listener is full, so that the system drops who knocks."""
+    """A port where nothing comes back: the queue of a listener is full, so that the system drops new connections."""
     with contextlib.ExitStack() as stack:
         listener = stack.enter_context(socket.create_server((host, port), backlog=0))
         while True:  # until one is not let in: a busy system takes its time, and lets in more than the queue holds

@@ -40,7 +40,7 @@ class Queue:
             heapq.heappush(self.waiting, (at, number, False))
 
     def work(self, until: float = float("inf"), late: Callable[[int], float] = lambda number: 0.0) -> list[Ran]:
-        """Every task, one after the other; who ran, and when."""
+        """Run every task, one after the other; return which ones ran, and when."""
         ran = []
         while self.waiting and self.waiting[0][0] <= until:
             at, number, came_back = heapq.heappop(self.waiting)
@@ -143,7 +143,7 @@ def test_a_short_wait_is_waited_for_in_the_worker():
 
 
 def test_a_task_that_is_handed_back_is_not_charged(clock):
-    """The limit's own budget is what those who ran spent."""
+    """Only the tasks that ran are charged to the limit."""
     limiter = Limiter("10/minute", clock=clock)
     throttle = Throttle(limiter, "ann", wait=0)
     assert [bool(throttle.take()) for _ in range(30)] == [True] * 10 + [False] * 20
@@ -152,7 +152,7 @@ def test_a_task_that_is_handed_back_is_not_charged(clock):
 
 
 def test_a_long_line_ends_after_fifteen_minutes_and_who_comes_then_tries_again_at_random():
-    """No broker is asked to hold a task for longer; those who get no place do not come back at one instant."""
+    """No broker is asked to hold a task for longer; tasks that get no place do not come back at one instant."""
     queue = Queue("1/second")
     turns = [queue.throttle.take() for _ in range(1000)]
     placed = [turn.come_back for turn in turns if turn.in_line]

@@ -95,7 +95,7 @@ def celery_worker(broker, tmp_path_factory) -> Iterator[Path]:
 
 
 def test_celery_runs_thirty_tasks_once_each_and_never_more_than_the_limit(celery_worker, broker):
-    """Two processes, ten a second with a burst of two; who was handed back was so once, and kept all its retries."""
+    """Two processes, ten a second with a burst of two; a task is handed back at most once, with all its retries."""
     start = now_us(broker)
     sent = [task_apps.send.delay("ann", number=number) for number in range(30)]
     assert [result.get(timeout=PATIENCE) for result in sent] == list(range(30))
@@ -110,7 +110,7 @@ def test_celery_runs_thirty_tasks_once_each_and_never_more_than_the_limit(celery
 
 
 def test_celery_other_keys_are_not_held_up(celery_worker, broker):
-    """A backlog of one customer, and another one who is served before the last of it."""
+    """A customer beside another one's backlog is served before the last task of the backlog."""
     backlog = [task_apps.send.delay("cho", number) for number in range(100, 130)]
     assert task_apps.send.delay("dan", 200).get(timeout=PATIENCE) == 200
     assert [result.get(timeout=PATIENCE) for result in backlog] == list(range(100, 130))

@@ -33,7 +33,7 @@ Client: TypeAlias = "TestClient[web.Request, web.Application]"
 
 
 class Cancelling(TestServer):
-    """Cancels the handlers of clients who go away, in every version of aiohttp."""
+    """Cancels the handlers of clients that go away, in every version of aiohttp."""
 
     async def _make_runner(self, **options: Any) -> web.AppRunner:
         return web.AppRunner(self.app, **{**options, "handler_cancellation": True})
@@ -191,7 +191,7 @@ async def test_a_client_that_goes_away_is_not_counted():
 
 @awaited
 async def test_the_handler_of_a_client_that_is_gone_already_is_limited_too():
-    """Whose connection is lost before its request is looked at does not become nobody, who has no limit."""
+    """A client whose connection is lost before its request is examined still has an address, and so a limit."""
     looked, called = asyncio.Semaphore(0), []
 
     @web.middleware

@@ -106,7 +106,7 @@ class Registered(web.View):
 
 
 class Reports(Registered, name="reports"):
-    """Stays what it is, for whoever looks."""
+    """A limited handler keeps its name and signature for tools that inspect it."""
 
     @limited("1/minute")
     async def get(self) -> web.Response:

@@ -32,7 +32,7 @@ USER: Any = web.RequestKey("user", str) if hasattr(web, "RequestKey") else "user
 
 @web.middleware
 async def apologize(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """The app's own answer to a no."""
+    """The app's own answer to a refusal."""
     try:
         return await handler(request)
     except RateLimitExceeded as error:
@@ -42,7 +42,7 @@ async def apologize(request: web.Request, handler: Handler) -> web.StreamRespons
 
 @awaited
 async def test_middlewares_that_are_there_already_come_before_the_limits_of_handlers():
-    """They know who it is, and may answer a no in their own words: the fields are added."""
+    """They know the user, and may answer a refusal in their own words: the fields are added."""
 
     @limited("1/minute", key=lambda request: request[USER])
     async def handler(request: web.Request) -> web.Response:
@@ -83,7 +83,7 @@ async def test_what_a_middleware_sees():
 
 @web.middleware
 async def clones(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """As middlewares do that set right who asks."""
+    """Set the client's address, as middlewares behind a proxy do."""
     return await handler(request.clone(remote="203.0.113.7"))
 
 

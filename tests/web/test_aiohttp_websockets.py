@@ -19,7 +19,7 @@ pytestmark = pytest.mark.engineless
 @pytest.mark.parametrize("by", ["limited", "default", "policy", "policy that names websockets"])
 @awaited
 async def test_websockets_are_limited_at_the_handshake(by):
-    """A no is an HTTP answer, whoever's limit it was; what was open stays open."""
+    """A refusal is an HTTP response, whichever limit refused; open connections stay open."""
     rule: dict[str, Any] = {"key": "ip", "limits": "2/minute"}
     if by.endswith("websockets"):
         rule["match"] = {"method": "WEBSOCKET"}

@@ -102,7 +102,7 @@ def test_litestar_tells_refuses_and_streams():
 
 
 def test_litestar_counts_what_its_responses_say():
-    """Whoever gets it right has lost nothing."""
+    """A client with the right password is charged nothing."""
     _, client = litestar()
     with client:
         codes = [client.get(f"/login?password={word}").status_code for word in ["right"] * 5 + ["wrong"] * 3]

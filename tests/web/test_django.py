@@ -1,4 +1,4 @@
-"""Django under WSGI: the policy, the default limits, the limits of views, who a user is, and what is checked."""
+"""Django under WSGI: the policy, the default limits, the limits of views, users, and system checks."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class TestDefault:
                 assert statuses(client, 2, url) == [200, 429]
 
     def test_languages_share_a_budget(self):
-        """Else whoever speaks many would have many."""
+        """Otherwise a client that asks in many languages would have many budgets."""
         middleware = [SESSIONS, "django.middleware.locale.LocaleMiddleware", AUTH, LIMITS]
         with override_settings(MIDDLEWARE=middleware), site() as client:
             assert [client.get(f"/{code}/page/1/").status_code for code in ("en", "de", "de", "en")] == [
@@ -208,7 +208,7 @@ def plain_view(request: Any) -> HttpResponse:
 
 
 class TestUsers:
-    """Who it is, and what that costs."""
+    """Keys by user, and the queries that they cost."""
 
     def test_a_user_is_counted_wherever_he_comes_from(self):
         """Ann at two addresses is one, strangers are their addresses."""
@@ -274,7 +274,7 @@ def tenant(request: Any) -> str:
 
 
 class TestRefusals:
-    """What a no looks like."""
+    """Responses to refusals."""
 
     @pytest.mark.parametrize("url", ["/search/a/", "/hidden/"])
     def test_a_view_of_the_apps(self, url):
@@ -398,7 +398,7 @@ class TestChecks:
         assert len(texts) == 9
 
     def test_a_policy_in_a_file(self, tmp_path):
-        """Each mistake with its line; and a shared store is not opened by whoever checks."""
+        """Each mistake has its line; and a check does not open a shared store."""
         file = tmp_path / "policy.yaml"
         file.write_text("rules:\n  - {key: ip, limits: 1/fortnight}\n")
         ((_, text),) = self.told(policy=file, store=f"shared://{tmp_path}/store")

@@ -23,7 +23,7 @@ LIMIT = "1 in flight"
 
 
 SEEN: list[int] = []
-"""What was answered to those who came while another was under way."""
+"""The statuses of requests that came while another one was in flight."""
 
 
 @pytest.fixture(autouse=True)

@@ -156,7 +156,7 @@ def test_a_decorator_above_the_routes_counts_all_the_same():
 
 
 def test_limits_that_another_decorator_hides_are_asked_when_the_view_is_called():
-    """It has no functools.wraps; they are one decision still, and what was charged before is given back on a no."""
+    """It has no functools.wraps; they are one decision still, and a refusal gives back what was charged before."""
 
     def hiding(view: Callable[..., Any]) -> Callable[..., Any]:
         return lambda **arguments: view(**arguments)
@@ -284,7 +284,7 @@ def test_paths_of_a_policy_are_read_as_in_front_of_any_app():
 
 
 def test_nobody_asks_who_it_is_where_no_rule_does():
-    """Whoever reads the session makes the response vary by its cookie, and may ask a database."""
+    """A read of the session makes the response vary by its cookie, and may query a database."""
     asked = []
 
     def user() -> str:

@@ -1,4 +1,4 @@
-"""gRPC: which calls pass, what a no looks like, and who it is; all four kinds of methods, on real servers."""
+"""gRPC: admissions, refusals and keys of calls; all four kinds of methods, on real servers."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def test_only_wrong_passwords_count(kind, method, caplog):
 @every_server
 @pytest.mark.parametrize("method", KINDS)
 def test_a_call_that_is_aborted_is_counted_before_the_client_knows(kind, method):
-    """What is left is told as it is then; a no of the handler's own limiter keeps its wait."""
+    """The fields show what is left at that time; a refusal by the handler's own limiter keeps its wait."""
     policy = {"rules": [{"name": "api", "key": "ip", "limits": "2/minute", "count": WRONG}]}
     with serving(kind, policy) as server:
         told = [server.ask(method, message).trailing for message in (b"abort NOT_FOUND", b"abort UNAUTHENTICATED")]
@@ -346,7 +346,7 @@ class Tracing(grpc.ServerInterceptor):
 
 
 def test_metadata_of_other_interceptors_stays():
-    """Of a yes and of a no."""
+    """An admission and a refusal both keep the metadata that another interceptor has set."""
     with serving(default="1/minute", before=[Tracing()]) as server:
         passed, refused = server.ask(), server.ask()
         assert passed.trailing["x-trace"] == refused.trailing["x-trace"] == "7"

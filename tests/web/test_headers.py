@@ -224,7 +224,7 @@ def test_a_wait_may_be_spread_and_never_shortened(given, told):
 
 
 def test_never_has_no_wait():
-    """Who asks for more than can ever pass is not told to come back, whatever else is refused."""
+    """A client whose cost can never pass is not told to come back, whatever other limits refuse."""
     alone = answer("5/day", (0, 5, -1, 0))
     beside = answer("5/day; 9/hour", (0, 5, -1, 0), (0, 0, 8_000_000, 9_000_000))
     assert written("5/day", alone, ("none",), 3.0) == {"Cache-Control": "no-store"}

@@ -1,4 +1,4 @@
-"""Refusals: status, body and fields of a no, whatever the client asks for."""
+"""Refusals: their status, body and fields, whichever content type the client accepts."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ BOTH = "5/hour as rate; 2 in flight as now"
 
 
 def test_the_ledger_of_one_key(make):
-    """So many at once, and as soon as one has ended another may begin; who is refused is told that nobody knows."""
+    """The limit's number pass at once, and one more as soon as one has ended; a refusal has an unknown time."""
     limiter = make("3 in flight")
     ledger = []
     permits: list[Any] = []

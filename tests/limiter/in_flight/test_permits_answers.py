@@ -1,4 +1,4 @@
-"""What is in flight beside everything else a limiter has: rates, plans, resets, names, guards, and who holds what."""
+"""What is in flight beside everything else a limiter has: rates, plans, resets, names, decorators and holders."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_both_kinds_are_charged_or_none(make):
 
 
 def test_of_two_refusals_the_one_that_nobody_can_time_binds(make):
-    """Who comes back at the rate's instant may still be refused: no promise to make. Never comes before both."""
+    """A caller that comes back at the rate's instant may still be refused: the time is unknown. Never precedes both."""
     limiter = make("2/hour as rate; 2 in flight as now")
     limiter.permit("k", 2)
     refused = limiter.peek("k")
@@ -171,7 +171,7 @@ def test_costs_by_name_are_held_by_name(make):
 
 
 def test_holders_are_listed_the_oldest_first(make, clock):
-    """With their ages, their units and whose they are; who has ended is not listed."""
+    """Holders have their ages, their units and their process; permits that have ended are not listed."""
     limiter = make(f"9 in flight ttl {LONG}; 100/hour", clock=clock)
     permits = []
     for units in (2, 1, 3, 1):
@@ -242,7 +242,7 @@ def test_a_limited_function_is_in_flight_while_it_runs(make):
 
 
 def test_generators_are_not_limited_by_what_is_in_flight():
-    """They return before they begin; whoever iterates over them is in flight."""
+    """Generators return before they begin; the permit is held while a caller iterates over them."""
     limiter, awaited = Limiter("1 in flight"), AsyncLimiter("1 in flight")
 
     def generator() -> Iterator[int]:

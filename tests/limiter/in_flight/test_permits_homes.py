@@ -1,4 +1,4 @@
-"""Permits where their home fails, is far away, or is left by who asked: degraded, cancelled, forked, renewed."""
+"""Permits where their home fails, is far away, or is left by its caller: degraded, cancelled, forked, renewed."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_degraded_permits_are_counted_here_and_given_back_here(make):
 
 @pytest.mark.parametrize("make", REMOTE, indirect=True)
 def test_what_is_not_counted_is_not_given_back(make):
-    """Who lets everything pass, or nothing, has nothing in flight; who wants errors gets them."""
+    """With `allow` or `deny` nothing is in flight during an outage; with `raise` the caller gets the error."""
     generous, strict = make("1 in flight", on_error="allow"), make("1 in flight", on_error="deny")
     honest = make("1 in flight", on_error="raise")
     with away(generous), away(strict), away(honest):

@@ -1,4 +1,4 @@
-"""Permits among real processes of one host: whoever dies frees its own, at any instant, and nobody else's."""
+"""Permits among real processes of one host: a process that dies at any instant frees its own permits only."""
 
 from __future__ import annotations
 
@@ -253,7 +253,7 @@ def test_permits_of_a_store_that_was_removed_end_and_free_nobody_elses(tmp_path)
 
 @shares
 def test_the_dead_do_not_keep_the_living_out_of_a_full_table(tmp_path):
-    """More keys than fit, held by a process that is gone: who lives keeps its permits, and the dead make room."""
+    """More keys than fit, held by a process that is gone: the living keep their permits, and the dead make room."""
     path = tmp_path / "store"
     url = f"shared://{path}?max_keys=24"
     limiter = limiter_at(url, "4 in flight")
@@ -315,7 +315,7 @@ CASES = {
 
 
 def killed_after(path: Path, case: Case, after: int | None) -> int:
-    """Kill a child right after so many changes, or let it end; and see that all is well. How many there were."""
+    """Kill a child after this number of changes, or let it end, and check the permits; return the number of changes."""
     shutil.rmtree(path, ignore_errors=True)
     limiter = Limiter(case.text, store=SharedStore(str(path), max_keys=8), on_error="raise")
     mine = limiter.hit("k", 4)

@@ -124,7 +124,7 @@ def test_more_than_a_thousand_permits_are_renewed_a_thousand_at_a_time(server, s
 
 @pytest.mark.parametrize("before", ["a longer one is held", "nothing is held any more"])
 def test_a_short_lease_is_renewed_in_time_whatever_was_held_before(server, store, before):
-    """Whoever renews sleeps until the next renewal is due, and is woken for one that is due sooner."""
+    """The thread that renews sleeps until the next renewal is due, and is woken for one that is due sooner."""
     text = "1 in flight ttl 600ms as short"
     limiter, other = limiter_at(store, text), limiter_at(store, "1 in flight ttl 30s as long")
     if before == "a longer one is held":
@@ -384,7 +384,7 @@ def test_permits_survive_an_outage_that_is_shorter_than_their_lease(server, stor
 
 
 def test_a_server_that_forgets_everything_gives_away_once_more_what_was_held_and_not_again():
-    """In flight are then the limit and what was lost; whoever lost something hears of it, and frees nobody else's."""
+    """The limit and the lost permits are then in flight; a process that lost some is told, and frees no others."""
     text = "3 in flight ttl 1s"
     with Server() as server, Holder(url_of(server), text) as holder, open_store(url_of(server)) as store:
         assert holder.take(2) == 2

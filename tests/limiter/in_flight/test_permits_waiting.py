@@ -32,7 +32,7 @@ from tests.support.homes import (
 from tests.support.inside import queue_of, renewal_of
 
 NEVER_BY_ITSELF = 3_600_000_000
-"""A look of so many microseconds is one that does not happen in a test."""
+"""An interval after which no look happens in a test."""
 
 
 @pytest.fixture
@@ -325,7 +325,7 @@ def test_a_thread_that_fails_in_line_passes_the_turn_on(home, error):
 
 @in_each_home
 async def test_a_cancelled_head_passes_the_turn_on(store, clock):
-    """It wanted more than was free; who stood behind it fits, and goes at once."""
+    """It wanted more than was free; the caller behind it fits, and goes at once."""
     limiter = AsyncLimiter("2 in flight", store=store, on_error="raise")
     await limiter.permit("k")
     large, small = asyncio.create_task(take(limiter, 2)), asyncio.create_task(take(limiter))

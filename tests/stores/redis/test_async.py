@@ -1,4 +1,4 @@
-"""asyncio on a server: hits travel together, in order, each a decision of its own, whoever gives up meanwhile."""
+"""asyncio on a server: hits travel together, in order, each a decision of its own, also if tasks give up."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ async def test_limits_of_different_kinds_do_not_wait_for_each_others_round_trips
 
 
 def cancel(server: Server, count: int, seed: int) -> None:
-    """Cancel so many awaits at random instants, and look at every answer.
+    """Cancel a number of awaits at random instants, and look at every answer.
 
     What a key has left lies in a range of its own and only falls, so an answer to anybody else would be seen.
     """

@@ -129,7 +129,7 @@ def sentinels(module: Any) -> Any:
 
 
 def test_clients_that_need_no_server_to_be_understood():
-    """TLS, sentinels and a cluster: only who and where is taken from a client."""
+    """TLS, sentinels and a cluster: a client gives addresses, credentials and certificates, but no timeouts."""
     tls = read_client(ssl_client())
     assert (tls.kind, tls.transport) == ("single", "tls")
     assert {"host": "h", "port": 7000, "ssl_ca_certs": "ca.pem"}.items() <= tls.options.items()
@@ -340,7 +340,7 @@ EVERYTHING = [
 
 
 def use_everything(server: Server, rights: list[str]) -> None:
-    """Every verb of every algorithm, by somebody who may do this and nothing else."""
+    """Every verb of every algorithm works for a user with these commands and no others."""
     server.command("ACL", "SETUSER", "limiter", "reset", "on", ">pw", "~hg1:*", *rights)
     server.client().flushall()
     server.command("SCRIPT", "FLUSH")

@@ -1,4 +1,4 @@
-"""Who is asked where servers are, in what order, and what the answers come to: the steps alone, without a network."""
+"""The search for servers: which are asked, in which order, and what follows from the answers; without a network."""
 
 from __future__ import annotations
 

@@ -158,7 +158,7 @@ def do(limiter: Limiter, acts: list[tuple[str, int]]) -> None:
 @pytest.mark.parametrize("acts", ACTS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_keys_live_as_long_as_they_matter(server, kind, acts):
-    """Whatever was done: no key for ever, none shorter than until the limit is as new, none longer than it can count.
+    """Whatever was done: no key for ever, none shorter than until the burst is back, none longer than it counts.
 
     A bucket, a fixed window and a log count for at most a period; blended slots for a period and a slot.
     """
@@ -252,7 +252,7 @@ def test_names_tell_nothing_and_keep_a_subject_together(server):
 
 
 def test_namespaces_and_peppers_make_other_names(server):
-    """Who does not know the pepper finds neither the names nor the budget."""
+    """A process without the pepper finds neither the names nor the budget."""
     seen: set[bytes] = set()
     for namespace, pepper in [("a", b""), ("b", b""), ("a", b"secret"), ("a", b"other")]:
         store = patient(server.url, pepper=pepper)
