@@ -155,12 +155,12 @@ async def test_permits_of_an_event_loop_are_renewed_even_while_it_is_blocked(ser
 
 def test_a_holder_that_was_stopped_for_longer_than_its_lease_has_lost_its_place(server, store):
     """Others were given it. What the returning process renews and releases changes nothing, and it is told."""
-    text = "2 in flight ttl 500ms"
+    text = "2 in flight ttl 1s"  # a busy machine may keep this process, too, from renewing for half a second
     limiter = limiter_at(store, text)
     with Holder(url_of(server), text) as holder:
         assert holder.take(2) == 2
         holder.stop()
-        assert limiter.acquire("k", 2, timeout=2.0)
+        assert limiter.acquire("k", 2, timeout=30.0)
         ours = ends_at(server, text)
         holder.go_on()
         wait_until(lambda: any(LOST in line for line in holder.tell("said")), "it has tried to renew")
