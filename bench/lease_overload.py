@@ -42,7 +42,8 @@ def overload(name: str) -> Figures:
 
 def _simulate(nodes: int, load: float) -> Figures:
     from tests.support.lease_laws import admitted, equal, fairness, violations
-    from tests.support.lease_world import Setup, World
+    from tests.support.lease_setup import Setup
+    from tests.support.lease_world import World
 
     setup = Setup(seed=1, limits=LIMIT, phases=equal(nodes, load * RATE), seconds=SECONDS, awaited="half", threads=4)
     world = World(setup).run()

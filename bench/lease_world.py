@@ -50,7 +50,8 @@ def _storms(name: str, worlds: int) -> Figures:
 def _fleet(fleet: Fleet) -> Figures:
     """The worse of threads and tasks."""
     from tests.support.lease_laws import decisions_a_trip, equal, fairness, unequal, utilisation, violations
-    from tests.support.lease_world import Setup, World
+    from tests.support.lease_setup import Setup
+    from tests.support.lease_world import World
 
     phases = (equal if fleet.alike else unequal)(fleet.nodes, fleet.total)
     setup = Setup(seed=1, limits=fleet.limits, phases=phases, seconds=fleet.seconds, threads=4)

@@ -9,7 +9,8 @@ import random
 from collections import Counter
 
 from headgate.clock import SECOND
-from tests.support.lease_world import Spent, World
+from tests.support.lease_setup import Spent
+from tests.support.lease_world import World
 
 
 def by_drop_ratio(world: World, every: float) -> list[Spent]:

@@ -14,7 +14,8 @@ from headgate.clock import SECOND
 from headgate.limit import Limit
 from headgate.stores.leases.ledger import LeaseLedger
 from headgate.stores.leases.terms import Lease, ends_with_window
-from tests.support.lease_world import Phases, Setup, Spent, World
+from tests.support.lease_setup import Phases, Setup, Spent
+from tests.support.lease_world import World
 from tests.support.sliding_laws import Overloaded, beyond_sliding, overload, sliding
 
 ROUNDING: Final = 2

@@ -17,7 +17,9 @@ from headgate.clock import SECOND
 from headgate.limit import Limit
 from headgate.stores.leases.terms import Lease
 from headgate.stores.redis.compiled import GIVE, Command
-from tests.support.lease_world import Server, Setup, Spent, World
+from tests.support.lease_server import Server
+from tests.support.lease_setup import Setup, Spent
+from tests.support.lease_world import World
 from tests.support.virtual import SkewedClock
 
 if TYPE_CHECKING:

@@ -9,7 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from headgate import Lease
-from headgate.stores.redis import RedisStore
 from tests.support.leasing import Bank, drain, open_bank, warm
 from tests.support.servers import wait_until
 
@@ -23,20 +22,38 @@ def bank(server, request) -> Iterator[Bank]:
         yield bank
 
 
-def short(bank: Bank, limit: str = FAST, nodes: int = 1, spread: float = 0.0, **options):
-    """A limiter whose key has just run short; its ticks are longer by this part of the most."""
-    limiter = bank.limiter(limit, **options)
-    pace = getattr(limiter, "limiter", limiter)._bound._ledger.pace
-    pace._chance = lambda: spread
-    warm(limiter, hits=10)
-    pace.nodes = nodes
+def short(bank: Bank, limit: str = FAST, spread: float = 0.0, **options):
+    """A limiter whose key is short; its turns are later by this part of the most."""
+    limiter = punctual(bank, limit, spread, **options)
     drain(limiter)
     return limiter
 
 
+def punctual(bank: Bank, limit: str, spread: float = 0.0, **options):
+    """A limiter that has not asked yet; its turns are later by this part of the most."""
+    limiter = bank.limiter(limit, **options)
+    getattr(limiter, "limiter", limiter)._bound._ledger.turns._chance = lambda: spread
+    return limiter
+
+
+def overrun(bank: Bank, **options):
+    """A limiter whose key was asked for a hundred times in each of its last three turns."""
+    limiter = short(bank, **options)
+    for _ in range(3):
+        bank.clock.advance(TICK)
+        warm(limiter, hits=100)
+    return limiter
+
+
+def crowd(bank: Bank, processes: int, limit: str = FAST) -> None:
+    """Let this many other processes ask about the key once."""
+    for _ in range(processes):
+        bank.limiter(limit).hit("k")
+
+
 def test_a_short_key_is_asked_about_once_in_a_tick(bank):
     """Ten ticks of 20 ms with a hundred calls each cost ten questions, and admit what came back in that time."""
-    limiter = short(bank)
+    limiter = overrun(bank)
     admitted = 0
     with bank.asked(10):
         for _ in range(10):
@@ -65,17 +82,60 @@ def test_a_wait_is_as_long_as_the_bucket_needs(bank):
     assert limiter.hit("k", 501).never
 
 
-def test_a_tick_is_half_a_millisecond_for_each_node(bank):
-    """A fleet of 200 asks every 100 ms: 2,000 questions a second of all."""
-    limiter = short(bank, nodes=200)
-    assert limiter.hit("k").retry_us == 100_000
+def test_turns_are_given_out_to_many_processes_one_after_the_other(bank):
+    """The first questions of 100 processes take two places of 0.6 ms each: the next process waits for 121 ms."""
+    crowd(bank, 100)
+    limiter = short(bank)
+    assert limiter.hit("k").retry_us == 121_200
 
 
-def test_a_tick_is_shorter_where_a_small_burst_would_overflow(bank):
-    """A bucket that has 5 of 20 units is full in 15 ms: it is asked for in half of that, whatever the fleet."""
-    limiter = short(bank, "1000/second burst 20", nodes=200)
-    assert bank.charged("1000/second burst 20") == 15
-    assert limiter.hit("k").retry_us == 7_500
+def test_a_process_that_comes_to_a_crowded_key_is_given_its_share_and_a_turn(bank):
+    """Its first question takes the units of its two places, 12 of `10000/second`; then it waits for its turn."""
+    limit = "10000/second"
+    crowd(bank, 50, limit)
+    limiter = punctual(bank, limit)
+    with bank.asked(1):
+        assert [limiter.hit("k").allowed for _ in range(14)] == [True] * 12 + [False] * 2
+    assert limiter.hit("k").retry_us == 61_200
+
+
+def test_a_process_whose_share_lasted_nearly_until_its_turn_asks_again(bank):
+    """After three quarters of the time it is not refused: its demand is about its share."""
+    limit = "10000/second"
+    crowd(bank, 50, limit)
+    limiter = punctual(bank, limit)
+    assert warm(limiter, hits=12) == 12
+    bank.clock.us += 46_000
+    with bank.asked(1):
+        assert limiter.hit("k").allowed
+
+
+def test_a_question_before_the_turn_takes_no_place_of_others(server):
+    """35 questions of one process at one instant do not make the key crowded for the next process."""
+    with open_bank(server) as bank:
+        limit = "39/hour by fixed-window"
+        with bank.asked(35):
+            assert warm(punctual(bank, limit), hits=35) == 35
+        limiter = punctual(bank, limit)
+        assert limiter.hit("k").allowed
+        held = limiter._bound._ledger._held["k"]
+        assert (held.wait, held.crowded) == (20_000, False)
+
+
+def test_the_turns_of_a_spent_window_begin_at_its_end(server):
+    """The first process is told the end of the window, and the next ones are told later turns."""
+    limit = "100/hour by fixed-window"
+    with open_bank(server) as one, open_bank(server) as two, open_bank(server) as three:
+        first, second, third = (punctual(bank, limit) for bank in (one, two, three))
+        drain(first)
+        told = [limiter.hit("k").retry_us for limiter in (first, second, third)]
+        assert told == [800_000_000, 800_000_600, 800_001_800]
+
+
+def test_a_turn_comes_sooner_if_a_small_burst_would_overflow(bank):
+    """A bucket that is full in 20 ms is asked for in a third of that."""
+    limiter = short(bank, "1000/second burst 20")
+    assert limiter.hit("k").retry_us == 6_666
 
 
 def test_nodes_that_run_short_together_do_not_ask_together(bank):
@@ -89,7 +149,7 @@ def test_nodes_that_run_short_together_do_not_ask_together(bank):
 
 def test_one_node_takes_all_that_came_back_and_several_share_it(bank):
     """Of 20 units in a tick a lone node takes 20; if 10 are there, others ask too, and a question takes 5."""
-    limiter = short(bank)
+    limiter = overrun(bank)
     bank.clock.advance(TICK)
     assert warm(limiter, hits=100) == 20
     bank.clock.advance(TICK)
@@ -99,7 +159,7 @@ def test_one_node_takes_all_that_came_back_and_several_share_it(bank):
 
 def test_a_cost_is_taken_whole_or_not_at_all(bank):
     """A share that is smaller than the cost of the caller does not split it."""
-    limiter = short(bank)
+    limiter = overrun(bank)
     bank.clock.advance(TICK)
     bank.plain(FAST).hit("k", 10)
     assert limiter.hit("k", 8).allowed
@@ -112,7 +172,7 @@ def test_a_cost_is_taken_whole_or_not_at_all(bank):
 
 def test_smaller_costs_may_ask_for_what_a_larger_one_left(bank):
     """Of a bucket that has 3 units a cost of 5 is refused for a tick, and a cost of 2 is asked for at once."""
-    limiter = short(bank)
+    limiter = overrun(bank)
     bank.clock.us += 23_000
     bank.plain(FAST).hit("k", 20)
     with bank.asked(1):
@@ -141,7 +201,7 @@ def test_a_tick_does_not_depend_on_remembered_refusals(server, remember):
 
 def test_a_caller_that_does_not_wait_is_refused_without_a_question_too(bank):
     """`acquire` with a timeout of 0 decides now, as `hit` does; one that waits reserves its place at the server."""
-    limiter = short(bank)
+    limiter = overrun(bank)
     with bank.asked(0):
         assert [limiter.acquire("k", timeout=0).allowed for _ in range(10)] == [False] * 10
     with bank.asked(1):
@@ -202,17 +262,6 @@ def test_an_answer_to_a_single_unit_does_not_end_a_tick(server):
         assert limiter.hit("k").retry_us == 20_000
 
 
-def test_a_node_that_ran_short_before_it_knew_the_fleet_takes_up_its_pace(server):
-    """Single units that are granted double a tick of 20 ms, up to the 200 ms of 400 nodes."""
-    with open_bank(server) as bank:
-        ledger = short(bank)._bound._ledger
-        ledger.pace.nodes, ticks = 400, []
-        for _ in range(5):
-            ledger.saw("k", bank.plain(FAST).peek("k", 0))
-            ticks.append(ledger._held["k"].tick)
-        assert ticks == [40_000, 80_000, 160_000, 200_000, 200_000]
-
-
 def test_several_limits_refuse_by_the_one_that_is_short(bank):
     """The bucket is short, the window is not: the decision says so."""
     limiter = short(bank, "1000/second burst 500; 100000/hour by fixed-window as hourly")
@@ -227,14 +276,3 @@ def test_a_key_that_is_asked_for_often_is_counted_before_it_is_leased(bank):
     bank.server.command("CONFIG", "RESETSTAT")
     warm(limiter, hits=3)
     assert bank.server.info("commandstats")["cmdstat_zadd"]["calls"] == 1
-
-
-def test_a_process_goes_by_the_nodes_it_was_told_of(server):
-    """`nodes=400` in the store is a tick of 200 ms, whatever the heartbeat counts."""
-    with open_bank(server) as bank:
-        store = RedisStore(server.url, clock=bank.clock, nodes=400, deadline=5)
-        limiter = bank.limiter(FAST, store=store)
-        limiter._bound._ledger.pace._chance = lambda: 0.0
-        drain(limiter)
-        assert limiter.hit("k").retry_us == 200_000
-        store.close()

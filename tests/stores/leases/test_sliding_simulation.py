@@ -30,7 +30,8 @@ from tests.support.lease_laws import (
     utilisation,
     violations,
 )
-from tests.support.lease_world import Setup, World
+from tests.support.lease_setup import Setup
+from tests.support.lease_world import World
 from tests.support.sliding_laws import LOADS, Overload, Overloaded, admits, overload, sliding
 
 pytestmark = pytest.mark.engineless

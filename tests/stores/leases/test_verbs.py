@@ -416,10 +416,10 @@ def test_fifty_thousand_hot_keys_keep_at_most_ten_thousand_leases():
         key = f"k{number}"
         own.wanted(key, 3)
         own.saw(key, server.hit(key, 3))
-        sent = own.asking(key)
-        assert sent is not None
+        question = own.asking(key, 3, 10)
+        assert question is not None
         decision = server.take_up_to(key, own.wanted(key, 3) + 7)
-        own.granted(key, sent, clock.now_us(), decision)
+        own.granted(key, question[0], clock.now_us(), decision, (20_000, False))
         bought += decision.granted
         assert own.spend(key, 3) is not None
         given += sum(each.units for each in own.unused(4))
@@ -439,9 +439,9 @@ def test_tokens_of_a_lease_that_has_ended_go_back_unspent():
     own = ledger.LeaseLedger(limits, Lease(validity=10), tokens, clock.now_us)
 
     def buy() -> None:
-        sent = own.asking("k")
-        assert sent is not None
-        own.granted("k", sent, clock.now_us(), server.take_up_to("k", 8))
+        question = own.asking("k", 1, 8)
+        assert question is not None
+        own.granted("k", question[0], clock.now_us(), server.take_up_to("k", 8), (20_000, False))
 
     buy()
     assert own.spend("k", 1) is not None

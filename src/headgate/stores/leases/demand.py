@@ -6,7 +6,7 @@ from typing import Final
 
 from headgate.algorithms import Verdict
 from headgate.limit import Limit
-from headgate.stores.leases.grants import Held
+from headgate.stores.leases.grants import Grant, Held
 from headgate.stores.leases.terms import Lease as Terms
 from headgate.stores.leases.terms import ends_with_window
 
@@ -18,10 +18,12 @@ GROWTH: Final = 4
 """A lease is at most this many times as large as the one before it."""
 LASTS: Final = 0.5
 """The part of its validity for which a lease should last."""
-TICKS: Final = 2
-"""The number of ticks for which a lease of a bucket should last that is near its limit."""
+TURNS: Final = 2
+"""The times from one turn to the next for which a lease of a key should last that is near its limit."""
 LONGEST: Final = 0.75
 """The longest part of its validity for which a lease should last: the rest is for demand that falls."""
+LONGEST_SLIDING: Final = 0.55
+"""The same for a sliding window, which loses the units that nobody spends: a bucket regains them."""
 OF_A_WINDOW: Final = 1 / 3
 """The part of the rest of a window for which a lease should last: its tokens expire with the window."""
 
@@ -33,6 +35,9 @@ class Demand:
         self._terms = terms
         self.windows = tuple(at for at, limit in enumerate(limits) if ends_with_window(limit))
         """The indexes of the limits whose tokens expire with a window."""
+        sliding = any(not limit.step.LENDS and not ends_with_window(limit) for limit in limits)
+        self._longest = LONGEST_SLIDING if sliding else LONGEST
+        self._amount = min((limits[at].amount for at in self.windows), default=0)
         self._period = min((limits[at].period_us for at in self.windows), default=0)
 
     def note(self, held: Held, units: int, now: int) -> None:
@@ -44,6 +49,13 @@ class Demand:
         held.asked += units + held.missed
         held.missed = 0
         held.rate = held.asked / max(1000, now - held.seen_us)
+
+    def spent(self, held: Held, grant: Grant, left: int, now: int) -> None:
+        """Count the demand for a key whose lease has ended, with some tokens left."""
+        asked, end = grant.units - left + held.missed, now if held.missed else min(now, grant.until_us)
+        rate = asked / max(1, end - grant.sent_us)
+        held.rate = (held.rate + rate) / 2 if held.crowded else rate  # few tokens in a lease tell little
+        held.asked, held.seen_us, held.missed = asked, grant.sent_us, 0
 
     def see(self, held: Held, verdicts: tuple[Verdict, ...], now: int) -> None:
         """Note the server's state: the units left, and the end of the window."""
@@ -58,14 +70,21 @@ class Demand:
         question. They are not limited by what is left, so that a key is short if that is too little; and if it is
         short, the server sets the share.
         """
-        floor, validity, left = self._terms.floor, self._terms.validity_us, held.left or 0
-        soon = int(held.rate * min(held.tick * TICKS, validity * LONGEST))
-        if held.short:
+        floor, validity = self._terms.floor, self._terms.validity_us
+        rest = ((held.ends_us - now - 1) % self._period + 1) if self.windows else validity
+        soon = int(held.rate * min(held.wait * TURNS, validity * LONGEST, rest))
+        if held.short and not self.windows:
             return soon
-        lasts = min(max(validity * LASTS, held.tick * TICKS), validity * LONGEST)
+        left = self._amount if self.windows and now >= held.ends_us else held.left or 0  # a new window is full
+        most = int(left * self._terms.share)
+        lasts = min(max(validity * LASTS, held.wait * TURNS), validity * self._longest, rest)
+        if held.crowded and not self.windows:
+            return int(held.rate * lasts)
+        if held.crowded and held.wait * TURNS > rest * OF_A_WINDOW:  # few turns are left in this window
+            return min(int(held.rate * min(lasts, held.wait * TURNS)), most)
         if self.windows:
-            lasts = min(lasts, ((held.ends_us - now - 1) % self._period + 1) * OF_A_WINDOW)
+            lasts = min(lasts, rest * OF_A_WINDOW)
         growth = max(held.size * GROWTH, floor)
-        extra = min(int(held.rate * lasts), growth, int(left * self._terms.share))
-        back = 0 if self.windows else min(parts) * TICKS
+        extra = min(int(held.rate * lasts), growth, most)
+        back = 0 if self.windows else min(parts) * TURNS
         return max(extra if extra >= floor else 0, min(soon, growth, back))

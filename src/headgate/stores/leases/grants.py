@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headgate.engine import Decision
 from headgate.engine.lease_cache import Lease
@@ -10,6 +10,9 @@ from headgate.limit import Limit
 
 if TYPE_CHECKING:
     from headgate.stores.leases.pace import Pause
+
+NEVER_ASKED: Final = -(2**62)
+"""The turn of a key about which the server has not been asked."""
 
 
 class Grant(NamedTuple):
@@ -61,8 +64,8 @@ class Held:
     """The leases of one key, and its recent demand."""
 
     __slots__ = (
-        "asked", "asking", "current", "ends_us", "following", "lease", "left", "lefts", "lefts_us", "missed", "pause",
-        "rate", "seen_us", "short", "size", "tick", "wanted",
+        "asked", "asking", "crowded", "current", "ends_us", "following", "lease", "least", "left", "missed", "offer",
+        "own", "pause", "rate", "seen_us", "short", "size", "turn_us", "wait", "wanted",
     )  # fmt: skip
 
     def __init__(self, lease: Lease, now: int) -> None:
@@ -74,6 +77,8 @@ class Held:
         """The instant at which tokens were asked for that have not arrived yet."""
         self.wanted = 0
         """The most tokens that were asked for then."""
+        self.own = 0
+        """The units of the caller that asked, if it asked for no tokens."""
         self.size = 1
         """The number of tokens in the last grant."""
         self.rate = 0.0
@@ -91,17 +96,22 @@ class Held:
         """The refusal of callers until the next question, if the key is short."""
         self.missed = 0
         """The units that were refused since then without a question."""
-        self.tick = 0
-        """The microseconds between two questions."""
-        self.lefts: tuple[int, ...] = ()
-        """The units that the server had left under each limit, at the local instant `lefts_us`."""
-        self.lefts_us = 0
+        self.crowded = False
+        """Whether so many processes ask about the key that the turn is farther away than it need be."""
+        self.offer = 0
+        """The tokens that the server was asked to add if many processes ask about the key."""
+        self.least = 0
+        """The shortest time, in microseconds, that the server was asked to leave until the next question."""
+        self.wait = 0
+        """The time that the server left."""
+        self.turn_us = NEVER_ASKED
+        """The local instant of the turn: that of the next question, if the key is short."""
 
     def start_again(self) -> None:
         """Forget what the server said: it did not answer, and may be another one when it does."""
         self.asking = None
         self.left, self.size, self.asked = None, 1, 0
-        self.short, self.pause, self.lefts = False, None, ()
+        self.short, self.pause, self.turn_us = False, None, NEVER_ASKED
 
     def grants(self) -> tuple[Grant, ...]:
         """Return the leases, in the order in which they will be spent."""

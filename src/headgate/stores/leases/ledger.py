@@ -20,6 +20,7 @@ from headgate.stores.leases.demand import HOT, Demand
 from headgate.stores.leases.grants import Grant, Held, Unused, counts_still, granted_tokens, tokens_of
 from headgate.stores.leases.pace import Pace
 from headgate.stores.leases.terms import Lease as Terms
+from headgate.stores.leases.turns import Turns
 
 AHEAD: Final = 4
 """A lease is low, and the next one is asked for, when one part in this many is left."""
@@ -36,6 +37,7 @@ class LeaseLedger:
         self.terms = terms
         self._limits = limits
         self._demand = Demand(limits, terms)
+        self.turns = Turns(limits)
         self.pace = Pace(limits)
         self._tokens = tokens
         self._now_us = now_us
@@ -76,7 +78,7 @@ class LeaseLedger:
             if held.current is not None and (now >= held.current.until_us or not held.lease.tokens):
                 self._retire(held, now)
             self._demand.note(held, units, now)
-            return units + (self._demand.ahead(held, now, self.pace.parts(held)) if held.asked >= HOT else 0)
+            return units + (self._demand.ahead(held, now, self.turns.parts(held)) if held.asked >= HOT else 0)
 
     def low(self, key: str) -> int:
         """Return the number of tokens to ask for ahead of need; 0 if it is not time yet."""
@@ -86,43 +88,42 @@ class LeaseLedger:
             if held is None or held.asking is not None or held.following or held.current is None or held.short:
                 return 0
             lease, current = held.lease, held.current
-            if lease.tokens > lease.low or now >= current.until_us:
+            if lease.tokens > lease.low or now >= current.until_us or (held.pause and now < held.pause.until_us):
                 return 0
             held.rate = (current.units - lease.tokens) / max(1, now - current.sent_us)
-            lease.low = 0  # this caller refills the lease: other callers need not stop here
-            return self._demand.ahead(held, now, self.pace.parts(held))
+            lease.low = 0  # this caller refills the lease: others need not stop here
+            return self._demand.ahead(held, now, self.turns.parts(held))
 
-    def asking(self, key: str, wanted: int = 0) -> int | None:
-        """Start to ask for tokens: return the instant, for `granted`; None if another caller asks, or just has."""
+    def asking(self, key: str, units: int, wanted: int) -> tuple[int, tuple[int, ...]] | None:
+        """Start to ask for units and tokens, `wanted` in all; None if another caller asks, or just has.
+
+        Return the instant, for `granted`, and the numbers of the turn that go with the question.
+        """
         now = self._now_us()
         with self._lock:
             held = self._held.get(key) or self._open(key, now)
             if held.asking is not None or held.following is not None:
                 return None
-            held.asking, held.wanted = now, wanted
+            held.asking, held.wanted, held.own = now, wanted, units if wanted == units else 0
             self.pace.renew(held, now)
-            return now
+            return now, self.turns.numbers(held, held.asked >= HOT, now)
 
-    def parts(self, key: str) -> tuple[int, ...]:
-        """Return the units that come back to the buckets of a key in a tick."""
-        return self.pace.parts(held) if (held := self._held.get(key)) else (0,) * len(self._limits)
-
-    def granted(self, key: str, sent_us: int, granted_us: int, decision: Decision) -> None:
-        """Take the server's answer: tokens, or none."""
+    def granted(self, key: str, sent_us: int, granted_us: int, decision: Decision, turn: tuple[int, bool]) -> bool:
+        """Take the server's answer: tokens or none, and a turn; return whether the key is asked for often."""
         now = self._now_us()
         with self._lock:
             held = self._held.pop(key, None)
-            if held is None:  # dropped meanwhile: the server's state may have been cleared too
-                return
-            self._held[key] = held  # moved to the end: the last to be dropped
-            if held.asking != sent_us:
-                return
+            if held is not None:
+                self._held[key] = held  # moved to the end: the last to be dropped
+            if held is None or held.asking != sent_us:  # dropped meanwhile: the server's state may be gone too
+                return False
             held.asking = None
             self._demand.see(held, decision.verdicts, now)
-            self.pace.see(held, decision, held.wanted, now)
-            if not decision.allowed:
+            (held.wait, held.crowded), held.turn_us = turn, now + turn[0]
+            self.pace.see(held, decision, self.turns.parts(held), now)
+            if not decision.allowed or decision.granted == held.own:  # these units are the caller's
                 held.size = 1
-                return
+                return held.asked >= HOT
             until = sent_us + self.terms.validity_us
             for at in self._demand.windows:  # tokens expire with their window, which ends at the reset or later
                 until = min(until, sent_us + decision.verdicts[at].reset_us)
@@ -130,13 +131,14 @@ class LeaseLedger:
             held.size = grant.units
             if now >= until:
                 self._give_back(grant, grant.units, now)
-                return
+                return True
             self._ending.append(grant)
             if held.current is not None and held.lease.tokens and now < held.current.until_us:
                 held.following = grant
             else:
                 self._retire(held, now)
                 self._begin(held, grant)
+            return True
 
     def failed(self, key: str) -> None:
         """Note that no answer came. A charge that was made is lost; the key starts again from single tokens."""
@@ -153,7 +155,8 @@ class LeaseLedger:
             if held is None:
                 return False
             self._demand.see(held, decision.verdicts, now)
-            self.pace.see(held, decision, 0, now)
+            if not decision.allowed:
+                self.pace.see_refusal(held, decision, now)
             return held.asked >= HOT
 
     def refund(self, key: str, units: int, serial: int) -> None:
@@ -277,9 +280,7 @@ class LeaseLedger:
         self._ended[held.lease.serial] = grant
         if len(self._ended) > MOST:
             del self._ended[next(iter(self._ended))]
-        asked, end = grant.units - left + held.missed, now if held.missed else min(now, grant.until_us)
-        held.rate = asked / max(1, end - grant.sent_us)
-        held.asked, held.seen_us, held.missed = asked, grant.sent_us, 0
+        self._demand.spent(held, grant, left, now)
         return left
 
     def _retire(self, held: Held, now: int) -> None:

@@ -1,40 +1,29 @@
-"""How often a process asks about a key of which too little is left, and its refusals between two questions.
+"""The refusals of a process between two questions about a key.
 
-A server that grants less than was asked for is asked again after a tick: 20 ms, or 0.5 ms for each node if that is
-more, so that the nodes ask 2,000 times a second about one key, whatever their number. A tick is shorter if a bucket
-would be full before its end, or if too much of a sliding window would be idle. A fixed window has no tick: its units
-come back all at once.
+A process that was granted less than it wanted refuses calls until its turn; and so does one that has spent its tokens,
+if many others ask about the key. `turns.py` has the numbers by which the server gives out turns.
 
-A limit that is low is shared among the nodes that ask: of `left` units a question takes left * left / part, `part`
-being what comes back in a tick. That needs no count of these nodes: a single one finds a whole part and takes it; of n
-nodes each finds part / sqrt(n) and takes part / n. The order in which nodes ask must change, since the first after a
-pause finds more than the others: between two questions there are one to two ticks, by chance.
+A limit that is low is shared among the processes that ask: of `left` units a question takes left * left / part, `part`
+being what comes back until the next turn. That needs no count of the processes: a single one finds a whole part and
+takes it; of n processes each finds part / sqrt(n) and takes part / n. A fixed window, whose units come back all at
+once, is shared among the turns until its end, if there are many.
 """
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from headgate.algorithms import NEVER, Verdict
+from headgate.clock import SECOND
 from headgate.engine import Decision
 from headgate.limit import Limit
 from headgate.stores.leases.grants import Held
 from headgate.stores.leases.terms import ends_with_window
 
-SHORTEST: Final = 20_000
-"""The shortest tick, in microseconds: 50 questions a second."""
-OF_A_NODE: Final = 500
-"""The part of a tick for each node, in microseconds: 2,000 questions a second of all nodes."""
-MOST_PART: Final = 2**26
-"""The largest part: its square is exact on the server."""
-IDLE: Final = 0.02
-"""The part of a sliding window that may come back before it is asked for. A bucket keeps such units; a window loses
-their time, since a unit that is charged late leaves the window late."""
-OF_A_PERIOD: Final = 20
-"""The longest tick of a sliding window is its period divided by this number: tokens that are held for a large part of
-the period, and then given back, are lost to the window."""
+EARLY: Final = 0.75
+"""The part of the time until its turn after which a process may ask that has spent its tokens, if enough was left."""
+FRESH: Final = SECOND
+"""The longest time for which a spent window is not asked about: another process may have reset the key."""
 
 
 class Row(NamedTuple):
@@ -51,6 +40,9 @@ class Pause(NamedTuple):
 
     since_us: int
     until_us: int
+    """The instant of the next question."""
+    turn_us: int
+    """The first instant at which the server may grant something: that of the next question, or later."""
     refused: int
     """Calls of this cost and of larger ones are refused."""
     cost: int
@@ -58,8 +50,8 @@ class Pause(NamedTuple):
     rows: tuple[Row, ...]
 
     def decision(self, limits: tuple[Limit, ...], key: str, units: int, now: int) -> Decision:
-        """Return the refusal of a call: no retry is before the next question, nor before the bucket has the units."""
-        age, least = now - self.since_us, self.until_us - now
+        """Return the refusal of a call: no retry is before the turn, nor before the bucket has the units."""
+        age, least = now - self.since_us, self.turn_us - now
         answers: list[int] = []
         for limit, row in zip(limits, self.rows, strict=True):
             allowed, remaining, retry, reset = row
@@ -72,104 +64,73 @@ class Pause(NamedTuple):
 
 
 class Pace:
-    """The pace of the questions about the keys of some limits."""
+    """The pauses of the keys of some limits."""
 
-    def __init__(self, limits: tuple[Limit, ...], chance: Callable[[], float] = random.random) -> None:
-        self.nodes = 1
+    def __init__(self, limits: tuple[Limit, ...]) -> None:
         self._limits = limits
-        self._chance = chance
-        self._regained = tuple(at for at, limit in enumerate(limits) if not ends_with_window(limit))
-        """The indexes of the limits whose units come back little by little: buckets and sliding windows."""
-        sliding = (limits[at].period_us // OF_A_PERIOD for at in self._regained if not limits[at].step.LENDS)
-        self._longest = min(sliding, default=None)
 
     def refused(self, held: Held, key: str, units: int, missed: int, now: int) -> Decision | None:
         """Return a refusal until the next question; None if it is time for it, or if fewer units may still be there."""
         pause = held.pause
         if pause is None or units < pause.refused or now < pause.since_us:
             return None
+        if not held.short and not held.missed and now - pause.since_us >= EARLY * held.wait:
+            held.pause = None  # the tokens lasted nearly until the turn: the limit seems to suffice
+            return None
         if now >= pause.until_us:
             if held.asking is None:
                 return None
-            pause = pause._replace(until_us=now + held.tick)  # the server is slow: one question at a time
+            pause = pause._replace(turn_us=now + held.wait)  # the server is slow: one question at a time
         held.missed += missed
         return pause.decision(self._limits, key, units, now)
-
-    def parts(self, held: Held) -> tuple[int, ...]:
-        """Return the units that come back to each limit in a tick; 0 for a fixed window."""
-        return tuple(
-            self._part(limit, held.tick) if at in self._regained else 0 for at, limit in enumerate(self._limits)
-        )
-
-    @staticmethod
-    def _part(limit: Limit, tick: int) -> int:
-        return min(MOST_PART if limit.step.LENDS else _idle(limit), tick * limit.amount // limit.period_us)
-
-    def see(self, held: Held, decision: Decision, wanted: int, now: int) -> None:
-        """Note whether the server had less than was wanted; then calls are refused until the next question."""
-        verdicts, granted = decision.verdicts, decision.granted
-        if held.short and decision.allowed and not wanted:
-            held.tick = min(
-                self._tick(), 2 * held.tick
-            )  # it was too short for more than a unit, or there are more nodes
-            return  # one unit is no sign of plenty; and another caller may have heard more since
-        if not self._regained or (decision.allowed and granted >= wanted):
-            held.tick, held.short, held.pause, held.lefts = self._tick(), False, None, ()
-            return
-        held.tick = self._shortened(held, verdicts, granted, now)
-        if held.pause is not None and now < held.pause.until_us:
-            until = held.pause.until_us  # as callers were told while the server was asked
-        else:
-            until = now + self._spread(held.tick)
-        held.short, held.lefts, held.lefts_us = True, tuple(verdict.remaining for verdict in verdicts), now
-        if decision.allowed:
-            least = min(verdict.remaining for verdict in verdicts)
-            rows = tuple(map(_after_grant, self._limits, verdicts, (each.remaining > least for each in verdicts)))
-            held.pause = Pause(now, until, 1, 1, rows)
-        else:
-            cost = decision.calls[0].cost
-            fits = min(verdict.remaining for verdict in verdicts if not verdict.allowed)
-            held.pause = Pause(now, until, fits + 1, cost, tuple(Row(*verdict[:4]) for verdict in verdicts))
-
-    def _tick(self) -> int:
-        """Return the tick of a fleet of this size."""
-        tick = max(SHORTEST, self.nodes * OF_A_NODE)
-        return tick if self._longest is None else max(1, min(tick, self._longest))
-
-    def _shortened(self, held: Held, verdicts: tuple[Verdict, ...], granted: int, now: int) -> int:
-        """Return a tick in which half of a bucket stays empty, if it goes on to fill as it did since the last one.
-
-        In a tick of a sliding window one question takes the part of it that may be idle, if as much comes back as did
-        since the last one; the tick of a single node is as long as that part needs, whatever the number of the nodes.
-        """
-        tick = float(self._tick())
-        last = held.tick if held.short else tick
-        for at in self._regained:
-            limit, left = self._limits[at], verdicts[at].remaining
-            if not limit.step.LENDS:
-                fitting = last * min(2.0, max(0.5, _idle(limit) / max(1, granted)))
-                tick = min(tick, max(limit.period_us * IDLE, fitting))
-                continue
-            filling = limit.amount / limit.period_us
-            if held.lefts and now > held.lefts_us and left + granted < limit.burst:
-                filling = (left + granted - held.lefts[at]) / (now - held.lefts_us)
-            if filling > 0:
-                tick = min(tick, (limit.burst - left) / filling / 2)
-        return max(1, int(tick))
 
     def renew(self, held: Held, now: int) -> None:
         """Refuse other callers while the server is asked."""
         if held.pause is not None:
-            held.pause = held.pause._replace(until_us=now + self._spread(held.tick))
+            held.pause = held.pause._replace(until_us=now + held.wait, turn_us=now + held.wait)
 
-    def _spread(self, tick: int) -> int:
-        """Return a time from one tick to two: nodes that ran short together, or asked in turn, do not stay so."""
-        return int(tick * (1 + self._chance()))
+    def see(self, held: Held, decision: Decision, parts: tuple[int, ...], now: int) -> None:
+        """Note whether the server had less than was wanted: then calls are refused until the turn.
 
+        A process of which little is known is given its share of a crowded key; it waits for its turn too, if it spends
+        the share long before.
+        """
+        shared = held.own > 0 and held.offer > 0 and held.crowded
+        wanted = max(held.wanted, held.offer) if shared else held.wanted
+        low = any(verdict.remaining < part for verdict, part in zip(decision.verdicts, parts, strict=True))
+        single = held.short and low and decision.granted == wanted == decision.calls[0].cost  # no sign of plenty
+        held.short = single or not decision.allowed or decision.granted < wanted
+        held.wait = max(held.least, held.wait - self._spent(decision.verdicts))  # turns begin at the end of a window
+        if decision.allowed and not held.crowded and all(map(ends_with_window, self._limits)):
+            held.pause = None  # the last units of a window would be lost with it
+        elif shared or (held.short and not single):
+            self._pause(held, decision, now, held.turn_us)
+        else:
+            held.pause = None
 
-def _idle(limit: Limit) -> int:
-    """Return the units of a sliding window that may come back before they are asked for."""
-    return int(limit.amount * IDLE) + 1
+    def see_refusal(self, held: Held, decision: Decision, now: int) -> None:
+        """Note a refusal that told no turn: another caller asks for it, or has one."""
+        held.short = True
+        turn = now + max(held.wait, held.least) if held.pause is None else max(now, held.pause.turn_us)
+        self._pause(held, decision, now, turn)
+
+    def _spent(self, verdicts: tuple[Verdict, ...]) -> int:
+        """Return the time until the end of a fixed window that is used up; 0 if there is none."""
+        each = zip(self._limits, verdicts, strict=True)
+        return max(verdict.reset_us * (not verdict.remaining and ends_with_window(limit)) for limit, verdict in each)
+
+    def _pause(self, held: Held, decision: Decision, now: int, turn: int) -> None:
+        verdicts, until = decision.verdicts, turn
+        if self._spent(verdicts):
+            until = min(turn, now + FRESH)
+        if decision.allowed:
+            least = min(verdict.remaining for verdict in verdicts)
+            rows = tuple(map(_after_grant, self._limits, verdicts, (each.remaining > least for each in verdicts)))
+            held.pause = Pause(now, until, turn, 1, 1, rows)
+        else:
+            cost = decision.calls[0].cost
+            fits = min(verdict.remaining for verdict in verdicts if not verdict.allowed)
+            held.pause = Pause(now, until, turn, fits + 1, cost, tuple(Row(*verdict[:4]) for verdict in verdicts))
 
 
 def _after_grant(limit: Limit, verdict: Verdict, allowed: bool) -> Row:

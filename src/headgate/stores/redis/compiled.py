@@ -32,9 +32,10 @@ class CompiledLimits:
         self.suffixes = tuple(chain.from_iterable(endings))
         self.width = len(self.suffixes)
         self._same = b"".join(chain.from_iterable(self._endings))
+        self._turns = b"$%d\r\n%%b%bt\r\n" % (length + len(self.suffixes[0]) + 1, self.suffixes[0])
         self._words = len(limits) * ANSWER_FIELDS
         self._reads = {
-            mode: struct.Struct(f"<{self._words + (mode in (UP_TO, AHEAD))}q")
+            mode: struct.Struct(f"<{self._words + {UP_TO: 1, AHEAD: 3}.get(mode, 0)}q")
             for mode in (TAKE, PEEK, UP_TO, RESERVE, AHEAD)
         }
         self.lends = all(limit.step.LENDS and not limit.block_us for limit in limits)
@@ -63,6 +64,10 @@ class CompiledLimits:
             return self._same % ((subjects,) * self.width)
         return b"".join(end % subject for subject, ends in zip(subjects, self._endings, strict=True) for end in ends)
 
+    def turns(self, subject: bytes) -> bytes:
+        """Return the key of the queue of turns, encoded for the protocol."""
+        return self._turns % subject
+
     def argument(self, costs: tuple[int, ...]) -> bytes:
         """Return the parameters and costs of one group, encoded for the protocol."""
         found = self._packed.get(costs)
@@ -77,9 +82,9 @@ class CompiledLimits:
         each = zip(self._numbers, costs, strict=True)
         return _bulk(*chain.from_iterable((*own, cost) for own, cost in each), wait)
 
-    def ahead(self, cost: int, most: int, parts: tuple[int, ...]) -> bytes:
-        """Like `argument`, for a cost and tokens ahead, `most` in all; `parts` come back to the buckets in a tick."""
-        return _bulk(*chain.from_iterable((*own, cost) for own in self._numbers), most, *parts)
+    def ahead(self, cost: int, most: int, turn: tuple[int, ...]) -> bytes:
+        """Like `argument`, for a cost and tokens ahead, `most` in all, and the numbers of a turn."""
+        return _bulk(*chain.from_iterable((*own, cost) for own in self._numbers), most, *turn)
 
     def back(self, amounts: tuple[int, ...], marks: tuple[tuple[int, int] | None, ...]) -> bytes:
         """Like `argument`, for giving back; no mark means charged now."""
@@ -102,8 +107,14 @@ class CompiledLimits:
         reads = self._reads[mode]
         words = list(reads.unpack_from(reply, WORD + index * reads.size))
         if mode in (UP_TO, AHEAD):
-            costs = (words.pop(0),) * len(self.limits)
+            costs = (words[0],) * len(self.limits)
+            del words[: len(words) - self._words]
         return Decision(self.limits, keys, costs, words, charged=mode != PEEK)
+
+    def read_turn(self, reply: bytes, index: int) -> tuple[int, bool]:
+        """Return the microseconds until the next turn, and whether many processes ask about the key."""
+        wait, crowded = struct.unpack_from("<2q", reply, 2 * WORD + index * self._reads[AHEAD].size)
+        return wait, crowded > 0
 
 
 def instant(reply: bytes) -> int:
@@ -132,7 +143,7 @@ class Command:
         self, compiled: CompiledLimits, mode: int, subject: bytes, keys: bytes, argument: bytes, now: int | None
     ) -> None:
         self.script = compiled.script(mode)
-        self.width = compiled.width
+        self.width = compiled.width + (mode == AHEAD)
         self.size = compiled.size(mode)
         self.mode = mode
         self.subject = subject

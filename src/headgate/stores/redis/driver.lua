@@ -42,13 +42,33 @@ for group = 1, groups do
         end
         for i = 1, COUNT do costs[i] = max(1, room) end
     end
-    if AHEAD then  -- the cost, and more up to a number; of a bucket that is low, less than is there
-        local most = packed[MOST]
+    local turns, queue, last, turn, crowded = KEYS[at + WIDTH], now, now, 0, false
+    if AHEAD then  -- the cost, and tokens up to a number; few of them if little is left, or if many processes ask
+        local most, offer, places, least, spacing, spread, mine = unpack(packed, MOST, MOST + 6)
+        local given = tonumber(redis.call('GET', turns) or 0)
+        if given > now and given <= now + packed[MOST + 7] then queue = given end
+        if mine >= least then  -- a question before the turn leaves the queue as it is
+            last, turn = queue, mine
+        else
+            last = queue + places * spacing
+            turn = max(least, floor((last - now) * (1024 + spread) / 1024))
+        end
+        crowded = last - now > least
+        if crowded then most = max(most, offer) end
         for i = 1, COUNT do
-            local _, remaining = look[i](0)
-            local part = packed[MOST + i]
-            if remaining < part then remaining = floor(remaining * remaining / part) end
-            most = min(most, remaining)
+            local _, remaining, _, reset = look[i](0)
+            local amount, period, part = unpack(packed, MOST + 5 + 3 * i, MOST + 7 + 3 * i)
+            local share = remaining
+            if amount > 0 then
+                part = min(part, floor(turn * amount / period))
+                if remaining < part then share = floor(remaining * remaining / part) end
+                if crowded then
+                    share = min(share, max(floor(2 * amount * spacing / period), floor(remaining / 50)))
+                end
+            elseif crowded and reset > 0 then  -- the turns until the window ends, and half as many tokens again
+                share = min(share, ceil(remaining * 3 * spacing / (2 * reset)))
+            end
+            most = min(most, share)
         end
         for i = 1, COUNT do costs[i] = max(costs[i], most) end
     end
@@ -88,7 +108,24 @@ for group = 1, groups do
             end
         end
     end
-    if UP_TO or AHEAD then reply[#reply + 1] = struct.pack('<i8', costs[1]) end
+    if AHEAD then
+        local spent, mine = 0, packed[MOST + 6]
+        for i = 1, COUNT do  -- the turns of a spent window begin at its end
+            if packed[MOST + 5 + 3 * i] == 0 and verdicts[i][2] == 0 then spent = max(spent, verdicts[i][4]) end
+        end
+        if spent > 0 and mine >= spent then
+            turn = mine
+        else
+            if spent > 0 then
+                last = max(queue, now + spent)
+                turn = max(packed[MOST + 3], spent + floor((last - now - spent) * (1024 + packed[MOST + 5]) / 1024))
+                last = last + packed[MOST + 2] * packed[MOST + 4]
+            end
+            if last > queue then redis.call('SET', turns, last, 'PX', ceil((last - now) / 1000) + slack) end
+        end
+        reply[#reply + 1] = struct.pack('<i8i8i8', costs[1], turn, crowded and 1 or 0)
+    end
+    if UP_TO then reply[#reply + 1] = struct.pack('<i8', costs[1]) end
     for i = 1, COUNT do
         local allowed, remaining, retry, reset, mark_us, mark_num = unpack(verdicts[i])
         reply[#reply + 1] = struct.pack('FIELDS', allowed and 1 or 0, remaining, retry, reset, mark_us, mark_num)

@@ -66,7 +66,7 @@ class LeasedLimits(BoundLimits, Leasing):
         decision = self._ledger.spend(key, units)
         if decision is not None:
             ahead = self._ledger.low(key)
-            if ahead:
+            if ahead > 1:
                 with suppress(*FAILURES):
                     yield from self._refilled(key, 1, ahead)
             return decision
@@ -76,23 +76,28 @@ class LeasedLimits(BoundLimits, Leasing):
     def _ask_for(self, key: str, units: int) -> Steps[Decision]:
         """Ask the server for these units, and for tokens ahead if the ledger wants them."""
         wanted = self._ledger.wanted(key, units)
-        if wanted > units:
-            try:
-                refilled = yield from self._refilled(key, units, wanted)
-            except FAILURES as error:
-                raise failed("the store cannot answer now", error) from error
+        if wanted == units and not self._ledger.turns.needed:
+            return (yield from self._exactly(key, units))
+        try:
+            answer = yield from self._refilled(key, units, wanted)
+        except FAILURES as error:
+            raise failed("the store cannot answer now", error) from error
+        decision = self._own(answer, units, wanted)
+        if decision is None:
             decision = self._ledger.spend(key, units)
-            if decision is None:
-                decision = self._refused(key, units)
-            if decision is None and refilled is not None and not refilled.allowed:
-                decision = refilled
-            if decision is not None:
-                return decision
-        return (yield from self._exactly(key, units))
+        if decision is None:
+            decision = self._refused(key, units)
+        if decision is None and answer is not None and not answer.allowed:
+            decision = answer
+        return (yield from self._exactly(key, units)) if decision is None else decision
 
     def _refilled(self, key: str, units: int, most: int) -> Steps[Decision | None]:
         decision = yield from self._refill(key, units, most)
-        if decision is not None and decision.allowed and not self._by_hand:
+        if (
+            decision is not None
+            and decision.allowed
+            and not (self._by_hand or decision is self._own(decision, units, most))
+        ):
             returns.look_after(self)  # unused tokens are given back even if no more requests come
         return decision
 
@@ -159,7 +164,7 @@ class AsyncLeasedLimits(AsyncBoundLimits, Leasing):
         decision = ledger.spend(key, units)
         if decision is not None:
             ahead = ledger.low(key)
-            if ahead and self._refill_here(key) is None:
+            if ahead > 1 and self._refill_here(key) is None:
                 self._start_refill(key, 1, ahead)
             return decision
         decision = self._refused(key, units, missed=units)
@@ -168,14 +173,28 @@ class AsyncLeasedLimits(AsyncBoundLimits, Leasing):
         refilling = self._refill_here(key)
         if refilling is None:
             wanted = ledger.wanted(key, units)
-            if wanted > units:
-                refilling = self._start_refill(key, units, wanted)
-        if refilling is not None:
-            await asyncio.wait([refilling])
-            decision = ledger.spend(key, units)
-            error = None if refilling.cancelled() else refilling.result()
-            if decision is None and error is not None:
-                raise failed("the store cannot answer now", error) from error
+            if wanted == units:
+                if ledger.turns.needed:
+                    return await self._ask_alone(key, units)
+                return await self._exchange(self._exactly(key, units))
+            refilling = self._start_refill(key, units, wanted)
+        await asyncio.wait([refilling])
+        decision = ledger.spend(key, units)
+        error = None if refilling.cancelled() else refilling.result()
+        if decision is None and error is not None:
+            raise failed("the store cannot answer now", error) from error
+        return await self._exchange(self._exactly(key, units)) if decision is None else decision
+
+    async def _ask_alone(self, key: str, units: int) -> Decision:
+        """Ask the server for these units, and for no tokens ahead."""
+        try:
+            answer = await self._exchange(self._refill(key, units, units))
+        except FAILURES as error:
+            raise failed("the store cannot answer now", error) from error
+        decision = self._own(answer, units, units)
+        if decision is None and answer is not None and answer.allowed:
+            self._sweep_soon()
+            decision = self._ledger.spend(key, units)
         return await self._exchange(self._exactly(key, units)) if decision is None else decision
 
     def _refill_here(self, key: str) -> asyncio.Task[BaseException | None] | None:
@@ -197,10 +216,13 @@ class AsyncLeasedLimits(AsyncBoundLimits, Leasing):
         finally:
             if self._refilling.get(key) is asyncio.current_task():
                 del self._refilling[key]
+        self._sweep_soon()
+        return None
+
+    def _sweep_soon(self) -> None:
         sweeping = self._sweeping
         if sweeping is None or sweeping.done() or not sweeping.get_loop().is_running():
             self._sweep_later()
-        return None
 
     def _sweep_later(self) -> None:
         """Start a task, and no timer: the end of `asyncio.run` cancels tasks, while timers would start new ones."""

@@ -94,26 +94,39 @@ class Leasing(BoundSteps):
         return decision if refused is None else refused
 
     def _refill(self, key: str, units: int, most: int) -> Steps[Decision | None]:
-        """Ask for units and for tokens ahead, `most` in all, which go into the ledger; None if another caller asks."""
-        sent = self._ledger.asking(key, most)
-        if sent is None:
+        """Ask for units, and for tokens ahead, `most` in all, which go into the ledger; None if another caller asks.
+
+        A caller that asks for no tokens gets its units by the decision; but if many processes ask about the key, the
+        server adds tokens.
+        """
+        question = self._ledger.asking(key, units, most)
+        if question is None:
             return None
-        compiled, parts = self.compiled, self._ledger.parts(key)
-        costs = (units,) * len(self.limits)
+        sent, turn = question
+        compiled, costs = self.compiled, (units,) * len(self.limits)
         try:
             refused_since = self.space.refusals.sent()
-            reply, index = yield self.command(compiled, AHEAD, key, compiled.ahead(units, most, parts))
+            command = self.command(compiled, AHEAD, key, compiled.ahead(units, most, turn))
+            command.keys[0] += compiled.turns(command.subject)
+            reply, index = yield command
             decision = compiled.read(reply, index, key, costs, AHEAD)
         except BaseException:
             self._ledger.failed(key)
             raise
-        self._ledger.granted(key, sent, instant(reply), decision)
+        hot = self._ledger.granted(key, sent, instant(reply), decision, compiled.read_turn(reply, index))
         if decision.allowed:
             self.space.refusals.drop(self.limits, key)  # callers are told the next question, and may ask it
         else:
             self.space.refusals.keep(self.limits, key, costs, refused_since, decision)
-        yield from self._count_nodes()
+        if hot or self._counts < 2:
+            yield from self._count_nodes()
         return decision
+
+    @staticmethod
+    def _own(answer: Decision | None, units: int, wanted: int) -> Decision | None:
+        """Return the answer to a caller that asked for its units alone, and got them."""
+        own = answer is not None and answer.allowed and answer.granted == units == wanted
+        return answer if own else None
 
     def _return(self, most: int | None = None) -> Steps[None]:
         """Give back unused tokens, once: a failure loses those of the last command; the others are kept for later."""
@@ -147,7 +160,9 @@ class Leasing(BoundSteps):
             reply, _ = yield self.command(self._heartbeat, HEARTBEAT, "", b"$16\r\n%b\r\n" % name)
         except FAILURES:
             return
-        self._ledger.pace.nodes = self._saw_nodes(int(reply))
+        nodes = self._saw_nodes(int(reply))
+        if self._counts > 1:
+            self._ledger.turns.nodes = nodes
 
     def _returned_to_lease(self, keys: Keys, units: Costs, marks: Marks) -> bool:
         """Put units that were paid from a lease back into it; whether they were."""

@@ -28,6 +28,8 @@ RENEW: Final = 103
 """The mode that renews the leases of permits."""
 AHEAD: Final = 104
 """The mode that charges a cost, and tokens ahead of need up to a number and to a part of what is left."""
+TURN_NUMBERS: Final = 8
+"""The numbers of a question for tokens ahead, beside three for each limit: the most tokens, and those of its turn."""
 VERDICT: Final = "allowed, remaining, retry, reset, mark_us, mark_num, moved"
 LIBRARY: Final = {
     "floor": "math.floor", "ceil": "math.ceil", "min": "math.min", "max": "math.max",
@@ -153,7 +155,7 @@ def _compose(shapes: tuple[Shape, ...], mode: int) -> str:
         if any(shape.blocks for shape in shapes):
             helpers.append(_read("headgate.algorithms.block", "kernel"))
         body = _body(driver, shapes, kernels, mode)
-    width = len(shapes) + sum(shape.blocks for shape in shapes)
+    width = len(shapes) + sum(shape.blocks for shape in shapes) + (mode == AHEAD)
     code = "\n".join([*helpers, _fill(driver["time"], WIDTH=str(width)), body])
     used = [name for name in LIBRARY if re.search(rf"\b{name}\(", code)]
     aliases = f"local {', '.join(used)} = {', '.join(LIBRARY[name] for name in used)}\n" if used else ""
@@ -181,13 +183,13 @@ def _body(driver: dict[str, str], shapes: tuple[Shape, ...], kernels: list[_Kern
         parts.append(_fill(text, **fields))
         address += 1 + shape.blocks
         offset += numbers + shape.blocks + (3 if mode == GIVE else 1)
-    more = {RESERVE: 1, AHEAD: 1 + len(shapes)}.get(mode, 0)
+    more = {RESERVE: 1, AHEAD: TURN_NUMBERS + 3 * len(shapes)}.get(mode, 0)
     return _fill(
         driver["give" if mode == GIVE else "several"],
         LIMITS="\n".join(parts),
         GIVES="\n".join(parts),
         COUNT=str(len(shapes)),
-        WIDTH=str(address - 1),
+        WIDTH=str(address - 1 + (mode == AHEAD)),
         PACKED=_packed(offset + more),
         WAIT=f"packed[{offset + 1}]" if mode == RESERVE else "0",
         MOST=str(offset + 1),

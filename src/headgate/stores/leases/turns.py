@@ -1,0 +1,89 @@
+"""Turns: the server tells each process when to ask about a key again.
+
+Turns of one key are 0.5 ms apart, so that all processes together ask 2,000 times a second, whatever their number. A
+process that is alone with a key has a turn every 20 to 40 ms. Turns come sooner if a bucket would be full between two
+of them, or if too much of a sliding window would be idle. A question that no turn announced, such as the first one of a
+process, takes the place of a turn too: processes that start together are slow from their second question on.
+
+The queue of turns is one instant at the server, the last turn given out. It needs no count of the processes: with n of
+them, each has its turn n * 0.5 ms after its question.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Final
+
+from headgate.clock import SECOND
+from headgate.limit import Limit
+from headgate.stores.leases.grants import Held
+from headgate.stores.leases.terms import ends_with_window
+
+SHORTEST: Final = 20_000
+"""The shortest time between two questions of a process, in microseconds: 50 questions a second."""
+SPACING: Final = 600
+"""The microseconds between two turns: 2,000 questions a second of all processes."""
+UNANNOUNCED: Final = 2
+"""The places in the queue that a question takes which no turn announced: for itself, and for its next turn."""
+LATE: Final = SECOND
+"""A turn is over after this time: a later question is unannounced."""
+FARTHEST: Final = 10 * SECOND
+"""A turn that is farther away was given out by another clock of the server."""
+OF_A_BURST: Final = 3
+"""A bucket fills to one part in this many between two turns, or to two parts."""
+IDLE: Final = 0.02
+"""The part of a sliding window that may come back before it is asked for. A bucket keeps such units; a window loses
+their time, since a unit that is charged late leaves the window late."""
+SPREAD: Final = 256
+"""Turns are late by chance, by up to this many 1024ths of the time that they are away."""
+MOST_PART: Final = 2**26
+"""The largest part: its square is exact on the server."""
+
+
+class Turns:
+    """The turns of the keys of some limits."""
+
+    def __init__(self, limits: tuple[Limit, ...], chance: Callable[[], float] = random.random) -> None:
+        self.nodes: int | None = None
+        """The number of processes, once it is known."""
+        self._chance = chance
+        self._least = max(1, int(min(SHORTEST, *map(_least, limits))))
+        self._spacing = min(SPACING, self._least)
+        self._rates = tuple((0, 1, 0) if ends_with_window(limit) else (limit.amount, limit.period_us, _most_part(limit))
+                            for limit in limits)  # fmt: skip
+        self._farthest = FARTHEST + max((limit.period_us for limit in limits if ends_with_window(limit)), default=0)
+        self._offer = min(UNANNOUNCED * self._spacing * limit.amount // limit.period_us for limit in limits)
+        """The tokens that a question for one call takes if many processes ask: those of its places in the queue."""
+
+    @property
+    def needed(self) -> bool:
+        """Whether single units are asked for with a turn: a fleet of few processes needs turns for tokens only."""
+        return self.nodes is None or self.nodes * SPACING > SHORTEST
+
+    def numbers(self, held: Held, ahead: bool, now: int) -> tuple[int, ...]:
+        """Return the numbers by which the server gives a turn and shares the units that are left."""
+        places = UNANNOUNCED if now > held.turn_us + LATE else 1
+        chance = self._chance()  # processes that asked together, or in turn, do not stay so
+        held.least = int(self._least * (1 + chance))
+        mine = max(0, held.turn_us - now)
+        spread = int(chance * SPREAD) if places == 1 else 0
+        turn = (places, held.least, self._spacing, spread, mine, self._farthest)
+        held.offer = 0 if ahead else self._offer
+        return (held.offer, *turn, *(number for rate in self._rates for number in rate))
+
+    def parts(self, held: Held) -> tuple[int, ...]:
+        """Return the units that come back to each limit until the next turn; 0 for a fixed window."""
+        return tuple(min(most, held.wait * amount // period) for amount, period, most in self._rates)
+
+
+def _least(limit: Limit) -> float:
+    """Return the time between two turns in which neither a bucket is full nor a window idle for too long."""
+    if limit.step.LENDS:
+        return limit.burst * limit.period_us / limit.amount / OF_A_BURST
+    return limit.period_us * IDLE
+
+
+def _most_part(limit: Limit) -> int:
+    """Return the units up to which a limit is shared."""
+    return min(MOST_PART, limit.burst) if limit.step.LENDS else int(limit.amount * IDLE) + 1
