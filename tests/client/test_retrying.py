@@ -122,6 +122,12 @@ def test_a_ledger_of_waits(attempts, outcome, lowest, highest):
     assert decided(sent, outcome, random=lambda: 1.0) == Retry(highest)
 
 
+def test_a_spread_is_cut_at_the_caps():
+    """A wait of 50 s is spread up to 75 s. Half of a crowd waits the longest time, as spread as its failures were."""
+    waits = [decided(Sent("GET"), answer(503, 50.0), random=lambda chance=chance: chance) for chance in (0.2, 0.4, 0.9)]
+    assert waits == [Retry(55.0), Retry(60.0), Retry(60.0)]
+
+
 def test_there_are_at_most_four_attempts():
     """The first one included."""
     assert [decided(Sent("GET", attempts=made), REFUSED) for made in (1, 2, 3, 4, 9)] == [

@@ -9,7 +9,7 @@
 | any error with `x-should-retry: true`    | any method: the server asks for it     | told, up to half more   |
 
 Without a told time, and for a told time of 0, the wait is exponential with full jitter. A crowd that obeys a told time
-to the letter would come back as one: chance adds up to half of it, as far as the caps allow. After a 429 the limits of
+to the letter would come back as one: chance adds up to half of it, cut at the caps. After a 429 the limits of
 the client spread the crowd. A wait that would break a cap is not begun: the caller gets the answer at once.
 """
 
@@ -105,8 +105,8 @@ def decide(
     elif isinstance(outcome, Answer) and outcome.refused:
         wait = told
     else:
-        latest = max(told, min(told + told * _SPREAD, retries.longest_wait, left))
-        wait = min(told + random() * (latest - told), latest)
+        # Cut at the caps, not drawn below them: a crowd that failed one after another keeps that spread.
+        wait = max(told, min(told + random() * told * _SPREAD, retries.longest_wait, left))
     return Retry(wait) if wait <= left else GiveUp("in_all")
 
 
