@@ -20,20 +20,19 @@ class Counts:
 
     def add(self, now: int, amount: int = 1) -> None:
         """Count some more."""
-        self._advance(now)
+        if now // self._width > self._newest:
+            self._advance(now)
         self._slots[self._newest % len(self._slots)] += amount
         self._sum += amount
 
     def total(self, now: int) -> int:
         """Return the sum of the slots that have not passed."""
-        self._advance(now)
+        if now // self._width > self._newest:
+            self._advance(now)
         return self._sum
 
     def _advance(self, now: int) -> None:
-        slot = now // self._width
-        if slot <= self._newest:
-            return
-        slots = self._slots
+        slot, slots = now // self._width, self._slots
         for passed in range(max(self._newest, slot - len(slots)) + 1, slot + 1):
             place = passed % len(slots)
             self._sum -= slots[place]

@@ -68,7 +68,9 @@ class _Sides:
     def reserve(self, paces: tuple[Limit, ...], key: str, costs: Costs, max_wait: float) -> Any:  # noqa: ANN401
         """Return a reservation."""
         limiter = self._limiter(paces)
-        chosen = paces if not costs else tuple([large_enough(pace, costs.get(pace.name, 1)) for pace in paces])
+        if not costs:
+            return limiter.reserve(key, 1, max_wait)
+        chosen = tuple([large_enough(pace, costs.get(pace.name, 1)) for pace in paces])
         known = {pace.name: min(costs.get(pace.name, 1), pace.burst) for pace in chosen}
         return limiter.reserve(key, known, max_wait, limit=None if limiter.limits == chosen else chosen)
 
