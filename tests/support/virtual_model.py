@@ -149,7 +149,10 @@ def replay(exchanges: Iterable[Exchange], limits: Limits, usage: Usage, minutes:
 
     for _ in range(workers):
         loop.create_task(work())
-    loop.run(end)
-    share, admitted = model.used / (limits.tokens * minutes), model.admitted
-    loop.run(end + 10 * MINUTE)
+    try:
+        loop.run(end)
+        share, admitted = model.used / (limits.tokens * minutes), model.admitted
+        loop.run(end + 10 * MINUTE)
+    finally:
+        loop.let_go()
     return Replayed(share, admitted, model.refused, model.used, budget.report())

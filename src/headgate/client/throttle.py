@@ -34,6 +34,8 @@ class Throttle:
 
     def __init__(self) -> None:
         self._requests, self._accepts = Counts(SLOTS, WIDTH), Counts(SLOTS, WIDTH)
+        self.has_failed = False
+        """True once a request has failed: until then there is no chance to compute."""
         self._renew()
         after_fork(self._renew)
 
@@ -62,3 +64,5 @@ class Throttle:
             self._requests.add(now)
             if accepted:
                 self._accepts.add(now)
+            else:
+                self.has_failed = True

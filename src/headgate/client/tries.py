@@ -36,7 +36,8 @@ class Tries:
     def begin(self) -> None:
         """Begin an attempt; refuse it here if the server fails most requests of this key."""
         self._attempts += 1
-        if self._state.throttle.refuses(self._clock.now_us()):
+        throttle = self._state.throttle
+        if throttle.has_failed and throttle.refuses(self._clock.now_us()):
             raise BudgetExhausted(self._state.key, "the server fails most requests", THROTTLED)
 
     def send(self) -> None:
