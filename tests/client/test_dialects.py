@@ -313,3 +313,12 @@ def test_the_fields_of_our_own_servers_are_read(codec, style):
     assert accepted == Answer(200, told=(Told(name, 10, window, 6, 24.0),))
     refused = read(429, write(limiter.hit("k", 7)), NOW)
     assert refused == Answer(429, True, 6.0, None, (Told(name, 10, window, 6, 24.0),))
+
+
+def test_header_fields_of_httpx_are_read_line_by_line():
+    """Of a field that is told twice, the first line counts, as for every other library; httpx would join them."""
+    import httpx2
+
+    headers = httpx2.Headers([("Retry-After", "3"), ("retry-after", "9"), ("RateLimit", '"x";r=0;t=3')])
+    answer = read(429, headers, 0)
+    assert (answer.retry_after, [(each.name, each.remaining) for each in answer.told]) == (3.0, [("x", 0)])

@@ -37,8 +37,7 @@ _LISTS: Final = frozenset({"ratelimit", "ratelimit-policy"})
 def fields_of(headers: Headers) -> dict[str, str]:
     """Return the fields that some dialect reads, by their names in lower case."""
     fields: dict[str, str] = {}
-    pairs: Iterable[tuple[str | bytes, str | bytes]] = headers.items() if isinstance(headers, Mapping) else headers
-    for given, value in pairs:
+    for given, value in _pairs(headers):
         name = (given if isinstance(given, str) else given.decode("latin-1")).lower()
         if name not in _NAMES and "ratelimit" not in name and not name.startswith("x-rate-limit"):
             continue
@@ -53,6 +52,13 @@ def fields_of(headers: Headers) -> dict[str, str]:
         elif name in _LISTS and len(before) + len(text) < LONGEST_VALUE:
             fields[name] = f"{before}, {text}"
     return fields
+
+
+def _pairs(headers: Headers) -> Iterable[tuple[str | bytes, str | bytes]]:
+    raw: list[tuple[bytes, bytes]] | None = getattr(headers, "raw", None)
+    if isinstance(raw, list):  # httpx decodes every field for `items()`, and most are not read here
+        return raw
+    return headers.items() if isinstance(headers, Mapping) else headers
 
 
 class Response:
