@@ -6,23 +6,21 @@ import asyncio
 import queue
 import threading
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
+import grpc
 import pytest
+from grpc import StatusCode
 
-grpc = pytest.importorskip("grpc")
-
-from grpc import StatusCode  # noqa: E402
-
-from headgate import InvalidCall, MemoryStore  # noqa: E402
-from headgate.client import Budget, Outgoing, chat  # noqa: E402
-from headgate.client.grpc import aio_interceptors, interceptors  # noqa: E402
-from headgate.client.grpc.rpc import NotSent, heard  # noqa: E402
-from headgate.errors import BudgetExhausted  # noqa: E402
-from headgate.testing import ManualClock  # noqa: E402
-from tests.support.transports.grpc import grpc_service, in_loops, in_threads  # noqa: E402
-from tests.support.transports.service import Reply, Service  # noqa: E402
+from headgate import InvalidCall, MemoryStore
+from headgate.client import Budget, Outgoing, Retries, chat
+from headgate.client.grpc import aio_interceptors, interceptors
+from headgate.client.grpc.rpc import NotSent, heard
+from headgate.errors import BudgetExhausted
+from headgate.testing import ManualClock
+from tests.support.transports.grpc import grpc_service, in_loops, in_threads
+from tests.support.transports.service import Reply, Service
 
 pytestmark = pytest.mark.engineless
 
@@ -91,6 +89,8 @@ def test_a_stream_that_the_caller_writes_is_sent_in_its_turn(method):
             call: Any = (collecting if method == "Collect" else chatting)(iter(messages.get, None))
             for message in (b"a", b"b", None):
                 messages.put(message)
+            with suppress(grpc.RpcError):
+                assert [call.result()] == [b"hello"] if method == "Collect" else list(call) == [b"hello"]
             assert call.code() is status
     assert [each.body for each in service.seen] == [b"ab", b"ab"]
     assert service.seen[1].at - service.seen[0].at > 1.02
@@ -116,7 +116,8 @@ def test_streams_in_an_event_loop_are_written_as_without_a_budget():
 
     async def main(service: Service) -> list[bytes]:
         budget = Budget()
-        async with grpc.aio.insecure_channel(service.address, interceptors=aio_interceptors(budget)) as opened:
+        made: Any = grpc.aio.insecure_channel(service.address, interceptors=aio_interceptors(budget))
+        async with made as opened:
             collected = await opened.stream_unary("/test.Service/Collect")(messages())
             chatted = [each async for each in opened.stream_stream("/test.Service/Chat")(messages())]
             call = opened.stream_unary("/test.Service/Collect")()
@@ -136,7 +137,7 @@ def test_a_future_waits_for_its_answer_and_has_its_code():
         assert (future.result(), future.code(), len(service.seen)) == (b"hello", StatusCode.OK, 2)
     budget = Budget(store=MemoryStore(clock=ManualClock(START)))
     with grpc.insecure_channel("127.0.0.1:1") as bare:
-        nowhere = grpc.intercept_channel(bare, *interceptors(budget))
+        nowhere: Any = grpc.intercept_channel(bare, *interceptors(budget))
         failed = nowhere.unary_unary("/test.Service/Unary").future(b"x", metadata=(("x-stainless-retry-count", "1"),))
         assert failed.code() is StatusCode.UNAVAILABLE
     assert budget.report().sent == 1
@@ -145,7 +146,8 @@ def test_a_future_waits_for_its_answer_and_has_its_code():
 @pytest.mark.parametrize("side", SIDES)
 def test_the_timeout_of_a_call_is_for_all_its_attempts(side):
     """A wait that would be longer than the time left is not begun: the refusal is the answer."""
-    with asking(side, Reply(429, wait=300), Reply(503, wait=300)) as (client, service, budget):
+    patient = Retries(longest_wait=400, in_all=1000)
+    with asking(side, Reply(429, wait=300), retries=patient) as (client, service, budget):
         assert client.ask().status == 429
         with pytest.raises(BudgetExhausted, match="the server asked for a pause"):
             client.ask()
@@ -188,7 +190,8 @@ def test_a_message_that_is_too_large_is_no_refusal():
         service.replies.append(Reply(body=b"x" * 5000))
         options = (("grpc.max_receive_message_length", 1000),)
         with grpc.insecure_channel(service.address, options) as bare, pytest.raises(grpc.RpcError) as failed:
-            grpc.intercept_channel(bare, *interceptors(budget)).unary_unary("/test.Service/Unary")(b"x")
+            intercepted: Any = grpc.intercept_channel(bare, *interceptors(budget))
+            intercepted.unary_unary("/test.Service/Unary")(b"x")
     assert failed.value.code() is StatusCode.RESOURCE_EXHAUSTED
     assert (len(service.seen), budget.report().refused_there) == (1, 0)
 
@@ -222,7 +225,8 @@ def test_a_call_that_is_cancelled_is_cancelled_at_the_service():
     """A task that is cancelled while it waits for the answer leaves no call behind."""
 
     async def main(service: Service) -> None:
-        async with grpc.aio.insecure_channel(service.address, interceptors=aio_interceptors(Budget())) as opened:
+        made: Any = grpc.aio.insecure_channel(service.address, interceptors=aio_interceptors(Budget()))
+        async with made as opened:
             await opened.unary_unary("/test.Service/Unary")(b"first")
             service.hold()
             call = opened.unary_unary("/test.Service/Unary")(b"second")
@@ -231,13 +235,15 @@ def test_a_call_that_is_cancelled_is_cancelled_at_the_service():
             call.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await call
+            assert await asyncio.to_thread(ended.wait, 2), "before the channel is closed"
 
+    ended = threading.Event()
     with grpc_service(ManualClock(START)) as service:
-        ended = threading.Event()
         service.watch = lambda context: context.add_callback(ended.set) if len(service.seen) == 1 else None
-        asyncio.run(main(service))
-        assert ended.wait(5)
-        service.release()
+        try:
+            asyncio.run(main(service))
+        finally:
+            service.release()
 
 
 def test_tokens_are_not_counted_in_messages():

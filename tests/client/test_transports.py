@@ -5,23 +5,21 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from typing import Any, ClassVar
 
+import aiohttp
+import grpc
 import httpx
 import httpx2
 import pytest
+import requests
 
 from headgate.client import Budget
 from headgate.testing import ManualClock
+from tests.support.transports import aiohttp as aiohttp_clients
+from tests.support.transports import grpc as grpc_clients
 from tests.support.transports import httpx as httpx_clients
+from tests.support.transports import requests as requests_clients
 from tests.support.transports.service import Service
 from tests.support.transports.suite import AwaitedSuite, HttpSuite, TransportSuite
-
-aiohttp = pytest.importorskip("aiohttp", "3.12")
-grpc = pytest.importorskip("grpc")
-requests = pytest.importorskip("requests")
-
-from tests.support.transports import aiohttp as aiohttp_clients  # noqa: E402
-from tests.support.transports import grpc as grpc_clients  # noqa: E402
-from tests.support.transports import requests as requests_clients  # noqa: E402
 
 pytestmark = pytest.mark.engineless
 

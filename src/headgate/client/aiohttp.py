@@ -9,12 +9,14 @@ sends an idempotent request once more; the budget counts that as another request
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from headgate.client.budget import Budget, checked_budget
 from headgate.client.outgoing import Outgoing, host_of
 from headgate.client.retrying import Failure
+from headgate.steps import kept
 from headgate.wording import requiring
 
 with requiring("headgate.client.aiohttp", "aiohttp", extra="aiohttp"):
@@ -96,10 +98,7 @@ def _watched(name: str) -> Callable[..., Awaitable[Any]]:
 
 
 class _Watched:
-    """The content of a response, which is fed to a reader as the caller reads it.
-
-    The end of a body that is not read to its end is not told: its reservation stays.
-    """
+    """The content of a response, which is fed to a reader as the caller reads it."""
 
     def __init__(self, content: Any, feed: Callable[[bytes], None], end: Callable[[], Any]) -> None:  # noqa: ANN401
         self._content, self._feed, self._end = content, feed, end
@@ -107,6 +106,16 @@ class _Watched:
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401
         return getattr(self._content, name)
+
+    def set_exception(self, *args: Any) -> None:  # noqa: ANN401
+        """End the content of a response that is closed before its last byte; closing it does not wait."""
+        self._content.set_exception(*args)
+        if not self._ended:
+            self._ended = True
+            kept(asyncio.get_running_loop().create_task(self._settle()))
+
+    async def _settle(self) -> None:
+        await self._end()
 
     read, readany, readexactly = _watched("read"), _watched("readany"), _watched("readexactly")
     readline, readuntil, readchunk = _watched("readline"), _watched("readuntil"), _watched("readchunk")

@@ -131,7 +131,7 @@ class _Watched:
         self._finish()
 
     def close(self) -> None:
-        """Close the response."""
+        """Close the response, also before its last byte."""
         try:
             self._raw.close()
         finally:
