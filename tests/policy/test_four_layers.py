@@ -19,6 +19,7 @@ from headgate import MemoryStore
 from headgate.clock import SECOND
 from headgate.web.asgi import RateLimitMiddleware
 from tests.support import ROOT
+from tests.support.inside import set_shedder_time
 from tests.support.virtual import SkewedClock, VirtualLoop
 
 pytestmark = pytest.mark.engineless
@@ -59,7 +60,7 @@ class Incident:
         self.gate = RateLimitMiddleware(self._app, policy_of(*layers), store=MemoryStore(clock=clock))
         shedder = self.gate.shedder
         assert shedder is not None
-        shedder._clock, shedder._now_ns = clock, lambda: self.loop.now * 1_000
+        set_shedder_time(shedder, clock, lambda: self.loop.now * 1_000)
         self._used, self._used_at = 0, 0
         times = SimpleNamespace(perf_counter_ns=lambda: self.loop.now * 1_000, process_time_ns=self._cpu)
         monkeypatch.setattr("headgate.shed.signals.time", times)

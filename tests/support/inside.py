@@ -6,10 +6,10 @@ that can observe the behaviour by a public name does so.
 
 from __future__ import annotations
 
-from collections.abc import Sized
+from collections.abc import Callable, Sized
 from typing import Any
 
-from headgate import AsyncLimiter, Limiter
+from headgate import AsyncLimiter, Limiter, LoadShedder
 from headgate.caches import PathCache
 from headgate.limiter.wait_queue import WaitQueue
 from headgate.policy import Policy
@@ -28,6 +28,11 @@ def runtime_of(edge: Any) -> Runtime[Any]:
     """The runtime of an edge: tests give it a clock, and look which requests take a fast path."""
     runtime: Runtime[Any] = edge._runtime
     return runtime
+
+
+def set_shedder_time(shedder: LoadShedder, clock: Any, now_ns: Callable[[], int]) -> None:
+    """Let the shedder of a policy take its time from a simulation: its own is that of the machine."""
+    shedder._clock, shedder._now_ns = clock, now_ns
 
 
 def queue_of(limiter: AsyncLimiter | Limiter) -> WaitQueue:
