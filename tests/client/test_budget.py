@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from itertools import pairwise
@@ -127,6 +128,34 @@ def test_a_rate_is_found_from_refusals_alone(world, limit, processes):
     passed, refused = (w.api.statuses[status] - before[status] for status in (200, 429))
     assert passed >= 0.85 * 30 * w.api.limiter.limits[0].amount
     assert refused <= 0.01 * (passed + refused)
+
+
+def test_each_key_has_the_limits_that_its_server_tells(world):
+    """Two hosts tell the same window and other amounts: each is paced by its own, also under one name."""
+    w = world("1000/second")
+    amounts = {"slow.example": 10, "fast.example": 50}
+
+    class Request(SimulatedRequest):
+        def __init__(self, host: str) -> None:
+            super().__init__(w.api)
+            self.host = host
+
+        async def send(self) -> Response:
+            sent[self.host] += 1
+            return Response(200, {"ratelimit-policy": f'"x";q={amounts[self.host]};w=1'})
+
+    sent: Counter[str] = Counter()
+    budget = w.budget()
+
+    async def call(host: str) -> None:
+        while True:
+            await budget.run_async(Request(host))
+
+    for host in amounts:
+        w.loop.create_task(call(host))
+    w.run(10)
+    assert 95 <= sent["slow.example"] <= 100
+    assert 480 <= sent["fast.example"] <= 500
 
 
 def test_one_request_is_under_way_until_the_first_answer(world):

@@ -69,7 +69,7 @@ class _Sides:
         """Return a reservation."""
         limiter = self._limiter(paces)
         if not costs:
-            return limiter.reserve(key, 1, max_wait)
+            return limiter.reserve(key, 1, max_wait, limit=None if limiter.limits == paces else paces)
         chosen = tuple([large_enough(pace, costs.get(pace.name, 1)) for pace in paces])
         known = {pace.name: min(costs.get(pace.name, 1), pace.burst) for pace in chosen}
         return limiter.reserve(key, known, max_wait, limit=None if limiter.limits == chosen else chosen)
