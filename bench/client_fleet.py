@@ -69,6 +69,8 @@ def count(counted: Counted, caller: str, warm_up: float, seconds: float) -> Figu
     if not passed:
         raise WorkloadError(f"{caller}: no request passed")
     allowed = RATE * (after.at - before.at)
+    if passed > 1.2 * allowed:
+        raise WorkloadError(f"{caller}: {passed} passed where {allowed:.0f} are allowed: the server does not limit")
     return {"used": 100 * passed / allowed, "refused": 100 * refused / (passed + refused), "passed": passed}
 
 

@@ -38,7 +38,7 @@ http {{
   log_format status "$status"; access_log {directory}/access status;
   client_body_temp_path {directory}; proxy_temp_path {directory}; fastcgi_temp_path {directory};
   uwsgi_temp_path {directory}; scgi_temp_path {directory};
-  limit_req_zone $server_name zone=all:1m rate={rate}r/s; limit_req_status 429;
+  limit_req_zone $server_port zone=all:1m rate={rate}r/s; limit_req_status 429;
   server {{
     listen {host}:{port}; keepalive_requests 1000000;
     location / {{ limit_req zone=all burst=20 nodelay; try_files /none @two; }}
