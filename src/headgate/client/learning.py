@@ -143,7 +143,7 @@ class Learned:
             return own.period_us
         seen = self._windows.get(name)
         longest = max(round((told.reset or 0) * SECOND), seen.longest_us if seen else 0)
-        return next((each for each in COMMON_WINDOWS if longest <= each), None) if longest else None
+        return next((each for each in COMMON_WINDOWS if longest - SAME_INSTANT <= each), None) if longest else None
 
     def _watch(self, name: str, told: Told, now_us: int) -> float:
         """Look whether the window ends at a fixed instant; if it does, pace what remains until then."""
