@@ -8,7 +8,8 @@ cdef enum:
 cdef class Engine:
     """The common parts of the tables of one store: a clock, a secret and, without the GIL, the lock of a decision.
 
-    The lock is held as the GIL would be: a thread that calls Python or sleeps may lose it meanwhile. In a store that processes share also: the participants, and the functions that look after its files.
+    The lock is held as the GIL would be: a thread that calls Python or sleeps may lose it meanwhile. A store that
+    processes share also has the participants, and the functions that look after its files.
     """
 
     cdef readonly object clock
