@@ -27,6 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
+from itertools import repeat
 from operator import methodcaller
 from typing import TYPE_CHECKING, AnyStr, Final, Generic, NamedTuple, Protocol
 
@@ -225,7 +226,8 @@ def headers_for(styles: Sequence[str], codec: HeaderCodec[AnyStr], clock: Clock 
     @lru_cache(maxsize=1024)
     def compiled(limits: tuple[Limit, ...], names: Names = "", disclose: Disclose = "full") -> HeaderWriter[AnyStr]:
         plan = disclosure_for(limits, names, disclose)
-        says = [_writer(style, plan, codec, time) for style in sending] if plan.shown else []
+        shown = sending if plan.shown else ()
+        says = list(map(_writer, shown, repeat(plan), repeat(codec), repeat(time)))
         return HeaderWriter(plan, says, refusal)
 
     return compiled
