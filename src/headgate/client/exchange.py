@@ -126,7 +126,6 @@ class Exchange:
     def _pause(self, state: KeyState, seconds: float, now_us: int) -> Steps[None]:
         """Pause a key, here and in every process of the store."""
         seconds = min(seconds, LONGEST_PAUSE)
-        state.finder.paused(now_us, seconds - state.pause_left(now_us))
         state.pause(now_us, seconds)
         self._tally.add("paused")
         self._tally.tell("pause", state.key, seconds)

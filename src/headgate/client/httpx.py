@@ -7,6 +7,7 @@ http = httpx2.AsyncClient(transport=Transport(github))
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from functools import cache
 from importlib.util import find_spec
@@ -30,14 +31,15 @@ class Transport:
 
     def __init__(self, budget: Budget, inner: Any = None) -> None:  # noqa: ANN401 - of either library
         self._budget = checked_budget(budget, "a Transport")
-        self._inner = inner
         self._sync: Any = inner
         self._async: Any = inner
+        self._lock = threading.Lock()
 
     def handle_request(self, request: Any) -> Any:  # noqa: ANN401
         """Send a request of a client for threads."""
         if self._sync is None:
-            self._sync = _library(request).HTTPTransport()
+            with self._lock:  # one transport, or the connections of another would be lost with it
+                self._sync = self._sync or _library(request).HTTPTransport()
         return self._budget.run(_Request(request, self._sync.handle_request, awaits=False))
 
     async def handle_async_request(self, request: Any) -> Any:  # noqa: ANN401

@@ -45,7 +45,15 @@ class KeyState:
 
     def pause(self, now_us: int, seconds: float) -> None:
         """Note a pause; of two pauses the later end counts."""
+        self.finder.paused(now_us, max(0.0, seconds - self.pause_left(now_us)))
         self._pause_us = max(self._pause_us, now_us + math.ceil(seconds * SECOND))
+
+    def find_paused(self, now_us: int, seconds: float) -> None:
+        """Note a pause of another process: its refusal is one for all, since they send at one pace together."""
+        rate = self.learned.rate
+        if rate is not None and not self.pause_left(now_us):
+            self.finder.refused(now_us, rate)
+        self.pause(now_us, seconds)
 
     def pause_left(self, now_us: int) -> float:
         """Return the seconds that are left of the pause, as far as this process knows."""

@@ -42,7 +42,7 @@ class Steps(NamedTuple):
 
 
 UNTOLD: Final = Steps(0.95, 0.002, 10)
-TOLD: Final = Steps(0.99, 0.0002, 20)
+TOLD: Final = Steps(0.98, 0.0002, 20)
 
 
 class RateFinder:

@@ -115,7 +115,9 @@ class Turns:
                 state.promised_us = now_us + reservation.decision.retry_us
                 return Turn(reservation, paid)
             state.credit.keep(paid, now_us)
-            state.pause(now_us, pause_in(reservation))
+            paused = pause_in(reservation)
+            if paused:
+                state.find_paused(now_us, paused)
             wait = max(reservation.retry_after - LEAD, SHORTEST_SLEEP)
             self._check(state, wait, USED_UP)
         if waits:
@@ -158,7 +160,7 @@ class Turns:
             yield from self._give_back(state, turn)
             raise
         yield from self._give_back(state, turn)
-        state.pause(self._clock.now_us(), paused)
+        state.find_paused(self._clock.now_us(), paused)
         return True
 
     def _give_back(self, state: KeyState, turn: Turn) -> Steps[None]:
