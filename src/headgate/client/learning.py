@@ -19,6 +19,9 @@ COMMON_WINDOWS: Final = (SECOND, 10 * SECOND, MINUTE, 10 * MINUTE, HOUR, DAY, WE
 """A server that tells no window has the shortest of these that its resets fit into."""
 SAME_INSTANT: Final = 1_500 * MILLISECOND
 """Resets are told in whole seconds, so the same instant is told with a difference of up to a second and a half."""
+RESET_SLACK: Final = 2 * SECOND
+"""Resets are later than the end of their window: rounded up, read against a `Date` in whole seconds, or a second late,
+as slowapi tells them."""
 WATCHED: Final = 3 * SECOND
 """A window that ends at the same instant for this long is a fixed one."""
 SHORTEST_SPREAD: Final = 5 * SECOND
@@ -143,7 +146,7 @@ class Learned:
             return own.period_us
         seen = self._windows.get(name)
         longest = max(round((told.reset or 0) * SECOND), seen.longest_us if seen else 0)
-        return next((each for each in COMMON_WINDOWS if longest - SAME_INSTANT <= each), None) if longest else None
+        return next((each for each in COMMON_WINDOWS if longest - RESET_SLACK <= each), None) if longest else None
 
     def _watch(self, name: str, told: Told, now_us: int) -> float:
         """Look whether the window ends at a fixed instant; if it does, pace what remains until then."""

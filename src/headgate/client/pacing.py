@@ -2,7 +2,8 @@
 
 A server counts by an algorithm of its own, and by its own clock. A bucket of rate r and burst b lets at most b + r P
 units pass in any window of P seconds. With a rate of 98 % of the limit and a burst of 2 %, this is never more than the
-limit, whichever way the server counts.
+limit, whichever way the server counts. Requests have half of that burst: those that leave evenly do not arrive evenly,
+and the other 1 % of the window is for what the way adds.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def paced(limit: Limit, headroom: float) -> Limit:
         raise InvalidCall(f"a budget paces rates; {limit} counts what is in flight: hold a Limiter's permit for it")
     name = limit.name or REQUESTS
     period_us = math.ceil(limit.period_us / (1 - headroom) / MILLISECOND) * MILLISECOND
-    burst = max(1, int(limit.amount * headroom))
+    burst = max(1, int(limit.amount * (headroom if counts_tokens(name) else headroom / 2)))
     return Limit(limit.amount, period_us / SECOND, burst=min(burst, limit.burst), name=name)
 
 
