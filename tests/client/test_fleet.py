@@ -6,7 +6,6 @@ import json
 import math
 import subprocess
 import sys
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -20,6 +19,7 @@ from headgate import Limiter
 from headgate.engine import NATIVE
 from tests.support import ROOT
 from tests.support.servers import BINARIES, Server, wait_until
+from tests.support.serving import in_thread
 
 PROCESSES = 4
 TASKS = 16
@@ -61,14 +61,8 @@ class _Handler(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def api() -> Iterator[Api]:
-    with Api() as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
-            yield server
-        finally:
-            server.shutdown()
-            thread.join(60)
+    with in_thread(Api()) as server:
+        yield server
 
 
 @contextmanager

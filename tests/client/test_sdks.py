@@ -14,7 +14,8 @@ import pytest
 from headgate.client import Budget, chat
 from headgate.client.httpx import Transport
 from headgate.client.usage import Chat
-from tests.support.model_server import ModelServer, model_server
+from tests.support.model_server import ModelServer
+from tests.support.serving import in_thread
 
 pytestmark = pytest.mark.engineless
 
@@ -23,7 +24,7 @@ LIMITS = "6000/minute as requests; 600000/minute as tokens"
 
 @pytest.fixture
 def server() -> Iterator[ModelServer]:
-    with model_server() as served:
+    with in_thread(ModelServer()) as served:
         yield served
 
 

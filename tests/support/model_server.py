@@ -6,7 +6,6 @@ tokens, "answer 37 cut 5" loses the connection after 5 of them.
 
 from __future__ import annotations
 
-import contextlib
 import gzip
 import json
 import re
@@ -50,18 +49,6 @@ class ModelServer(ThreadingHTTPServer):
     def count(self, entered: int, left: int) -> None:
         with self._lock:
             self.used.update({"input_tokens": entered, "output_tokens": left, "tokens": entered + left})
-
-
-@contextlib.contextmanager
-def model_server() -> Iterator[ModelServer]:
-    with ModelServer() as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
-            yield server
-        finally:
-            server.shutdown()
-            thread.join(60)
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -10,15 +10,18 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from socketserver import BaseServer
+from typing import NamedTuple, TypeVar
 
 from tests.support import ROOT
 from tests.support.edges import Answer
 from tests.support.servers import wait_until
 
 GUNICORN = ("gunicorn", "--threads=2", "--bind=unix:{socket}", "--log-level=error")
+S = TypeVar("S", bound=BaseServer)
 UVICORN = ("uvicorn", "--uds={socket}", "--log-level=error")
 
 
@@ -69,6 +72,19 @@ def serving(folder: Path, *command: str, cwd: Path = ROOT, **environment: str) -
         finally:
             os.killpg(process.pid, signal.SIGTERM)  # its own group: a reloader has a child
             process.wait(120)
+
+
+@contextlib.contextmanager
+def in_thread(server: S) -> Iterator[S]:
+    """Serve in a thread of this process."""
+    with server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join(60)
 
 
 def _listens(path: str) -> bool:
