@@ -32,7 +32,7 @@ class TestHttpx(HttpSuite):
     makes_up = True
 
     def client(self, budget: Budget, address: str, clock: ManualClock, moves: bool) -> AbstractContextManager[Any]:
-        return httpx_clients.in_threads(self.library, budget, address)
+        return httpx_clients.in_threads(self.library, budget, address, self.connections)
 
 
 class TestHttpx2(TestHttpx):

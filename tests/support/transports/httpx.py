@@ -27,8 +27,8 @@ class HttpxClient:
 
 
 @contextmanager
-def in_threads(library: Any, budget: Budget, address: str) -> Iterator[Client]:
-    inner = library.HTTPTransport(limits=library.Limits(max_connections=1))
+def in_threads(library: Any, budget: Budget, address: str, connections: int) -> Iterator[Client]:
+    inner = library.HTTPTransport(limits=library.Limits(max_connections=connections))
     with library.Client(transport=Transport(budget, inner), base_url=address) as client:
         yield HttpxClient(client)
 

@@ -18,6 +18,7 @@ from headgate.errors import BudgetExhausted
 from headgate.shed import LoadShedder
 from headgate.testing import ManualClock
 from headgate.testing.edges.browser import logged
+from tests.support.servers import wait_until
 from tests.support.transports.clients import AwaitedClient, Client
 from tests.support.transports.service import Reply, Service, http_service, silent_port
 
@@ -29,6 +30,8 @@ GAP = 60 / (60 * 0.98)
 class TransportSuite:
     """What every transport does with every budget."""
 
+    connections = 1
+    """The most connections of a client: with one, a response that is not closed before a retry holds the retry up."""
     error: ClassVar[Any]
     """The error of the library for a connection that fails."""
     makes_up = False
@@ -159,15 +162,18 @@ class TransportSuite:
 
     def test_a_crowd_begins_with_one_request(self) -> None:
         """Until the server has answered once, one request is under way; then all callers get their answer."""
+        self.connections = 8  # the pool of httpx itself loses a connection now and then that threads contend for
         with self.asking() as (client, service, budget), ThreadPoolExecutor(8) as pool:
             service.hold()
             asked = [pool.submit(client.ask) for _ in range(16)]
-            threading.Event().wait(0.1)
+            wait_until(lambda: service.seen, "the first request is there")
+            threading.Event().wait(0.1)  # a second one would come now
             before = len(service.seen)
             service.release()
             answers = [each.result(30).status for each in asked]
         assert answers == [200] * 16
-        assert (before, len(service.seen), budget.report().sent) == (1, 16, 16)
+        assert before == 1
+        assert len(service.seen) == budget.report().sent == 16
 
     def test_class_and_time_of_the_request_being_served_are_passed_on(self) -> None:
         """A call inside a load shedder's permit has its class; a field that the caller has set stays."""
