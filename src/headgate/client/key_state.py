@@ -1,4 +1,4 @@
-"""What one process knows of one key: its limits, its pause, its failures, and the rate found from refusals."""
+"""The knowledge of one process about one key: limits, pause, failures, and the rate found from refusals."""
 
 from __future__ import annotations
 
