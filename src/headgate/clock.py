@@ -67,3 +67,19 @@ class SystemClock:
     def now_us(self) -> int:
         """Return whole microseconds since the UTC epoch."""
         return (steady_ns() + self.anchor_ns) // 1_000
+
+
+class HandClock:
+    """Virtual time, for experiments: whoever has the clock sets `us`. Nothing is checked, and nobody is told.
+
+    `headgate.testing.ManualClock` is the one for tests: it checks each move and wakes those who wait by it.
+    """
+
+    __slots__ = ("us",)
+
+    def __init__(self, us: int = 0) -> None:
+        self.us = us
+
+    def now_us(self) -> int:
+        """Return whole microseconds since the UTC epoch."""
+        return self.us

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from headgate import Limiter
-from headgate.clock import STEADY_CLOCK_ID, SystemClock, write_seconds
+from headgate.clock import MINUTE, STEADY_CLOCK_ID, HandClock, SystemClock, write_seconds
 
 
 def test_the_counter_runs_through_suspend():
@@ -38,6 +38,18 @@ def test_the_engine_reads_the_same_clock():
     before = clock.now_us()
     stamp = limiter.hit("k").verdicts[0].mark[0]
     assert before <= stamp <= clock.now_us()
+
+
+def test_a_clock_set_by_hand_is_what_the_engine_reads():
+    """An experiment writes the instant into the clock, and the next decision is made at it."""
+    clock = HandClock()
+    limiter = Limiter("1/minute", clock=clock)
+    assert clock.now_us() == 0
+    assert [limiter.hit("k").allowed, limiter.hit("k").allowed] == [True, False]
+    clock.us = MINUTE - 1
+    assert limiter.hit("k").retry_after == 0.000001
+    clock.us = MINUTE
+    assert limiter.hit("k").allowed
 
 
 @pytest.mark.parametrize(("us", "text"), [(0, "0"), (1, "0.000001"), (1_500_000, "1.5"), (2_592 * 10**9, "2592000")])

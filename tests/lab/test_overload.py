@@ -21,7 +21,7 @@ def ends(world, service, starts):
         world.after(
             start * MILLISECOND,
             service.serve,
-            lambda outcome, number=number: ended.update({number: (world.now // MILLISECOND, outcome)}),
+            lambda outcome, number=number: ended.update({number: (world.us // MILLISECOND, outcome)}),
         )
     world.run(3600 * SECOND)
     return [ended[number] for number in range(len(starts))]

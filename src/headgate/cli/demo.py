@@ -7,7 +7,7 @@ import warnings
 from typing import Final, NamedTuple
 
 from headgate.algorithms import ALGORITHMS
-from headgate.clock import SECOND
+from headgate.clock import SECOND, HandClock
 from headgate.limit import Limit, LimitWarning
 from headgate.limiter import Limiter
 
@@ -46,15 +46,6 @@ class Answer(NamedTuple):
     retry_after: float
 
 
-class _HandClock:
-    """Virtual time. (`headgate.testing` has a better clock, but only tests may import it.)"""
-
-    us = 0
-
-    def now_us(self) -> int:
-        return self.us
-
-
 def demo(*, coloured: bool) -> str:
     """Return the text that `headgate demo` prints."""
     table = "\n".join(_table())
@@ -66,7 +57,7 @@ def demo(*, coloured: bool) -> str:
 
 def play(name: str) -> list[Answer]:
     """Send every request through one algorithm, in virtual time."""
-    clock = _HandClock()
+    clock = HandClock()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", LimitWarning)  # the demo shows on purpose that two counters are coarse here
         limiter = Limiter(Limit(AMOUNT, per=PERIOD, algorithm=name), clock=clock)

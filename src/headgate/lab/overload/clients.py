@@ -36,7 +36,7 @@ class OpenClients:
     def _next(self, rate: float, end: int) -> None:
         world = self._front.world
         gap = world.exponential(SECOND / rate)
-        if world.now + gap < end:
+        if world.us + gap < end:
             world.after(gap, self._call, rate, end)
 
     def _call(self, rate: float, end: int) -> None:

@@ -34,7 +34,7 @@ def slow_dependency(world: World) -> Service:
 def hanging(world: World, end: int = 40, patience: int = SECOND) -> Service:
     """Return a service whose dependency does not answer from second 20 on."""
     service = Dependency(world, Pool(world, 20, USUAL), QUICK, patience)
-    world.after(20 * SECOND, setattr, service, "work", lambda world: end * SECOND - world.now + 10 * MILLISECOND)
+    world.after(20 * SECOND, setattr, service, "work", lambda world: end * SECOND - world.us + 10 * MILLISECOND)
     world.after(end * SECOND, setattr, service, "work", QUICK)
     return service
 

@@ -82,8 +82,8 @@ class Cores:
         return min(1.0, self._cores / len(self._ends)) if self._ends else 1.0
 
     def _advance(self) -> None:
-        self._served += (self._world.now - self._since) * self._speed()
-        self._since = self._world.now
+        self._served += (self._world.us - self._since) * self._speed()
+        self._since = self._world.us
 
     def _plan(self) -> None:
         """Foresee the next end; a request that comes before it makes a new plan."""

@@ -63,7 +63,7 @@ class Attempt:
     def note_latency(self) -> None:
         """Record the latency of the service, up to now."""
         began = self.permit.began
-        self._call.record.latencies[began // SECOND].append(self._front.world.now - began)
+        self._call.record.latencies[began // SECOND].append(self._front.world.us - began)
 
 
 class Front:
@@ -92,7 +92,7 @@ class Call:
         self.request_class, self.tenant = "sheddable_plus", ""
         self._front, self._timeout, self._left, self._over = front, timeout, retries, over
         self._attempt: Attempt | None = None
-        self._began = front.world.now
+        self._began = front.world.us
 
     def begin(self) -> None:
         """Make the first attempt."""
@@ -100,7 +100,7 @@ class Call:
         self._try()
 
     def _try(self) -> None:
-        self._began = self._front.world.now
+        self._began = self._front.world.us
         self._attempt = attempt = Attempt(self._front, self)
         if self._left or self._over:
             self._front.world.after(self._timeout, self._late, attempt)
@@ -109,8 +109,8 @@ class Call:
     def answered(self, attempt: Attempt) -> None:
         """Note an answer."""
         world = self._front.world
-        if attempt is self._attempt and world.now - self._began <= self._timeout:
-            self.record.good[world.now // SECOND] += 1
+        if attempt is self._attempt and world.us - self._began <= self._timeout:
+            self.record.good[world.us // SECOND] += 1
             self._end()
 
     def refused(self) -> None:

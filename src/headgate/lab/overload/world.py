@@ -8,14 +8,16 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
+from headgate.clock import HandClock
+
 Event = Callable[..., None]
 
 
-class World:
-    """A clock in microseconds, and the events to come."""
+class World(HandClock):
+    """A clock, and the events to come."""
 
     def __init__(self, seed: int) -> None:
-        self.now = 0
+        super().__init__()
         self.random = Random(seed)  # noqa: S311 - repeatable chance
         self._events: list[tuple[int, int, Event, tuple[Any, ...]]] = []
         self._serial = 0
@@ -23,19 +25,15 @@ class World:
     def after(self, delay: float, event: Event, *arguments: Any) -> None:  # noqa: ANN401 - passed on
         """Call `event` after `delay` microseconds; events of one instant happen in the order they were set."""
         self._serial += 1
-        heapq.heappush(self._events, (self.now + int(delay), self._serial, event, arguments))
-
-    def now_us(self) -> int:
-        """Return the time, as a clock does."""
-        return self.now
+        heapq.heappush(self._events, (self.us + int(delay), self._serial, event, arguments))
 
     def run(self, until: int) -> None:
         """Let all events before `until` happen."""
         events = self._events
         while events and events[0][0] < until:
-            self.now, _, event, arguments = heapq.heappop(events)
+            self.us, _, event, arguments = heapq.heappop(events)
             event(*arguments)
-        self.now = until
+        self.us = until
 
     def exponential(self, mean: float) -> float:
         """Draw from the exponential distribution."""
