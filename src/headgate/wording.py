@@ -1,4 +1,4 @@
-"""Helpers for messages: hide passwords, suggest the nearest word, name the package to install, open a log."""
+"""Helpers for messages: hide passwords, escape, align, suggest the nearest word, name a package, open a log."""
 
 from __future__ import annotations
 
@@ -54,6 +54,23 @@ def shown(value: object) -> str:
     except ValueError:  # an integer has more digits than Python converts
         text = f"a {type(value).__name__}"
     return text if len(text) <= LONGEST_SHOWN else f"{text[: LONGEST_SHOWN - 3]}..."
+
+
+def printable(text: str) -> str:
+    """Escape unprintable characters: a stranger may have written the text, and it must not control a terminal."""
+    return text if text.isprintable() else "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
+
+
+def columns(rows: Sequence[Sequence[str]], words: int = 1) -> list[str]:
+    """Align the cells of a table: the first `words` columns to the left, numbers to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(
+            cell.ljust(width) if at < words else cell.rjust(width)
+            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Final
 from urllib.parse import unquote
 
 from headgate.errors import InvalidCall
 from headgate.stores.command import holders, remove, split, survey
-from headgate.wording import shown
+from headgate.wording import columns, printable, shown
 
 COLUMNS: Final = ("namespace", "limits", "keys", "max_keys", "fill", "evictions", "bytes")
 HOLDERS: Final = ("namespace", "limit", "age", "units", "key", "process")
@@ -53,23 +53,23 @@ def ls(path: str) -> str:
     """Return a row for each table, and a line for each file that is not a table."""
     seen = survey(path)
     rows = [COLUMNS] + [
-        (_shown(table.namespace), _shown(table.limits), *map(str, (table.keys, table.max_keys)),
+        (printable(table.namespace), printable(table.limits), *map(str, (table.keys, table.max_keys)),
          f"{100 * table.keys / table.slots:.1f}%", *map(str, (table.evictions, table.size)))
         for table in seen.tables
     ]  # fmt: skip
-    return "\n".join([*_columns(rows), *map(_shown, (*seen.unread, *seen.foreign))])
+    return "\n".join([*columns(rows, WORDS), *map(printable, (*seen.unread, *seen.foreign))])
 
 
 def list_holders(path: str) -> str:
     """Return a row for each permit in flight, the oldest first, at most `MOST_ROWS` of them."""
     seen = holders(path)
     rows = [HOLDERS] + [
-        (_shown(each.namespace), _shown(each.limit), f"{each.age:.1f} s", str(each.units), each.key,
+        (printable(each.namespace), printable(each.limit), f"{each.age:.1f} s", str(each.units), each.key,
          str(each.process) if each.alive else "gone")
         for each in seen[:MOST_ROWS]
     ]  # fmt: skip
     more = len(seen) - MOST_ROWS
-    return "\n".join([*_columns(rows), *([f"and {more} younger permits"] if more > 0 else [])])
+    return "\n".join([*columns(rows, WORDS), *([f"and {more} younger permits"] if more > 0 else [])])
 
 
 def stat(path: str) -> str:
@@ -77,7 +77,7 @@ def stat(path: str) -> str:
     seen = survey(path)
     missing = len(seen.unread) + len(seen.foreign)
     facts = {
-        "path": _shown(seen.path),
+        "path": printable(seen.path),
         "mode": f"{seen.mode:04o}",
         "owner": _owner(seen.uid),
         "made": "in this boot" if seen.this_boot else "in an earlier boot; the next process to open it empties it",
@@ -93,16 +93,7 @@ def stat(path: str) -> str:
 def rm(path: str) -> str:
     """Remove a store, and return what was removed."""
     seen = remove(path)
-    return f"removed {_shown(seen.path)} (tables: {len(seen.tables)}, bytes: {seen.size})"
-
-
-def _columns(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["  ".join(_cell(at, *pair) for at, pair in enumerate(zip(row, widths, strict=True))) for row in rows]
-
-
-def _cell(at: int, text: str, width: int) -> str:
-    return text.ljust(width) if at < WORDS else text.rjust(width)
+    return f"removed {printable(seen.path)} (tables: {len(seen.tables)}, bytes: {seen.size})"
 
 
 def _owner(uid: int) -> str:
@@ -112,8 +103,3 @@ def _owner(uid: int) -> str:
         return f"{pwd.getpwuid(uid).pw_name} (uid {uid})"
     except KeyError:
         return f"uid {uid}"
-
-
-def _shown(text: str) -> str:
-    """Escape unprintable characters: another user may have written the names, and they must not control a terminal."""
-    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
