@@ -56,9 +56,12 @@ def shown(value: object) -> str:
     return text if len(text) <= LONGEST_SHOWN else f"{text[: LONGEST_SHOWN - 3]}..."
 
 
-def printable(text: str) -> str:
-    """Escape unprintable characters: a stranger may have written the text, and it must not control a terminal."""
-    return text if text.isprintable() else "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
+def printable(text: str, longest: int | None = None) -> str:
+    """Return a text for a terminal: shortened, and with escapes for unprintable characters, which could control it."""
+    cut = text if longest is None or len(text) <= longest else f"{text[: longest - 3]}..."
+    if cut.isprintable():
+        return cut
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in cut)
 
 
 def columns(rows: Sequence[Sequence[str]], words: int = 1) -> list[str]:

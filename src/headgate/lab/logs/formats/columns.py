@@ -1,0 +1,100 @@
+"""Lines of columns, between commas or tabs, with a header line or by number."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from typing import Final
+
+from headgate.errors import InvalidCall
+from headgate.lab.logs.fields import Chosen
+from headgate.lab.logs.formats.contract import UnreadableLine
+from headgate.lab.logs.formats.requests import origin_form
+from headgate.lab.logs.formats.values import cost_of, key_of, status_of
+from headgate.lab.logs.request import NOBODY, Row
+from headgate.lab.logs.stamps import Memo, Stamps
+from headgate.wording import shown, suggestion
+
+ABSENT: Final = -1
+
+
+class Columns:
+    """A reader of CSV or TSV."""
+
+    def __init__(self, chosen: Chosen, first_line: str) -> None:
+        self._separator = "\t" if "\t" in first_line else ","
+        self.name = "TSV" if self._separator == "\t" else "CSV"
+        self._stamps, self._keys = Stamps(chosen.unit), Memo(str)
+        self.header = ""
+        self._places = self._placed(chosen, first_line)
+        self.lacks = frozenset({"key", "user", "method", "path", "status"} - self._places.keys())
+        self._time = self._places["time"]
+        self._key = self._places.get("key", ABSENT)
+        self._cost = self._places.get("cost", ABSENT)
+        self._method = self._places.get("method", ABSENT) if "method" in chosen.wanted else ABSENT
+        self._path = self._places.get("path", ABSENT) if "path" in chosen.wanted else ABSENT
+        self._status = self._places.get("status", ABSENT)
+
+    def _placed(self, chosen: Chosen, first_line: str) -> dict[str, int]:
+        """Return the column of each role. A first line that names columns, or has no time, is the header."""
+        columns = self._split(first_line)
+        if all(name.isdecimal() and name != "0" for name in chosen.fields.values()):
+            places = {role: int(name[:6]) - 1 for role, name in chosen.fields.items()}
+            try:
+                Stamps(chosen.unit).read(_of(columns, places["time"]))
+            except UnreadableLine:
+                self.header = first_line
+            return places
+        self.header = first_line
+        return {role: _place(columns, name) for role, name in chosen.fields.items()}
+
+    @property
+    def unit(self) -> str:
+        """The unit of its stamps."""
+        return self._stamps.known
+
+    def _split(self, line: str) -> list[str]:
+        if line.endswith("\r"):
+            line = line[:-1]
+        if '"' not in line:
+            return line.split(self._separator)
+        try:
+            return next(csv.reader([line], delimiter=self._separator))
+        except (csv.Error, StopIteration):
+            raise UnreadableLine("its quotes do not match") from None
+
+    def rows(self, text: str) -> list[Row]:
+        """Read many lines."""
+        try:
+            return [self.row(line) for line in text.split("\n")[:-1]]
+        except UnreadableLine:
+            return []
+
+    def row(self, line: str) -> Row:
+        """Read one line."""
+        columns = self._split(line)
+        return (
+            self._stamps.read(_of(columns, self._time)),
+            self._keys[key_of(_of(columns, self._key))] if self._key >= 0 else NOBODY,
+            cost_of(_of(columns, self._cost)) if self._cost >= 0 else 1,
+            _of(columns, self._method) if self._method >= 0 else "",
+            origin_form(_of(columns, self._path)) if self._path >= 0 else "",
+            status_of(_of(columns, self._status)) if self._status >= 0 else 0,
+        )
+
+
+def _of(columns: Sequence[str], place: int) -> str:
+    if place >= len(columns):
+        raise UnreadableLine(f"it has {len(columns)} of {place + 1} columns")
+    return columns[place]
+
+
+def _place(columns: Sequence[str], name: str) -> int:
+    if name in columns:
+        return columns.index(name)
+    if name.isdecimal() and 0 < int(name[:6]) <= len(columns):
+        return int(name[:6]) - 1
+    raise InvalidCall(
+        f"the first line has no column {shown(name)}: {suggestion(name, [shown(each)[1:-1] for each in columns])}; "
+        f"columns without a header are numbered: fields={{'time': '1'}}"
+    )

@@ -1,0 +1,33 @@
+"""What a format is: a reader of lines that yields rows, and says why it cannot."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from headgate.lab.logs.request import Row
+
+
+class UnreadableLine(ValueError):
+    """A line cannot be read. The message is the reason, escaped for a terminal."""
+
+
+class Format(Protocol):
+    """A reader of the lines of one file."""
+
+    @property
+    def name(self) -> str:
+        """The name of the format in reports."""
+
+    @property
+    def lacks(self) -> frozenset[str]:
+        """Which of `key`, `user`, `method`, `path` and `status` its lines do not have."""
+
+    @property
+    def unit(self) -> str:
+        """The unit of its stamps: `date`, `s`, `ms`, `us` or `ns`."""
+
+    def rows(self, text: str) -> list[Row]:
+        """Read many lines, each with its end, at full speed. Fewer rows than lines: some have to be read one by one."""
+
+    def row(self, line: str) -> Row:
+        """Read one line without its end, or raise `UnreadableLine`."""

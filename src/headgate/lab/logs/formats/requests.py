@@ -1,0 +1,48 @@
+"""Request lines, addresses and escapes, as servers write them."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from headgate.lab.logs.request import NOBODY
+
+_LINE: Final = re.compile(r"([A-Za-z][A-Za-z0-9_-]{0,30}) (\S.*?)(?: HTTP/[0-9.]+)?", re.DOTALL)
+_ABSOLUTE: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?]*")
+_BYTES: Final = re.compile(r"(?:\\x[0-9A-Fa-f]{2})+")
+_PORT: Final = re.compile(r"([0-9.]+|\[[^\]]*\]):[0-9]+")
+_LETTERS: Final = {'"': '"', "\\": "\\", "n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f", "v": "\v"}
+_LETTER: Final = re.compile(r'\\(["\\nrtbfv])')
+
+
+def unescaped(text: str) -> str:
+    """Return the text that a server escaped: nginx writes a quote as `\\x22`, Apache as `\\"`."""
+    if "\\" not in text:
+        return text
+    text = _BYTES.sub(lambda run: bytes.fromhex(run[0].replace("\\x", "")).decode("utf-8", "replace"), text)
+    return _LETTER.sub(lambda found: _LETTERS[found[1]], text)
+
+
+def method_and_path(line: str) -> tuple[str, str]:
+    """Return the method and the target of a request line; both are empty for what is no request line."""
+    found = _LINE.fullmatch(unescaped(line))
+    return (found[1], origin_form(found[2])) if found else ("", "")
+
+
+def origin_form(target: str) -> str:
+    """Return a target without scheme and host, which clients of proxies send."""
+    if target.startswith("/"):
+        return target
+    found = _ABSOLUTE.match(target)
+    if not found:
+        return target
+    rest = target[found.end() :]
+    return rest if rest.startswith("/") else f"/{rest}"
+
+
+def client_of(addresses: str) -> str:
+    """Return the client among addresses: the last one, which the server itself added, without its port."""
+    last = addresses.rpartition(",")[2].strip()
+    if found := _PORT.fullmatch(last):
+        last = found[1]
+    return last.removeprefix("[").removesuffix("]") or NOBODY

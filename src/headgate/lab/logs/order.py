@@ -1,0 +1,96 @@
+"""Requests in the order of their stamps, although servers write their lines in another one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from operator import itemgetter, lt
+from typing import Final
+
+from headgate.clock import MINUTE, SECOND
+from headgate.lab.logs.request import Row
+
+REACH: Final = 5 * MINUTE
+"""How much later than a later request a line may come."""
+MOST_HELD: Final = 200_000
+"""Requests held back to be sorted. With more of them, the oldest seconds are given out early."""
+BATCH: Final = 10_000
+
+
+class Order:
+    """Holds requests by their second until no file can have an earlier one."""
+
+    def __init__(self, spread: bool, most: int = MOST_HELD) -> None:
+        self._spread, self._most = spread, most
+        self._held: dict[int, list[Row]] = {}
+        self._count = 0
+        self._given = 0
+        self.late = self.requests = 0
+        self.first: int | None = None
+        self.last: int | None = None
+
+    def add(self, rows: list[Row], newest: int) -> int:
+        """Take the next requests of a file whose newest second so far is given, and return the newest one now."""
+        held, late = self._held, 0
+        floor = max(newest - REACH, self._given)
+        begin = end = 0
+        append = rows.append  # never called: the first row opens a second
+        for row in rows:
+            time = row[0]
+            if not begin <= time < end:
+                second = time - time % SECOND
+                if second > newest:
+                    newest = second
+                    floor = max(newest - REACH, self._given)
+                elif second < floor:
+                    late += 1
+                    continue
+                begin, end = second, second + SECOND
+                bucket = held.get(second)
+                if bucket is None:
+                    bucket = held[second] = []
+                append = bucket.append
+            append(row)
+        self.late += late
+        self._count += len(rows) - late
+        return newest
+
+    def ready(self, floor: int | None) -> Iterator[list[Row]]:
+        """Yield the requests before the second `floor`, or all, and the oldest of too many."""
+        batch: list[Row] = []
+        for second in sorted(self._held):
+            if floor is not None and second >= floor and self._count <= self._most:
+                break
+            bucket = self._held.pop(second)
+            self._count -= len(bucket)
+            self._given = second + SECOND
+            batch += self._stamped(second, bucket)
+            if len(batch) >= BATCH:
+                yield self._noted(batch)
+                batch = []
+        if batch:
+            yield self._noted(batch)
+
+    def _stamped(self, second: int, bucket: list[Row]) -> list[Row]:
+        """Return the requests of a second, in order: by their stamps, or spread over it in the order of their lines."""
+        count = len(bucket)
+        if count == 1:
+            return bucket
+        if not self._spread:
+            bucket.sort(key=itemgetter(0))
+            return bucket
+        return [
+            (second + i * SECOND // count, key, cost, method, path, status)
+            for i, (_, key, cost, method, path, status) in enumerate(bucket)
+        ]
+
+    def _noted(self, batch: list[Row]) -> list[Row]:
+        self.requests += len(batch)
+        self.first = batch[0][0] if self.first is None else self.first
+        self.last = batch[-1][0]
+        return batch
+
+
+def earlier(rows: list[Row], before: int) -> int:
+    """Count the rows that are earlier than the row before them."""
+    times = [row[0] for row in rows]
+    return sum(map(lt, times, [before, *times[:-1]]))
