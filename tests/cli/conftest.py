@@ -1,4 +1,4 @@
-"""A shared store, and the verbs that look at it."""
+"""The command, and a shared store with the verbs that look at it."""
 
 from __future__ import annotations
 
@@ -25,11 +25,17 @@ def store(path):
 
 
 @pytest.fixture
-def run(capsys):
-    """A verb's exit code, what it printed, and what it complained of."""
+def command(capsys):
+    """The command's exit code, what it printed, and what it complained of."""
 
-    def run(*arguments: str) -> tuple[int, str, str]:
-        code = main(["shared", *arguments])
+    def call(*arguments: str) -> tuple[int, str, str]:
+        code = main(arguments)
         return code, *capsys.readouterr()
 
-    return run
+    return call
+
+
+@pytest.fixture
+def run(command):
+    """The same, of a verb that looks at a shared store."""
+    return lambda *arguments: command("shared", *arguments)

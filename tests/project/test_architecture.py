@@ -57,6 +57,10 @@ FOR_USERS = {
     ("headgate.shed", "Stats"),
     *(("headgate.client", name) for name in ("Chat", "Event", "Outgoing", "Report", "Retries", "Usage")),
     *(("headgate.client", name) for name in ("backoff", "chat", "deadline")),
+    *(
+        ("headgate.lab", name)
+        for name in ("LogFacts", "Measured", "RefusedClient", "Request", "Series", "Waits", "Wrong")
+    ),
     *(("headgate.lab.overload", name) for name in ("Result", "Scenario", "Stream", "measure", "run")),
 }
 """Names that a package offers and no other package uses."""

@@ -7,8 +7,8 @@ import os
 import sys
 from collections.abc import Sequence
 
-from headgate.cli import demo, overload, policy, shared
-from headgate.errors import InvalidCall, InvalidPolicy, StoreError
+from headgate.cli import demo, overload, policy, replay, shared
+from headgate.errors import HeadgateError, InvalidPolicy
 from headgate.version import __version__
 
 __all__ = ["main"]
@@ -19,12 +19,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = _parser().parse_args(arguments)
     try:
         return _print(chosen.verb(chosen))
-    except (InvalidCall, StoreError) as error:
-        print(f"headgate: {error}", file=sys.stderr)
-        return 1
-    except InvalidPolicy as mistakes:
+    except InvalidPolicy as mistakes:  # each line begins with the name of the file
         print(mistakes, file=sys.stderr)
-        return 1
+    except HeadgateError as error:
+        print(f"headgate: {error}", file=sys.stderr)
+    return 1
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -37,6 +36,7 @@ def _parser() -> argparse.ArgumentParser:
     shared.add_verbs(verbs)
     policy.add_verbs(verbs)
     overload.add_verbs(verbs)
+    replay.add_verbs(verbs)
     return parser
 
 

@@ -41,6 +41,8 @@ class Log:
             raise InvalidCall("files must be a list of one or more paths or open files: Log(['access.log'])")
         if stamps not in STAMPS:
             raise InvalidCall(f"{shown(stamps)} is no way to read stamps; {suggestion(str(stamps), STAMPS)}")
+        self.key = key
+        """The word for the client: `ip`, `user`, or the name of a field."""
         chosen = choose(key, cost, fields, wanted)
         self._tally = Tally()
         self._all = [LogFile(Source(file), self._tally) for file in files]
