@@ -28,6 +28,7 @@ LAYERS = [
     {"policy", "shed"},
     {"limiter", "shaper"},
     {"web", "tasks", "lab", "client"},
+    {"playground"},
     {"cli"},
     {"__main__"},
 ]
@@ -47,6 +48,7 @@ ENTRANCES = {
     "headgate.shed.estimators": "users choose an estimator, or write one; the laboratory compares them",
     "headgate.stores.command": "looks at shared stores from outside, which only the command line does",
     "headgate.waiting.timers": "it imports asyncio",
+    "headgate.web.wsgi": "the playground's live endpoint is behind a real edge",
     "headgate.web.refusal": "users write their own refusals; the other modules of `web` are for one framework each",
 }
 """The modules by which other packages enter a package beside `headgate.<package>`, and the reason for each."""

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from headgate.cli import demo, overload, policy, replay, shared
+from headgate.cli import demo, overload, playground, policy, replay, shared
 from headgate.errors import HeadgateError, InvalidPolicy
 from headgate.version import __version__
 
@@ -37,6 +37,7 @@ def _parser() -> argparse.ArgumentParser:
     policy.add_verbs(verbs)
     overload.add_verbs(verbs)
     replay.add_verbs(verbs)
+    playground.add_verbs(verbs)
     return parser
 
 

@@ -3,7 +3,9 @@
 from headgate.lab.comparison.limits import EVERY, compared
 from headgate.lab.comparison.measure import Measurement
 from headgate.lab.comparison.results import Comparison, Measured, RefusedClient, Series, Waits, Wrong
+from headgate.lab.comparison.trailing import Trailing
 
 __all__ = [
-    "EVERY", "Comparison", "Measured", "Measurement", "RefusedClient", "Series", "Waits", "Wrong", "compared",
+    "EVERY", "Comparison", "Measured", "Measurement", "RefusedClient", "Series", "Trailing", "Waits", "Wrong",
+    "compared",
 ]  # fmt: skip
