@@ -11,7 +11,7 @@ from headgate.lab.report.inputs import doubts, origin
 from headgate.lab.report.markup import Markup, tag
 from headgate.lab.report.names import names as names_of
 from headgate.lab.report.names import title
-from headgate.lab.report.numbers import count, multiple, percent, period
+from headgate.lab.report.numbers import count, multiple, percent, period, several
 from headgate.lab.report.parts import notes, section, tiles
 from headgate.lab.text import instant
 
@@ -53,7 +53,7 @@ def _span(comparison: Comparison) -> str:
 def _tiles(comparison: Comparison, names: list[str]) -> Markup:
     first, name = comparison.limits[0], names[0]
     facts = {
-        "Requests": (count(comparison.requests), f"of {count(comparison.clients)} clients"),
+        "Requests": (count(comparison.requests), f"of {several(comparison.clients, 'client')}"),
         "Refused": (count(first.refused), f"{percent(first.refused, comparison.requests)}, by {name}"),
         "Clients refused": (count(first.clients), f"{percent(first.clients, comparison.clients)}, by {name}"),
     }
@@ -68,6 +68,6 @@ def _not_exact(comparison: Comparison, names: list[str]) -> Iterator[str]:
     for measured, name in zip(comparison.limits, names, strict=True):
         if measured.forgotten:
             yield (
-                f"{name}: the states of {count(measured.forgotten)} clients did not fit in memory, so that its figures "
-                "are not exact. Replay fewer clients, or a smaller limit."
+                f"{name}: the states of {several(measured.forgotten, 'client')} did not fit in memory: its figures are "
+                "not exact. Replay fewer clients, or a smaller limit."
             )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from headgate.lab.comparison import MEASURES, Comparison, Measured, Wrong
-from headgate.lab.report.numbers import count, multiple, percent, period
+from headgate.lab.report.numbers import count, multiple, percent, period, several
 from headgate.lab.text import instant
 
 
@@ -45,12 +45,12 @@ MEANINGS = {
 def over_time(comparison: Comparison, measured: Measured, name: str, refused: Sequence[int]) -> str:
     """Tell how much one limit refused, and when the most."""
     if not measured.refused:
-        return f"{name} refused none of {count(comparison.requests)} requests."
+        return f"{name} refused none of {several(comparison.requests, 'request')}."
     peak = max(range(len(refused)), key=refused.__getitem__)
     start = comparison.series.start + peak * comparison.series.width
     return (
-        f"{name} refused {count(measured.refused)} of {count(comparison.requests)} requests "
-        f"({percent(measured.refused, comparison.requests)}), of {_clients(measured.clients)}. "
+        f"{name} refused {count(measured.refused)} of {several(comparison.requests, 'request')} "
+        f"({percent(measured.refused, comparison.requests)}), of {several(measured.clients, 'client')}. "
         f"The most in one bin: {count(refused[peak])}, from {instant(start)} UTC on."
     )
 
@@ -80,7 +80,7 @@ def accuracy(comparison: Comparison, measured: Sequence[Measured], names: Sequen
     smallest, name, wrong = min(known, key=lambda row: row[0].bytes)
     text = (
         f"{name} needs {count(smallest.bytes)} bytes a client and answers {count(total(wrong))} of "
-        f"{count(comparison.requests)} requests wrongly ({percent(total(wrong), comparison.requests)})."
+        f"{several(comparison.requests, 'request')} wrongly ({percent(total(wrong), comparison.requests)})."
     )
     right = [(each.bytes, name) for each, name, wrong in known if not total(wrong)]
     if right and total(wrong):
@@ -92,7 +92,3 @@ def accuracy(comparison: Comparison, measured: Sequence[Measured], names: Sequen
 def total(wrong: Wrong) -> int:
     """Return the number of wrong answers."""
     return wrong.passed + wrong.refused
-
-
-def _clients(number: int) -> str:
-    return "1 client" if number == 1 else f"{count(number)} clients"

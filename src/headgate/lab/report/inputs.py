@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from headgate.lab.logs import LogFacts
 from headgate.lab.report.about import About
 from headgate.lab.report.markup import Markup, joined, tag
-from headgate.lab.report.numbers import NOTHING, count
+from headgate.lab.report.numbers import NOTHING, count, several
 from headgate.lab.report.parts import facts, section, table
 
 
@@ -27,9 +27,9 @@ def doubts(log: LogFacts | None) -> Iterator[str]:
     if log is None:
         return
     if log.unreadable:
-        yield f"{count(log.unreadable)} of {count(log.lines)} lines could not be read and are in no figure."
+        yield f"{count(log.unreadable)} of {several(log.lines, 'line')} could not be read: not in any figure."
     if log.late:
-        yield f"{count(log.late)} requests came too late to be sorted and are in no figure."
+        yield f"{several(log.late, 'request')} came too late to be sorted: not in any figure."
     if log.spread:
         yield "The stamps are whole seconds: the requests of a second were spread over it, in their order."
     if "key" in log.missing:
@@ -47,8 +47,8 @@ def _log(log: LogFacts) -> Iterator[Markup]:
     yield table("Inputs", head, rows, words=(0, 1, 2, 4))
     yield tag(
         "p",
-        f"{count(log.lines)} lines: {count(log.requests)} requests, {count(log.unreadable)} unreadable, "
-        f"{count(log.late)} too late. {count(log.out_of_order)} lines were earlier than the line before them. "
+        f"{several(log.lines, 'line')}: {several(log.requests, 'request')}, {count(log.unreadable)} unreadable, "
+        f"{count(log.late)} too late. Out of order: {several(log.out_of_order, 'line')}. "
         f"The log lacks: {', '.join(log.missing) or 'nothing'}.",
     )
     if log.bad_lines:

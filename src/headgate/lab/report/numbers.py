@@ -7,9 +7,8 @@ from typing import Final
 from headgate.clock import SECOND
 from headgate.limit import write_period
 
-NOTHING: Final = "\N{EN DASH}"
+NOTHING: Final = "-"
 """A figure that does not exist."""
-TIMES: Final = "\N{MULTIPLICATION SIGN}"
 _MINUTE: Final = 60 * SECOND
 _HUNDRED: Final = 100.0
 
@@ -17,6 +16,11 @@ _HUNDRED: Final = 100.0
 def count(number: int) -> str:
     """Write a number with its thousands apart."""
     return f"{number:,}"
+
+
+def several(number: int, word: str) -> str:
+    """Write a number with its noun."""
+    return f"1 {word}" if number == 1 else f"{number:,} {word}s"
 
 
 def percent(part: int, whole: int) -> str:
@@ -33,10 +37,11 @@ def percent(part: int, whole: int) -> str:
 
 
 def multiple(number: float) -> str:
-    """Write how many times as much something is; what is above 1 is not written as 1."""
-    digits = 1 if number >= 1.05 or number <= 1 else 2
-    text = f"{number:.{digits}f}"
-    return f"> {text}{TIMES}" if number > 1 and float(text) == 1 else f"{text}{TIMES}"
+    """Write how many times as much something is; what is near 1 is not written as 1."""
+    if number == 1 or not 0.95 <= number < 1.05:
+        return f"{number:.1f}x"
+    text = f"{number:.2f}x"
+    return text if text != "1.00x" else f"{'>' if number > 1 else '<'} {text}"
 
 
 def period(period_us: int) -> str:

@@ -70,8 +70,8 @@ def accuracy(comparison: Comparison, measured: Sequence[Measured], names: Sequen
         "accuracy", "Accuracy against memory",
         tag("fieldset", tag("legend", "What counts as a wrong answer"), *cards, class_="cards"),
         _figure("accuracy", findings.accuracy(comparison, measured, names, "same"),
-                tag("div", class_="plot", id="accuracy-plot", role="img", aria_label="Wrong answers against bytes a client",
-                    aria_describedby="accuracy-finding"),
+                tag("div", class_="plot", id="accuracy-plot", role="img", aria_describedby="accuracy-finding",
+                    aria_label="Wrong answers against bytes a client"),
                 _keys(above="wrongly passed", refused="wrongly refused")),
     )  # fmt: skip
 

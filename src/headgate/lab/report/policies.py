@@ -8,7 +8,7 @@ from headgate.lab.policies.results import Change, PolicyEffect, PolicyReplay, Ru
 from headgate.lab.report.about import About
 from headgate.lab.report.inputs import doubts, origin
 from headgate.lab.report.markup import Markup, client, tag
-from headgate.lab.report.numbers import NOTHING, count, percent
+from headgate.lab.report.numbers import NOTHING, count, percent, several
 from headgate.lab.report.parts import bar, notes, section, table, tiles
 from headgate.lab.text import instant
 
@@ -49,25 +49,26 @@ def _span(replay: PolicyReplay) -> tuple[str, ...]:
 def _tiles(replay: PolicyReplay) -> Markup:
     new = replay.new
     facts = {
-        "Requests": (count(replay.requests), f"of {count(replay.clients)} clients"),
+        "Requests": (count(replay.requests), f"of {several(replay.clients, 'client')}"),
         "Refused": (count(new.refused), f"{percent(new.refused, replay.requests)}, by {new.name}"),
     }
     for label, change in (("Newly refused", replay.newly_refused), ("Let in again", replay.let_in)):
         if change is not None:
-            facts[label] = (count(change.requests), f"of {count(change.clients)} clients")
+            facts[label] = (count(change.requests), f"of {several(change.clients, 'client')}")
     return tiles(facts)
 
 
 def _not_exact(effect: PolicyEffect) -> Iterator[str]:
     if effect.forgotten:
-        yield f"{effect.name}: {count(effect.forgotten)} keys did not fit in memory, so that its figures are not exact."
+        yield f"{effect.name}: {several(effect.forgotten, 'key')} did not fit in memory: its figures are not exact."
 
 
 def _effect(effect: PolicyEffect, requests: int) -> Iterator[Markup]:
+    share = percent(effect.refused, requests)
     deny = f", {count(effect.denied)} of them by deny" if effect.denied else ""
     yield tag(
         "p",
-        f"{count(effect.refused)} of {count(requests)} requests refused ({percent(effect.refused, requests)}){deny}.",
+        f"{count(effect.refused)} of {several(requests, 'request')} refused ({share}){deny}.",
     )
     head = ("rule", "limits", "matched", "", "refused", "share", "would be refused", "answered in place of the app",
             "delayed", "longest delay", "clients")  # fmt: skip
@@ -84,7 +85,7 @@ def _rule(rule: RuleEffect, most: int) -> tuple[str, ...]:
 
 
 def _change(heading: str, change: Change) -> Iterator[Markup]:
-    yield tag("p", f"{count(change.requests)} requests of {count(change.clients)} clients.")
+    yield tag("p", f"{several(change.requests, 'request')} of {several(change.clients, 'client')}.")
     if not change.most:
         return
     head = ("client", "", heading.lower(), "of its requests", "share", "errors")

@@ -94,7 +94,7 @@
   const limits = data.limits.filter((each) => !each.queue);
   const multiples = limits.map((each) => each.above.map((above) => (above ? 1 + above / each.amount : null)));
   const most = Math.max(1, ...multiples.map((each) => Math.max(...each)));
-  const multiple = (value) => `${value.toFixed(value > 1 && value < 1.05 ? 2 : 1)}\u00d7`;
+  const multiple = (value) => `${value.toFixed(value > 1 && value < 1.05 ? 2 : 1)}x`;
   const roof = most > 1 ? 1 + (most - 1) * 1.08 : 2;
 
   function readOvershoot(u) {
