@@ -12,8 +12,8 @@ SOURCES := pyproject.toml setup.py $(shell find src -name 'decision.py' -o -name
 
 .PHONY: run test native pure check format bench soak wheel matrix oldest clean
 
-run: $(VENV)/.core  ## the same burst through every algorithm, side by side
-	@$(BIN)/headgate demo
+run: $(VENV)/.core  ## the playground on a terminal; elsewhere, the same burst through every algorithm as a table
+	@if [ -t 1 ]; then $(BIN)/headgate playground; else $(BIN)/headgate demo; fi
 
 test: $(VENV)/.dev  ## both twins, also when the first fails
 	@$(MAKE) --no-print-directory --keep-going native pure
