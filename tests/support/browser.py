@@ -54,13 +54,22 @@ class Visit:
 
 @contextmanager
 def visit(
-    browser: Browser, file: Path, *, width: int = 1280, dark: bool = False, scripts: bool = True
+    browser: Browser,
+    address: Path | str,
+    *,
+    width: int = 1280,
+    height: int = 900,
+    dark: bool = False,
+    scripts: bool = True,
+    still: bool = False,
 ) -> Iterator[Visit]:
-    """Open a file in a window of its own."""
+    """Open a file or an address in a window of its own; `still` asks the page for less motion."""
+    url = address.as_uri() if isinstance(address, Path) else address
     context = browser.new_context(
-        viewport={"width": width, "height": 900},
+        viewport={"width": width, "height": height},
         color_scheme="dark" if dark else "light",
         java_script_enabled=scripts,
+        reduced_motion="reduce" if still else "no-preference",
     )
     try:
         seen = Visit(context.new_page())
@@ -68,8 +77,8 @@ def visit(
         seen.page.on("pageerror", lambda error: seen.messages.append(str(error)))
         seen.page.on("dialog", lambda dialog: (seen.messages.append(dialog.message), dialog.dismiss()))
         seen.page.on("request", lambda request: seen.requests.append(request.url))
-        seen.page.goto(file.as_uri())
-        seen.requests.remove(file.as_uri())
+        seen.page.goto(url)
+        seen.requests.remove(url)
         yield seen
     finally:
         context.close()
