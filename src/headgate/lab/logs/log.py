@@ -49,8 +49,8 @@ class Log:
         self._files = [file for file in self._all if file.open(chosen)]
         if not self._files:
             raise InvalidCall(f"{self._all[0].facts.name} is empty: there is no line to read")
-        self._order = Order(stamps == "spread" and all(file.whole_seconds for file in self._files))
         self._spread = stamps == "spread" and all(file.whole_seconds for file in self._files)
+        self._order = Order(self._spread)
         self._begun = False
 
     def __iter__(self) -> Iterator[Request]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
+from itertools import islice
 from operator import itemgetter, lt
 from typing import Final
 
@@ -31,7 +33,8 @@ class Order:
     def add(self, rows: list[Row], newest: int) -> int:
         """Take the next requests of a file whose newest second so far is given, and return the newest one now."""
         held, late = self._held, 0
-        floor = max(newest - REACH, self._given)
+        given = self._given
+        floor = max(newest - REACH, given)
         begin = end = 0
         append = rows.append  # never called: the first row opens a second
         for row in rows:
@@ -40,7 +43,7 @@ class Order:
                 second = time - time % SECOND
                 if second > newest:
                     newest = second
-                    floor = max(newest - REACH, self._given)
+                    floor = newest - REACH if newest - REACH > given else given
                 elif second < floor:
                     late += 1
                     continue
@@ -56,38 +59,50 @@ class Order:
 
     def ready(self, floor: int | None) -> Iterator[list[Row]]:
         """Yield the requests before the second `floor`, or all, and the oldest of too many."""
+        held, spread = self._held, self._spread
         batch: list[Row] = []
-        for second in sorted(self._held):
-            if floor is not None and second >= floor and self._count <= self._most:
-                break
-            bucket = self._held.pop(second)
-            self._count -= len(bucket)
-            self._given = second + SECOND
-            batch += self._stamped(second, bucket)
+        for second in self._due(floor):
+            bucket = held.pop(second)
+            if len(bucket) == 1:
+                batch.append(bucket[0])
+            elif spread:
+                batch += over_second(second, bucket)
+            else:
+                bucket.sort(key=itemgetter(0))
+                batch += bucket
             if len(batch) >= BATCH:
                 yield self._noted(batch)
                 batch = []
         if batch:
             yield self._noted(batch)
 
-    def _stamped(self, second: int, bucket: list[Row]) -> list[Row]:
-        """Return the requests of a second, in order: by their stamps, or spread over it in the order of their lines."""
-        count = len(bucket)
-        if count == 1:
-            return bucket
-        if not self._spread:
-            bucket.sort(key=itemgetter(0))
-            return bucket
-        return [
-            (second + i * SECOND // count, key, cost, method, path, status)
-            for i, (_, key, cost, method, path, status) in enumerate(bucket)
-        ]
+    def _due(self, floor: int | None) -> list[int]:
+        """Return the seconds to give out now, oldest first. Their requests count as given."""
+        seconds = sorted(self._held)
+        end = len(seconds) if floor is None else bisect_left(seconds, floor)
+        self._count -= sum([len(self._held[second]) for second in islice(seconds, end)])
+        while self._count > self._most:
+            self._count -= len(self._held[seconds[end]])
+            end += 1
+        del seconds[end:]
+        if seconds:
+            self._given = seconds[-1] + SECOND
+        return seconds
 
     def _noted(self, batch: list[Row]) -> list[Row]:
         self.requests += len(batch)
         self.first = batch[0][0] if self.first is None else self.first
         self.last = batch[-1][0]
         return batch
+
+
+def over_second(second: int, bucket: list[Row]) -> list[Row]:
+    """Spread the requests of a second over it, in the order of their lines."""
+    count = len(bucket)
+    return [
+        (second + i * SECOND // count, key, cost, method, path, status)
+        for i, (_, key, cost, method, path, status) in enumerate(bucket)
+    ]
 
 
 def earlier(rows: list[Row], before: int) -> int:

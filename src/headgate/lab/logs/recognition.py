@@ -35,12 +35,14 @@ def recognise(lines: Sequence[str], chosen: Chosen) -> Format:
     found = max(_candidates(lines, chosen), key=lambda candidate: _readable(candidate, lines))
     if not _readable(found, lines):
         raise InvalidCall(_unknown(lines))
+    if chosen.key == "user" and "user" in found.lacks:
+        raise InvalidCall(f"{found.name} has no user in its lines: use the key 'ip'")
     if isinstance(found, JsonLines):
         _check_present(found, lines)
         return found
     if chosen.own_key or chosen.cost:
         what = f"key {shown(chosen.key)}" if chosen.own_key else f"cost {shown(chosen.cost)}"
-        raise InvalidCall(f"the {found.name} format has no field for the {what}: its keys are 'ip' and 'user'")
+        raise InvalidCall(f"{found.name} has no field for the {what}: its keys are 'ip' and 'user'")
     return found
 
 

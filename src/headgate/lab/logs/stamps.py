@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Final, Generic, TypeVar
 
-from headgate.clock import SECOND
+from headgate.clock import MINUTE, SECOND
 from headgate.lab.logs.formats.contract import UnreadableLine
 from headgate.wording import shown
 
@@ -27,6 +27,7 @@ _CLOCK: Final = re.compile(
     r"([01][0-9]|2[0-3]):([0-5][0-9]):([0-5][0-9]|60)(?:[.,]([0-9]{1,12}))? ?(?:Z|UTC|([+-])([0-9]{2}):?([0-9]{2}))?",
     re.ASCII,
 )
+_MINUTES: Final = {f"{minute // 60:02}:{minute % 60:02}:": minute * MINUTE for minute in range(1440)}
 _SECONDS: Final = {f"{second:02}": second * SECOND for second in range(61)}
 _NUMBER: Final = re.compile(r"([0-9]{1,20})(?:\.([0-9]{0,40}))?", re.ASCII)
 
@@ -81,17 +82,21 @@ def checked(time: int) -> int:
 
 
 class Dates(Memo[int]):
-    """Dates as servers write them, `20/Feb/2016:00:00:45 -0500`, most of which are of a minute that came before."""
+    """Dates as servers write them, `20/Feb/2016:00:00:45 -0500`. Most are of a day that came before, with its zone."""
 
     def __init__(self) -> None:
-        super().__init__(self._read)
-        self._minutes = Memo(date)
+        super().__init__(date)
+        self._days = Memo(date)
 
-    def _read(self, text: str) -> int:
-        seconds = text[18:20]
-        if len(text) == 26 and seconds in _SECONDS:
-            return self._minutes[f"{text[:18]}00{text[20:]}"] + _SECONDS[seconds]
-        return date(text)
+    def __missing__(self, text: str) -> int:
+        minute, second = _MINUTES.get(text[12:18]), _SECONDS.get(text[18:20])
+        if len(text) != 26 or minute is None or second is None:
+            return super().__missing__(text)
+        time = self._days[f"{text[:12]}00:00:00{text[20:]}"] + minute + second
+        if len(self) >= MOST_REMEMBERED:
+            return super().__missing__(text)
+        self[text] = time
+        return time
 
 
 class Stamps:
@@ -109,9 +114,10 @@ class Stamps:
     def read(self, value: object) -> int:
         """Return the microseconds of a value of a field."""
         if isinstance(value, str):
-            if number := _NUMBER.fullmatch(value.strip()):
-                return self._scaled(int(number[1]), (number[2] or ""))
-            return self._dates[value]
+            text = value.strip()
+            if number := _NUMBER.fullmatch(text):
+                return self._scaled(int(number[1]), number[2] or "")
+            return self._dates[text]
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise UnreadableLine("it has no time" if value is None else f"{shown(value)} is no time")
         if isinstance(value, int):

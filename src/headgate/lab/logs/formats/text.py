@@ -52,11 +52,11 @@ class TextFormat:
 
     def _reason(self, line: str) -> str:
         pattern = ""
-        for part in self._parts:
+        for part in self._parts[:-1]:
             pattern += part.pattern
             if not re.match(pattern, line):
                 return part.reason
-        raise AssertionError("a line with all parts can be read")
+        return self._parts[-1].reason
 
 
 def _status(text: str) -> int:
@@ -66,10 +66,13 @@ def _status(text: str) -> int:
 def common(name: str, key: str, wanted: frozenset[str]) -> TextFormat:
     """Return the reader of the common log format, and of those that add fields to it."""
     stamps, keys, statuses = Dates(), Memo(str), Memo(_status)
-    client, user = (CLIENT, r"([^\[\n]{1,1024})") if key == "user" else (f"({CLIENT})", r"[^\[\n]+")
+    # A user may have spaces in its name where nothing stands before it but `-`. More fields are another format.
+    if key == "user":
+        who = rf"{CLIENT} (?:- |\S+ (?=\S+ \[))([^\[\n]{{1,1024}}) "
+    else:
+        who = rf"({CLIENT}) (?:- - |(?:- |\S+ (?=\S+ \[))[^\[\n]+ )"
     parts = [
-        # A user may have spaces in its name where nothing stands before it but `-`. More fields are another format.
-        Part(rf"{client} (?:- |\S+ (?=\S+ \[)){user} ", "it does not begin with client, identity and user"),
+        Part(who, "it does not begin with client, identity and user"),
         Part(r"\[([^\]\n]{1,40})\] ", "it has no date in brackets after the user"),
     ]
     status = Part(r" ([0-9]{3}|-)(?= |\r?$)", "it has no status after the request")
