@@ -8,10 +8,13 @@ from typing import Final
 
 from headgate.errors import InvalidCall
 from headgate.lab.logs.fields import Chosen
+from headgate.lab.logs.formats.balancer import balancer
 from headgate.lab.logs.formats.columns import Columns
+from headgate.lab.logs.formats.common import common
 from headgate.lab.logs.formats.contract import Format, UnreadableLine
+from headgate.lab.logs.formats.envoy import envoy
 from headgate.lab.logs.formats.json_lines import SERVERS, JsonLines, getter, parsed
-from headgate.lab.logs.formats.text import QUOTED, TextFormat, balancer, common, envoy
+from headgate.lab.logs.formats.text import QUOTED, TextFormat
 from headgate.wording import listed, shown
 
 LOOKED_AT: Final = 100
