@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-from headgate.lab.logs import Log
+from headgate.lab.logs import Log, Row
 
 LINES = Path(__file__).parent / "lines"
 START = 1_700_000_000
@@ -18,9 +20,9 @@ def log_of(*texts: str | bytes, **options: object) -> Log:
     return Log([io.BytesIO(text.encode() if isinstance(text, str) else text) for text in texts], **options)
 
 
-def read(*texts: str | bytes, **options: object) -> list[tuple]:
+def read(*texts: str | bytes, **options: object) -> list[Row]:
     """The requests of these files, as plain tuples."""
-    return [tuple(request) for request in log_of(*texts, **options)]
+    return [row for batch in log_of(*texts, **options).batches() for row in batch]
 
 
 def common(second: int, client: str = "a", path: str = "/") -> str:
@@ -39,3 +41,20 @@ def drained(log: Log) -> Log:
     for _ in log.batches():
         pass
     return log
+
+
+class Lines(io.RawIOBase):
+    """A file of lines that are made when they are read."""
+
+    def __init__(self, lines: Iterator[bytes]) -> None:
+        self._lines, self._rest = lines, b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while len(self._rest) < len(buffer) and (line := next(self._lines, b"")):
+            self._rest += line
+        taken = self._rest[: len(buffer)]
+        buffer[: len(taken)], self._rest = taken, self._rest[len(taken) :]
+        return len(taken)

@@ -42,12 +42,10 @@ SERVERS = [
 def test_lines_of_real_servers(file, name, requests, client, status, spread, missing):
     """A reader finds client, method, target and status in all lines that a server wrote about nine odd requests."""
     log = Log([LINES / file])
-    rows = [request[1:] for request in log]
-    if name == "Envoy's text":  # it has no client for a request that it could not read
-        rows = [
-            ("198.51.100.7" if key == "-" and not method else key, *rest) for key, *rest in rows for method in [rest[1]]
-        ]
-    assert rows == [(client, 1, *request, status if request[0] else 400) for request in requests]
+    nobody = "-" if name == "Envoy's text" else client  # it has no client for a request that it could not read
+    assert [request[1:] for request in log] == [
+        (client if method else nobody, 1, method, path, status if method else 400) for method, path in requests
+    ]
     facts = log.facts
     assert (facts.format, facts.spread, facts.missing, facts.unreadable) == (name, spread, missing, 0)
     assert facts.requests == facts.lines == len(requests)

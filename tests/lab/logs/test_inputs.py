@@ -8,6 +8,7 @@ import io
 import os
 import sys
 import threading
+from typing import Any
 
 import pytest
 
@@ -38,15 +39,8 @@ def test_gzip_is_known_by_its_first_bytes(tmp_path):
     path.write_bytes(packed)
     log = drained(Log([str(path)]))
     assert log.facts.requests == 5
-    assert (
-        log.facts.inputs[0][3:]
-        if False
-        else (log.facts.inputs[0].bytes, log.facts.inputs[0].sha256)
-        == (
-            len(packed),
-            hashlib.sha256(packed).hexdigest(),
-        )
-    )
+    (file,) = log.facts.inputs
+    assert (file.bytes, file.sha256) == (len(packed), hashlib.sha256(packed).hexdigest())
     assert read(packed) == read(TEXT + common(9))
 
 
@@ -109,6 +103,7 @@ def test_a_path_that_cannot_be_read_is_told(tmp_path):
         Log([tmp_path / "gone\x1b"])
     with pytest.raises(InvalidCall, match="cannot be read: Is a directory"):
         Log([tmp_path])
-    for strange in (3, None, io.StringIO(TEXT)):
+    strangers: list[Any] = [3, None, io.StringIO(TEXT)]
+    for strange in strangers:
         with pytest.raises(InvalidCall, match="a log must be a (path or an open file|file that was opened in binary)"):
             Log([strange])

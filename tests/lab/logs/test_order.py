@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from headgate.clock import SECOND
 from headgate.errors import InvalidCall
-from headgate.lab.logs import Log
+from headgate.lab.logs import Log, Row
 from headgate.lab.logs.order import Order
 from tests.lab.logs.support import START, common, common_log, drained, log_of, read
 
@@ -17,11 +19,11 @@ def at(second: float) -> int:
     return round((START + second) * SECOND)
 
 
-def rows_at(*seconds: float) -> list:
+def rows_at(*seconds: float) -> list[Row]:
     return [(at(second), f"c{i}", 1, "", "", 0) for i, second in enumerate(seconds)]
 
 
-def given(order: Order, floor: int | None) -> list:
+def given(order: Order, floor: int | None) -> list[Row]:
     return [row for batch in order.ready(floor) for row in batch]
 
 
@@ -118,6 +120,7 @@ def test_iteration_yields_requests_with_names():
 
 def test_files_must_be_a_list():
     """One path is not a list of paths, and no path is no log."""
-    for files in ("access.log", []):
+    wrong: list[Any] = ["access.log", []]
+    for files in wrong:
         with pytest.raises(InvalidCall, match=r"files must be a list of one or more paths or open files"):
             Log(files)

@@ -81,6 +81,7 @@ class Source:
             self._pieces = chain(head, pieces)
         else:
             pieces.close()
+            self.count, self.sha256 = 0, ""
         return head
 
     def pieces(self) -> Iterator[bytes]:

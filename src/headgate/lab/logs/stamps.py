@@ -104,7 +104,8 @@ class Stamps:
 
     def __init__(self, unit: str = "") -> None:
         self.unit = unit
-        self._dates = Memo(date)
+        self.texts = Memo(self._text)
+        """The microseconds of texts."""
 
     @property
     def known(self) -> str:
@@ -114,10 +115,7 @@ class Stamps:
     def read(self, value: object) -> int:
         """Return the microseconds of a value of a field."""
         if isinstance(value, str):
-            text = value.strip()
-            if number := _NUMBER.fullmatch(text):
-                return self._scaled(int(number[1]), number[2] or "")
-            return self._dates[text]
+            return self.texts[value]
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise UnreadableLine("it has no time" if value is None else f"{shown(value)} is no time")
         if isinstance(value, int):
@@ -126,6 +124,11 @@ class Stamps:
             raise UnreadableLine(f"{shown(value)} is no time")
         whole, _, fraction = f"{value:.9f}".partition(".")
         return self._scaled(int(whole), fraction)
+
+    def _text(self, text: str) -> int:
+        text = text.strip()
+        number = _NUMBER.fullmatch(text)
+        return self._scaled(int(number[1]), number[2] or "") if number else date(text)
 
     def _scaled(self, whole: int, fraction: str) -> int:
         if not self.unit:

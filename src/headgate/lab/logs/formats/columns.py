@@ -24,7 +24,9 @@ class Columns:
     def __init__(self, chosen: Chosen, first_line: str) -> None:
         self._separator = "\t" if "\t" in first_line else ","
         self.name = "TSV" if self._separator == "\t" else "CSV"
-        self._stamps, self._keys = Stamps(chosen.unit), Memo(str)
+        self._stamps = Stamps(chosen.unit)
+        self._times = self._stamps.texts
+        self._keys, self._costs, self._statuses = Memo(key_of), Memo(cost_of), Memo(status_of)
         self.header = ""
         self._places = self._placed(chosen, first_line)
         self.lacks = frozenset({"key", "user", "method", "path", "status"} - self._places.keys())
@@ -37,15 +39,18 @@ class Columns:
 
     def _placed(self, chosen: Chosen, first_line: str) -> dict[str, int]:
         """Return the column of each role. A first line that names columns, or has no time, is the header."""
-        columns = self._split(first_line)
         if all(name.isdecimal() and name != "0" for name in chosen.fields.values()):
             places = {role: int(name[:6]) - 1 for role, name in chosen.fields.items()}
             try:
-                Stamps(chosen.unit).read(_of(columns, places["time"]))
-            except UnreadableLine:
+                Stamps(chosen.unit).read(self._split(first_line)[places["time"]])
+            except (UnreadableLine, IndexError):
                 self.header = first_line
             return places
         self.header = first_line
+        try:
+            columns = self._split(first_line)
+        except UnreadableLine as reason:
+            raise InvalidCall(f"its first line, {shown(first_line[:200])}, names no columns: {reason}") from None
         return {role: _place(columns, name) for role, name in chosen.fields.items()}
 
     @property
@@ -73,20 +78,17 @@ class Columns:
     def row(self, line: str) -> Row:
         """Read one line."""
         columns = self._split(line)
-        return (
-            self._stamps.read(_of(columns, self._time)),
-            self._keys[key_of(_of(columns, self._key))] if self._key >= 0 else NOBODY,
-            cost_of(_of(columns, self._cost)) if self._cost >= 0 else 1,
-            _of(columns, self._method) if self._method >= 0 else "",
-            origin_form(_of(columns, self._path)) if self._path >= 0 else "",
-            status_of(_of(columns, self._status)) if self._status >= 0 else 0,
-        )
-
-
-def _of(columns: Sequence[str], place: int) -> str:
-    if place >= len(columns):
-        raise UnreadableLine(f"it has {len(columns)} of {place + 1} columns")
-    return columns[place]
+        try:
+            return (
+                self._times[columns[self._time]],
+                self._keys[columns[self._key]] if self._key >= 0 else NOBODY,
+                self._costs[columns[self._cost]] if self._cost >= 0 else 1,
+                columns[self._method] if self._method >= 0 else "",
+                origin_form(columns[self._path]) if self._path >= 0 else "",
+                self._statuses[columns[self._status]] if self._status >= 0 else 0,
+            )
+        except IndexError:
+            raise UnreadableLine(f"it has {len(columns)} of {max(self._places.values()) + 1} columns") from None
 
 
 def _place(columns: Sequence[str], name: str) -> int:

@@ -9,18 +9,20 @@ from headgate.lab.logs.request import NOBODY
 
 _LINE: Final = re.compile(r"([A-Za-z][A-Za-z0-9_-]{0,30}) (\S.*?)(?: HTTP/[0-9.]+)?", re.DOTALL)
 _ABSOLUTE: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?]*")
-_BYTES: Final = re.compile(r"(?:\\x[0-9A-Fa-f]{2})+")
+_ESCAPES: Final = re.compile(r"((?:\\x[0-9A-Fa-f]{2})+)|\\(.)")
 _PORT: Final = re.compile(r"([0-9.]+|\[[^\]]*\]):[0-9]+")
 _LETTERS: Final = {'"': '"', "\\": "\\", "n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f", "v": "\v"}
-_LETTER: Final = re.compile(r'\\(["\\nrtbfv])')
 
 
 def unescaped(text: str) -> str:
     """Return the text that a server escaped: nginx writes a quote as `\\x22`, Apache as `\\"`."""
-    if "\\" not in text:
-        return text
-    text = _BYTES.sub(lambda run: bytes.fromhex(run[0].replace("\\x", "")).decode("utf-8", "replace"), text)
-    return _LETTER.sub(lambda found: _LETTERS[found[1]], text)
+    return _ESCAPES.sub(_meant, text) if "\\" in text else text
+
+
+def _meant(escape: re.Match[str]) -> str:
+    if escape[1]:
+        return bytes.fromhex(escape[1].replace("\\x", "")).decode("utf-8", "backslashreplace")
+    return _LETTERS.get(escape[2], escape[0])
 
 
 def method_and_path(line: str) -> tuple[str, str]:

@@ -1,0 +1,57 @@
+"""Memory while a long log is read: bounded by the requests held back, not by lines."""
+
+from __future__ import annotations
+
+import io
+import tracemalloc
+from collections.abc import Iterator
+
+import pytest
+
+from headgate.lab.logs import Log
+from headgate.lab.logs.order import MOST_HELD
+from tests.lab.logs.support import Lines, common
+
+pytestmark = pytest.mark.engineless
+LINES = 1_000_000
+A_SECOND = 1_000
+MIB = 1 << 20
+
+
+def lines() -> Iterator[bytes]:
+    """A thousand requests a second, of two thousand clients: more in 5 minutes than are held back."""
+    for second in range(LINES // A_SECOND):
+        yield "".join(common(second, f"192.0.2.{i % 250}-{i % 2000}", f"/items/{i}") for i in range(A_SECOND)).encode()
+
+
+def endless() -> Iterator[bytes]:
+    yield common(0).encode()
+    yield common(1).encode()
+    for _ in range(1_000):
+        yield b"x" * 100_000
+    yield b"\n"
+
+
+def peak_of(made: Iterator[bytes]) -> tuple[Log, int]:
+    tracemalloc.start()
+    try:
+        log = Log([io.BufferedReader(Lines(made))])
+        for _ in log.batches():
+            pass
+        return log, tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_million_lines_are_read_in_bounded_memory():
+    """At most the requests that are held back are in memory, about 300 bytes each with their paths."""
+    log, peak = peak_of(lines())
+    assert (log.facts.requests, log.facts.late) == (LINES, 0)
+    assert peak < MOST_HELD * 400 + 8 * MIB
+
+
+def test_a_line_of_a_hundred_megabytes_is_skipped():
+    """A line without an end is thrown away while it is read."""
+    log, peak = peak_of(endless())
+    assert (log.facts.requests, log.facts.unreadable) == (2, 1)
+    assert peak < 4 * MIB
