@@ -53,8 +53,8 @@ class Lines(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        while len(self._rest) < len(buffer) and (line := next(self._lines, b"")):
-            self._rest += line
+        if not self._rest:
+            self._rest = next(self._lines, b"")
         taken = self._rest[: len(buffer)]
         buffer[: len(taken)], self._rest = taken, self._rest[len(taken) :]
         return len(taken)

@@ -21,7 +21,9 @@ MIB = 1 << 20
 def lines() -> Iterator[bytes]:
     """A thousand requests a second, of two thousand clients: more in 5 minutes than are held back."""
     for second in range(LINES // A_SECOND):
-        yield "".join(common(second, f"192.0.2.{i % 250}-{i % 2000}", f"/items/{i}") for i in range(A_SECOND)).encode()
+        before, between, after = common(second, "#", "#").split("#")
+        some = range(second * A_SECOND, (second + 1) * A_SECOND)
+        yield "".join([f"{before}client-{i % 2000}{between}/items/{i}{after}" for i in some]).encode()
 
 
 def endless() -> Iterator[bytes]:
