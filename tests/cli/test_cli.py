@@ -12,7 +12,6 @@ import pytest
 from headgate import __version__
 from headgate.cli import demo, main
 from headgate.engine import NATIVE
-from tests.support import ROOT
 
 ENVIRONMENT = dict(os.environ) | ({} if NATIVE else {"HEADGATE_PURE": "1"})
 """Where the native engine was not built, commands say so once on stderr unless the pure one is asked for."""
@@ -159,14 +158,6 @@ def test_help_names_every_verb():
 def test_demo_is_the_same_on_both_engines(pure):
     """Virtual time: the page does not depend on the engine, or on when it is printed."""
     assert run("demo", HEADGATE_PURE=pure).stdout == demo.demo(coloured=False) + "\n"
-
-
-def test_readme_shows_the_demo():
-    """The lines of the table in the README are lines of the demo."""
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    shown = re.search(r"^```text\n(.*?)^```$", readme, re.MULTILINE | re.DOTALL)
-    assert shown
-    assert set(shown[1].splitlines()) <= set(demo.demo(coloured=False).splitlines())
 
 
 def test_overload_prints_a_table():

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, Dialog, Page
 
 NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 VARIABLE = "HEADGATE_BROWSER"
@@ -71,11 +71,16 @@ def visit(
         java_script_enabled=scripts,
         reduced_motion="reduce" if still else "no-preference",
     )
+
+    def dismiss(dialog: Dialog) -> None:
+        seen.messages.append(dialog.message)
+        dialog.dismiss()
+
     try:
         seen = Visit(context.new_page())
         seen.page.on("console", lambda message: seen.messages.append(message.text))
         seen.page.on("pageerror", lambda error: seen.messages.append(str(error)))
-        seen.page.on("dialog", lambda dialog: (seen.messages.append(dialog.message), dialog.dismiss()))
+        seen.page.on("dialog", dismiss)
         seen.page.on("request", lambda request: seen.requests.append(request.url))
         seen.page.goto(url)
         seen.requests.remove(url)

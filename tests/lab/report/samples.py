@@ -41,15 +41,15 @@ SERIES = Series(
     START, 60 * SECOND, (100, 400, 300, 200), ((0, 30, 10, 0), (0, 20, 5, 0), (0, 10, 0, 0)),
     ((0, 0, 0, 0), (0, 48, 3, 0), (0, 59, 0, 0)),
 )  # fmt: skip
-COMPARISON = Comparison(LIMITS, 1_000, 20, CLIENTS, SERIES, LOG, ("A remark & more.",))
+COMPARISON = Comparison(LIMITS, 1_000, 20, START, START + 90 * SECOND, CLIENTS, SERIES, LOG, ("A remark & more.",))
 
 QUEUE = Measured(
     Limit(10, 1, burst=50), 25, 3, 10, None, None, None, 16, 900, waits=Waits(0.0, 1.25, 4.9)
 )  # fmt: skip
 QUEUES = Comparison(
-    (QUEUE,), 1_000, 20, (), Series(START, SECOND, (1_000,), ((25,),), ((0,),)), None
+    (QUEUE,), 1_000, 20, START, START, (), Series(START, SECOND, (1_000,), ((25,),), ((0,),)), None
 )  # fmt: skip
-NOTHING = Comparison(LIMITS[:1], 0, 0, (), Series(0, SECOND, (), ((),), ((),)), None)
+NOTHING = Comparison(LIMITS[:1], 0, 0, 0, 0, (), Series(0, SECOND, (), ((),), ((),)), None)
 
 RULES = (
     RuleEffect("login", "5/minute by sliding-log", 200, 8, 0, 0, 0, 0.0, 2),

@@ -38,7 +38,7 @@ def test_the_example_of_the_own_past_is_true():
 
 
 def test_the_example_of_the_offered_is_true():
-    """60 at 12:00:00 and 20 at 12:01:10: for the last ten the estimate is above the limit, and the true number is not."""
+    """60 at 12:00:00 and 20 at 12:01:10: for the last ten the estimate is above the limit, the truth is not."""
     found = measured("60/minute by sliding-window", *[0] * 60, *[70] * 20)
     assert found.offered == Wrong(0, 10)
 

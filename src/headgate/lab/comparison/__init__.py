@@ -7,6 +7,6 @@ from headgate.lab.comparison.table import MEASURES
 from headgate.lab.comparison.trailing import Trailing
 
 __all__ = [
-    "EVERY", "MEASURES", "Comparison", "Measured", "Measurement", "RefusedClient", "Series", "Trailing", "Waits", "Wrong",
-    "compared",
+    "EVERY", "MEASURES", "Comparison", "Measured", "Measurement", "RefusedClient", "Series", "Trailing", "Waits",
+    "Wrong", "compared",
 ]  # fmt: skip
