@@ -40,7 +40,7 @@ bench: $(VENV)/.bench  ## ratios in one run against pinned rivals; on a quiet ma
 	$(BIN)/python -m bench
 
 soak: $(VENV)/.dev  ## long storms; SOAK_SECONDS=10 for a short one
-	$(BIN)/python -m pytest -m soak tests/soak
+	$(BIN)/python -m pytest -m soak
 
 wheel: $(VENV)/.dev  ## a wheel, tested without the source tree
 	rm -rf dist .wheel && $(BIN)/python -m build --wheel

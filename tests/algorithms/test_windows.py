@@ -38,7 +38,7 @@ def first_fit(count, admitted, now, slots, room):
     return next(at for at in range(now, now + 2 * PERIOD + 2) if count(admitted, at, slots) <= room)
 
 
-@settings(max_examples=80)
+@settings(max_examples=50)
 @given(
     kind=st.sampled_from(
         [("fixed-window", fixed, 0), ("sliding-log", log, 0)]

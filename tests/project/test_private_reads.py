@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.engineless
+
 TESTS = Path(__file__).parents[1]
 INSIDE = TESTS / "support" / "inside.py"
 """The file in which private attributes are read, each by a function that tells why it has no public name."""

@@ -12,6 +12,8 @@ from headgate import Lease
 from tests.support.leasing import Bank, drain, open_bank, warm
 from tests.support.servers import wait_until
 
+pytestmark = pytest.mark.engineless
+
 FAST = "1000/second burst 500"
 TICK = 0.02
 

@@ -17,6 +17,8 @@ from tests.support.faults import DEADLINE, FAULTS, PATIENT, heal
 from tests.support.leasing import BUCKET, WINDOW, held, open_bank, warm
 from tests.support.servers import wait_until
 
+pytestmark = pytest.mark.engineless
+
 LIMIT = "3000/4 weeks by fixed-window"
 BRIEF = Lease(validity=0.05)
 
