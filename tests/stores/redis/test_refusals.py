@@ -312,7 +312,7 @@ def test_one_process_cannot_tell_memory_from_server(watch, text):
     """While time goes on and nobody else is there: what passes is what the reference lets pass, no wait is longer."""
     before, acts = watch.commands(), 0
     for seed in (1, 2):
-        trace = Trace(Limit.parse_all(text), seed, 200)
+        trace = Trace(Limit.parse_all(text), seed, 100)
         offset = watch.clock.us - trace.start
         ours = watch.limiter(text, namespace=f"trace {seed}")
         theirs = Limiter(text, store=ReferenceStore(clock=watch.clock))
