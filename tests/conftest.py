@@ -28,7 +28,7 @@ def pytest_ignore_collect(collection_path):
     return None
 
 
-# Whatever modules and tests are collected lives until the end, so that the garbage collector need not look at it: a full
+# Modules and tests that are collected live until the end, so that the garbage collector need not look at them: a full
 # collection then takes a millisecond, and half a second otherwise.
 gc.disable()
 

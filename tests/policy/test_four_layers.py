@@ -184,7 +184,7 @@ def test_the_adaptive_limit_keeps_requests_short():
 
 @pytest.mark.soak
 def test_no_layer_does_the_work_of_another():
-    """What each would miss alone: phases in which charges, or customers that do nothing wrong, are not served."""
+    """Each layer alone misses phases, in which charges, or customers that do nothing wrong, are not served."""
     missed = {}
     for layer in LAYERS:
         alone = incident(layer)

@@ -111,7 +111,7 @@ def test_rules_decide_after_the_shedder():
 
 
 def test_an_exempt_request_takes_no_place():
-    """Nor a permit, whether the service is full or not."""
+    """An exempt request takes no permit either, whether the service is full or not."""
     seen: list[Any] = []
 
     async def app(scope: Any, receive: Any, send: Any) -> None:

@@ -140,7 +140,7 @@ def test_the_next_lease_pays_alone_once_the_one_before_is_void(server, proxy, ki
 
 @KINDS
 def test_no_hit_waits_for_more_than_one_deadline(server, proxy, kind):
-    """Not for a purchase, then for the exact answer, then for what is given back."""
+    """A hit does not wait for a purchase, then for the exact answer, then for the units that are given back."""
     with open_bank(server, kind, url=proxy.url, deadline=1.0) as bank:
         limiter = bank.limiter(WINDOW)
         warm(limiter, "void")

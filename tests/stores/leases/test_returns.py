@@ -48,7 +48,7 @@ def charged(store: RedisStore, key: str = "k", namespace: str = "default") -> in
 
 @pytest.mark.parametrize(("limit", "hits"), [(BUCKET, 4), (WINDOW, 4), (WINDOW, 24), (WINDOW, 25), (WINDOW, 106)])
 def test_a_lease_comes_back_at_the_instant_at_which_it_ends(server, limit, hits):
-    """By a clock that is moved by hand, which tells of it: no thread waits."""
+    """A clock that is moved by hand tells of the instant: no thread waits."""
     with open_bank(server) as bank:
         limiter = bank.limiter(limit, lease=Lease(validity=2))
         warm(limiter, hits=hits)
@@ -114,7 +114,7 @@ def test_a_limiter_that_nobody_knows_any_more_is_not_kept_alive(open_store):
 
 
 def test_the_thread_outlives_a_server_that_is_away(open_store, proxy, caplog):
-    """What was on its way is lost; what was not sent waits for the server."""
+    """Units on their way are lost; units that were not sent wait for the server."""
     store, auditor = open_store(proxy.url, deadline=DEADLINE), open_store()
     limiter = Limiter(LIMIT, store=store, lease=Lease(validity=0.2), on_error="deny")
     keys = [f"k{number}" for number in range(4)]

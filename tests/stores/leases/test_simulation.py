@@ -130,7 +130,7 @@ def ambushes(ledger_type: type[LeaseLedger] = LeaseLedger) -> Iterator[World]:
 
 @pytest.mark.parametrize("ledger_type", [Late, BeyondTheSeam, Uncharged, Twice])
 def test_who_admits_too_many_is_found_out(ledger_type):
-    """By the bound alone."""
+    """The bound alone finds out a fleet that is wrong."""
     assert any(too_many(world) for world in ambushes(ledger_type))
 
 
@@ -281,7 +281,7 @@ def test_leases_follow_the_demand(limits, awaited):
 
 @BOTH
 def test_what_is_leased_is_spent_while_the_server_is_away(awaited):
-    """And nothing after it is void."""
+    """No unit is spent after its lease is void."""
     world = World(Setup(seed=1, limits="10000/second", phases=equal(10, 3000), seconds=5.0, awaited=awaited))
     for node in world.nodes:
         world.loop.at(2 * SECOND, world.cut_off, node, 10 * SECOND)
@@ -294,7 +294,7 @@ def test_what_is_leased_is_spent_while_the_server_is_away(awaited):
 
 @BOTH
 def test_a_fleet_that_is_closed_holds_nothing(awaited):
-    """What the server counts is what was spent: in the middle of a window, all the rest was given back."""
+    """The server counts the units that were spent: in the middle of a window, all the rest was given back."""
     phases = ((0.0, (200.0,) * 20), (2.0, (0.0,) * 20))
     world = World(Setup(seed=1, limits="1000000/day by fixed-window", phases=phases, seconds=2.0, awaited=awaited))
     world.run(close=True)

@@ -192,7 +192,7 @@ def test_peeking_writes_nothing_and_says_what_a_hit_would(bank):
 @EVERY_KIND
 @pytest.mark.parametrize("hits", [24, 25, 50, 106])
 def test_a_peek_counts_what_this_process_holds(bank, limit, hits):
-    """What remains is what a hit after the other would get from here: of the lease, of the one that was bought ahead,
+    """The remaining units are those that hits from here would get: of the lease, of the one that was bought ahead,
     and of the server."""
     limiter = bank.limiter(limit)
     warm(limiter, hits=hits)
@@ -276,7 +276,7 @@ def test_a_peek_of_a_cost_that_no_lease_covers_is_what_the_server_says_of_it(ban
 
 
 def test_a_key_that_is_reset_is_as_new(bank):
-    """What was bought before is neither spent nor given back."""
+    """Tokens that were bought before are neither spent nor given back."""
     limiter = bank.limiter(WINDOW)
     warm(limiter)
     limiter.reset("k")
@@ -357,7 +357,7 @@ def test_of_several_limits_the_tightest_decides_to_the_last_permit(bank):
 
 
 def test_a_lease_takes_its_share_of_what_is_left_of_every_limit(bank):
-    """Also where the limit that binds is not the one that has least left."""
+    """The limit that binds need not be the one that has least left."""
     limits = ("10000/hour by fixed-window", "500/day by fixed-window as tight")
     bank.plain(limits[0]).hit("k", 9300)
     limiter = bank.limiter(*limits)
