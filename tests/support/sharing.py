@@ -8,6 +8,7 @@ import random
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 from headgate import Limiter
@@ -54,10 +55,14 @@ def storm(folder: Path, limits: str, amount: int, kills: int, seconds: float, se
     ledger.write_bytes(bytes(8 * (kills + 5)))
     with ledger.open("r+b") as opened:
         counts = memoryview(mmap.mmap(opened.fileno(), 0)).cast("q")
+
+    def hits(place: int) -> bool:
+        return counts[place] > 0 or sum(counts) >= amount - kills
+
     workers = {place: start("storm", url, limits, str(ledger), str(place)) for place in range(4)}
     for number in range(kills):
         victim = chance.choice(list(workers))
-        wait_until(lambda place=victim: counts[place] or sum(counts) >= amount - kills, "the worker hits", 60)
+        wait_until(partial(hits, victim), "the worker hits", 60)
         time.sleep(chance.uniform(0, 2 * seconds / kills))
         killed = workers.pop(victim)
         killed.kill()

@@ -8,6 +8,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from importlib.util import find_spec
 from itertools import product
 from pathlib import Path
@@ -151,6 +152,10 @@ class Load:
         self.statuses: Counter[int] = Counter()
         self.versions: dict[bytes, list[str]] = {}
 
+    def all_have(self, version: str) -> bool:
+        """Whether the last answer of every worker is of this version."""
+        return all(told[-1] == version for told in list(self.versions.values()))
+
     def run(self) -> None:
         while not self.over.wait(0.005):  # a pause, since the file is looked at only once a second
             answer = self.server.ask()
@@ -170,10 +175,10 @@ def test_a_policy_exchanged_under_load_loses_no_request_and_mixes_nothing(tmp_pa
         running = [threads.submit(load.run) for _ in range(4)]
         try:
             wait_until(lambda: len(load.versions) > 1, "both workers answer")
-            mine = load.versions
             for version in ("two", "one", "two"):
                 written(policy, marked(version, STYLES[version]))
-                wait_until(lambda new=version: all(told[-1] == new for told in list(mine.values())), "both have it")
+                wait_until(partial(load.all_have, version), "both have the policy")
+            mine = load.versions
             asked_of = {worker: len(told) for worker, told in mine.items()}
             written(policy, "rules: [\n")
             wait_until(lambda: server.log.read_text().count(wrong) >= len(asked_of), "all have told of the mistake")

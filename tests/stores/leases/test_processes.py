@@ -21,9 +21,9 @@ import pytest
 import redis
 
 from headgate import AsyncLimiter, Lease, Limiter
-from headgate.stores.leases.returns import returns
 from headgate.stores.redis import RedisStore
 from tests.support.faults import PATIENT, calls
+from tests.support.inside_leases import lease_locks
 from tests.support.leasing import BEFORE_LOW, MOST, WINDOW, Bank, drain, open_bank, warm
 from tests.support.servers import Server, wait_until
 
@@ -287,8 +287,7 @@ def test_a_fork_in_the_middle_of_anything_does_not_stop_the_child(server):
     with open_bank(server) as bank:
         limiter = bank.limiter(WINDOW)
         warm(limiter)
-        owners = [limiter._bound._ledger, limiter._bound._tokens]
-        locks = [owner._lock for owner in owners if hasattr(owner, "_lock")] + [returns._changed]
+        locks = lease_locks(limiter)
         for lock in locks:
             lock.acquire()
         admitted = in_child(lambda: warm(limiter, hits=100))

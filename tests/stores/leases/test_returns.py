@@ -14,6 +14,7 @@ from headgate import Lease, Limiter
 from headgate.stores.leases import returns as module
 from headgate.stores.redis import RedisStore
 from tests.support.faults import DEADLINE, FAULTS, PATIENT, heal
+from tests.support.inside import bound_of
 from tests.support.leasing import BUCKET, WINDOW, held, open_bank, warm
 from tests.support.servers import wait_until
 
@@ -106,7 +107,7 @@ def test_a_limiter_that_nobody_knows_any_more_is_not_kept_alive(open_store):
     """The thread that gives back does not hold the limiter, and ends without it."""
     limiter = Limiter(LIMIT, store=open_store(), lease=Lease(validity=600), on_error="raise")
     warm(limiter)
-    gate = weakref.ref(limiter._bound)
+    gate = weakref.ref(bound_of(limiter))
     del limiter
     gc.collect()
     assert gate() is None

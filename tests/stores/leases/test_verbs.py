@@ -12,6 +12,8 @@ from headgate.stores.gate import Gate
 from headgate.stores.leases import ledger
 from headgate.stores.redis import RedisStore
 from headgate.testing import ManualClock
+from tests.support.inside import bound_of
+from tests.support.inside_leases import leases_ending, leases_held, peek_steps
 from tests.support.leasing import BUCKET, EVERY_KIND, MOST, WINDOW, Bank, drain, held, open_bank, warm
 
 
@@ -237,8 +239,8 @@ def test_a_peek_does_not_count_twice_what_is_bought_while_it_asks(server):
     with open_bank(server) as bank:
         limiter = bank.limiter(WINDOW)
         warm(limiter)
-        left, gate = MOST - bank.charged(WINDOW), limiter._bound
-        steps = gate._peek("k", 0)
+        left, gate = MOST - bank.charged(WINDOW), bound_of(limiter)
+        steps = peek_steps(gate, "k", 0)
         reply = gate.space.topology.exchange(next(steps))
         warm(limiter, hits=500)
         with pytest.raises(StopIteration) as done:
@@ -423,9 +425,9 @@ def test_fifteen_thousand_hot_keys_keep_at_most_ten_thousand_leases():
         bought += decision.granted
         assert own.spend(key, 3) is not None
         given += sum(each.units for each in own.unused(4))
-    assert len(own._held) <= ledger.MOST == 10_000
+    assert len(leases_held(own)) <= ledger.MOST == 10_000
     assert len(tokens.leases) <= ledger.MOST
-    assert len(own._ending) <= ledger.MOST
+    assert len(leases_ending(own)) <= ledger.MOST
     given += sum(each.units for each in own.unused(-1))
     assert bought - given == 3 * 15_000
 
