@@ -8,6 +8,8 @@ EDGES := tests/tasks $(foreach edge,starlette fastapi endpoints flask django drf
 # A third worker, since tests wait more than they work. A worker without work takes some from another one's end, so that
 # the tests of a file mostly share their server.
 PYTEST := $(BIN)/python -m pytest -n 3 --dist worksteal
+# Modules are compiled once for all workers, and for the processes that tests start by the hundred.
+unexport PYTHONDONTWRITEBYTECODE
 SOURCES := pyproject.toml setup.py $(shell find src -name 'decision.py' -o -name 'layout.py' -o -name 'permit.py' -o -name 'pending.py' -o -name '*.pyx' -o -name '*.px[id]')
 
 .PHONY: run test native pure check format bench soak wheel matrix oldest clean
@@ -38,7 +40,7 @@ bench: $(VENV)/.bench  ## ratios in one run against pinned rivals; on a quiet ma
 	$(BIN)/python -m bench
 
 soak: $(VENV)/.dev  ## long storms; SOAK_SECONDS=10 for a short one
-	$(BIN)/python -m pytest -m soak tests/soak
+	$(BIN)/python -m pytest -m soak
 
 wheel: $(VENV)/.dev  ## a wheel, tested without the source tree
 	rm -rf dist .wheel && $(BIN)/python -m build --wheel

@@ -1,5 +1,6 @@
 """The same examples every time: chance belongs to `make soak`."""
 
+import gc
 import os
 import socket
 
@@ -25,6 +26,17 @@ def pytest_ignore_collect(collection_path):
     if wants_pure() and collection_path.suffix == ".py":
         return True if "pytest.mark.engineless" in collection_path.read_text(encoding="utf-8") else None
     return None
+
+
+# Modules and tests that are collected live until the end, so that the garbage collector need not look at them: a full
+# collection then takes a millisecond, and half a second otherwise.
+gc.disable()
+
+
+def pytest_collection_finish():
+    """Let the garbage collector begin, with nothing to look at but what the tests make."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="module")

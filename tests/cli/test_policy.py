@@ -99,7 +99,7 @@ def test_check_tells_every_mistake_with_its_line(capsys, tmp_path):
 
 
 def test_check_of_what_is_not_there(capsys, tmp_path):
-    """Also for explain."""
+    """A file that is not there is an error of `check` and of `explain`."""
     for verb in ("check", "explain"):
         code, out, err = run(capsys, verb, str(tmp_path / "none.yaml"))
         assert (code, out) == (1, "")

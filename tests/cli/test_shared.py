@@ -273,7 +273,7 @@ def test_a_random_header_is_survived(run, path, store):
 
 
 def test_words_cannot_steer_a_terminal(run, path, store):
-    """What a table says of itself is shown without control characters; missing words are empty."""
+    """The words of a table are shown without control characters; missing words are empty."""
     table = table_of(path)
     whole = table.read_bytes()
     for words, shown in ((b"\x1b[2Jx\0fam\nily\0limit", "\\x1b[2Jx   fam\\nily"), (b"\xff", "\ufffd"), (b"", "")):

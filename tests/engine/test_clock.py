@@ -54,5 +54,5 @@ def test_a_clock_set_by_hand_is_what_the_engine_reads():
 
 @pytest.mark.parametrize(("us", "text"), [(0, "0"), (1, "0.000001"), (1_500_000, "1.5"), (2_592 * 10**9, "2592000")])
 def test_waits_are_written_as_people_read_them(us, text):
-    """Never a power of ten, never a trailing zero."""
+    """A wait is never written with a power of ten or a trailing zero."""
     assert write_seconds(us) == text

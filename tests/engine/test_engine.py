@@ -64,16 +64,21 @@ def test_running_pure_without_asking_is_said_once():
     assert "HEADGATE_PURE=1" in ran.stderr
 
 
+needs_both = pytest.mark.skipif(not NATIVE, reason="the reference is the pure engine itself")
+
+
+@needs_both
 @pytest.mark.parametrize("text", [*SINGLE, *SEVERAL])
 def test_the_twins_give_equal_answers(text):
     """Native and reference, driven through more traces than every store is, answer the same, bit for bit."""
-    for seed in range(100, 112):
+    for seed in range(100, 108):
         compare(text, lambda clock: MemoryStore(clock=clock), seed, 300)
 
 
+@needs_both
 @pytest.mark.parametrize("plans", PLANS, ids=lambda plans: plans[0])
 def test_the_twins_give_equal_answers_to_changing_plans(plans):
-    """What one plan has written, another reads alike in both, at every promised instant and a microsecond beside it."""
+    """A state that one plan wrote is read alike in both by another, at promised instants and a microsecond beside."""
     for seed in range(100, 112):
         compare(plans[0], lambda clock: MemoryStore(clock=clock), seed, 300, plans[1:])
 
@@ -129,7 +134,7 @@ def test_a_clock_may_jump_decades(text):
 
 
 def test_a_clock_that_jumps_decades_back_does_not_freeze_a_key():
-    """What was charged in 2026 keeps a key in 1970 waiting for one unit, not for half a century."""
+    """A charge of 2026 keeps a key in 1970 waiting for one unit, not for half a century."""
     clock = ManualClock(1_790_000_000)
     limiter = Limiter("10/minute", clock=clock)
     limiter.hit("k", 10)

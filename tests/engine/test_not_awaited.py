@@ -136,7 +136,7 @@ async def test_mistakes_in_a_call_are_told_when_it_is_made_or_awaited(limiter):
 
 @pytest.mark.parametrize("verb", ["hit", "peek", "take_up_to", "acquire", "reserve", "decide"])
 def test_frameworks_and_mocks_see_a_coroutine_function(limiter, verb):
-    """By which FastAPI awaits a dependency, and `create_autospec` makes an AsyncMock."""
+    """FastAPI awaits such a dependency, and `create_autospec` makes an AsyncMock of it."""
     method = getattr(limiter, verb)
     assert inspect.iscoroutinefunction(method)
     with warnings.catch_warnings(action="ignore", category=DeprecationWarning):  # from 3.14 on

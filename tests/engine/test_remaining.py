@@ -69,7 +69,7 @@ def test_the_binding_limit_of_a_yes_has_the_least_left():
 
 
 def test_the_binding_limit_of_a_no_has_the_longest_wait():
-    """What remains may be another's: the least of all is what could still be spent."""
+    """The remaining units may be those of another limit: the least of all is the number that could still be spent."""
     limiter = Limiter("4/second as fast; 6/hour as slow", clock=ManualClock(1_000_000))
     limiter.hit("k", 3)
     refused = limiter.hit("k", 4)

@@ -25,7 +25,7 @@ def refusal(text: str, cost: int = 1):
 @pytest.mark.parametrize("algorithm", EVERY_ALGORITHM)
 @pytest.mark.parametrize("rate", ["100/second", "10/minute", "30/hour", "50/100ms", "10/day"])
 def test_nobody_comes_early_and_nobody_waits_twice_as_long(algorithm, rate):
-    """Or a second more, where that is more."""
+    """A caller waits at most twice as long as it was told, or a second longer where that is more."""
     refused = refusal(f"{rate} by {algorithm}")
     chance = random.Random(5)
     waits = [refused.retry_after_spread(chance.random) for _ in range(500)]

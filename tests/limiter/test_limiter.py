@@ -269,7 +269,7 @@ def test_decisions_and_refusals_travel():
     ids=["copy", "deepcopy", "deepcopy of a list", "pickle"],
 )
 def test_no_copy_of_a_decision_gives_back_again(text, duplicate):
-    """What a decision charged is given back once, however many copies of the decision there are."""
+    """The charge of a decision is given back once, however many copies of the decision there are."""
     limit = Limiter(text, clock=ManualClock(1000))
     limit.hit("k", 4)
     spent = limit.hit("k", 3)
@@ -364,7 +364,7 @@ async def test_async_speaks_the_same_words():
 
 
 def test_the_signatures_of_the_twins_agree():
-    """What an editor shows for Limiter is what the engine accepts: every argument by its place or name."""
+    """The engine accepts the signature that an editor shows for Limiter: every argument by its place or name."""
     limit = limiter()
     assert limit.hit(key="k", cost=1, limit=None)
     assert limit.peek(key="k", cost=1, limit="20/minute")

@@ -134,7 +134,7 @@ async def test_a_task_that_gives_up_as_it_is_called_leaves_its_turn_to_the_next(
 
 @pytest.mark.parametrize("order", list(permutations(range(4))))
 def test_whatever_costs_and_order_they_give_up_in_all_is_given_back(order, clock):
-    """What is given up in the middle is given back when everything behind it is given up too."""
+    """A promise that is given up in the middle is given back when every promise behind it is given up too."""
     limiter = Limiter("7/second burst 3", clock=clock)
     limiter.hit("k", 2)
     before = limiter.peek("k", 0).verdicts

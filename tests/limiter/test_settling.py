@@ -112,7 +112,7 @@ def test_a_window_that_is_full_does_not_spare_the_bucket(make, clock):
     ],
 )
 def test_by_name(make, actual, after, clock):
-    """What is not named stays as it was reserved; one limit may get back while the other is charged."""
+    """A limit that is not named stays as it was reserved; one limit may get back while the other is charged."""
     limiter = make("60/minute as rpm", "1000/minute as tpm", clock=clock)
     limiter.reserve("named", {"rpm": 1, "tpm": 500}).settle(**actual)
     limiter.reserve("mapped", {"rpm": 1, "tpm": 500}).settle(actual)

@@ -40,7 +40,7 @@ def alarm(clock=None) -> LoopTimers:
 
 @awaited
 async def test_waiters_wake_in_the_order_of_their_instants():
-    """Then of their arrival."""
+    """Waiters of one instant wake in the order of their arrival."""
     clock, woken = ManualClock(LATER), []
     timers = alarm(clock)
 
@@ -206,7 +206,7 @@ def test_the_alarms_of_a_clock_are_one_for_each_loop():
 
 
 def test_a_clock_forgets_alarms_that_are_gone(clock):
-    """What watches a clock that is moved by hand does not keep it, nor itself, alive."""
+    """An alarm that watches a clock that is moved by hand does not keep the clock, nor itself, alive."""
 
     async def main() -> None:
         await AsyncLimiter("1/second", clock=clock).hit("k")
@@ -221,7 +221,7 @@ def test_a_clock_forgets_alarms_that_are_gone(clock):
 
 
 def test_a_thread_sleeps_until_and_not_before():
-    """By the real clock, and by one that a test moves."""
+    """A sleep ends at its instant by the real clock, and by one that a test moves."""
     clock = SystemClock()
     at = clock.now_us() + 3_000
     sleep_until(clock, at)
@@ -234,7 +234,7 @@ def test_a_thread_sleeps_until_and_not_before():
 
 
 def test_a_thread_that_sleeps_too_little_sleeps_again():
-    """What wakes it may be anything; it goes when the clock says so."""
+    """Anything may wake a thread; it goes on when the clock says so."""
 
     class Slow(SystemClock):
         def now_us(self) -> int:

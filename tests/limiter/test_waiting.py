@@ -70,7 +70,7 @@ def test_it_takes_exactly_as_long_as_it_must(home, algorithm, clock):
 
 
 def test_a_bucket_lets_its_burst_go_and_then_one_after_the_other(home, clock):
-    """What was acquired says how long it took."""
+    """A decision that was waited for tells how long the wait was."""
     limiter = home.limiter("7/second burst 3", clock=clock)
     left, took = [], []
     for _ in range(6):
@@ -138,7 +138,7 @@ def test_a_plan_waits_by_its_own_numbers(home, text, clock):
 
 
 def test_more_than_an_hour_is_waited_for_too(home, clock):
-    """What cannot be promised yet is asked again when it can be, and the wait is still exact."""
+    """A request that cannot be promised yet is asked again when it can be, and the wait is still exact."""
     limiter = home.limiter("2/3 hours burst 2", clock=clock)
     limiter.hit("k", 2)
     assert limiter.acquire("k", 2)

@@ -29,7 +29,7 @@ BUCKET, WINDOW = "10/second burst 4", "4/second by fixed-window"
 
 @in_each_home
 async def test_tasks_of_a_bucket_go_at_their_instants(store, clock):
-    """Not one microsecond early: the books say when, and then is when."""
+    """A task goes at the instant that the books say, not one microsecond early."""
     limiter = AsyncLimiter("7/second burst 1", store=store, on_error="raise")
     done: list[int] = []
     tasks = await crowd(limiter, [1] * 8, done)
@@ -174,7 +174,7 @@ async def test_no_more_wait_than_may_of_those_who_come_at_once(store, clock):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_ten_thousand_tasks_cancelled_at_random_leave_the_books_exact(home, seed):
-    """Or a thousand, also where there is a server or a file behind it; `make soak` has ten thousand there too."""
+    """A thousand tasks are enough where a server or a file is behind it; `make soak` has ten thousand there too."""
     clock = ManualClock(LATER)
     tasks = 10_000 if (home.kind, seed) == ("memory", 0) else 1_000
 
@@ -186,7 +186,7 @@ def test_ten_thousand_tasks_cancelled_at_random_leave_the_books_exact(home, seed
 
 @awaited
 async def test_any_number_of_tasks_have_one_timer():
-    """By the real clock: set for the first, moved when an earlier one comes, gone with the last."""
+    """The timer of the real clock is set for the first task, moved when an earlier one comes, gone with the last."""
     limiter = AsyncLimiter("1/minute burst 1")
     await limiter.hit("k")
     alarm = timers_of(limiter)

@@ -141,7 +141,7 @@ async def test_who_comes_as_the_head_is_called_is_not_let_in_for_nothing(store, 
 
 @in_each_home
 async def test_a_plan_with_a_smaller_burst_waits_behind_others(store, clock):
-    """What all in line want together is above the plan's burst; that is no reason to refuse one of them for ever."""
+    """All callers in line want more together than the plan's burst; that is no reason to refuse one for ever."""
     plan = "2/second by fixed-window"
     limiter = AsyncLimiter(WINDOW, store=store, on_error="raise")
     await limiter.hit("k", 2, limit=plan)

@@ -150,7 +150,7 @@ def test_the_peer_of_a_unix_socket_is_trusted_by_name():
 
 
 def test_trusts_says_whether_a_peer_is_believed():
-    """By address, as a unix socket, or everyone by hops."""
+    """A peer is believed by its address, as a unix socket, or by hops, which believe every peer."""
     ten, unix, hops = Proxies(TEN), Proxies(["unix"]), Proxies(hops=1)
     peers = ["10.0.0.1", "::ffff:10.0.0.1", "0:0::1%lo", "11.0.0.1", "garbage", None, ""]
     assert [ten.trusts(peer) for peer in peers] == [True, True, True, False, False, False, False]
@@ -170,7 +170,7 @@ def test_trusts_says_whether_a_peer_is_believed():
     ],
 )  # fmt: skip
 def test_there_is_one_way_to_write_an_address(text):
-    """What one reader takes for one host and another for another is no address."""
+    """A text that two readers take for two hosts is no address."""
     assert read_address(text) is None
     assert text not in Networks(["0.0.0.0/0", "::/0"])
     with pytest.raises(InvalidCall, match="is not an IP address; write for instance"):

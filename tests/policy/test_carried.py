@@ -69,7 +69,7 @@ def test_a_changed_rule_gives_nobody_a_second_budget(site, old, new):
 
 
 def test_an_old_limit_goes_once_its_period_is_over(site):
-    """Not a microsecond before; afterwards the new one is alone, also in the header fields."""
+    """The old limit does not go a microsecond before; afterwards the new one is alone, also in the header fields."""
     site = site("name: api, key: ip, limits: 5/hour by sliding-log")
     site.clock.advance(1000)
     assert site.admitted(9) == 5
@@ -115,7 +115,7 @@ RELOADS = {
 
 @pytest.mark.parametrize("case", RELOADS)
 def test_reloads_in_a_row_keep_every_count(site, case):
-    """What was used under the limits and names of before counts under the new ones, at once."""
+    """Units that were used under the limits and names of before count under the new ones, at once."""
     (name, limits, *_), *_ = RELOADS[case]
     site = site(f"name: {name}, key: ip, limits: {limits}")
     for at, (name, limits, asked, admitted) in enumerate(RELOADS[case]):

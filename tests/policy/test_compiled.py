@@ -141,7 +141,7 @@ def test_an_answer_counts_once():
 
 @pytest.mark.parametrize(("method", "left"), [("GET", 9), ("POST", 5), ("PUT", 8), ("HEAD", 10)])
 def test_cost_by_method(method, left):
-    """What is not listed costs the default, and 0 costs nothing."""
+    """A method that is not listed costs the default, and one with 0 costs nothing."""
     judged = responder({"limits": "10/minute", "cost": {"GET": 1, "POST": 5, "HEAD": 0, "default": 2}})
     judged.ask(method)
     assert judged.left() == left
@@ -245,7 +245,7 @@ def test_a_block_lasts_as_long_as_it_says_and_then_all_is_new():
 
 
 def test_refused_requests_count_only_where_that_is_asked():
-    """Then each pushes the next further away."""
+    """Refused requests that count push the next one further away."""
     waits = {False: [30.0, 30.0, 30.0], True: [30.0, 60.0, 90.0]}
     for refused, expected in waits.items():
         judged = responder({"count": {"refused": refused}})

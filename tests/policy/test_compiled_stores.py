@@ -32,7 +32,7 @@ ON_ERROR = {"local": ["pass", "pass", "deny"], "allow": ["pass"] * 3, "deny": ["
 
 @pytest.mark.parametrize("on_error", ON_ERROR)
 def test_a_store_that_cannot_answer_leaves_it_to_each_rule(on_error, caplog):
-    """By this process's own memory, open, or closed with 503; said in the log."""
+    """Each rule is decided by this process's own memory, open, or closed with 503; the log says so."""
     judged = responder({"store": "far", "on_error": on_error}, at={"far": away()})
     outcomes = [judged.ask() for _ in range(3)]
     assert [outcome.kind for outcome in outcomes] == ON_ERROR[on_error]

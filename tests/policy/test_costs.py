@@ -129,7 +129,7 @@ def test_a_function_that_gives_no_cost_is_named_by_its_rule(gives):
 
 
 def test_functions_that_give_limits_and_costs():
-    """What is right is used as it is; nothing is no limit."""
+    """A right value is used as it is; None is no limit."""
     (rule,) = Policy(
         {"rules": [{"key": "ip", "limits": lambda seen: {"a": "5/minute"}.get(seen.user), "cost": lambda seen: 3}]}
     ).rules

@@ -127,7 +127,7 @@ def test_rules_of_one_decision_have_each_its_own_time_and_all_or_none_is_charged
 
 
 def test_a_held_request_that_goes_away_gives_back_all_it_was_charged():
-    """Also behind a dearer one that is held for as long as may be."""
+    """A request behind a dearer one, which is held for the longest time, gives all back too."""
     judged = responder({**SHORT, "cost": {"POST": 10}})
     held = [judged.ask() for _ in range(2)]
     assert judged.ask("POST").delay_us == 100_000
@@ -157,7 +157,7 @@ def test_limits_that_a_function_chooses_are_bounded_too():
 
 
 def test_a_million_costs_take_no_more_room_than_a_thousand():
-    """What is remembered for each cost is bounded."""
+    """The numbers that are remembered for each cost are bounded."""
     act = {"delay": {"at_most": 10}}
     judged = responder({"limits": "1000000/second queue 9000000", "act": act, "cost": lambda seen: int(seen.user)})
     for cost in range(1, 3000):

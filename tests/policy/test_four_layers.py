@@ -10,6 +10,7 @@ import asyncio
 import json
 import random
 from collections import Counter
+from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
@@ -147,19 +148,16 @@ class Incident:
         return self.served[phase, kind] / self.asked[phase, kind]
 
 
-@pytest.fixture(scope="module")
-def incidents() -> dict[tuple[str, ...], Incident]:
-    """The incident with all layers, and with each alone."""
-    found = {}
-    for layers in (LAYERS, *((each,) for each in LAYERS)):
-        with pytest.MonkeyPatch.context() as patch:
-            found[layers] = Incident(patch, *layers).run()
-    return found
+@cache
+def incident(*layers: str) -> Incident:
+    """Run the incident with these layers."""
+    with pytest.MonkeyPatch.context() as patch:
+        return Incident(patch, *layers).run()
 
 
-def test_each_layer_fires_when_it_is_its_turn(incidents):
+def test_each_layer_fires_when_it_is_its_turn():
     """No layer refuses in calm times; then each refuses what it is there for, and charges are always served."""
-    full = incidents[LAYERS]
+    full = incident(*LAYERS)
     assert {phase: sorted(fired) for phase, fired in full.fired.items()} == {
         "calm": [],
         "failing": ["queue"],  # the adaptive limit: this process serves fewer
@@ -174,11 +172,22 @@ def test_each_layer_fires_when_it_is_its_turn(incidents):
     assert full.part("busy", "test") < 0.95
 
 
-def test_no_layer_does_the_work_of_another(incidents):
-    """What each would miss alone: phases in which charges, or customers that do nothing wrong, are not served."""
+def test_a_loop_gets_no_more_than_its_rate():
+    """A client in a loop is served 500 requests at once and 100 a second."""
+    assert incident(*LAYERS).served["loop", "loop"] <= 500 + 2.5 * 100
+
+
+def test_the_adaptive_limit_keeps_requests_short():
+    """With two workers left, the places of the fleet are a queue of 0.8 s; the adaptive limit is a quarter of that."""
+    assert incident(*LAYERS).slowest["degraded"] <= 250
+
+
+@pytest.mark.soak
+def test_no_layer_does_the_work_of_another():
+    """Each layer alone misses phases, in which charges, or customers that do nothing wrong, are not served."""
     missed = {}
     for layer in LAYERS:
-        alone = incidents[layer,]
+        alone = incident(layer)
         missed[layer] = [
             phase
             for phase, kind in (("degraded", "charge"), ("loop", "normal"), ("slow", "normal"), ("crowd", "charge"))
@@ -195,15 +204,11 @@ def test_no_layer_does_the_work_of_another(incidents):
     }
 
 
-def test_a_loop_gets_no_more_than_its_rate(incidents):
-    """Only the rate counts requests: 500 at once and 100 a second. Every other layer lets more pass."""
-    served = {layers: found.served["loop", "loop"] for layers, found in incidents.items()}
-    rated = [layers for layers, count in served.items() if count <= 500 + 2.5 * 100]
-    assert rated == [LAYERS, ("rate",)]
-
-
-def test_the_adaptive_limit_keeps_requests_short(incidents):
-    """With two workers left, the places of the fleet are a queue of 0.8 s; the adaptive limit is a quarter of that."""
-    slowest = {layers: found.slowest["degraded"] for layers, found in incidents.items()}
-    assert [layers for layers, milliseconds in slowest.items() if milliseconds <= 250] == [LAYERS, ("adaptive",)]
-    assert slowest["fleet",] >= 800
+@pytest.mark.soak
+def test_no_other_layer_alone_stops_a_loop_or_keeps_requests_short():
+    """Only the rate counts requests, and only the adaptive limit follows the workers that are left."""
+    served = {layer: incident(layer).served["loop", "loop"] for layer in LAYERS}
+    slowest = {layer: incident(layer).slowest["degraded"] for layer in LAYERS}
+    assert [layer for layer, count in served.items() if count <= 500 + 2.5 * 100] == ["rate"]
+    assert [layer for layer, milliseconds in slowest.items() if milliseconds <= 250] == ["adaptive"]
+    assert slowest["fleet"] >= 800

@@ -151,7 +151,7 @@ def test_the_address_in_place_of_a_missing_key_is_not_enough():
 
 
 def test_conditions_that_both_rules_have_do_not_count_as_narrower():
-    """Nor do methods, and what both exempt; a path that is written out has only one budget by path."""
+    """Methods and common exemptions do not count either; a path that is written out has only one budget by path."""
     match = {"path": "/api/items", "method": "GET", "host": "a.org", "query": {"v": "2"}}
     narrow = {**BY_KEY, "match": match, "exempt": {"ip": "10.0.0.1"}}
     for beside in (

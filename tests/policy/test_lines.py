@@ -95,7 +95,7 @@ def test_wrong_syntax_has_its_line_too(tmp_path, text, told):
 
 @given(st.text("[]{}=.,#\"'\\\n ab1", max_size=60), st.integers(0, 3))
 def test_a_key_of_too_many_dots_is_found_before_the_parser_sees_it(text, most):
-    """Also in a text that is no TOML; a text without one has no more dots in a row of plain words either."""
+    """Such a key is also found in a text that is no TOML; a text without one has no more dots in a row of words."""
     found = line_of_dots(text, most)
     plain = re.findall(r"[ab1.]+", re.sub(r"""["'#].*""", "", text, flags=re.DOTALL))
     assert found is not None or all(word.count(".") <= most for word in plain)

@@ -187,7 +187,7 @@ def test_a_callable_is_a_condition_and_exempt_takes_a_request_out():
 
 
 def test_rules_are_found_in_their_order_wherever_their_paths_begin():
-    """By first segment or not, the order is the file's, and a rule with two fitting paths is found once."""
+    """The order is the file's, by first segment or not, and a rule with two fitting paths is found once."""
     paths: list[Any] = ["/a/**", None, ["/a/*", "/a/b"], "/b", "/{any}/b", ["/c", "**/b"]]
     rules = [{"key": "ip", "limits": "1/minute", "match": {"path": path} if path else {}} for path in paths]
     policy = Policy({"rules": rules})
@@ -277,7 +277,7 @@ KEYS: list[tuple[Any, dict[str, Any], str | None]] = [
 
 @pytest.mark.parametrize(("key", "known", "told"), KEYS)
 def test_keys(key, known, told):
-    """What each part is, empty or not; what was not sent is None, which is not the same as empty."""
+    """Each part has its value, empty or not; a part that was not sent is None, which is not the same as empty."""
     assert key_of(key, missing="skip", **known) == told
     sent = isinstance(key, dict) and not key.keys() & {"trusted_header", "param", "constant"}
     assert key_of(key, missing="deny", **known) == (("401" if sent else "403") if told is None else told)
@@ -301,7 +301,7 @@ def test_a_missing_part_among_others(missing):
 
 
 def test_nobody_can_pretend_to_be_a_missing_or_empty_or_hashed_part():
-    """What users write is escaped, so the marks are ours alone."""
+    """Text of users is escaped, so that only Headgate writes the marks."""
     marks = [f"\\m{PEER}", "\\e", f"{H}{'0' * 32}", "\\p"]
     assert {key_of("user", user=mark) for mark in marks} == {f"\\{mark}" for mark in marks}
 
@@ -336,7 +336,7 @@ LONG: list[tuple[Any, dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("key", "known"), LONG)
 def test_long_parts_are_hashed(key, known):
-    """Never an error, and never a long key."""
+    """A long part is never an error, and never a long key."""
     told = key_of(key, **known)
     assert told.startswith(H) and len(told) == 34
 

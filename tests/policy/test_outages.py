@@ -105,7 +105,7 @@ def test_where_nothing_can_count_nothing_passes(on_error, kinds):
 
 
 def test_a_store_that_had_no_room_for_a_moment_is_asked_again():
-    """What failed when limits were first bound works as soon as the store does."""
+    """Limits that could not be bound at first work as soon as the store does."""
     store = Failing(StoreError("full"))
     bind = store.bind
 

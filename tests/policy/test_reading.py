@@ -202,7 +202,7 @@ def test_numbers_of_many_digits_are_mistakes(tmp_path, name):
     ],
 )
 def test_values_that_could_only_fail_later_are_mistakes_now(fields, place):
-    """What Python would stumble over, and what no server would send, is found while reading."""
+    """A value that Python would stumble over, or that no server would send, is found while reading."""
     (said,) = of_mapping(rule(**fields))
     assert said.startswith(place)
 
@@ -222,7 +222,7 @@ def test_rules_whose_names_with_their_limits_names_are_the_same_are_a_mistake():
 
 
 def test_a_warning_about_a_limit_is_given_once_and_in_its_own_words():
-    """Not a second time for the name that the rule gives it."""
+    """The warning is not given a second time for the name that the rule gives the limit."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         Policy(rule(limits="2/minute by sliding-window"))

@@ -72,7 +72,7 @@ def quota(app: RateLimitMiddleware) -> str:
 
 
 def test_requests_are_answered_while_a_changed_file_is_read(file, slowly):
-    """By the policy of now, however long that takes; by the new one as soon as it is ready."""
+    """The present policy answers, however long the reading takes; the new one answers as soon as it is ready."""
     go, here = slowly
     app = RateLimitMiddleware(plain_wsgi, file)
     write(file, "8/minute")
@@ -86,7 +86,7 @@ def test_requests_are_answered_while_a_changed_file_is_read(file, slowly):
 
 
 def test_no_thread_is_started_while_a_file_stays_as_it_is(file):
-    """Nor for a policy that is no file."""
+    """A policy that is no file starts no thread either."""
     for policy in (file, {"rules": [{"key": "ip", "limits": "1/hour"}]}):
         app = RateLimitMiddleware(plain_wsgi, policy)
         for _ in range(3):
@@ -137,7 +137,7 @@ def test_whatever_reading_raises_is_told_of_once_and_changes_nothing(file, caplo
 
 
 def test_a_reload_is_not_undone_by_a_reading_that_began_before_it(file, slowly):
-    """What was begun later is newer, whichever ends first."""
+    """A reading that began later is newer, whichever ends first."""
     go, here = slowly
     app = RateLimitMiddleware(plain_wsgi, file)
     write(file, "8/minute")
@@ -155,7 +155,7 @@ def test_a_reload_is_not_undone_by_a_reading_that_began_before_it(file, slowly):
 
 
 def test_a_store_that_is_bound_while_a_policy_is_made_ready_stays_bound(file):
-    """What was made ready for the other store is made for this one, as if the file had changed again."""
+    """A policy that was made ready for the other store is made for this one, as if the file had changed again."""
     go, here = threading.Event(), threading.Event()
 
     class Slowly(MemoryStore):

@@ -67,7 +67,7 @@ def ruled(*rules: dict[str, Any], headers: Any = TWO, more: Any = None, **known:
     ],
 )
 def test_a_key_with_different_values_is_refused_and_the_field_is_named(key, known, field):
-    """By every kind of part; a part that the app's function reads from the view is no exception."""
+    """Every kind of part refuses them; a part that the app's function reads from the view is no exception."""
     assert ruled({**BY_KEY, "key": key}, **known) == (400, f"The {field} {SAID}")
 
 
@@ -82,7 +82,7 @@ def test_costs_limits_and_conditions_of_the_app_are_refused_too(rule):
 
 @pytest.mark.parametrize("rule", [{}, {"cost": lambda seen: len(seen.header("x-key") or "")}])
 def test_a_rule_that_observes_refuses_nobody(rule, caplog):
-    """What it could not count is in the log, and the other rules are asked."""
+    """A request that the rule could not count is in the log, and the other rules are asked."""
     caplog.set_level("INFO", "headgate.policy")
     dry = {"name": "dry", "act": "observe", **BY_KEY, **rule}
     asked = responder(dry, {"name": "real", "key": "ip", "limits": "1/hour"})
@@ -98,7 +98,7 @@ def test_a_rule_that_observes_counts_each_value():
 
 
 def test_equal_values_are_one():
-    """Also where they are written in different ways."""
+    """Values are equal also where they are written in different ways."""
     for headers in ({"x-key": ["a", " a", "a\t"]}, {"x-key": "a"}):
         assert ruled(BY_KEY, headers=headers) == (200, "")
     same: dict[str, Any] = {"key": {"header": "authorization"}, "limits": "1/hour"}

@@ -373,14 +373,14 @@ def test_the_gallery_is_right_for_both(path):
 
 @pytest.mark.parametrize("value", RIGHT, ids=ids)
 def test_right_for_both(value):
-    """What the parser takes, the schema takes."""
+    """The schema takes every policy that the parser takes."""
     assert parses(value)
     assert [error.message for error in VALIDATOR.iter_errors(value)] == []
 
 
 @pytest.mark.parametrize("value", WRONG, ids=ids)
 def test_wrong_for_both(value, tmp_path):
-    """What the parser refuses, the schema refuses."""
+    """The schema refuses every policy that the parser refuses."""
     file = tmp_path / "policy.json"
     file.write_text(json.dumps(value), encoding="utf-8")
     assert not parses(file)
@@ -413,7 +413,7 @@ def test_the_schema_knows_the_fields_of_the_parser():
 
 
 def test_every_field_is_described():
-    """What an editor shows beside a field."""
+    """An editor shows a description beside every field."""
     assert [name for name, field in fields_of(SCHEMA) if "description" not in field] == []
 
 

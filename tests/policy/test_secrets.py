@@ -82,7 +82,7 @@ def test_a_pepper_of_any_length(monkeypatch, length):
 
 
 def test_two_policies_have_two_peppers(monkeypatch):
-    """What is remembered of hashes is each policy's own."""
+    """Each policy remembers hashes of its own."""
     told = []
     for pepper in ("one", "two", "one"):
         monkeypatch.setenv("PEPPER", pepper)

@@ -89,7 +89,7 @@ PRIVATE = "this is a private key: give the public key, which is enough to verify
     ],
 )
 def test_a_key_that_is_none_is_a_mistake_at_once(tmp_path, data, algorithms, said):
-    """Not a token that is never believed; and what was in the file is not shown."""
+    """The mistake is told at once, not by tokens that are never believed; and the file's content is not shown."""
     assert mistakes(key=files(tmp_path, data()), algorithms=algorithms) == [f"tokens.key: {said}"]
 
 

@@ -100,7 +100,7 @@ def test_a_claim_of_a_verified_token_is_counted_by():
 
 
 def test_a_plan_comes_from_a_verified_token():
-    """And from no other."""
+    """A token that is not verified gives no plan."""
     rule = {"key": "ip", "limits": {"default": "1/minute", "pro": "3/minute"}}
     asked = Responder({"tokens": HS256, "plan": {"claim": "plan"}, "rules": [rule]})
     assert asked.kinds(4, **bearer(signed({"plan": "pro"}))) == ["pass", "pass", "pass", "deny"]
@@ -157,7 +157,7 @@ def test_nothing_is_verified_that_nobody_asks_for():
 
 
 def test_a_token_is_verified_once_for_a_request_however_often_it_is_asked_for():
-    """Also one that is not genuine, which is not remembered."""
+    """A token that is not genuine is verified once too, and is not remembered."""
     rule = {**BY_SUB, "key": [{"claim": "sub"}, {"claim": "org"}, is_ann], "missing": "ip"}
     asked = Responder({"tokens": HS256, "plan": {"claim": "plan"}, "rules": [rule, {**rule, "name": "b"}]})
     verified = counting(asked.compiled.policy)
@@ -217,7 +217,7 @@ def test_a_token_is_valid_from_nbf_until_exp(given, valid):
 
 
 def test_a_remembered_token_begins_and_ends_by_the_clock():
-    """What was verified once is not valid for ever."""
+    """A token that was verified once is not valid for ever."""
     made = tokens()
     seen = []
     for now in (LATER - 1, LATER, LATER + 9.999, LATER + 10, LATER):
@@ -269,7 +269,7 @@ NOT_BELIEVED: dict[str, Callable[[], str]] = {
 
 @pytest.mark.parametrize("token", NOT_BELIEVED.values(), ids=NOT_BELIEVED.keys())
 def test_a_token_that_is_not_genuine_is_as_none_at_all(token):
-    """Never an error: its claims are missing, and the rule says what that means."""
+    """The token is never an error: its claims are missing, and the rule says what that means."""
     asked = Responder({"tokens": HS256, "rules": [BY_SUB]})
     assert asked.ask(**bearer(token())).status == 401
 

@@ -75,7 +75,7 @@ def test_a_query_parameter_is_decoded_once(sent, plain):
     ],
 )  # fmt: skip
 def test_a_cookie_is_without_quotes_escapes_and_percent_signs(sent, plain):
-    """What RFC 6265 does not allow is read differently by frameworks: by none, here."""
+    """Frameworks read a cookie that RFC 6265 does not allow in different ways; Headgate does not read it."""
     assert COOKIE.plain(sent) == plain
 
 

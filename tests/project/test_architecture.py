@@ -5,12 +5,15 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 import headgate
+
+pytestmark = pytest.mark.engineless
 
 PACKAGE = Path(headgate.__file__).parent
 TESTS = Path(__file__).parents[1]
@@ -107,16 +110,23 @@ def imports(path: Path) -> Iterator[str]:
 SOURCES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_a_package_imports_only_lower_layers(path):
+def may_import(package: str, other: str) -> bool:
+    """Whether another package is in a lower layer; the tools for testing are in none."""
+    if other in (package, "testing"):
+        return other == package
+    return LAYER_OF[other] < LAYER_OF[package] or (package, other) in WITHIN_A_LAYER
+
+
+def test_a_package_imports_only_lower_layers():
     """Every import goes to a lower layer, or stays in its package; no package imports the tools for testing."""
-    package = package_of(path)
-    if package == "testing":
-        return
-    for other in imports(path):
-        assert other != "testing", f"{path} imports the tools for testing"
-        lower = LAYER_OF[other] < LAYER_OF[package] or (package, other) in WITHIN_A_LAYER
-        assert other == package or lower, f"{path.name} ({package}) imports {other}, which is not in a lower layer"
+    wrong = [
+        f"{path.relative_to(PACKAGE)} imports {other}"
+        for path in SOURCES
+        if package_of(path) != "testing"
+        for other in imports(path)
+        if not may_import(package_of(path), other)
+    ]
+    assert wrong == []
 
 
 def test_every_package_has_a_layer():
@@ -184,11 +194,12 @@ def entered_from(package: str, tree: ast.Module) -> Iterator[tuple[str, list[str
             yield entered, read
 
 
-def entering(path: Path) -> Iterator[tuple[str, list[str]]]:
+@cache
+def entering(path: Path) -> list[tuple[str, list[str]]]:
     text = path.read_text(encoding="utf-8")
     if path.suffix != ".py":  # Cython: its imports have Python's form, each in one line
         text = "\n".join(re.findall(r"^from headgate[\w.]* import .*$", text, re.MULTILINE))
-    yield from entered_from("" if path == PACKAGE / "__init__.py" else package_of(path), ast.parse(text))
+    return list(entered_from("" if path == PACKAGE / "__init__.py" else package_of(path), ast.parse(text)))
 
 
 ENTERING = sorted(path for path in PACKAGE.rglob("*.p*") if path.suffix in {".py", ".pyx", ".pxi"})
@@ -202,13 +213,17 @@ def is_private(name: str) -> bool:
     return name.startswith("_") and not name.endswith("__") and name not in OF_NAMED_TUPLES
 
 
-@pytest.mark.parametrize("path", ENTERING, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_a_package_is_entered_by_its_front_door(path):
+def test_a_package_is_entered_by_its_front_door():
     """A package is entered by `headgate.<package>` or an entrance with a reason, and its private names stay in it."""
-    for module, names in entering(path):
-        assert module.count(".") == 1 or module in ENTRANCES, f"{path} enters {module}"
-        private = [name for name in (*module.split("."), *names) if is_private(name)]
-        assert not private, f"{path} reads {private[0]}, which is private in {module}"
+    all_entered = [(path.relative_to(PACKAGE), *entered) for path in ENTERING for entered in entering(path)]
+    entered = [(path, module) for path, module, _ in all_entered if module.count(".") > 1 and module not in ENTRANCES]
+    private = [
+        (path, module, name)
+        for path, module, names in all_entered
+        for name in (*module.split("."), *names)
+        if is_private(name)
+    ]
+    assert (entered, private) == ([], [])
 
 
 def test_no_package_has_many_entrances():
@@ -295,14 +310,17 @@ def functions_of(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]
 TESTED = [path for folder in (TESTS, PACKAGE / "testing") for path in sorted(folder.rglob("*.py"))]
 
 
-@pytest.mark.parametrize("path", TESTED, ids=lambda path: path.stem)
-def test_every_test_states_a_behaviour(path):
+def test_every_test_states_a_behaviour():
     """The docstring of a test is a sentence that says more than its name; suites for others are held to it too."""
-    for test in functions_of(path):
-        stated = ast.get_docstring(test) or ""
-        assert stated.endswith((".", "?", "!")), f"{path.name}: {test.name} does not state a behaviour"
-        words = re.findall(r"[a-z0-9]+", stated.lower())
-        assert words != test.name.lower().split("_")[1:], f"{path.name}: {test.name} only repeats its name"
+    tests = [(f"{path.name}:{test.lineno}: {test.name}", test) for path in TESTED for test in functions_of(path)]
+    stated = {name: ast.get_docstring(test) or "" for name, test in tests}
+    repeated = [
+        name
+        for name, test in tests
+        if re.findall(r"[a-z0-9]+", stated[name].lower()) == test.name.lower().split("_")[1:]
+    ]
+    assert [name for name in stated if not stated[name].endswith((".", "?", "!"))] == []
+    assert repeated == []
 
 
 def test_the_rosters_agree():

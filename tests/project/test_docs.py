@@ -156,6 +156,6 @@ def test_docstring_examples_are_true(documented):
 
 
 def test_the_two_limiters_share_their_words():
-    """What the pages say of `Limiter` holds for `AsyncLimiter`: the same public names, but for Python's `aclose`."""
+    """The pages on `Limiter` hold for `AsyncLimiter`: the same public names, but for Python's `aclose`."""
     sync, awaited = ({name for name in dir(kind) if name[0] != "_"} for kind in (Limiter, AsyncLimiter))
     assert sync - {"close"} == awaited - {"aclose"}

@@ -209,7 +209,7 @@ def test_what_is_hidden_and_what_is_not(text, told):
     ],
 )
 def test_a_limit_that_cannot_be_read_is_told_how_to_be_written(words, hint):
-    """And what is proposed can be read."""
+    """The limit that a message proposes can be read."""
     with pytest.raises(InvalidLimit) as raised:
         Limit.parse_all(words)
     assert hint in str(raised.value)
@@ -252,7 +252,7 @@ def test_a_limit_that_cannot_be_read_is_told_how_to_be_written(words, hint):
     ],
 )
 def test_an_argument_that_is_not_there_is_told_with_the_class_that_was_called(make, told):
-    """And with what was probably meant; nothing is named that is not public."""
+    """The message proposes the argument that was probably meant, and names nothing that is not public."""
     with pytest.raises(TypeError) as raised:
         make()
     assert str(raised.value) == told
@@ -293,7 +293,7 @@ def test_a_store_that_cannot_be_opened_is_told_how_to_be_written(url, told):
     ],
 )
 def test_a_mistake_at_an_endpoint_names_what_was_written_there(make, told):
-    """Not a rule of a policy, which nobody has written."""
+    """The message does not name a rule of a policy, which nobody has written."""
     with pytest.raises(InvalidPolicy) as raised:
         make()
     assert str(raised.value).startswith(told)
@@ -309,7 +309,7 @@ def test_the_default_of_an_app_names_the_class_it_was_given_to():
 
 @pytest.mark.parametrize(("setup", "begins"), [("", "headgate: "), ("logging.basicConfig()", "WARNING:headgate.web:")])
 def test_a_line_in_the_log_begins_with_headgate(setup, begins):
-    """By the name of the log; where no handler is set up, Python writes the bare text to stderr, so that says it."""
+    """The name of the log begins the line; without a handler Python writes the bare text, which says it itself."""
     code = (
         f"import logging; {setup}\n"
         "from headgate.web.wsgi import RateLimitMiddleware as R\n"

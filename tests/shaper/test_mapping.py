@@ -76,7 +76,7 @@ async def test_it_starts_at_the_rate_and_answers_in_order(scene):
 
 @scened()
 async def test_a_result_is_not_held_back_by_a_source_that_pauses(scene):
-    """What is done is handed out, also while the next item is not there yet."""
+    """A result that is done is handed out, also while the next item is not there yet."""
     more = asyncio.Event()
 
     async def source() -> AsyncIterator[int]:
@@ -130,7 +130,7 @@ async def test_leaving_early_cancels_what_runs(scene):
 
 @scened()
 async def test_an_error_is_who_maps_concern_awaited(scene):
-    """What was before it has been handed out; what runs beside it is cancelled."""
+    """Results before the error have been handed out; calls that run beside it are cancelled."""
     results: list[int] = []
 
     async def fragile(item: int) -> int:

@@ -91,7 +91,7 @@ def test_stop_takes_nothing_more():
 
 
 def test_an_error_of_the_source_comes_after_what_was_accepted():
-    """Then it is over."""
+    """The pump is over after the error."""
     taken: list[int] = []
     pump = steady(ManualClock(LATER)).drain(Source(range(5), OSError("gone")))
     with pytest.raises(OSError, match="gone"):
@@ -130,7 +130,7 @@ def test_an_interrupted_item_is_not_lost():
 
 
 def test_who_stops_before_the_first_item_reads_nothing():
-    """Not even the first one."""
+    """A pump that is stopped first does not read even the first item."""
     source = Source(range(5))
     with steady(ManualClock(LATER)).drain(source) as pump:
         pump.stop()

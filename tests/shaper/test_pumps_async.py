@@ -149,7 +149,7 @@ async def test_a_plain_source_lets_the_others_breathe(scene):
 
 @scened()
 async def test_after_stop_what_was_accepted_still_leaves(scene):
-    """And the source is left where it is."""
+    """The source is left where it is."""
     pump = scene.shaper.drain(scene.source(count()))
     assert await anext(pump) == 0
     await let_run()
@@ -187,7 +187,7 @@ async def test_who_stops_before_the_first_item_reads_nothing(scene):
 
 @scened()
 async def test_an_error_of_the_source_comes_after_what_was_accepted(scene):
-    """Then it is over."""
+    """The pump is over after the error."""
     left: list[tuple[int, float]] = []
     pump = scene.shaper.drain(scene.source(range(5), OSError("gone")))
     with pytest.raises(OSError, match="gone"):

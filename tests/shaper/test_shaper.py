@@ -138,7 +138,7 @@ def test_a_pause_is_not_saved_up(home, clock):
 
 
 def test_a_full_queue_refuses_at_once(home, clock):
-    """And says when there is room; what can never fit is refused for ever. No time goes by."""
+    """A refusal says when there is room; a request that can never fit is refused for ever. No time goes by."""
     queue = shaper(home, "10/second queue 3", clock)
     places = [queue.enter("k") for _ in range(3)]
     refused = queue.shape("k")

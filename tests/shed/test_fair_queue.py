@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.shed.fair_queue import MOST_TENANTS, FairQueue
+from tests.support.inside import tenants_kept
 
 pytestmark = pytest.mark.engineless
 
@@ -87,8 +88,9 @@ def test_invented_tenants_do_not_fill_the_memory():
         queue.add(f"t{number}", 1, number)
         assert queue.take(newest=False) is not None
     assert queue.size == 1
-    assert len(queue._tenants) <= MOST_TENANTS + 1
-    assert len(queue._by_length) <= 5 * MOST_TENANTS
+    tenants, lengths = tenants_kept(queue)
+    assert tenants <= MOST_TENANTS + 1
+    assert lengths <= 5 * MOST_TENANTS
 
 
 @given(st.lists(st.tuples(st.sampled_from(["add", "take", "drop", "remove"]), st.integers(0, 4)), max_size=120))

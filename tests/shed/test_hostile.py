@@ -76,7 +76,7 @@ class Crowd:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_thousand_callers_at_once(seed):
-    """Never more than the limit are inside; each is served, refused or cancelled; nothing is left behind."""
+    """The callers inside are never more than the limit; each is served, refused or cancelled; none is left behind."""
     crowd = Crowd(seed)
     asyncio.run(crowd.come())
     stats = crowd.shedder.stats()

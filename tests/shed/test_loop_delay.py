@@ -92,7 +92,7 @@ def test_each_class_has_its_bound():
 
 
 def test_long_requests_are_counted_as_well():
-    """Where a request holds the loop for longer than the bound, so many may still be before it: one, two, four."""
+    """Where a request holds the loop longer than the bound, one, two or four may still be before it, by class."""
 
     async def main():
         found = {}

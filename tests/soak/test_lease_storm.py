@@ -76,7 +76,7 @@ def test_a_thousand_nodes(limits, shape, awaited):
 
 @pytest.mark.parametrize("limits", ["10000/second", "10000/second burst 1000"])
 def test_a_thousand_nodes_above_their_limit_share_it_alike(limits):
-    """Also a burst that is small beside the fleet: four seconds at twice the limit, by 2,000 questions a second."""
+    """The nodes want twice the limit for four seconds, by 2,000 questions a second, also with a small burst."""
     world = World(
         Setup(seed=1, limits=limits, phases=equal(1000, 20_000), seconds=5.0, awaited="half", threads=4)
     ).run()

@@ -79,7 +79,7 @@ def disturbances(server: Server, proxy: Proxy, seed: int) -> Iterator[tuple[Act,
 
 
 def test_threads_keep_exact_books_through_every_fault(server):
-    """What threads were told was charged is what the server has, whatever happened to the wire."""
+    """The server has the charges that threads were told of, whatever happened to the wire."""
     seed = random.randrange(2**32)
     chance, stop, failures = random.Random(seed), threading.Event(), list[BaseException]()
     books = [Books(f"k{n}") for n in range(8)]

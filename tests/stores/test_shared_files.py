@@ -123,7 +123,7 @@ def test_directories_that_are_not_ours_are_refused(tmp_path):
 
 @pytest.mark.skipif(not os.path.ismount("/dev/shm"), reason="no tmpfs of known size here")
 def test_a_full_file_system_is_an_error_not_a_crash():
-    """What cannot be allocated is said when the limit is first used, by name and size."""
+    """A file that cannot be allocated is told of when the limit is first used, by name and size."""
     path = Path(f"/dev/shm/headgate-test-{os.getpid()}")
     try:
         store = SharedStore(str(path), max_keys=900_000, max_bytes=2**40 - 1)

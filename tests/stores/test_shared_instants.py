@@ -145,7 +145,7 @@ def kill_at_instructions(path: Path, text: str, key: str, instants: int) -> None
 @pytest.mark.parametrize("case", CASES)
 def test_a_kill_at_any_instruction_leaves_the_old_state_or_the_new(tmp_path, case):
     """A few instants here; many more in `make soak`."""
-    kill_at_instructions(tmp_path / "store", *CASES[case], instants=8)
+    kill_at_instructions(tmp_path / "store", *CASES[case], instants=5)
 
 
 def carried(path: Path) -> tuple[Limiter, list[memoryview]]:
@@ -169,6 +169,7 @@ def kill_while_carrying(path: Path, instants: int) -> None:
         assert not limiter.hit("small")
 
 
-def test_a_kill_while_a_state_is_carried_loses_nothing(tmp_path):
+@pytest.mark.parametrize("instants", [10, pytest.param(100, marks=pytest.mark.soak)])
+def test_a_kill_while_a_state_is_carried_loses_nothing(tmp_path, instants):
     """A log on its way to a larger table, and charged there, has the old stamps or the new ones."""
-    kill_while_carrying(tmp_path / "store", instants=24)
+    kill_while_carrying(tmp_path / "store", instants)

@@ -34,7 +34,7 @@ def test_who_may_read_the_directory_cannot_lock_the_store(tmp_path, monkeypatch)
 
 @pytest.mark.parametrize(("mode", "files"), [(0o700, 0o600), (0o770, 0o660)])
 def test_no_file_of_a_store_can_be_opened_by_others(tmp_path, mode, files):
-    """Not the secret, not the lock, not a table: whatever the umask is."""
+    """Secret, lock and tables are closed to others, whatever the umask is."""
     before = os.umask(0)
     try:
         Limiter("10/minute", store=SharedStore(str(tmp_path / "store"), max_keys=100, mode=mode)).hit("k")
@@ -108,7 +108,7 @@ def test_users_of_a_group_share_a_store_and_others_do_not(elsewhere):
 
 @is_root
 def test_root_may_use_the_store_of_a_user_and_locks_nobody_out(elsewhere):
-    """What root makes there is the user's: a process of the user goes on with it."""
+    """Files that root makes there are the user's: a process of the user goes on with them."""
     elsewhere.chmod(0o777)
 
     def hit(text: str, remaining: int) -> Callable[[], bool]:

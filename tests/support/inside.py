@@ -14,6 +14,7 @@ from headgate.caches import PathCache
 from headgate.limiter.wait_queue import WaitQueue
 from headgate.policy import Policy
 from headgate.policy.compiled import CompiledPolicy
+from headgate.shed.fair_queue import FairQueue
 from headgate.stores.redis.node import Node
 from headgate.stores.redis.renewal import PermitRenewal
 from headgate.stores.redis.senders import Senders
@@ -33,6 +34,11 @@ def runtime_of(edge: Any) -> Runtime[Any]:
 def set_shedder_time(shedder: LoadShedder, clock: Any, now_ns: Callable[[], int]) -> None:
     """Let the shedder of a policy take its time from a simulation: its own is that of the machine."""
     shedder._clock, shedder._now_ns = clock, now_ns
+
+
+def tenants_kept(queue: FairQueue[Any]) -> tuple[int, int]:
+    """The numbers of tenants and of their queues' lengths that are kept: they are bounded, however many wait."""
+    return len(queue._tenants), len(queue._by_length)
 
 
 def queue_of(limiter: AsyncLimiter | Limiter) -> WaitQueue:

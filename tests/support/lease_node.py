@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections import deque
 from collections.abc import Callable, Generator
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from headgate.clock import SECOND
@@ -23,6 +24,17 @@ from headgate.stores.redis.compiled import Command
 from headgate.stores.redis.leased import AsyncLeasedLimits, LeasedLimits
 from headgate.stores.redis.names import Names
 from headgate.stores.redis.refusal_cache import RefusalCache
+from tests.support.inside_leases import (
+    exchange_ledger,
+    leases_held,
+    return_steps,
+    set_chance,
+    set_rates,
+    stop_sweeping,
+    tokens_of,
+    units_due,
+    watch_give_back,
+)
 from tests.support.lease_setup import Spent
 from tests.support.virtual import SkewedClock
 
@@ -97,18 +109,18 @@ class Node:
         self._ask: Callable[[str, int], Any] = self._run
         if lease:
             self.gate.lease(checked_terms(lease, limits), self.clock, lambda nodes: nodes)
-            self.leases = self.gate._ledger = self._watched(lease)
+            self.leases = exchange_ledger(self.gate, partial(self._watched, lease))
             self.gate.attach(self._run, None, None)
-            self._ask = self.gate._tokens.hit
+            self._ask = tokens_of(self.gate).hit
 
     def _run(self, key: str, cost: int, limit: None = None) -> Any:
         return self.gate.run(key, (cost,) * len(self.world.limits))
 
-    def _watched(self, terms: Lease) -> LeaseLedger:
+    def _watched(self, terms: Lease, tokens: Any, now: Callable[[], int]) -> LeaseLedger:
         """The ledger, watched."""
-        leases: Any = self.world.ledger_type(self.world.limits, terms, self.gate._tokens, self.gate._now)
-        leases.turns._chance = random.Random(f"{self.world.setup.seed} pace of {self.number}").random
-        spend, unused, give_back, low = leases.spend, leases.unused, leases._give_back, leases.low
+        leases: Any = self.world.ledger_type(self.world.limits, terms, tokens, now)
+        set_chance(leases, random.Random(f"{self.world.setup.seed} pace of {self.number}").random)
+        spend, unused, low = leases.spend, leases.unused, leases.low
         keep = leases.keep
 
         def spend_seen(key: str, units: int) -> Decision | None:
@@ -122,10 +134,10 @@ class Node:
             self.ledger.handed += sum(each.units for each in given)
             return given
 
-        def give_back_seen(grant: Grant, units: int, now: int) -> None:
-            waiting = len(leases._unused)
+        def give_back_seen(give_back: Callable[..., None], grant: Grant, units: int, now: int) -> None:
+            waiting = len(units_due(leases))
             give_back(grant, units, now)
-            if len(leases._unused) == waiting:
+            if len(units_due(leases)) == waiting:
                 self.ledger.worn += units
 
         life = self.life
@@ -136,12 +148,13 @@ class Node:
             keep(kept)
 
         leases.keep = keep_seen
-        leases.spend, leases.unused, leases._give_back = spend_seen, unused_seen, give_back_seen
+        leases.spend, leases.unused = spend_seen, unused_seen
+        watch_give_back(leases, give_back_seen)
         if self.world.setup.greedy:
             most, chance = min(limit.burst for limit in self.world.limits), self.world.chance
             leases.wanted = lambda key, units: max(units + 1, chance.randrange(1, most + 1))
             leases.low = lambda key: low(key) and chance.randrange(1, most + 1)
-            leases.turns._rates = ((1, 1, 0),) * len(self.world.limits)
+            set_rates(leases, ((1, 1, 0),) * len(self.world.limits))
             leases.refused = lambda key, units, missed=0: None
         return leases  # type: ignore[no-any-return]
 
@@ -150,16 +163,16 @@ class Node:
         self.ledger.crashed += self.held()
         self.life += 1
         self.alive = False
-        if self.awaited and self.leases is not None and self.gate._sweeping is not None:
-            self.gate._sweeping.cancel()
+        if self.awaited and self.leases is not None:
+            stop_sweeping(self.gate)
 
     def held(self) -> int:
         """Units in its ledger."""
         if not self.alive or self.leases is None:
             return 0
-        each = self.leases._held.values()
+        each = leases_held(self.leases).values()
         ahead = sum(held.following.units for held in each if held.following is not None)
-        due = sum(given.units for given in self.leases._unused)
+        due = sum(given.units for given in units_due(self.leases))
         return int(sum(held.lease.tokens for held in each) + ahead + due)
 
     def hit(self, key: str, cost: int) -> None:
@@ -216,7 +229,7 @@ class Node:
         if self.heard.get(key, 0) >= since:  # the server has said something else since
             self.told[key, cost] = now + wait, now
             return
-        held = self.leases._held.get(key) if self.leases is not None else None
+        held = leases_held(self.leases).get(key) if self.leases is not None else None
         self.ledger.misled += came >= instant and (held is None or held.asking is None)
         self.told[key, cost] = min(instant, now + wait), since
 
@@ -233,7 +246,7 @@ class Node:
 
     def _return_due(self, life: int) -> None:
         if self.alive and self.life == life:
-            steps = self.gate._return()
+            steps = return_steps(self.gate)
             self._carry(steps, steps.send, None, self._returned)
 
     def _returned(self, _: None) -> None:
@@ -282,5 +295,5 @@ class Node:
             if self.awaited:
                 self.loop.create_task(self.gate.aclose())
             else:
-                steps = self.gate._return(-1)
+                steps = return_steps(self.gate, -1)
                 self._carry(steps, steps.send, None, lambda _: None)

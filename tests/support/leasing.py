@@ -13,6 +13,7 @@ from headgate import AsyncLimiter, Lease, Limiter
 from headgate.stores.redis import RedisStore
 from headgate.testing import ManualClock
 from tests.support.faults import PATIENT
+from tests.support.inside_leases import ledger_of
 from tests.support.servers import Server, wait_until
 
 MOST = 3000
@@ -135,5 +136,5 @@ def drain(limiter: Any, key: str = "k", cost: int = 1) -> int:
 
 def held(limiter: Any, key: str = "k") -> int:
     """Permits that this limiter may still spend without asking."""
-    ledger = (limiter.limiter if isinstance(limiter, Awaited) else limiter)._bound._ledger
+    ledger = ledger_of(limiter.limiter if isinstance(limiter, Awaited) else limiter)
     return sum(ledger.tokens(ledger.grants(key)))

@@ -8,12 +8,14 @@ import random
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 from headgate import Limiter
 from headgate.stores.shared import SharedStore
 from headgate.testing import ManualClock
 from tests.support import ROOT
+from tests.support.servers import wait_until
 
 
 def start(*arguments: str) -> subprocess.Popen[str]:
@@ -44,25 +46,34 @@ def hammer_each(url: str, limits: list[str], hits: int) -> list[dict[str, int]]:
 def storm(folder: Path, limits: str, amount: int, kills: int, seconds: float, seed: int) -> None:
     """Workers hammer one key while one after the other is killed and replaced; then the books are checked.
 
-    Every kill may lose one admission that was charged and not yet written down, and may admit one too many.
+    A worker is killed at a random instant after its first admission, or its first refusal where all is admitted; the
+    pauses between kills take about these seconds. Every kill may lose one admission that was charged and not yet
+    written down, and may admit one too many.
     """
     chance = random.Random(seed)
     url, ledger = f"shared://{folder}/store?max_keys=6&max_bytes=67108864", folder / "ledger"
-    ledger.write_bytes(bytes(8 * (kills + 4)))
-    workers = [start("storm", url, limits, str(ledger), str(place), str(seconds)) for place in range(4)]
-    end = time.monotonic() + seconds
+    ledger.write_bytes(bytes(8 * (kills + 5)))
+    with ledger.open("r+b") as opened:
+        counts = memoryview(mmap.mmap(opened.fileno(), 0)).cast("q")
+
+    def hits(place: int) -> bool:
+        return counts[place] > 0 or sum(counts) >= amount - kills
+
+    workers = {place: start("storm", url, limits, str(ledger), str(place)) for place in range(4)}
     for number in range(kills):
-        time.sleep(max(0.0, (end - time.monotonic()) / (kills - number) * chance.uniform(0.5, 1.0)))
-        victim = chance.randrange(4)
-        workers[victim].kill()
-        workers[victim].communicate()
-        left = max(0.5, end - time.monotonic())
-        workers[victim] = start("storm", url, limits, str(ledger), str(4 + number), str(left))
-    for worker in workers:
+        victim = chance.choice(list(workers))
+        wait_until(partial(hits, victim), "the worker hits", 60)
+        time.sleep(chance.uniform(0, 2 * seconds / kills))
+        killed = workers.pop(victim)
+        killed.kill()
+        killed.communicate()
+        workers[4 + number] = start("storm", url, limits, str(ledger), str(4 + number))
+    counts[-1] = 1
+    for worker in workers.values():
         worker.communicate(timeout=60)
         assert worker.returncode == 0
     limiter = Limiter(limits, store=url, on_error="raise")
-    admitted = sum(memoryview(ledger.read_bytes()).cast("q"))
+    admitted = sum(counts[:-1])
     while limiter.hit("k"):
         admitted += 1
     assert amount - kills <= admitted <= amount + kills, (limits, seed, admitted)

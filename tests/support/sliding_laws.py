@@ -114,7 +114,7 @@ class Replayed:
 
     @property
     def real(self) -> int:
-        return self.clock._loop.now
+        return self.clock.loop.now
 
     def at(self, real: int) -> int:
         return self.clock.at(real)

@@ -110,10 +110,10 @@ class SkewedClock:
     """Began at another time, and runs fast or slow by so many millionths."""
 
     def __init__(self, loop: VirtualLoop, start: int, ppm: int) -> None:
-        self._loop, self._start, self._ppm = loop, start, ppm
+        self.loop, self._start, self._ppm = loop, start, ppm
 
     def now_us(self) -> int:
-        return self.at(self._loop.now)
+        return self.at(self.loop.now)
 
     def at(self, real: int) -> int:
         """What it shows at an instant of real time."""

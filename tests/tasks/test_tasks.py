@@ -129,7 +129,7 @@ def test_windows_and_logs_are_paced_too(limits):
 
 
 def test_a_short_wait_is_waited_for_in_the_worker():
-    """What is within `wait` runs in its first try, at its instant; what is beyond is handed back."""
+    """A task that has to wait at most `wait` runs in its first try, at its instant; any other is handed back."""
     queue = Queue("2/second burst 1", wait=1.0)
     turns = [queue.throttle.take() for _ in range(2)]
     assert all(turns) and queue.clock.now() == 0.5
@@ -262,6 +262,6 @@ def test_tools_for_testing_reach_the_lines():
     ],
 )
 def test_mistakes_are_told_when_the_throttle_is_made(arguments, said):
-    """Not when the first task runs."""
+    """The mistake is not told only when the first task runs."""
     with pytest.raises(InvalidCall, match=said):
         Throttle(*arguments)

@@ -329,7 +329,7 @@ def test_dramatiq_actors_may_call_others_and_themselves_as_functions(actors):
 
 
 def test_dramatiq_mistakes_are_told_when_the_actor_is_declared(actors):
-    """What is no throttle, and a broker without the middleware."""
+    """A value that is no throttle is a mistake, and so is a broker without the middleware."""
     with pytest.raises(MiddlewareError, match="throttle must be a headgate.tasks.Throttle"):
         dramatiq.actor(actor_name="wrong", broker=actors.broker, throttle="5/minute")(lambda: None)
     with pytest.raises(ValueError, match="Did you forget to add a middleware"):

@@ -142,5 +142,5 @@ def test_a_site_holds_its_limits_itself():
 
 
 def test_options_are_written_once():
-    """What a type checker reads is what is there."""
+    """A type checker reads the options that are there."""
     assert [field.name for field in fields(WebOptions)] == list(get_type_hints(Options))

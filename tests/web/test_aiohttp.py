@@ -153,7 +153,7 @@ async def test_a_handler_that_forgets_its_answer_has_failed(caplog):
 @pytest.mark.parametrize("by", ["policy", "handler"])
 @awaited
 async def test_only_wrong_passwords_count(by, caplog):
-    """By the status, whether the answer was returned or raised."""
+    """The status decides, whether the answer was returned or raised."""
     caplog.set_level(logging.CRITICAL)
     rule: dict[str, Any] = {"key": "ip", "limits": "2/minute", "count": WRONG}
     handler = limited("2/minute", count=WRONG)(functools.partial(login)) if by == "handler" else login
@@ -226,7 +226,7 @@ async def test_the_handler_of_a_client_that_is_gone_already_is_limited_too():
 @pytest.mark.parametrize("bound", [False, True])
 @awaited
 async def test_the_peer_of_a_unix_socket_is_a_proxy_or_nobody(bound):
-    """Also one whose own end has a name."""
+    """A socket whose own end has a name is no exception."""
     app = site(default="1/minute", trusted_proxies=["unix"])
     runner = web.AppRunner(app)
     await runner.setup()

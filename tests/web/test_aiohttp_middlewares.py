@@ -122,7 +122,7 @@ async def test_a_middleware_may_clone_the_request_or_answer_it_in_another_task(p
 
 @awaited
 async def test_a_handler_that_is_called_twice_is_asked_twice():
-    """By a middleware that tries again: both count, and nothing stays reserved."""
+    """A middleware tries again: both calls count, and nothing stays reserved."""
     handler = limited("3/minute", count=WRONG)(functools.partial(login))
     async with served(site(web.get("/", handler), middlewares=[tries_again])) as client:
         assert await statuses(client, 3, "/?return=200") == [200] * 3

@@ -91,7 +91,7 @@ def test_a_rule_that_does_not_name_messages_does_not_count_them():
 
 
 def test_messages_are_counted_wherever_the_rule_names_them():
-    """Also within any."""
+    """A rule may name them within `any`."""
     app = limited({"match": {"any": [{"method": "MESSAGE"}]}, "limits": "1/minute"})
     assert talk(app, SAYS, SAYS) == ["accept", "send", "close"]
 
@@ -181,7 +181,7 @@ def test_a_request_is_answered_wholly_by_the_policy_it_came_under(tmp_path):
 
 
 def test_other_kinds_of_connections_pass():
-    """What is neither HTTP nor a websocket is the app's."""
+    """A connection that is neither HTTP nor a websocket is the app's."""
     seen: list[Any] = []
 
     async def app(given: Any, receive: Any, send: Any) -> None:

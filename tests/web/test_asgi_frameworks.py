@@ -87,7 +87,7 @@ def litestar(**options: Any) -> tuple[RateLimitMiddleware, TestClient[Any]]:
 
 
 def test_litestar_tells_refuses_and_streams():
-    """By the pattern of the policy; errors tell too; a stream is the app's own, byte for byte."""
+    """The pattern of the policy counts; errors tell too; a stream is the app's own, byte for byte."""
     _, client = litestar()
     with client:
         answer = client.get("/items/1")
@@ -222,7 +222,7 @@ def test_quart_routes_the_path_of_an_absolute_target_and_rules_match_it(target):
 
 @awaited
 async def test_quart_tells_refuses_and_streams():
-    """By the pattern of the policy; errors tell too; a stream is the app's own, byte for byte."""
+    """The pattern of the policy counts; errors tell too; a stream is the app's own, byte for byte."""
     app = quart()
     app.config["PROPAGATE_EXCEPTIONS"] = False
     client = app.test_client()

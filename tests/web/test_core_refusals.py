@@ -207,7 +207,7 @@ def test_a_call_of_grpc_with_a_used_up_budget_is_unavailable(kind, method, polic
 @pytest.mark.parametrize("method", KINDS)
 @pytest.mark.parametrize("kind", SERVERS)
 def test_a_call_of_grpc_is_refused(kind, method, policy):
-    """By whatever kind of handler, on every kind of server; of a cost that never fits, no wait is told."""
+    """Every kind of handler refuses, on every kind of server; for a cost that never fits, no wait is told."""
     with serving(kind, policy) as server:
         ended = server.ask(method, b"refuse")
     assert ended.code.name == "RESOURCE_EXHAUSTED"

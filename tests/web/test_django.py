@@ -68,7 +68,7 @@ class TestDefault:
             assert statuses(client, 2, "/admin/login/")[1] == 429
 
     def test_one_view_under_two_namespaces_has_two_budgets(self):
-        """And a third where it stands alone."""
+        """The view has a third budget where it stands alone."""
         with site(default="1/minute") as client:
             for url in ("/one/items/1/", "/two/items/1/", "/items/1/"):
                 assert statuses(client, 2, url) == [200, 429]
@@ -176,7 +176,7 @@ class TestViews:
 
     @pytest.mark.parametrize("given", ["5 a minute", "", None])
     def test_mistakes_are_told_where_they_are_made(self, given):
-        """Not at the first request."""
+        """The mistake is not told only at the first request."""
         with pytest.raises((InvalidLimit, InvalidPolicy)):
             limited(given)
         with pytest.raises(InvalidPolicy, match="did you mean 'user'"):
@@ -225,7 +225,7 @@ class TestUsers:
         assert len(queries) == 0
 
     def test_a_function_of_the_app_says_who_it_is(self):
-        """By its dotted path."""
+        """The function is named by its dotted path."""
         with site(default="1/minute", key="user", user="tests.web.test_django.tenant") as client:
             asked = [client.get("/", headers={"x-tenant": name}).status_code for name in ("a", "a", "b")]
         assert asked == [200, 429, 200]
@@ -247,7 +247,7 @@ class TestUsers:
             client.get("/")
 
     def test_limits_by_group_are_checked(self):
-        """What everybody else gets has to be said, and every limit has to be one."""
+        """The limit of everybody else has to be given, and every limit has to be one."""
         with pytest.raises(InvalidCall, match="'default' is missing in pro"):
             by_group({"pro": "3/minute"})
         with pytest.raises(InvalidLimit, match="cannot read the limit"):
@@ -346,7 +346,7 @@ class TestTests:
 
 
 def test_a_store_of_ones_own_outlives_the_settings():
-    """What was opened from a URL is closed with them."""
+    """A store that was opened from a URL is closed with the settings."""
     store = still()
     for _ in range(2):
         with override_settings(HEADGATE={"STORE": store, "DEFAULT": "1/minute"}):

@@ -38,7 +38,7 @@ class TestChecks:
         assert told == []
 
     def test_an_unknown_key_has_a_suggestion(self):
-        """Or the list of those that are there."""
+        """A key that resembles none is answered with the list of keys."""
         (first, second) = self.told(trusted_proxy=["10.0.0.1"], colour="red")
         assert first == ("headgate.E001", "HEADGATE['TRUSTED_PROXY'] is unknown; did you mean 'TRUSTED_PROXIES'?")
         assert second[1].startswith("HEADGATE['COLOUR'] is unknown; use one of ENABLED, STORE, POLICY")

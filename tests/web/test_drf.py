@@ -274,7 +274,7 @@ def test_several_throttles_are_one_decision():
 
 
 def test_the_longest_wait_is_told():
-    """Not that of the first throttle that refuses."""
+    """The wait is not that of the first throttle that refuses."""
     with site() as client:
         assert [client.get("/long/") for _ in range(4)][3]["Retry-After"] == "1200"
 
@@ -291,7 +291,7 @@ def test_without_the_middleware_throttles_work_alone():
 
 
 def test_scopes_find_their_rates_where_the_framework_has_them():
-    """By the throttle's scope or the view's, which are one budget."""
+    """The throttle's scope and the view's are one budget."""
     with site() as client:
         urls = ("/scoped/", "/named/", "/scoped/", "/named/")
         assert [client.get(url).status_code for url in urls] == [200, 200, 429, 429]
@@ -322,7 +322,7 @@ def test_a_throttle_that_decides_for_itself_when_to_ask(url):
 
 
 def test_functions_and_viewsets():
-    """By the framework's decorators and by ours: at an action, which counts beside the throttle."""
+    """The framework's decorators limit them, and so do ours: at an action, which counts beside the throttle."""
     with site() as client:
         assert statuses(client, 4, "/function/") == [200, 200, 200, 429]
         assert statuses(client, 3, "/inside/") == statuses(client, 3, "/outside/") == [200, 200, 429]
@@ -363,7 +363,7 @@ def test_under_asgi_the_store_is_awaited():
 
 
 def test_switched_off():
-    """By the settings, and by the tools for tests."""
+    """The settings switch limits off, and so do the tools for tests."""
     with site(enabled=False) as client:
         assert statuses(client, 5, "/again/") == [200] * 5
     with site() as client, disabled(rate_limits):

@@ -113,7 +113,7 @@ def test_paths_under_the_same_rules_have_one_fast_path_made_once(edge, app, ask,
 
 
 def test_a_flood_of_paths_leaves_those_that_are_asked_for_again():
-    """And the table stays within its bounds, whatever the flood."""
+    """The table stays within its bounds, whatever the flood."""
     found: list[str] = []
 
     def find(method: str, path: str) -> str:

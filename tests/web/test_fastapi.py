@@ -79,7 +79,7 @@ def test_a_dependency_may_be_annotated_nested_or_a_parameter():
 
 
 def test_two_dependencies_are_two_counts_and_a_no_of_one_charges_none():
-    """Also of two that look the same, and together with decorators and a policy."""
+    """Two dependencies that look the same are two counts too, and so they are beside decorators and a policy."""
     at = site(policy=EVERYONE)
     key = {"header": "x-key"}
 

@@ -61,7 +61,7 @@ def test_the_document_tells_of_429_and_its_fields_wherever_a_limit_may_refuse():
 
 
 def test_a_document_of_the_apps_own_is_kept():
-    """What it makes is what is told of."""
+    """The limits are told in the document that the app makes."""
     app = FastAPI()
     made = {"openapi": "3.1.0", "paths": {"/x": {"get": {}}, "/y": {"get": {"responses": {}}}}}
     app.openapi = lambda: made  # type: ignore[method-assign]

@@ -83,7 +83,7 @@ def test_where_a_router_brings_limits_the_default_ones_stay_away_and_only_there(
 
 
 def test_exempt_endpoints_are_left_alone_by_limits_that_are_not_their_own():
-    """By the router's and by the default ones, as the document says; their own decorators stay, on either side."""
+    """The router's limits and the default ones leave them alone, as the document says; their own decorators stay."""
     at = site(default="1/hour")
     router = APIRouter(dependencies=[once()])
 
@@ -174,7 +174,7 @@ async def test_default_limits_are_asked_before_the_body_is_read():
 
 
 def test_routes_added_while_the_app_starts_are_covered():
-    """Also to a router that was included before."""
+    """A route may be added to a router that was included before."""
     router = APIRouter()
 
     @contextlib.asynccontextmanager

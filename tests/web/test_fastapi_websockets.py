@@ -40,7 +40,7 @@ def test_a_websocket_too_many_is_refused(way):
 
 
 def test_own_limits_of_a_websocket_replace_the_default_ones():
-    """Also in a router."""
+    """A websocket in a router is no exception."""
     at, router = site(default="1/hour"), APIRouter()
     router.websocket("/ws", dependencies=[Depends(limit("2/hour"))])(echo)
     at.app.include_router(router, prefix="/r")
@@ -52,7 +52,7 @@ def test_own_limits_of_a_websocket_replace_the_default_ones():
 
 
 def test_each_message_of_a_websocket_counts():
-    """By what the key says; connections have a count of their own, and so has each limit."""
+    """The key says for which client; connections have a count of their own, and so has each limit."""
     at = site()
     per_key = {"key": lambda websocket: websocket.query_params["who"]}
     limits = [limit("9/hour"), limit("2/hour", messages=True, **per_key), limit("3/hour", messages=True)]

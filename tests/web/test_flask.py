@@ -120,7 +120,7 @@ def test_limits_of_one_name_share_one_count():
 
 
 def test_a_function_under_several_limits_at_several_endpoints():
-    """What one decorator made is not what the other did."""
+    """Two decorators make two views."""
     app = make()
     put(app, "/strict", limited("1/minute")(hello))
     put(app, "/loose", limited("2/minute")(hello))
@@ -171,7 +171,7 @@ def test_limits_that_another_decorator_hides_are_asked_when_the_view_is_called()
 
 
 def test_a_function_that_is_no_view_is_limited_where_it_is_called():
-    """By its own name, at whichever endpoint."""
+    """The function counts under its own name, at any endpoint."""
     app = make()
     send = limited("2/minute")(lambda: "sent")
     put(app, "/a", lambda: send())
@@ -191,7 +191,7 @@ def test_a_limited_function_outside_of_requests_and_in_an_app_without_limits():
 
 
 def test_mistakes_are_told_where_they_are_made():
-    """Not at the first request."""
+    """The mistake is not told only at the first request."""
     with pytest.raises(InvalidPolicy, match="minut"):
         limited("5/minut")
     with pytest.raises(InvalidPolicy, match="did you mean 'count'"):

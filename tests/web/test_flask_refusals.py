@@ -96,7 +96,7 @@ def test_one_response_that_is_sent_every_time_has_each_field_once():
 
 
 def test_fields_are_named_for_scripts_where_the_app_lets_them_in():
-    """Also of a refusal, and with what is exposed already."""
+    """The fields of a refusal are named too, beside those that are exposed already."""
     app = make(default="1/minute")
     put(app, "/", lambda: ("", 200, {"Access-Control-Expose-Headers": "X-Mine"}))
 

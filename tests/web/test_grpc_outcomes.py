@@ -40,7 +40,7 @@ WRONG = {"when": {"status": [401, 403]}}
 @every_server
 @pytest.mark.parametrize("method", KINDS)
 def test_only_wrong_passwords_count(kind, method, caplog):
-    """By the code, whether it was set or the call aborted; an error without a code counts as 500."""
+    """The code decides, whether it was set or the call aborted; an error without a code counts as 500."""
     caplog.set_level(logging.CRITICAL)
     policy = {"rules": [{"key": "ip", "limits": "2/minute", "count": WRONG}]}
     with serving(kind, policy) as server:
@@ -158,7 +158,7 @@ def test_a_client_that_goes_away_is_not_counted(echo):
 @every_server
 @pytest.mark.parametrize("method", ["Collect", "Chat"])
 def test_a_stream_whose_client_goes_away_has_not_failed(kind, method):
-    """Also where the handler is told so by an error from its messages."""
+    """The handler may be told so by an error from its messages."""
     policy = {"rules": [{"key": "ip", "limits": "1/minute", "count": {"when": {"status": 500}}}]}
     gone = threading.Event()
 
@@ -203,7 +203,7 @@ class Held(Slow):
 
 @pytest.mark.parametrize("method", KINDS)
 def test_a_call_that_is_cancelled_while_it_is_counted_is_counted(method):
-    """What it came to is known: nothing stays reserved."""
+    """The outcome of the call is known: nothing stays reserved."""
     store = Held()
     with serving("loop", {"rules": [{"key": "ip", "limits": "1/minute", "count": WRONG}]}, store=store) as server:
         call = server.begin(method, b"hi")
@@ -323,7 +323,7 @@ class AsyncCurious(AsyncEcho):
 @each_sort
 @pytest.mark.parametrize("method", ["Unary", "Stream"])
 def test_what_a_handler_sets_arrives_beside_what_is_left(kind, method):
-    """Also where it aborts, and with metadata for that."""
+    """The handler may also abort, and with metadata for that."""
     with serving(kind, TWO, echo=Curious() if kind == "threads" else AsyncCurious()) as server:
         answer = server.ask(method)
         assert (answer.code, answer.details) == (StatusCode.INTERNAL, "details")

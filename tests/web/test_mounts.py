@@ -55,7 +55,7 @@ def flask() -> Flask:
     ],
 )
 def test_asgi_apps_are_asked_for_what_they_route(path, root):
-    """By the short way and the long way; Starlette's own meaning of `root_path`."""
+    """The short way and the long way agree, and keep Starlette's own meaning of `root_path`."""
     inside = starlette()
     StarletteLimits(inside, POLICY, store=still())
     long = Asgi(starlette(), POLICY, store=still(), plan=lambda view: None)

@@ -31,7 +31,7 @@ def test_callers_of_grpc_on_a_unix_socket_are_one(kind, given):
 
 @pytest.mark.parametrize("key", ["user", {"header": "x-key"}, {"claim": "sub"}, ["user", "ip"], lambda view: None])
 def test_a_part_that_is_missing_beside_an_address_that_is_missing_is_counted(key):
-    """By default; in a budget that nobody's value can be."""
+    """The request is counted by default, in a budget that nobody's value can be."""
     assert responder({"key": key}).kinds(3, peer=None) == ["pass", "pass", "deny"]
     assert responder({"key": key, "missing": "deny"}).ask(peer=None).status == (401 if isinstance(key, dict) else 403)
     assert responder({"key": key, "missing": "skip"}).kinds(3, peer=None) == ["pass"] * 3

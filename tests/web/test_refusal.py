@@ -50,7 +50,7 @@ def refused(words, decision, accept=None, retry_after=None, body=None, content_t
 
 
 def test_a_refusal_from_end_to_end():
-    """What a client gets that hits a limiter once too often."""
+    """A client that hits a limiter once too often gets this response."""
     limiter = Limiter("1/minute", clock=ManualClock(1e9))
     limiter.hit("k")
     compiled = Refusal().compile(headers_for(("draft-11",), ASGI), ASGI)
@@ -245,7 +245,7 @@ def test_a_callable_knows_why():
 
 
 def test_bodies_and_types_that_cannot_be_sent():
-    """What is no body is an error at the start, or where the callable returns it; a type cannot end its line."""
+    """A value that is no body is an error at the start, or where a callable returns it; a type cannot end its line."""
     for wrong in (5, ["a"], object()):
         with pytest.raises(HeadgateError, match="a body must be bytes, a str, a mapping"):
             Refusal(wrong)

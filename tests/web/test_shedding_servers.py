@@ -45,7 +45,7 @@ class Load:
         self.statuses: Counter[int] = Counter()
 
     def run(self) -> None:
-        while not self.over.is_set():
+        while not self.over.wait(0.002):  # a pause, since the file is looked at only once a second
             self.statuses[self.server.ask("/slow").status] += 1
 
     def stats(self, path: str = "/stats") -> dict[str, Any]:

@@ -92,7 +92,7 @@ def test_each_endpoint_has_counts_of_its_own():
 
 
 def test_a_decorator_between_two_limits_still_runs():
-    """What is between them is not lost, and what both count is counted once each."""
+    """A decorator between them is not lost, and a request that both count is counted once by each."""
 
     def allowed(endpoint: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(endpoint)
@@ -142,7 +142,7 @@ def login(limit: Callable[[Any], Any], gate: asyncio.Event) -> Starlette:
 
 @awaited
 async def test_a_client_that_goes_away_has_not_failed():
-    """What was reserved for its answer is given back."""
+    """A charge that was reserved for its answer is given back."""
     gate = asyncio.Event()
     app = login(limited("1/hour", count={"when": {"status": [401]}}), gate)
     RateLimits(app, store=still())
@@ -194,7 +194,7 @@ def test_streams_files_and_background_tasks_are_the_apps_own(tmp_path):
 
 
 def test_middleware_in_between_changes_nothing():
-    """Also Starlette's old kind, which runs the app in another task; and it sees the refusals."""
+    """Starlette's old kind, which runs the app in another task, changes nothing either; and it sees the refusals."""
     seen = []
 
     class Old(BaseHTTPMiddleware):

@@ -96,7 +96,7 @@ def sub_app() -> Starlette:
 
 @pytest.mark.parametrize("root_path", ["", "/behind", "/a"])
 def test_mounted_apps_have_counts_of_their_own_and_whole_refusals(root_path):
-    """By the template of the mount, never the URL; what a server puts in front of every path is no part of it."""
+    """The template of the mount counts, never the URL; a prefix that a server adds to every path is no part of it."""
     site = serve(
         Mount("/a", sub_app()), Mount("/b", sub_app()), Mount("/{tenant}", routes=[Mount("/v2", sub_app())]),
     )  # fmt: skip

@@ -65,7 +65,7 @@ def test_a_websocket_too_many_is_closed_once_or_answered_once(endpoint):
 
 @pytest.mark.parametrize("endpoint", [echo, Echo])
 def test_each_message_counts_where_the_limit_says_so(endpoint):
-    """By the client, over all of its connections; connections have a count of their own."""
+    """The client counts, over all of its connections; connections have a count of their own."""
     talking = limited("3/hour")(limited("3/hour", messages=True)(endpoint))
     app = serve(WebSocketRoute("/ws", talking), default="1/hour").app
     assert kinds(talk(app, "a", "b")) == ["accept", "send", "send"]

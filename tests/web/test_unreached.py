@@ -157,7 +157,7 @@ class TestEveryFramework:
         assert said() == said(logging.INFO) == []
 
     def test_rules_for_paths_that_are_not_there_are_no_alarm(self, serve, said):
-        """What resembles no route, what only looks like an answer, and what counts 404s."""
+        """A path that resembles no route is no alarm, nor one that looks like an answer, nor a rule that counts 404."""
         serve(rules("/wp-admin/**", "/.env"))
         assert said() == []
         assert len(said(logging.INFO)) == 2

@@ -34,7 +34,7 @@ class TestSuite(WsgiSuite):
 
 
 def test_the_contract_of_wsgi_is_kept():
-    """By the validator of the standard library, on both sides."""
+    """The validator of the standard library finds nothing, on both sides."""
     served: dict[str, Any] = {
         "wsgi.version": (1, 0), "wsgi.url_scheme": "http", "wsgi.multithread": True, "wsgi.multiprocess": True,
         "wsgi.run_once": False, "SERVER_NAME": "x", "SERVER_PORT": "80", "SCRIPT_NAME": "",

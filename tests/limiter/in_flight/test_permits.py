@@ -181,7 +181,7 @@ async def test_who_is_cancelled_in_the_block_ends_it(store):
 
 
 def test_an_awaited_permit_is_one_callers(home):
-    """Not asked before it is awaited, asked once however often it is, and not shared while it is asked."""
+    """A permit is not asked before it is awaited, is asked once however often that is, and is not shared meanwhile."""
 
     async def story(store: Store) -> None:
         limiter = AsyncLimiter("3 in flight", store=store, on_error="raise")
@@ -205,7 +205,7 @@ def test_an_awaited_permit_is_one_callers(home):
 
 @pytest.mark.parametrize("ask", ["hit", "acquire", "take_up_to", "decide"])
 def test_whatever_was_asked_is_released_by_its_decision(make, ask):
-    """Once: a second release frees nothing, whoever has taken it since."""
+    """A decision frees its permits once: a second release frees nothing, also when another caller has them since."""
     limiter = make("3 in flight")
     limit = limiter.limits[0]
     decision = limiter.decide(Call(limit, "k", 2)) if ask == "decide" else getattr(limiter, ask)("k", 2)

@@ -80,7 +80,7 @@ def test_several_subjects_are_held_or_none(make):
 
 
 def test_peek_answers_as_a_permit_would_and_takes_none(make):
-    """What remains is what is free now, since nothing was taken."""
+    """The remaining permits are those that are free now, since a peek takes none."""
     limiter = make("3 in flight")
     limiter.permit("k", 2)
     seen = {tuple(verdict[:4] for verdict in limiter.peek("k").verdicts) for _ in range(5)}
@@ -107,7 +107,7 @@ def test_a_reset_frees_everything_and_what_ends_after_it_frees_nothing(make, clo
 
 
 def test_a_reset_is_for_the_limits_of_its_limiter(make):
-    """What another limiter has in flight of the same key stays, and ends as it should."""
+    """Permits that another limiter has in flight for the same key stay, and end as they should."""
     one = make("2 in flight as one")
     other = beside(one, "2 in flight as other")
     kept = other.permit("k")
@@ -147,7 +147,7 @@ def test_as_much_as_fits_is_held(make):
 
 
 def test_a_plan_counts_the_same_permits_by_other_numbers(make):
-    """Also by another lease: how long it lasts is not what it counts."""
+    """A plan may also have another lease: the length of a lease does not change which permits are counted."""
     limiter = make("10 in flight")
     small = limiter.hit("k", 3, limit="3 in flight ttl 5s")
     assert small and not limiter.hit("k", limit="3 in flight")
@@ -215,7 +215,7 @@ def test_namespaces_and_names_are_apart_and_numbers_are_not(make):
 
 
 def test_a_limited_function_is_in_flight_while_it_runs(make):
-    """Also when it fails; what is refused raises before it begins."""
+    """A permit also ends when the function fails; a refusal raises before the function begins."""
     limiter = make(BOTH)
     seen: list[list[int]] = []
 

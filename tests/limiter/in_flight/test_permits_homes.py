@@ -104,7 +104,7 @@ def test_a_permit_that_cannot_be_given_back_has_ended_all_the_same(make, caplog,
 
 @pytest.mark.parametrize("awaited", [False, True])
 def test_a_permit_takes_one_round_trip_and_its_end_another(server, awaited):
-    """Also of several limits, and whatever it was asked with; an exit from the block is an end."""
+    """A permit of several limits takes no more, with any arguments; an exit from the block is an end."""
     with flying_at(server, awaited) as make:
         limiter = make("5 in flight; 100/minute")
         asked = {
@@ -149,7 +149,7 @@ async def test_what_ends_at_one_time_travels_together(server):
 @forks
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_forked_child_that_leaves_its_parents_block_frees_nothing(home):
-    """Nor by a refund: the parent's permit ends with the parent's block, and the child takes its own."""
+    """A refund by the child frees nothing: the parent's permit ends with its block, and the child takes its own."""
     limiter = home.limiter("2 in flight", clock=ManualClock(LATER))
     with limiter.permit("k") as permit:
         free = 1 if home.kind != "memory" else 2  # a child has memory of its own, and nothing in flight in it

@@ -64,7 +64,7 @@ def outlive(server: Server, ends: list[float], seconds: float = 0.0) -> None:
 
 
 def test_ten_killed_holders_free_their_permits_when_their_leases_end(server, store):
-    """Not before half a lease: so much is always left while a process lives. Not later than a lease."""
+    """Permits come back within a lease, and not before half of one, which a living process always has left."""
     text = "20 in flight ttl 800ms"
     limiter = limiter_at(store, text)
     with ExitStack() as stack:

@@ -39,7 +39,7 @@ def test_a_server_that_forgets_everything_gives_away_once_more_what_was_held_and
 
 
 def test_a_restart_under_load_lets_in_no_more_than_the_limit_and_what_was_lost(tmp_path):
-    """What was lost is at most the limit: everything that was held when the server forgot. Then it is exact again."""
+    """The server forgets the permits that are held, at most the limit. Then the count is exact again."""
     text = "3 in flight ttl 2s"
     with Server() as server:
         with Crowd(url_of(server), text, tmp_path / "lossy", most=3 + 3, places=6, longest=0.6) as crowd:

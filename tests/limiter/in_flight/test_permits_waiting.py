@@ -66,7 +66,7 @@ class Thread(threading.Thread):
 
 @pytest.mark.usefixtures("rung")
 def test_threads_are_served_in_the_order_they_came(home):
-    """Each release calls the head at once; whoever does not fit yet keeps those behind it waiting."""
+    """Each release calls the head at once; a head that does not fit yet keeps the callers behind it waiting."""
     limiter = home.limiter("3 in flight")
     first = [limiter.permit("k"), limiter.permit("k", 2)]
     a, b, c, d = (Thread(limiter, cost) for cost in (2, 3, 1, 1))
@@ -87,7 +87,7 @@ def test_threads_are_served_in_the_order_they_came(home):
 
 @pytest.mark.usefixtures("rung")
 def test_many_threads_pass_one_permit_on_in_the_order_they_came(home):
-    """Never two at once, and nobody is forgotten."""
+    """Two threads never have the permit at once, and no thread is forgotten."""
     limiter = home.limiter("1 in flight")
     permit = limiter.permit("k")
     order: list[int] = []
@@ -114,7 +114,7 @@ def test_many_threads_pass_one_permit_on_in_the_order_they_came(home):
 
 @in_each_home
 async def test_tasks_are_served_in_the_order_they_came(store, clock):
-    """By a clock that stands still: only releases move the line."""
+    """The clock stands still: only releases move the line."""
     limiter = AsyncLimiter("3 in flight", store=store, on_error="raise")
     first = [await limiter.permit("k"), await limiter.permit("k", 2)]
     tasks = []
@@ -169,7 +169,7 @@ def test_a_thread_waits_in_vain_by_a_clock_that_nobody_moves():
 
 @in_each_home
 async def test_a_task_that_waits_in_vain_is_refused_at_its_instant(store, clock):
-    """Not a microsecond before, and it leaves nothing."""
+    """The refusal does not come a microsecond before, and the task leaves nothing behind."""
     limiter = AsyncLimiter("1 in flight", store=store, on_error="raise")
     permit = await limiter.permit("k")
     tasks = [asyncio.create_task(take(limiter, timeout=0.004)), asyncio.create_task(take(limiter, timeout=1))]

@@ -168,7 +168,7 @@ def test_what_has_run_out_comes_back_though_nobody_asks_any_more(server):
 
 
 def test_a_limiter_serves_one_event_loop_after_the_other(server):
-    """What has run out comes back in the second too."""
+    """Leases that have run out come back in the second loop too."""
     bank = Bank(server)
     limiter = AsyncLimiter(WINDOW, store=bank.store, lease=Lease(validity=0.05), on_error="raise")
 

@@ -259,7 +259,7 @@ def test_what_a_limit_regained_by_itself_is_not_worth_a_message(bank, limit):
 @pytest.mark.parametrize("wait", [0, 0.999, 1.5], ids=["at once", "just before it ends", "after its end"])
 @pytest.mark.parametrize("hits", [24, 25, 50, 106])
 def test_what_was_bought_ahead_for_a_key_that_went_quiet_comes_back(bank, hits, wait):
-    """The lease in use is low at so many hits, and the next one is bought."""
+    """The lease in use is low after these hits, and the next one is bought."""
     limiter = bank.limiter(WINDOW)
     warm(limiter, hits=hits)
     bank.clock.advance(wait)

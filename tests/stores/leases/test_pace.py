@@ -9,8 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from headgate import Lease
+from tests.support.inside_leases import leases_held, ledger_of, set_chance
 from tests.support.leasing import Bank, drain, open_bank, warm
 from tests.support.servers import wait_until
+
+pytestmark = pytest.mark.engineless
 
 FAST = "1000/second burst 500"
 TICK = 0.02
@@ -32,7 +35,7 @@ def short(bank: Bank, limit: str = FAST, spread: float = 0.0, **options):
 def punctual(bank: Bank, limit: str, spread: float = 0.0, **options):
     """A limiter that has not asked yet; its turns are later by this part of the most."""
     limiter = bank.limiter(limit, **options)
-    getattr(limiter, "limiter", limiter)._bound._ledger.turns._chance = lambda: spread
+    set_chance(ledger_of(getattr(limiter, "limiter", limiter)), lambda: spread)
     return limiter
 
 
@@ -118,7 +121,7 @@ def test_a_question_before_the_turn_takes_no_place_of_others(server):
             assert warm(punctual(bank, limit), hits=35) == 35
         limiter = punctual(bank, limit)
         assert limiter.hit("k").allowed
-        held = limiter._bound._ledger._held["k"]
+        held = leases_held(ledger_of(limiter))["k"]
         assert (held.wait, held.crowded) == (20_000, False)
 
 
@@ -258,7 +261,7 @@ def test_an_answer_to_a_single_unit_does_not_end_a_tick(server):
     """The answer to a thread that asked for one unit arrives after the one that said that the key is short."""
     with open_bank(server) as bank:
         limiter = short(bank)
-        limiter._bound._ledger.saw("k", bank.plain(FAST).peek("k", 0))
+        ledger_of(limiter).saw("k", bank.plain(FAST).peek("k", 0))
         assert limiter.hit("k").retry_us == 20_000
 
 

@@ -21,9 +21,9 @@ import pytest
 import redis
 
 from headgate import AsyncLimiter, Lease, Limiter
-from headgate.stores.leases.returns import returns
 from headgate.stores.redis import RedisStore
 from tests.support.faults import PATIENT, calls
+from tests.support.inside_leases import lease_locks
 from tests.support.leasing import BEFORE_LOW, MOST, WINDOW, Bank, drain, open_bank, warm
 from tests.support.servers import Server, wait_until
 
@@ -31,7 +31,7 @@ SPAWN = multiprocessing.get_context("spawn")
 LIMITS = ["10000/4 weeks by fixed-window", "1/hour burst 10000", "10000/4 weeks by sliding-window/28"]
 VALIDITY = 0.25
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+pytestmark = [pytest.mark.engineless, pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")]
 forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 
 
@@ -102,18 +102,20 @@ def hammer(url: str, limit: str, seconds: float, number: int) -> tuple[float, fl
     return start, end, dict(seen)
 
 
-def test_the_bound_holds_by_real_time(server, fleet):
-    """burst + rate * (t + validity), whatever the timing."""
-    jobs = [fleet.submit(hammer, server.url, "2000/second burst 300", 1.5, number) for number in range(4)]
+@pytest.mark.parametrize("seconds", [0.5, pytest.param(5.0, marks=pytest.mark.soak)])
+def test_the_bound_holds_by_real_time(server, fleet, seconds):
+    """Four processes admit at most burst + rate * (t + validity), whatever the timing."""
+    jobs = [fleet.submit(hammer, server.url, "2000/second burst 300", seconds, number) for number in range(4)]
     starts, ends, seen = zip(*(job.result(60) for job in jobs), strict=True)
     admitted = sum(sum(each.values()) for each in seen)
     assert 300 <= admitted <= 300 + 2000 * (max(ends) - min(starts) + VALIDITY)
 
 
-def test_far_above_a_limit_processes_ask_at_a_pace(server, fleet):
+@pytest.mark.parametrize("seconds", [0.5, pytest.param(5.0, marks=pytest.mark.soak)])
+def test_far_above_a_limit_processes_ask_at_a_pace(server, fleet, seconds):
     """Four processes at full speed ask at most every 20 ms each, beside what they ask before the key is short."""
     server.command("CONFIG", "RESETSTAT")
-    jobs = [fleet.submit(hammer, server.url, "500/second burst 100", 1.5, number) for number in range(4)]
+    jobs = [fleet.submit(hammer, server.url, "500/second burst 100", seconds, number) for number in range(4)]
     starts, ends, seen = zip(*(job.result(60) for job in jobs), strict=True)
     spans = [end - start for start, end in zip(starts, ends, strict=True)]
     assert calls(server, "eval", "evalsha") <= sum(50 * span + 50 for span in spans)
@@ -121,9 +123,10 @@ def test_far_above_a_limit_processes_ask_at_a_pace(server, fleet):
     assert 100 <= admitted <= 100 + 500 * (max(ends) - min(starts) + VALIDITY)
 
 
-def test_no_window_admits_more_than_its_limit_by_real_time(server, fleet):
+@pytest.mark.parametrize("seconds", [1.1, pytest.param(5.0, marks=pytest.mark.soak)])
+def test_no_window_admits_more_than_its_limit_by_real_time(server, fleet, seconds):
     """Counted are hits that began and ended within one second of the clock, which is the server's too."""
-    jobs = [fleet.submit(hammer, server.url, "1000/second by fixed-window", 2.5, number) for number in range(4)]
+    jobs = [fleet.submit(hammer, server.url, "1000/second by fixed-window", seconds, number) for number in range(4)]
     seen: Counter[int] = Counter()
     for job in jobs:
         seen.update(job.result(60)[2])
@@ -284,8 +287,7 @@ def test_a_fork_in_the_middle_of_anything_does_not_stop_the_child(server):
     with open_bank(server) as bank:
         limiter = bank.limiter(WINDOW)
         warm(limiter)
-        owners = [limiter._bound._ledger, limiter._bound._tokens]
-        locks = [owner._lock for owner in owners if hasattr(owner, "_lock")] + [returns._changed]
+        locks = lease_locks(limiter)
         for lock in locks:
             lock.acquire()
         admitted = in_child(lambda: warm(limiter, hits=100))

@@ -14,8 +14,11 @@ from headgate import Lease, Limiter
 from headgate.stores.leases import returns as module
 from headgate.stores.redis import RedisStore
 from tests.support.faults import DEADLINE, FAULTS, PATIENT, heal
+from tests.support.inside import bound_of
 from tests.support.leasing import BUCKET, WINDOW, held, open_bank, warm
 from tests.support.servers import wait_until
+
+pytestmark = pytest.mark.engineless
 
 LIMIT = "3000/4 weeks by fixed-window"
 BRIEF = Lease(validity=0.05)
@@ -46,7 +49,7 @@ def charged(store: RedisStore, key: str = "k", namespace: str = "default") -> in
 
 @pytest.mark.parametrize(("limit", "hits"), [(BUCKET, 4), (WINDOW, 4), (WINDOW, 24), (WINDOW, 25), (WINDOW, 106)])
 def test_a_lease_comes_back_at_the_instant_at_which_it_ends(server, limit, hits):
-    """By a clock that is moved by hand, which tells of it: no thread waits."""
+    """A clock that is moved by hand tells of the instant: no thread waits."""
     with open_bank(server) as bank:
         limiter = bank.limiter(limit, lease=Lease(validity=2))
         warm(limiter, hits=hits)
@@ -104,7 +107,7 @@ def test_a_limiter_that_nobody_knows_any_more_is_not_kept_alive(open_store):
     """The thread that gives back does not hold the limiter, and ends without it."""
     limiter = Limiter(LIMIT, store=open_store(), lease=Lease(validity=600), on_error="raise")
     warm(limiter)
-    gate = weakref.ref(limiter._bound)
+    gate = weakref.ref(bound_of(limiter))
     del limiter
     gc.collect()
     assert gate() is None
@@ -112,7 +115,7 @@ def test_a_limiter_that_nobody_knows_any_more_is_not_kept_alive(open_store):
 
 
 def test_the_thread_outlives_a_server_that_is_away(open_store, proxy, caplog):
-    """What was on its way is lost; what was not sent waits for the server."""
+    """Units on their way are lost; units that were not sent wait for the server."""
     store, auditor = open_store(proxy.url, deadline=DEADLINE), open_store()
     limiter = Limiter(LIMIT, store=store, lease=Lease(validity=0.2), on_error="deny")
     keys = [f"k{number}" for number in range(4)]

@@ -16,7 +16,7 @@ from headgate.clock import SECOND
 from headgate.limit import Limit
 from headgate.stores.leases.ledger import LeaseLedger
 from headgate.stores.leases.terms import Lease
-from tests.stores.leases.test_simulation import BOTH, Late, Twice, Uncharged
+from tests.stores.leases.test_simulation import BOTH, SOAK, Late, Twice, Uncharged
 from tests.support.drop_ratio import by_drop_ratio, most_in_a_period
 from tests.support.lease_laws import (
     admitted,
@@ -93,11 +93,11 @@ def test_units_that_were_given_back_at_any_time_leave_the_bound_to_the_others(sl
 @pytest.mark.parametrize("load", range(len(LOADS)), ids=[f"{load}x" for load in LOADS])
 def test_no_load_breaks_the_bound(load):
     """Uneven nodes come and go, and the server is slow, stopped or replaced by a replica that is behind."""
-    seeds = range(load, 4 * len(LOADS), len(LOADS))
+    seeds = range(load, 2 * len(LOADS), len(LOADS))
     assert {seed: wrong for seed in seeds if (wrong := violations(Overloaded(overload(seed)).run()))} == {}
 
 
-@pytest.mark.parametrize("first", range(0, 20, 5))
+@pytest.mark.parametrize("first", [0, 5])
 def test_no_storm_breaks_the_bound(first):
     """The storms and the ambushes that are tried on buckets and fixed windows, with sliding windows."""
     worlds = [World(sliding((storm, ambush)[seed % 2](seed))) for seed in range(first, first + 5)]
@@ -111,13 +111,12 @@ def test_refused_callers_are_told_the_latest_time_that_is_known(seed):
 
 
 @BOTH
-@pytest.mark.parametrize("times", [2.0, 5.0])
 @pytest.mark.parametrize(
-    ("limits", "nodes"),
+    ("limits", "nodes", "times"),
     [
-        ("1000/second by sliding-window", 1),
-        ("1000/second by sliding-window", 4),
-        ("5000/second by sliding-window/10", 60),
+        *(("1000/second by sliding-window", nodes, times) for nodes in (1, 4) for times in (2.0, 5.0)),
+        ("5000/second by sliding-window/10", 60, 2.0),
+        pytest.param("5000/second by sliding-window/10", 60, 5.0, marks=SOAK),
     ],
 )
 def test_a_sliding_window_above_its_limit_is_asked_about_at_a_pace(limits, nodes, times, awaited):
@@ -155,7 +154,7 @@ def test_a_replica_that_is_behind_forgets_its_delay_and_no_more():
     ("limits", "nodes", "times"),
     [
         ("1000/second by sliding-window", 10, 1.5),
-        ("300/500ms by sliding-window", 40, 1.2),
+        pytest.param("300/500ms by sliding-window", 40, 1.2, marks=SOAK),
         ("2000/2s by sliding-window/20", 40, 1.5),
         ("300/500ms by sliding-window/5", 10, 2.0),
     ],

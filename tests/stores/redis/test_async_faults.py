@@ -82,7 +82,7 @@ async def test_a_connection_that_was_idle_is_looked_at_without_a_warning(store, 
 
 @with_store("server")
 async def test_nobody_waits_for_ever_where_the_client_library_fails(store, monkeypatch):
-    """Not a fault of the network: a warning made an error, a bug, a name that is gone."""
+    """The fault is not one of the network: a warning made an error, a bug, a name that is gone."""
 
     async def broken(*_: object, **__: object) -> None:
         raise RuntimeError("not what anybody expects")

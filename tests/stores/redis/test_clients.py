@@ -290,7 +290,7 @@ except headgate.StoreError as error:
 
 
 def test_without_redis_py_everything_else_works():
-    """And the error says what to install."""
+    """The error of a Redis store says what to install."""
     ran = subprocess.run([sys.executable, "-c", WITHOUT_REDIS], capture_output=True, text=True, check=True)
     assert "pip install '.[redis]' in a clone of Headgate" in ran.stdout
 
@@ -316,7 +316,7 @@ def test_a_server_that_forgets_anything_is_warned_of_once(server, caplog, policy
 
 
 def test_clear_finds_every_key_of_a_namespace_and_no_other(server):
-    """Also many, and blocks; keys of others stay, even such that look alike."""
+    """Many keys are found, and blocks; keys of others stay, even such that look alike."""
     store = RedisStore(server.url, deadline=5.0, connect_timeout=5.0, clock=ManualClock(1e9))
     limiters = {name: Limiter("1/hour block 1h", store=store, namespace=name, on_error="raise") for name in "ab"}
     for number in range(1_500):

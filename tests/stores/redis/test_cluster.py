@@ -85,7 +85,7 @@ class TestAwaitedCluster(OnCluster):
 
 
 def test_a_hit_is_one_command_on_one_node(cluster):
-    """Also of several limits; keys are spread over all nodes, and `clear` finds them there."""
+    """A hit of several limits is one command too; keys are spread over all nodes, and `clear` finds them there."""
     limiter = Limiter("10/hour block 1h; 20/hour by sliding-log", store=patient(cluster.url), on_error="raise")
     for node in cluster.primaries:
         limiter.hit(next(keys_at(cluster, node)))
@@ -100,7 +100,7 @@ def test_a_hit_is_one_command_on_one_node(cluster):
 
 
 def test_any_living_node_will_do_to_find_the_others(cluster):
-    """And so will a ready client, of either kind."""
+    """A ready client of either kind finds them too."""
     hosts = f"127.0.0.1:{free_port()},127.0.0.1:{cluster.primaries[2].port}"
     port = cluster.primaries[0].port
     with redis.RedisCluster("127.0.0.1", port) as client:
@@ -158,7 +158,7 @@ def test_decisions_over_slots_are_the_references(cluster, texts, kind):
 
 
 def test_every_limit_that_refuses_starts_its_block(cluster, clock):
-    """Not only the one that was asked first."""
+    """The limit that was asked first is not the only one whose block starts."""
     user, org = Limit.parse("5/minute block 10m as user"), Limit.parse("3/minute block 10m as org")
     for store in (ReferenceStore(clock=clock), patient(cluster.url, clock)):
         clock.set(1e9)

@@ -45,7 +45,7 @@ def keys_at(group: Cluster | SentinelSet, primary: Server) -> Iterator[str]:
 
 @pytest.mark.parametrize("kind", ["cluster", "sentinel"])
 def test_a_failover_is_survived_without_help(kind):
-    """By threads and by coroutines. Quiet keys are exact; a busy one gains at most what the replica had not got."""
+    """Threads and coroutines go on. Quiet keys are exact; a busy one gains at most what the replica had not got."""
     group: Cluster | SentinelSet = Cluster() if kind == "cluster" else SentinelSet()
     with group, ThreadPoolExecutor() as pool, awaited(patient(group.url)) as waiting:
         victim = group.primaries[0] if isinstance(group, Cluster) else group.primary

@@ -63,7 +63,7 @@ def watch(server) -> Watch:
 
 
 def test_a_refusal_is_repeated_until_its_retry(watch):
-    """Not a microsecond longer; and the waits that are told grow shorter as time goes by."""
+    """The refusal is not repeated a microsecond longer; and the waits that are told grow shorter as time goes by."""
     limiter = watch.limiter("10/10s")
     limiter.hit("k", 10)
     refused = limiter.hit("k")
@@ -81,7 +81,7 @@ def test_a_refusal_is_repeated_until_its_retry(watch):
 
 @pytest.mark.parametrize(("remember", "cap_us"), [(0.5, 500_000), (None, 1_000_000)], ids=["given", "default"])
 def test_never_longer_than_agreed(server, remember, cap_us):
-    """What another process gives back is noticed after the time agreed, by default a second."""
+    """Units that another process gives back are noticed after the time agreed, by default a second."""
     watch = Watch(server, remember)
     limiter, start = watch.limiter("10/hour"), watch.clock.us
     limiter.hit("k", 10)
@@ -312,7 +312,7 @@ def test_one_process_cannot_tell_memory_from_server(watch, text):
     """While time goes on and nobody else is there: what passes is what the reference lets pass, no wait is longer."""
     before, acts = watch.commands(), 0
     for seed in (1, 2):
-        trace = Trace(Limit.parse_all(text), seed, 200)
+        trace = Trace(Limit.parse_all(text), seed, 100)
         offset = watch.clock.us - trace.start
         ours = watch.limiter(text, namespace=f"trace {seed}")
         theirs = Limiter(text, store=ReferenceStore(clock=watch.clock))
