@@ -11,10 +11,11 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from headgate.caches import PathCache
+from headgate.caches import ClearedWhenFull, PathCache
+from headgate.engine import Entry
 from headgate.policy import RequestView
 from headgate.policy.edges import Candidates, Outcome, ShedSection, Unclear, client_key, fallback_key, key_of
-from headgate.shed import Entry, LoadShedder, ShedPermit
+from headgate.shed import LoadShedder, ShedPermit, entry_of
 from headgate.shed.estimators import ESTIMATORS
 from headgate.steps import Steps
 from headgate.web.waits import PermitWait
@@ -73,7 +74,9 @@ class Shedding:
         self._queues = trusts and "queue" in section.signals
         self._reads = bool(self._class_header or section.deadline_header or self._queues or runtime.reader.remaining)
         """Whether header fields of each request have to be read."""
-        self._entries = {name: Entry(shedder, name) for name in section.classes.order}
+        self._entries: ClearedWhenFull[str, Entry] = ClearedWhenFull(
+            len(section.classes.order), lambda name: entry_of(shedder, name)
+        )
         self.entrances: PathCache[tuple[Entry | None, Way]] = PathCache(self._entrance)
         """By method and path: the entry of requests that a middleware may decide on by itself, and their way."""
         self._logged = False
