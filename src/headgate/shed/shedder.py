@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections import deque
 from collections.abc import Sequence
 from sys import modules
@@ -21,7 +20,7 @@ from headgate.shed.loop_delay import BOUND, LoopDelay
 from headgate.shed.permit import ShedPermit
 from headgate.shed.refusals import Reason
 from headgate.shed.signals import Signal
-from headgate.shed.waiters import LoopWaiter, ThreadWaiter, Waiter, wake_all
+from headgate.shed.waiters import LoopWaiter, SteadyClock, ThreadWaiter, Waiter, wake_all
 from headgate.shed.workers import Workers
 from headgate.wording import log_of, shown
 
@@ -32,14 +31,6 @@ Mode = Literal["enforce", "observe", "off"]
 MODES: tuple[Mode, ...] = get_args(Mode)
 WARN = 60 * SECOND
 """The time between two warnings of lost permits."""
-
-
-class SteadyClock:
-    """A counter that never steps: a shedder needs durations only."""
-
-    def now_us(self) -> int:
-        """Return whole microseconds since some instant."""
-        return time.monotonic_ns() // 1_000
 
 
 class LoadShedder:
@@ -122,25 +113,25 @@ class LoadShedder:
         """Ask whether a request may be served.
 
         Without a `timeout` the answer is there at once: the permit is true or false, and `with` raises `Overloaded` if
-        it was refused. With one, `with` or `async with` waits that many seconds at most. `deadline` is the number of
-        seconds that the request's caller waits for its answer: a request that cannot be served in time is refused at
-        once. Among waiting requests, tenants are served in proportion to their weights. `at_once` grants a free permit
-        now also with a timeout; a permit that has to wait then has the state `asked`, and its tenant may still be set.
+        it was refused. With one, `with` or `async with` waits that many seconds at most. `deadline` is the seconds that
+        the caller waits for its answer: a request that cannot be served in time is refused at once. Waiting tenants
+        are served in proportion to their weights. `at_once` grants a free permit now also with a timeout; a permit
+        that has to wait then has the state `asked`, and its tenant may still be set.
         """
-        permit = ShedPermit()
+        permit, places = ShedPermit(), self._places
         permit.shedder = self
         try:
             permit.rank = rank = self._ranks[request_class]
         except (KeyError, TypeError):
             raise self.classes.unknown(request_class) from None
-        places = self._places
         permit.began = now = places.now()
         delay = self._loops.of_request(now) if "asyncio" in modules else 0
         late = delay > BOUND and self._is_late(now, delay, rank)
-        if places.plain and (timeout is None or at_once) and deadline is None and not late:
+        if places.plain and (timeout is None or at_once) and deadline is None:
+            if late:
+                return self._refuse_late(now, permit)
             estimator = places.estimator
-            in_flight = places.take(estimator.limit if rank >= self._critical else estimator.undipped)
-            if in_flight:
+            if in_flight := places.take(estimator.limit if rank >= self._critical else estimator.undipped):
                 permit.state = "held"
                 if now >= estimator.idle_until:
                     with self._lock:
@@ -155,6 +146,13 @@ class LoadShedder:
         self.ask(permit, None)
         if permit.state != "held":
             self._loops.uncount()
+        return permit
+
+    def _refuse_late(self, now: int, permit: ShedPermit) -> ShedPermit:
+        """Refuse a request that sat in its loop too long, in few steps: there are many while a loop is behind."""
+        with self._lock:
+            self._state.refuse(now, permit, "loop")
+        self._loops.uncount()
         return permit
 
     def _is_late(self, now: int, delay: int, rank: int) -> bool:

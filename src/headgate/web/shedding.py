@@ -104,8 +104,10 @@ class Shedding:
         if self._reads:
             return self._ask(Asked(limits, request, method, where, peer), name)
         permit = self.shedder.permit(name, timeout=self._timeout, at_once=True)
-        if permit.state != "held":
-            return self._without(Asked(limits, request, method, where, peer), permit)
+        if permit.state == "refused":
+            return limits.turn_away(_outcome_of(permit))
+        if permit.state == "asked":
+            return self._wait(Asked(limits, request, method, where, peer), permit)
         limits.hold(permit)
         way = self._runtime.ways[method, where]
         if way is True:  # no rule applies
@@ -147,8 +149,7 @@ class Shedding:
         """Let a request wait that has no permit, or refuse it."""
         if permit.state == "asked":
             return self._wait(asked, permit)
-        outcome = Outcome("deny", UNAVAILABLE, overload=permit.reason or "limit", retry_after=permit.retry_after)
-        return asked.limits.turn_away(outcome)
+        return asked.limits.turn_away(_outcome_of(permit))
 
     def _wait(self, asked: Asked, permit: ShedPermit) -> Steps[bool]:
         """Wait for a permit, as the request of a tenant."""
@@ -213,6 +214,11 @@ class Shedding:
         if self.section.fleet and self.shedder.mode != "off":
             view.request_class = permit.request_class
             view.would_refuse = [] if self.shedder.mode == "observe" else None
+
+
+def _outcome_of(permit: ShedPermit) -> Outcome:
+    """Return the outcome for a request that got no permit."""
+    return Outcome("deny", UNAVAILABLE, overload=permit.reason or "limit", retry_after=permit.retry_after)
 
 
 def follow(before: Shedding | None, section: ShedSection | None, runtime: Runtime[Any]) -> Shedding | None:
