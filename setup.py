@@ -12,11 +12,19 @@ from setuptools.errors import CCompilerError, CompileError
 
 PACKAGE = Path("src/headgate")
 BUILD = Path("build/native")
-SHARED = {"decision.py": "decision.pxi", "permit.py": "permit.pxi", "engine/pending_call.py": "pending_call.pxi"}
+SHARED = {
+    "decision.py": "decision.pxi",
+    "permit.py": "permit.pxi",
+    "engine/entry.py": "entry.pxi",
+    "engine/pending_call.py": "pending_call.pxi",
+}
 """Files whose classes are compiled too, and the names under which native.pyx includes them."""
 SHARED_CLASSES = {
     "Decision": "@cython.final\n@cython.no_gc\n@cython.freelist(64)\n",
     "Permit": "@cython.final\n@cython.freelist(64)\n",
+    "Turn": "@cython.final\n",
+    "Places": "@cython.final\n",
+    "Entry": "@cython.final\n",
     "PendingCall": "@cython.final\n@cython.freelist(64)\n",
     "PendingMethod": "@cython.final\n",
 }
@@ -47,7 +55,7 @@ class HonestWheel(bdist_wheel):
 
 
 def write_shared_classes():
-    """Decisions, permits and pending calls are written once: the native engine includes their text as C classes."""
+    """Each of these classes is written once: the native engine includes its text as a C class."""
     BUILD.mkdir(parents=True, exist_ok=True)
     for file, included in SHARED.items():
         text = (PACKAGE / file).read_text(encoding="utf-8")
@@ -56,7 +64,13 @@ def write_shared_classes():
         text = text.replace("from headgate.decision import Decision\n", "")  # the C class stands there already
         text = text.replace("def _begin(self) -> Any:", "cdef object _begin(self):")
         text = text.replace("def _claim_end(self, outcome: Outcome) -> bool:", "cdef bint _claim_end(self, outcome):")
-        text = text.replace("with _ending:", "with cython.critical_section(self):")
+        text = text.replace("def delay(self, now: int) -> int:", "cpdef int64_t delay(self, int64_t now) except? -1:")
+        text = text.replace("def take(self, limit: int) -> int:", "cpdef int64_t take(self, int64_t limit) except? -1:")
+        text = text.replace("def give(self, served: bool) -> bool:", "cpdef bint give(self, bint served) except? -1:")
+        text = text.replace("def now(self) -> int:", "cpdef int64_t now(self) except? -1:")
+        text = text.replace("time.monotonic_ns()", "steady_ns()")
+        for lock in ("_ending", "_counting"):
+            text = text.replace(f"with {lock}:", "with cython.critical_section(self):")
         text = text.replace("def __del__(self) -> None:", "def __dealloc__(self):")
         (BUILD / included).write_text(text, encoding="utf-8")
 

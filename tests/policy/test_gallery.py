@@ -362,7 +362,7 @@ def test_four_layers():
         incident = Incident()
         shedder = incident.site.gate.shedder
         assert shedder is not None
-        shedder.estimator = shedder._state._estimator = Fixed(1_000)  # as if it had found that there is room
+        shedder.estimator = Fixed(1_000)  # as if it had found that there is room
         held = await incident.send(21, "/v1/reports", "a")
         assert [reply.violated for reply in held] == [["in-flight"]], "few requests, each slow: the rate sees nothing"
         full = await incident.send(20, "/v1/reports", "b", "c")

@@ -40,9 +40,7 @@ COMPARED = {
 """Private names that tests compare with public ones, or call directly."""
 SHEDDING = {
     "_amount": "the work that waits for the workers",
-    "_estimator": "an estimate of the room, which is given instead of found out",
     "_next_look": "the instant of the next look at the workers",
-    "_state": "the state that has the estimate",
     "_waited": "the time that a server has waited for, without a server",
     "_workers": "the workers that are busy, without a server",
 }

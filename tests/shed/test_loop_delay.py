@@ -12,8 +12,6 @@ from headgate.shed import LoadShedder
 from headgate.shed.loop_delay import LoopDelay
 from headgate.testing import ManualClock
 
-pytestmark = pytest.mark.engineless
-
 CLASSES = ("sheddable", "sheddable_plus", "critical", "critical_plus")
 
 

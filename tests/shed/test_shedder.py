@@ -13,8 +13,6 @@ from headgate import InvalidCall, Overloaded
 from headgate.shed import LoadShedder, current_class, outgoing_headers
 from headgate.testing import ManualClock
 
-pytestmark = pytest.mark.engineless
-
 
 @pytest.fixture
 def clock():

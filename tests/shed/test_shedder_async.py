@@ -12,8 +12,6 @@ from headgate import InvalidCall, Overloaded
 from headgate.shed import LoadShedder, current_class
 from headgate.testing import ManualClock
 
-pytestmark = pytest.mark.engineless
-
 
 async def turns(count=5):
     """Let other tasks run."""

@@ -33,7 +33,7 @@ def runtime_of(edge: Any) -> Runtime[Any]:
 
 def set_shedder_time(shedder: LoadShedder, clock: Any, now_ns: Callable[[], int]) -> None:
     """Let the shedder of a policy take its time from a simulation: its own is that of the machine."""
-    shedder._clock, shedder._now_ns = clock, now_ns
+    shedder._clock, shedder._places.now_ns = clock, now_ns
 
 
 def tenants_kept(queue: FairQueue[Any]) -> tuple[int, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from pathlib import Path
 from types import FrameType
@@ -12,7 +13,7 @@ import pytest
 import headgate
 from headgate.engine import NATIVE
 from headgate.web.asgi import RateLimitMiddleware
-from tests.support.edges import asgi
+from tests.support.edges import asgi, get
 
 HOME = str(Path(headgate.__file__).parent)
 RULE = {"name": "api", "match": {"path": "/**"}, "key": "ip", "limits": "100/minute"}
@@ -53,3 +54,31 @@ def test_a_request_runs_a_bounded_number_of_functions(rule, first, another_path,
     assert _functions_run_by(app, "/a") <= first
     assert _functions_run_by(app, "/b") <= another_path
     assert _functions_run_by(app, "/a") <= again
+
+
+@pytest.mark.skipif(not NATIVE, reason="the pure engine runs its own functions for each place")
+def test_an_idle_load_shedder_runs_one_function():
+    """The middleware is the one: a place is taken and given back in C, once the first requests have been looked at."""
+    app = RateLimitMiddleware(_hello, {"rules": [], "shed": {}})
+    assert app.shedder is not None
+    app.shedder.estimator.idle_until = 1 << 62
+    begun: list[str] = []
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and frame.f_code.co_filename.startswith(HOME):
+            begun.append(frame.f_code.co_name)
+
+    async def ask() -> None:
+        for _ in range(1_000):
+            await get(app)
+            await asyncio.sleep(0)  # the next turn of the loop
+        sys.setprofile(note)
+        try:
+            for _ in range(3):
+                await get(app)
+        finally:
+            sys.setprofile(before)
+
+    before = sys.getprofile()
+    asyncio.run(ask())
+    assert begun == ["__call__"] * 3

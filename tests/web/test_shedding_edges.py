@@ -52,7 +52,7 @@ class Samples:
 
 def sampled(limits: Any) -> list[Outcome]:
     """The outcomes that the estimator of an edge is told from now on."""
-    estimator = limits.shedder.estimator = limits.shedder._state._estimator = Samples()
+    estimator = limits.shedder.estimator = Samples()
     return estimator.seen
 
 

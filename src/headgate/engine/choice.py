@@ -33,6 +33,7 @@ NATIVE: Final = not wants_pure() and _native_available()
 
 if TYPE_CHECKING or not NATIVE:
     from headgate.decision import Decision
+    from headgate.engine.entry import Entry, Places, Turn
     from headgate.engine.pure import Decider, Engine, pending
     from headgate.engine.pure_table import Table
     from headgate.permit import Permit
@@ -40,6 +41,20 @@ if TYPE_CHECKING or not NATIVE:
     SHARES = False
     """Whether tables can be shared between processes."""
 else:
-    from headgate.engine.native import SHARES, Decider, Decision, Engine, Permit, Table, pending
+    from headgate.engine.native import (
+        SHARES,
+        Decider,
+        Decision,
+        Engine,
+        Entry,
+        Permit,
+        Places,
+        Table,
+        Turn,
+        pending,
+    )
 
-__all__ = ["NATIVE", "SHARES", "Decider", "Decision", "Engine", "Permit", "Table", "pending", "wants_pure"]
+__all__ = [
+    "NATIVE", "SHARES", "Decider", "Decision", "Engine", "Entry", "Permit", "Places", "Table", "Turn", "pending",
+    "wants_pure",
+]  # fmt: skip

@@ -1,4 +1,4 @@
-# C types for the attributes of the classes whose text is shared with Python (decision.py, permit.py, pending_call.py).
+# C types for the attributes of the classes whose text is shared with Python (decision.py, permit.py, entry.py, pending_call.py).
 
 from libc.stdint cimport int64_t
 
@@ -23,6 +23,37 @@ cdef class Permit:
     cdef readonly object outcome
     cdef object _give_back
     cdef bint _claim_end(self, outcome)
+
+cdef class Turn:
+    cdef readonly object loop
+    cdef readonly object close
+    cdef public int64_t began
+    cdef readonly int64_t apart
+    cdef public int64_t requests
+    cdef public bint open
+    cpdef int64_t delay(self, int64_t now) except? -1
+
+cdef class Places:
+    cdef public object estimator
+    cdef public object now_ns
+    cdef public bint plain
+    cdef readonly int64_t in_flight
+    cdef readonly int64_t ended
+    cdef readonly int64_t waiting
+    cpdef int64_t now(self) except? -1
+    cpdef int64_t take(self, int64_t limit) except? -1
+    cpdef bint give(self, bint served) except? -1
+
+cdef class Entry:
+    cdef Places _places
+    cdef str _name
+    cdef bint _critical
+    cdef object _variable
+    cdef object _fill
+    cdef object _running
+    cdef object _meet
+    cdef int64_t _bound
+    cdef Turn _turn
 
 cdef class PendingCall:
     cdef object _function

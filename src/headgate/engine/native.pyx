@@ -28,6 +28,7 @@ include "siphash.pxi"
 include "../algorithms/roster.pxi"
 include "decision.pxi"            # decision.py, as a C class: setup.py
 include "permit.pxi"              # permit.py, likewise
+include "entry.pxi"               # entry.py, likewise
 include "table.pxi"
 include "atomics.pxi"
 include "work.pxi"

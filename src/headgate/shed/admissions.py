@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from headgate.clock import SECOND
+from headgate.engine import Places
 from headgate.permit import Outcome
 from headgate.shed.classes import Classes
 from headgate.shed.estimators import Estimator
@@ -13,6 +14,9 @@ from headgate.shed.permit import ShedPermit
 from headgate.shed.refusals import Reason, Refusals
 from headgate.shed.waiters import Waiter
 from headgate.shed.waiting_room import WaitingRoom
+
+ANY = 1 << 62
+"""More than can be in flight."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,26 +39,32 @@ class Stats:
 class Admissions:
     """Grants permits while fewer than the limit are held, and lets requests wait in as many places as the limit."""
 
-    def __init__(self, classes: Classes, estimator: Estimator) -> None:
-        self.in_flight = 0
+    def __init__(self, classes: Classes, places: Places) -> None:
+        self.places = places
         self.latency = 0.0
         """A smoothed mean of the latency of served requests."""
         self.refusals = Refusals()
-        self.ended = 0
         self.room: WaitingRoom[Waiter] = WaitingRoom(len(classes.order))
-        self._classes, self._estimator = classes, estimator
+        self._classes = classes
 
-    def has_room(self, rank: int) -> bool:
-        """Return whether a request of this rank may be served now. Critical requests are not part of a dip."""
+    @property
+    def _estimator(self) -> Estimator:
+        estimator: Estimator = self.places.estimator
+        return estimator
+
+    def limit_of(self, rank: int) -> int:
+        """Return how many may be in flight for a request of this rank. Critical requests are not part of a dip."""
         estimator = self._estimator
-        return self.in_flight < (estimator.limit if rank >= self._classes.critical else estimator.undipped)
+        return estimator.limit if rank >= self._classes.critical else estimator.undipped
 
-    def grant(self, now: int, permit: ShedPermit, sampled: bool = True) -> None:
-        """Let a request be served."""
-        self.in_flight += 1
-        permit.state = "held"
-        permit.began = now
-        permit.mark = self._estimator.begin(now, self.in_flight) if sampled else None
+    def grant(self, now: int, permit: ShedPermit, limit: int = ANY, sampled: bool = True) -> bool:
+        """Let a request be served if fewer than the limit are in flight."""
+        in_flight = self.places.take_first(limit)
+        if in_flight:
+            permit.state = "held"
+            permit.began = now
+            permit.mark = self._estimator.begin(now, in_flight) if sampled else None
+        return in_flight > 0
 
     def refuse(self, now: int, permit: ShedPermit, reason: Reason) -> None:
         """Refuse a request."""
@@ -65,22 +75,28 @@ class Admissions:
         """Count a refusal; return the seconds after which its caller may come back."""
         if reason in ("limit", "queue"):
             self._estimator.refuse(now)
-        return self.refusals.refuse(now, self.ended + self.in_flight, permit.request_class, reason)
+        return self.refusals.refuse(now, self._admitted, permit.request_class, reason)
 
-    def wait(self, now: int, waiter: Waiter) -> Waiter | None:
-        """Let a request wait; return the one that is refused for it if all places are taken, perhaps the same."""
+    def wait(self, now: int, waiter: Waiter) -> list[Waiter]:
+        """Let a request wait; return those that need not wait any more, perhaps the same.
+
+        One is refused if all places to wait are taken. A place in flight that became free just now, when nobody was
+        known to wait, is granted.
+        """
         permit = waiter.permit
         self.room.add(now, permit.rank, permit.tenant, permit.weight, waiter)
         dropped = self.room.drop(now) if self.room.size > self._estimator.limit else None
         if dropped is not None:
             self.refuse(now, dropped.permit, "queue")
-        return dropped
+        self.places.wait(self.room.size)
+        return self.fill(now) if dropped is None else [dropped, *self.fill(now)]
 
     def give_up(self, now: int, waiter: Waiter) -> None:
         """Refuse a request that has waited long enough, unless its permit was granted or refused in the meantime."""
         permit = waiter.permit
         if permit.state == "asked":
             self.room.remove(permit.rank, permit.tenant, waiter)
+            self.places.wait(self.room.size)
             self.refuse(now, permit, "queue")
 
     def sample(self, now: int, permit: ShedPermit, outcome: Outcome) -> None:
@@ -94,8 +110,7 @@ class Admissions:
 
     def take_back(self, now: int, mark: int | None) -> None:
         """Take back a permit that was lost: only its mark is known."""
-        self.ended += 1
-        self.in_flight -= self.in_flight > 0
+        self.places.give(True)
         if mark is not None:
             self._estimator.end(now, mark, 0, "ignored")
 
@@ -105,28 +120,35 @@ class Admissions:
         while (waiter := self.room.take(now, len(self._classes.order))) is not None:
             self.grant(now, waiter.permit)
             woken.append(waiter)
+        self.places.wait(0)
         return woken
+
+    @property
+    def _admitted(self) -> int:
+        return self.places.ended + self.places.in_flight
 
     def stats(self) -> Stats:
         """Return the numbers of this moment."""
         return Stats(
             self._estimator.undipped,
-            self.in_flight,
+            self.places.in_flight,
             self.room.size,
             self._estimator.base / SECOND,
             self.latency / SECOND,
-            self.ended + self.in_flight,
+            self._admitted,
             dict(self.refusals.by_class),
         )
 
     def fill(self, now: int) -> list[Waiter]:
         """Grant the permits that are free to requests that wait; return these, to be woken."""
         woken: list[Waiter] = []
-        while self.room.size:
-            ranks = len(self._classes.order) if self.has_room(self._classes.critical) else self._classes.critical
-            waiter = self.room.take(now, ranks) if self.has_room(0) else None
+        classes, places = self._classes, self.places
+        while self.room.size and places.in_flight < self.limit_of(0):
+            all_ranks = places.in_flight < self.limit_of(classes.critical)
+            waiter = self.room.take(now, len(classes.order) if all_ranks else classes.critical)
             if waiter is None:
                 break
             self.grant(now, waiter.permit)
             woken.append(waiter)
+        places.wait(self.room.size)
         return woken

@@ -20,6 +20,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from headgate.clock import MILLISECOND
+from headgate.engine import Turn
 
 if TYPE_CHECKING:
     import asyncio
@@ -46,14 +47,12 @@ def in_event_loop() -> bool:
 class _Turns:
     """The turns of one event loop."""
 
-    __slots__ = ("began", "behind_since", "has_late", "late_at", "open", "requests")
+    __slots__ = ("behind_since", "has_late", "late_at", "turn")
 
-    def __init__(self, now: int) -> None:
-        self.open = self.has_late = False
-        self.began = now - APART
-        """The time at which the turn began."""
-        self.requests = 0
-        """Requests of this turn that are served, the present one included."""
+    def __init__(self, loop: asyncio.AbstractEventLoop, now: int) -> None:
+        self.turn = Turn(loop, self.close, now - APART, APART)
+        """The present turn, or the last."""
+        self.has_late = False
         self.behind_since: int | None = None
         self.late_at = now
         """When the last late request was looked at."""
@@ -62,15 +61,15 @@ class _Turns:
         """End the turn."""
         if not self.has_late:
             self.behind_since = None
-        self.open = self.has_late = False
+        self.turn.open = self.has_late = False
 
     def is_late(self, now: int, delay: int, multiple: int) -> bool:
         """Return whether to refuse a request that sat in this turn too long."""
-        before = self.requests - 1
+        before = self.turn.requests - 1
         quicker = min(LONGEST, max(1.0, LONG * before / delay))
         if delay <= BOUND * quicker:
             return False
-        if self.behind_since is None or self.began - self.late_at > BEHIND:  # or it has rested in the meantime
+        if self.behind_since is None or self.turn.began - self.late_at > BEHIND:  # or it has rested in the meantime
             self.behind_since = now
         self.has_late, self.late_at = True, now
         return before >= multiple and delay > BOUND * quicker * multiple and now - self.behind_since >= BEHIND
@@ -93,18 +92,14 @@ class LoopDelay:
 
             self._running = _get_running_loop
         loop = self._running()
-        if loop is None:
-            return 0
+        return 0 if loop is None else self.turn_of(loop, now).delay(now)
+
+    def turn_of(self, loop: asyncio.AbstractEventLoop, now: int) -> Turn:
+        """Return the present turn of a loop."""
         turns = self._loops.get(loop)
         if turns is None:
             turns = self._meet(loop, now)
-        if turns.open:
-            turns.requests += 1
-            return now - turns.began
-        if now - turns.began >= APART:
-            turns.open, turns.began, turns.requests = True, now, 1
-            loop.call_soon(turns.close)
-        return 0
+        return turns.turn
 
     def is_late(self, now: int, delay: int, multiple: int) -> bool:
         """Return whether to refuse a request that waited in its loop for this long, with the multiple of its class."""
@@ -115,7 +110,7 @@ class LoopDelay:
         """Do not count the request that was looked at last: it is not served in this turn."""
         turns = self._here()
         if turns is not None:
-            turns.requests -= 1
+            turns.turn.requests -= 1
 
     def _here(self) -> _Turns | None:
         loop = self._running and self._running()
@@ -126,4 +121,4 @@ class LoopDelay:
         for each in list(self._loops):
             if each.is_closed():
                 self._loops.pop(each, None)
-        return self._loops.setdefault(loop, _Turns(now))
+        return self._loops.setdefault(loop, _Turns(loop, now))

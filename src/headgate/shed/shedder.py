@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections import deque
 from collections.abc import Sequence
 from sys import modules
 from typing import TYPE_CHECKING, Literal, get_args
 
 from headgate.clock import SECOND, Clock
+from headgate.engine import Places
 from headgate.errors import InvalidCall
 from headgate.forks import after_fork
 from headgate.permit import Outcome
@@ -20,7 +20,7 @@ from headgate.shed.loop_delay import BOUND, LoopDelay
 from headgate.shed.permit import ShedPermit
 from headgate.shed.refusals import Reason
 from headgate.shed.signals import Signal
-from headgate.shed.waiters import LoopWaiter, ThreadWaiter, Waiter, wake_all
+from headgate.shed.waiters import LoopWaiter, SteadyClock, ThreadWaiter, Waiter, wake_all
 from headgate.shed.workers import Workers
 from headgate.wording import log_of, shown
 
@@ -31,14 +31,6 @@ Mode = Literal["enforce", "observe", "off"]
 MODES: tuple[Mode, ...] = get_args(Mode)
 WARN = 60 * SECOND
 """The time between two warnings of lost permits."""
-
-
-class SteadyClock:
-    """A counter that never steps: a shedder needs durations only."""
-
-    def now_us(self) -> int:
-        """Return whole microseconds since some instant."""
-        return time.monotonic_ns() // 1_000
 
 
 class LoadShedder:
@@ -59,11 +51,11 @@ class LoadShedder:
         clock: Clock | None = None,
     ) -> None:
         self.classes = Classes(classes)
-        self.estimator = estimator_of(limit)
         self.abandoned: deque[int | None] = deque()
         """The marks of permits that were lost: a collector may find them at any time, even under the lock."""
         self._clock = clock or SteadyClock()
-        self._now_ns = time.monotonic_ns if clock is None else lambda: clock.now_us() * 1_000
+        now_ns = None if clock is None else lambda: clock.now_us() * 1_000
+        self._places = Places(estimator_of(limit), now_ns)
         self._critical = self.classes.critical
         self._ranks: dict[str | None, int] = {None: self.classes.default_rank}
         self._ranks.update(self.classes.ranks)
@@ -78,7 +70,18 @@ class LoadShedder:
     def _begin(self) -> None:
         """Start with nothing in flight; in a forked child too, since the requests in flight are its parent's."""
         self._lock = threading.Lock()
-        self._state = Admissions(self.classes, self.estimator)
+        self._places.clear()
+        self._state = Admissions(self.classes, self._places)
+
+    @property
+    def estimator(self) -> Estimator:
+        """The estimator, which finds the limit."""
+        estimator: Estimator = self._places.estimator
+        return estimator
+
+    @estimator.setter
+    def estimator(self, estimator: Estimator) -> None:
+        self._places.estimator = estimator
 
     @property
     def mode(self) -> Mode:
@@ -91,11 +94,10 @@ class LoadShedder:
             raise InvalidCall(f"unknown mode {shown(mode)}: the modes are {', '.join(MODES)}")
         self._mode: Mode = mode
         self.estimator.dips = mode == "enforce"
-        self._plain = mode == "enforce" and self._workers is None
-        """Whether a request without a timeout or a deadline needs no more than a free permit."""
+        self._places.plain = mode == "enforce" and self._workers is None
         if mode != "enforce":
             with self._lock:
-                woken = self._state.admit_waiting(self._now_ns() // 1_000)
+                woken = self._state.admit_waiting(self.now())
             wake_all(woken)
 
     def permit(
@@ -111,29 +113,30 @@ class LoadShedder:
         """Ask whether a request may be served.
 
         Without a `timeout` the answer is there at once: the permit is true or false, and `with` raises `Overloaded` if
-        it was refused. With one, `with` or `async with` waits that many seconds at most. `deadline` is the number of
-        seconds that the request's caller waits for its answer: a request that cannot be served in time is refused at
-        once. Among waiting requests, tenants are served in proportion to their weights. `at_once` grants a free permit
-        now also with a timeout; a permit that has to wait then has the state `asked`, and its tenant may still be set.
+        it was refused. With one, `with` or `async with` waits that many seconds at most. `deadline` is the seconds that
+        the caller waits for its answer: a request that cannot be served in time is refused at once. Waiting tenants
+        are served in proportion to their weights. `at_once` grants a free permit now also with a timeout; a permit
+        that has to wait then has the state `asked`, and its tenant may still be set.
         """
-        permit = ShedPermit()
+        permit, places = ShedPermit(), self._places
         permit.shedder = self
         try:
             permit.rank = rank = self._ranks[request_class]
         except (KeyError, TypeError):
             raise self.classes.unknown(request_class) from None
-        permit.began = now = self._now_ns() // 1_000
+        permit.began = now = places.now()
         delay = self._loops.of_request(now) if "asyncio" in modules else 0
         late = delay > BOUND and self._is_late(now, delay, rank)
-        if self._plain and (timeout is None or at_once) and deadline is None and not late:
-            state, estimator = self._state, self.estimator
-            with self._lock:
-                if state.in_flight < (estimator.limit if rank >= self._critical else estimator.undipped):
-                    state.in_flight = in_flight = state.in_flight + 1  # the work of `grant`, without its call
-                    permit.state = "held"
-                    if now >= estimator.idle_until:
+        if places.plain and (timeout is None or at_once) and deadline is None:
+            if late:
+                return self._refuse_late(now, permit)
+            estimator = places.estimator
+            if in_flight := places.take(estimator.limit if rank >= self._critical else estimator.undipped):
+                permit.state = "held"
+                if now >= estimator.idle_until:
+                    with self._lock:
                         permit.mark = estimator.begin(now, in_flight)
-                    return permit
+                return permit
         permit.describe(tenant, weight, timeout, deadline)
         permit.loop_delay, permit.late = delay, late
         return self._ask_now(permit) if timeout is None or at_once else permit
@@ -145,6 +148,13 @@ class LoadShedder:
             self._loops.uncount()
         return permit
 
+    def _refuse_late(self, now: int, permit: ShedPermit) -> ShedPermit:
+        """Refuse a request that sat in its loop too long, in few steps: there are many while a loop is behind."""
+        with self._lock:
+            self._state.refuse(now, permit, "loop")
+        self._loops.uncount()
+        return permit
+
     def _is_late(self, now: int, delay: int, rank: int) -> bool:
         """Return whether a request sat in its event loop too long. One of the highest class never does."""
         late = self._loops.is_late(now, delay, 1 << len(self.classes.order) - 1 - rank)
@@ -152,18 +162,18 @@ class LoadShedder:
 
     def now(self) -> int:
         """Return the time of the shedder's clock, in microseconds."""
-        return self._now_ns() // 1_000
+        return self._places.now()
 
     def count_refusal(self, permit: ShedPermit, reason: Reason) -> int:
         """Count a refusal that another part decided on; return the seconds after which its caller may come back."""
         with self._lock:
-            return self._state.count_refusal(self._now_ns() // 1_000, permit, reason)
+            return self._state.count_refusal(self.now(), permit, reason)
 
     def stats(self) -> Stats:
         """Return the numbers of this moment."""
         with self._lock:
             if self.abandoned:
-                self._take_back_abandoned(self._now_ns() // 1_000)
+                self._take_back_abandoned(self.now())
             return self._state.stats()
 
     def note_queue(self, seconds: float) -> None:
@@ -173,31 +183,31 @@ class LoadShedder:
 
     def end(self, permit: ShedPermit, outcome: Outcome) -> bool:
         """Take a permit back, and let waiting requests have it. False if it had ended already."""
-        state = self._state
+        places = self._places
         with self._lock:
             ended = permit.state == "held"
             if ended:
                 permit.state, permit.outcome = "ended", outcome
-                state.ended += 1
-                if state.in_flight:  # a forked child starts from none, and may end permits of its parent
-                    state.in_flight -= 1
+                places.give(True)
                 if permit.mark is not None:
-                    state.sample(self._now_ns() // 1_000, permit, outcome)
-            if not state.room.size:
-                return ended
-            woken = state.fill(self._now_ns() // 1_000)
-        wake_all(woken)
+                    self._state.sample(places.now(), permit, outcome)
+        if places.waiting:
+            self.fill()
         return ended
+
+    def fill(self) -> None:
+        """Let waiting requests have the places that are free."""
+        with self._lock:
+            woken = self._state.fill(self.now())
+        wake_all(woken)
 
     def sample(self, permit: ShedPermit, outcome: Outcome) -> None:
         """Tell the estimator the latency of a request that is still in flight."""
-        now = self._now_ns() // 1_000
+        now = self.now()
         with self._lock:
             self._state.sample(now, permit, outcome)
-            if not self._state.room.size:
-                return
-            woken = self._state.fill(now)
-        wake_all(woken)
+        if self._places.waiting:
+            self.fill()
 
     def wait(self, permit: ShedPermit) -> None:
         """Wait in this thread until the permit is granted or refused."""
@@ -227,28 +237,27 @@ class LoadShedder:
 
     def ask(self, permit: ShedPermit, waiter: Waiter | None) -> bool:
         """Grant or refuse a permit, or let its request wait. False if it waits, or will have to."""
-        now = self._now_ns() // 1_000
+        now = self.now()
         mode = self._mode
         reason = None if mode == "off" or permit.examined else self._reason(now, permit)
         permit.examined = True
-        dropped: Waiter | None = None
+        woken: list[Waiter] = []
         with self._lock:
             state = self._state
             if self.abandoned:
                 self._take_back_abandoned(now)
-            if reason is None and mode != "off" and not state.has_room(permit.rank):
-                reason = "limit"
-            if reason is None:
-                state.grant(now, permit, sampled=mode != "off")
+            if mode == "off":
+                state.grant(now, permit, sampled=False)
+            elif reason is None and state.grant(now, permit, state.limit_of(permit.rank)):
+                pass
             elif mode == "observe":
-                state.count_refusal(now, permit, reason)
+                state.count_refusal(now, permit, reason or "limit")
                 state.grant(now, permit)
-            elif reason == "limit" and waiter is not None:
-                dropped = state.wait(now, waiter)
-            elif reason != "limit" or permit.due is None:
-                state.refuse(now, permit, reason)
-        if dropped is not None:
-            dropped.wake()
+            elif reason is None and waiter is not None:
+                woken = state.wait(now, waiter)
+            elif reason is not None or permit.due is None:
+                state.refuse(now, permit, reason or "limit")
+        wake_all(woken)
         return permit.state != "asked"
 
     def _reason(self, now: int, permit: ShedPermit) -> Reason | None:
@@ -257,7 +266,7 @@ class LoadShedder:
         if permit.late:
             return "loop"
         if self._workers is not None:
-            self._workers.look(now, permit.loop_delay, self._state.in_flight / self.estimator.undipped)
+            self._workers.look(now, permit.loop_delay, self._places.in_flight / self.estimator.undipped)
             if permit.rank >= self._critical and self._workers.sheds(height):
                 return "workers"
         if permit.deadline is not None and permit.deadline - now <= self.estimator.base:
@@ -272,7 +281,7 @@ class LoadShedder:
     def give_up(self, waiter: Waiter) -> None:
         """Refuse a request that has waited long enough, unless its permit was granted or refused in the meantime."""
         with self._lock:
-            self._state.give_up(self._now_ns() // 1_000, waiter)
+            self._state.give_up(self.now(), waiter)
 
     def _take_back_abandoned(self, now: int) -> None:
         """Take back permits that nothing refers to any more: their callers forgot to release them."""

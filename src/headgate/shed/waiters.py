@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol
 
@@ -12,6 +13,14 @@ if TYPE_CHECKING:
     import asyncio
 
     from headgate.shed.permit import ShedPermit
+
+
+class SteadyClock:
+    """A counter that never steps: a shedder needs durations only."""
+
+    def now_us(self) -> int:
+        """Return whole microseconds since some instant."""
+        return time.monotonic_ns() // 1_000
 
 
 class Waiter(Protocol):

@@ -49,6 +49,8 @@ class RateLimitMiddleware(Edge[bytes]):
         self._runtime.routes = lambda: routes_below(self.app)
         self._limits = limits_of(self._runtime)
         self._fronted = policy is not None
+        self._decides = self._fronted and not self.endpoints
+        """Whether a request may be decided on at once, so that no limits of it have to be kept."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one connection of any kind."""
@@ -57,19 +59,17 @@ class RateLimitMiddleware(Edge[bytes]):
             return
         runtime = self._runtime
         view = runtime.look(scope) if runtime.looks else None
-        if not self._fronted:
-            await self._pass(scope, receive, send, self._limits())
-            return
         path = path_of(scope) if scope.get("root_path") else scope["path"]
-        if self.endpoints:
+        if not self._decides:
             await self._admit(scope, receive, send, path, view)
             return
-        entry = place = decision = None
-        if (shedding := runtime.shedding) is None:
+        entry = place = None
+        if runtime.entrances is None:
             way = runtime.fast_paths[scope["method"], path]
         else:
-            entry, way = shedding.entrances[scope["method"], path]
+            entry, way = runtime.entrances[scope["method"], path]
             way = way if entry is None or (place := entry.enter()) is not None else False
+        served = way is True
         try:
             if way is True:  # no rule applies
                 await self.app(scope, receive, send)
@@ -81,6 +81,7 @@ class RateLimitMiddleware(Edge[bytes]):
                 else:
                     decision = way.decide_by(view := view or runtime.view(scope))
                 if decision is not None:
+                    served = True
                     if decision.allowed:
                         await self.app(scope, receive, _telling(way.responder, way.write_fields(decision), send))
                     else:
@@ -88,12 +89,15 @@ class RateLimitMiddleware(Edge[bytes]):
                     return
         finally:
             if entry is not None and place is not None:
-                entry.leave(place, served=isinstance(way, bool) or decision is not None)
+                entry.leave(place, served)
         await self._admit(scope, receive, send, path, view)
 
     async def _admit(self, scope: Scope, receive: Receive, send: Send, path: str, view: RequestView | None) -> None:
         """Decide on a request whose limits have to be kept."""
         limits = self._limits()
+        if not self._fronted:
+            await self._pass(scope, receive, send, limits)
+            return
         limits.view = view
         way = self._runtime.fast_paths[scope["method"], path] if self.endpoints else False
         admitted = limits.admit(scope, scope["method"], path, _peer_of(scope), None, way)

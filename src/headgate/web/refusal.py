@@ -251,7 +251,7 @@ class Refusal:
 
 def _negotiated(reason: Reason, plan: Disclosure, codec: HeaderCodec[AnyStr]) -> FieldWriter[AnyStr]:
     types = {media: (codec.name("Content-Type"), codec.value(value)) for media, value in OFFERS.items()}
-    alone = bodies(reason, plan.names) if len(plan.limits) == 1 else None
+    alone = bodies(reason, plan.names) if len(plan.limits) <= 1 else None
 
     def violated(decision: Decision | None) -> tuple[str, ...]:
         answers = decision._answers if decision is not None else []

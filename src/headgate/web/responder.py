@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from time import monotonic
 from typing import Any, AnyStr, Final, Generic, NamedTuple
 
+from headgate.caches import ClearedWhenFull
 from headgate.clock import Clock, SystemClock, WallClock
 from headgate.engine import Decision
 from headgate.errors import BudgetExhausted, RateLimited
@@ -66,6 +67,10 @@ class Responder(Generic[AnyStr]):
         self._expose: Callable[[Iterable[tuple[AnyStr, AnyStr]]], Pairs[AnyStr]] = expose_for(policy.headers, codec)
         self._writers: dict[LimitGroup, FieldWriter[AnyStr]] = {}
         self._refusers: dict[LimitGroup, Refuse[AnyStr]] = {}
+        self._overloads: ClearedWhenFull[str, Refuse[AnyStr]] = ClearedWhenFull(
+            MOST_WRITERS, lambda why: self._refusals((), "", "full", CAPACITY._replace(overload=why))
+        )
+        """The refusals of a load shedder, by their reason."""
         self._ways: dict[tuple[RuleSet, str], Way] = {}
         """Ways by the rules that match and a known method."""
         self._find = policy.find if _all_fast(policy) else policy.rules_for
@@ -132,8 +137,7 @@ class Responder(Generic[AnyStr]):
         if outcome.group is not None and outcome.decision is not None:
             return self.refuse_by(outcome.group, outcome.decision, accept)
         if outcome.overload:
-            reason = CAPACITY._replace(overload=outcome.overload)
-            return self._refusals((), "", "full", reason)(None, accept, outcome.retry_after)
+            return self._overloads[outcome.overload](None, accept, outcome.retry_after)
         reason = REASONS.get(outcome.status, QUOTA)
         answer = self._refusals((), "", "full", reason._replace(detail=outcome.detail))(None, accept, None)
         if outcome.challenge:

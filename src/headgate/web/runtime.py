@@ -143,6 +143,8 @@ class Runtime(Generic[AnyStr]):
         self._shedding = follow(self._shedding, ready.policy.shed, self)
         self.shedding = None if getattr(self.store, "admits_all", False) else self._shedding
         """The load shedder in front of the rules; None if the policy has none."""
+        self.entrances = None if self.shedding is None else self.shedding.entrances
+        """The entries of requests that a middleware in a loop may decide on by itself; None without a shedder."""
         self.fast_paths = self.ways if self.shedding is None else PathCache(self.shedding.front)  # last, for threads
         """The ways of requests that a middleware may decide on by itself."""
 

@@ -11,10 +11,11 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from headgate.caches import PathCache
+from headgate.caches import ClearedWhenFull, PathCache
+from headgate.engine import Entry
 from headgate.policy import RequestView
 from headgate.policy.edges import Candidates, Outcome, ShedSection, Unclear, client_key, fallback_key, key_of
-from headgate.shed import Entry, LoadShedder, ShedPermit
+from headgate.shed import LoadShedder, ShedPermit, entry_of
 from headgate.shed.estimators import ESTIMATORS
 from headgate.steps import Steps
 from headgate.web.waits import PermitWait
@@ -73,7 +74,9 @@ class Shedding:
         self._queues = trusts and "queue" in section.signals
         self._reads = bool(self._class_header or section.deadline_header or self._queues or runtime.reader.remaining)
         """Whether header fields of each request have to be read."""
-        self._entries = {name: Entry(shedder, name) for name in section.classes.order}
+        self._entries: ClearedWhenFull[str, Entry] = ClearedWhenFull(
+            len(section.classes.order), lambda name: entry_of(shedder, name)
+        )
         self.entrances: PathCache[tuple[Entry | None, Way]] = PathCache(self._entrance)
         """By method and path: the entry of requests that a middleware may decide on by itself, and their way."""
         self._logged = False
@@ -101,8 +104,10 @@ class Shedding:
         if self._reads:
             return self._ask(Asked(limits, request, method, where, peer), name)
         permit = self.shedder.permit(name, timeout=self._timeout, at_once=True)
-        if permit.state != "held":
-            return self._without(Asked(limits, request, method, where, peer), permit)
+        if permit.state == "refused":
+            return limits.turn_away(_outcome_of(permit))
+        if permit.state == "asked":
+            return self._wait(Asked(limits, request, method, where, peer), permit)
         limits.hold(permit)
         way = self._runtime.ways[method, where]
         if way is True:  # no rule applies
@@ -144,8 +149,7 @@ class Shedding:
         """Let a request wait that has no permit, or refuse it."""
         if permit.state == "asked":
             return self._wait(asked, permit)
-        outcome = Outcome("deny", UNAVAILABLE, overload=permit.reason or "limit", retry_after=permit.retry_after)
-        return asked.limits.turn_away(outcome)
+        return asked.limits.turn_away(_outcome_of(permit))
 
     def _wait(self, asked: Asked, permit: ShedPermit) -> Steps[bool]:
         """Wait for a permit, as the request of a tenant."""
@@ -210,6 +214,11 @@ class Shedding:
         if self.section.fleet and self.shedder.mode != "off":
             view.request_class = permit.request_class
             view.would_refuse = [] if self.shedder.mode == "observe" else None
+
+
+def _outcome_of(permit: ShedPermit) -> Outcome:
+    """Return the outcome for a request that got no permit."""
+    return Outcome("deny", UNAVAILABLE, overload=permit.reason or "limit", retry_after=permit.retry_after)
 
 
 def follow(before: Shedding | None, section: ShedSection | None, runtime: Runtime[Any]) -> Shedding | None:
