@@ -85,7 +85,7 @@ def test_a_lie_about_what_remains_costs_no_more_than_its_window():
 
 def test_keys_are_bounded(monkeypatch):
     """A caller that names a new host in every request keeps the state of a bounded number of them."""
-    monkeypatch.setattr("headgate.client.budget.MOST_KEYS", 16)
+    monkeypatch.setattr("headgate.client.key_states.MOST_KEYS", 16)
     clock = ManualClock(1_800_000_000)
     told = {"X-RateLimit-Limit": "10", "X-RateLimit-Remaining": "3", "X-RateLimit-Reset": "60"}
     budget = Budget(clock=clock)

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import functools
 import inspect
-import threading
 from collections.abc import Callable
-from typing import Any, Final, Literal, ParamSpec, TypeVar
+from typing import Any, Literal, ParamSpec, TypeVar
 
-from headgate.caches import ClearedWhenFull
 from headgate.call import checked_cost
+from headgate.client.at_once import AtOnce
 from headgate.client.exchange import Exchange
-from headgate.client.key_state import KeyState
-from headgate.client.keys import KeyOf, key_reader, shortened
-from headgate.client.learning import Learned
-from headgate.client.outgoing import Outgoing
+from headgate.client.key_states import KeyStates
+from headgate.client.keys import KeyOf
 from headgate.client.pacing import checked_headroom, counts_tokens, named, paced
 from headgate.client.report import Event, Report, Tally
 from headgate.client.retrying import Retries
@@ -22,15 +19,12 @@ from headgate.client.sides import Loops, Side, Threads
 from headgate.client.turn import Turns
 from headgate.client.usage import Usage
 from headgate.clock import Clock
-from headgate.errors import BudgetExhausted, InvalidCall
-from headgate.forks import after_fork
+from headgate.errors import InvalidCall
 from headgate.limit import Given, as_limits
 from headgate.steps import run, run_awaiting
 from headgate.stores import MemoryStore, OnError, Store, checked_namespace, checked_on_error, open_store
 from headgate.wording import explained, shown
 
-MOST_KEYS: Final = 4096
-"""The most keys whose knowledge a process keeps; their limits and pauses are in the store."""
 Refusal = Literal["raise", "response"]
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -67,46 +61,26 @@ class Budget:
         self._headroom = checked_headroom(headroom)
         self._check_limits()
         _check_options(self.retries, refusal, on_event)
-        self._key_of = key_reader(key, usage)
-        self._raises = refusal == "raise"
+        self._states = KeyStates(self.limits, self._headroom, key, usage)
         checked_namespace(namespace)
         checked_on_error(on_error)
         self.store = open_store(store, clock)
         self._owned = self.store is not store
         self._tally = Tally(on_event)
-        self._keys: ClearedWhenFull[str, KeyState] = ClearedWhenFull(MOST_KEYS, self._new_key)
-        self._renew()
-        after_fork(self._renew)
         here = MemoryStore(clock=self.store.clock)
-        self._threads = self._exchange(Threads(self.store, here, namespace, on_error))
-        self._loops = self._exchange(Loops(self.store, here, namespace, on_error))
-
-    def _renew(self) -> None:
-        self._lock = threading.Lock()
-
-    def run(self, request: Outgoing) -> Any:  # noqa: ANN401 - the transport's response
-        """Send a request of a transport in this thread, in its turn, and return the last response."""
-        try:
-            return run(self._threads.send(self._state_of(request), request))
-        except BudgetExhausted as error:
-            if self._raises:
-                raise
-            return request.refusal(error)
-
-    async def run_async(self, request: Outgoing) -> Any:  # noqa: ANN401
-        """Send a request of a transport in the running event loop."""
-        try:
-            return await run_awaiting(self._loops.send(self._state_of(request), request))
-        except BudgetExhausted as error:
-            if self._raises:
-                raise
-            return request.refusal(error)
+        threads, loops = (kind(self.store, here, namespace, on_error) for kind in (Threads, Loops))
+        self._threads, self._loops = self._exchange(threads), self._exchange(loops)
+        known = self.store.clock, self._tally, self._states, refusal == "raise"
+        self.run = AtOnce(self._threads, threads, *known).run
+        """Sends a request of a transport in this thread, in its turn, and returns the last response."""
+        self.run_async = AtOnce(self._loops, loops, *known).run_async
+        """Sends a request of a transport in the running event loop."""
 
     def paced(self, key: str, cost: int = 1) -> Callable[[Callable[P, R]], Callable[P, R]]:
         """Return a decorator for any function, `def` or `async def`: each call waits for its turn under this key."""
         if not isinstance(key, str) or not key:
             raise InvalidCall(f'paced takes the key that its calls share, as in paced("search"); got {shown(key)}')
-        state = self._state(key)
+        state = self._states.get(key)
         costs = dict.fromkeys(named(self.limits), checked_cost(cost))
 
         def decorate(function: Callable[P, R]) -> Callable[P, R]:
@@ -130,8 +104,7 @@ class Budget:
 
     def report(self) -> Report:
         """Return what this budget has done in this process since it was made."""
-        states = list(self._keys.items())
-        return self._tally.report({key: state.learned.limits for key, state in states if state.learned.differs})
+        return self._tally.report(self._states.learned())
 
     def close(self) -> None:
         """Close the store if this budget opened it."""
@@ -154,26 +127,6 @@ class Budget:
         clock = self.store.clock
         turns = Turns(side, clock, self._tally, self._headroom, self.retries.longest_wait)
         return Exchange(turns, side, clock, self._tally, self.retries)
-
-    def _state_of(self, request: Outgoing) -> KeyState:
-        if self.usage is not None:
-            request.usage = self.usage.request(request.body)
-        key = self._key_of(request)
-        if not isinstance(key, str) or not key:
-            raise InvalidCall(f"the key of a budget must be a string that is not empty; got {shown(key)}")
-        return self._state(key)
-
-    def _state(self, key: str) -> KeyState:
-        """Return the state of a key; one state, also if many threads ask for a new key at once."""
-        key = shortened(key)
-        found = self._keys.get(key)
-        if found is None:
-            with self._lock:
-                found = self._keys[key]
-        return found
-
-    def _new_key(self, key: str) -> KeyState:
-        return KeyState(key, Learned(self.limits, self._headroom, self.usage is not None))
 
     def __repr__(self) -> str:
         words = "; ".join(map(str, self.limits))

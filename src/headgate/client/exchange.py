@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from headgate.client.dialects import read
 from headgate.client.key_state import KeyState
@@ -17,7 +17,7 @@ from headgate.client.tries import Tries
 from headgate.client.turn import Turns, one
 from headgate.clock import DAY, SECOND, Clock
 from headgate.errors import BudgetExhausted
-from headgate.shed import current_class, outgoing_headers
+from headgate.shed import outgoing_headers, request_class
 from headgate.steps import Steps
 
 REQUEST_ID_OF_GITHUB: Final = "x-github-request-id"
@@ -27,6 +27,14 @@ LONGEST_PAUSE: Final = DAY / SECOND
 """Limiters pause for no longer; a server that still refuses then is asked once a day."""
 
 
+class Went(NamedTuple):
+    """The outcome of a first attempt that was sent at once."""
+
+    began_us: int
+    response: Any = None
+    error: Exception | None = None
+
+
 class Exchange:
     """Sends requests of one budget, in threads or in event loops."""
 
@@ -34,21 +42,25 @@ class Exchange:
         self._turns, self._side, self._clock = turns, side, clock
         self._tally, self._retries = tally, retries
 
-    def send(self, state: KeyState, request: Outgoing) -> Steps[Any]:
-        """Send a request until it is answered, and return the transport's response."""
-        tries = Tries(self._retries, state, request, self._clock)
-        if current_class() is not None:
+    def send(self, state: KeyState, request: Outgoing, went: Went | None = None) -> Steps[Any]:
+        """Send a request until it is answered, and return the transport's response; `went`: its first attempt was."""
+        tries = Tries(self._retries, state, request, self._clock, went and went.began_us)
+        if request_class.get() is not None:
             request.added = outgoing_headers()
         try:
-            while True:
+            if went is None:
                 tries.begin()
                 response = yield from self._attempt(state, request, tries)
-                if tries.wait is None:
-                    return response
+            else:
+                response = yield from self._heard_of(state, request, tries, went)
+            while tries.wait is not None:
                 self._tally.add("retried")
                 self._tally.tell("retry", state.key, tries.wait)
                 if tries.wait:
                     yield self._side.sleep(tries.wait)
+                tries.begin()
+                response = yield from self._attempt(state, request, tries)
+            return response
         except BudgetExhausted as error:
             self._tally.add("refused_here")
             self._tally.tell("refuse", state.key, error.retry_after, error.reason)
@@ -59,7 +71,7 @@ class Exchange:
     def turn(self, state: KeyState, costs: Mapping[str, int]) -> Steps[None]:
         """Wait for the turn of a call that is no request."""
         yield from self._turns.take(state, lambda: costs)
-        self._tally.add("sent")
+        self._tally.sent()
 
     def _attempt(self, state: KeyState, request: Outgoing, tries: Tries) -> Steps[Any]:
         """Send the request once; until the server has answered once, this is the only request under way."""
@@ -76,7 +88,7 @@ class Exchange:
         turn = yield from self._turns.take(state, one if usage is None else lambda: usage.units, alone)
         settlement = None if usage is None else Settlement(turn, usage, state, self._tally, self._clock)
         tries.send()
-        self._tally.add("sent")
+        self._tally.sent()
         try:
             response = yield request.send()
         except Exception as error:  # a request that was cancelled may have been sent, and stays charged
@@ -85,6 +97,25 @@ class Exchange:
             return None
         if not request.answered:
             return response
+        return (yield from self._conclude(state, request, tries, response, settlement))
+
+    def _heard_of(self, state: KeyState, request: Outgoing, tries: Tries, went: Went) -> Steps[Any]:
+        """Return the response to an attempt that was sent at once, if that is one for the caller."""
+        if went.error is None:
+            return (yield from self._conclude(state, request, tries, went.response, None))
+        if not tries.failed(request.failure(went.error)):
+            raise went.error
+        return None
+
+    def _conclude(
+        self,
+        state: KeyState,
+        request: Outgoing,
+        tries: Tries,
+        response: Any,  # noqa: ANN401
+        settlement: Settlement | None,
+    ) -> Steps[Any]:
+        """Return a response that is one for the caller; close another one."""
         answer = yield from self._hear(state, request, response)
         if not tries.answered(answer):
             return response if settlement is None else (yield from settlement.watch(request, response, answer))

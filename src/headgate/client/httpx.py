@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from functools import cache
+from functools import cache, cached_property
 from importlib.util import find_spec
 from typing import Any
 
@@ -89,19 +89,38 @@ class _Request(Outgoing):
 
     def __init__(self, request: Any, send: Callable[[Any], Any], awaits: bool) -> None:  # noqa: ANN401
         self._request, self._send, self._awaits = request, send, awaits
-        self.method = request.method
-        url = request.url
-        self.host = url.netloc.decode("ascii", "replace").rpartition("@")[2].lower()
-        self.path = url.path
-        self.headers = request.headers
+        self.host = request.url.netloc.decode("ascii")  # in lower case, without a user, and without a default port
+
+    # Most requests pass at once, and nobody asks for these.
+    @cached_property
+    def method(self) -> str:  # type: ignore[override]
+        return str(self._request.method)
+
+    @cached_property
+    def headers(self) -> Mapping[str, str]:  # type: ignore[override]
+        fields: Mapping[str, str] = self._request.headers
+        return fields
+
+    @cached_property
+    def path(self) -> str:  # type: ignore[override]
+        return str(self._request.url.path)
+
+    @cached_property
+    def body(self) -> bytes | None:  # type: ignore[override]
         try:
-            self.body = request.content
+            content: bytes = self._request.content
         except Exception:  # RequestNotRead: the body is an iterator, which is sent once
-            self.body, self.repeatable = None, False
+            return None
+        return content
+
+    @cached_property
+    def repeatable(self) -> bool:  # type: ignore[override]
+        return self.body is not None
 
     def send(self) -> Any:  # noqa: ANN401
-        for name, value in self.added.items():
-            self._request.headers.setdefault(name, value)
+        if self.added:
+            for name, value in self.added.items():
+                self._request.headers.setdefault(name, value)
         return self._send(self._request)
 
     def head(self, response: Any) -> tuple[int, Mapping[str, str]]:  # noqa: ANN401

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
+from headgate.client.calm import Calm
 from headgate.client.credit import Credit
 from headgate.client.learning import Learned
 from headgate.client.line import Line
@@ -17,16 +20,20 @@ class KeyState:
     """The state of one key in this process."""
 
     __slots__ = (
+        "_finder",
         "_pause_us",
-        "credit",
+        "_retry_budget",
+        "_throttle",
         "answered",
-        "finder",
+        "calm",
+        "credit",
+        "full_until_us",
+        "hit_in_loops",
+        "hit_in_threads",
         "key",
         "learned",
         "line",
         "promised_us",
-        "retry_budget",
-        "throttle",
     )
 
     def __init__(self, key: str, learned: Learned) -> None:
@@ -36,17 +43,64 @@ class KeyState:
         """Callers that wait: all of them before the first answer, then those for which there is no place yet."""
         self.promised_us = 0
         """The instant of the last place that a caller of this process has reserved."""
+        self.full_until_us = 0
+        """Until this instant callers reserve a place, since there was none to be had at once."""
         self.answered = False
-        self.finder = RateFinder()
+        self.hit_in_threads: Callable[[str], Any] | None = None
+        self.hit_in_loops: Callable[[str], Any] | None = None
+        """Takes a place at once, if the key is calm; None if it is not known to be."""
         self.credit = Credit()
-        self.retry_budget = RetryBudget()
-        self.throttle = Throttle()
+        self._finder, self._retry_budget, self._throttle = RateFinder(), RetryBudget(), Throttle()
+        self.calm = Calm(self._finder, self._retry_budget, self._throttle)
         self._pause_us = 0
+
+    @property
+    def finder(self) -> RateFinder:
+        """The rate that is found from refusals."""
+        self.calm.tell()
+        return self._finder
+
+    @property
+    def retry_budget(self) -> RetryBudget:
+        """The budget of retries."""
+        self.calm.tell()
+        return self._retry_budget
+
+    @property
+    def throttle(self) -> Throttle:
+        """The throttle of a server that fails."""
+        self.calm.tell()
+        return self._throttle
+
+    def stir(self) -> None:
+        """Let the next request look whether the key is calm.
+
+        Comes after changes that end a calm. Callers that wait and places that are promised need not tell: a request that
+        finds no place looks.
+        """
+        self.hit_in_threads = self.hit_in_loops = None
+
+    def is_calm(self, now_us: int) -> bool:
+        """Return whether requests may ask for a place at once: nobody waits, and nothing is wrong with the server.
+
+        Time alone does not end a calm.
+        """
+        return (
+            self.answered
+            and not self.line.busy
+            and now_us >= self.promised_us
+            and now_us >= self.full_until_us
+            and now_us >= self._pause_us
+            and now_us >= self._throttle.failing_until_us
+            and self._finder.is_idle
+            and not self.learned.spread_until_us
+        )
 
     def pause(self, now_us: int, seconds: float) -> None:
         """Note a pause; of two pauses the later end counts."""
         self.finder.paused(now_us, max(0.0, seconds - self.pause_left(now_us)))
         self._pause_us = max(self._pause_us, now_us + math.ceil(seconds * SECOND))
+        self.stir()
 
     def find_paused(self, now_us: int, seconds: float) -> None:
         """Note a pause of another process: its refusal is one for all, since they send at one pace together."""

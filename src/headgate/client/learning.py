@@ -63,7 +63,8 @@ class Learned:
         self._paces = self._paced()
         self.paces = self._paces or (UNLIMITED,)
         """The limits by which calls are paced now."""
-        self._spread_until_us = 0
+        self.spread_until_us = 0
+        """Until this instant the paces are slower than the limits; 0 if they are not."""
 
     @property
     def limits(self) -> tuple[Limit, ...]:
@@ -104,7 +105,7 @@ class Learned:
 
     def at(self, now_us: int) -> tuple[Limit, ...]:
         """Return the paces at this instant."""
-        if self._spread_until_us and now_us >= self._spread_until_us:
+        if self.spread_until_us and now_us >= self.spread_until_us:
             self._repace(now_us)
         return self.paces
 
@@ -174,13 +175,13 @@ class Learned:
 
     def _repace(self, now_us: int) -> None:
         """Choose the paces again: those of the limits, slowed where less remains."""
-        self._spread_until_us = 0
+        self.spread_until_us = 0
         chosen = []
         for pace in self._paces:
             window = self._windows.get(pace.name)
             if window is not None and window.until_us > now_us and window.spread_over_us:
                 pace = slowed(pace, window.remaining, window.spread_over_us)
-                self._spread_until_us = max(self._spread_until_us, window.until_us)
+                self.spread_until_us = max(self.spread_until_us, window.until_us)
             chosen.append(pace)
         self.paces = tuple(chosen) or (UNLIMITED,)
 

@@ -28,14 +28,10 @@ class Line:
     def _renew(self) -> None:
         """A forked child has none of the callers."""
         self._lock = threading.Lock()
-        self._inside = False
+        self.busy = False
+        """True while a caller is inside."""
         self._waiting: dict[int, Call] = {}
         self._order: list[int] = []
-
-    @property
-    def busy(self) -> bool:
-        """True while a caller is inside."""
-        return self._inside
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -47,8 +43,8 @@ class Line:
     def enter(self, ticket: int, call: Call) -> bool:
         """Return True if the caller is inside now; else `call` is called once it is."""
         with self._lock:
-            if not self._inside:
-                self._inside = True
+            if not self.busy:
+                self.busy = True
                 return True
             self._waiting[ticket] = call
             heappush(self._order, ticket)
@@ -74,5 +70,5 @@ class Line:
                 call = self._waiting.pop(heappop(self._order), None)
                 if call is not None:
                     return call
-            self._inside = False
+            self.busy = False
             return None

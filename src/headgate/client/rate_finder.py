@@ -54,6 +54,8 @@ class RateFinder:
         self._first_us: int | None = None
         self._steps = UNTOLD
         self._rate: float | None = None
+        self.is_idle = True
+        """True while there is no rate to keep to."""
         self._refused_us = self._fell_us = self._grew_us = 0
         self._in_use = False
         self._renew()
@@ -62,18 +64,18 @@ class RateFinder:
     def _renew(self) -> None:
         self._lock = threading.Lock()
 
-    def sent(self, now: int) -> None:
-        """Count a request that is sent."""
+    def sent(self, now: int, number: int = 1) -> None:
+        """Count requests that are sent."""
         with self._lock:
             if self._first_us is None:
                 self._first_us = now
-            self._sent.add(now)
+            self._sent.add(now, number)
 
-    def passed(self, now: int) -> None:
-        """Count a request that the server let pass."""
+    def passed(self, now: int, number: int = 1) -> None:
+        """Count requests that the server let pass."""
         with self._lock:
-            self._passed.add(now)
-            self._passed_for_long.add(now)
+            self._passed.add(now, number)
+            self._passed_for_long.add(now, number)
 
     def paused(self, now: int, seconds: float) -> None:
         """Note a pause, in which nothing can pass."""
@@ -89,6 +91,7 @@ class RateFinder:
                 # What was sent, not what has passed: answers are late, so that more will.
                 rate = pace if self._sent.total(now) < FEWEST else self._a_second(self._sent, now)
                 self._rate, self._fell_us = rate and max(LEAST_RATE, rate), now
+                self.is_idle = rate is None
             elif now - self._fell_us >= SECOND:
                 passing = self._a_second(self._passed, now)
                 before = self._rate

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from headgate.client.counts import Counter
 from headgate.forks import after_fork
 from headgate.limit import Limit
 from headgate.wording import log_of
@@ -51,7 +52,10 @@ class Tally:
     """The counts of one budget, and its listener."""
 
     def __init__(self, on_event: Callable[[Event], object] | None) -> None:
-        self.sent = self.retried = self.refused_here = self.refused_there = self.paused = 0
+        self._sent, self._sent_before = Counter(), 0
+        self.sent = self._sent.add
+        """Counts an attempt that is sent."""
+        self.retried = self.refused_here = self.refused_there = self.paused = 0
         self.waited = 0.0
         self.units: dict[str, int] = {}
         self._on_event = on_event
@@ -83,7 +87,8 @@ class Tally:
     def report(self, learned: Mapping[str, tuple[Limit, ...]]) -> Report:
         """Return the counts as they are now."""
         with self._lock:
+            self._sent_before += self._sent.since()
             return Report(
-                self.sent, self.waited, self.retried, self.refused_here, self.refused_there, self.paused,
+                self._sent_before, self.waited, self.retried, self.refused_here, self.refused_there, self.paused,
                 dict(learned), dict(self.units),
             )  # fmt: skip

@@ -39,10 +39,10 @@ class RetryBudget:
         self._waiting = 0
         self._lock = threading.Lock()
 
-    def count_request(self, now: int) -> None:
-        """Count the first attempt of a request."""
+    def count_request(self, now: int, number: int = 1) -> None:
+        """Count the first attempts of requests."""
         with self._lock:
-            self._requests.add(now)
+            self._requests.add(now, number)
 
     def begin(self, now: int) -> bool:
         """Return whether a retry may wait for its turn. If so, it ends with `send` or `cancel`."""

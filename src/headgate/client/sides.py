@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any, Final, Protocol
 
 from headgate.caches import ClearedWhenFull
+from headgate.client.key_state import KeyState
 from headgate.client.line import Call, Line
 from headgate.client.pacing import ANY_RATE, large_enough
 from headgate.clock import SECOND
@@ -29,6 +31,9 @@ class Side(Protocol):
 
     def reserve(self, paces: tuple[Limit, ...], key: str, costs: Costs, max_wait: float) -> Any:  # noqa: ANN401
         """Return a reservation."""
+
+    def calm_hit(self, state: KeyState) -> Callable[[str], Any]:
+        """Return the function that decides over a call of a key that is calm, and keep it in the state."""
 
     def hit_here(self, pace: Limit, key: str) -> Any:  # noqa: ANN401
         """Return the decision over a pace of this process alone."""
@@ -74,6 +79,11 @@ class _Sides:
         known = {pace.name: min(costs.get(pace.name, 1), pace.burst) for pace in chosen}
         return limiter.reserve(key, known, max_wait, limit=None if limiter.limits == chosen else chosen)
 
+    def _hit(self, paces: tuple[Limit, ...]) -> Callable[[str], Any]:
+        limiter = self._limiter(paces)
+        hit: Callable[[str], Any] = limiter.hit if limiter.limits == paces else partial(limiter.hit, limit=paces)
+        return hit
+
     def hit_here(self, pace: Limit, key: str) -> Any:  # noqa: ANN401
         """Return the decision over a pace of this process alone."""
         return self._here.hit(key, limit=pace)
@@ -91,6 +101,11 @@ class Threads(_Sides):
     """Calls of threads."""
 
     _kind = Limiter
+
+    def calm_hit(self, state: KeyState) -> Callable[[str], Any]:
+        """Return the function that decides over a call of a key that is calm, and keep it in the state."""
+        state.hit_in_threads = hit = self._hit(state.learned.paces)
+        return hit
 
     def sleep(self, seconds: float) -> None:
         """Wait in this thread."""
@@ -124,6 +139,11 @@ class Loops(_Sides):
     def __init__(self, store: Store, here: Store, namespace: str, on_error: OnError) -> None:
         super().__init__(store, here, namespace, on_error)
         self._timers = Timers(store.clock)
+
+    def calm_hit(self, state: KeyState) -> Callable[[str], Any]:
+        """Return the function that decides over a call of a key that is calm, and keep it in the state."""
+        state.hit_in_loops = hit = self._hit(state.learned.paces)
+        return hit
 
     def sleep(self, seconds: float) -> Awaitable[None]:
         """Wait in the running event loop."""

@@ -34,8 +34,8 @@ class Throttle:
 
     def __init__(self) -> None:
         self._requests, self._accepts = Counts(SLOTS, WIDTH), Counts(SLOTS, WIDTH)
-        self.has_failed = False
-        """True once a request has failed: until then there is no chance to compute."""
+        self.failing_until_us = 0
+        """Until this instant a failure is remembered: without one there is no chance to compute."""
         self._renew()
         after_fork(self._renew)
 
@@ -58,11 +58,11 @@ class Throttle:
             self.count(now, accepted=False)
         return refused
 
-    def count(self, now: int, accepted: bool) -> None:
-        """Count a request that the server has accepted, or failed."""
+    def count(self, now: int, accepted: bool, number: int = 1) -> None:
+        """Count requests that the server has accepted, or failed."""
         with self._lock:
-            self._requests.add(now)
+            self._requests.add(now, number)
             if accepted:
-                self._accepts.add(now)
+                self._accepts.add(now, number)
             else:
-                self.has_failed = True
+                self.failing_until_us = max(self.failing_until_us, now + SLOTS * WIDTH)

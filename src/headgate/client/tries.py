@@ -24,20 +24,24 @@ class Tries:
 
     __slots__ = ("_attempts", "_began_us", "_clock", "_request", "_retries", "_spending", "_state", "wait")
 
-    def __init__(self, retries: Retries, state: KeyState, request: Outgoing, clock: Clock) -> None:
+    def __init__(
+        self, retries: Retries, state: KeyState, request: Outgoing, clock: Clock, began_us: int | None = None
+    ) -> None:
         self._retries, self._state, self._request, self._clock = retries, state, request, clock
-        self._attempts = 0
-        self._began_us = clock.now_us()
         self._spending = False
         self.wait: float | None = None
         """The seconds until the next attempt; None if the last outcome is for the caller."""
-        state.retry_budget.count_request(self._began_us)
+        if began_us is None:
+            self._attempts, self._began_us = 0, clock.now_us()
+            state.retry_budget.count_request(self._began_us)
+        else:  # the first attempt was sent, and counted
+            self._attempts, self._began_us = 1, began_us
 
     def begin(self) -> None:
         """Begin an attempt; refuse it here if the server fails most requests of this key."""
         self._attempts += 1
-        throttle = self._state.throttle
-        if throttle.has_failed and throttle.refuses(self._clock.now_us()):
+        throttle, now_us = self._state.throttle, self._clock.now_us()
+        if now_us < throttle.failing_until_us and throttle.refuses(now_us):
             raise BudgetExhausted(self._state.key, "the server fails most requests", THROTTLED)
 
     def send(self) -> None:
@@ -59,6 +63,7 @@ class Tries:
         self.wait = None
         if failure is not None:
             self._state.throttle.count(self._clock.now_us(), accepted=False)
+            self._state.stir()
             self.wait = self._until_next(failure)
         return self.wait is not None
 
@@ -66,6 +71,7 @@ class Tries:
         """Return whether another attempt follows an answer."""
         # A refusal by a limit is no failure: pauses answer it.
         self._state.throttle.count(self._clock.now_us(), accepted=answer.refused or answer.status < 500)
+        self._state.stir()
         self.wait = None if answer.status < 400 else self._until_next(answer)
         return self.wait is not None
 

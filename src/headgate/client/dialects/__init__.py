@@ -9,7 +9,7 @@ dialect that tells any. A value that is malformed, negative, not finite or too l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from headgate.client.dialects import (
@@ -26,10 +26,11 @@ from headgate.client.dialects import (
     shopify,
     x_ratelimit,
 )
-from headgate.client.dialects.response import Headers, Response, fields_of
+from headgate.client.dialects.response import Headers, Response, fields_of, tells_nothing
 from headgate.client.dialects.should_retry import should_retry as wish_of
 from headgate.client.told import Answer, Told
 
+__all__ = ["LIMITS", "WAITS", "read", "tells_nothing"]
 Dialect = Callable[[Response], list[Told]]
 WAITS: Final[tuple[Dialect, ...]] = (retry_after_ms.read, retry_after.read, grpc.read)
 LIMITS: Final[tuple[Dialect, ...]] = (
@@ -51,9 +52,11 @@ def read(status: int, headers: Headers, now: int, body: bytes = b"") -> Answer:
     Headers are a mapping or pairs, of str or of bytes, in any case. Each character is looked at a bounded number of
     times, and a field of more than 16,384 is not read.
     """
-    fields = fields_of(headers)
-    if len(fields) <= ("date" in fields) and status not in (403, 429):
+    if not isinstance(headers, Mapping):
+        headers = list(headers)  # type: ignore[assignment]
+    if status not in (403, 429) and tells_nothing(headers):
         return Answer(status)
+    fields = fields_of(headers)
     response = Response(status, fields, now, body)
     told = next(filter(None, (dialect(response) for dialect in LIMITS)), [])
     refused = status == 429 or github.is_refusal(response)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import cached_property
+from operator import itemgetter
 from typing import Final
 
 from headgate.client.dialects.instants import http_date
@@ -30,8 +31,35 @@ _NAMES: Final = frozenset(
         "x-should-retry",
     }
 )
+_SILENT: set[str | bytes] = set()
+"""Names of fields that no dialect reads, as servers have written them; `date` alone tells nothing."""
+_FIRST: Final = itemgetter(0)
+MOST_SILENT: Final = 1_024
+LONGEST_SILENT: Final = 64
 _LISTS: Final = frozenset({"ratelimit", "ratelimit-policy"})
 """Fields whose lines are one list; of any other field, the first line counts."""
+
+
+def tells_nothing(headers: Headers) -> bool:
+    """Return whether no field is one that a dialect reads. Servers repeat the same names, so known ones are quick."""
+    raw = getattr(headers, "raw", None)
+    pairs = raw if isinstance(raw, list) else None if isinstance(headers, Mapping) else headers
+    names = headers if pairs is None else [*map(_FIRST, pairs)]
+    return _SILENT.issuperset(names) or all(map(_is_silent, names))
+
+
+def _is_silent(given: str | bytes) -> bool:
+    if given in _SILENT:
+        return True
+    name = (given if isinstance(given, str) else given.decode("latin-1")).lower()
+    silent = name == "date" or not _is_read(name)
+    if silent and len(given) <= LONGEST_SILENT and len(_SILENT) < MOST_SILENT:
+        _SILENT.add(given)
+    return silent
+
+
+def _is_read(name: str) -> bool:
+    return name in _NAMES or "ratelimit" in name or name.startswith("x-rate-limit")
 
 
 def fields_of(headers: Headers) -> dict[str, str]:
@@ -39,9 +67,7 @@ def fields_of(headers: Headers) -> dict[str, str]:
     fields: dict[str, str] = {}
     for given, value in _pairs(headers):
         name = (given if isinstance(given, str) else given.decode("latin-1")).lower()
-        if name not in _NAMES and "ratelimit" not in name and not name.startswith("x-rate-limit"):
-            continue
-        if len(value) > LONGEST_VALUE:
+        if not _is_read(name) or len(value) > LONGEST_VALUE:
             continue
         text = value if isinstance(value, str) else value.decode("latin-1")
         if not name.endswith("-bin"):  # the last byte of binary metadata may be that of a space

@@ -1,0 +1,77 @@
+"""The state of a key: it is calm while nobody waits and nothing is wrong with its server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from headgate.client.key_state import KeyState
+from headgate.client.learning import Learned
+from headgate.client.told import Told
+from headgate.clock import SECOND
+
+pytestmark = pytest.mark.engineless
+NOW = 1_000 * SECOND
+
+
+def calm() -> KeyState:
+    """Return the state of a key whose server has answered."""
+    state = KeyState("api.example", Learned((), 0.02, tokens=False))
+    state.answered = True
+    return state
+
+
+def spread(state: KeyState) -> None:
+    for second in range(5):
+        state.learned.hear([Told(limit=100, window=60, remaining=5, reset=30 - second)], NOW + (second - 4) * SECOND)
+
+
+def promise(state: KeyState) -> None:
+    state.promised_us = NOW + SECOND
+
+
+def fill(state: KeyState) -> None:
+    state.full_until_us = NOW + SECOND
+
+
+def find_a_rate(state: KeyState) -> None:
+    state.finder.sent(NOW, 100)
+    state.finder.refused(NOW, None)
+
+
+@pytest.mark.parametrize(
+    ("stir", "seconds"),
+    [
+        (lambda state: state.pause(NOW, 7), 7),
+        (lambda state: state.throttle.count(NOW, accepted=False), 120),
+        (promise, 1),
+        (fill, 1),
+        (lambda state: state.line.enter(0, bool), None),
+        (find_a_rate, None),
+        (spread, None),
+    ],
+)
+def test_a_calm_ends_and_comes_back(stir: Callable[[KeyState], None], seconds: int | None):
+    """By a pause, a failure, a promise, no place: after that time; others last until something else ends them."""
+    state = calm()
+    assert state.is_calm(NOW)
+    stir(state)
+    back = NOW + (seconds or 10**6) * SECOND
+    assert (state.is_calm(NOW), state.is_calm(back - 1), state.is_calm(back)) == (False, False, seconds is not None)
+
+
+def test_a_key_is_not_calm_before_its_first_answer():
+    """One request is under way until then."""
+    state = calm()
+    state.answered = False
+    assert not state.is_calm(NOW)
+
+
+def test_a_pause_makes_requests_look_again():
+    """The functions that take a place at once are forgotten, in threads and in event loops."""
+    state = calm()
+    for side in ("hit_in_threads", "hit_in_loops"):
+        setattr(state, side, bool)
+    state.pause(NOW, 1)
+    assert (state.hit_in_threads, state.hit_in_loops) == (None, None)
