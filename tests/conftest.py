@@ -9,6 +9,7 @@ from hypothesis import settings
 
 from headgate.engine.choice import wants_pure
 from headgate.testing import ManualClock
+from tests.support.browser import running
 from tests.support.flight import flying
 from tests.support.homes import EVERY_HOME, EVERY_WAY, LATER, home_of
 from tests.support.proxy import Proxy
@@ -37,6 +38,13 @@ def pytest_collection_finish():
     """Let the garbage collector begin, with nothing to look at but what the tests make."""
     gc.freeze()
     gc.enable()
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """A real browser for the tests of one file."""
+    with running() as browser:
+        yield browser
 
 
 @pytest.fixture(scope="module")

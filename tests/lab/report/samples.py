@@ -16,7 +16,7 @@ TURNED = "\u202egnp.exe\u2069\u2028'\"&{{title}}"
 LONG = "2001:db8:" * 40
 
 ABOUT = About(
-    f"headgate replay 'a b{HOSTILE}.log' --limit 60/minute", 7, "2026-11-17 06:20:00 UTC",
+    f"headgate replay '{HOSTILE}{TURNED}.log' --limit 60/minute", 7, "2026-11-17 06:20:00 UTC",
     {"headgate": "0.1.0", "Python": "CPython 3.11.7", "engine": "native"},
 )  # fmt: skip
 

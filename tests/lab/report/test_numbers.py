@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from headgate import Limit
@@ -80,4 +82,6 @@ def test_limits_are_named_by_what_differs():
         "10/second queue 50",
     ]
     assert names.title([*LIMITS[:1], other]) == "2 limits compared"
+    same = replace(QUEUE, limit=LIMITS[2].limit)
+    assert names.names([LIMITS[2], same]) == ["60/minute", "60/minute queue 60"]
     assert names.title([QUEUE]) == "10/second queue 50"

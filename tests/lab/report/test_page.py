@@ -151,7 +151,7 @@ def test_the_report_tells_how_to_have_it_again():
     """Command, seed, time, versions, and the hash of each input that was read to its end."""
     page = Reader(html(COMPARISON, ABOUT))
     assert page.terms[-6:] == [
-        ["Command", ABOUT.command],
+        ["Command", f"headgate replay '{HOSTILE}\\u202egnp.exe\\u2069\\u2028'\"&{{{{title}}}}.log' --limit 60/minute"],
         ["Seed", "7"],
         ["Made", "2026-11-17 06:20:00 UTC"],
         ["headgate", "0.1.0"],

@@ -10,6 +10,7 @@
   const plots = [];
 
   const times = data.offered.map((_, at) => data.start + at * data.width);
+  const middles = times.map((each) => each + data.width / 2);
   const end = data.start + data.offered.length * data.width;
   const instant = (seconds) => new Date(seconds * 1000).toISOString().slice(0, 19).replace("T", " ");
   const bin = (at) => `${instant(times[at])} to ${instant(times[at] + data.width)} UTC`;
@@ -46,7 +47,7 @@
   }
 
   // Passed above the line, refused below it. The scale is that of all limits, so that they can be compared.
-  const paths = uPlot.paths.bars({ size: [1, 40, 1], align: 1 });
+  const paths = uPlot.paths.bars({ size: [1, 40, 1] });
   const bars = (fillTo, fill) => ({ fill, stroke: fill, width: 0, fillTo, paths, points: { show: false } });
   const days = end - data.start >= 86400;
   const time = {
@@ -79,12 +80,12 @@
     ],
     series: [{}, bars(0, colour("passed")), bars(0, colour("refused"))],
     hooks: { draw: [(u) => rule(u, 0, [])], setCursor: [readTime] },
-  }, [times, passed(0), below(0)]);
+  }, [middles, passed(0), below(0)]);
   for (const each of document.querySelectorAll("input[name=limit]")) {
     each.addEventListener("change", () => {
       shown = Number(each.value);
       place("time-finding").textContent = data.limits[shown].finding;
-      overTime.setData([times, passed(shown), below(shown)], false);
+      overTime.setData([middles, passed(shown), below(shown)], false);
       overTime.redraw();
     });
   }
@@ -118,7 +119,7 @@
       ],
       series: [{}, bars(1, colour("above"))],
       hooks: { draw: [(u) => rule(u, 1, [5, 4])], setCursor: at ? [] : [readOvershoot] },
-    }, [times, multiples[at]]);
+    }, [middles, multiples[at]]);
   });
   if (strips.length) steered.push([place("overshoot-plot"), strips[0]]);
 
@@ -130,7 +131,7 @@
       event.preventDefault();
       const from = u.cursor.left < 0 || u.cursor.idx == null ? -Math.sign(step) : u.cursor.idx;
       const at = Math.min(times.length - 1, Math.max(0, from + step));
-      u.setCursor({ left: u.valToPos(times[at], "x"), top: 10 });
+      u.setCursor({ left: u.valToPos(middles[at], "x"), top: 10 }, true, true);
     });
   }
 
@@ -220,6 +221,6 @@
 
   // Paper is light, whatever the screen is.
   const dark = matchMedia("screen and (prefers-color-scheme: dark)");
-  dark.addEventListener("change", () => plots.forEach((each) => each.redraw(false)));
+  dark.addEventListener("change", () => plots.forEach((each) => each.redraw()));
   document.documentElement.classList.add("runs");
 }
