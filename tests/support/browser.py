@@ -51,6 +51,11 @@ class Visit:
     requests: list[str] = field(default_factory=list)
     """What was asked for beside the page itself."""
 
+    def dismiss(self, dialog: Dialog) -> None:
+        """Note a dialog, and close it: the page would stand still."""
+        self.messages.append(dialog.message)
+        dialog.dismiss()
+
 
 @contextmanager
 def visit(
@@ -72,15 +77,11 @@ def visit(
         reduced_motion="reduce" if still else "no-preference",
     )
 
-    def dismiss(dialog: Dialog) -> None:
-        seen.messages.append(dialog.message)
-        dialog.dismiss()
-
     try:
         seen = Visit(context.new_page())
         seen.page.on("console", lambda message: seen.messages.append(message.text))
         seen.page.on("pageerror", lambda error: seen.messages.append(str(error)))
-        seen.page.on("dialog", dismiss)
+        seen.page.on("dialog", seen.dismiss)
         seen.page.on("request", lambda request: seen.requests.append(request.url))
         seen.page.goto(url)
         seen.requests.remove(url)

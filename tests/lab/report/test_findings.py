@@ -9,6 +9,7 @@ from headgate.clock import SECOND
 from headgate.lab.comparison import Wrong
 from headgate.lab.comparison.limits import compared
 from headgate.lab.comparison.measure import Measurement
+from headgate.lab.logs import Request
 from headgate.lab.report import findings
 from tests.lab.report.samples import COMPARISON, LIMITS
 
@@ -20,7 +21,7 @@ def measured(limit, *times):
     """What a limit does with requests of one client at these seconds after noon."""
     candidates, remarks = compared([limit])
     measurement = Measurement(candidates)
-    measurement.take([(int((NOON + each) * SECOND), "client", 1, "GET", "/", 200) for each in times])
+    measurement.take([Request(int((NOON + each) * SECOND), "client", 1, "GET", "/", 200) for each in times])
     [found] = measurement.result(None, remarks).limits
     return found
 
