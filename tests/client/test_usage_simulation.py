@@ -19,10 +19,8 @@ from headgate import Limiter, Reservation
 from headgate.client.usage import Chat, UsageRequest
 from headgate.clock import SECOND
 from headgate.testing import ManualClock
-from tests.support import ROOT
+from tests.support.traces import trace as trace_file
 
-NEAR = [folder / "shared" / "data" / "traces" for folder in ROOT.parents]
-"""Where the traces may be: beside the repository, or beside a folder that it is in."""
 MINUTES = 10
 MAX_TOKENS = 4096
 
@@ -145,10 +143,7 @@ MADE_UP = "made up"
 def exchanges_of(trace: str) -> list[Exchange]:
     if trace == MADE_UP:
         return list(made_up())
-    found = [folder / trace for folder in NEAR if (folder / trace).exists()]
-    if not found:
-        pytest.skip("the traces are not part of the package")
-    with gzip.open(found[0], "rt", encoding="utf-8") as lines:
+    with gzip.open(trace_file(trace), "rt", encoding="utf-8") as lines:
         return list(islice(REAL[trace](lines), 4_000))
 
 

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from headgate.cli import demo, overload, playground, policy, replay, shared
+from headgate.cli import advise, demo, overload, playground, policy, replay, shared
 from headgate.errors import HeadgateError, InvalidPolicy
 from headgate.version import __version__
 
@@ -38,6 +38,7 @@ def _parser() -> argparse.ArgumentParser:
     overload.add_verbs(verbs)
     replay.add_verbs(verbs)
     playground.add_verbs(verbs)
+    advise.add_verbs(verbs)
     return parser
 
 

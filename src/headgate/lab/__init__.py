@@ -1,5 +1,6 @@
 """Experiments in virtual time: limits and policies on the requests of a log, or on made traffic."""
 
+from headgate.lab.advise import Needs, burst_curve, recommend
 from headgate.lab.comparison import Comparison, Measured, RefusedClient, Series, Trailing, Waits, Wrong
 from headgate.lab.logs import Log, LogFacts, Request
 from headgate.lab.plain_data import plain
@@ -9,6 +10,7 @@ from headgate.lab.simulating import simulate
 from headgate.lab.traffic import TRAFFIC, Scene
 
 __all__ = [
-    "TRAFFIC", "Comparison", "Log", "LogFacts", "Measured", "PolicyReplay", "RefusedClient", "Request", "Scene",
-    "Series", "Trailing", "Waits", "Wrong", "plain", "replay", "replay_policy", "simulate",
+    "TRAFFIC", "Comparison", "Log", "LogFacts", "Measured", "Needs", "PolicyReplay", "RefusedClient", "Request",
+    "Scene", "Series", "Trailing", "Waits", "Wrong", "burst_curve", "plain", "recommend", "replay", "replay_policy",
+    "simulate",
 ]  # fmt: skip

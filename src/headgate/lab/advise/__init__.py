@@ -1,0 +1,7 @@
+"""Advice: which algorithm serves some needs, and which rate and burst serve the clients of a log."""
+
+from headgate.lab.advise.choice import recommend
+from headgate.lab.advise.curve import burst_curve
+from headgate.lab.advise.needs import Needs
+
+__all__ = ["Needs", "burst_curve", "recommend"]

@@ -1,0 +1,162 @@
+"""Rate against burst: the pairs that would have refused few clients of a log, and the best of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import chain, islice
+from typing import Final
+
+from headgate.clock import MINUTE, SECOND
+from headgate.errors import InvalidCall
+from headgate.lab.advise.advice import policy_of
+from headgate.lab.advise.bursts import Client, measure
+from headgate.lab.logs import Log, LogFacts, Row
+from headgate.lab.text import about_log, counted, printed_key, share
+from headgate.limit import Limit, write_period
+from headgate.wording import columns, shown
+
+LADDER: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500)
+"""Amounts in the protected period."""
+SHARES: Final = (Fraction(1, 100), Fraction(1, 200), Fraction(1, 1000))
+"""Clients that are refused: 1, 0.5 and 0.1 %."""
+SHOWN: Final = 10
+TOLD: Final = 4096
+"""The number of requests after which the progress is told again."""
+
+
+@dataclass(frozen=True)
+class Rung:
+    """One rate."""
+
+    limit: Limit
+    """The rate, and the smallest burst that refuses no more clients than may be refused."""
+    bursts: tuple[int, ...]
+    """The smallest bursts that refuse at most each of the shares of a `BurstCurve`."""
+
+    @property
+    def most(self) -> int:
+        """What one client can pass in the protected period, at most."""
+        return self.limit.amount + self.limit.burst
+
+
+@dataclass(frozen=True)
+class BurstCurve:
+    """The bursts that the clients of a log need, for several rates. `str` is the text that `headgate advise` prints."""
+
+    requests: int
+    clients: int
+    protect_us: int
+    refuse_at_most: Fraction
+    shares: tuple[Fraction, ...]
+    rungs: tuple[Rung, ...]
+    best: Rung
+    """The rung by which one client can pass the least in the protected period; of equal ones, the lowest rate."""
+    refused: tuple[Client, ...]
+    """The clients that the best rung would have refused, the one that needs the largest burst first."""
+    facts: LogFacts | None = None
+    """What the reader of a log found."""
+
+    @property
+    def policy(self) -> str:
+        """A policy with the best limit, in YAML."""
+        return policy_of(str(self.best.limit))
+
+    def __str__(self) -> str:
+        read = [about_log(self.facts), ""] if self.facts is not None else []
+        policy = ["Policy", self.policy.rstrip()]
+        return "\n".join([*read, *self._rates(), "", *self._choice(), "", *self._refused(), "", *policy])
+
+    def _rates(self) -> list[str]:
+        period = write_period(self.protect_us)
+        told = [f"{float(100 - 100 * each):.8g} %" for each in self.shares]
+        rows = [("rate", *told, f"most in any {period}   ")]
+        for rung in self.rungs:
+            bursts = [f"{burst:,}" for burst in rung.bursts]
+            rows.append(
+                (f"{rung.limit.amount}/{period}", *bursts, f"{rung.most:,} {'<-' if rung is self.best else '  '}")
+            )
+        counts = f"{counted(self.requests, 'request')} of {counted(self.clients, 'client')}"
+        return [f"{counts}. The burst with which this share of them is never refused:", *columns(rows)]
+
+    def _choice(self) -> list[str]:
+        period = write_period(self.protect_us)
+        text = [
+            str(self.best.limit),
+            f"One client can pass at most {self.best.most:,} in any {period}, the least of these rates. "
+            f"{len(self.refused):,} of {self.clients:,} clients",
+            f"({100 * len(self.refused) / self.clients:.3g} %) would have been refused at least once.",
+        ]
+        if len(self.rungs) > 1 and self.best in (self.rungs[0], self.rungs[-1]):
+            end, way = ("lowest", "lower") if self.best is self.rungs[0] else ("highest", "higher")
+            text.append(f"That is the {end} rate of the ladder: try {way} ones with --rates.")
+        return text
+
+    def _refused(self) -> list[str]:
+        if not self.refused:
+            return ["No client would have been refused."]
+        at, period = self.rungs.index(self.best), write_period(self.protect_us)
+        rows = [("refused", "requests", f"most in a {period}", "burst needed", "errors")]
+        for client in self.refused[:SHOWN]:
+            counts = (f"{client.requests:,}", f"{client.most:,}", f"{client.bursts[at]:,}")
+            rows.append((printed_key(client.key), *counts, share(client.errors, client.requests)))
+        more = len(self.refused) - SHOWN
+        return [*columns(rows), *([f"and {more:,} more"] if more > 0 else []), "Who of them is honest is yours to say."]
+
+
+def burst_curve(
+    requests: Log | Iterable[Row],
+    amounts: Sequence[int] = LADDER,
+    protect_us: int = MINUTE,
+    refuse_at_most: Fraction = SHARES[1],
+    progress: Callable[[int], None] | None = None,
+) -> BurstCurve:
+    """Measure a log at several rates, and choose the best; requests that are no log must be in the order of time.
+
+    `progress` is told the number of requests so far, now and then.
+    """
+    if not 0 <= refuse_at_most < 1:
+        raise InvalidCall(f"refuse_at_most is a share from 0 to below 1; got {shown(refuse_at_most)}")
+    if not amounts:
+        raise InvalidCall("a ladder has at least one rate")
+    limits = [Limit(amount, per=protect_us / SECOND) for amount in sorted(set(amounts))]
+    clients = measure(_rows(requests, progress), limits, protect_us)
+    if not clients:
+        raise InvalidCall("the log has no requests: there is nothing to learn from it")
+    shares = tuple(sorted({*SHARES, refuse_at_most}, reverse=True))
+    needed = zip(*(client.bursts for client in clients), strict=True)
+    rungs = tuple(_rung(limit, bursts, shares, refuse_at_most) for limit, bursts in zip(limits, needed, strict=True))
+    best = min(rungs, key=lambda rung: rung.most)
+    at = rungs.index(best)
+    refused = [each for each in clients if each.bursts[at] > best.limit.burst]
+    return BurstCurve(
+        requests=sum(each.requests for each in clients),
+        clients=len(clients),
+        protect_us=protect_us,
+        refuse_at_most=refuse_at_most,
+        shares=shares,
+        rungs=rungs,
+        best=best,
+        refused=tuple(sorted(refused, key=lambda each: (-each.bursts[at], each.key))),
+        facts=requests.facts if isinstance(requests, Log) else None,
+    )
+
+
+def _rows(requests: Log | Iterable[Row], progress: Callable[[int], None] | None) -> Iterable[Row]:
+    rows = chain.from_iterable(requests.batches()) if isinstance(requests, Log) else requests
+    return rows if progress is None else _told(rows, progress)
+
+
+def _told(rows: Iterable[Row], progress: Callable[[int], None]) -> Iterator[Row]:
+    seen, each = 0, iter(rows)
+    while batch := list(islice(each, TOLD)):
+        yield from batch
+        seen += len(batch)
+        progress(seen)
+
+
+def _rung(limit: Limit, needed: Sequence[int], shares: Sequence[Fraction], refuse_at_most: Fraction) -> Rung:
+    ordered = sorted(needed, reverse=True)
+    bursts = {each: ordered[int(len(ordered) * each)] for each in shares}
+    return Rung(limit.replace(burst=max(1, bursts[refuse_at_most])), tuple(bursts.values()))
