@@ -50,6 +50,7 @@ ENTRANCES = {
     "headgate.policy.edges": "for web edges; the names in `headgate.policy` are for users",
     "headgate.shed.estimators": "users choose an estimator, or write one; the laboratory compares them",
     "headgate.stores.command": "looks at shared stores from outside, which only the command line does",
+    "headgate.stores.redis.names": "the lab looks at the keys of a server from outside: whether they expire",
     "headgate.waiting.timers": "it imports asyncio",
     "headgate.web.wsgi": "the playground's live endpoint is behind a real edge",
     "headgate.web.refusal": "users write their own refusals; the other modules of `web` are for one framework each",

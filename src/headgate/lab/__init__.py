@@ -5,6 +5,7 @@ from headgate.lab.comparison import Comparison, Measured, RefusedClient, Series,
 from headgate.lab.logs import Log, LogFacts, Request
 from headgate.lab.plain_data import plain
 from headgate.lab.policies import PolicyReplay
+from headgate.lab.race import run_race
 from headgate.lab.replaying import replay, replay_policy
 from headgate.lab.simulating import simulate
 from headgate.lab.traffic import TRAFFIC, Scene
@@ -12,5 +13,5 @@ from headgate.lab.traffic import TRAFFIC, Scene
 __all__ = [
     "TRAFFIC", "Comparison", "Log", "LogFacts", "Measured", "Needs", "PolicyReplay", "RefusedClient", "Request",
     "Scene", "Series", "Trailing", "Waits", "Wrong", "burst_curve", "plain", "recommend", "replay", "replay_policy",
-    "simulate",
+    "run_race", "simulate",
 ]  # fmt: skip
