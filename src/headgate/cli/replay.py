@@ -11,7 +11,7 @@ from headgate.cli.log_options import FORMATS, add_log_options, end_progress, ope
 from headgate.errors import InvalidCall
 
 if TYPE_CHECKING:
-    from headgate.lab import Comparison, PolicyReplay
+    from headgate.lab import About, Comparison, PolicyReplay
 
 MEASURES = ("same", "own", "offered")
 
@@ -42,6 +42,7 @@ def _add_outputs(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("--limit", action="append", default=[], help="as in 60/minute; may be given several times")
     verb.add_argument("--wrong", choices=MEASURES, default="same", help="the measure of wrong answers to show (same)")
     verb.add_argument("--json", metavar="FILE", help="write every figure to a file")
+    verb.add_argument("--html", metavar="FILE", help="write a report with plots to one file, which needs no network")
 
 
 def replay(chosen: argparse.Namespace) -> str:
@@ -81,11 +82,13 @@ def simulate(chosen: argparse.Namespace) -> str:
 
 def _told(result: Comparison | PolicyReplay, chosen: argparse.Namespace) -> str:
     """Write the files that were asked for; return the text."""
-    from headgate.lab import Comparison, plain
+    from headgate.lab import Comparison, html, plain
 
     written = []
     if chosen.json:
         written.append(_write(chosen.json, json.dumps(plain(result), indent=1)))
+    if chosen.html:
+        written.append(_write(chosen.html, html(result, _about(chosen))))
     text = result.table(chosen.wrong) if isinstance(result, Comparison) else str(result)
     return "\n".join([text, *written])
 
@@ -96,3 +99,16 @@ def _write(file: str, text: str) -> str:
     except OSError as reason:
         raise InvalidCall(f"{file} cannot be written: {reason.strerror}") from None
     return f"wrote {file}"
+
+
+def _about(chosen: argparse.Namespace) -> About:
+    """Return how the result came about; the command as the user has written it."""
+    import shlex
+    import sys
+    from datetime import UTC, datetime
+
+    from headgate.lab import About, versions
+
+    command = shlex.join(["headgate", *sys.argv[1:]])
+    made = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
+    return About(command, getattr(chosen, "seed", None), made, versions())

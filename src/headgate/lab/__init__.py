@@ -7,11 +7,12 @@ from headgate.lab.plain_data import plain
 from headgate.lab.policies import PolicyReplay
 from headgate.lab.race import run_race
 from headgate.lab.replaying import replay, replay_policy
+from headgate.lab.report import About, html, versions
 from headgate.lab.simulating import simulate
 from headgate.lab.traffic import TRAFFIC, Scene
 
 __all__ = [
-    "TRAFFIC", "Comparison", "Log", "LogFacts", "Measured", "Needs", "PolicyReplay", "RefusedClient", "Request",
-    "Scene", "Series", "Trailing", "Waits", "Wrong", "burst_curve", "plain", "recommend", "replay", "replay_policy",
-    "run_race", "simulate",
+    "TRAFFIC", "About", "Comparison", "Log", "LogFacts", "Measured", "Needs", "PolicyReplay", "RefusedClient",
+    "Request", "Scene", "Series", "Trailing", "Waits", "Wrong", "burst_curve", "html", "plain", "recommend", "replay",
+    "replay_policy", "run_race", "simulate", "versions",
 ]  # fmt: skip

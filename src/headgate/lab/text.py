@@ -7,6 +7,7 @@ from typing import Final
 
 from headgate.clock import SECOND
 from headgate.lab.logs import LogFacts
+from headgate.lab.numbers import several
 from headgate.wording import printable
 
 LONGEST_KEY: Final = 40
@@ -24,11 +25,6 @@ def instant(us: int) -> str:
     return f"{datetime.fromtimestamp(us // SECOND, UTC):%Y-%m-%d %H:%M:%S}"
 
 
-def counted(count: int, word: str) -> str:
-    """Write a number of things: `1 client`, `2,000 clients`."""
-    return f"{count:,} {word}" if count == 1 else f"{count:,} {word}s"
-
-
 def share(part: int, whole: int) -> str:
     """Write a part of a whole in percent."""
     return f"{part / whole:.0%}" if whole else "-"
@@ -36,15 +32,15 @@ def share(part: int, whole: int) -> str:
 
 def about_log(facts: LogFacts) -> str:
     """Tell what was read, and what the reader had to do about lines that were broken, late or out of order."""
-    lines = [f"{', '.join(each.name for each in facts.inputs)}: {facts.format}, {counted(facts.lines, 'line')}"]
+    lines = [f"{', '.join(each.name for each in facts.inputs)}: {facts.format}, {several(facts.lines, 'line')}"]
     if facts.spread:
         lines.append("  stamps are whole seconds: requests are spread over their second, in order (or: --stamps as-is)")
     if "key" in facts.missing:
         lines.append("  the log names no client: all requests count as one client")
     if facts.out_of_order:
-        lines.append(f"  {counted(facts.out_of_order, 'line')} came out of order" + _late(facts.late))
+        lines.append(f"  {several(facts.out_of_order, 'line')} came out of order" + _late(facts.late))
     if facts.unreadable:
-        lines.append(f"  {counted(facts.unreadable, 'line')} could not be read:")
+        lines.append(f"  {several(facts.unreadable, 'line')} could not be read:")
         lines += [f"    {bad.name}:{bad.number}: {bad.reason}: {bad.excerpt}" for bad in facts.bad_lines]
     return "\n".join(lines)
 

@@ -8,9 +8,8 @@ import pytest
 
 from headgate import Limit
 from headgate.clock import SECOND
-from headgate.lab.comparison import Measured
-from headgate.lab.report import names
-from headgate.lab.report.numbers import duration, multiple, percent, period, several
+from headgate.lab.comparison import Measured, names
+from headgate.lab.numbers import duration, multiple, percent, period, several
 from tests.lab.report.samples import LIMITS, QUEUE
 
 pytestmark = pytest.mark.engineless

@@ -13,7 +13,8 @@ from headgate.errors import InvalidCall
 from headgate.lab.advise.advice import policy_of
 from headgate.lab.advise.bursts import Client, measure
 from headgate.lab.logs import Log, LogFacts, Row
-from headgate.lab.text import about_log, counted, printed_key, share
+from headgate.lab.numbers import several
+from headgate.lab.text import about_log, printed_key, share
 from headgate.limit import Limit, write_period
 from headgate.wording import columns, shown
 
@@ -77,7 +78,7 @@ class BurstCurve:
             rows.append(
                 (f"{rung.limit.amount}/{period}", *bursts, f"{rung.most:,} {'<-' if rung is self.best else '  '}")
             )
-        counts = f"{counted(self.requests, 'request')} of {counted(self.clients, 'client')}"
+        counts = f"{several(self.requests, 'request')} of {several(self.clients, 'client')}"
         return [f"{counts}. The burst with which this share of them is never refused:", *columns(rows)]
 
     def _choice(self) -> list[str]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from headgate.clock import SECOND
+from headgate.lab.comparison.names import names, rate, same_numbers
 from headgate.lab.comparison.results import Comparison, Measured, Wrong
-from headgate.lab.text import about_log, counted, instant, printed_key, share
-from headgate.limit import Limit, write_period
+from headgate.lab.numbers import NOTHING, multiple, period, several
+from headgate.lab.text import about_log, instant, printed_key, share
 from headgate.wording import columns
 
 MEASURES: Final[dict[str, Callable[[Measured], Wrong | None]]] = {
@@ -22,9 +22,6 @@ READING: Final = {
     "own": "Wrong: against an exact log that decides for itself from the first request on (own past).",
     "offered": "Wrong: the estimate of a window against the true number of requests, refused ones included (offered).",
 }
-NOTHING: Final = "-"
-SLIGHTLY: Final = 1.05
-"""A multiple of the limit below this is written with two decimals, so that it is not 1.0x."""
 
 
 def table(comparison: Comparison, wrong: str = "same") -> str:
@@ -44,8 +41,7 @@ def table(comparison: Comparison, wrong: str = "same") -> str:
 
 
 def _clients(comparison: Comparison) -> str:
-    first = comparison.limits[0]
-    title = f"Refused most by {_queue_name(first) if first.waits else first.limit}:"
+    title = f"Refused most by {names(comparison.limits[:1])[0]}:"
     head = ("client", "first refusal", "last refusal", "requests", "refused", "errors")
     answered = comparison.log is not None and "status" not in comparison.log.missing
     rows = [(printed_key(each.key), instant(each.first), instant(each.last), f"{each.requests:,}", f"{each.refused:,}",
@@ -54,22 +50,23 @@ def _clients(comparison: Comparison) -> str:
 
 
 def _summary(comparison: Comparison) -> str:
-    text = f"{counted(comparison.requests, 'request')} of {counted(comparison.clients, 'client')}"
+    text = f"{several(comparison.requests, 'request')} of {several(comparison.clients, 'client')}"
     if comparison.requests:
         text += f", {instant(comparison.first)} to {instant(comparison.last)} UTC"
     return text + (f"\n{about_log(comparison.log)}" if comparison.log else "")
 
 
 def _limit_rows(measured: Sequence[Measured], wrong: str) -> list[tuple[str, ...]]:
-    first, names = _names([each.limit for each in measured])
+    first = f"{rate(measured[0].limit)} by" if same_numbers(measured) else "limit"
     periods = {each.limit.period_us for each in measured}
-    most = f"most in {_period(periods.pop())}" if len(periods) == 1 else "most in a period"
+    most = f"most in {period(periods.pop())}" if len(periods) == 1 else "most in a period"
     head = (first, "refused", "clients", most, "wrongly passed", "wrongly refused", "bytes", "ns")
-    return [head, *(_limit_row(name, each, MEASURES[wrong](each)) for name, each in zip(names, measured, strict=True))]
+    rows = zip(names(measured), measured, strict=True)
+    return [head, *(_limit_row(name, each, MEASURES[wrong](each)) for name, each in rows)]
 
 
 def _limit_row(name: str, measured: Measured, wrong: Wrong | None) -> tuple[str, ...]:
-    above = f"{measured.above:.{1 if measured.above >= SLIGHTLY else 2}f}x " if measured.above > 1 else ""
+    above = f"{multiple(measured.above)} " if measured.above > 1 else ""
     counts = (NOTHING, NOTHING) if wrong is None else (f"{wrong.passed:,}", f"{wrong.refused:,}")
     return (name, f"{measured.refused:,}", f"{measured.clients:,}", f"{above}{measured.most:,}", *counts,
             f"{measured.bytes:,}", f"{measured.nanoseconds:,}")  # fmt: skip
@@ -82,34 +79,15 @@ def _queue_rows(measured: Sequence[Measured]) -> list[tuple[str, ...]]:
         waits = each.waits
         assert waits is not None  # noqa: S101 - only queues are given
         rows.append(
-            (_queue_name(each), f"{each.refused:,}", f"{each.clients:,}", f"{each.most:,}",
+            (names([each])[0], f"{each.refused:,}", f"{each.clients:,}", f"{each.most:,}",
              *(f"{seconds:.3f} s" for seconds in (waits.median, waits.p99, waits.most)),
              f"{each.bytes:,}", f"{each.nanoseconds:,}")
         )  # fmt: skip
     return rows
 
 
-def _queue_name(measured: Measured) -> str:
-    return f"{measured.limit.amount}/{write_period(measured.limit.period_us)} queue {measured.limit.burst}"
-
-
-def _names(limits: Sequence[Limit]) -> tuple[str, list[str]]:
-    """Return the head of the first column, and the names: algorithms if the limits have nothing else that differs."""
-    numbers = {(limit.amount, limit.period_us, limit.block_us) for limit in limits}
-    if len(limits) > 1 and len(numbers) == 1:
-        one = limits[0]
-        bursts = [f" burst {limit.burst}" if limit.burst != limit.amount else "" for limit in limits]
-        head = f"{one.amount}/{write_period(one.period_us)} by"
-        return head, [f"{limit.algorithm}{burst}" for limit, burst in zip(limits, bursts, strict=True)]
-    return "limit", [str(limit) for limit in limits]
-
-
-def _period(period_us: int) -> str:
-    return f"{period_us / SECOND:g} s" if period_us <= 3600 * SECOND else f"1 {write_period(period_us)}"
-
-
 def _not_exact(measured: Measured) -> str:
     return (
-        f"{measured.limit}: the states of {counted(measured.forgotten, 'client')} did not fit in memory, so that its "
+        f"{measured.limit}: the states of {several(measured.forgotten, 'client')} did not fit in memory, so that its "
         "figures are not exact. Replay fewer clients, or a smaller limit."
     )

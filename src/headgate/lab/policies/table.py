@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from headgate.lab.numbers import several
 from headgate.lab.policies.results import Change, PolicyEffect, PolicyReplay
-from headgate.lab.text import about_log, counted, printed_key, share
+from headgate.lab.text import about_log, printed_key, share
 from headgate.wording import columns, printable
 
 
 def table(replay: PolicyReplay) -> str:
     """Return the whole text."""
-    parts = [f"{counted(replay.requests, 'request')} of {counted(replay.clients, 'client')}"]
+    parts = [f"{several(replay.requests, 'request')} of {several(replay.clients, 'client')}"]
     if replay.log:
         parts[0] += f"\n{about_log(replay.log)}"
     effects = [effect for effect in (replay.new, replay.old) if effect is not None]
@@ -24,7 +25,7 @@ def table(replay: PolicyReplay) -> str:
 
 
 def _effect(effect: PolicyEffect) -> str:
-    head = f"{printable(effect.name)}: {counted(effect.refused, 'request')} refused"
+    head = f"{printable(effect.name)}: {several(effect.refused, 'request')} refused"
     head += f", {effect.denied:,} of them by deny" if effect.denied else ""
     rows: list[tuple[str, ...]] = [("rule", "matched", "refused", "clients", "also", "limits")]
     for rule in effect.rules:
@@ -40,7 +41,7 @@ def _effect(effect: PolicyEffect) -> str:
         counts = [f"{count:,}" for count in (rule.matched, rule.refused, rule.clients)]
         rows.append((rule.name, *counts, ", ".join(also), rule.limits))
     if effect.forgotten:
-        head += f" (not exact: {counted(effect.forgotten, 'key')} did not fit in memory)"
+        head += f" (not exact: {several(effect.forgotten, 'key')} did not fit in memory)"
     return "\n".join([head, *_aligned(rows)])
 
 
@@ -52,7 +53,7 @@ def _aligned(rows: list[tuple[str, ...]]) -> list[str]:
 
 
 def _change(what: str, change: Change) -> str:
-    head = f"{counted(change.requests, 'request')} of {counted(change.clients, 'client')}: {what}"
+    head = f"{several(change.requests, 'request')} of {several(change.clients, 'client')}: {what}"
     if not change.most:
         return head
     rows = [("client", "requests", what, "errors")]

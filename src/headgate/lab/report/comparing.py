@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from headgate.lab.comparison import Comparison
+from headgate.lab.comparison.names import names as names_of
+from headgate.lab.comparison.names import title
+from headgate.lab.numbers import count, multiple, percent, period, several
 from headgate.lab.report import figures, plots
 from headgate.lab.report.about import About
 from headgate.lab.report.inputs import doubts, origin
 from headgate.lab.report.markup import Markup, tag
-from headgate.lab.report.names import names as names_of
-from headgate.lab.report.names import title
-from headgate.lab.report.numbers import count, multiple, percent, period, several
 from headgate.lab.report.parts import notes, section, tiles
 from headgate.lab.text import instant
 

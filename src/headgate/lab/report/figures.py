@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from headgate.lab.comparison import MEASURES, Comparison, Measured, RefusedClient, Waits, Wrong
+from headgate.lab.numbers import NOTHING, count, multiple, percent, period
 from headgate.lab.report.findings import MEANINGS
 from headgate.lab.report.markup import Markup, client, joined, tag
-from headgate.lab.report.numbers import NOTHING, count, multiple, percent, period
 from headgate.lab.report.parts import BAR, bar, body_row, boxed, table
 from headgate.lab.text import instant
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from headgate.lab.comparison import MEASURES, Comparison, Measured, Wrong
-from headgate.lab.report.numbers import count, multiple, percent, period, several
+from headgate.lab.numbers import count, multiple, percent, period, several
 from headgate.lab.text import instant
 
 

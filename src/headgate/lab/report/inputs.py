@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from headgate.lab.logs import LogFacts
+from headgate.lab.numbers import NOTHING, count, several
 from headgate.lab.report.about import About
 from headgate.lab.report.markup import Markup, joined, tag
-from headgate.lab.report.numbers import NOTHING, count, several
 from headgate.lab.report.parts import facts, section, table
 
 

@@ -9,11 +9,11 @@ from hashlib import sha256
 from importlib import resources
 
 from headgate.lab.comparison import Comparison
+from headgate.lab.comparison.names import names, title
 from headgate.lab.policies.results import PolicyReplay
 from headgate.lab.report import comparing, plots, policies
 from headgate.lab.report.about import About
 from headgate.lab.report.markup import Markup, data_block, joined
-from headgate.lab.report.names import names, title
 
 _PLACE = re.compile(r"\{\{(\w+)\}\}")
 

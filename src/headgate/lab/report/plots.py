@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from headgate.clock import SECOND
 from headgate.lab.comparison import MEASURES, Comparison, Measured
+from headgate.lab.numbers import count, duration, multiple, period
 from headgate.lab.report import findings
 from headgate.lab.report.markup import Markup, tag
-from headgate.lab.report.numbers import count, duration, multiple, period
 from headgate.lab.report.parts import choice, radio, section
 
 

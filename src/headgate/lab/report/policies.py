@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from headgate.lab.numbers import NOTHING, count, percent, several
 from headgate.lab.policies.results import Change, PolicyEffect, PolicyReplay, RuleEffect
 from headgate.lab.report.about import About
 from headgate.lab.report.inputs import doubts, origin
 from headgate.lab.report.markup import Markup, client, tag
-from headgate.lab.report.numbers import NOTHING, count, percent, several
 from headgate.lab.report.parts import bar, notes, section, table, tiles
 from headgate.lab.text import instant
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headgate.lab.comparison import Measured
+from headgate.lab.comparison.results import Measured
 from headgate.limit import Limit, write_period
 
 
