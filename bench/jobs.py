@@ -11,7 +11,8 @@ InRealTime = Literal["wait", "shape", "flooded"]
 BehindHttp = Literal["call", "rules", "serve"]
 InAndOut = Literal["turn", "turn crowd"]
 AsClient = Literal["fleet", "transport", "crowd back", "trace"]
-Kind = Alone | AtServer | InRealTime | BehindHttp | InAndOut | AsClient
+Published = Literal["claim", "claim bytes"]
+Kind = Alone | AtServer | InRealTime | BehindHttp | InAndOut | AsClient | Published
 
 
 class Scale(NamedTuple):
@@ -62,7 +63,8 @@ class Job(NamedTuple):
     def once(self) -> bool:
         """Memory is the same in every round, as is virtual time, and waiting takes as long as it takes."""
         return self.kind in (
-            "grow", "weigh", "weigh full", "wait", "simulate", "overload", "flooded", "fleet", "crowd back", "trace"
+            "grow", "weigh", "weigh full", "wait", "simulate", "overload", "flooded", "fleet", "crowd back", "trace",
+            "claim", "claim bytes",
         )  # fmt: skip
 
     def __str__(self) -> str:

@@ -117,16 +117,16 @@ def _calibrated(once: Callable[[int], int], goal_ns: int, most: int) -> int:
 def grow(bench: Bench, count: int) -> Figures:
     """Resident bytes that each of so many new keys adds, and the time of a hit, the making of its key included."""
     names, new_keys = bench.contestant.make(ONE_EACH), bench.compile(NEW_KEYS)
-    before = _resident()
+    before = resident()
     span, allowed = new_keys(count, **names)
-    bytes_a_key = (_resident() - before) / count
+    bytes_a_key = (resident() - before) / count
     expect(allowed, bench.contestant, f"new key number {count} was refused")
     store = getattr(names.get("limiter"), "store", None)
     tables = {} if store is None else {"table_bytes": store.bytes() / count}
     return {"ns": span / count, "bytes": bytes_a_key, "forgotten": bench.forgotten(names, count), **tables}
 
 
-def _resident() -> int:
+def resident() -> int:
     gc.collect()
     return int(STATM.read_text().split()[1]) * PAGESIZE
 

@@ -17,6 +17,7 @@ from bench import (
     sharing_rivals,
     waiters,
 )
+from bench.claims import bytes_of, row_of
 from bench.client_fleet import fleet
 from bench.client_transport import transport
 from bench.contestant import MissingError, WorkloadError
@@ -51,6 +52,10 @@ def run(job: Job, scale: Scale) -> Figures:
             return flooded(job.contestant)
         if job.kind == "overload":
             return overload(job.contestant)
+        if job.kind == "claim":
+            return row_of(job.contestant)
+        if job.kind == "claim bytes":
+            return bytes_of(job.contestant, job.keys)
         if job.kind == "fleet":
             return fleet(job.contestant, scale.asking)
         if job.kind == "transport":

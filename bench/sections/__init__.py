@@ -2,6 +2,7 @@
 
 from bench.sections import (
     asynchronous,
+    claims,
     client,
     flat,
     flight,
@@ -53,4 +54,5 @@ SECTIONS: list[Section] = [
     leases_overload.SECTION,
     shedding.SECTION,
     client.SECTION,
+    claims.SECTION,
 ]
