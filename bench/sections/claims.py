@@ -9,8 +9,8 @@ from bench.sections.section import Section
 
 TRAFFIC = (
     "WordPress", "ERDDAP", "NASA", "EPA",
-    "random, half the limit", "random, the limit", "random, twice the limit", "few of many (zipf)",
-    "both sides of a seam", "whole amount at once",
+    "random, half the limit", "random, the limit", "random, twice the limit", "even, the limit",
+    "few of many (zipf)", "both sides of a seam", "whole amount at once",
 )  # fmt: skip
 WRONG = ("traffic", "limit", "requests", "same past", "own past", "offered", "near the limit", "of them wrong")
 SOURCES = (

@@ -59,6 +59,7 @@ MADE = {
     "random, half the limit": Made("poisson", 0.5),
     "random, the limit": Made("poisson", 1),
     "random, twice the limit": Made("poisson", 2),
+    "even, the limit": Made("steady"),
     "few of many (zipf)": Made("zipf", 0.5, 200, 10),
     "both sides of a seam": Made("seam"),
     "whole amount at once": Made("batches"),

@@ -18,6 +18,7 @@ from tests.lab.logs.support import common, common_log, drained, log_of, read
 
 pytestmark = pytest.mark.engineless
 TEXT = common_log(0, 1, 1, 2)
+PACKED = gzip.compress(TEXT.encode(), mtime=0)
 
 
 def test_a_file_is_named_counted_and_hashed(tmp_path):
@@ -78,9 +79,9 @@ def test_ends_of_lines():
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        (gzip.compress(TEXT.encode())[:-9], "its gzip data is damaged or cut off"),
-        (gzip.compress(TEXT.encode())[:5], "its gzip data is damaged or cut off"),
-        (gzip.compress(TEXT.encode()) + b"garbage", "its gzip data is damaged or cut off"),
+        (PACKED[:-9], "its gzip data is damaged or cut off"),
+        (PACKED[:5], "its gzip data is damaged or cut off"),
+        (PACKED + b"garbage", "its gzip data is damaged or cut off"),
         (b"\x28\xb5\x2f\xfd1234", "is packed by zstd: unpack it, and give its lines by a pipe to -"),
         (b"BZh91AY", "is packed by bzip2"),
         (b"\x7fELF\x02\x01\x01\x00\x00\n\x00\x01", "it is a binary file, and no log of text"),
