@@ -98,7 +98,7 @@ def test_the_text_says_what_is_left_out():
 
 
 def test_keys_cannot_steer_a_terminal():
-    """What a client calls itself is escaped and cut."""
+    """The name of a client is escaped and cut."""
     text = str(
         burst_curve(
             [(0, "\x1b[2J" + "a" * 99, 9, "GET", "/", 200), (0, "b", 1, "", "", 0)], [1], refuse_at_most=Fraction(1, 2)

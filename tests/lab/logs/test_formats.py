@@ -88,7 +88,7 @@ def test_lines_of_a_load_balancer():
     ],
 )
 def test_the_key_may_be_the_user(file, users):
-    """With the key `user`, requests are of the user whom the server knew, and of `-` without one."""
+    """With the key `user`, requests count for the user that the server knew, and for `-` without one."""
     assert [request.key for request in Log([LINES / file], key="user")] == users
 
 

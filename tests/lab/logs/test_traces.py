@@ -15,10 +15,11 @@ import pytest
 
 from headgate.lab.logs import Log
 from tests.lab.logs.support import Lines
+from tests.support import ROOT
 
 pytestmark = pytest.mark.engineless
 
-TRACES = Path(__file__).parents[4] / "shared" / "data" / "traces"
+TRACES = ROOT.parent / "shared" / "data" / "traces"
 NOTED = re.compile(
     r"- lines (\d+), requests (\d+); (\S+ \S+) \.\. (\S+ \S+) .*?; clients (\d+|not recorded); .* ooo (\d+) maxback"
 )
@@ -80,7 +81,10 @@ def stamp(text: str) -> int:
 
 
 @needs_traces
-@pytest.mark.parametrize(("name", "options"), TRACED, ids=[name for name, _ in TRACED])
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [pytest.param(*each, id=each[0], marks=[pytest.mark.soak] * ("per-second" in each[0])) for each in TRACED],
+)
 def test_counts_of_a_trace(name, options):
     """Lines, requests, first and last second, clients and lines out of order; none is unreadable or late."""
     log = Log([opened(name)], wanted=(), **options)
@@ -128,7 +132,9 @@ def reference(text: str) -> list[tuple[int, str, int, str, str, int]]:
 
 
 @needs_traces
-@pytest.mark.parametrize("name", ["apache-wordpress-2016.log.gz", "nginx-erddap-api-2024.log.gz"])
+@pytest.mark.parametrize(
+    "name", [pytest.param("apache-wordpress-2016.log.gz", marks=pytest.mark.soak), "nginx-erddap-api-2024.log.gz"]
+)
 def test_every_line_of_a_trace_equals_a_reference(name):
     """A reader without any of the shortcuts finds the same requests, one by one."""
     expected = reference(gzip.decompress((TRACES / name).read_bytes()).decode("latin-1"))

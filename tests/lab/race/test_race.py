@@ -172,7 +172,7 @@ def test_without_a_server_the_command_says_what_to_do(monkeypatch):
     ],
 )
 def test_a_url_that_serves_no_race(url, kind, problem):
-    """What is wrong with a URL is told, without its password."""
+    """The error tells the mistake in a URL, without its password."""
     with pytest.raises(kind) as caught:
         run_race(url.format(port=free_port()))
     assert str(caught.value).startswith(problem)

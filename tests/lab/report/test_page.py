@@ -123,7 +123,7 @@ def test_every_figure_stands_in_a_table():
 
 
 def test_each_plot_has_its_finding_as_a_sentence():
-    """Those who do not see the plots read what they show."""
+    """Readers who do not see the plots read the findings."""
     assert Reader(html(COMPARISON, ABOUT)).findings == [
         "sliding-log refused 40 of 1,000 requests (4.00 %), of 2 clients. The most in one bin: 30, from "
         "2016-02-20 20:28:00 UTC on.",
@@ -202,7 +202,7 @@ def test_no_requests_no_plots():
 
 
 def test_a_policy_is_told_rule_by_rule():
-    """Every count of a rule, whom a change refuses and lets in, and the rules that the log cannot answer."""
+    """Every count of a rule, the clients that a change refuses or lets in, and the rules that a log cannot answer."""
     page = Reader(html(POLICY, ABOUT))
     assert page.tables[f"{HOSTILE}.yaml"][1:] == [
         ["login", "5/minute by sliding-log", "200", "", "8", "4.00 %", "0", "0", "0", "-", "2"],

@@ -21,8 +21,8 @@ BATCH: Final = 10_000
 class Order:
     """Holds requests by their second until no file can have an earlier one."""
 
-    def __init__(self, spread: bool, most: int = MOST_HELD) -> None:
-        self._spread, self._most = spread, most
+    def __init__(self, spread: bool, most: int | None = None) -> None:
+        self._spread, self._most = spread, MOST_HELD if most is None else most
         self._held: dict[int, list[Row]] = {}
         self._count = 0
         self._given = 0
