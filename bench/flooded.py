@@ -19,7 +19,7 @@ from bench.harness import ROOT
 from bench.measure import Figures
 from bench.open_load import HOST, Heard
 from bench.server import _free_port, _listens
-from bench.web_serve import PLAIN, cores
+from bench.web_serve import FAST, PLAIN, cores
 
 LOAD = 5
 """The open load, as a multiple of what the service can serve."""
@@ -92,7 +92,8 @@ def words_of(service: Service, port: int) -> list[str]:
     if service.server == "grpc":
         return ["bench.flooded_services", str(port)]
     if service.server == "uvicorn":
+        wire = FAST if service.fast else PLAIN
         quiet = ["--log-level", "error", "--no-access-log", "--no-proxy-headers", "--backlog", "4096"]
-        return ["uvicorn", "bench.flooded_services:app", "--host", HOST, "--port", str(port), *PLAIN, *quiet]
+        return ["uvicorn", "bench.flooded_services:app", "--host", HOST, "--port", str(port), *wire, *quiet]
     threads = ["--worker-class", "gthread", "--threads", str(THREADS), "--keep-alive", "60", "--log-level", "critical"]
     return ["gunicorn", "bench.flooded_services:app", "--bind", f"{HOST}:{port}", *threads]

@@ -33,6 +33,8 @@ class Service(NamedTuple):
     """That a request takes."""
     slowdown: float
     """The most that the 99th percentile of latency may grow under load."""
+    fast: bool = False
+    """On the server with its native parser and loop."""
 
     @property
     def rate(self) -> float:
@@ -44,6 +46,7 @@ SERVICES = {
     each.name: each
     for each in (
         Service("uvicorn, 5 ms of CPU", "uvicorn", 0, 0.005, 4),
+        Service("uvicorn and uvloop, 5 ms of CPU", "uvicorn", 0, 0.005, 4, fast=True),
         Service("uvicorn, pool of 20 x 50 ms", "uvicorn", 20, 0.05, 3),
         Service("gunicorn, pool of 8 x 40 ms", "gunicorn", 8, 0.04, 3),
         Service("grpc, pool of 8 x 40 ms", "grpc", 8, 0.04, 3),

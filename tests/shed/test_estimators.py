@@ -195,3 +195,30 @@ def test_names_and_numbers_mean_estimators():
     made = [type(estimator_of(each)) for each in (40, "adaptive", "aimd", "vegas", "gradient2")]
     assert made == [Fixed, Adaptive, AIMD, Vegas, Gradient2]
     assert estimator_of(own) is own
+
+
+@pytest.mark.parametrize(("fleet", "limit"), [(6, 20), (8, 20), (17, 20), (19, 11)])
+def test_a_fleet_that_refuses_first_does_not_make_a_queue_look_like_the_base(fleet, limit):
+    """Requests that the fleet refuses end as ignored, and only a full process follows latency.
+
+    A pool of 4 has more requests than it can serve at once. While the fleet admits fewer than 0.9 of the limit, the
+    limit stays where it was and refuses none. It is found once the fleet lets the process fill up: the base is still
+    the latency without a queue.
+    """
+    estimator = Adaptive()
+    service = Service(estimator, queue_of(4))
+    service.cohorts(1, demand=2)
+    for _ in range(200):
+        served = min(estimator.limit, fleet)
+        marks = [estimator.begin(service.now, min(served, number + 1)) for number in range(2 * fleet)]
+        for mark in marks[served:]:
+            estimator.end(service.now, mark, 0, "ignored")
+        if served < fleet:
+            estimator.refuse(service.now)
+        latency = service.latency(served)
+        service.now += latency
+        for mark in marks[:served]:
+            estimator.end(service.now, mark, latency, "success")
+    assert (estimator.undipped, estimator.base) == (limit, 50 * MILLISECOND)
+    service.cohorts(20)
+    assert 3 <= estimator.undipped <= 6

@@ -30,6 +30,9 @@ RISE = 1.5
 """A base that seems to have risen by more than this is measured a second time."""
 PART = 0.03
 """Dips take at most this part of the time, in the long run."""
+FEW_IGNORED = 0.05
+"""Where a larger part of the requests says nothing, a fleet may keep the number in flight low, and the latency of the
+others is no base: it may be queue."""
 PAUSE = 400 * MILLISECOND
 """How long requests are not measured after a cohort that used at most half of the limit."""
 FIRST_DIP = 150 * MILLISECOND
@@ -101,7 +104,7 @@ class Adaptive:
             self._smoothed += 0.3 * (cohort.mean() - self._smoothed)
             if cohort.refused or cohort.most_in_flight >= 0.9 * self._level:
                 self._follow(now, cohort)
-            elif cohort.most_in_flight <= self._level / 2:
+            elif cohort.most_in_flight <= self._level / 2 and cohort.ignored_part() <= FEW_IGNORED:
                 self.base += 0.2 * (cohort.mean() - self.base)
                 self._idle_base = True
 

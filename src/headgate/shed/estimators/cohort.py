@@ -102,6 +102,10 @@ class Cohort:
         """The part of the members that were dropped."""
         return self._dropped / max(1, self._dropped + self.samples)
 
+    def ignored_part(self) -> float:
+        """The part of the members that say nothing: they failed, or a rule or the fleet refused them."""
+        return (self._ended - self.samples - self._dropped) / max(1, self._ended)
+
     def refused_part(self) -> float:
         """The part of all requests that were refused meanwhile."""
         return self.refused / max(1, self.refused + self.admitted)
