@@ -75,8 +75,8 @@ class KeyState:
     def stir(self) -> None:
         """Let the next request look whether the key is calm.
 
-        Comes after changes that end a calm. Callers that wait and places that are promised need not tell: a request that
-        finds no place looks.
+        Comes after changes that end a calm. Callers that wait and places that are promised need not tell: a request
+        that finds no place looks.
         """
         self.hit_in_threads = self.hit_in_loops = None
 
