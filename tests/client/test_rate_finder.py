@@ -58,15 +58,33 @@ def test_a_rate_that_is_not_used_does_not_grow():
     assert finder.rate(60 * SECOND) == 100
 
 
+def test_a_first_rate_is_a_guess_that_grows_until_the_next_refusal():
+    """By a quarter each second; then the last step is taken back, although less passed in the last seconds."""
+    finder = RateFinder()
+    for number in range(15):  # a crowd that begins: refused after 15 ms
+        finder.sent(number * 1_000)
+    finder.refused(15_000, None)
+    rates = []
+    for second in range(1, 4):
+        finder.waited()
+        finder.passed(second * SECOND, 15)
+        rates.append(finder.rate(second * SECOND + 15_000))
+    assert rates == [15 * 1.25, 15 * 1.25**2, 15 * 1.25**3]
+    finder.refused(4 * SECOND, None)
+    assert finder.rate(4 * SECOND) == 15 * 1.25**2
+
+
 def test_a_rate_grows_faster_with_time():
     """By 0.2 % in the first second, twice as fast after each 10 s without a refusal, at most by 5 %."""
     grown = []
     for quiet in (10, 20, 100):
         finder = asking(100, 100, 4)
-        finder.refused(4 * SECOND, None)
+        for second in (4, 5):
+            finder.refused(second * SECOND, None)
+        before = finder.rate(5 * SECOND) or 0
         finder.waited()
-        grown.append(finder.rate((4 + quiet) * SECOND))
-    assert [round(rate or 0, 6) for rate in grown] == [100.4, 100.8, 105.0]
+        grown.append((finder.rate((5 + quiet) * SECOND) or 0) / before)
+    assert [round(rate, 6) for rate in grown] == [1.004, 1.008, 1.05]
 
 
 def test_known_limits_make_smaller_steps():

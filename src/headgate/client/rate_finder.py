@@ -2,8 +2,13 @@
 
 After a refusal, and at most once a second, the rate becomes a little less than what passed in the last 5 s, but at
 least 70 % of what it was. While no refusal comes it grows, slowly at first and faster with time. So the rate stays
-just below the limit, asks for more now and then, and follows a limit that rises. A server that counts by the minute
-refuses everything for a while: after that, the rate doubles each second, up to half of what passed in two minutes.
+just below the limit, asks for more now and then, and follows a limit that rises.
+
+The first rate is a guess: a crowd that begins is refused after some milliseconds, when a few requests say little about
+a second. So the rate grows by a quarter each second until the next refusal, and then takes the last step back.
+
+A server that counts by the minute refuses everything for a while: after that, the rate doubles each second, up to half
+of what passed in two minutes.
 
 A server that has told its limits refuses only what chance put close together on the way, or what other programs have
 taken: the rate falls by less and grows more slowly.
@@ -20,6 +25,7 @@ from headgate.forks import after_fork
 
 LEAST_SHARE: Final = 0.7
 MOST_GROWTH: Final = 0.05
+GUESSED_GROWTH: Final = 0.25
 SLOTS: Final = 10
 WIDTH: Final = SECOND // 2
 LONG_SLOTS: Final = 12
@@ -56,6 +62,8 @@ class RateFinder:
         self._rate: float | None = None
         self.is_idle = True
         """True while there is no rate to keep to."""
+        self._guessed = False
+        """True from the first refusal to the next, if the limits are not known."""
         self._refused_us = self._fell_us = self._grew_us = 0
         self._in_use = False
         self._renew()
@@ -92,12 +100,18 @@ class RateFinder:
                 rate = pace if self._sent.total(now) < FEWEST else self._a_second(self._sent, now)
                 self._rate, self._fell_us = rate and max(LEAST_RATE, rate), now
                 self.is_idle = rate is None
+                self._guessed = pace is None
             elif now - self._fell_us >= SECOND:
                 passing = self._a_second(self._passed, now)
                 before = self._rate
+                least = before / (1 + GUESSED_GROWTH) if self._is_grown_guess else LEAST_SHARE * before
                 rate = self._steps.share * (before if passing is None else passing)
-                self._rate = max(LEAST_RATE, min(before, max(rate, LEAST_SHARE * before)))
-                self._fell_us = now
+                self._rate = max(LEAST_RATE, min(before, max(rate, least)))
+                self._fell_us, self._guessed = now, False
+
+    @property
+    def _is_grown_guess(self) -> bool:
+        return self._guessed and self._grew_us > self._fell_us
 
     def waited(self) -> None:
         """Note that a request had to wait for this rate: a rate that nobody uses does not grow."""
@@ -111,8 +125,9 @@ class RateFinder:
             if self._in_use:
                 self._in_use = False
                 quiet = (now - self._refused_us) / SECOND
-                growth = self._steps.growth * 2 ** min(quiet / self._steps.doubles, 10)
-                self._rate = max(self._rate * (1 + min(MOST_GROWTH, growth)), min(2 * self._rate, self._usual(now) / 2))
+                growth = min(MOST_GROWTH, self._steps.growth * 2 ** min(quiet / self._steps.doubles, 10))
+                grown = self._rate * (1 + (GUESSED_GROWTH if self._guessed else growth))
+                self._rate = max(grown, min(2 * self._rate, self._usual(now) / 2))
             self._grew_us = now
             return self._rate
 
