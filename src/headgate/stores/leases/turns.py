@@ -35,7 +35,7 @@ OF_A_WINDOW: Final = 2500
 LATE: Final = SECOND
 """A turn is over after this time: a later question is unannounced."""
 FARTHEST: Final = 10 * SECOND
-"""A turn that is farther away was given out by another clock of the server."""
+"""A turn that is farther away than this and a period was given out by another clock of the server."""
 OF_A_BURST: Final = 3
 """A bucket fills to one part in this many between two turns, or to two parts."""
 IDLE: Final = 0.02
@@ -57,7 +57,7 @@ class Turns:
         self._least = max(1, int(min(SHORTEST, *map(_least, limits))))
         self._spacing = min(SPACING, self._least)
         self._rates = tuple(map(_rate, limits))
-        self._farthest = FARTHEST + max((limit.period_us for limit in limits if ends_with_window(limit)), default=0)
+        self._farthest = FARTHEST + max(limit.period_us for limit in limits)
         self._offer = int(min(_offer(limit) * self._spacing * limit.amount / limit.period_us for limit in limits))
         """The tokens that a question for one call takes if many processes ask."""
 
