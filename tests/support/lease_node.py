@@ -14,7 +14,7 @@ from headgate.engine import Decision
 from headgate.engine.modes import TAKE
 from headgate.errors import StoreError
 from headgate.stores.fallback import Fallback
-from headgate.stores.leases.grants import Grant, Unused
+from headgate.stores.leases.grants import Answer, Grant, Unused
 from headgate.stores.leases.ledger import LeaseLedger
 from headgate.stores.leases.returns import MOMENT
 from headgate.stores.leases.terms import Lease, checked_terms
@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from tests.support.lease_world import World
 
 NAMES: Final = Names("world", b"")
+SOON: Final = 50
+"""Microseconds after which a thread that waits looks again."""
 BACKLOG: Final = 64
 """Requests that wait for a thread of their node; who comes then is turned away."""
 
@@ -53,6 +55,10 @@ class SyncLeased(LeasedLimits):
 
     def _exchange(self, steps: Any) -> Any:
         return steps
+
+    def _wait_for(self, answer: Answer) -> Any:
+        while not answer.is_set():
+            yield None
 
     def _refilled(self, key: str, units: int, most: int) -> Any:
         decision = yield from self._refill(key, units, most)
@@ -154,7 +160,7 @@ class Node:
             most, chance = min(limit.burst for limit in self.world.limits), self.world.chance
             leases.wanted = lambda key, units: max(units + 1, chance.randrange(1, most + 1))
             leases.low = lambda key: low(key) and chance.randrange(1, most + 1)
-            set_rates(leases, ((1, 1, 0),) * len(self.world.limits))
+            set_rates(leases, ((1, 1, 0, 1),) * len(self.world.limits))
             leases.refused = lambda key, units, missed=0: None
         return leases  # type: ignore[no-any-return]
 
@@ -261,8 +267,8 @@ class Node:
 
     def _carry(
         self,
-        steps: Generator[Command, Any, Any],
-        go_on: Callable[[Any], Command],
+        steps: Generator[Command | None, Any, Any],
+        go_on: Callable[[Any], Command | None],
         what: Any,
         done: Callable[..., None],
         denied: Callable[[], Decision] | None = None,
@@ -275,6 +281,9 @@ class Node:
         except StoreError:
             assert denied is not None
             return done(denied())
+        if command is None:  # the thread waits for the answer to another one's question
+            self.loop.at(self.loop.now + SOON, self._look_again, self.life, steps, done, denied)
+            return None
         self.world.carry(
             self,
             command,
@@ -282,6 +291,10 @@ class Node:
             lambda error: self._carry(steps, steps.throw, error, done, denied),
         )
         return None
+
+    def _look_again(self, life: int, steps: Any, done: Callable[..., None], denied: Any) -> None:
+        if self.life == life:
+            self._carry(steps, steps.send, None, done, denied)
 
     def exchange(self, command: Command) -> asyncio.Future[Any]:
         """What pipelines do."""

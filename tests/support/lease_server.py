@@ -10,7 +10,7 @@ from headgate.engine.modes import PEEK, TAKE
 from headgate.limit import Limit
 from headgate.stores.leases.terms import ends_with_window
 from headgate.stores.redis.compiled import AHEAD, GIVE, Command
-from headgate.stores.redis.scripts import TURN_NUMBERS, sent_params
+from headgate.stores.redis.scripts import SHARE_NUMBERS, TURN_NUMBERS, sent_params
 from headgate.testing import ReferenceStore
 from tests.support.virtual import SkewedClock
 
@@ -41,7 +41,7 @@ class Server:
     def __init__(self, limits: tuple[Limit, ...], clock: SkewedClock) -> None:
         self.limits, self.clock = limits, clock
         self._params = tuple(len(sent_params(limit)) for limit in limits)
-        self._first = -TURN_NUMBERS - 3 * len(limits)
+        self._first = -TURN_NUMBERS - SHARE_NUMBERS * len(limits)
         """Where the numbers of a turn begin."""
         self.restart()
 
@@ -92,24 +92,26 @@ class Server:
         """How many units a question takes at most."""
         most, spacing = question.most, question.spacing
         for at, verdict in enumerate(self._decider.run(subject, (0,) * len(self.limits), PEEK).verdicts):
-            amount, period, most_part = question.rates[3 * at : 3 * at + 3]
+            amount, period, most_part, parts = question.rates[SHARE_NUMBERS * at : SHARE_NUMBERS * (at + 1)]
             left = share = verdict.remaining
             if amount:
                 part = min(most_part, question.wait * amount // period)
                 share = left * left // part if left < part else left
                 if question.crowded:
-                    share = min(share, max(2 * amount * spacing // period, left // 50))
+                    share = min(share, 5 * amount * spacing // (4 * period) + left // parts)
             elif question.crowded and verdict.reset_us:
                 share = min(left, -(-left * 3 * spacing // (2 * verdict.reset_us)))
             most = min(most, share)
         return most
 
     def _turn(self, subject: str, decision: Decision, question: Question) -> int:
-        """The time until the next turn; the turns of a spent window begin at its end."""
+        """The time until the next turn; turns begin when a limit that is used up has units again."""
         now, queue, last, wait = question[:4]
         windows = zip(self.limits, decision.verdicts, strict=True)
-        ends = [verdict.reset_us for limit, verdict in windows if ends_with_window(limit) and not verdict.remaining]
-        spent = max(ends, default=0)
+        spent = max(
+            (verdict.reset_us if ends_with_window(limit) else verdict.retry_us) * (not verdict.remaining)
+            for limit, verdict in windows
+        )
         if spent and question.mine >= spent:
             return question.mine
         if spent:

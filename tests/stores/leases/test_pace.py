@@ -135,6 +135,15 @@ def test_the_turns_of_a_spent_window_begin_at_its_end(server):
         assert told == [800_000_000, 800_000_600, 800_001_800]
 
 
+def test_the_turns_of_a_used_up_sliding_window_begin_when_it_has_units(server):
+    """The first process that asks is told when a unit comes back, and the next ones are told later turns."""
+    limit = "100/hour by sliding-window"
+    with open_bank(server) as one, open_bank(server) as two, open_bank(server) as three:
+        one.plain(limit).hit("k", 100)
+        told = [punctual(bank, limit).hit("k").retry_us for bank in (one, two, three)]
+        assert told == [800_000_001, 800_001_201, 800_002_401]
+
+
 def test_a_turn_comes_sooner_if_a_small_burst_would_overflow(bank):
     """A bucket that is full in 20 ms is asked for in a third of that."""
     limiter = short(bank, "1000/second burst 20")

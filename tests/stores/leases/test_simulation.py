@@ -226,6 +226,16 @@ def test_a_fixed_window_above_its_limit_is_asked_about_at_a_pace(times, awaited)
     assert fairness(world, since=1.0) >= 0.95
 
 
+@BOTH
+@pytest.mark.parametrize("nodes", [4, 100])
+def test_callers_that_come_at_once_ask_one_question(nodes, awaited):
+    """A new key at fifty times its limit: also in the first second a node asks 50 times, and all ask 2,000 times."""
+    setup = Setup(seed=1, limits="2000/second", phases=equal(nodes, 100_000), seconds=1.0, awaited=awaited, threads=16)
+    world = World(setup).run()
+    assert violations(world) == []
+    assert world.ledger.by_second[0] <= min(2000, 50 * nodes)
+
+
 def test_a_node_with_ten_times_the_demand_gets_no_more_than_others():
     """Above the limit every node gets the same, whether it asks for ten times its share or for a hundred times."""
     setup = Setup(seed=1, limits="1000/second", phases=unequal(10, 20_000), seconds=3.0)

@@ -130,6 +130,25 @@ def test_a_sliding_window_above_its_limit_is_asked_about_at_a_pace(limits, nodes
     assert fairness(world, since=1.0) >= 0.95
 
 
+@pytest.mark.parametrize("limits", ["10000/second by sliding-window", "10000/second by sliding-window/10"])
+def test_a_thousand_nodes_at_exactly_the_limit_use_it(limits):
+    """From the third second on: before that, the window pays once for the tokens that the nodes hold."""
+    world = World(Setup(seed=1, limits=limits, phases=equal(1000, 10_000), seconds=4.0, awaited="half")).run()
+    assert violations(world) == []
+    wanted = sum(at >= 2_000_000 for number in range(1000) for at, _, _ in world.demand(number))
+    assert admitted(world, since=2.0) >= 0.97 * min(wanted, 20_000)
+    assert max(world.ledger.by_second[second] for second in range(4)) <= 2000
+
+
+def test_units_that_were_charged_together_do_not_favour_some_nodes():
+    """A thousand nodes begin together: the units of their first slot come back together, and are shared by all."""
+    limits = "10000/second by sliding-window/10"
+    world = World(Setup(seed=1, limits=limits, phases=equal(1000, 20_000), seconds=5.0, awaited="half")).run()
+    assert violations(world) == []
+    assert fairness(world, since=1.0) >= 0.95
+    assert admitted(world, since=3.0) >= 0.97 * 20_000
+
+
 @pytest.mark.parametrize("ledger_type", [Late, Uncharged, Twice])
 def test_a_fleet_that_admits_too_many_is_found_out(ledger_type):
     """The bound alone finds tokens that are spent late, were never charged, or are given back twice."""

@@ -16,13 +16,16 @@ COUNTED: Final = 2
 """The demand is counted over this number of validities: a lease that has just expired gives the size of the next."""
 GROWTH: Final = 4
 """A lease is at most this many times as large as the one before it."""
-LASTS: Final = 0.5
+LASTS: Final = 0.55
 """The part of its validity for which a lease should last."""
+STEADY: Final = 20
+"""The most units asked for before that count beside those asked for since, in the rate: a lease of few tokens is spent
+sooner or later by chance."""
 TURNS: Final = 2
 """The times from one turn to the next for which a lease of a key should last that is near its limit."""
 LONGEST: Final = 0.75
 """The longest part of its validity for which a lease should last: the rest is for demand that falls."""
-LONGEST_SLIDING: Final = 0.55
+LONGEST_SLIDING: Final = 0.6
 """The same for a sliding window, which loses the units that nobody spends: a bucket regains them."""
 OF_A_WINDOW: Final = 1 / 3
 """The part of the rest of a window for which a lease should last: its tokens expire with the window."""
@@ -42,25 +45,33 @@ class Demand:
 
     def note(self, held: Held, units: int, now: int) -> None:
         """Count the demand for a key that has no lease."""
-        if held.current is not None:
-            return
-        if now - held.seen_us > COUNTED * self._terms.validity_us:
-            held.asked, held.seen_us = 0, now
-        held.asked += units + held.missed
-        held.missed = 0
-        held.rate = held.asked / max(1000, now - held.seen_us)
+        if held.current is None:
+            self._count(held, units + held.missed, now)
+            held.counted, held.missed = units, 0  # a lease that is bought now pays for these units too
+            held.size = max(held.size, units)
 
     def spent(self, held: Held, grant: Grant, left: int, now: int) -> None:
-        """Count the demand for a key whose lease has ended, with some tokens left."""
-        asked, end = grant.units - left + held.missed, now if held.missed else min(now, grant.until_us)
-        rate = asked / max(1, end - grant.sent_us)
-        held.rate = (held.rate + rate) / 2 if held.crowded else rate  # few tokens in a lease tell little
-        held.asked, held.seen_us, held.missed = asked, grant.sent_us, 0
+        """Count the demand for a key whose lease has this number of tokens left, until now or until it expired."""
+        asked = grant.units - left - held.counted + held.missed
+        self._count(held, asked, now if held.missed else min(now, grant.until_us))
+        held.counted, held.missed = grant.units - left, 0
+
+    def _count(self, held: Held, units: int, now: int) -> None:
+        """Add units that were asked for until now: a few of them change little beside those before them."""
+        elapsed = now - held.seen_us
+        before = min(held.asked, STEADY) if elapsed <= COUNTED * self._terms.validity_us else 0
+        known = before / held.rate if before else 0
+        held.asked, held.seen_us = before + units, now
+        held.rate = held.asked / max(1000, known + elapsed * (before > 0))
 
     def see(self, held: Held, verdicts: tuple[Verdict, ...], now: int) -> None:
         """Note the server's state: the units left, and the end of the window."""
         held.left = min(verdict.remaining for verdict in verdicts)
         held.ends_us = min((now + verdicts[at].reset_us for at in self.windows), default=0)
+
+    def expiry(self, sent_us: int, verdicts: tuple[Verdict, ...]) -> int:
+        """Return the local instant at which tokens expire: with their window, which ends at the reset or later."""
+        return sent_us + min([self._terms.validity_us, *(verdicts[at].reset_us for at in self.windows)])
 
     def ahead(self, held: Held, now: int, parts: tuple[int, ...]) -> int:
         """Return the number of tokens to ask for in advance; `parts` are the units that come back in a tick.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headgate.engine import Decision
@@ -60,12 +61,43 @@ class Unused(NamedTuple):
     marks: tuple[tuple[int, int], ...]
 
 
+class Unspent(list[Unused]):
+    """Tokens to give back, in the order in which they are sent."""
+
+    since_us = 0
+    """The instant since which there are some, or of the last failure to send them."""
+
+    def add(self, unused: Unused, now: int) -> None:
+        """Add tokens to give back."""
+        if not self:
+            self.since_us = now
+        self.append(unused)
+
+    def take(self, most: int | None) -> list[Unused]:
+        """Take out at most this number of entries; all with None."""
+        given = self[:most]
+        del self[:most]
+        return given
+
+    def put_back(self, unused: list[Unused], now: int) -> None:
+        """Put back entries that could not be sent."""
+        self[:0] = unused
+        self.since_us = now
+
+
+class Answer(threading.Event):
+    """The answer of the server to a question under way, for callers that wait for it."""
+
+    error: BaseException | None = None
+    """The failure that came in its place."""
+
+
 class Held:
     """The leases of one key, and its recent demand."""
 
     __slots__ = (
-        "asked", "asking", "crowded", "current", "ends_us", "following", "lease", "least", "left", "missed", "offer",
-        "own", "pause", "rate", "seen_us", "short", "size", "turn_us", "wait", "wanted",
+        "answer", "asked", "asking", "counted", "crowded", "current", "ends_us", "following", "lease", "least", "left",
+        "missed", "offer", "own", "pause", "rate", "seen_us", "short", "size", "turn_us", "wait", "waiting", "wanted",
     )  # fmt: skip
 
     def __init__(self, lease: Lease, now: int) -> None:
@@ -75,21 +107,23 @@ class Held:
         """The lease charged ahead, which is used once the current one is spent or has expired."""
         self.asking: int | None = None
         """The instant at which tokens were asked for that have not arrived yet."""
+        self.answer: Answer | None = None
+        self.waiting = 0
+        """If callers wait: the answer, and the units of these callers that have not been paid from it."""
         self.wanted = 0
         """The most tokens that were asked for then."""
         self.own = 0
         """The units of the caller that asked, if it asked for no tokens."""
         self.size = 1
-        """The number of tokens in the last grant."""
+        """The number of tokens in the last grant, or the cost of a call if that was more."""
         self.rate = 0.0
         """Units per microsecond that callers in this process asked for lately."""
         self.left: int | None = None
         """The units that the server had left when it was last asked."""
         self.ends_us = 0
         """About the instant at which the window ends that was open then."""
-        self.asked = 0
-        self.seen_us = now
-        """For a key that has no lease: the units asked for (`asked`) since `seen_us`."""
+        self.asked, self.seen_us, self.counted = 0, now, 0
+        """The units asked for lately, until this instant, and the tokens of the current lease among them."""
         self.short = False
         """Whether the server had less than was wanted when it was last asked."""
         self.pause: Pause | None = None
@@ -107,9 +141,25 @@ class Held:
         self.turn_us = NEVER_ASKED
         """The local instant of the turn: that of the next question, if the key is short."""
 
+    def wait_for(self, units: int) -> Answer | None:
+        """Return the answer for which a caller of these units waits; None if there is no question under way."""
+        if self.asking is None:
+            return None
+        self.waiting += units
+        if self.answer is None:
+            self.answer = Answer()
+        return self.answer
+
+    def answered(self, error: BaseException | None = None) -> None:
+        """Note that the question under way has ended, and wake the callers that wait for it."""
+        self.asking = None
+        if self.answer is not None:
+            self.answer.error = error
+            self.answer.set()
+            self.answer = None
+
     def start_again(self) -> None:
         """Forget what the server said: it did not answer, and may be another one when it does."""
-        self.asking = None
         self.left, self.size, self.asked = None, 1, 0
         self.short, self.pause, self.turn_us = False, None, NEVER_ASKED
 

@@ -17,7 +17,7 @@ from headgate.engine import Decision
 from headgate.engine.lease_cache import LeasedTokens
 from headgate.limit import Limit
 from headgate.stores.leases.demand import HOT, Demand
-from headgate.stores.leases.grants import Grant, Held, Unused, counts_still, granted_tokens, tokens_of
+from headgate.stores.leases.grants import Answer, Grant, Held, Unspent, Unused, counts_still, granted_tokens, tokens_of
 from headgate.stores.leases.pace import Pace
 from headgate.stores.leases.terms import Lease as Terms
 from headgate.stores.leases.turns import Turns
@@ -44,9 +44,7 @@ class LeaseLedger:
         self._held: dict[str, Held] = {}
         self._ending: deque[Grant] = deque()
         """The grants, roughly in the order in which they expire."""
-        self._unused: list[Unused] = []
-        self._unused_us = 0
-        """The instant since which there are unused tokens, or of the last failure to send them."""
+        self._unused = Unspent()
         self._ended: dict[int, Grant] = {}
         """Grants that have ended, by serial, for late refunds; at most as many as keys."""
         self._serial = 0
@@ -64,8 +62,7 @@ class LeaseLedger:
 
     def resume(self, key: str) -> None:
         """Ask at the next call: units of the key were given back."""
-        held = self._held.get(key)
-        if held is not None:
+        if (held := self._held.get(key)) is not None:
             held.pause = None
 
     def wanted(self, key: str, units: int) -> int:
@@ -78,7 +75,13 @@ class LeaseLedger:
             if held.current is not None and (now >= held.current.until_us or not held.lease.tokens):
                 self._retire(held, now)
             self._demand.note(held, units, now)
-            return units + (self._demand.ahead(held, now, self.turns.parts(held)) if held.asked >= HOT else 0)
+            ahead = self._demand.ahead(held, now, self.turns.parts(held)) if held.asked >= HOT else 0
+            return max(units + ahead * (ahead >= units), held.waiting)  # tokens for less than such a call are no use
+
+    def answer(self, key: str, units: int) -> Answer | None:
+        """Return the answer to the question under way about a key, for a caller that waits; None if there is none."""
+        with self._lock:
+            return None if (held := self._held.get(key)) is None else held.wait_for(units)
 
     def low(self, key: str) -> int:
         """Return the number of tokens to ask for ahead of need; 0 if it is not time yet."""
@@ -90,7 +93,7 @@ class LeaseLedger:
             lease, current = held.lease, held.current
             if lease.tokens > lease.low or now >= current.until_us or (held.pause and now < held.pause.until_us):
                 return 0
-            held.rate = (current.units - lease.tokens) / max(1, now - current.sent_us)
+            self._demand.spent(held, current, lease.tokens, now)
             lease.low = 0  # this caller refills the lease: others need not stop here
             return self._demand.ahead(held, now, self.turns.parts(held))
 
@@ -104,7 +107,7 @@ class LeaseLedger:
             held = self._held.get(key) or self._open(key, now)
             if held.asking is not None or held.following is not None:
                 return None
-            held.asking, held.wanted, held.own = now, wanted, units if wanted == units else 0
+            held.asking, held.wanted, held.own, held.waiting = now, wanted, units if wanted == units else 0, 0
             self.pace.renew(held, now)
             return now, self.turns.numbers(held, held.asked >= HOT, now)
 
@@ -112,47 +115,46 @@ class LeaseLedger:
         """Take the server's answer: tokens or none, and a turn; return whether the key is asked for often."""
         now = self._now_us()
         with self._lock:
-            held = self._held.pop(key, None)
-            if held is not None:
-                self._held[key] = held  # moved to the end: the last to be dropped
+            held = self._held.get(key)
             if held is None or held.asking != sent_us:  # dropped meanwhile: the server's state may be gone too
                 return False
-            held.asking = None
+            self._held[key] = self._held.pop(key)  # moved to the end: the last to be dropped
             self._demand.see(held, decision.verdicts, now)
             (held.wait, held.crowded), held.turn_us = turn, now + turn[0]
             self.pace.see(held, decision, self.turns.parts(held), now)
             if not decision.allowed or decision.granted == held.own:  # these units are the caller's
                 held.size = 1
-                return held.asked >= HOT
-            until = sent_us + self.terms.validity_us
-            for at in self._demand.windows:  # tokens expire with their window, which ends at the reset or later
-                until = min(until, sent_us + decision.verdicts[at].reset_us)
-            grant = granted_tokens(self._limits, key, decision, granted_us, (sent_us, until))
-            held.size = grant.units
-            if now >= until:
-                self._give_back(grant, grant.units, now)
-                return True
-            self._ending.append(grant)
-            if held.current is not None and held.lease.tokens and now < held.current.until_us:
-                held.following = grant
             else:
-                self._retire(held, now)
-                self._begin(held, grant)
-            return True
+                until = self._demand.expiry(sent_us, decision.verdicts)
+                self._keep(held, granted_tokens(self._limits, key, decision, granted_us, (sent_us, until)), now)
+            held.answered()
+            return held.asked >= HOT
 
-    def failed(self, key: str) -> None:
+    def _keep(self, held: Held, grant: Grant, now: int) -> None:
+        """Keep a grant as the current lease, or as the one after it."""
+        held.size, held.waiting = grant.units, max(0, held.waiting - grant.units)
+        if now >= grant.until_us:
+            self._give_back(grant, grant.units, now)
+            return
+        self._ending.append(grant)
+        if held.current is not None and held.lease.tokens and now < held.current.until_us:
+            held.following = grant
+        else:
+            self._retire(held, now)
+            self._begin(held, grant)
+
+    def failed(self, key: str, error: BaseException | None) -> None:
         """Note that no answer came. A charge that was made is lost; the key starts again from single tokens."""
         with self._lock:
-            held = self._held.get(key)
-            if held is not None:
+            if (held := self._held.get(key)) is not None:
                 held.start_again()
+                held.answered(error)
 
     def saw(self, key: str, decision: Decision) -> bool:
         """Note the server's answer to a request for no tokens ahead; return whether the key is asked for often."""
         now = self._now_us()
         with self._lock:
-            held = self._held.get(key)
-            if held is None:
+            if (held := self._held.get(key)) is None:
                 return False
             self._demand.see(held, decision.verdicts, now)
             if not decision.allowed:
@@ -172,8 +174,7 @@ class LeaseLedger:
     def grants(self, key: str) -> tuple[Grant, ...]:
         """Return the leases of a key, in the order in which they will be spent."""
         with self._lock:
-            held = self._held.get(key)
-            return () if held is None else held.grants()
+            return () if (held := self._held.get(key)) is None else held.grants()
 
     def tokens(self, grants: tuple[Grant, ...]) -> list[int]:
         """Return the number of tokens of each of these leases that may still be spent."""
@@ -186,7 +187,8 @@ class LeaseLedger:
         with self._lock:
             for each in list(self._held) if key is None else [key]:
                 self._tokens.leases.pop(each, None)
-                self._held.pop(each, None)
+                if (held := self._held.pop(each, None)) is not None:
+                    held.answered()
             if key is None:
                 for book in (self._unused, self._ending, self._ended):
                     book.clear()
@@ -194,6 +196,8 @@ class LeaseLedger:
     def disown(self) -> None:
         """Drop everything in a forked process: the leases are the parent's, and a thread of it may hold the lock."""
         self._lock = threading.Lock()
+        for held in self._held.values():
+            held.answer = None  # the callers that wait are the parent's
         self.forget()
 
     def unused(self, most: int | None = None) -> list[Unused]:
@@ -208,15 +212,12 @@ class LeaseLedger:
                 elif held is not None and held.following is grant:
                     held.following = None
                     self._give_back(grant, grant.units, now)
-            count = len(self._unused) if most is None or everything else most
-            given, self._unused = self._unused[:count], self._unused[count:]
-            return given
+            return self._unused.take(None if everything else most)
 
     def keep(self, unused: list[Unused]) -> None:
         """Keep unused tokens that could not be sent yet."""
         with self._lock:
-            self._unused = unused + self._unused
-            self._unused_us = self._now_us()
+            self._unused.put_back(unused, self._now_us())
 
     def next_return(self) -> int | None:
         """Return the microseconds until tokens must be given back; None if there are none.
@@ -227,7 +228,7 @@ class LeaseLedger:
         with self._lock:
             ends = [self._ending[0].until_us] if self._ending else []
             if self._unused:
-                ends.append(self._unused_us + self.terms.validity_us)
+                ends.append(self._unused.since_us + self.terms.validity_us)
             return max(0, min(ends) - now) if ends else None
 
     def _turn_over(self, key: str, units: int) -> Decision | None:
@@ -272,8 +273,7 @@ class LeaseLedger:
 
     def _close(self, held: Held, now: int) -> int:
         """End the current lease and return its unused tokens; the spent ones set the size of the next lease."""
-        grant = held.current
-        if grant is None:
+        if (grant := held.current) is None:
             return 0
         left = self._tokens.drain(held.lease)
         held.current = None
@@ -281,6 +281,7 @@ class LeaseLedger:
         if len(self._ended) > MOST:
             del self._ended[next(iter(self._ended))]
         self._demand.spent(held, grant, left, now)
+        held.counted = 0
         return left
 
     def _retire(self, held: Held, now: int) -> None:
@@ -293,6 +294,4 @@ class LeaseLedger:
     def _give_back(self, grant: Grant, units: int, now: int) -> None:
         """Note tokens to give back, unless the bucket has regained them or the window does not count them any more."""
         if counts_still(self._limits, grant, units, now):
-            if not self._unused:
-                self._unused_us = now
-            self._unused.append(Unused(grant.key, units, grant.marks))
+            self._unused.add(Unused(grant.key, units, grant.marks), now)

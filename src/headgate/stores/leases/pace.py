@@ -115,9 +115,10 @@ class Pace:
         self._pause(held, decision, now, turn)
 
     def _spent(self, verdicts: tuple[Verdict, ...]) -> int:
-        """Return the time until the end of a fixed window that is used up; 0 if there is none."""
+        """Return the time until a limit that is used up has units again, a fixed window at its end; 0 without one."""
         each = zip(self._limits, verdicts, strict=True)
-        return max(verdict.reset_us * (not verdict.remaining and ends_with_window(limit)) for limit, verdict in each)
+        return max((verdict.reset_us if ends_with_window(limit) else verdict.retry_us) * (not verdict.remaining)
+                   for limit, verdict in each)  # fmt: skip
 
     def _pause(self, held: Held, decision: Decision, now: int, turn: int) -> None:
         verdicts, until = decision.verdicts, turn

@@ -26,10 +26,16 @@ SPACING: Final = 600
 """The microseconds between two turns: 2,000 questions a second of all processes."""
 UNANNOUNCED: Final = 2
 """The places in the queue that a question takes which no turn announced: for itself, and for its next turn."""
+SHARE: Final = 1.25
+"""The places whose units a question takes at most, if many processes ask and little is left."""
+OF_A_BUCKET: Final = 50
+"""Besides, a question takes at most one part in this many of what is left of a bucket."""
+OF_A_WINDOW: Final = 2500
+"""The same of a sliding window: units that come back together are charged, and come back, less and less together."""
 LATE: Final = SECOND
 """A turn is over after this time: a later question is unannounced."""
 FARTHEST: Final = 10 * SECOND
-"""A turn that is farther away was given out by another clock of the server."""
+"""A turn that is farther away than this and a period was given out by another clock of the server."""
 OF_A_BURST: Final = 3
 """A bucket fills to one part in this many between two turns, or to two parts."""
 IDLE: Final = 0.02
@@ -50,11 +56,10 @@ class Turns:
         self._chance = chance
         self._least = max(1, int(min(SHORTEST, *map(_least, limits))))
         self._spacing = min(SPACING, self._least)
-        self._rates = tuple((0, 1, 0) if ends_with_window(limit) else (limit.amount, limit.period_us, _most_part(limit))
-                            for limit in limits)  # fmt: skip
-        self._farthest = FARTHEST + max((limit.period_us for limit in limits if ends_with_window(limit)), default=0)
-        self._offer = min(UNANNOUNCED * self._spacing * limit.amount // limit.period_us for limit in limits)
-        """The tokens that a question for one call takes if many processes ask: those of its places in the queue."""
+        self._rates = tuple(map(_rate, limits))
+        self._farthest = FARTHEST + max(limit.period_us for limit in limits)
+        self._offer = int(min(_offer(limit) * self._spacing * limit.amount / limit.period_us for limit in limits))
+        """The tokens that a question for one call takes if many processes ask."""
 
     @property
     def needed(self) -> bool:
@@ -74,7 +79,7 @@ class Turns:
 
     def parts(self, held: Held) -> tuple[int, ...]:
         """Return the units that come back to each limit until the next turn; 0 for a fixed window."""
-        return tuple(min(most, held.wait * amount // period) for amount, period, most in self._rates)
+        return tuple(min(most, held.wait * amount // period) for amount, period, most, _ in self._rates)
 
 
 def _least(limit: Limit) -> float:
@@ -84,6 +89,18 @@ def _least(limit: Limit) -> float:
     return limit.period_us * IDLE
 
 
-def _most_part(limit: Limit) -> int:
-    """Return the units up to which a limit is shared."""
-    return min(MOST_PART, limit.burst) if limit.step.LENDS else int(limit.amount * IDLE) + 1
+def _offer(limit: Limit) -> float:
+    """Return the places whose units a first question takes: of a sliding window few, since it loses those left over."""
+    return UNANNOUNCED if limit.step.LENDS or ends_with_window(limit) else SHARE
+
+
+def _rate(limit: Limit) -> tuple[int, int, int, int]:
+    """Return the amount and the period, the units up to which the limit is shared, and the questions that share more.
+
+    A fixed window has no rate: it is shared among the turns until its end.
+    """
+    if ends_with_window(limit):
+        return 0, 1, 0, 1
+    if limit.step.LENDS:
+        return limit.amount, limit.period_us, min(MOST_PART, limit.burst), OF_A_BUCKET
+    return limit.amount, limit.period_us, int(limit.amount * IDLE) + 1, OF_A_WINDOW

@@ -57,13 +57,13 @@ for group = 1, groups do
         if crowded then most = max(most, offer) end
         for i = 1, COUNT do
             local _, remaining, _, reset = look[i](0)
-            local amount, period, part = unpack(packed, MOST + 5 + 3 * i, MOST + 7 + 3 * i)
+            local amount, period, part, parts = unpack(packed, MOST + 4 + 4 * i, MOST + 7 + 4 * i)
             local share = remaining
             if amount > 0 then
                 part = min(part, floor(turn * amount / period))
                 if remaining < part then share = floor(remaining * remaining / part) end
-                if crowded then
-                    share = min(share, max(floor(2 * amount * spacing / period), floor(remaining / 50)))
+                if crowded then  -- what comes back in a place and a quarter, and a part of what is left
+                    share = min(share, floor(5 * amount * spacing / (4 * period)) + floor(remaining / parts))
                 end
             elseif crowded and reset > 0 then  -- the turns until the window ends, and half as many tokens again
                 share = min(share, ceil(remaining * 3 * spacing / (2 * reset)))
@@ -110,8 +110,9 @@ for group = 1, groups do
     end
     if AHEAD then
         local spent, mine = 0, packed[MOST + 6]
-        for i = 1, COUNT do  -- the turns of a spent window begin at its end
-            if packed[MOST + 5 + 3 * i] == 0 and verdicts[i][2] == 0 then spent = max(spent, verdicts[i][4]) end
+        for i = 1, COUNT do  -- turns begin when a limit that is used up has units again
+            local again = packed[MOST + 4 + 4 * i] == 0 and 4 or 3  -- at the end of a fixed window, or after the retry
+            if verdicts[i][2] == 0 then spent = max(spent, verdicts[i][again]) end
         end
         if spent > 0 and mine >= spent then
             turn = mine

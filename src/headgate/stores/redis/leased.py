@@ -8,7 +8,7 @@ name that differ, plans, several keys).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
@@ -17,16 +17,26 @@ from headgate.clock import Clock
 from headgate.engine import PEEK, RESERVE, TAKE, UP_TO, Decision
 from headgate.limit import Given
 from headgate.stores.contract import Costs, Keys, Marks
+from headgate.stores.leases.grants import Answer
 from headgate.stores.leases.returns import MOMENT, returns
 from headgate.stores.leases.terms import Lease
 from headgate.stores.redis.bound import BoundLimits, failed
 from headgate.stores.redis.bound_async import AsyncBoundLimits
+from headgate.stores.redis.compiled import Command
 from headgate.stores.redis.connect import FAILURES
 from headgate.stores.redis.cross_slot import Steps
 from headgate.stores.redis.leasing import Leasing
 
 RETURNED_AT_ONCE: Final = 4
 """The most leases that one refund also gives back."""
+ROUNDS: Final = 3
+"""The most questions of other callers whose answers a caller waits for before it asks for itself."""
+LONGEST_WAIT: Final = 5.0
+"""The most seconds that a thread waits for the answer to the question of another thread."""
+
+
+Refill = asyncio.Task[Decision | BaseException | None]
+"""A question for tokens: its answer, or the failure."""
 
 
 class LeasedLimits(BoundLimits, Leasing):
@@ -70,8 +80,23 @@ class LeasedLimits(BoundLimits, Leasing):
                 with suppress(*FAILURES):
                     yield from self._refilled(key, 1, ahead)
             return decision
-        decision = self._refused(key, units, missed=units)
+        for _ in range(ROUNDS):
+            decision = self._refused(key, units, missed=units)
+            answer = self._ledger.answer(key, units) if decision is None else None
+            if answer is None:
+                break
+            yield from self._wait_for(answer)
+            if answer.error is not None:
+                raise failed("the store cannot answer now", answer.error) from answer.error
+            decision = self._ledger.spend(key, units)
+            if decision is not None:
+                break
         return (yield from self._ask_for(key, units)) if decision is None else decision
+
+    def _wait_for(self, answer: Answer) -> Iterable[Command]:
+        """Wait for the answer to a question that another thread asks: no command is sent."""
+        answer.wait(LONGEST_WAIT)
+        return ()
 
     def _ask_for(self, key: str, units: int) -> Steps[Decision]:
         """Ask the server for these units, and for tokens ahead if the ledger wants them."""
@@ -129,7 +154,7 @@ class AsyncLeasedLimits(AsyncBoundLimits, Leasing):
     def lease(self, terms: Lease, clock: Clock | None, saw_nodes: Callable[[int], int]) -> None:
         """Lease on these terms from now on."""
         self.lease_by(terms, clock, saw_nodes)
-        self._refilling: dict[str, asyncio.Task[BaseException | None]] = {}
+        self._refilling: dict[str, Refill] = {}
         self._sweeps: set[asyncio.Task[None]] = set()
         self._sweeping: asyncio.Task[None] | None = None
 
@@ -167,57 +192,58 @@ class AsyncLeasedLimits(AsyncBoundLimits, Leasing):
             if ahead > 1 and self._refill_here(key) is None:
                 self._start_refill(key, 1, ahead)
             return decision
-        decision = self._refused(key, units, missed=units)
-        if decision is not None:
-            return decision
-        refilling = self._refill_here(key)
-        if refilling is None:
-            wanted = ledger.wanted(key, units)
-            if wanted == units:
-                if ledger.turns.needed:
-                    return await self._ask_alone(key, units)
-                return await self._exchange(self._exactly(key, units))
-            refilling = self._start_refill(key, units, wanted)
-        await asyncio.wait([refilling])
-        decision = ledger.spend(key, units)
-        error = None if refilling.cancelled() else refilling.result()
-        if decision is None and error is not None:
-            raise failed("the store cannot answer now", error) from error
-        return await self._exchange(self._exactly(key, units)) if decision is None else decision
+        for _ in range(ROUNDS):
+            decision = self._refused(key, units, missed=units)
+            refilling = self._refill_here(key) if decision is None else None
+            if refilling is None:
+                break
+            ledger.answer(key, units)
+            await self._answer_of(refilling)
+            decision = ledger.spend(key, units)
+            if decision is not None:
+                break
+        return await self._ask_for(key, units) if decision is None else decision
 
-    async def _ask_alone(self, key: str, units: int) -> Decision:
-        """Ask the server for these units, and for no tokens ahead."""
-        try:
-            answer = await self._exchange(self._refill(key, units, units))
-        except FAILURES as error:
-            raise failed("the store cannot answer now", error) from error
-        decision = self._own(answer, units, units)
-        if decision is None and answer is not None and answer.allowed:
-            self._sweep_soon()
+    async def _ask_for(self, key: str, units: int) -> Decision:
+        """Ask the server for these units, and for tokens ahead if the ledger wants them."""
+        wanted = self._ledger.wanted(key, units)
+        if self._refill_here(key) is not None or (wanted == units and not self._ledger.turns.needed):
+            return await self._exchange(self._exactly(key, units))
+        answer = await self._answer_of(self._start_refill(key, units, wanted))
+        decision = self._own(answer, units, wanted)
+        if decision is None:
             decision = self._ledger.spend(key, units)
         return await self._exchange(self._exactly(key, units)) if decision is None else decision
 
-    def _refill_here(self, key: str) -> asyncio.Task[BaseException | None] | None:
+    @staticmethod
+    async def _answer_of(refilling: Refill) -> Decision | None:
+        await asyncio.wait([refilling])
+        answer = None if refilling.cancelled() else refilling.result()
+        if isinstance(answer, BaseException):
+            raise failed("the store cannot answer now", answer) from answer
+        return answer
+
+    def _refill_here(self, key: str) -> Refill | None:
         """Return the refill that runs in this event loop: one in another loop cannot be awaited."""
         task = self._refilling.get(key)
         return task if task is not None and task.get_loop() is asyncio.get_running_loop() else None
 
-    def _start_refill(self, key: str, units: int, most: int) -> asyncio.Task[BaseException | None]:
+    def _start_refill(self, key: str, units: int, most: int) -> Refill:
         loop = asyncio.get_running_loop()
         task = self._refilling[key] = loop.create_task(self._refilled(key, units, most))
         return task
 
-    async def _refilled(self, key: str, units: int, most: int) -> BaseException | None:
-        """Refill: the result is in the ledger, or the failure is returned."""
+    async def _refilled(self, key: str, units: int, most: int) -> Decision | BaseException | None:
+        """Refill: the tokens are in the ledger; the answer, or the failure, is returned."""
         try:
-            await self._exchange(self._refill(key, units, most))
+            answer = await self._exchange(self._refill(key, units, most))
         except FAILURES as error:
             return error
         finally:
             if self._refilling.get(key) is asyncio.current_task():
                 del self._refilling[key]
         self._sweep_soon()
-        return None
+        return answer
 
     def _sweep_soon(self) -> None:
         sweeping = self._sweeping

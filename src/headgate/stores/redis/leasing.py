@@ -110,8 +110,8 @@ class Leasing(BoundSteps):
             command.keys[0] += compiled.turns(command.subject)
             reply, index = yield command
             decision = compiled.read(reply, index, key, costs, AHEAD)
-        except BaseException:
-            self._ledger.failed(key)
+        except BaseException as error:
+            self._ledger.failed(key, error if isinstance(error, FAILURES) else None)
             raise
         hot = self._ledger.granted(key, sent, instant(reply), decision, compiled.read_turn(reply, index))
         if decision.allowed:

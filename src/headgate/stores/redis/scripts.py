@@ -29,7 +29,9 @@ RENEW: Final = 103
 AHEAD: Final = 104
 """The mode that charges a cost, and tokens ahead of need up to a number and to a part of what is left."""
 TURN_NUMBERS: Final = 8
-"""The numbers of a question for tokens ahead, beside three for each limit: the most tokens, and those of its turn."""
+"""The numbers of a question for tokens ahead: the most tokens, and those of its turn."""
+SHARE_NUMBERS: Final = 4
+"""The numbers for each limit that follow: those by which it is shared."""
 VERDICT: Final = "allowed, remaining, retry, reset, mark_us, mark_num, moved"
 LIBRARY: Final = {
     "floor": "math.floor", "ceil": "math.ceil", "min": "math.min", "max": "math.max",
@@ -183,7 +185,7 @@ def _body(driver: dict[str, str], shapes: tuple[Shape, ...], kernels: list[_Kern
         parts.append(_fill(text, **fields))
         address += 1 + shape.blocks
         offset += numbers + shape.blocks + (3 if mode == GIVE else 1)
-    more = {RESERVE: 1, AHEAD: TURN_NUMBERS + 3 * len(shapes)}.get(mode, 0)
+    more = {RESERVE: 1, AHEAD: TURN_NUMBERS + SHARE_NUMBERS * len(shapes)}.get(mode, 0)
     return _fill(
         driver["give" if mode == GIVE else "several"],
         LIMITS="\n".join(parts),
