@@ -41,7 +41,7 @@ def set_chance(ledger: LeaseLedger, chance: Callable[[], float]) -> None:
     ledger.turns._chance = chance
 
 
-def set_rates(ledger: LeaseLedger, rates: tuple[tuple[int, int, int], ...]) -> None:
+def set_rates(ledger: LeaseLedger, rates: tuple[tuple[int, int, int, int], ...]) -> None:
     """Let turns be counted by these rates: a greedy process takes no notice of its limits."""
     ledger.turns._rates = rates
 

@@ -12,6 +12,7 @@ from headgate.stores import OnError
 from headgate.stores.redis import RedisStore
 from tests.support.clusters import Cluster
 from tests.support.faults import FAULTS, POLICIES, at_most, heal, said
+from tests.support.inside_leases import leases_held, ledger_of
 from tests.support.leasing import BEFORE_LOW, EVERY_KIND, MOST, WINDOW, drain, open_bank, warm
 from tests.support.servers import Server, wait_until
 
@@ -67,7 +68,7 @@ def test_while_one_thread_buys_the_others_spend_and_nobody_buys_twice(server, pr
         with bank.asked(0):
             assert warm(limiter, hits=4) == 4
             others = [pool.submit(limiter.hit, "k") for _ in range(3)]
-            waiting = limiter._bound._ledger._held["k"]
+            waiting = leases_held(ledger_of(limiter))["k"]
             wait_until(lambda: waiting.waiting == 3, "the others wait for the answer")
         assert not buyer.done()
         proxy.release()
