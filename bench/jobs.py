@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
-Alone = Literal["import", "time", "grow", "stalls", "spread", "together", "simulate"]
+Alone = Literal["import", "time", "grow", "stalls", "spread", "together", "simulate", "lab"]
 AtServer = Literal["one by one", "crowd", "threads", "weigh", "weigh full", "flood", "lease", "overload"]
 InRealTime = Literal["wait", "shape", "flooded"]
 BehindHttp = Literal["call", "rules", "serve"]

@@ -28,6 +28,7 @@ from bench.flooded import flooded
 from bench.flow import shape
 from bench.imports import measure_import
 from bench.jobs import Job, Scale
+from bench.lab import measure_lab
 from bench.lease_overload import overload
 from bench.leasing import lease
 from bench.measure import Bench, Figures, grow, spread, stalls, time_calls
@@ -64,6 +65,8 @@ def run(job: Job, scale: Scale) -> Figures:
             return client_virtual.MEASURES[job.kind](job.contestant)
         if job.kind == "simulate":
             return run_simulated(job, scale)
+        if job.kind == "lab":
+            return measure_lab(job.contestant, job.keys)
         if job.kind == "import":
             return measure_import(job.contestant)
         if job.kind == "shape":

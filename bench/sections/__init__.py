@@ -9,6 +9,7 @@ from bench.sections import (
     frameworks,
     hit,
     imports,
+    lab,
     leases,
     leases_overload,
     leases_sim,
@@ -55,4 +56,5 @@ SECTIONS: list[Section] = [
     shedding.SECTION,
     client.SECTION,
     claims.SECTION,
+    lab.SECTION,
 ]

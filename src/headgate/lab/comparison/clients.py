@@ -3,22 +3,34 @@
 from __future__ import annotations
 
 from headgate.lab.comparison.results import RefusedClient
-from headgate.lab.comparison.trailing import Trailing
+from headgate.lab.comparison.trailing import History, Trailing
 from headgate.lab.logs import Row
 
 
 class Past:
-    """One client's requests of the last period, for one amount per period."""
+    """One client's requests of the last period, for one amount per period.
+
+    Until some limit refuses a request, or an exact window would, all limits have passed the same requests: `shared` has
+    them, and `parts` is None.
+    """
+
+    __slots__ = ("parts", "shared")
+
+    def __init__(self, period: int) -> None:
+        self.shared = History(period)
+        self.parts: Parts | None = None
+
+
+class Parts:
+    """The past after the first refusal: it differs from limit to limit."""
 
     __slots__ = ("exact", "offered", "passed")
 
-    def __init__(self, period: int, limits: int) -> None:
-        self.offered = Trailing(period)
-        """All its requests."""
-        self.exact = Trailing(period)
-        """Those that an exact log passes which decides for itself."""
-        self.passed = [Trailing(period) for _ in range(limits)]
-        """For each limit, those that it has passed."""
+    def __init__(self, shared: History, limits: int) -> None:
+        self.offered, self.exact, *self.passed = (
+            Trailing(shared.period, shared.last_period) for _ in range(2 + limits)
+        )
+        """All requests; those that an exact log of its own passes; for each limit, those that it has passed."""
 
 
 class Client:

@@ -66,6 +66,11 @@ class Estimate:
         self._most = (EXACT - 1) // (limit.period_us // limit.params[3])
         self._hit = Limiter(limit.replace(amount=self._most, block=0), store=MemoryStore(clock=clock)).hit
 
+    def count(self, key: str, cost: int) -> None:
+        """Count a request whose answer was right."""
+        if not self._hit(key, cost).allowed:
+            self._full = True
+
     def compare(self, key: str, cost: int, amount: int, fits: bool) -> None:
         """Count this request, and compare the estimate with the truth: whether it fits in the exact window."""
         decision = self._hit(key, cost)

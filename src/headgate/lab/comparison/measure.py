@@ -12,7 +12,7 @@ from typing import Final
 from headgate.clock import HandClock
 from headgate.errors import InvalidCall
 from headgate.lab.comparison.bins import Bins
-from headgate.lab.comparison.clients import Client, Past
+from headgate.lab.comparison.clients import Client, Parts, Past
 from headgate.lab.comparison.lanes import Lane, QueueLane, lane_for
 from headgate.lab.comparison.limits import Candidate
 from headgate.lab.comparison.results import Comparison
@@ -27,23 +27,56 @@ SHOWN_CLIENTS: Final = 10
 class Question:
     """An amount per period, and the lanes of the limits that enforce it: they are compared with the same windows."""
 
-    def __init__(self, amount: int, period: int) -> None:
+    def __init__(self, amount: int, period: int, clock: HandClock) -> None:
         self.amount = amount
         self.period = period
+        self._clock = clock
+        self._least_most = 0
+        """The least `most` of the lanes, or less."""
         self.lanes: list[tuple[int, Lane]] = []
         """The lanes, with their places in the comparison."""
 
     def ask(self, past: Past, client: Client, time: int, cost: int, bins: Bins) -> None:
         """Ask every limit about a request, and compare the answers with exact windows."""
-        amount, key = self.amount, client.key
+        self._clock.us = time
+        allowed = [lane.hit(client.key, cost).allowed for _, lane in self.lanes]
+        if past.parts is None:
+            fits = past.shared.at(time) + cost <= self.amount
+            if fits and all(allowed):
+                units = past.shared.add(time, cost)
+                if units > self._least_most:
+                    self.note_most(units)
+                return
+            past.parts = Parts(past.shared, len(self.lanes))
+            self._begin_estimates(client.key, past.shared.two_periods, time)
+        self._compare(past.parts, allowed, client, time, cost, bins)
+
+    def note_most(self, units: int) -> None:
+        """Note what one client has passed in a period, by every limit."""
+        for _, lane in self.lanes:
+            lane.most = max(lane.most, units)
+        self._least_most = min(lane.most for _, lane in self.lanes)
+
+    def _begin_estimates(self, key: str, uses: Iterable[tuple[int, int]], now: int) -> None:
+        """Count requests that were not estimated when they came, because every limit has counted them itself."""
+        estimates = [lane.offered for _, lane in self.lanes if lane.offered is not None]
+        if estimates:
+            for time, cost in uses:
+                self._clock.us = time
+                for estimate in estimates:
+                    estimate.count(key, cost)
+            self._clock.us = now
+
+    def _compare(self, past: Parts, allowed: Sequence[bool], client: Client, time: int, cost: int, bins: Bins) -> None:
+        amount = self.amount
         offered_fits = past.offered.at(time) + cost <= amount
         past.offered.add(time, cost)
         exact_fits = past.exact.at(time) + cost <= amount
         if exact_fits:
             past.exact.add(time, cost)
-        for (place, lane), passed in zip(self.lanes, past.passed, strict=True):
+        for (place, lane), passed, passes in zip(self.lanes, past.passed, allowed, strict=True):
             same_fits = passed.at(time) + cost <= amount
-            if lane.hit(key, cost).allowed:
+            if passes:
                 units = passed.add(time, cost)
                 if units > lane.most:
                     lane.most = units
@@ -58,7 +91,7 @@ class Question:
                 lane.same_refused += same_fits
                 lane.own_refused += exact_fits
             if lane.offered is not None:
-                lane.offered.compare(key, cost, amount, offered_fits)
+                lane.offered.compare(client.key, cost, amount, offered_fits)
 
 
 class Measurement:
@@ -68,7 +101,7 @@ class Measurement:
         limits = [each.limit for each in candidates]
         self._clock = HandClock()
         self._lanes = [lane_for(each, self._clock) for each in candidates]
-        self._questions = _questions(self._lanes)
+        self._questions = _questions(self._lanes, self._clock)
         self._queues = [(place, lane) for place, lane in enumerate(self._lanes) if isinstance(lane, QueueLane)]
         self._bins = Bins(len(limits))
         self._clients: dict[str, Client] = {}
@@ -140,12 +173,11 @@ class Measurement:
     def _ask(self, client: Client, time: int, cost: int) -> None:
         """Ask every limit; the first time in a visit, first about the requests of the visit so far."""
         if client.pasts is None:
-            client.pasts = [Past(each.period, len(each.lanes)) for each in self._questions]
+            client.pasts = [Past(each.period) for each in self._questions]
             for earlier, _, units, *_ in client.visit:
                 if units:
                     self._ask(client, earlier, units)
             client.visit = []
-        self._clock.us = time
         for question, past in zip(self._questions, client.pasts, strict=True):
             question.ask(past, client, time, cost, self._bins)
 
@@ -165,17 +197,15 @@ class Measurement:
             return
         for question in self._questions:
             if any(lane.most < client.units for _, lane in question.lanes):
-                most = _most_in(question.period, client.visit)
-                for _, lane in question.lanes:
-                    lane.most = max(lane.most, most)
+                question.note_most(_most_in(question.period, client.visit))
 
 
-def _questions(lanes: Sequence[Lane | QueueLane]) -> list[Question]:
+def _questions(lanes: Sequence[Lane | QueueLane], clock: HandClock) -> list[Question]:
     questions: dict[tuple[int, int], Question] = {}
     for place, lane in enumerate(lanes):
         if isinstance(lane, Lane):
             amount, period = lane.limit.amount, lane.limit.period_us
-            questions.setdefault((amount, period), Question(amount, period)).lanes.append((place, lane))
+            questions.setdefault((amount, period), Question(amount, period, clock)).lanes.append((place, lane))
     return list(questions.values())
 
 
