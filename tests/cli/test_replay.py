@@ -66,6 +66,16 @@ def test_every_figure_is_written_as_json(command, log, tmp_path):
     assert written["log"]["lines"] == 6
 
 
+def test_a_report_is_written_as_one_page(command, log, tmp_path):
+    """The page has the figures and needs no other file."""
+    file = tmp_path / "out.html"
+    code, printed, _ = command("replay", log, "--limit", "4/minute", "--html", str(file))
+    assert code == 0 and printed.splitlines()[-1] == f"wrote {file}"
+    page = file.read_text()
+    assert page.startswith("<!doctype html>") and "4/minute by 5 algorithms" in page
+    assert "src=" not in page and "<link" not in page
+
+
 def test_a_log_can_come_through_a_pipe(command, log, monkeypatch):
     """`-` is standard input."""
     with open(log, "rb") as file:
