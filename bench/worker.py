@@ -32,6 +32,7 @@ from bench.lab import measure_lab
 from bench.lease_overload import overload
 from bench.leasing import lease
 from bench.measure import Bench, Figures, grow, spread, stalls, time_calls
+from bench.playground import measure_playground
 from bench.remote_measure import MEASURES, measure_remote
 from bench.together import hit_together
 from bench.web_calls import call_in_process
@@ -65,6 +66,8 @@ def run(job: Job, scale: Scale) -> Figures:
             return client_virtual.MEASURES[job.kind](job.contestant)
         if job.kind == "simulate":
             return run_simulated(job, scale)
+        if job.kind == "page":
+            return measure_playground(job.contestant)
         if job.kind == "lab":
             return measure_lab(job.contestant, job.keys)
         if job.kind == "import":

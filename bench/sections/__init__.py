@@ -15,6 +15,7 @@ from bench.sections import (
     leases_sim,
     memory,
     paths,
+    playground,
     redis,
     redis_async,
     redis_cpu,
@@ -57,4 +58,5 @@ SECTIONS: list[Section] = [
     client.SECTION,
     claims.SECTION,
     lab.SECTION,
+    playground.SECTION,
 ]
