@@ -37,7 +37,7 @@ def fill(state: KeyState) -> None:
 
 def find_a_rate(state: KeyState) -> None:
     state.finder.sent(NOW, 100)
-    state.finder.refused(NOW, None)
+    state.finder.refused(NOW)
 
 
 @pytest.mark.parametrize(
@@ -49,6 +49,7 @@ def find_a_rate(state: KeyState) -> None:
         (fill, 1),
         (lambda state: state.line.enter(0, bool), None),
         (find_a_rate, None),
+        (lambda state: state.slowness.refused(NOW), None),
         (spread, None),
     ],
 )

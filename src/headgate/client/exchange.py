@@ -137,8 +137,7 @@ class Exchange:
         if not answer.refused:
             state.finder.passed(now_us)
         else:
-            if not state.learned.weighs:
-                state.finder.refused(now_us, state.learned.rate)
+            state.refused(now_us)
             self._tally.add("refused_there")
             self._tally.tell("refused", state.key, answer.retry_after or 0.0)
             pause = max(pause, answer.retry_after or 0.0)

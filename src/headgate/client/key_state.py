@@ -10,10 +10,13 @@ from headgate.client.calm import Calm
 from headgate.client.credit import Credit
 from headgate.client.learning import Learned
 from headgate.client.line import Line
+from headgate.client.pacing import slower
 from headgate.client.rate_finder import RateFinder
 from headgate.client.retry_budget import RetryBudget
+from headgate.client.slowness import Slowness
 from headgate.client.throttle import Throttle
 from headgate.clock import SECOND
+from headgate.limit import Limit
 
 
 class KeyState:
@@ -34,6 +37,7 @@ class KeyState:
         "learned",
         "line",
         "promised_us",
+        "slowness",
     )
 
     def __init__(self, key: str, learned: Learned) -> None:
@@ -51,6 +55,7 @@ class KeyState:
         """Takes a place at once, if the key is calm; None if it is not known to be."""
         self.credit = Credit()
         self._finder, self._retry_budget, self._throttle = RateFinder(), RetryBudget(), Throttle()
+        self.slowness = Slowness()
         self.calm = Calm(self._finder, self._retry_budget, self._throttle)
         self._pause_us = 0
 
@@ -93,6 +98,7 @@ class KeyState:
             and now_us >= self._pause_us
             and now_us >= self._throttle.failing_until_us
             and self._finder.is_idle
+            and self.slowness.share == 1
             and not self.learned.spread_until_us
         )
 
@@ -102,11 +108,24 @@ class KeyState:
         self._pause_us = max(self._pause_us, now_us + math.ceil(seconds * SECOND))
         self.stir()
 
+    def refused(self, now_us: int) -> None:
+        """Slow down after a refusal by a limit; where tokens are counted, a rate of requests says little."""
+        if self.learned.weighs:
+            return
+        if self.learned.rate is None:
+            self.finder.refused(now_us)
+        else:
+            self.slowness.refused(now_us)
+
+    def paces(self, now_us: int) -> tuple[Limit, ...]:
+        """Return the paces of this instant."""
+        paces, share = self.learned.at(now_us), self.slowness.at(now_us)
+        return paces if share == 1 else tuple(slower(pace, share) for pace in paces)
+
     def find_paused(self, now_us: int, seconds: float) -> None:
         """Note a pause of another process: its refusal is one for all, since they send at one pace together."""
-        rate = self.learned.rate
-        if rate is not None and not self.pause_left(now_us):
-            self.finder.refused(now_us, rate)
+        if self.learned.rate is not None and not self.pause_left(now_us):
+            self.slowness.refused(now_us)
         self.pause(now_us, seconds)
 
     def pause_left(self, now_us: int) -> float:

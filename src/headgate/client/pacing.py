@@ -76,6 +76,14 @@ def slowed(pace: Limit, remaining: int, reset_us: int) -> Limit:
     return pace.replace(amount=amount, burst=min(pace.burst, max(1, amount * pace.burst // pace.amount)))
 
 
+def slower(pace: Limit, share: float) -> Limit:
+    """Return a part of a pace of requests, in whole percents: few different paces, since each is a plan of its own."""
+    amount = max(1, round(pace.amount * round(share, 2)))
+    if counts_tokens(pace.name) or amount >= pace.amount:
+        return pace
+    return pace.replace(amount=amount, burst=min(pace.burst, amount))
+
+
 def checked_headroom(headroom: float) -> float:
     """Return the part of a limit that is left free, or raise `InvalidCall`."""
     if isinstance(headroom, bool) or not isinstance(headroom, int | float) or not 0 <= headroom <= 0.5:

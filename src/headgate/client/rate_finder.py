@@ -9,21 +9,23 @@ a second. So the rate grows by a quarter each second until the next refusal, and
 
 A server that counts by the minute refuses everything for a while: after that, the rate doubles each second, up to half
 of what passed in two minutes.
-
-A server that has told its limits refuses only what chance put close together on the way, or what other programs have
-taken: the rate falls by less and grows more slowly.
 """
 
 from __future__ import annotations
 
 import threading
-from typing import Final, NamedTuple
+from typing import Final
 
 from headgate.client.counts import Counts
 from headgate.clock import SECOND
 from headgate.forks import after_fork
 
+SHARE: Final = 0.95
+"""The part of what passed that is the rate after a refusal."""
 LEAST_SHARE: Final = 0.7
+GROWTH: Final = 0.002
+"""The first growth a second; it is twice as fast after each `DOUBLES` seconds."""
+DOUBLES: Final = 10
 MOST_GROWTH: Final = 0.05
 GUESSED_GROWTH: Final = 0.25
 SLOTS: Final = 10
@@ -36,21 +38,6 @@ FEWEST: Final = 10
 """The fewest requests in 5 s that tell a rate: a caller that asks now and then is not held to that."""
 
 
-class Steps(NamedTuple):
-    """How a rate falls and grows."""
-
-    share: float
-    """The part of what passed that is the rate after a refusal."""
-    growth: float
-    """The first growth a second."""
-    doubles: float
-    """The seconds after which the growth is twice as fast."""
-
-
-UNTOLD: Final = Steps(0.95, 0.002, 10)
-TOLD: Final = Steps(0.98, 0.0002, 20)
-
-
 class RateFinder:
     """The rate of one key in this process; safe for threads. Times are in microseconds, rates are a second's."""
 
@@ -58,12 +45,11 @@ class RateFinder:
         self._sent, self._passed, self._paused = (Counts(SLOTS, WIDTH) for _ in range(3))
         self._passed_for_long = Counts(LONG_SLOTS, LONG_WIDTH)
         self._first_us: int | None = None
-        self._steps = UNTOLD
         self._rate: float | None = None
         self.is_idle = True
         """True while there is no rate to keep to."""
         self._guessed = False
-        """True from the first refusal to the next, if the limits are not known."""
+        """True from the first refusal to the next."""
         self._refused_us = self._fell_us = self._grew_us = 0
         self._in_use = False
         self._renew()
@@ -90,22 +76,21 @@ class RateFinder:
         with self._lock:
             self._paused.add(now, round(seconds * SECOND))
 
-    def refused(self, now: int, pace: float | None) -> None:
-        """Slow down after a refusal; `pace` is the rate by the limits of the server, if they are known."""
+    def refused(self, now: int) -> None:
+        """Slow down after a refusal."""
         with self._lock:
             self._refused_us = now
-            self._steps = UNTOLD if pace is None else TOLD
             if self._rate is None:
                 # What was sent, not what has passed: answers are late, so that more will.
-                rate = pace if self._sent.total(now) < FEWEST else self._a_second(self._sent, now)
+                rate = None if self._sent.total(now) < FEWEST else self._a_second(self._sent, now)
                 self._rate, self._fell_us = rate and max(LEAST_RATE, rate), now
                 self.is_idle = rate is None
-                self._guessed = pace is None
+                self._guessed = True
             elif now - self._fell_us >= SECOND:
                 passing = self._a_second(self._passed, now)
                 before = self._rate
                 least = before / (1 + GUESSED_GROWTH) if self._is_grown_guess else LEAST_SHARE * before
-                rate = self._steps.share * (before if passing is None else passing)
+                rate = SHARE * (before if passing is None else passing)
                 self._rate = max(LEAST_RATE, min(before, max(rate, least)))
                 self._fell_us, self._guessed = now, False
 
@@ -125,7 +110,7 @@ class RateFinder:
             if self._in_use:
                 self._in_use = False
                 quiet = (now - self._refused_us) / SECOND
-                growth = min(MOST_GROWTH, self._steps.growth * 2 ** min(quiet / self._steps.doubles, 10))
+                growth = min(MOST_GROWTH, GROWTH * 2 ** min(quiet / DOUBLES, 10))
                 grown = self._rate * (1 + (GUESSED_GROWTH if self._guessed else growth))
                 self._rate = max(grown, min(2 * self._rate, self._usual(now) / 2))
             self._grew_us = now

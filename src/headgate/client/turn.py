@@ -107,7 +107,7 @@ class Turns:
             paid = state.credit.spend(costs, now_us) if costs else {}
             charged = {name: cost - paid.get(name, 0) for name, cost in costs.items()} if paid else costs
             try:
-                reservation = yield self._side.reserve(state.learned.at(now_us), state.key, charged, LEAD)
+                reservation = yield self._side.reserve(state.paces(now_us), state.key, charged, LEAD)
             except BaseException:
                 state.credit.keep(paid, now_us)
                 raise
@@ -134,7 +134,7 @@ class Turns:
         if ahead > 0:
             return ahead
         rate = state.finder.rate(now_us)
-        if rate is None:
+        if rate is None or state.learned.rate is not None:
             return 0.0
         decision = yield self._side.hit_here(found(rate, self._headroom), state.key)
         if decision:
