@@ -88,7 +88,6 @@ def test_callers_that_wait_for_a_question_share_its_failure(server, proxy):
         held = limiter._bound._ledger._held["k"]
         wait_until(lambda: held.waiting == 3, "the others wait for the answer")
         asked = proxy.requests
-        proxy.refuse()
         proxy.reset()
         assert [type(each.exception()) for each in asking] == [StoreError] * 4
         assert proxy.requests == asked
