@@ -77,6 +77,25 @@ def test_while_one_thread_buys_the_others_spend_and_nobody_buys_twice(server, pr
         assert bank.charged(WINDOW) == BEFORE_LOW + 8
 
 
+def test_callers_that_wait_for_a_question_share_its_failure(server, proxy):
+    """The connection is lost: the caller that asked and those that waited fail together, and nobody asks again."""
+    with open_bank(server, url=proxy.url) as bank, ThreadPoolExecutor(4) as pool:
+        limiter = bank.limiter(WINDOW)
+        warm(limiter, hits=3)
+        limiter.close()
+        proxy.hold_requests()
+        before = proxy.requests
+        asking = [pool.submit(limiter.hit, "k")]
+        wait_until(lambda: proxy.requests > before, "the question is sent")
+        asking += [pool.submit(limiter.hit, "k") for _ in range(3)]
+        held = limiter._bound._ledger._held["k"]
+        wait_until(lambda: held.waiting == 3, "the others wait for the answer")
+        asked = proxy.requests
+        proxy.reset()
+        assert [type(each.exception()) for each in asking] == [StoreError] * 4
+        assert proxy.requests == asked
+
+
 def prepare(limiter) -> None:
     """Let the server know every script: while replies are held, what has to be sent again does not arrive."""
     warm(limiter, "other")

@@ -1,12 +1,12 @@
 """Turns: the server tells each process when to ask about a key again.
 
-Turns of one key are 0.5 ms apart, so that all processes together ask 2,000 times a second, whatever their number. A
+Turns of one key are 0.6 ms apart, so that all processes together ask 1,700 times a second, whatever their number. A
 process that is alone with a key has a turn every 20 to 40 ms. Turns come sooner if a bucket would be full between two
 of them, or if too much of a sliding window would be idle. A question that no turn announced, such as the first one of a
 process, takes the place of a turn too: processes that start together are slow from their second question on.
 
 The queue of turns is one instant at the server, the last turn given out. It needs no count of the processes: with n of
-them, each has its turn n * 0.5 ms after its question.
+them, each has its turn n * 0.6 ms after its question.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from headgate.stores.leases.terms import ends_with_window
 SHORTEST: Final = 20_000
 """The shortest time between two questions of a process, in microseconds: 50 questions a second."""
 SPACING: Final = 600
-"""The microseconds between two turns: 2,000 questions a second of all processes."""
+"""The microseconds between two turns: about 1,700 questions a second of all processes."""
 UNANNOUNCED: Final = 2
 """The places in the queue that a question takes which no turn announced: for itself, and for its next turn."""
 SHARE: Final = 1.25
