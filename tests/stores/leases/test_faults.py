@@ -88,7 +88,7 @@ def test_callers_that_wait_for_a_question_share_its_failure(server, proxy):
         asking = [pool.submit(limiter.hit, "k")]
         wait_until(lambda: proxy.requests > before, "the question is sent")
         asking += [pool.submit(limiter.hit, "k") for _ in range(3)]
-        held = limiter._bound._ledger._held["k"]
+        held = leases_held(ledger_of(limiter))["k"]
         wait_until(lambda: held.waiting == 3, "the others wait for the answer")
         asked = proxy.requests
         proxy.reset()
