@@ -70,9 +70,9 @@ class SystemClock:
 
 
 class HandClock:
-    """Virtual time, for experiments: whoever has the clock sets `us`. Nothing is checked, and nobody is told.
+    """Virtual time, for experiments: the owner of the clock sets `us`. No move is checked, and no waiter is woken.
 
-    `headgate.testing.ManualClock` is the one for tests: it checks each move and wakes those who wait by it.
+    `headgate.testing.ManualClock` is the clock for tests: it checks each move and wakes callers that wait by it.
     """
 
     __slots__ = ("us",)

@@ -7,15 +7,9 @@ import pytest
 from headgate import Limiter
 from headgate.clock import HandClock
 from tests.playground.test_server import serving
-from tests.support.browser import running, visit
+from tests.support.browser import visit
 
 pytestmark = pytest.mark.engineless
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with running() as browser:
-        yield browser
 
 
 @pytest.fixture(scope="module")

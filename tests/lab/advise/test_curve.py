@@ -86,7 +86,7 @@ def test_who_is_refused_is_shown():
     assert lines[at + 1 : at + 4] == [
         "c199           60                60            60    100%",
         "c198           40                40            40    100%",
-        "Who of them is honest is yours to say.",
+        "Some of them may be honest: only you can tell.",
     ]
 
 

@@ -103,7 +103,8 @@ class BurstCurve:
             counts = (f"{client.requests:,}", f"{client.most:,}", f"{client.bursts[at]:,}")
             rows.append((printed_key(client.key), *counts, share(client.errors, client.requests)))
         more = len(self.refused) - SHOWN
-        return [*columns(rows), *([f"and {more:,} more"] if more > 0 else []), "Who of them is honest is yours to say."]
+        rest = [f"and {more:,} more"] if more > 0 else []
+        return [*columns(rows), *rest, "Some of them may be honest: only you can tell."]
 
 
 def burst_curve(
