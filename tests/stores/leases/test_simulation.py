@@ -227,7 +227,7 @@ def test_a_fixed_window_above_its_limit_is_asked_about_at_a_pace(times, awaited)
 
 
 @BOTH
-@pytest.mark.parametrize("nodes", [4, 100])
+@pytest.mark.parametrize("nodes", [4, pytest.param(100, marks=pytest.mark.soak)])
 def test_callers_that_come_at_once_ask_one_question(nodes, awaited):
     """A new key at fifty times its limit: also in the first second a node asks 50 times, and all ask 2,000 times."""
     setup = Setup(seed=1, limits="2000/second", phases=equal(nodes, 100_000), seconds=1.0, awaited=awaited, threads=16)

@@ -130,7 +130,10 @@ def test_a_sliding_window_above_its_limit_is_asked_about_at_a_pace(limits, nodes
     assert fairness(world, since=1.0) >= 0.95
 
 
-@pytest.mark.parametrize("limits", ["10000/second by sliding-window", "10000/second by sliding-window/10"])
+@pytest.mark.parametrize(
+    "limits",
+    [pytest.param("10000/second by sliding-window", marks=pytest.mark.soak), "10000/second by sliding-window/10"],
+)
 def test_a_thousand_nodes_at_exactly_the_limit_use_it(limits):
     """From the third second on: before that, the window pays once for the tokens that the nodes hold."""
     world = World(Setup(seed=1, limits=limits, phases=equal(1000, 10_000), seconds=4.0, awaited="half")).run()
@@ -140,6 +143,7 @@ def test_a_thousand_nodes_at_exactly_the_limit_use_it(limits):
     assert max(world.ledger.by_second[second] for second in range(4)) <= 2000
 
 
+@pytest.mark.soak
 def test_units_that_were_charged_together_do_not_favour_some_nodes():
     """A thousand nodes begin together: the units of their first slot come back together, and are shared by all."""
     limits = "10000/second by sliding-window/10"
