@@ -7,21 +7,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from headgate.client.guessed_window import GuessedWindow
 from headgate.client.pacing import REQUESTS, UNLIMITED, counts_tokens, named, paced, slowed
 from headgate.client.told import Told
-from headgate.clock import DAY, HOUR, MILLISECOND, MINUTE, SECOND, WEEK
+from headgate.clock import MILLISECOND, SECOND
 from headgate.errors import InvalidLimit
 from headgate.limit import Limit
 
 MOST_LEARNED: Final = 8
 """The most limits that one key learns."""
-COMMON_WINDOWS: Final = (SECOND, 10 * SECOND, MINUTE, 10 * MINUTE, HOUR, DAY, WEEK)
-"""A server that tells no window has the shortest of these that its resets fit into."""
 SAME_INSTANT: Final = 1_500 * MILLISECOND
 """Resets are told in whole seconds, so the same instant is told with a difference of up to a second and a half."""
-RESET_SLACK: Final = 2 * SECOND
-"""Resets are later than the end of their window: rounded up, read against a `Date` in whole seconds, or a second late,
-as slowapi tells them."""
 WATCHED: Final = 3 * SECOND
 """A window that ends at the same instant for this long is a fixed one."""
 SHORTEST_SPREAD: Final = 5 * SECOND
@@ -36,7 +32,6 @@ class _Window:
     reset_us: int
     since_us: int
     remaining: int
-    longest_us: int
     until_us: int = 0
     """Until this instant the remaining units are spread."""
     spread_over_us: int = 0
@@ -57,6 +52,7 @@ class Learned:
         self._published = named(published)
         self._limits = dict(self._published)
         self._windows: dict[str, _Window] = {}
+        self._guesses: dict[str, GuessedWindow] = {}
         self._names: frozenset[str | None] | None = None
         """The names in the first response that told any. One key may see other resources of its server, with limits of
         their own that say nothing about most of its requests."""
@@ -99,7 +95,7 @@ class Learned:
             name = self._name_of(told)
             if name is None:
                 continue
-            self._adopt(name, told)
+            self._adopt(name, told, now_us)
             empty = max(empty, self._watch(name, told, now_us))
         return empty
 
@@ -121,12 +117,14 @@ class Learned:
                 return own
         return name if _NAME.fullmatch(name) else REQUESTS
 
-    def _adopt(self, name: str, told: Told) -> None:
+    def _adopt(self, name: str, told: Told, now_us: int) -> None:
         if told.limit is None:
             return
         own = self._published.get(name)
-        window_us = self._window_of(name, told, own)
-        if window_us is None or (name not in self._limits and len(self._limits) >= MOST_LEARNED):
+        if name not in self._limits and len(self._limits) >= MOST_LEARNED:
+            return
+        window_us = self._window_of(name, told, own, now_us)
+        if window_us is None:
             return
         try:
             limit = Limit(told.limit, window_us / SECOND, name=name)
@@ -139,15 +137,14 @@ class Learned:
             self._paces = self._paced()
             self._repace(0)
 
-    def _window_of(self, name: str, told: Told, own: Limit | None) -> int | None:
+    def _window_of(self, name: str, told: Told, own: Limit | None, now_us: int) -> int | None:
         """Return the window of a told limit in microseconds: told, published, or guessed by the resets."""
         if told.window is not None:
             return max(1, round(told.window * 1_000)) * MILLISECOND
         if own is not None:
             return own.period_us
-        seen = self._windows.get(name)
-        longest = max(round((told.reset or 0) * SECOND), seen.longest_us if seen else 0)
-        return next((each for each in COMMON_WINDOWS if longest - RESET_SLACK <= each), None) if longest else None
+        guess = self._guesses.setdefault(name, GuessedWindow())
+        return guess.hear(round((told.reset or 0) * SECOND), now_us)
 
     def _watch(self, name: str, told: Told, now_us: int) -> float:
         """Look whether the window ends at a fixed instant; if it does, pace what remains until then."""
@@ -157,8 +154,7 @@ class Learned:
         ends_us = now_us + left_us
         seen = self._windows.get(name)
         if seen is None or abs(ends_us - seen.reset_us) > SAME_INSTANT or told.remaining > seen.remaining:
-            longest = max(left_us, seen.longest_us if seen else 0)
-            self._windows[name] = _Window(ends_us, now_us, told.remaining, longest)
+            self._windows[name] = _Window(ends_us, now_us, told.remaining)
             cold = seen is None and told.remaining == 0 and left_us >= SHORTEST_SPREAD
             return told.reset if cold else 0.0
         seen.remaining = told.remaining
