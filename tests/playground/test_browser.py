@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 
 from headgate import Limiter
@@ -122,23 +124,22 @@ def test_an_answer_is_shown_where_it_is_pointed_at(opened):
     page.keyboard.press("p")
     box = page.locator(".plot").nth(2).bounding_box()
     assert box is not None
-    for distance in range(0, 120, 4):
+    for distance, patience in product(range(0, 400, 4), (20, 400)):
         page.mouse.move(box["x"] + box["width"] - distance, box["y"] + 60)
-        page.wait_for_timeout(20)
-        if page.is_visible("#answer") and "fixed-window" in page.inner_text("#answer"):
-            break
-    assert "fixed-window, request 1: yes" in page.inner_text("#answer")
+        page.wait_for_timeout(patience if page.is_visible("#answer") else 20)
+        if "fixed-window, request 1: yes" in page.inner_text("#answer"):
+            return
+    pytest.fail("no dot answers the pointer")
 
 
 def test_the_live_endpoint_shows_status_and_fields(opened):
     """Five calls pass, the sixth is refused by the real middleware; other tests may have called before."""
     page = opened.page
     for _ in range(6):
-        page.click("#call")
-        until(page, "document.getElementById('called').textContent !== ''")
-        page.wait_for_timeout(30)
+        page.click("#call")  # waits while the button is off, until the answer is there
+    until(page, "document.getElementById('called').textContent.startsWith('429')")
     text = page.inner_text("#called")
-    assert text.startswith("429") and "retry-after:" in text and "ratelimit:" in text
+    assert "retry-after:" in text and "ratelimit:" in text
 
 
 def test_nothing_is_asked_of_another_host_and_nothing_is_complained_of(opened, served):
@@ -181,9 +182,11 @@ def test_less_motion_is_drawn_in_steps(browser, served):
             "new Promise(done => { let count = 0; const plot = document.querySelector('.plot');"
             "const ink = plot.getContext('2d'), clear = ink.clearRect.bind(ink);"
             "ink.clearRect = (...where) => { count++; clear(...where); };"
-            "setTimeout(() => done(count), 1600); })"
+            "const begin = performance.now();"
+            "setTimeout(() => done([count, performance.now() - begin]), 1600); })"
         )
-        assert 1 <= counts <= 4
+        drawings, milliseconds = counts
+        assert 1 <= drawings <= milliseconds / 500 + 1
 
 
 def test_a_screen_reader_has_nothing_serious_to_complain_of(browser, served):

@@ -220,9 +220,11 @@ function writeCode() {
 }
 
 async function call() {
+  by("call").disabled = true; // one call after the other, so that the answer shown is the last one
   const answer = await fetch("/api/hello"), fields = [];
   for (const [name, value] of answer.headers) if (/^(ratelimit|retry-after)/.test(name)) fields.push(`${name}: ${value}`);
   by("called").textContent = [`${answer.status} ${answer.statusText}`, ...fields, "", (await answer.text()).trim()].join("\n");
+  by("call").disabled = false;
 }
 
 async function upload() {
