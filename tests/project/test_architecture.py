@@ -31,7 +31,7 @@ LAYERS = [
     {"policy", "shed"},
     {"limiter", "shaper"},
     {"web", "tasks", "lab", "client"},
-    {"playground"},
+    {"playground", "edge"},
     {"cli"},
     {"__main__"},
 ]

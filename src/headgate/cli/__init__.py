@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from headgate.cli import advise, demo, overload, playground, policy, race, replay, shared
+from headgate.cli import advise, demo, overload, playground, policy, race, replay, serve, shared
 from headgate.errors import HeadgateError, InvalidPolicy
 from headgate.version import __version__
 
@@ -40,6 +40,7 @@ def _parser() -> argparse.ArgumentParser:
     playground.add_verbs(verbs)
     advise.add_verbs(verbs)
     race.add_verbs(verbs)
+    serve.add_verbs(verbs)
     return parser
 
 

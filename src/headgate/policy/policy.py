@@ -151,6 +151,12 @@ class Policy:
         policy._index = RuleIndex(policy.every_rule)
         return policy
 
+    def with_only(self, rules: Sequence[Rule]) -> Policy:
+        """Return the same policy with some of its rules, in the same order, and without load shedding."""
+        policy = copy(self)
+        policy.shed = None
+        return policy.with_compiled([replace(rule, index=index) for index, rule in enumerate(rules)])
+
     @property
     def every_rule(self) -> tuple[Rule, ...]:
         """The rules, and those of the fleet's limit."""

@@ -131,13 +131,17 @@ class RequestLimits(RequestCharges[AnyStr]):
             return (yield from self._refuse(responder, outcome))
         self._add(responder, outcome)
         if outcome.delay_us:
-            self.held = True
-            try:
-                yield runtime.pause(outcome.delay_us)
-            except BaseException:
-                yield from self.refund()
-                raise
+            yield from self.hold_back(outcome.delay_us)
         return True
+
+    def hold_back(self, delay_us: int) -> Steps[None]:
+        """Let a request wait for a rule that delays it."""
+        self.held = True
+        try:
+            yield self.runtime.pause(delay_us)
+        except BaseException:
+            yield from self.refund()
+            raise
 
     def _add(self, responder: Responder[AnyStr], outcome: Outcome) -> None:
         every = [] if self.fast is None else list(self._every())

@@ -114,11 +114,15 @@ class Runtime(Generic[AnyStr]):
 
     def _prepare(self, policy: Policy) -> Ready[AnyStr]:
         """Do everything that takes time or can fail before a policy is used; in a thread after a file has changed."""
-        store = self.store
+        store, policy = self.store, self.select(policy)
         reload = compare(self._plain, policy, self._carried, store.clock.now_us())
         responder = self._open(with_carried(policy, reload.carried))
         responder.compiled.bind()
         return Ready(store, policy, reload, responder)
+
+    def select(self, policy: Policy) -> Policy:
+        """Return the part of a policy that this edge can apply: all of it, unless the edge is a service of our own."""
+        return policy
 
     def _exchange(self, ready: Ready[AnyStr]) -> None:
         """Decide by this policy from now on; requests under way keep the policy that they started with."""
@@ -185,11 +189,7 @@ class Runtime(Generic[AnyStr]):
         if self.check is not None:
             self.check()
             self.check = None
-        ready = self._file.next()
-        if ready is not None:
-            self._take_up(ready)
-        elif self._carried and min(each.until_us for each in self._carried) <= self.store.clock.now_us():
-            self._exchange(self._prepare(self._plain))
+        self.follow()
         view = None
         if self._misconfiguration is not None:
             view = self.view(request)
@@ -199,6 +199,14 @@ class Runtime(Generic[AnyStr]):
             self._compare()
         self.looks = self._misconfiguration is not None or self._file.can_change
         return view
+
+    def follow(self) -> None:
+        """Check whether the policy's file has changed, at most once a second, and take up what has been read."""
+        ready = self._file.next()
+        if ready is not None:
+            self._take_up(ready)
+        elif self._carried and min(each.until_us for each in self._carried) <= self.store.clock.now_us():
+            self._exchange(self._prepare(self._plain))
 
     def _compare(self) -> None:
         """Log rules that match no route, once for each policy; at a request, as apps add routes until then."""

@@ -1,0 +1,67 @@
+"""The ASGI app of the service: its paths, its token, and whether it is ready."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final
+
+from headgate.edge.answers import as_json, problem
+from headgate.edge.proxied import Check
+from headgate.web import Answer
+
+Message = Any
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+Scope = Any
+TOKEN: Final = b"x-headgate-token"
+"""Not `Authorization`: that is the original request's, on which rules may count."""
+CLOSE: Final = (b"connection", b"close")
+UNAUTHORIZED: Final = 401
+
+
+class App:
+    """Answers the questions of proxies and programs."""
+
+    def __init__(self, check: Check | None, tokens: Sequence[bytes] = ()) -> None:
+        self._check = check
+        self._tokens = tokens
+        self.drains = False
+        """Whether the process ends soon: it is not ready any more, and closes connections after each answer."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        status, headers, body = await self._answer(scope, receive)
+        if self.drains:
+            headers.append(CLOSE)
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+    async def _answer(self, scope: Scope, receive: Receive) -> Answer[bytes]:
+        path, method, headers = scope["path"], scope["method"], scope["headers"]
+        if path == "/healthz":
+            return _only("GET", method) or as_json({"status": "ok"})
+        if path == "/readyz":
+            return _only("GET", method) or self._readiness()
+        if self._tokens and not self._has_token(headers):
+            return problem(UNAUTHORIZED, "send the service's token in the header X-Headgate-Token")
+        if path == "/check" and self._check is not None:
+            peer = scope["client"]
+            wrong = _only("GET", method)
+            return wrong or await self._check(headers, peer[0] if peer else None, scope["query_string"])
+        return problem(404, "this service has no such path")
+
+    def _readiness(self) -> Answer[bytes]:
+        return as_json({"status": "draining"}, 503) if self.drains else as_json({"status": "ready"})
+
+    def _has_token(self, headers: Sequence[tuple[bytes, bytes]]) -> bool:
+        given = [value for name, value in headers if name == TOKEN]
+        return len(given) == 1 and any(hmac.compare_digest(given[0], token) for token in self._tokens)
+
+
+def _only(wanted: str, method: str) -> Answer[bytes] | None:
+    """Return the refusal of another method than the one that a path has."""
+    if method == wanted:
+        return None
+    status, headers, body = problem(405, f"send a {wanted} request")
+    return status, [*headers, (b"allow", wanted.encode())], body

@@ -1,0 +1,46 @@
+"""The store of a service that was given none: shared memory, made for the run and removed at its end."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+PREFIX: Final = "headgate-serve-"
+MEMORY: Final = "/dev/shm"  # noqa: S108 - a directory that only its owner can read is made there
+
+
+@contextmanager
+def own_store() -> Iterator[str]:
+    """Return the URL of a new store. A lock on its directory shows that the service runs."""
+    parent = Path(MEMORY if os.path.isdir(MEMORY) else tempfile.gettempdir())
+    _remove_left_behind(parent)
+    directory = tempfile.mkdtemp(prefix=PREFIX, dir=parent)
+    fd = os.open(directory, os.O_RDONLY)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield f"shared://{directory}/store"
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+        os.close(fd)
+
+
+def _remove_left_behind(parent: Path) -> None:
+    """Remove the stores of services that were killed: their directories are not locked any more."""
+    for directory in parent.glob(f"{PREFIX}*"):
+        try:
+            fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        except OSError:
+            continue  # of another user, or gone
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(directory, ignore_errors=True)
+        except OSError:
+            continue
+        finally:
+            os.close(fd)

@@ -1,0 +1,29 @@
+"""The runtime of a service: a policy and a store, without an app behind them."""
+
+from __future__ import annotations
+
+from headgate.edge.applied import applied
+from headgate.edge.original import ORIGINALS
+from headgate.policy import Policy
+from headgate.web import Runtime, WebOptions
+from headgate.wording import log_of
+
+log = log_of("headgate.edge")
+
+
+class EdgeRuntime(Runtime[bytes]):
+    """A policy that rules on requests which others serve."""
+
+    def __init__(self, policy: str | None, store: str) -> None:
+        self.notes: tuple[str, ...] | None = None
+        """What the current policy does not do here; None before there is one."""
+        super().__init__(policy, ORIGINALS, WebOptions(store=store), awaited=True)
+
+    def select(self, policy: Policy) -> Policy:
+        """Leave out what needs a response; log that for a policy which is read again."""
+        part, notes = applied(policy)
+        if self.notes is not None:
+            for note in notes:
+                log.warning(note)
+        self.notes = notes
+        return part

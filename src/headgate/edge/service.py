@@ -1,0 +1,107 @@
+"""A service from its start to its end: settings are checked, a store is made, workers run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from headgate.edge.building import build
+from headgate.edge.http import run_http, tls_of
+from headgate.edge.listening import Place, listening, read_place
+from headgate.edge.messages import log_to_stderr
+from headgate.edge.own_store import own_store
+from headgate.edge.settings import Settings
+from headgate.edge.supervisor import Supervisor, Worker
+from headgate.errors import InvalidCall
+from headgate.wording import without_password
+
+Say = Callable[[str], None]
+MOST_WORKERS: Final = 128
+
+
+def check(settings: Settings) -> str:
+    """Read everything that a service would read; return what it would do, or raise."""
+    with _store(settings) as store:
+        return "\n".join(_checked(settings, store))
+
+
+def serve(settings: Settings, say: Say) -> None:
+    """Serve until SIGTERM or SIGINT."""
+    begun = time.monotonic()
+    place = _places(settings)[0]
+    with _store(settings) as store, ExitStack() as closing:
+        for line in _checked(settings, store):
+            say(line)
+        listener = closing.enter_context(listening(place))
+        if place.path:
+            closing.callback(Path(place.path).unlink, missing_ok=True)
+        shown = str(place) if place.path else f"{_scheme(settings)}://{_bound(place, listener.getsockname())}"
+        log_to_stderr(first=True)
+        workers = [
+            Worker(f"worker {number}", partial(run_http, settings, store, listener, number))
+            for number in range(1, settings.workers + 1)
+        ]
+        ready = f"ready: {shown}, workers: {settings.workers}, store: {without_password(store)}"
+        Supervisor(workers, lambda: say(f"{ready}, after {time.monotonic() - begun:.1f} s")).run()
+    say("ended")
+
+
+def _checked(settings: Settings, store: str) -> Iterator[str]:
+    """Read all files, and yield what is worth knowing about them."""
+    _check_numbers(settings, store)
+    _places(settings)
+    tls_of(settings)
+    _, runtime = build(settings, store)
+    try:
+        if settings.policy is not None:
+            rules = len(runtime.policy.rules)
+            yield f"{settings.policy}: {'1 rule' if rules == 1 else f'{rules} rules'} applied"
+        yield from (f"warning: {note}" for note in runtime.notes or ())
+    finally:
+        runtime.close()
+
+
+def _check_numbers(settings: Settings, store: str) -> None:
+    if settings.policy is None and settings.envoy is None:
+        raise InvalidCall("there is nothing to decide by: give a policy with --policy FILE")
+    if not 1 <= settings.workers <= MOST_WORKERS:
+        raise InvalidCall(f"--workers is a number from 1 to {MOST_WORKERS}; got {settings.workers}")
+    if store.startswith("memory:") and settings.workers > 1:
+        raise InvalidCall(
+            "each worker has its own memory, and would admit the whole limit: leave --store out, or write --workers 1"
+        )
+    if (settings.tls_cert is None) != (settings.tls_key is None):
+        raise InvalidCall("--tls-cert and --tls-key belong together: give both")
+
+
+def _places(settings: Settings) -> list[Place]:
+    """Return where the service listens; raise if others could ask it, and nobody has said so."""
+    place = read_place(settings.listen, "--listen")
+    if not place.is_local and settings.token_file is None and not settings.open:
+        raise InvalidCall(
+            f"--listen {place} can be reached from other machines, and anyone there could use up the limits: give "
+            "--token-file FILE, or --open if only your proxies can reach it"
+        )
+    return [place]
+
+
+@contextmanager
+def _store(settings: Settings) -> Iterator[str]:
+    if settings.store is not None:
+        yield settings.store
+    else:
+        with own_store() as url:
+            yield url
+
+
+def _scheme(settings: Settings) -> str:
+    return "http" if settings.tls_cert is None else "https"
+
+
+def _bound(place: Place, name: tuple[str, int]) -> Place:
+    """Return the place with its port, which the system chooses for port 0."""
+    return place._replace(port=name[1])
