@@ -5,7 +5,7 @@ import os
 import socket
 
 import pytest
-from hypothesis import settings
+from hypothesis import given, settings, strategies
 
 from headgate.engine.choice import wants_pure
 from headgate.testing import ManualClock
@@ -32,6 +32,11 @@ def pytest_ignore_collect(collection_path):
 # Modules and tests that are collected live until the end, so that the garbage collector need not look at them: a full
 # collection then takes a millisecond, and half a second otherwise.
 gc.disable()
+
+
+def pytest_collection():
+    """Let Hypothesis run once. It asks the garbage collector who holds its random numbers, as long as that can tell."""
+    given(strategies.none())(lambda nothing: None)()
 
 
 def pytest_collection_finish():

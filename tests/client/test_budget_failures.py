@@ -5,8 +5,12 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
+import pytest
+
 from headgate.errors import BudgetExhausted
 from tests.support.virtual_api import Response, SimulatedRequest
+
+pytestmark = pytest.mark.engineless
 
 
 def test_a_server_that_fails_is_asked_less_and_less(world):

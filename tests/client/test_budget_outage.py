@@ -6,6 +6,8 @@ import pytest
 
 from tests.support.virtual_outage import Tell, outage, ten_seconds, the_end, untold
 
+pytestmark = pytest.mark.engineless
+
 
 @pytest.mark.parametrize(
     ("tell", "pause"),

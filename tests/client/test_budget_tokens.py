@@ -9,6 +9,8 @@ import pytest
 from headgate.client import Chat
 from tests.support.virtual_model import ExactLog, Exchange, Limits, Replayed, WholeBucket, replay
 
+pytestmark = pytest.mark.engineless
+
 
 def conversations() -> list[Exchange]:
     """Prompts and answers of very different lengths."""

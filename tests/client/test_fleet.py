@@ -21,6 +21,8 @@ from tests.support import ROOT
 from tests.support.servers import BINARIES, Server, wait_until
 from tests.support.serving import in_thread
 
+pytestmark = pytest.mark.engineless
+
 PROCESSES = 4
 TASKS = 16
 LIMIT = "50/second"

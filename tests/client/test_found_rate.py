@@ -12,6 +12,8 @@ from headgate.stores import MemoryStore
 from tests.support.virtual import VirtualLoop
 from tests.support.virtual_api import SimulatedApi, SimulatedRequest
 
+pytestmark = pytest.mark.engineless
+
 
 class Fleet:
     """Four processes whose callers begin one after another, at a server with a burst as nginx has."""

@@ -17,6 +17,8 @@ from headgate.client import Outgoing, Retries, chat
 from headgate.client.httpx import Transport
 from headgate.testing import ManualClock
 
+pytestmark = pytest.mark.engineless
+
 NAMES = [
     "Retry-After", "Retry-After-Ms", "RateLimit", "RateLimit-Policy", "RateLimit-Limit", "RateLimit-Remaining",
     "RateLimit-Reset", "X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset", "X-RateLimit-Reset-After",

@@ -15,6 +15,8 @@ from headgate.stores import MemoryStore
 from tests.support.virtual import VirtualLoop
 from tests.support.virtual_api import SimulatedApi, SimulatedRequest
 
+pytestmark = pytest.mark.engineless
+
 
 def test_a_refusal_takes_two_percent_once_a_second():
     """Refusals within a second are one; the least pace is 70 %."""

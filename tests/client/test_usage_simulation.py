@@ -21,6 +21,8 @@ from headgate.clock import SECOND
 from headgate.testing import ManualClock
 from tests.support.traces import trace as trace_file
 
+pytestmark = pytest.mark.engineless
+
 MINUTES = 10
 MAX_TOKENS = 4096
 

@@ -23,6 +23,8 @@ from tests.support.claims import (
     wrong_row,
 )
 
+pytestmark = pytest.mark.engineless
+
 PAGE = (ROOT / "docs/claims.md").read_text(encoding="utf-8")
 OURS = re.compile(r"^\| \[([^\]]+)\]\([^)]+\) \| ([^|]+) \| ([^|]+) \| (holds|holds only if [^|]+|does not hold) \|$")
 NATIVE_TRACES = [name for name in TRACES if NATIVE or name != "WordPress"]

@@ -12,6 +12,8 @@ from headgate import InvalidCall, Limiter
 from headgate.clock import DAY, HOUR, MINUTE, SECOND, WEEK, HandClock
 from headgate.lab.traffic import TRAFFIC, Scene
 
+pytestmark = pytest.mark.engineless
+
 MANY = Scene(amount=100, clients=20, seed=7, for_us=10 * MINUTE)
 EVERY_KIND = pytest.mark.parametrize("name", TRAFFIC)
 

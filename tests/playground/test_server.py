@@ -18,6 +18,8 @@ import pytest
 from headgate.cli import main
 from headgate.playground.server import Playground
 
+pytestmark = pytest.mark.engineless
+
 COMMAND = [sys.executable, "-m", "headgate", "playground", "--no-open"]
 
 

@@ -11,6 +11,8 @@ from headgate.clock import HandClock
 from headgate.errors import HeadgateError
 from headgate.playground.world import MOST_A_FRAME, World
 
+pytestmark = pytest.mark.engineless
+
 NAMES = ["token-bucket", "leaky-bucket", "fixed-window", "sliding-window", "sliding-window/6", "sliding-log"]
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -299,13 +300,24 @@ def test_functions_stay_small():
     assert not large
 
 
-def functions_of(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+class Stated(NamedTuple):
+    """A test and its docstring."""
+
+    name: str
+    line: int
+    docstring: str
+
+
+@cache
+def stated_in(path: Path) -> list[Stated]:
     """The tests of a file, and of the classes in it."""
     tree = parsed(path)
-    for holder in (tree, *(node for node in tree.body if isinstance(node, ast.ClassDef))):
-        for node in holder.body:
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
-                yield node
+    return [
+        Stated(node.name, node.lineno, ast.get_docstring(node) or "")
+        for holder in (tree, *(node for node in tree.body if isinstance(node, ast.ClassDef)))
+        for node in holder.body
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_")
+    ]
 
 
 TESTED = [path for folder in (TESTS, PACKAGE / "testing") for path in sorted(folder.rglob("*.py"))]
@@ -313,8 +325,8 @@ TESTED = [path for folder in (TESTS, PACKAGE / "testing") for path in sorted(fol
 
 def test_every_test_states_a_behaviour():
     """The docstring of a test is a sentence that says more than its name; suites for others are held to it too."""
-    tests = [(f"{path.name}:{test.lineno}: {test.name}", test) for path in TESTED for test in functions_of(path)]
-    stated = {name: ast.get_docstring(test) or "" for name, test in tests}
+    tests = [(f"{path.name}:{test.line}: {test.name}", test) for path in TESTED for test in stated_in(path)]
+    stated = {name: test.docstring for name, test in tests}
     repeated = [
         name
         for name, test in tests

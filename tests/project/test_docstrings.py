@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import ast
 import re
 
 import pytest
 
-from tests.project.test_architecture import TESTED, functions_of
+from tests.project.test_architecture import TESTED, stated_in
 
 pytestmark = pytest.mark.engineless
 
@@ -31,7 +30,7 @@ def test_every_docstring_of_a_test_has_a_noun_as_its_subject():
     riddles = {
         f"{path.name}: {test.name}"
         for path in TESTED
-        for test in functions_of(path)
-        if RIDDLE.search(stated := ast.get_docstring(test) or "") or FRAGMENT.match(stated)
+        for test in stated_in(path)
+        if RIDDLE.search(test.docstring) or FRAGMENT.match(test.docstring)
     }
     assert riddles - NOT_YET == set()

@@ -27,6 +27,9 @@ EVERY_KIND = pytest.mark.parametrize(
 START = 1e9
 """800 seconds before the end of an hour."""
 
+MANY = 100_000
+"""More hits than any limit here admits."""
+
 BEFORE_LOW = 22
 """Hits after which the next one finds its lease low, keeps 4 tokens and buys 80: while the clock stands still."""
 
@@ -42,6 +45,21 @@ class Awaited:
     def __getattr__(self, name: str) -> Any:
         verb = getattr(self.limiter, "aclose" if name == "close" else name)
         return lambda *given, **named: self._run(verb(*given, **named))
+
+    def hits(self, key: str, cost: int, most: int, until_refused: bool) -> int:
+        """Hit in one run of the loop, which goes on between two hits; how many were admitted."""
+
+        async def each() -> int:
+            admitted = 0
+            for _ in range(most):
+                allowed = (await self.limiter.hit(key, cost)).allowed
+                if until_refused and not allowed:
+                    break
+                admitted += allowed
+                await asyncio.sleep(0)
+            return admitted
+
+        return int(self._run(each()))
 
 
 class Bank:
@@ -114,7 +132,7 @@ class Bank:
 def open_bank(server: Server, kind: str = "threads", **options: Any) -> Iterator[Bank]:
     """For threads, or with an event loop of its own."""
     with asyncio.Runner() as runner:
-        bank = Bank(server, None if kind == "threads" else runner.run, **options)
+        bank = Bank(server, None if kind == "threads" else runner.get_loop().run_until_complete, **options)
         try:
             yield bank
         finally:
@@ -123,12 +141,18 @@ def open_bank(server: Server, kind: str = "threads", **options: Any) -> Iterator
 
 def warm(limiter: Any, key: str = "k", hits: int = 50) -> int:
     """Make a key hot, so that some tokens are held when this returns; how many were admitted."""
+    if isinstance(limiter, Awaited):
+        return limiter.hits(key, 1, hits, until_refused=False)
     return sum(limiter.hit(key).allowed for _ in range(hits))
 
 
 def drain(limiter: Any, key: str = "k", cost: int = 1) -> int:
     """Hit until refused; how many were admitted."""
-    for admitted in range(100_000):
+    if isinstance(limiter, Awaited):
+        admitted = limiter.hits(key, cost, MANY, until_refused=True)
+        assert admitted < MANY, "never refused"
+        return admitted
+    for admitted in range(MANY):
         if not limiter.hit(key, cost):
             return admitted
     raise AssertionError("never refused")

@@ -14,6 +14,8 @@ from headgate.engine import NATIVE
 from tests.support import ROOT
 from tests.support.servers import BINARIES, Server, wait_until
 
+pytestmark = pytest.mark.engineless
+
 PROCESSES = 4
 
 

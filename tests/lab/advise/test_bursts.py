@@ -13,6 +13,8 @@ from headgate.lab.advise.bursts import BATCH, Client, measure
 from headgate.lab.logs import Log
 from tests.support.traces import trace
 
+pytestmark = pytest.mark.engineless
+
 RATES = [Limit(amount, per="minute") for amount in (1, 7, 60)]
 ODD = Limit(999_999_999, per="day")
 """A rate whose interval is rounded."""

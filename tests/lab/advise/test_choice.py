@@ -13,6 +13,8 @@ from headgate.lab.advise.sizes import COMPARED, size_of
 from headgate.lab.traffic import TRAFFIC, Scene
 from headgate.policy import Policy
 
+pytestmark = pytest.mark.engineless
+
 MILLION = 1_000_000
 CASES = {
     "REST": (Needs(100), "token-bucket", "token-bucket", "100/minute"),

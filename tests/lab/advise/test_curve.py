@@ -14,6 +14,8 @@ from headgate.lab.logs import Log
 from headgate.policy import Policy
 from tests.support.traces import trace
 
+pytestmark = pytest.mark.engineless
+
 
 def crowd(*bursts, at=0, status=200):
     """A client for each number, which sends as many requests at one instant."""

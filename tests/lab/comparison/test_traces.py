@@ -12,6 +12,8 @@ from tests.lab.comparison.reference import figures
 from tests.lab.comparison.test_comparison import every_figure
 from tests.support.traces import trace
 
+pytestmark = pytest.mark.engineless
+
 
 @pytest.mark.parametrize(
     ("name", "limit", "lines"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import date
 from typing import Any
 
 import pytest
@@ -97,15 +98,22 @@ def test_a_unit_may_be_given():
     assert [row[0] for row in read("a:b\n5\n", fields={"time": "a:b"})] == [5_000_000]
 
 
+def refusal_of(year: int, month: int, day: int) -> str:
+    """Python's words for a date that does not exist, which differ between versions."""
+    with pytest.raises(ValueError) as refused:
+        date(year, month, day)
+    return str(refused.value)
+
+
 @pytest.mark.parametrize(
     ("stamp", "reason"),
     [
         ("x", "'x' is no date"),
         ("-5", "'-5' is no date"),
-        ("2023-02-30T00:00:00Z", "its date is none: day is out of range for month"),
+        ("2023-02-30T00:00:00Z", f"its date is none: {refusal_of(2023, 2, 30)}"),
         ("2023-11-14T24:00:00Z", "'2023-11-14T24:00:00Z' has no time of day"),
         ("1969-12-31T23:59:59Z", "its time is before 1970 or after 2255"),
-        ("14/Foo/2023:22:13:20 +0000", "its date is none: month must be in 1..12"),
+        ("14/Foo/2023:22:13:20 +0000", f"its date is none: {refusal_of(2023, 0, 14)}"),
         ("99999999999", "its time is before 1970 or after 2255"),
     ],
 )

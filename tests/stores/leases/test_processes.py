@@ -102,7 +102,7 @@ def hammer(url: str, limit: str, seconds: float, number: int) -> tuple[float, fl
     return start, end, dict(seen)
 
 
-@pytest.mark.parametrize("seconds", [0.5, pytest.param(2.5, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("seconds", [0.3, pytest.param(2.5, marks=pytest.mark.soak)])
 def test_the_bound_holds_by_real_time(server, fleet, seconds):
     """Four processes admit at most burst + rate * (t + validity), whatever the timing."""
     jobs = [fleet.submit(hammer, server.url, "2000/second burst 300", seconds, number) for number in range(4)]
@@ -111,7 +111,7 @@ def test_the_bound_holds_by_real_time(server, fleet, seconds):
     assert 300 <= admitted <= 300 + 2000 * (max(ends) - min(starts) + VALIDITY)
 
 
-@pytest.mark.parametrize("seconds", [0.5, pytest.param(2.5, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("seconds", [0.3, pytest.param(2.5, marks=pytest.mark.soak)])
 def test_far_above_a_limit_processes_ask_at_a_pace(server, fleet, seconds):
     """Four processes at full speed ask at most every 20 ms each, beside what they ask before the key is short."""
     server.command("CONFIG", "RESETSTAT")
@@ -123,7 +123,7 @@ def test_far_above_a_limit_processes_ask_at_a_pace(server, fleet, seconds):
     assert 100 <= admitted <= 100 + 500 * (max(ends) - min(starts) + VALIDITY)
 
 
-@pytest.mark.parametrize("seconds", [1.1, pytest.param(2.5, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("seconds", [0.5, pytest.param(2.5, marks=pytest.mark.soak)])
 def test_no_window_admits_more_than_its_limit_by_real_time(server, fleet, seconds):
     """Counted are hits that began and ended within one second of the clock, which is the server's too."""
     jobs = [fleet.submit(hammer, server.url, "1000/second by fixed-window", seconds, number) for number in range(4)]
@@ -219,8 +219,8 @@ def storm(url: str, limit: str, counts: Any, number: int) -> None:
 
 
 def test_a_worker_killed_in_the_middle_costs_at_most_what_it_held(server):
-    """Of 60,000 at least 70 % are admitted, and never more than all."""
-    limit = "60000/4 weeks by fixed-window"
+    """Of 20,000 at least 70 % are admitted, and never more than all."""
+    limit = "20000/4 weeks by fixed-window"
     counts = SPAWN.Array("q", 4, lock=False)
     workers = [SPAWN.Process(target=storm, args=(server.url, limit, counts, number)) for number in range(4)]
     for worker in workers:
@@ -231,7 +231,7 @@ def test_a_worker_killed_in_the_middle_costs_at_most_what_it_held(server):
     store = RedisStore(server.url, deadline=PATIENT)
     admitted = sum(counts) + drain(Limiter(limit, store=store, on_error="raise"))
     assert Limiter(limit, store=store).peek("k", 0).remaining == 0
-    assert 60_000 * 0.7 <= admitted <= 60_000  # two leases of a tenth each, and one on its way
+    assert 20_000 * 0.7 <= admitted <= 20_000  # two leases of a tenth each, and one on its way
     store.close()
 
 

@@ -32,7 +32,7 @@ SLACK_MS = 3_600_001
 class OnServer(RemoteSuite):
     binary = "valkey"
     server: Server
-    seeds = range(2)
+    seeds = range(1)
 
     @classmethod
     def setup_class(cls) -> None:
@@ -50,7 +50,7 @@ class OnServer(RemoteSuite):
 
 
 class TestValkey(OnServer):
-    seeds = range(4)
+    seeds = range(2)
 
 
 class TestRedis6(OnServer):
@@ -84,20 +84,20 @@ def fleet() -> Iterator[ProcessPoolExecutor]:
 
 
 def hammer(url: str, text: str, number: int) -> int:
-    """Hit one key 5,000 times, as soon as all four are there: two of them in turn, two by fifty coroutines."""
+    """Hit one key 1,000 times, as soon as all four are there: two of them in turn, two by fifty coroutines."""
     with redis.Redis.from_url(url) as client:
         client.incr("ready")
         wait_until(lambda: int(client.get("ready") or 0) == 4, "four processes are ready", 60)
     store = patient(url)
     if number % 2:
         limiter = Limiter(text, store=store, on_error="raise")
-        return sum(limiter.hit("k").allowed for _ in range(5_000))
+        return sum(limiter.hit("k").allowed for _ in range(1_000))
 
     async def hits() -> int:
         limiter = AsyncLimiter(text, store=store, on_error="raise")
 
         async def some() -> int:
-            return sum([(await limiter.hit("k")).allowed for _ in range(100)])
+            return sum([(await limiter.hit("k")).allowed for _ in range(20)])
 
         admitted = sum(await asyncio.gather(*(some() for _ in range(50))))
         await store.aclose()
@@ -109,8 +109,8 @@ def hammer(url: str, text: str, number: int) -> int:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_fleet_admits_exactly_the_limit(server, fleet, kind):
     """Four processes, one key: what all of them together admit is the limit, one for one."""
-    jobs = [fleet.submit(hammer, server.url, f"10000/4 weeks by {kind}", number) for number in range(4)]
-    assert sum(job.result(60) for job in jobs) == 10_000
+    jobs = [fleet.submit(hammer, server.url, f"2000/4 weeks by {kind}", number) for number in range(4)]
+    assert sum(job.result(60) for job in jobs) == 2_000
 
 
 def names_and_ttls(server: Server) -> dict[bytes, int]:
