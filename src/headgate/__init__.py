@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from headgate.stores import Lease
     from headgate.stores import RedisStore as RedisStore
     from headgate.stores import SharedStore as SharedStore
+    from headgate.stores import SqliteStore as SqliteStore
 else:
     _LATER = {
         "AsyncLimiter": "headgate.limiter.async_",
@@ -71,6 +72,7 @@ else:
         "RedisStore": "headgate.stores",
         "Shaper": "headgate.shaper",
         "SharedStore": "headgate.stores",
+        "SqliteStore": "headgate.stores",
     }
     """Loaded when first asked for: an event loop or dataclasses would double the time that `import headgate` takes.
 

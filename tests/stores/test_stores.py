@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import re
+import tempfile
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from headgate import Limiter, MemoryStore, StoreError
 from headgate.engine import NATIVE
 from headgate.stores import Store
 from headgate.stores.shared import SharedStore
+from headgate.stores.sql.sqlite import SqliteStore
 from headgate.testing import ManualClock, ReferenceStore, StoreSuite
 from tests.support import ROOT
 from tests.support.stores import away
@@ -66,6 +69,25 @@ class TestShared(StoreSuite):
     def store(self, clock: ManualClock) -> Store:
         """A directory that nobody else has."""
         return SharedStore(next(self.folders), max_keys=1_000, clock=clock)
+
+
+class TestSqlite(StoreSuite):
+    seeds = range(1)
+
+    @pytest.fixture(autouse=True)
+    def _files(self):
+        memory = Path("/dev/shm")
+        with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
+            self.paths = (f"sqlite://{folder}/limits{n}.db" for n in itertools.count())
+            self.opened: list[SqliteStore] = []
+            yield
+            for store in self.opened:
+                store.close()
+
+    def store(self, clock: ManualClock) -> Store:
+        """A file that nobody else has."""
+        self.opened.append(SqliteStore(next(self.paths), deadline=10, clock=clock))
+        return self.opened[-1]
 
 
 @pytest.mark.parametrize(("on_error", "passed"), [("local", [1, 1, 0]), ("deny", [0] * 3), ("allow", [1] * 3)])

@@ -159,3 +159,8 @@ def bounds_kept(compiled: CompiledPolicy) -> int:
     ((group,),) = compiled._groups.values()
     assert group.bounds is not None
     return len(group.bounds._askers)
+
+
+def sqlite_connection(store: Any) -> Any:
+    """The connection of a SQLite store: a test makes its file unable to grow."""
+    return store._connection

@@ -26,14 +26,16 @@ if TYPE_CHECKING:
     from headgate.stores.leases import Lease
     from headgate.stores.redis import RedisStore as RedisStore
     from headgate.stores.shared import SharedStore as SharedStore
+    from headgate.stores.sql.sqlite import SqliteStore as SqliteStore
 else:
     _LATER = {
         "AsyncGate": "headgate.stores.gate_async",
         "Lease": "headgate.stores.leases",
         "RedisStore": "headgate.stores.redis",
         "SharedStore": "headgate.stores.shared",
+        "SqliteStore": "headgate.stores.sql.sqlite",
     }
-    """Loaded when first asked for: a limiter in memory needs no event loop, no redis-py and no mapped memory."""
+    """Loaded when first asked for: a limiter in memory needs no event loop, no library and no mapped memory."""
 
     def __getattr__(name: str) -> object:
         if name not in _LATER:
@@ -67,9 +69,13 @@ def open_store(store: Store | str | None, clock: Clock | None) -> Store:
         from headgate.stores.redis import RedisStore  # an extra: redis-py may not be installed
 
         return RedisStore(store, clock=clock)
+    if scheme == "sqlite":
+        from headgate.stores.sql.sqlite import SqliteStore  # loads the modules for databases
+
+        return SqliteStore(store, clock=clock)
     raise InvalidCall(
-        f"{_no_store(store)}; write memory://, shared://PATH, redis://, rediss://, unix://, redis+cluster:// or "
-        "redis+sentinel://, or valkey in place of redis"
+        f"{_no_store(store)}; write memory://, shared://PATH, sqlite://PATH, redis://, rediss://, unix://, "
+        "redis+cluster:// or redis+sentinel://, or valkey in place of redis"
     )
 
 

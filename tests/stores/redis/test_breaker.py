@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from headgate import Limiter, StoreError
+from headgate.stores.breaker import Breaker
 from headgate.stores.redis import Transition
-from headgate.stores.redis.node import Breaker
 from tests.support.faults import (
     FAULTS,
     MANY,

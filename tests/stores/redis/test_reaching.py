@@ -14,9 +14,9 @@ import pytest
 
 from headgate import Limiter, StoreError
 from headgate.clock import SECOND
+from headgate.stores.breaker import Breaker
 from headgate.stores.redis import Transition
 from headgate.stores.redis.connections import TIMELY
-from headgate.stores.redis.node import Breaker
 from headgate.stores.redis.resolver import MOST_THREADS, Resolver
 from headgate.testing import ManualClock
 from tests.support.faults import DEADLINE, MANY, SLACK, at_most, limiter_on, open_store

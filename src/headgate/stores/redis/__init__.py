@@ -17,6 +17,7 @@ from headgate.engine import TAKE, read_clock
 from headgate.errors import InvalidCall, StoreError
 from headgate.forks import after_fork
 from headgate.limit import Limit
+from headgate.stores.breaker import Transition
 from headgate.stores.contract import Store
 from headgate.stores.leases.terms import Lease, checked_terms
 from headgate.stores.memory import MemoryStore
@@ -31,7 +32,7 @@ from headgate.stores.redis.node import Node
 from headgate.stores.redis.pipeline import Pipelines
 from headgate.stores.redis.refusal_cache import RefusalCache
 from headgate.stores.redis.renewal import PermitRenewal
-from headgate.stores.redis.topology import Topology, Transition
+from headgate.stores.redis.topology import Topology
 from headgate.stores.redis.url import Options, read_client, read_url, split_url
 from headgate.wording import explained
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import logging
-import random
-import threading
 import time
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Any
 
+from headgate.stores.breaker import Prober, Transition
 from headgate.stores.redis.compiled import Command
 from headgate.stores.redis.connect import Connector, redirected_to, slot_of
 from headgate.stores.redis.library import (
@@ -22,24 +20,10 @@ from headgate.stores.redis.library import (
 )  # fmt: skip
 from headgate.stores.redis.node import MOST_HOPS, Address, Away, Node
 from headgate.stores.redis.senders import SharedError
-from headgate.wording import log_of
-
-FIRST_PROBE: Final = 0.05
-LONGEST_PROBE: Final = 0.5
-
-log = log_of("headgate")
-
-
-class Transition(NamedTuple):
-    """A server went away, or came back."""
-
-    server: str
-    available: bool
-    reason: str
 
 
 class Topology:
-    """All servers of a URL. While one is away, a thread probes it, so no request has to wait for the probes."""
+    """All servers of a URL."""
 
     def __init__(
         self, connector: Connector, probe: Callable[[Node], None], hook: Callable[[Transition], None] | None
@@ -47,13 +31,10 @@ class Topology:
         self.connector = connector
         self.clustered = connector.url.kind == "cluster"
         self._probe = probe
-        self._hook = hook
         self.origin = Node(connector, None)
         """The server, if there is only one; for a cluster, a node without an address, used to find the nodes."""
         self._nodes: dict[Address, Node] = {None: self.origin}
-        self._prober: threading.Thread | None = None
-        self._closed = threading.Event()
-        self._probing = threading.Lock()
+        self._prober = Prober(self._nodes.values, self._try, FAILURES, hook)
 
     def all(self) -> list[Node]:
         """Return all servers that have states."""
@@ -147,44 +128,7 @@ class Topology:
 
     def failed(self, node: Node, error: BaseException, began: float | None = None) -> None:
         """Note that the server did not answer, or replied with an error, to a command that began at `began`."""
-        if node.breaker.failed(0.0 if began is None else time.monotonic() - began):
-            self._tell(Transition(node.name, False, f"{type(error).__name__}: {error}"))
-            node.hang_up()
-            with self._probing:
-                if self._closed.is_set():  # the store is in use again, and its old thread is ending
-                    self._closed, self._prober = threading.Event(), None
-                if self._prober is None:
-                    self._prober = threading.Thread(target=self._ask_again, name="headgate-probe", daemon=True)
-                    self._prober.start()
-
-    def _ask_again(self) -> None:
-        """Probe until all servers are back: soon at first, then less often, at random times in each process."""
-        pause, closed = FIRST_PROBE, self._closed
-        while away := self._away():
-            if closed.wait(pause * random.uniform(0.5, 1.0)):  # noqa: S311 - chance, not secrecy
-                return
-            pause = min(pause * 1.5, LONGEST_PROBE)
-            for node in away:
-                try:
-                    reason = self._try(node)
-                except FAILURES:
-                    continue
-                except Exception:
-                    log.exception("probing %s failed", node.name)
-                    continue
-                if closed.is_set():
-                    node.hang_up()
-                    return
-                node.breaker.close()
-                self._tell(Transition(node.name, True, reason))
-
-    def _away(self) -> list[Node]:
-        """Return the servers that are away; if there are none, the calling thread stops probing."""
-        with self._probing:
-            away = [node for node in list(self._nodes.values()) if node.breaker.open]
-            if not away and self._prober is threading.current_thread():
-                self._prober = None
-            return away
+        self._prober.failed(node, error, began)
 
     def _try(self, node: Node) -> str:
         """Return the reason why this server is no longer away, or raise the failure of the probe."""
@@ -195,27 +139,16 @@ class Topology:
         self._probe(node)
         return "a probe passed"
 
-    def _tell(self, transition: Transition) -> None:
-        level = logging.WARNING if not transition.available else logging.INFO
-        log.log(level, "%s is %s: %s", transition.server, "back" if transition.available else "away", transition.reason)
-        if self._hook is not None:
-            try:
-                self._hook(transition)
-            except Exception:
-                log.exception("the on_transition hook failed")
-
     def forget(self) -> None:
         """Start again after a fork, without sockets, locks and threads of the parent."""
         self.connector.forget()
-        self._prober = None
-        self._closed = threading.Event()
-        self._probing = threading.Lock()
+        self._prober.forget()
         for node in self._nodes.values():
             node.forget()
 
     def close(self) -> None:
         """Close all free connections and stop probing."""
-        self._closed.set()
+        self._prober.close()
         for node in list(self._nodes.values()):
             node.hang_up()
             node.breaker.close()  # no probe is left to close it

@@ -1,0 +1,25 @@
+"""When a store deletes expired rows: after some of its own writes, a few rows at a time."""
+
+from __future__ import annotations
+
+from typing import Final
+
+WRITES: Final = 64
+"""The writes of this process between two sweeps."""
+MOST_SWEPT: Final = 128
+"""The most rows of a sweep: more than the writes that precede it, so that expired rows do not pile up."""
+
+
+class Sweeping:
+    """Counts writes. Threads may lose a count to each other, and then sweep a little later."""
+
+    def __init__(self) -> None:
+        self._writes = 0
+
+    def is_due(self) -> bool:
+        """Count a write, and return whether a sweep follows it."""
+        self._writes += 1
+        if self._writes < WRITES:
+            return False
+        self._writes = 0
+        return True

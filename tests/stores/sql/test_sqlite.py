@@ -1,0 +1,267 @@
+"""SQLite: one file, several processes, threads and event loops; and all that can be wrong with a file."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+from typing import Any
+
+import pytest
+
+from headgate import AsyncLimiter, Call, InvalidCall, Limit, Limiter, StoreError
+from headgate.stores.sql.sqlite import SqliteStore
+from headgate.testing import ManualClock
+from tests.support import ROOT
+from tests.support.inside import sqlite_connection
+from tests.support.servers import wait_until
+from tests.support.sql_worker import AMOUNT, limits
+
+pytestmark = pytest.mark.engineless
+
+
+@pytest.fixture
+def store(url):
+    """A store by a clock that stands still."""
+    with contextlib.closing(SqliteStore(url, clock=ManualClock(1e9))) as store:
+        yield store
+
+
+def rows(store: SqliteStore, what: str = "count(*)", table: str = "headgate_states") -> list[Any]:
+    """What a person sees who opens the file."""
+    with contextlib.closing(sqlite3.connect(store.path)) as looker:
+        return looker.execute(f"SELECT {what} FROM {table} WHERE namespace <> ''").fetchall()
+
+
+def test_eight_processes_get_exactly_the_limit(url):
+    """Under every algorithm, processes that hit one key at once are admitted exactly the amount in all."""
+    command = [sys.executable, "-m", "tests.support.sql_worker", url, "8"]
+    processes = [subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT) for _ in range(8)]
+    spent = [json.loads(process.communicate(timeout=60)[0]) for process in processes]
+    assert [sum(each) for each in zip(*spent, strict=True)] == [AMOUNT] * len(limits())
+
+
+def test_a_refusal_writes_nothing(store):
+    """A refused hit of a new key makes no row, and a refused hit of a known one leaves its row as it was."""
+    limiter = Limiter("10/minute", store=store, on_error="raise")
+    assert not limiter.hit("never", 11) and limiter.peek("k").remaining == 10
+    assert rows(store) == [(0,)]
+    limiter.hit("k", 10)
+    before = rows(store, "*")
+    assert not limiter.hit("k") and rows(store, "*") == before
+
+
+def test_rows_can_be_read_by_a_person(store):
+    """A row has the namespace, the limit, integers and instants; the key is a hash; the view tells what is left."""
+    limiter = Limiter("10/minute as api", store=store, namespace="shop", on_error="raise")
+    limiter.hit("ann@example.com", 3)
+    [(namespace, key, limit, state)] = rows(store, "namespace, key, limit_name, state")
+    assert (namespace, limit, state) == ("shop", "token-bucket minute as api", "1000000018000000 0")
+    assert key.startswith("#") and len(key) == 23 and "ann" not in key
+    usage = "remaining, used, burst, decided_at, expires_at"
+    assert rows(store, usage, "headgate_usage") == [(10, 0, 10, "2001-09-09 01:46:40", "2001-09-09 01:47:00")]
+
+
+def test_readable_keys_are_stored_as_they_are(url):
+    """With `readable_keys`, keys can be joined with other tables; a key that no column can hold is a hash."""
+    with contextlib.closing(SqliteStore(url, readable_keys=True)) as store:
+        limiter = Limiter("10/day by fixed-window", store=store, namespace="it's", on_error="raise")
+        for key in ("customer:42", "o'hara", "\ud800", "x" * 4096, "#"):
+            limiter.hit(key)
+        seen = rows(store, "key, used", "headgate_usage")
+        assert ("customer:42", 1) in seen and len(seen) == 5
+        assert sum(key.startswith("#") for key, _ in seen) == 4
+        assert rows(store, "namespace")[0][0].startswith("#")
+
+
+def test_states_survive_the_process(url):
+    """A store that opens the file again goes on with the states in it."""
+    for left in (2, 1, 0):
+        with contextlib.closing(SqliteStore(url)) as store:
+            assert Limiter("3/day", store=store, on_error="raise").hit("k").remaining == left
+
+
+def test_threads_share_one_file(url):
+    """Sixteen threads of one store are admitted exactly the limit."""
+    with contextlib.closing(SqliteStore(url)) as store:
+        limiter = Limiter("50/day", store=store, on_error="raise")
+        passed: list[bool] = []
+        threads = [
+            threading.Thread(target=lambda: passed.extend(bool(limiter.hit("k")) for _ in range(10))) for _ in range(16)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert (len(passed), sum(passed)) == (160, 50)
+
+
+def test_event_loops_share_one_thread(url):
+    """Tasks are admitted exactly the limit, over several keys, permits and refunds, and one thread serves them all."""
+
+    async def main() -> None:
+        store = SqliteStore(url)
+        limiter = AsyncLimiter("50/day as rate; 3 in flight as busy", store=store, on_error="raise")
+        taken = await asyncio.gather(*(limiter.hit("k") for _ in range(20)))
+        assert sum(map(bool, taken)) == 3
+        assert sum(thread.name.startswith("headgate-sqlite") for thread in threading.enumerate()) == 1
+        assert len(await limiter.holders("k")) == 3
+        for decision in taken:
+            await limiter.release(decision)
+        plain = AsyncLimiter("50/day as rate", store=store, on_error="raise")
+        assert sum(map(bool, await asyncio.gather(*(plain.hit("k") for _ in range(60))))) == 47
+        both = await plain.decide(Call(Limit.parse("5/day as a"), "x"), Call(Limit.parse("5/day as b"), "y", cost=6))
+        assert both.never and (await plain.peek("x")).remaining == 50
+        await plain.reset("k")
+        assert (await plain.hit("k")).remaining == 49
+        await store.aclose()
+
+    asyncio.run(main())
+
+
+def test_a_permit_of_a_killed_process_ends_by_its_ttl(url):
+    """A process that is killed frees its permits when their leases end; a living process renews its own."""
+    code = (
+        "import sys, time; from headgate import Limiter\n"
+        f"decision = Limiter('2 in flight ttl 400ms', store={url!r}, on_error='raise').hit('k')\n"
+        "print(decision.allowed, flush=True); time.sleep(60)"
+    )
+    with contextlib.closing(SqliteStore(url)) as store:
+        limiter = Limiter("2 in flight ttl 400ms", store=store, on_error="raise")
+        other = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, cwd=ROOT)
+        assert other.stdout is not None and other.stdout.readline() == b"True\n"
+        own = limiter.hit("k")
+        assert own and not limiter.hit("k")
+        assert sorted(holding.own for holding in limiter.holders("k")) == [False, True]
+        other.send_signal(signal.SIGKILL)
+        other.communicate()
+        wait_until(lambda: len(limiter.holders("k")) == 1, "the permit of the killed process has ended")
+        assert [holding.own for holding in limiter.holders("k")] == [True]
+        limiter.release(own)
+        assert limiter.holders("k") == []
+
+
+def test_a_forked_child_opens_the_file_itself(url):
+    """A child does not use the connection of its parent, and both spend one budget."""
+    with contextlib.closing(SqliteStore(url)) as store:
+        limiter = Limiter("3/day", store=store, on_error="raise")
+        assert limiter.hit("k").remaining == 2
+        child = os.fork()
+        if not child:
+            os._exit(limiter.hit("k").remaining)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
+        assert limiter.hit("k").remaining == 0
+
+
+def test_a_busy_file_is_answered_for_within_the_deadline(folder):
+    """While another program holds the write lock, `on_error` answers; afterwards the file does."""
+    with contextlib.closing(SqliteStore(f"sqlite://{folder}/limits.db", deadline=0.01)) as store:
+        limiter = Limiter("3/day", store=store)
+        Limiter("1/day as other", store=SqliteStore(f"sqlite://{folder}/limits.db", deadline=10)).hit("k")
+        other = sqlite3.connect(store.path, isolation_level=None)
+        with contextlib.closing(other):
+            other.execute("BEGIN IMMEDIATE")
+            assert limiter.hit("k").degraded
+            assert limiter.peek("k").degraded is False
+            with pytest.raises(StoreError, match="held the write lock for longer than the deadline"):
+                Limiter("3/day", store=store, on_error="raise").hit("k")
+            other.execute("ROLLBACK")
+        wait_until(lambda: not limiter.hit("k", 0).degraded, "the file answers again")
+        assert limiter.peek("k").remaining == 3
+
+
+def test_a_file_that_cannot_be_used_says_why(folder):
+    """A missing directory, a file that is no database and a full disk are errors that say what to do."""
+    missing = SqliteStore(f"sqlite://{folder}/none/limits.db")
+    with pytest.raises(StoreError, match="cannot be opened: its directory must exist"):
+        Limiter("3/day", store=missing, on_error="raise").hit("k")
+    (folder / "text.db").write_text("hello" * 1000)
+    with pytest.raises(StoreError, match="is not a SQLite database"):
+        Limiter("3/day", store=SqliteStore(f"sqlite://{folder}/text.db"), on_error="raise").hit("k")
+
+
+def test_a_full_disk_is_a_clear_error(store):
+    """A file that cannot grow refuses the write, charges nothing, and the limiter answers by `on_error`."""
+    limiter = Limiter("3/day by sliding-log", store=store, on_error="raise")
+    limiter.hit("k")
+    sqlite_connection(store).execute("PRAGMA max_page_count = 1")
+    with pytest.raises(StoreError, match="cannot grow: the disk is full"):
+        for n in range(1000):
+            limiter.hit(f"k{n}")
+    assert limiter.peek("k").remaining == 2
+
+
+@pytest.mark.skipif(os.getuid() == 0, reason="root may write to every file")
+def test_a_read_only_file_is_a_clear_error(folder):
+    """A user who may not write to the file is told so."""
+    with contextlib.closing(SqliteStore(f"sqlite://{folder}/limits.db")) as store:
+        Limiter("3/day", store=store, on_error="raise").hit("k")
+    os.chmod(folder / "limits.db", 0o400)
+    with pytest.raises(StoreError, match="is read-only"):
+        Limiter("3/day", store=store, on_error="raise").hit("k")
+
+
+def test_a_table_of_another_version_is_an_error(store):
+    """A table that another Headgate made is neither read nor changed; the error says what to do."""
+    limiter = Limiter("3/day", store=store, on_error="raise")
+    limiter.hit("k")
+    store.close()
+    with contextlib.closing(sqlite3.connect(store.path)) as other, other:
+        other.execute("UPDATE headgate_states SET state = '7' WHERE namespace = ''")
+    with pytest.raises(StoreError, match="has version 7, and this Headgate needs version 1: install a newer Headgate"):
+        limiter.hit("k")
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("sqlite://", "needs a file; write sqlite:///var"),
+        ("sqlite:///", "needs a file; write sqlite:///var"),
+        ("sqlite://limits.db", "the path must be absolute; write sqlite:///"),
+        ("sqlite:///:memory:", "memory://"),
+        ("sqlite:///tmp/x.db?deadline=soon", "is not a number"),
+        ("sqlite:///tmp/x.db?deadline=0", "deadline is a number of seconds"),
+        ("sqlite:///tmp/x.db?cache=shared", "has the options deadline, nodes, readable_keys"),
+    ],
+)
+def test_a_url_that_cannot_be_read_says_what_to_write(url, says):
+    """A URL without a file, with a relative path or with unknown options is an error."""
+    with pytest.raises(InvalidCall, match=says):
+        Limiter("3/day", store=url)
+
+
+def test_leases_are_refused(url):
+    """A store in a database has no leases, and says so."""
+    with pytest.raises(InvalidCall, match="leave lease out"):
+        Limiter("3/day", store=url, lease=True)
+
+
+def test_expired_rows_are_deleted_in_batches(store):
+    """A sweep deletes a batch of expired rows, the oldest first; a row that still counts stays."""
+    limiter = Limiter("10/minute", store=store, on_error="raise")
+    for n in range(200):
+        limiter.hit(f"k{n}")
+    Limiter("10/100 days", store=store, on_error="raise").hit("kept")
+    assert store.sweep() == 0
+    store.clock.advance(3600)
+    assert [store.sweep() for _ in range(3)] == [128, 72, 0]
+    assert rows(store) == [(1,)]
+
+
+def test_a_store_sweeps_after_some_writes(url):
+    """Without a call of `sweep`, expired rows go as other keys come."""
+    with contextlib.closing(SqliteStore(url)) as store:
+        limiter = Limiter("10/minute", store=store, on_error="raise")
+        for n in range(60):
+            limiter.hit(f"k{n}")
+        with contextlib.closing(sqlite3.connect(store.path)) as other, other:
+            other.execute("UPDATE headgate_states SET expires_at = 1 WHERE namespace <> ''")
+        for _ in range(64):
+            limiter.hit("busy")
+        assert rows(store) == [(1,)]
