@@ -55,6 +55,7 @@ class CompiledPolicy:
 
     def __init__(self, policy: Policy, stores: Mapping[str, Store], *, awaited: bool) -> None:
         self.policy = policy
+        self.stores = stores
         self._gates: dict[str, Any] = {}
         for name, store in stores.items():
             self._gates[name] = gate_on(store, policy.namespace, awaited)

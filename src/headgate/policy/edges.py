@@ -11,6 +11,7 @@ from headgate.policy.compiled import CompiledPolicy
 from headgate.policy.fast_path import FastPath, cost_in_fast_path
 from headgate.policy.key import client_key, fallback_key, key_of
 from headgate.policy.match import METHODS
+from headgate.policy.operating import CountedRule, RuleKeys, check_no_loop, unknown_rule
 from headgate.policy.outcome import Charge, LimitGroup, Outcome, refused
 from headgate.policy.path import Pattern, Segment, tidy
 from headgate.policy.reload import PolicyFile
@@ -23,8 +24,9 @@ from headgate.policy.source import Source
 from headgate.policy.values import Unclear
 
 __all__ = [
-    "DEFAULT_PLAN", "METHODS", "Candidates", "Carried", "Charge", "CompiledPolicy", "FastPath", "LimitGroup",
-    "MatchedRules", "Outcome", "Pattern", "PolicyFile", "Reload", "Rule", "RuleSet", "Segment", "ShedSection",
-    "Source", "Unclear", "client_key", "compare", "cost_in_fast_path", "fallback_key", "key_of", "read_address",
-    "read_node", "refund", "refused", "release", "settle", "tidy", "with_carried",
+    "DEFAULT_PLAN", "METHODS", "Candidates", "Carried", "Charge", "CompiledPolicy", "CountedRule", "FastPath",
+    "LimitGroup", "MatchedRules", "Outcome", "Pattern", "PolicyFile", "Reload", "Rule", "RuleKeys", "RuleSet",
+    "Segment", "ShedSection", "Source", "Unclear", "check_no_loop", "client_key", "compare", "cost_in_fast_path",
+    "fallback_key", "key_of", "read_address", "read_node", "refund", "refused", "release", "settle", "tidy",
+    "unknown_rule", "with_carried",
 ]  # fmt: skip

@@ -16,6 +16,7 @@ from headgate.limit import Limit, as_limits
 from headgate.policy.action import Action
 from headgate.policy.cost import Cost
 from headgate.policy.forms import TEXT, Field, Fields
+from headgate.policy.given_key import EVERYONE
 from headgate.policy.key import read_key
 from headgate.policy.match import Match
 from headgate.policy.parser import Parser
@@ -84,6 +85,7 @@ def read_fleet(
         match=Match(None, (), (_is_enforced,)),
         key=read_key(parser, "everyone", path, ()),
         parts=("everyone",),
+        writes=(EVERYONE,),
         plans={CRITICAL: (limit,), OTHERS: (limit.replace(amount=amount, burst=amount),)},
         limits_of=FleetRule.limits_for,  # type: ignore[arg-type]  # the limits depend on more than the plan
         cost=Cost(1),

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from headgate.policy.fleet import NAME as FLEET
 from headgate.policy.forms import TEXT, WORD, Field, Fields, Form, array, named, table
@@ -26,6 +26,10 @@ from headgate.policy.token import Tokens, read_tokens
 from headgate.policy.values import Repeated, kind_of_header
 from headgate.policy.view import RequestView
 from headgate.wording import shown
+
+if TYPE_CHECKING:
+    from headgate.policy.bound import BoundPolicy
+    from headgate.stores import Store
 
 HEADER_STYLES: Final = ("draft-11", "draft-6", "x-ratelimit", "x-ratelimit-epoch", "none")
 VERSION: Final = 1
@@ -139,6 +143,12 @@ class Policy:
     def load(cls, given: Policy | str | Path | Mapping[str, Any]) -> Policy:
         """Return a policy from a `Policy`, the path of a file, or a mapping."""
         return given if isinstance(given, Policy) else cls(read_source(given))
+
+    def bind(self, store: Store | str | None = None) -> BoundPolicy:
+        """Return the policy on this store, without an app: `peek` and `reset` of one key of a rule."""
+        from headgate.policy.bound import BoundPolicy  # here, because it imports every rule's stores
+
+        return BoundPolicy(self, store)
 
     def with_rules(self, rules: Sequence[Mapping[str, Any]]) -> Policy:
         """Return a policy with other rules and the same lists, stores, namespace, headers, tokens and pepper."""

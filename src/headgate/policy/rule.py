@@ -12,6 +12,7 @@ from headgate.limit import Given, Limit, as_limits, parse_name
 from headgate.policy.action import Action, read_act, read_time
 from headgate.policy.cost import COUNT, Cost, Statuses, read_cost, read_count
 from headgate.policy.forms import NAME, TEXT, Field, Fields, Form, named, one_of, some, table, time
+from headgate.policy.given_key import Writes, read_writes
 from headgate.policy.key import Part, part_names, read_key
 from headgate.policy.match import Match, Predicate, read_condition, read_match
 from headgate.policy.parser import Parser
@@ -92,6 +93,8 @@ class Rule:
     key: tuple[Part, ...]
     parts: tuple[str, ...]
     """The names of the parts of the key."""
+    writes: Writes
+    """How a value that code gives becomes a part of the key."""
     plans: Plans | None
     limits_of: Callable[[RequestView], Any] | None
     """The app's function that chooses the limits of a request."""
@@ -171,6 +174,7 @@ def _read_fields(parser: Parser, given: Mapping[str, Any], path: Path_, index: i
         match=match,
         key=read_key(parser, given.get("key", "ip"), (*path, "key"), names),
         parts=part_names(given.get("key", "ip")),
+        writes=read_writes(given.get("key", "ip"), parser.hashed),
         plans=plans,
         limits_of=choose,
         cost=cost,

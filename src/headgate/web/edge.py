@@ -1,11 +1,13 @@
-"""The public methods of an app's limits in every framework: read the policy, reload it, close the stores."""
+"""The public methods of an app's limits in every framework: read the policy, operate one key, reload, close."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, AnyStr, Final, Generic
 
 from headgate.policy import Policy
+from headgate.policy.edges import CountedRule, RuleKeys, check_no_loop
 from headgate.shed import LoadShedder
+from headgate.web.rules_by_name import counted_rule
 from headgate.wording import Renamed
 
 if TYPE_CHECKING:
@@ -16,7 +18,7 @@ NOW: Final = "write frozen(limits), disabled(limits), reset_all(limits), limits.
 """The replacements of attributes that were removed."""
 
 
-class Edge(Generic[AnyStr]):
+class Edge(RuleKeys, Generic[AnyStr]):
     """The base of every extension, middleware and interceptor: `frozen(limits)`, `limits.reload()`."""
 
     if not TYPE_CHECKING:
@@ -34,6 +36,13 @@ class Edge(Generic[AnyStr]):
     def shedder(self) -> LoadShedder | None:
         """The load shedder of the policy's `shed`, for its `stats()` and its `mode`; None if there is none."""
         return self._runtime.shedder
+
+    def _counted(self, rule: str) -> CountedRule:
+        return counted_rule(self._runtime, rule)
+
+    def _check_thread(self, verb: str) -> None:
+        if self._runtime.awaited:
+            check_no_loop(verb)
 
     def reload(self) -> bool:
         """Read the policy's file again; False if the policy stays as it was. For a signal handler."""

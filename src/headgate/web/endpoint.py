@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any, Final
+from weakref import WeakSet
 
 from headgate.policy import Policy, RequestView
 from headgate.policy.edges import Source
@@ -34,7 +35,7 @@ def with_request(function: Callable[..., Any], view: RequestView) -> Any:  # noq
 class EndpointLimit:
     """One `limit(...)`. A mistake raises here, at the decorator, not at the first request."""
 
-    __slots__ = ("rule",)
+    __slots__ = ("__weakref__", "rule")
 
     def __init__(self, limits: Any, rule: Mapping[str, Any], call: Call = with_request) -> None:  # noqa: ANN401
         given = {"key": "ip", **rule, "limits": limits}
@@ -45,6 +46,16 @@ class EndpointLimit:
         stores = {named: "memory://"} if isinstance(named, str) and named else {}
         Policy(Source("", {"rules": [given], "stores": stores}, {}, decorator=called()))
         self.rule: Mapping[str, Any] = given
+        if "name" in given:
+            _named.add(self)
+
+
+_named: Final[WeakSet[EndpointLimit]] = WeakSet()
+
+
+def named_limits() -> Iterator[tuple[str, EndpointLimit]]:
+    """Yield every limit of this program that has a name."""
+    return ((limit.rule["name"], limit) for limit in list(_named))
 
 
 def _adapted(value: Any, call: Call) -> Any:  # noqa: ANN401

@@ -20,6 +20,7 @@ from headgate.stores import Store, open_store
 from headgate.waiting.timers import Timers
 from headgate.web.clients import Clients, Lines
 from headgate.web.endpoint import EndpointLimit, rules_at
+from headgate.web.endpoint_ways import EndpointWays
 from headgate.web.headers import HeaderCodec
 from headgate.web.misconfiguration import Misconfiguration, warn_of_workers
 from headgate.web.options import NO_RULES, PolicyGiven, WebOptions
@@ -61,7 +62,8 @@ class Runtime(Generic[AnyStr]):
     ) -> None:
         self._file: PolicyFile[Ready[AnyStr]] = PolicyFile(NO_RULES if policy is None else policy, self._prepare)
         self.reader: Reader[AnyStr] = reader
-        self._awaited = awaited
+        self.awaited = awaited
+        """Whether event loops run the steps of this edge."""
         self._options = options
         self._refusal = options.refusal or Refusal()
         self.store = open_store(options.store, None)
@@ -158,7 +160,7 @@ class Runtime(Generic[AnyStr]):
             if url not in self._opened:
                 self._keep(url, open_store(url, None))
             stores[name] = self._opened[url] if self.store is self._home else self.store
-        return Responder(policy, stores, self.reader.codec, self._refusal, self._awaited)
+        return Responder(policy, stores, self.reader.codec, self._refusal, self.awaited)
 
     def _open_at(self, policy: Policy, limits: tuple[EndpointLimit, ...], route: str) -> Responder[AnyStr]:
         return self._open(policy.with_rules(rules_at(route, limits)))
@@ -267,31 +269,6 @@ class Runtime(Generic[AnyStr]):
                 await store.aclose()
             elif hasattr(store, "close"):
                 store.close()
-
-
-class EndpointWays(dict[tuple[tuple[EndpointLimit, ...], str, str], Way], Generic[AnyStr]):
-    """The ways of requests to endpoints under one policy. Their number is bounded by the routes of the app."""
-
-    def __init__(
-        self, open_at: Callable[[tuple[EndpointLimit, ...], str], Responder[AnyStr]], has_fast_paths: bool
-    ) -> None:
-        super().__init__()
-        self._open_at: Callable[[tuple[EndpointLimit, ...], str], Responder[AnyStr]] = open_at
-        self._has_fast_paths = has_fast_paths
-        self._responders: dict[tuple[tuple[EndpointLimit, ...], str], Responder[AnyStr]] = {}
-
-    def responder(self, limits: tuple[EndpointLimit, ...], route: str) -> Responder[AnyStr]:
-        """Return the responder of an endpoint, which is made once."""
-        responder = self._responders.get((limits, route))
-        if responder is None:
-            responder = self._responders[limits, route] = self._open_at(limits, route)
-        return responder
-
-    def __missing__(self, asked: tuple[tuple[EndpointLimit, ...], str, str]) -> Way:
-        limits, route, method = asked
-        has_fast_path = self._has_fast_paths and route != ""  # without a route, a part of the key is missing
-        found = self[asked] = has_fast_path and self.responder(limits, route).way_at(method, route)
-        return found
 
 
 def _looked_at(method: str, path: str) -> bool:

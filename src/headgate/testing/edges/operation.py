@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from headgate.testing.control import disabled, frozen, reset_all
 from headgate.testing.edges.browser import Serving, logged
@@ -66,6 +68,22 @@ class Operation(Serving):
                 file.write_text(policy_of("8/minute"))
                 assert site.limits.reload() is True
                 assert site.ask().fields["ratelimit-policy"] == '"api";q=8;w=60'
+
+    def test_one_key_of_a_rule_is_looked_at_and_reset(self) -> None:
+        """`peek` and `reset` find a key by the name of its rule and the value of the part, in any place."""
+        secret: dict[str, Any] = {"x_api_key": "s3cret"}
+        for where in self.places:
+            rule = {"name": "key-operated", "key": {"header": "x-api-key"}, "limits": "2/hour; 9/day"}
+            with self.limiting(where, rule) as site:
+                assert site.codes(times=3, **secret) == [200, 200, 429], where
+                left = site.limits.peek("key-operated", "s3cret")
+                assert (left.allowed, left.remaining, left.limit) == (False, 0, 2), where
+                assert [verdict.remaining for verdict in left.verdicts] == [0, 7], where
+                assert asyncio.run(site.limits.apeek("key-operated", "other")).remaining == 2, where
+                site.limits.reset("key-operated", "s3cret")
+                assert site.codes(times=3, **secret) == [200, 200, 429], where
+                asyncio.run(site.limits.areset("key-operated", "s3cret"))
+                assert site.codes(**secret) == [200], where
 
     def test_limits_are_frozen_switched_off_and_forgotten_by_one_line(self) -> None:
         """`frozen`, `disabled` and `reset_all` accept the app's limits, in any place, and restore them afterwards."""

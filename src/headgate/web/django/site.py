@@ -17,6 +17,7 @@ from django.urls.resolvers import LocalePrefixPattern, RoutePattern
 
 from headgate.forks import after_fork
 from headgate.policy import Policy
+from headgate.policy.edges import CountedRule, RuleKeys, check_no_loop
 from headgate.shed import LoadShedder
 from headgate.stores import Store, open_store
 from headgate.web.django.request import lines_of, read_request
@@ -24,6 +25,7 @@ from headgate.web.django.settings import Setup
 from headgate.web.django.site_limits import SiteLimits, preparing
 from headgate.web.edge import NOW
 from headgate.web.headers import WSGI
+from headgate.web.rules_by_name import counted_rule
 from headgate.web.runtime import Reader, Runtime
 from headgate.web.unreached import Route, read_route
 from headgate.wording import Renamed
@@ -96,7 +98,7 @@ class _Opened:
             self._own.close()
 
 
-class RateLimits:
+class RateLimits(RuleKeys):
     """The limits of this process. `headgate.testing` freezes, resets and disables them."""
 
     if not TYPE_CHECKING:
@@ -137,6 +139,13 @@ class RateLimits:
     def namespace(self) -> str:
         """The namespace of every count made here."""
         return self.policy.namespace
+
+    def _counted(self, rule: str) -> CountedRule:
+        return counted_rule(self._runtime_now, rule)
+
+    def _check_thread(self, verb: str) -> None:
+        if self._runtime_now.awaited:
+            check_no_loop(verb)
 
     def _use(self, store: Store) -> None:
         """Count in this store from now on, as `headgate.testing.frozen` and `disabled` do for a while."""
