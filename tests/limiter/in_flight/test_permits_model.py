@@ -192,7 +192,7 @@ class Leases(Permits):
         self.clock.us = max(self.clock.us, self.pick(number).ends + off)
 
 
-EXAMPLES = settings(max_examples=20, stateful_step_count=40)
+EXAMPLES = settings(max_examples=12, stateful_step_count=40)
 
 
 @pytest.mark.parametrize("kind", EVERY_WAY)

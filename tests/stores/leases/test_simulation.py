@@ -125,7 +125,7 @@ def test_who_is_told_a_time_that_is_too_early_is_found_out(monkeypatch):
 
 def ambushes(ledger_type: type[LeaseLedger] = LeaseLedger) -> Iterator[World]:
     """Those first that have found somebody out."""
-    return (World(ambush(seed), ledger_type).run() for seed in (1127, 1129, 238, 1, 26, 32, 28, 9, *range(100, 300)))
+    return (World(ambush(seed), ledger_type).run() for seed in (1, 32, 26, 1127, 1129, 9, 28, 238, *range(100, 300)))
 
 
 @pytest.mark.parametrize("ledger_type", [Late, BeyondTheSeam, Uncharged, Twice])

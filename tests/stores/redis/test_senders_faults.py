@@ -134,16 +134,22 @@ def interrupted():
     handled = threading.Event()
 
     def handle(*_: object) -> None:
-        handled.set()
-        raise KeyboardInterrupt
+        if not handled.is_set():
+            handled.set()
+            raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGINT, handle)
     yield handled
     signal.signal(signal.SIGINT, before)
 
 
-def interrupt() -> None:
-    signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+def interrupt(interrupted: threading.Event) -> None:
+    """Interrupt the main thread: again, if the signal came just before it began to wait, and did not wake it."""
+    for _ in range(300):
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        if interrupted.wait(0.1):
+            return
+    raise AssertionError("the main thread handles no signal")
 
 
 def test_an_interrupt_of_the_thread_that_sends_leaves_the_others_their_answers(
@@ -169,8 +175,7 @@ def test_an_interrupt_of_the_thread_that_sends_leaves_the_others_their_answers(
 
         def disturb() -> None:
             assert reading.wait(30)
-            interrupt()
-            assert interrupted.wait(30)
+            interrupt(interrupted)
             proxy.release()
 
         with leading(store, gather), pytest.raises(KeyboardInterrupt):
@@ -187,7 +192,7 @@ def test_an_interrupt_of_a_thread_that_waits_takes_its_command_back(server, prox
 
         def act() -> None:
             wait_until(lambda: len(threads.senders.waiting) == OTHERS + 1, "the main thread waits too")
-            interrupt()
+            interrupt(interrupted)
 
         acting = threads.pool.submit(act)
         with pytest.raises(KeyboardInterrupt):
