@@ -9,8 +9,10 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-import grpc
 import pytest
+
+pytest.importorskip("grpc")
+import grpc
 from grpc import StatusCode
 
 from headgate import InvalidCall, MemoryStore

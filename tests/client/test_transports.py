@@ -6,7 +6,6 @@ from contextlib import AbstractContextManager
 from typing import Any, ClassVar
 
 import aiohttp
-import grpc
 import httpx
 import httpx2
 import pytest
@@ -15,11 +14,9 @@ import requests
 from headgate.client import Budget
 from headgate.testing import ManualClock
 from tests.support.transports import aiohttp as aiohttp_clients
-from tests.support.transports import grpc as grpc_clients
 from tests.support.transports import httpx as httpx_clients
 from tests.support.transports import requests as requests_clients
-from tests.support.transports.service import Service
-from tests.support.transports.suite import AwaitedSuite, HttpSuite, TransportSuite
+from tests.support.transports.suite import AwaitedSuite, HttpSuite
 
 pytestmark = pytest.mark.engineless
 
@@ -77,27 +74,3 @@ class TestAiohttp(AwaitedSuite, HttpSuite):
 
     def client(self, budget: Budget, address: str, clock: ManualClock, moves: bool) -> AbstractContextManager[Any]:
         return aiohttp_clients.in_loops(budget, address, clock, moves)
-
-
-class TestGrpc(TransportSuite):
-    """gRPC, in threads."""
-
-    error = grpc.RpcError
-
-    def serve(self, clock: ManualClock) -> AbstractContextManager[Service]:
-        return grpc_clients.grpc_service(clock)
-
-    def client(self, budget: Budget, address: str, clock: ManualClock, moves: bool) -> AbstractContextManager[Any]:
-        return grpc_clients.in_threads(budget, address)
-
-
-class TestGrpcAwaited(AwaitedSuite):
-    """gRPC, in event loops."""
-
-    error = grpc.RpcError
-
-    def serve(self, clock: ManualClock) -> AbstractContextManager[Service]:
-        return grpc_clients.grpc_service(clock)
-
-    def client(self, budget: Budget, address: str, clock: ManualClock, moves: bool) -> AbstractContextManager[Any]:
-        return grpc_clients.in_loops(budget, address, clock, moves)

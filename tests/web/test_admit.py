@@ -23,7 +23,6 @@ from headgate.web.clients import LONGEST, Clients
 from headgate.web.django import rate_limits
 from headgate.web.endpoint import EndpointLimit
 from headgate.web.flask import RateLimits as FlaskLimits
-from headgate.web.grpc import RateLimitInterceptor
 from headgate.web.options import Options, WebOptions
 from headgate.web.request_limits import limits_of
 from headgate.web.starlette import RateLimits as StarletteLimits
@@ -32,7 +31,6 @@ from tests.support.adapters.bare import AsgiSuite, WsgiSuite
 from tests.support.adapters.django import DjangoAsyncSuite
 from tests.support.django_site import site
 from tests.support.edges import plain
-from tests.support.grpc_servers import serving
 from tests.support.inside import runtime_of
 from tests.web.test_edges import EDGES
 
@@ -57,8 +55,9 @@ def test_every_edge_decides_by_the_fast_path_behind_a_trusted_proxy(edge, monkey
 
 def test_grpc_decides_by_the_fast_path_behind_a_trusted_proxy(monkeypatch):
     """The same of calls, whose addresses are in their metadata."""
+    grpc_servers = pytest.importorskip("tests.support.grpc_servers")
     monkeypatch.setattr(CompiledPolicy, "before", looked_at)
-    with serving(default="1/minute", trusted_proxies=["127.0.0.1"]) as server:
+    with grpc_servers.serving(default="1/minute", trusted_proxies=["127.0.0.1"]) as server:
         told = server.codes(2, "Unary", b"hi", metadata=[("x-forwarded-for", CLIENT)])
     assert told == ["OK", "RESOURCE_EXHAUSTED"]
 
@@ -106,11 +105,18 @@ def flask_limits() -> FlaskLimits:
     return FlaskLimits(Flask("shop"), ONE)
 
 
+def grpc_limits() -> Any:
+    pytest.importorskip("grpc")
+    from headgate.web.grpc import RateLimitInterceptor
+
+    return RateLimitInterceptor(ONE)
+
+
 @pytest.mark.parametrize(
     "make",
     [
         lambda: Asgi(plain, ONE), lambda: Wsgi(lambda *given: [], ONE), lambda: StarletteLimits(Starlette(), ONE),
-        flask_limits, lambda: AiohttpLimits(web.Application(), ONE), lambda: RateLimitInterceptor(ONE),
+        flask_limits, lambda: AiohttpLimits(web.Application(), ONE), grpc_limits,
     ],
 )  # fmt: skip
 def test_users_hold_the_limits_themselves(make):

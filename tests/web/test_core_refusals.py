@@ -27,7 +27,6 @@ from headgate.errors import BudgetExhausted
 from headgate.web import aiohttp, fastapi, flask, starlette
 from tests.support.django_site import site
 from tests.support.edges import asgi, still
-from tests.support.grpc_servers import KINDS, SERVERS, serving
 
 pytestmark = pytest.mark.engineless
 
@@ -189,12 +188,17 @@ def test_a_websocket_with_a_used_up_budget_is_closed():
     assert closed.value.code == 1013
 
 
+each_grpc_method = pytest.mark.parametrize("method", ["Unary", "Stream", "Collect", "Chat"])
+every_grpc_server = pytest.mark.parametrize("kind", ["threads", "loop", "reading", "threads of a loop"])
+
+
 @pytest.mark.parametrize("policy", [None, POLICY])
-@pytest.mark.parametrize("method", KINDS)
-@pytest.mark.parametrize("kind", SERVERS)
+@each_grpc_method
+@every_grpc_server
 def test_a_call_of_grpc_with_a_used_up_budget_is_unavailable(kind, method, policy):
     """The pushback is in whole seconds, and no limit is told: the client did nothing wrong."""
-    with serving(kind, policy) as server:
+    grpc_servers = pytest.importorskip("tests.support.grpc_servers")
+    with grpc_servers.serving(kind, policy) as server:
         ended = server.ask(method, b"exhausted")
     assert (ended.code.name, ended.details) == (
         "UNAVAILABLE",
@@ -204,11 +208,12 @@ def test_a_call_of_grpc_with_a_used_up_budget_is_unavailable(kind, method, polic
 
 
 @pytest.mark.parametrize("policy", [None, POLICY])
-@pytest.mark.parametrize("method", KINDS)
-@pytest.mark.parametrize("kind", SERVERS)
+@each_grpc_method
+@every_grpc_server
 def test_a_call_of_grpc_is_refused(kind, method, policy):
     """Every kind of handler refuses, on every kind of server; for a cost that never fits, no wait is told."""
-    with serving(kind, policy) as server:
+    grpc_servers = pytest.importorskip("tests.support.grpc_servers")
+    with grpc_servers.serving(kind, policy) as server:
         ended = server.ask(method, b"refuse")
     assert ended.code.name == "RESOURCE_EXHAUSTED"
     assert (

@@ -14,7 +14,6 @@ from starlette.routing import WebSocketRoute
 
 from headgate.web import asgi, flask, starlette, wsgi
 from tests.support.edges import environ, exchange, get, scope
-from tests.support.grpc_servers import ended, serving
 
 pytestmark = pytest.mark.engineless
 
@@ -163,13 +162,14 @@ class TestFlask:
 @pytest.mark.parametrize("method", ["Unary", "Stream"])
 def test_a_call_is_in_flight_until_it_has_ended(kind, method):
     """A call of gRPC holds its permit until it returns, raises or aborts; a refused one is told no wait."""
-    with serving(kind, ONE) as server:
+    grpc_servers = pytest.importorskip("tests.support.grpc_servers")
+    with grpc_servers.serving(kind, ONE) as server:
         first = server.begin(method, b"wait")
         assert server.echo.inside.acquire(timeout=10)
         refused = server.ask(method, b"hi")
         assert (refused.code.name, "grpc-retry-pushback-ms" in refused.trailing) == ("RESOURCE_EXHAUSTED", False)
         server.echo.gate.set()
-        assert ended(first, method).code.name == "OK"
+        assert grpc_servers.ended(first, method).code.name == "OK"
         assert server.codes(2, method, b"raise") == ["UNKNOWN"] * 2
         with contextlib.suppress(Exception):
             server.ask(method, b"abort ABORTED")

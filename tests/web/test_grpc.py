@@ -12,8 +12,10 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
-import grpc
 import pytest
+
+pytest.importorskip("grpc")
+import grpc
 from grpc import StatusCode
 
 from headgate import HeadgateError, MemoryStore

@@ -10,8 +10,10 @@ from collections.abc import AsyncIterator, Iterator
 from itertools import repeat
 from typing import Any, NamedTuple
 
-import grpc
 import pytest
+
+pytest.importorskip("grpc")
+import grpc
 from grpc import StatusCode
 
 from headgate.web.grpc import limited

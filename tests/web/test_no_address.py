@@ -11,7 +11,6 @@ import pytest
 
 from headgate.web.asgi import RateLimitMiddleware as Asgi
 from tests.support.edges import plain, responder
-from tests.support.grpc_servers import serving
 
 pytestmark = pytest.mark.engineless
 
@@ -22,9 +21,10 @@ RULE = {"key": "ip", "limits": "2/hour"}
 @pytest.mark.parametrize("given", [{"policy": {"rules": [RULE]}}, {"default": "2/hour"}])
 def test_callers_of_grpc_on_a_unix_socket_are_one(kind, given):
     """Calls without an address share one budget, in the policy and by default."""
+    grpc_servers = pytest.importorskip("tests.support.grpc_servers")
     with (
         tempfile.TemporaryDirectory() as short,
-        serving(kind, at=f"unix:{os.path.join(short, 's')}", **given) as server,
+        grpc_servers.serving(kind, at=f"unix:{os.path.join(short, 's')}", **given) as server,
     ):
         assert [server.ask().code.name for _ in range(3)] == ["OK", "OK", "RESOURCE_EXHAUSTED"]
 

@@ -14,7 +14,6 @@ from headgate.web import asgi, wsgi
 from headgate.web.request_charges import outcome_of
 from headgate.web.shedding import _waited
 from tests.support.edges import environ, exchange, get, scope
-from tests.support.grpc_servers import Served, ended, serving
 
 pytestmark = pytest.mark.engineless
 
@@ -224,11 +223,15 @@ def test_the_queue_before_the_process_is_believed_of_proxies(trusted):
 
 
 class TestGRPC:
+    @pytest.fixture
+    def grpc(self):
+        return pytest.importorskip("tests.support.grpc_servers")
+
     @pytest.mark.parametrize("kind", KINDS[:3])
     @pytest.mark.parametrize("method", ["Unary", "Stream"])
-    def test_a_call_holds_its_permit_until_it_ends(self, kind, method):
+    def test_a_call_holds_its_permit_until_it_ends(self, grpc, kind, method):
         """A second call is UNAVAILABLE with a pushback; calls that raise, abort or end leave no permit."""
-        with serving(kind, shed()) as server:
+        with grpc.serving(kind, shed()) as server:
             first = server.begin(method, b"wait")
             assert server.echo.inside.acquire(timeout=10)
             refused = server.ask(method, b"hi")
@@ -237,21 +240,21 @@ class TestGRPC:
             assert (wait >= 1, refused.trailing["grpc-retry-pushback-ms"]) == (True, str(wait * 1000))
             assert "ratelimit" not in refused.trailing
             server.echo.gate.set()
-            assert ended(first, method).code.name == "OK"
+            assert grpc.ended(first, method).code.name == "OK"
             assert codes(server, method, b"raise", b"abort ABORTED", b"hi") == ["UNKNOWN", "ABORTED", "OK"]
 
     @pytest.mark.parametrize("kind", KINDS)
-    def test_views_see_the_class_and_the_deadline_of_the_call(self, kind):
+    def test_views_see_the_class_and_the_deadline_of_the_call(self, grpc, kind):
         """The deadline is the call's own; it needs no header."""
-        with serving(kind, shed(classes={"critical": {"path": "/echo.Echo/*"}})) as server:
+        with grpc.serving(kind, shed(classes={"critical": {"path": "/echo.Echo/*"}})) as server:
             told: list[Any] = []
-            heed = server.echo.heed
+            heed: Any = server.echo.heed
 
-            def noting(message: bytes, context: Any) -> bytes:
+            def noting(message: bytes, context: Any) -> Any:
                 told.append((current_class(), sorted(outgoing_headers())))
                 return heed(message, context)
 
-            server.echo.heed = noting  # type: ignore[method-assign]
+            server.echo.heed = noting
             ask: Any = server.channel.unary_unary("/echo.Echo/Unary")
             assert (ask(b"hi", timeout=60), ask(b"hi")) == (b"hi", b"hi")
             assert told == [("critical", ["x-request-class", "x-timeout-ms"]), ("critical", ["x-request-class"])]
@@ -261,15 +264,15 @@ class TestGRPC:
         ("method", "outcome"),
         [("Unary", "success"), ("Stream", "success"), ("Collect", "ignored"), ("Chat", "ignored")],
     )
-    def test_only_the_time_of_the_server_is_a_sample(self, kind, method, outcome):
+    def test_only_the_time_of_the_server_is_a_sample(self, grpc, kind, method, outcome):
         """A stream of the client takes as long as the client likes, and a stream of responses counts to its first."""
-        with serving(kind, shed()) as server:
+        with grpc.serving(kind, shed()) as server:
             seen = sampled(server.interceptor)
             assert server.codes(1, method, b"hi") == ["OK"]
             assert seen == [outcome]
 
 
-def codes(server: Served, method: str, *messages: bytes) -> list[str]:
+def codes(server: Any, method: str, *messages: bytes) -> list[str]:
     return [server.ask(method, message).code.name for message in messages]
 
 
