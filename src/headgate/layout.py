@@ -41,7 +41,7 @@ NO_EPOCH_SPAN: Final = 2**53
 
 MAGIC: Final = int.from_bytes(b"headgate", "little")
 VERSION: Final = 2
-KINDS: Final = ("bucket", "window", "log", "concurrency", "pause")
+KINDS: Final = ("bucket", "window", "log", "concurrency", "pause", "bounds")
 HEADER_WORDS: Final = 512
 TEXT_AT: Final = 256
 """The offset, in bytes, of the texts in the header: namespace, family and the first limit of the table."""

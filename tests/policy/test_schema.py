@@ -101,6 +101,9 @@ RIGHT: list[Any] = [
         with_rule(limits=words)
         for words in values(
             "5 per 2 hours",
+            "5/month",
+            "1000 per year in Europe/Berlin as quota",
+            "5/week from Sunday in America/New_York block 1h; 3/day in UTC",
             "200/500ms",
             "1_000/DAY BY gcra",
             "10/s; 100/m;",
@@ -246,7 +249,10 @@ WRONG: list[Any] = [
             "five/minute",
             "0/minute",
             "5/fortnight",
-            "5/month",
+            "5/2 months",
+            "5/quarter",
+            "5/hour in Europe/Berlin",
+            "5/week from dawn",
             "1.5/second",
             "-5/minute",
             5,

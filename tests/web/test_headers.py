@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import string
+from datetime import UTC, datetime
 from typing import Any
 
 import http_sf
@@ -106,6 +107,15 @@ def test_a_ledger_of_styles():
 def test_a_ledger_of_quotas(words, quota, window):
     """The shortest whole seconds in which amount and burst come back, and how much does."""
     assert quota_and_window(Limit.parse(words)) == (quota, window)
+
+
+def test_a_policy_of_the_calendar_has_no_window_in_seconds():
+    """Months differ in length, so `w` is left out; `t` leads to the end of the month."""
+    clock = ManualClock(datetime(2027, 2, 28, tzinfo=UTC).timestamp())
+    limiter = Limiter("1000/month in Etc/UTC", clock=clock)
+    fields = dict(headers_for(("draft-11",), WSGI)(limiter.limits)(limiter.hit("k")))
+    assert fields["RateLimit-Policy"] == '"1000-per-month-in-Etc/UTC";q=1000'
+    assert fields["RateLimit"] == '"1000-per-month-in-Etc/UTC";r=999;t=86400'
 
 
 @given(amount=st.integers(1, 8000), period_ms=st.integers(1, 10_000_000), burst=st.integers(1, 20_000))

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from headgate.algorithms import bucket, concurrency, log, pause, window
+from headgate.algorithms import bounds, bucket, concurrency, log, pause, window
 from headgate.algorithms.contract import EXACT, NEVER, UNKNOWN, State, Step, Verdict
 from headgate.errors import InvalidLimit
 from headgate.wording import nearest
 
 __all__ = [
-    "ALGORITHMS", "DEFAULT", "EXACT", "IN_FLIGHT", "NEVER", "UNKNOWN", "Algorithm", "State", "Step", "Verdict",
-    "algorithm_named", "bucket", "log", "pause",
+    "ALGORITHMS", "CALENDAR", "DEFAULT", "EXACT", "IN_FLIGHT", "NEVER", "UNKNOWN", "Algorithm", "State", "Step",
+    "Verdict", "algorithm_named", "bounds", "bucket", "log", "pause",
 ]  # fmt: skip
 
 
@@ -42,6 +42,8 @@ ALGORITHMS: Final = {
 """The algorithms of rates."""
 IN_FLIGHT: Final = Algorithm("in-flight", concurrency)
 """The algorithm of a limit in flight: an amount at once, not per period."""
+CALENDAR: Final = Algorithm("fixed-window", bounds)
+"""The algorithm of a limit per month, or in a zone: a fixed window whose bounds the calendar gives."""
 DEFAULT: Final = "token-bucket"
 
 

@@ -32,6 +32,7 @@ include "window/kernel.pxi"
 include "log/kernel.pxi"
 include "concurrency/kernel.pxi"
 include "pause/kernel.pxi"
+include "bounds/kernel.pxi"
 include "block/kernel.pxi"
 
 cdef struct Kernel:
@@ -53,6 +54,8 @@ cdef int find_kernel(str kind, Kernel* kernel) except -1:
         kernel[0] = Kernel(concurrency_answer, NULL, concurrency_charge, concurrency_give, concurrency_carry, False)
     elif kind == "pause":
         kernel[0] = Kernel(pause_answer, pause_lend, pause_charge, pause_give, NULL, False)
+    elif kind == "bounds":
+        kernel[0] = Kernel(bounds_answer, NULL, bounds_charge, bounds_give, NULL, False)
     else:
         raise LookupError(f"no native kernel for {kind!r}")
     return 0

@@ -1,9 +1,9 @@
 """Limits: the value, its text form, and the words of that form that policies and answers use too."""
 
-from headgate.limit.grammar import UNITS, parse_name, parse_period, write_period
+from headgate.limit.grammar import DATES, UNITS, parse_name, parse_period, write_period
 from headgate.limit.value import COARSE, PAUSE, PAUSING, Given, Limit, LimitWarning, as_limits, stored_limit
 
 __all__ = [
-    "COARSE", "PAUSE", "PAUSING", "UNITS", "Given", "Limit", "LimitWarning", "as_limits", "parse_name",
+    "COARSE", "DATES", "PAUSE", "PAUSING", "UNITS", "Given", "Limit", "LimitWarning", "as_limits", "parse_name",
     "parse_period", "stored_limit", "write_period",
 ]  # fmt: skip

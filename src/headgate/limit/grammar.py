@@ -2,8 +2,9 @@
 
 limits    = limit *( ";" limit )
 limit     = amount ( "/" | "per" ) period *clause | amount "in flight" *holding
-period    = [ count ] unit
+period    = [ count ] unit | "month" | "year"
 clause    = ( "burst" | "queue" ) amount | "by" algorithm | "block" period | "as" name    each once, in any order
+          | "from" weekday | "in" zone                                                    of a day, week, month, year
 holding   = "ttl" period | ( "per" | "as" ) name
 
 `queue` is the burst of a limit that makes requests wait, and is read only where one is meant.
@@ -12,11 +13,14 @@ holding   = "ttl" period | ( "per" | "as" ) name
 from __future__ import annotations
 
 import re
-from typing import Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from headgate.clock import DAY, HOUR, MILLISECOND, MINUTE, SECOND, WEEK
 from headgate.errors import InvalidLimit
 from headgate.wording import nearest, shown
+
+if TYPE_CHECKING:
+    from headgate.limit.calendar import Calendar
 
 UNITS: Final = {
     spelling: us
@@ -31,15 +35,24 @@ UNITS: Final = {
     for spelling in spellings.split()
 }
 _WRITTEN: Final = ((WEEK, "week"), (DAY, "day"), (HOUR, "hour"), (MINUTE, "minute"), (SECOND, "second"))
-_CALENDAR: Final = re.compile(r"(mo|mon|month|months|y|yr|yrs|year|years|quarter|quarters)", re.IGNORECASE)
+DATES: Final = {
+    **dict.fromkeys(["mo", "mos", "mon", "month", "months"], "month"),
+    **dict.fromkeys(["y", "yr", "yrs", "year", "years"], "year"),
+    **dict.fromkeys(["quarter", "quarters"], "quarter"),
+}
+"""Units without a fixed length, by their spellings."""
+_DATED: Final = {"day": DAY, "week": WEEK}
+"""Units that are windows of the calendar where a zone or a weekday is named."""
 _NUMBER: Final = r"\d[\d_]*"
 _PERIOD: Final = rf"(?:{_NUMBER}\s*)?[^\W\d_]+"  # one place for spaces: two adjacent ones would backtrack
 _TIME: Final = re.compile(rf"(?:({_NUMBER})\s*)?([^\s\d_]\S*)", re.ASCII)
+_WINDOW: Final = re.compile(r"(.*?)(?:\s+from\s+(\S+))?(?:\s+in\s+(\S+))?", re.IGNORECASE)
 _HEAD: Final = re.compile(rf"\s*({_NUMBER})\s*(?:/|per\b)\s*({_PERIOD})\s*", re.IGNORECASE | re.ASCII)
 _IN_FLIGHT: Final = re.compile(rf"\s*({_NUMBER})\s*in(?:\s+|-)flight\b\s*", re.IGNORECASE | re.ASCII)
 _HOLDING: Final = re.compile(rf"(?:(ttl)\s+({_PERIOD})|(per|as)\s+(\S+))\s*", re.IGNORECASE | re.ASCII)
 _CLAUSE: Final = re.compile(
-    rf"(?:(burst|queue)\s+({_NUMBER})|(by)\s+([a-z-]+(?:/\w+)?)|(block)\s+({_PERIOD})|(as)\s+(\S+))\s*",
+    rf"(?:(burst|queue)\s+({_NUMBER})|(by)\s+([a-z-]+(?:/\w+)?)|(block)\s+({_PERIOD})|(as)\s+(\S+)"
+    r"|(in|from)\s+([^\s;]+))\s*",
     re.IGNORECASE | re.ASCII,
 )
 _GROUPED: Final = re.compile(r"\s*(\d{1,3}(?:,\d{3})+)(?=\s*(?:/|per\b|in\b))", re.IGNORECASE | re.ASCII)
@@ -90,18 +103,52 @@ def _parse_one(text: str, clauses: Clauses) -> dict[str, Any]:
             raise InvalidLimit(f"{word!r} appears twice in the limit {shown(text)}")
         fields[field] = read(value)
         at = clause.end()
-    if in_flight is None and fields.get("algorithm") == "in-flight":
+    if in_flight is None and "in-flight" in (fields.get("algorithm"), f"in-{fields.get('in')}"):
         raise InvalidLimit(f"{shown(text)} is a rate; for a limit at once write {fields['amount']} in flight")
+    for word in ("from", "in"):
+        if word in fields:
+            fields["per"] += f" {word} {fields.pop(word)}"
     return fields
+
+
+def parse_window(text: str) -> Calendar | None:
+    """Parse a period of the calendar, such as `month` or `week from sunday in Europe/Berlin`; None for a plain time."""
+    found = _WINDOW.fullmatch(text.strip())
+    if found is None:
+        return None
+    period, weekday, zone = found[1], found[2], found[3]
+    times = _TIME.fullmatch(period)
+    unit = times[2].lower() if times else ""
+    named = DATES.get(unit) or next((name for name, us in _DATED.items() if UNITS.get(unit) == us), None)
+    if not (weekday or zone or unit in DATES):
+        return None
+    if times is None or named in (None, "quarter") or (times[1] and _number(times[1]) != 1):
+        raise InvalidLimit(
+            f"{shown(text.strip())} cannot be a window of the calendar, which is one day, week, month or year; write "
+            "for instance 1000/month in Europe/Berlin, or a time of fixed length such as 30 days or 365 days"
+        )
+    return _calendar(named, weekday, zone)
+
+
+def _calendar(unit: str, weekday: str | None, zone: str | None) -> Calendar:
+    from headgate.limit.calendar import UTC_NAME, WEEKDAYS, Calendar, zone_named  # loads datetime
+
+    if weekday and unit != "week":
+        raise InvalidLimit(f"from {weekday}: only a week begins on a weekday, as in 1000/week from sunday")
+    if weekday and weekday.lower() not in WEEKDAYS:
+        raise InvalidLimit(f"from {shown(weekday)}: a week begins on one of {', '.join(WEEKDAYS)}")
+    zone = UTC_NAME if zone is None or zone.upper() == UTC_NAME else zone
+    zone_named(zone)  # its error names the zone
+    return Calendar(unit, WEEKDAYS.index(weekday.lower()) if weekday else 0, zone)
 
 
 def parse_period(text: str) -> int:
     """Parse a period such as `2 hours`, `500ms` or `m` into microseconds."""
     found = _TIME.fullmatch(text.strip())
     count, unit = (found[1], found[2].lower()) if found else (None, text)
-    if _CALENDAR.fullmatch(unit):
+    if unit in DATES:
         raise InvalidLimit(
-            f"{shown(text.strip())} cannot be a period: months and years have no fixed length; "
+            f"{shown(text.strip())} cannot be a time: months and years have no fixed length; "
             "write 30 days, 4 weeks or 365 days"
         )
     if unit not in UNITS:
@@ -189,7 +236,9 @@ def _clause_hint(rest: str, clauses: Clauses) -> str:
     if clauses is _HOLDINGS:
         return "after `in flight` there may be: ttl TIME, per NAME; limits are separated by ;"
     room = "queue" if clauses is _QUEUES else "burst"
-    return f"after the rate there may be: {room} N, by ALGORITHM, block TIME, as NAME; limits are separated by ;"
+    return (
+        f"after the rate there may be: {room} N, by ALGORITHM, block TIME, as NAME, in ZONE; limits are separated by ;"
+    )
 
 
 _CLAUSES: Final[Clauses] = {
@@ -197,6 +246,8 @@ _CLAUSES: Final[Clauses] = {
     "by": ("algorithm", str.lower),
     "block": ("block", str),
     "as": ("name", parse_name),
+    "from": ("from", str.lower),
+    "in": ("in", str),
 }
 _QUEUES: Final[Clauses] = {**_CLAUSES, "queue": _CLAUSES["burst"]}
 _HOLDINGS: Final[Clauses] = {

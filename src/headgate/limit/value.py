@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
-from headgate.algorithms import DEFAULT, EXACT, IN_FLIGHT, Algorithm, Step, algorithm_named, bucket, pause
-from headgate.clock import MILLISECOND, SECOND
+from headgate.algorithms import CALENDAR, DEFAULT, IN_FLIGHT, Algorithm, Step, algorithm_named, bounds, bucket, pause
+from headgate.clock import SECOND
 from headgate.errors import InvalidLimit
-from headgate.limit.grammar import parse_fields, parse_name, parse_period, write_period
+from headgate.limit.fields import LEASE, Period, algorithm_for, checked_per, frames_to_caller, microseconds, whole
+from headgate.limit.grammar import parse_fields, parse_name, write_period
 
 if TYPE_CHECKING:
-    from datetime import timedelta
+    from headgate.limit.calendar import Calendar
 
-LONGEST_PERIOD: Final = 2**48
 COARSE: Final = 10
 """For amounts below this, a two-counter estimate is too coarse to be fair."""
-
-LEASE: Final = 30 * SECOND
-"""The lifetime of a permit on a server where its holder does not renew it."""
-
-Period: TypeAlias = "str | int | float | timedelta"
 
 
 class LimitWarning(UserWarning):
@@ -40,14 +34,19 @@ class Limit:
     """
 
     __slots__ = (
-        "algorithm", "amount", "block_us", "burst", "exact", "family", "identity", "in_flight", "name", "params",
-        "period_us", "step", "_hash",
+        "algorithm", "amount", "block_us", "burst", "calendar", "exact", "family", "identity", "in_flight", "name",
+        "params", "period_us", "step", "_hash",
     )  # fmt: skip
 
     amount: int
     """Units per period."""
     period_us: int
-    """The period. For a limit in flight: the lease of a permit, on stores that cannot see that its holder has died."""
+    """The period. For a limit in flight: the lease of a permit, on stores that cannot see that its holder has died.
+
+    For a window of the calendar: 31 days for a month, 366 for a year.
+    """
+    calendar: Calendar | None
+    """The window of the calendar: a month, or a day in a zone; None for a period of fixed length."""
     burst: int
     """The most units that can pass at once; by default the amount."""
     algorithm: str
@@ -74,32 +73,31 @@ class Limit:
         per: Period | None = None,
         *,
         burst: int | None = None,
-        algorithm: str = DEFAULT,
+        algorithm: str | None = None,
         block: Period = 0,
         name: str = "",
     ) -> None:
-        resolved = algorithm_named(algorithm)
-        if per is None:
-            if resolved is not IN_FLIGHT:
-                raise InvalidLimit(f"a limit needs a period: write for instance Limit({amount!r}, 'minute')")
-            per = LEASE / SECOND
-        whole = _whole(amount, "the amount")
-        period_us = _microseconds(per, "the period")
-        most = whole if burst is None else _whole(burst, "the burst")
-        block_us = _microseconds(block, "the block") if block else 0
-        self._fill(whole, period_us, most, resolved, block_us, parse_name(name) if name else "")
+        period = checked_per(per, amount, algorithm)
+        resolved = algorithm_for(algorithm, period)
+        units = whole(amount, "the amount")
+        most = units if burst is None else whole(burst, "the burst")
+        block_us = microseconds(block, "the block") if block else 0
+        self._fill(units, period, most, resolved, block_us, parse_name(name) if name else "")
         if resolved.slots == 1 and self.amount < COARSE:
             warnings.warn(
                 f"{self}: below {COARSE} the two-counter estimate is coarse; token-bucket, sliding-window/60 or "
                 "sliding-log serve small limits better",
                 LimitWarning,
-                stacklevel=_frames_to_caller(),
+                stacklevel=frames_to_caller(),
             )
 
-    def _fill(self, amount: int, period_us: int, burst: int, resolved: Algorithm, block_us: int, name: str) -> None:
+    def _fill(
+        self, amount: int, period: int | Calendar, burst: int, resolved: Algorithm, block_us: int, name: str
+    ) -> None:
         put = object.__setattr__
         put(self, "amount", amount)
-        put(self, "period_us", period_us)
+        put(self, "calendar", None if isinstance(period, int) else period)
+        put(self, "period_us", period if isinstance(period, int) else period.period_us)
         put(self, "burst", burst)
         put(self, "algorithm", resolved.name)
         put(self, "in_flight", resolved is IN_FLIGHT)
@@ -110,7 +108,7 @@ class Limit:
         put(self, "step", resolved.step)
         put(self, "params", resolved.step.fit(self.amount, self.period_us, self.burst, resolved.slots))
         put(self, "exact", resolved.step is not bucket or bucket.is_exact(self.amount, self.period_us))
-        words = [self.algorithm] if self.in_flight else [self.algorithm, write_period(self.period_us)]
+        words = [self.algorithm] if self.in_flight else [self.algorithm, self.per]
         put(self, "family", " ".join([*words, *(["block"] if self.block_us else [])]))
         put(self, "identity", f"{self.family} as {self.name}" if self.name else self.family)
         put(self, "_hash", hash(self._fields()))
@@ -122,16 +120,16 @@ class Limit:
 
         Algorithm and period stay the same. No `LimitWarning` is issued: the original limit has caused it already.
         """
-        whole = self.amount if amount is None else _whole(amount, "the amount")
+        units = self.amount if amount is None else whole(amount, "the amount")
         if burst is None:
-            burst = whole if self.burst == self.amount else self.burst
-        block_us = self.block_us if block is None else _microseconds(block, "the block") if block else 0
+            burst = units if self.burst == self.amount else self.burst
+        block_us = self.block_us if block is None else microseconds(block, "the block") if block else 0
         limit = object.__new__(Limit)
         limit._fill(
-            whole,
-            self.period_us,
-            _whole(burst, "the burst"),
-            algorithm_named(self.algorithm),
+            units,
+            self.calendar or self.period_us,
+            whole(burst, "the burst"),
+            CALENDAR if self.calendar else algorithm_named(self.algorithm),
             block_us,
             parse_name(name) if name else self.name,
         )
@@ -142,12 +140,19 @@ class Limit:
 
         It refuses calls whose cost would begin to drain more than `wait_us` from now.
         """
+        limit = self._with_params(bucket.starting_within(bucket.Params(*self.params), wait_us, cost))
+        object.__setattr__(limit, "_hash", hash(limit._fields()))
+        return limit
+
+    def _placed(self, seams: tuple[int, ...]) -> Limit:
+        """Return the same limit with the seams of the windows around an instant; both are equal."""
+        return self._with_params(bounds.Params(self.amount, *seams))
+
+    def _with_params(self, params: tuple[int, ...]) -> Limit:
         limit = object.__new__(Limit)
-        put = object.__setattr__
         for field in Limit.__slots__:
-            put(limit, field, getattr(self, field))
-        put(limit, "params", bucket.starting_within(bucket.Params(*self.params), wait_us, cost))
-        put(limit, "_hash", hash(limit._fields()))
+            object.__setattr__(limit, field, getattr(self, field))
+        object.__setattr__(limit, "params", params)
         return limit
 
     @staticmethod
@@ -158,7 +163,7 @@ class Limit:
         fields = {
             "amount": 0, "period_us": params.longest, "burst": params.burst, "algorithm": pause.KIND, "block_us": 0,
             "name": pause.KIND, "step": pause, "params": params, "exact": True, "family": pause.KIND,
-            "identity": pause.KIND, "in_flight": False,
+            "identity": pause.KIND, "in_flight": False, "calendar": None,
         }  # fmt: skip
         for field, value in fields.items():
             object.__setattr__(limit, field, value)
@@ -184,6 +189,11 @@ class Limit:
         return self.period_us / SECOND
 
     @property
+    def per(self) -> str:
+        """The period in words: `minute`, `2 hours`, `month in Europe/Berlin`."""
+        return str(self.calendar) if self.calendar else write_period(self.period_us)
+
+    @property
     def block(self) -> float:
         """The block in seconds; 0.0 if there is none."""
         return self.block_us / SECOND
@@ -194,8 +204,9 @@ class Limit:
         return self.params == pause.GUARD
 
     def _fields(self) -> tuple[Any, ...]:
-        # `params` is included, because a limit from `_starting_within` has the same text and must not compare equal.
-        return self.amount, self.period_us, self.burst, self.algorithm, self.block_us, self.name, self.params
+        # A limit from `_starting_within` has the same text and must not compare equal; a placed one must.
+        params = self.calendar or self.params
+        return self.amount, self.period_us, self.burst, self.algorithm, self.block_us, self.name, params
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Limit):
@@ -217,12 +228,12 @@ class Limit:
     def __str__(self) -> str:
         if self.step is pause:
             return self.name
-        words = [f"{self.amount} in flight" if self.in_flight else f"{self.amount}/{write_period(self.period_us)}"]
+        words = [f"{self.amount} in flight" if self.in_flight else f"{self.amount}/{self.per}"]
         if self.in_flight and self.period_us != LEASE:
             words.append(f"ttl {write_period(self.period_us)}")
         if self.burst != self.amount:
             words.append(f"burst {self.burst}")
-        if self.algorithm != DEFAULT and not self.in_flight:
+        if self.algorithm != DEFAULT and not (self.in_flight or self.calendar):
             words.append(f"by {self.algorithm}")
         if self.block_us:
             words.append(f"block {write_period(self.block_us)}")
@@ -253,14 +264,6 @@ def stored_limit(text: str) -> Limit:
     return PAUSE if text == str(PAUSE) else Limit.parse(text)
 
 
-def _frames_to_caller() -> int:
-    """Return the `stacklevel` of the first caller outside Headgate: a warning points at the line with the limit."""
-    depth, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("headgate."):
-        depth, frame = depth + 1, frame.f_back
-    return depth
-
-
 def as_limits(given: Given, queues: bool = False) -> tuple[Limit, ...]:
     """Return the limits of a `Limit`, a text, or a sequence of both; with `queues`, a text may have `queue 50`."""
     if isinstance(given, Limit):
@@ -270,25 +273,3 @@ def as_limits(given: Given, queues: bool = False) -> tuple[Limit, ...]:
     if isinstance(given, Sequence):
         return tuple(limit for each in given for limit in as_limits(each, queues))
     raise InvalidLimit(f"a limit must be a Limit or a string such as '10/minute'; got {given!r}")
-
-
-def _whole(value: int, what: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < EXACT:
-        raise InvalidLimit(f"{what} of a limit must be a whole number from 1 to {EXACT - 1}; got {value!r}")
-    return value
-
-
-def _microseconds(period: Period, what: str) -> int:
-    if isinstance(period, str):
-        us = parse_period(period)
-    elif isinstance(period, int | float) and not isinstance(period, bool) and 0 < period < LONGEST_PERIOD / SECOND:
-        us = round(period * SECOND)
-    else:
-        from datetime import timedelta  # here, because most programs never need it
-
-        if not isinstance(period, timedelta):
-            raise InvalidLimit(f"{what} must be a time such as '2 hours', seconds or a timedelta; got {period!r}")
-        us = period // timedelta(microseconds=1)
-    if us % MILLISECOND or not 0 < us < LONGEST_PERIOD:
-        raise InvalidLimit(f"{what} must be a whole number of ms, from 1 ms to 465 weeks; got {period!r}")
-    return us

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from headgate.clock import SECOND
+from headgate.clock import DAY, SECOND
 from headgate.errors import InvalidLimit
 from headgate.limit import Limit
 from headgate.policy.policy import Policy
@@ -147,7 +147,8 @@ def _with_numbers_of(limit: Limit, left: Limit) -> Limit:
 def _lasts(left: Limit) -> int:
     """Return for how many microseconds an old count can still matter."""
     refills = -(-left.burst * left.period_us // left.amount)
-    return max(left.period_us, left.block_us, refills if left.step.LENDS else 0)
+    longest = left.period_us + (DAY if left.calendar else 0)  # the clocks of its zone may be changed meanwhile
+    return max(longest, left.block_us, refills if left.step.LENDS else 0)
 
 
 def _limits(rule: Rule) -> Iterator[Limit]:

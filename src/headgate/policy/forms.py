@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from headgate.algorithms import ALGORITHMS
-from headgate.limit import UNITS
+from headgate.clock import DAY
+from headgate.limit import DATES, UNITS
 
 Form = dict[str, Any]
 """The values that are allowed in one place, as JSON Schema."""
@@ -81,6 +82,13 @@ def any_case(*words: str) -> str:
 NAME: Final = "[A-Za-z][A-Za-z0-9_.-]{0,63}"
 _NUMBER: Final = "(?=[0-9_]*[1-9])[0-9][0-9_]*"
 PERIOD: Final = rf"(?:{_NUMBER})?\s*{any_case(*sorted(UNITS, key=len, reverse=True))}"
+_ZONE: Final = "(?![Ff][Ll][Ii][Gg][Hh][Tt])[A-Za-z][A-Za-z0-9_+/-]*"
+_DATES: Final = sorted(
+    [*(unit for unit, name in DATES.items() if name != "quarter"), *(unit for unit, us in UNITS.items() if us >= DAY)],
+    key=len,
+    reverse=True,
+)
+_DATED: Final = rf"(?:[0_]*1)?\s*{any_case(*_DATES)}"
 
 
 def limits_pattern() -> str:
@@ -93,7 +101,9 @@ def limits_pattern() -> str:
         rf"{any_case('block')}\s+{PERIOD}",
         rf"{any_case('as')}\s+{NAME}",
     ))  # fmt: skip
-    rate = rf"{_NUMBER}\s*(?:/|{any_case('per')}(?=[\s0-9]))\s*{PERIOD}(?:\s+(?:{clauses}))*"
+    dated = rf"{any_case('in')}\s+{_ZONE}|{any_case('from')}\s+[A-Za-z]*{any_case('day')}"
+    periods = rf"(?:{PERIOD}(?:\s+(?:{clauses}))*|{_DATED}(?:\s+(?:{clauses}|{dated}))*)"
+    rate = rf"{_NUMBER}\s*(?:/|{any_case('per')}(?=[\s0-9]))\s*{periods}"
     holds = rf"{any_case('ttl')}\s+{PERIOD}|{any_case('per', 'as')}\s+{NAME}"
     in_flight = rf"{_NUMBER}\s*{any_case('in')}(?:\s+|-){any_case('flight')}(?:\s+(?:{holds}))*"
     limit = f"(?:{rate}|{in_flight})"

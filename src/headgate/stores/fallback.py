@@ -11,6 +11,7 @@ from headgate.engine import PEEK, Decision
 from headgate.errors import InvalidLimit, StoreError
 from headgate.limit import Limit
 from headgate.stores.contract import BoundLimits, Costs, Keys, Marks, OnError, Store
+from headgate.stores.placed import bind_placed
 from headgate.wording import log_of
 
 RETRY_US: Final = 1_000_000
@@ -74,7 +75,9 @@ class Fallback:
         bound = self._shares.get((limits, nodes))
         if bound is None:
             shares = limits if nodes == 1 else tuple(share_of(limit, nodes) for limit in limits)
-            return self._shares.keep((limits, nodes), self._open_local().bind(self._namespace, shares))
+            local = self._open_local()
+            bound = bind_placed(local.clock, shares, lambda placed: local.bind(self._namespace, placed))
+            return self._shares.keep((limits, nodes), bound)
         return bound
 
     def _open_local(self) -> Store:

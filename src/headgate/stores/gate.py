@@ -22,6 +22,7 @@ from headgate.stores.arguments import (
 )
 from headgate.stores.contract import BoundLimits, Costs, Keys, LeasingStore, Marks, OnError, Store
 from headgate.stores.fallback import Fallback
+from headgate.stores.placed import bind_placed
 
 if TYPE_CHECKING:
     from headgate.stores.leases.terms import Lease
@@ -145,7 +146,9 @@ class Gate(BaseGate[BoundLimits, Decision]):
             setattr(self, verb, function)
 
     def _bind(self, limits: tuple[Limit, ...]) -> BoundLimits:
-        bound: BoundLimits = self._answering(self.store.bind(self.namespace, limits))
+        bound: BoundLimits = bind_placed(
+            self.store.clock, limits, lambda placed: self._answering(self.store.bind(self.namespace, placed))
+        )
         return bound
 
     def hit(self, key: str, cost: Cost = 1, *, limit: Given | None = None) -> Decision:

@@ -15,6 +15,7 @@ from headgate.steps import kept
 from headgate.stores.arguments import Holding, in_flight_of, listed
 from headgate.stores.contract import AsyncStore, Costs, Keys, LeasingStore, Store
 from headgate.stores.gate import BaseGate
+from headgate.stores.placed import bind_placed
 
 T = TypeVar("T")
 AWAITED: Final = ("hit", "peek", "take_up_to", "decide", "reset", "holders", "pause", "paused")
@@ -65,8 +66,8 @@ class AsyncGate(BaseGate[Any, Awaitable[Decision]]):
     def _bind(self, limits: tuple[Limit, ...]) -> Any:  # noqa: ANN401
         store = self.store
         if isinstance(store, AsyncStore):
-            return store.bind_async(self.namespace, limits)
-        return self._answering(store.bind(self.namespace, limits))
+            return bind_placed(store.clock, limits, lambda placed: store.bind_async(self.namespace, placed))
+        return bind_placed(store.clock, limits, lambda placed: self._answering(store.bind(self.namespace, placed)))
 
     async def hit(self, key: str, cost: Cost = 1, *, limit: Given | None = None) -> Decision:
         """Spend `cost` of every limit, or of none if any refuses."""

@@ -28,12 +28,15 @@ SINGLE = (
     "4/second by sliding-log block 3s",
     *(f"10/minute by {name} block 1s" for name in ALGORITHMS),
     "5 in flight ttl 100 weeks",
+    "7/day in Europe/Berlin",
+    "5/month in America/Havana block 1h",
 )
 SEVERAL = (
     "5/second; 20/minute by sliding-log",
     "10/minute as rpm; 60/minute by sliding-window/6 as tpm; 100/hour by fixed-window",
     "4/second block 5s; 20/minute",
     "20/minute; 3 in flight ttl 100 weeks; 10/minute by sliding-log",
+    "4/second; 9/week from sunday; 5/day in Asia/Tokyo",
 )
 PAUSABLE = (
     "10/minute",
@@ -56,6 +59,7 @@ PLANS = (
     ("1000000000/day by fixed-window", "20/day by fixed-window", "3/day by fixed-window"),
     ("1000000000/day by sliding-window", "20/day by sliding-window", "1000000/day by sliding-window"),
     ("900000001/day by sliding-window/7", "20/day by sliding-window/7", "1000000/day by sliding-window/7"),
+    ("1000/month in Europe/Berlin", "20/month in Europe/Berlin", "3/month in Europe/Berlin"),
     ("11/minute by sliding-log", "40/minute by sliding-log", "3/minute by sliding-log"),
     ("5 in flight ttl 100 weeks", "3 in flight ttl 100 weeks", "9 in flight ttl 100 weeks"),
     ("8191/second; 20/minute by sliding-log", "7/second burst 3; 6/minute by sliding-log"),

@@ -12,7 +12,7 @@ from headgate.clock import SECOND
 from headgate.decision import order_of, tightest
 from headgate.errors import HeadgateError
 from headgate.layout import ANSWER_FIELDS
-from headgate.limit import Limit, write_period
+from headgate.limit import Limit
 
 if TYPE_CHECKING:
     from headgate.engine import Decision
@@ -87,7 +87,7 @@ def policy_name(limit: Limit, rule: str = "") -> str:
     given = _UNPRINTABLE.sub("_", (limit.name or rule)[:LONGEST_NAME]).strip()
     if limit.in_flight:
         return given or f"{limit.amount}-in-flight"
-    return given or f"{limit.amount}-per-{write_period(limit.period_us)}".replace(" ", "-")
+    return given or f"{limit.amount}-per-{limit.per}".replace(" ", "-")
 
 
 def unique(names: Iterable[str]) -> tuple[str, ...]:

@@ -143,6 +143,9 @@ def _draft_11(plan: Disclosure, codec: HeaderCodec[AnyStr]) -> FieldWriter[AnySt
         if limit.in_flight:
             items.append(f'{name};q={limit.amount};qu="concurrent-requests"')
             templates.append(name.replace("%", "%%") + ";r=%d")
+        elif limit.calendar:  # no `w`: windows of the calendar differ in length
+            items.append(f"{name};q={min(limit.amount, LARGEST)}")
+            templates.append(name.replace("%", "%%") + ";r=%d;t=%d")
         else:
             items.append("{};q={};w={}".format(name, *quota_and_window(limit)))
             templates.append(name.replace("%", "%%") + ";r=%d;t=%d")

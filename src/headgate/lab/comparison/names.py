@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headgate.lab.comparison.results import Measured
-from headgate.limit import Limit, write_period
+from headgate.limit import Limit
 
 
 def rate(limit: Limit) -> str:
     """Return the amount per period."""
-    return f"{limit.amount}/{write_period(limit.period_us)}"
+    return f"{limit.amount}/{limit.per}"
 
 
 def names(measured: Sequence[Measured]) -> list[str]:
