@@ -29,12 +29,12 @@ def test_a_bucket_of_tokens_is_used_up_and_refuses_nothing():
     """128 workers want more than is allowed: nearly all of it is used, from the first minute on."""
     done = replayed(Limits(WholeBucket))
     assert (done.refused, done.report.refused_there, done.report.retried) == (0, 0, 0)
-    assert round(done.share, 2) == 0.97
+    assert round(done.share, 2) == 0.94
 
 
 @pytest.mark.parametrize("kind", [WholeBucket, ExactLog])
 def test_the_report_has_the_tokens_that_the_provider_has_counted(kind):
-    """To the token, also where calls were refused and sent again."""
+    """To the token, whichever way the provider counts."""
     done = replayed(Limits(kind))
     assert done.report.units["tokens"] == done.counted
     assert done.report.refused_there == done.refused
@@ -47,9 +47,9 @@ def test_a_limit_on_requests_beside_the_tokens_is_kept():
     assert (done.admitted, done.refused) == (864, 0)
 
 
-def test_an_exact_log_of_tokens_refuses_few():
-    """Lengths of answers are not known beforehand, so some minutes have too many tokens. A refused call stays charged:
-    the budget comes back below the limit, and does not slow down for longer than that."""
+def test_an_exact_log_of_tokens_refuses_nothing():
+    """Lengths of answers are not known beforehand: the budget leaves free what the calls under way may take beyond
+    their reservations, 7 % of this limit."""
     done = replayed(Limits(ExactLog), minutes=6)
-    assert round(done.share, 2) == 0.95
-    assert 0 < done.refused <= 0.02 * done.admitted
+    assert (done.refused, done.report.refused_there) == (0, 0)
+    assert round(done.share, 2) == 0.93

@@ -86,7 +86,7 @@ class Exchange:
         """Send the request in its turn; return its response if that is one for the caller."""
         usage = request.usage
         turn = yield from self._turns.take(state, one if usage is None else lambda: usage.units, alone)
-        settlement = None if usage is None else Settlement(turn, usage, state, self._tally, self._clock)
+        settlement = None if usage is None else Settlement(turn, usage, state, self._tally, self._side)
         tries.send()
         self._tally.sent()
         try:

@@ -15,6 +15,7 @@ from headgate.client.rate_finder import RateFinder
 from headgate.client.retry_budget import RetryBudget
 from headgate.client.slowness import Slowness
 from headgate.client.throttle import Throttle
+from headgate.client.token_window import Spreads
 from headgate.clock import SECOND
 from headgate.limit import Limit
 
@@ -38,6 +39,7 @@ class KeyState:
         "line",
         "promised_us",
         "slowness",
+        "spreads",
     )
 
     def __init__(self, key: str, learned: Learned) -> None:
@@ -56,6 +58,7 @@ class KeyState:
         self.credit = Credit()
         self._finder, self._retry_budget, self._throttle = RateFinder(), RetryBudget(), Throttle()
         self.slowness = Slowness()
+        self.spreads = Spreads()
         self.calm = Calm(self._finder, self._retry_budget, self._throttle)
         self._pause_us = 0
 

@@ -9,6 +9,7 @@ from typing import Final
 
 from headgate.client.guessed_window import GuessedWindow
 from headgate.client.pacing import REQUESTS, UNLIMITED, counts_tokens, named, paced, slowed
+from headgate.client.token_window import windows_of
 from headgate.client.told import Told
 from headgate.clock import MILLISECOND, SECOND
 from headgate.errors import InvalidLimit
@@ -57,6 +58,8 @@ class Learned:
         """The names in the first response that told any. One key may see other resources of its server, with limits of
         their own that say nothing about most of its requests."""
         self._paces = self._paced()
+        self.windows = windows_of(self._limits.values())
+        """The windows of the limits that count tokens."""
         self.paces = self._paces or (UNLIMITED,)
         """The limits by which calls are paced now."""
         self.spread_until_us = 0
@@ -135,6 +138,7 @@ class Learned:
         if limit != self._limits.get(name):
             self._limits[name] = limit
             self._paces = self._paced()
+            self.windows = windows_of(self._limits.values())
             self._repace(0)
 
     def _window_of(self, name: str, told: Told, own: Limit | None, now_us: int) -> int | None:

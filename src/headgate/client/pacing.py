@@ -3,7 +3,7 @@
 A server counts by an algorithm of its own, and by its own clock. A bucket of rate r and burst b lets at most b + r P
 units pass in any window of P seconds. With a rate of 98 % of the limit and a burst of 2 %, this is never more than the
 limit, whichever way the server counts. Requests have half of that burst: those that leave evenly do not arrive evenly,
-and the other 1 % of the window is for what the way adds.
+and the other 1 % of the window is for what the way adds. Tokens have more: `token_window` keeps their windows.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ UNLIMITED: Final = Limit(1_000_000, "second", name="unlimited")
 """The limit of a key whose server has told none yet; its states carry the pauses of the key."""
 
 
+BURST_OF_TOKENS: Final = 0.1
+"""The part of a limit by which tokens may be ahead of their pace, as they are after a wait for their window."""
 FOUND_PERIOD: Final = 1000
 """Seconds. A found rate is a fraction, and the amount of a limit is a whole number."""
 ANY_RATE: Final = Limit(1_000_000, FOUND_PERIOD, name="found")
@@ -49,7 +51,7 @@ def paced(limit: Limit, headroom: float) -> Limit:
         raise InvalidCall(f"a budget paces rates; {limit} counts what is in flight: hold a Limiter's permit for it")
     name = limit.name or REQUESTS
     period_us = math.ceil(limit.period_us / (1 - headroom) / MILLISECOND) * MILLISECOND
-    burst = max(1, int(limit.amount * (headroom if counts_tokens(name) else headroom / 2)))
+    burst = max(1, int(limit.amount * (BURST_OF_TOKENS if counts_tokens(name) else headroom / 2)))
     return Limit(limit.amount, period_us / SECOND, burst=min(burst, limit.burst), name=name)
 
 

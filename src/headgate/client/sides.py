@@ -12,10 +12,11 @@ from headgate.caches import ClearedWhenFull
 from headgate.client.key_state import KeyState
 from headgate.client.line import Call, Line
 from headgate.client.pacing import ANY_RATE, large_enough
-from headgate.clock import SECOND
+from headgate.clock import SECOND, Clock
 from headgate.limit import Limit
 from headgate.limiter import Limiter
 from headgate.limiter.async_ import AsyncLimiter
+from headgate.steps import Steps, run, run_awaiting
 from headgate.stores import OnError, Store
 from headgate.waiting import sleep_until
 from headgate.waiting.timers import Timers
@@ -29,8 +30,16 @@ Costs = Mapping[str, int]
 class Side(Protocol):
     """What a call needs from threads or from an event loop. Each result may be awaitable."""
 
+    clock: Clock
+
     def reserve(self, paces: tuple[Limit, ...], key: str, costs: Costs, max_wait: float) -> Any:  # noqa: ANN401
         """Return a reservation."""
+
+    def fit(self, windows: tuple[Limit, ...], rooms: tuple[Limit, ...], key: str, costs: Costs) -> Any:  # noqa: ANN401
+        """Return a reservation in windows of which only these rooms may be used."""
+
+    def owe(self, windows: tuple[Limit, ...], key: str, costs: Costs) -> Any:  # noqa: ANN401
+        """Charge windows what a call took beyond its reservation."""
 
     def calm_hit(self, state: KeyState) -> Callable[[str], Any]:
         """Return the function that decides over a call of a key that is calm, and keep it in the state."""
@@ -46,6 +55,9 @@ class Side(Protocol):
 
     def sleep(self, seconds: float) -> Any:  # noqa: ANN401
         """Wait."""
+
+    def run(self, steps: Steps[None]) -> Any:  # noqa: ANN401
+        """Take steps at once, or return a coroutine that takes them."""
 
     def enter(self, line: Line, ticket: int, timeout: float | None) -> Any:  # noqa: ANN401
         """Return True when this call is let into a line; False after the timeout."""
@@ -79,6 +91,15 @@ class _Sides:
         known = {pace.name: min(costs.get(pace.name, 1), pace.burst) for pace in chosen}
         return limiter.reserve(key, known, max_wait, limit=None if limiter.limits == chosen else chosen)
 
+    def fit(self, windows: tuple[Limit, ...], rooms: tuple[Limit, ...], key: str, costs: Costs) -> Any:  # noqa: ANN401
+        """Return a reservation in windows of which only these rooms may be used."""
+        fitting = {room.name: min(costs[room.name], room.amount) for room in rooms}
+        return self._limiter(windows).reserve(key, fitting, 0, limit=rooms)
+
+    def owe(self, windows: tuple[Limit, ...], key: str, costs: Costs) -> Any:  # noqa: ANN401
+        """Charge windows what a call took beyond its reservation."""
+        return self._limiter(windows).hit(key, costs)
+
     def _hit(self, paces: tuple[Limit, ...]) -> Callable[[str], Any]:
         limiter = self._limiter(paces)
         hit: Callable[[str], Any] = limiter.hit if limiter.limits == paces else partial(limiter.hit, limit=paces)
@@ -101,6 +122,7 @@ class Threads(_Sides):
     """Calls of threads."""
 
     _kind = Limiter
+    run = staticmethod(run)
 
     def calm_hit(self, state: KeyState) -> Callable[[str], Any]:
         """Return the function that decides over a call of a key that is calm, and keep it in the state."""
@@ -135,6 +157,7 @@ class Loops(_Sides):
     """Calls of event loops."""
 
     _kind = AsyncLimiter
+    run = staticmethod(run_awaiting)
 
     def __init__(self, store: Store, here: Store, namespace: str, on_error: OnError) -> None:
         super().__init__(store, here, namespace, on_error)

@@ -17,6 +17,7 @@ from headgate.client.report import Tally
 from headgate.client.sides import Side
 from headgate.clock import SECOND, Clock
 from headgate.errors import BudgetExhausted
+from headgate.limit import Limit
 from headgate.steps import Steps
 
 LEAD: Final = 0.2
@@ -24,6 +25,8 @@ LEAD: Final = 0.2
 SHORTEST_SLEEP: Final = 0.001
 LONGEST_SLEEP: Final = 1.0
 """The seconds after which the first in line looks again: limits and rates may have changed."""
+UNITS_COME_BACK: Final = 0.1
+"""The seconds after which a call that does not fit into a window looks again: calls that end give units back."""
 USED_UP: Final = "the budget is used up"
 
 
@@ -37,12 +40,24 @@ def one() -> Mapping[str, int]:
     return {}
 
 
+class Fitted(NamedTuple):
+    """The place of a call in windows of tokens."""
+
+    windows: tuple[Limit, ...]
+    reservation: Any
+    expected: Mapping[str, int]
+    """The costs by which the place was chosen; more is charged."""
+    since_us: int
+
+
 class Turn(NamedTuple):
     """A call that may be sent now."""
 
     reservation: Any
     paid: Mapping[str, int]
     """Units that the credit of the key has paid, beside those of the reservation."""
+    fitted: Fitted | None = None
+    """The place of its tokens in the windows of the server, if it counts any."""
 
 
 class Turns:
@@ -113,7 +128,7 @@ class Turns:
                 raise
             if reservation:
                 state.promised_us = now_us + reservation.decision.retry_us
-                return Turn(reservation, paid)
+                return (yield from self._fit(state, Turn(reservation, paid), costs, waits))
             state.credit.keep(paid, now_us)
             paused = pause_in(reservation)
             if paused:
@@ -122,6 +137,30 @@ class Turns:
             self._check(state, wait, USED_UP)
         if waits:
             yield self._side.sleep(min(wait, LONGEST_SLEEP))
+        return None
+
+    def _fit(self, state: KeyState, turn: Turn, costs: Mapping[str, int], waits: bool) -> Steps[Turn | None]:
+        """Wait until the tokens of a call fit into its server's windows. The pace stays charged, so other processes
+        leave room for a large call; a call that does not wait gives its turn back."""
+        windows = state.learned.windows
+        if not windows or not costs:
+            return turn
+        try:
+            while True:
+                now_us, spreads = self._clock.now_us(), state.spreads
+                charged = spreads.charges(windows, costs)
+                reservation = yield self._side.fit(windows, spreads.rooms(windows), state.key, charged)
+                if reservation:
+                    return turn._replace(fitted=Fitted(windows, reservation, costs, now_us))
+                if not waits:
+                    break
+                wait = min(max(reservation.retry_after, SHORTEST_SLEEP), UNITS_COME_BACK)
+                self._check(state, wait, USED_UP)
+                yield self._side.sleep(wait)
+        except BaseException:
+            yield from self._give_back(state, turn)
+            raise
+        yield from self._give_back(state, turn)
         return None
 
     def _until_possible(self, state: KeyState, now_us: int) -> Steps[float]:
@@ -166,6 +205,8 @@ class Turns:
     def _give_back(self, state: KeyState, turn: Turn) -> Steps[None]:
         state.credit.keep(turn.paid, self._clock.now_us())
         yield turn.reservation.cancel()
+        if turn.fitted is not None:
+            yield turn.fitted.reservation.cancel()
 
     def _check(self, state: KeyState, seconds: float, reason: str) -> None:
         """Refuse a call that would have to wait beyond its deadline, or too long although it is the first in line."""
