@@ -60,7 +60,7 @@ def test_answers_that_differ_leave_a_part_free():
 
 
 def test_at_most_a_fifth_of_a_limit_is_left_free():
-    """Also after answers of which one in ten takes minutes, and as much as the limit."""
+    """A limit stays useful after answers of which one in ten takes minutes and half of the limit."""
     spread = Spread()
     for index in range(100):
         spread.add(100_000 if index % 10 == 0 else 100, 500, 1_000, 300)
