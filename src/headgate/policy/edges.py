@@ -20,13 +20,13 @@ from headgate.policy.rule_index import MatchedRules, RuleSet
 from headgate.policy.settling import refund, release, settle
 from headgate.policy.shed_classes import Candidates
 from headgate.policy.shed_section import ShedSection
-from headgate.policy.source import Source
+from headgate.policy.source import Source, read_words
 from headgate.policy.values import Unclear
 
 __all__ = [
     "DEFAULT_PLAN", "METHODS", "Candidates", "Carried", "Charge", "CompiledPolicy", "CountedRule", "FastPath",
     "LimitGroup", "MatchedRules", "Outcome", "Pattern", "PolicyFile", "Reload", "Rule", "RuleKeys", "RuleSet",
     "Segment", "ShedSection", "Source", "Unclear", "check_no_loop", "client_key", "compare", "cost_in_fast_path",
-    "fallback_key", "key_of", "read_address", "read_node", "refund", "refused", "release", "settle", "tidy",
-    "unknown_rule", "with_carried",
+    "fallback_key", "key_of", "read_address", "read_node", "read_words", "refund", "refused", "release", "settle",
+    "tidy", "unknown_rule", "with_carried",
 ]  # fmt: skip

@@ -66,6 +66,18 @@ def read_source(given: str | Path | Mapping[str, Any]) -> Source:
         _check_size(given)
         return Source("", given, {})
     path = Path(given)
+    text = _text_of(path)
+    if path.suffix.lower() not in _READERS:
+        raise InvalidPolicy([f"{path}: a policy must be a .yaml, .toml or .json file"])
+    return read_text(path.name, text)
+
+
+def read_words(path: Path) -> Source:
+    """Read a YAML file whose values are texts, as in files of envoyproxy/ratelimit."""
+    return _read_yaml(path.name, _same_lines(_text_of(path)), words=True)
+
+
+def _text_of(path: Path) -> str:
     try:
         data = _read_file(path)
         text = data.decode("utf-8") if len(data) <= LARGEST else ""
@@ -73,14 +85,16 @@ def read_source(given: str | Path | Mapping[str, Any]) -> Source:
         raise InvalidPolicy([f"{path}: cannot be read: {reason}"]) from None
     if len(data) > LARGEST:
         raise InvalidPolicy([f"{path}: a policy may have at most {LARGEST} bytes"])
-    if path.suffix.lower() not in _READERS:
-        raise InvalidPolicy([f"{path}: a policy must be a .yaml, .toml or .json file"])
-    return read_text(path.name, text)
+    return text
 
 
 def read_text(name: str, text: str) -> Source:
     """Parse the text of a file by the suffix of its name."""
-    return _READERS[Path(name).suffix.lower()](name, text.replace("\r\n", "\n").replace("\r", "\n"))
+    return _READERS[Path(name).suffix.lower()](name, _same_lines(text))
+
+
+def _same_lines(text: str) -> str:
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _read_file(path: Path) -> bytes:
@@ -198,11 +212,11 @@ def _check_size(value: object, name: str = "") -> None:
         waiting += [(child, depth + 1) for child in inside]
 
 
-def _read_yaml(name: str, text: str) -> Source:
+def _read_yaml(name: str, text: str, words: bool = False) -> Source:
     if not INSTALLED:
         raise InvalidPolicy([f"{name}: {missing('YAML', 'PyYAML', 'yaml')}; or write TOML or JSON"])
     try:
-        value, lines, errors = read_yaml(text, Bounds(MOST_NODES, DEEPEST))
+        value, lines, errors = read_yaml(text, Bounds(MOST_NODES, DEEPEST), words)
     except TooLarge as reason:
         raise InvalidPolicy([f"{name}:{reason.line}: {_TOO_LARGE}"]) from None
     except NotYaml as reason:
@@ -215,4 +229,4 @@ def _read_yaml(name: str, text: str) -> Source:
 
 _READERS: Final = {".yaml": _read_yaml, ".yml": _read_yaml, ".toml": _read_toml, ".json": _read_json}
 
-__all__ = ["Path_", "Source", "read_source", "read_text"]
+__all__ = ["Path_", "Source", "read_source", "read_text", "read_words"]

@@ -20,6 +20,7 @@ LONGEST_NUMBER: Final = 64
 """The most characters of a value that is not text: PyYAML multiplies 1:2:3:4 by 60 once for each colon."""
 INSTALLED: Final = yaml is not None
 _STRING: Final = "tag:yaml.org,2002:str"
+_NULL: Final = "tag:yaml.org,2002:null"
 
 
 class Bounds(NamedTuple):
@@ -55,10 +56,15 @@ class _Anchor(NamedTuple):
     levels: int
 
 
-def read_yaml(text: str, bounds: Bounds) -> tuple[Any, dict[Path_, int], list[tuple[int, str]]]:
-    """Return the value, the line of each value in it, and errors with their lines."""
+def read_yaml(
+    text: str, bounds: Bounds, words: bool = False
+) -> tuple[Any, dict[Path_, int], list[tuple[int, str]]]:
+    """Return the value, the line of each value in it, and errors with their lines.
+
+    With `words`, every value but null is the text in the file: 1.10 is not a number, and `no` is not False.
+    """
     try:
-        builder = _Builder(text, bounds)
+        builder = _Builder(text, bounds, words)
         return builder.document(), builder.lines, builder.errors
     except yaml.YAMLError as reason:
         mark = getattr(reason, "problem_mark", None)
@@ -84,10 +90,11 @@ def _loader() -> Any:  # noqa: ANN401 - PyYAML may not be there
 class _Builder:
     """Builds the value from the events."""
 
-    def __init__(self, text: str, bounds: Bounds) -> None:
+    def __init__(self, text: str, bounds: Bounds, words: bool) -> None:
         self.lines: dict[Path_, int] = {}
         self.errors: list[tuple[int, str]] = []
         self._bounds = bounds
+        self._words = words
         self._count = 0
         self._anchors: dict[str, _Anchor | None] = {}
         """None for an anchor whose value is incomplete: an alias to it would contain itself."""
@@ -178,7 +185,7 @@ class _Builder:
         tag, line = event.tag, event.start_mark.line + 1
         if tag is None or tag == "!":
             tag = self._loader.resolve(yaml.ScalarNode, event.value, event.implicit)
-        if tag == _STRING:
+        if tag == _STRING or (self._words and tag != _NULL):
             return event.value
         if len(event.value) > LONGEST_NUMBER:
             self.errors.append((line, "cannot read this value: it is too long; write text in quotes"))
