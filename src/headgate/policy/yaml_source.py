@@ -56,9 +56,7 @@ class _Anchor(NamedTuple):
     levels: int
 
 
-def read_yaml(
-    text: str, bounds: Bounds, words: bool = False
-) -> tuple[Any, dict[Path_, int], list[tuple[int, str]]]:
+def read_yaml(text: str, bounds: Bounds, words: bool = False) -> tuple[Any, dict[Path_, int], list[tuple[int, str]]]:
     """Return the value, the line of each value in it, and errors with their lines.
 
     With `words`, every value but null is the text in the file: 1.10 is not a number, and `no` is not False.

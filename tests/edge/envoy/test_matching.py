@@ -105,7 +105,8 @@ def test_keys_of_different_entries_differ() -> None:
     """No two lists of entries have one key, whatever characters they have."""
     lists = [
         [("a", "b_c")], [("a_b", "c")], [("a", "b"), ("c", "")], [("a", ""), ("b", "c")], [("a", "1:b")],
-        [("a:1", "b")], [("a", "b1:c1:d")], [("a", "b"), ("c", "d")], [("a", "x" * 5000)], [("a", "x" * 5001)], [("a", "é" * 2100)],
+        [("a:1", "b")], [("a", "b1:c1:d")], [("a", "b"), ("c", "d")], [("a", "x" * 5000)], [("a", "x" * 5001)],
+        [("a", "é" * 2100)],
     ]  # fmt: skip
     keys = [key_of(domain, entries) for domain in ("d", "dd", "d1") for entries in lists]
     assert len(set(keys)) == len(keys)

@@ -181,7 +181,8 @@ def test_a_directory_without_files_is_a_mistake(tmp_path: Path) -> None:
         st.sampled_from(
             ["domain: d\n", "descriptors:\n", "  - key: k\n", "    value: '*'\n", "    rate_limit:\n",
              "      unit: day\n", "      requests_per_unit: 3\n", "      replaces:\n", "        - name: x\n",
-             "    descriptors:\n", "&a ", "*a\n", "? ", "[", "{", "\x00", "- ", "!!binary x\n", "    shadow_mode: [true]\n", "---\n", "\t"]
+             "    descriptors:\n", "&a ", "*a\n", "? ", "[", "{", "\x00", "- ", "!!binary x\n", "---\n", "\t",
+             "    shadow_mode: [true]\n"]
         ),
         max_size=12,
     ).map("".join)
