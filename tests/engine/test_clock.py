@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from headgate import Limiter
-from headgate.clock import MINUTE, STEADY_CLOCK_ID, HandClock, SystemClock, write_seconds
+from headgate import HeadgateError, Limiter
+from headgate.clock import MINUTE, SECOND, STEADY_CLOCK_ID, HandClock, SystemClock, write_seconds
 
 
 def test_the_counter_runs_through_suspend():
@@ -56,3 +56,16 @@ def test_a_clock_set_by_hand_is_what_the_engine_reads():
 def test_waits_are_written_as_people_read_them(us, text):
     """A wait is never written with a power of ten or a trailing zero."""
     assert write_seconds(us) == text
+
+
+@pytest.mark.parametrize("us", [-1, 2**53, 2**80, 1.5, True, None])
+def test_a_clock_set_by_hand_must_tell_whole_microseconds(us):
+    """The engine reads the field without a call, and refuses what it would refuse from any other clock."""
+    clock = HandClock(1)
+    limiter = Limiter("1/second", clock=clock)
+    assert limiter.hit("k").allowed
+    clock.us = us
+    with pytest.raises(HeadgateError, match="whole microseconds"):
+        limiter.hit("k")
+    clock.us = 1 + SECOND
+    assert limiter.hit("k").allowed

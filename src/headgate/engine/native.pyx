@@ -5,6 +5,7 @@
 cimport cython
 from cpython.ref cimport PyObject
 from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.long cimport PyLong_AsLongLongAndOverflow
 from libc.stdint cimport INT64_MAX, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memmove, memset
@@ -15,7 +16,7 @@ import os
 
 from headgate.algorithms import EXACT as _EXACT, NEVER as _NEVER, UNKNOWN as _UNKNOWN
 from headgate.call import checked_cost, checked_costs, checked_key
-from headgate.clock import STEADY_CLOCK_ID, SystemClock
+from headgate.clock import STEADY_CLOCK_ID, HandClock, SystemClock
 from headgate.engine.modes import LEASED as _LEASED
 from headgate.engine.modes import read_clock, slots_for, words_for
 from headgate.errors import InvalidCall, StoreError

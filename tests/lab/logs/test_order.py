@@ -9,6 +9,7 @@ import pytest
 from headgate.clock import SECOND
 from headgate.errors import InvalidCall
 from headgate.lab.logs import Log, Row
+from headgate.lab.logs import order as module
 from headgate.lab.logs.order import Order
 from tests.lab.logs.support import START, common, common_log, drained, log_of, read
 
@@ -86,8 +87,32 @@ def test_files_of_the_same_time_are_merged():
     assert (log.facts.late, log.facts.out_of_order, log.facts.lines) == (0, 0, 20_000)
 
 
-def test_too_many_held_requests_are_given_out_early():
+def test_requests_of_busy_seconds_are_packed_and_stay_in_order():
+    """A line that comes for a packed second is not late, and follows the requests of that second."""
+    order = Order(spread=False, most=3)
+    newest = order.add(rows_at(0, 0, 1, 2, 2), at(0))
+    assert given(order, at(2) - 300 * SECOND) == []
+    order.add(rows_at(0, 1), newest)
+    assert [row[0] for row in given(order, at(1))] == [at(0), at(0), at(0)]
+    assert [row[1] for row in given(order, None)] == ["c2", "c1", "c3", "c4"]
+    assert (order.late, order.requests) == (0, 7)
+
+
+def test_five_minutes_of_many_requests_are_sorted():
+    """At 700 requests a second, a line that is 299 s late finds its place."""
+    order = Order(spread=False)
+    newest = at(0)
+    for second in range(300):
+        newest = order.add([(at(second), "a", 1, "GET", "/", 200)] * 700, newest)
+        assert given(order, newest - 300 * SECOND) == []
+    order.add([(at(0), "late", 1, "GET", "/", 200)], newest)
+    rows = given(order, None)
+    assert (order.late, len(rows), rows[700][1]) == (0, 210_001, "late")
+
+
+def test_too_many_packed_requests_are_given_out_early(monkeypatch):
     """The oldest seconds go first and whole; a line that comes for them afterwards is late."""
+    monkeypatch.setattr(module, "MOST_PACKED", 100)
     order = Order(spread=False, most=3)
     newest = order.add(rows_at(0, 0, 1, 2, 2), at(0))
     assert [row[0] for row in given(order, at(2) - 300 * SECOND)] == [at(0), at(0)]

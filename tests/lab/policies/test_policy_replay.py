@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headgate import InvalidCall, InvalidPolicy
+from headgate.clock import SECOND
 from headgate.lab import Log, replay_policy
 from headgate.lab.policies import Change, ChangedClient, RuleEffect
 
@@ -63,6 +64,15 @@ def test_a_change_tells_which_clients_notice_it(log_of, policy_of):
     assert replayed.newly_refused == Change(1, 1, (ChangedClient("10.0.0.1", 5, 1, errors=0),))
     assert replayed.let_in == Change(2, 1, (ChangedClient("10.0.0.2", 5, 2, errors=4),))
     assert replayed.old is not None and replayed.old.refused == 5
+
+
+def test_refusals_are_counted_over_time(log_of, policy_of):
+    """A series has the requests of each second, and those that the new and the old policy refuse."""
+    old = policy_of("rules: [{name: all, key: ip, limits: 4/minute by sliding-log}]", "old.yaml")
+    series = replay_policy(log_of(*PAGES), policy_of(BY_RULE), old).series
+    assert (series.width, series.offered) == (SECOND, (1, 1, 1, 1, 1))
+    assert series.refused == ((0, 0, 0, 1, 1), (0, 0, 0, 0, 1))
+    assert replay_policy(log_of(*PAGES), policy_of(BY_RULE)).series.refused == ((0, 0, 0, 1, 1),)
 
 
 def test_the_same_policy_changes_nothing(log_of, policy_of):

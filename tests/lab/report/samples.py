@@ -62,5 +62,6 @@ POLICY = PolicyReplay(
     Change(5, 2, (ChangedClient(HOSTILE, 300, 4, 150), ChangedClient(TURNED, 9, 1, 0))),
     Change(0, 0, ()),
     LOG,
+    Series(0, 1_000_000, (600, 400), ((12, 0), (0, 8)), ((0, 0), (0, 0))),
 )  # fmt: skip
 EVERY = {"comparison": COMPARISON, "queues": QUEUES, "nothing": NOTHING, "policy": POLICY}

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from headgate.clock import SECOND
+from headgate.lab.comparison.bins import Bins
 from headgate.lab.logs import LogFacts, Row
 from headgate.lab.policies.needs import replayable
 from headgate.lab.policies.results import Change, ChangedClient, PolicyEffect, PolicyReplay, RuleEffect
@@ -27,6 +28,7 @@ class PolicyMeasurement:
     def __init__(self, new: str | Path, old: str | Path | None, known: frozenset[str]) -> None:
         self._new = _Candidate(new, known)
         self._old = None if old is None else _Candidate(old, known)
+        self._bins = Bins(1 if old is None else 2)
         self._requests: Counter[str] = Counter()
         self._errors: Counter[str] = Counter()
         self._refused: Counter[str] = Counter()
@@ -36,15 +38,25 @@ class PolicyMeasurement:
 
     def take(self, requests: Iterable[Row]) -> None:
         """Take the next requests, in the order of their times."""
-        new, old = self._new, self._old
+        new, old, bins = self._new, self._old, self._bins
         seen, errors = self._requests, self._errors
         for request in requests:
-            key = request[1]
+            time, key = request[0], request[1]
+            if time >= bins.end:
+                bins.reach(time)
+            bins.offered[-1] += 1
             seen[key] += 1
             if request[5] >= ERRORS:
                 errors[key] += 1
             passes = new.passes(request)
-            if old is not None and old.passes(request) is not passes:
+            if not passes:
+                bins.refused[0][-1] += 1
+            if old is None:
+                continue
+            passed = old.passes(request)
+            if not passed:
+                bins.refused[1][-1] += 1
+            if passed is not passes:
                 (self._let_in if passes else self._refused)[key] += 1
 
     def result(self, log: LogFacts | None) -> PolicyReplay:
@@ -58,6 +70,7 @@ class PolicyMeasurement:
             newly_refused=None if old is None else self._change(self._refused),
             let_in=None if old is None else self._change(self._let_in),
             log=log,
+            series=self._bins.series(),
         )
 
     def _change(self, changed: Counter[str]) -> Change:

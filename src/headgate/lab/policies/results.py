@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from headgate.lab.comparison import Series
 from headgate.lab.logs import LogFacts
 
 
@@ -76,6 +77,8 @@ class PolicyReplay:
     newly_refused: Change | None
     let_in: Change | None
     log: LogFacts | None
+    series: Series
+    """Counts over time: refused by the new policy and, if there is one, by the old one."""
 
     def __str__(self) -> str:
         from headgate.lab.policies.table import table
