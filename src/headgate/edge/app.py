@@ -7,7 +7,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
 from headgate.edge.answers import as_json, problem
+from headgate.edge.openapi import document
 from headgate.edge.proxied import Check
+from headgate.edge.questions import Questions
 from headgate.web import Answer
 
 Message = Any
@@ -23,9 +25,11 @@ UNAUTHORIZED: Final = 401
 class App:
     """Answers the questions of proxies and programs."""
 
-    def __init__(self, check: Check | None, tokens: Sequence[bytes] = ()) -> None:
+    def __init__(self, check: Check | None, questions: Questions, tokens: Sequence[bytes] = ()) -> None:
         self._check = check
+        self._questions = questions
         self._tokens = tokens
+        self._document = as_json(document(check is not None, bool(tokens)))
         self.drains = False
         """Whether the process ends soon: it is not ready any more, and closes connections after each answer."""
 
@@ -33,7 +37,7 @@ class App:
         """Answer one request."""
         status, headers, body = await self._answer(scope, receive)
         if self.drains:
-            headers.append(CLOSE)
+            headers = [*headers, CLOSE]
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 
@@ -49,6 +53,10 @@ class App:
             peer = scope["client"]
             wrong = _only("GET", method)
             return wrong or await self._check(headers, peer[0] if peer else None, scope["query_string"])
+        if path == "/v1/check":
+            return _only("POST", method) or await self._questions(receive)
+        if path == "/openapi.json":
+            return _only("GET", method) or self._document
         return problem(404, "this service has no such path")
 
     def _readiness(self) -> Answer[bytes]:

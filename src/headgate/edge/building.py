@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
 from headgate.edge.app import App
+from headgate.edge.plain import PlainLimits
 from headgate.edge.proxied import Check
+from headgate.edge.questions import Questions
+from headgate.edge.ruling import Ruling
 from headgate.edge.runtime import EdgeRuntime
 from headgate.edge.settings import Settings
 from headgate.errors import InvalidCall
 from headgate.policy import Proxies
 
+SHORTEST: Final = 16
+"""Characters of a token: fewer could be guessed."""
+
 
 def build(settings: Settings, store: str) -> tuple[App, EdgeRuntime]:
     """Return the app and its runtime; raise if a file cannot be read."""
     runtime = EdgeRuntime(settings.policy, store)
-    check = None if settings.policy is None else Check(runtime, Proxies(settings.trusted))
-    return App(check, read_tokens(settings.token_file)), runtime
+    has_policy = settings.policy is not None
+    check = Check(runtime, Proxies(settings.trusted)) if has_policy else None
+    questions = Questions(Ruling(runtime) if has_policy else None, PlainLimits(runtime.store))
+    return App(check, questions, read_tokens(settings.token_file)), runtime
 
 
 def read_tokens(file: str | None) -> tuple[bytes, ...]:
@@ -31,6 +40,3 @@ def read_tokens(file: str | None) -> tuple[bytes, ...]:
     if not lines or short:
         raise InvalidCall(f"{file} needs a token of at least {SHORTEST} characters in each line")
     return tuple(lines)
-
-
-SHORTEST = 16

@@ -1,4 +1,4 @@
-"""A worker for HTTP: the app on uvicorn's protocol, on a socket that all workers share."""
+"""A worker for HTTP: the app on a socket that all workers share."""
 
 from __future__ import annotations
 
@@ -7,28 +7,24 @@ import signal
 import socket
 import ssl
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from headgate.edge.app import App
 from headgate.edge.building import build
+from headgate.edge.connections import Connections
+from headgate.edge.listening import BACKLOG
 from headgate.edge.messages import log_to_stderr
 from headgate.edge.settings import Settings
 from headgate.edge.worker import Ready
-from headgate.wording import requiring
+from headgate.errors import InvalidCall
 
-with requiring("headgate serve", "uvicorn", extra="serve"):
-    import uvicorn
-    from uvicorn.server import ServerState
-with requiring("headgate serve", "httptools", extra="serve"):
-    from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
-
-KEEP_ALIVE: Final = 75
-"""Seconds that an idle connection stays open: longer than proxies keep theirs (60 s), so that none finds it closed."""
 LINGER: Final = 1.0
 """Seconds for which a worker that is told to end still takes connections, while /readyz says that it is not ready."""
 FINISH: Final = 5.0
 """Seconds that connections get after that to send their last request."""
 EVERY: Final = 1.0
+HANDSHAKE: Final = 10.0
+"""Seconds that a client gets for the handshake of TLS."""
 
 
 def run_http(settings: Settings, store: str, listener: socket.socket, number: int, ready: Ready) -> None:
@@ -53,39 +49,34 @@ async def serve(settings: Settings, store: str, listener: socket.socket, ready: 
     ends = asyncio.Event()
     loop.add_signal_handler(signal.SIGTERM, ends.set)
     app, runtime = build(settings, store)
-    state = ServerState()
-    config = uvicorn.Config(
-        app, interface="asgi3", http=HttpToolsProtocol, ws="none", lifespan="off", log_config=None, access_log=False,
-        proxy_headers=False, server_header=False, date_header=False, timeout_keep_alive=KEEP_ALIVE,
-    )  # fmt: skip
-    config.load()
-
-    def protocol() -> Any:  # noqa: ANN401
-        return HttpToolsProtocol(config=config, server_state=state, app_state={}, _loop=loop)
-
-    server = await loop.create_server(protocol, sock=listener, ssl=tls_of(settings), backlog=2048)
+    connections = Connections(app)
+    tls = tls_of(settings)
+    handshake = None if tls is None else HANDSHAKE
+    server = await loop.create_server(
+        connections.protocol, sock=listener, ssl=tls, backlog=BACKLOG, ssl_handshake_timeout=handshake
+    )
     ready()
     while not ends.is_set():
         runtime.follow()
+        connections.sweep(loop.time())
         try:
             await asyncio.wait_for(ends.wait(), EVERY)
         except TimeoutError:
             continue
-    await finish(app, server, state)
+    await finish(app, server, connections)
     await runtime.aclose()
 
 
-async def finish(app: App, server: asyncio.Server, state: ServerState) -> None:
+async def finish(app: App, server: asyncio.Server, connections: Connections) -> None:
     """Let connections send their last request; each answer tells its connection to end."""
+    loop, state = asyncio.get_running_loop(), connections.state
     app.drains = True
     await asyncio.sleep(LINGER)
     server.close()
-    loop = asyncio.get_running_loop()
     until = loop.time() + FINISH
     while state.connections and loop.time() < until:
         await asyncio.sleep(0.05)
-    for connection in list(state.connections):
-        connection.shutdown()
+    connections.shut_down()
     while state.tasks and loop.time() < until + FINISH:
         await asyncio.sleep(0.05)
 
@@ -95,5 +86,11 @@ def tls_of(settings: Settings) -> ssl.SSLContext | None:
     if settings.tls_cert is None:
         return None
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(settings.tls_cert, settings.tls_key)
+    try:
+        context.load_cert_chain(settings.tls_cert, settings.tls_key)
+    except OSError as reason:
+        why = reason.strerror or str(reason)
+        raise InvalidCall(
+            f"cannot use --tls-cert {settings.tls_cert} with --tls-key {settings.tls_key}: {why}"
+        ) from None
     return context

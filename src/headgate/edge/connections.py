@@ -1,0 +1,109 @@
+"""Connections of clients that are slow, silent or hostile: each of them costs a bounded time and a bounded memory."""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+from typing import Any, Final
+
+from headgate.wording import requiring
+
+with requiring("headgate serve", "uvicorn", extra="serve"):
+    import uvicorn
+    from uvicorn.server import ServerState
+with requiring("headgate serve", "httptools", extra="serve"):
+    from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+KEEP_ALIVE: Final = 75
+"""Seconds that an idle connection stays open: longer than proxies keep theirs (60 s), so that none finds it closed."""
+PATIENCE: Final = 10.0
+"""Seconds that a client gets to send the rest of its request, or to read the rest of its answer."""
+LONGEST_HEAD: Final = 65_536
+"""Bytes of a request's head: more than nginx passes on (32 KB)."""
+MOST: Final = 10_000
+SPARE: Final = 256
+"""Files that a worker needs beside its connections."""
+
+
+class BoundedProtocol(HttpToolsProtocol):
+    """uvicorn's protocol with a bound on the head of a request, and on the number of connections."""
+
+    most = MOST
+    _unread = 0
+    """Bytes of a head that is not complete."""
+
+    def connection_made(self, transport: Any) -> None:  # noqa: ANN401 - asyncio's or uvloop's
+        """Take a connection, unless there are too many."""
+        super().connection_made(transport)
+        if len(self.connections) > self.most:
+            transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        """Read the next bytes of a connection."""
+        before = self.cycle
+        super().data_received(data)
+        if self.cycle is not before or (before is not None and not before.response_complete):
+            self._unread = 0
+            return
+        self._unread += len(data)
+        if self._unread > LONGEST_HEAD:
+            self.transport.abort()
+
+
+class Connections:
+    """The connections of one worker."""
+
+    def __init__(self, app: Any) -> None:  # noqa: ANN401 - an ASGI app
+        self.state = ServerState()
+        self._config = uvicorn.Config(
+            app, interface="asgi3", http=BoundedProtocol, ws="none", lifespan="off", log_config=None, access_log=False,
+            proxy_headers=False, server_header=False, date_header=False, timeout_keep_alive=KEEP_ALIVE,
+        )  # fmt: skip
+        self._config.load()
+        self._waiting: dict[Any, tuple[Any, float]] = {}
+        """Connections whose clients have to do something, what they have to do it for, and since when."""
+        BoundedProtocol.most = min(MOST, _files() - SPARE)
+
+    def protocol(self) -> asyncio.Protocol:
+        """Return the protocol of a new connection."""
+        return BoundedProtocol(
+            config=self._config, server_state=self.state, app_state={}, _loop=asyncio.get_running_loop()
+        )
+
+    def sweep(self, now: float) -> None:
+        """Cut connections whose clients have done nothing for too long; called about once a second."""
+        before, self._waiting = self._waiting, {}
+        every: list[Any] = list(self.state.connections)
+        for each in every:
+            if not _waits_for_client(each):
+                continue
+            cycle, since = before.get(each, (each.cycle, now))
+            if cycle is not each.cycle:
+                since = now
+            if now - since >= PATIENCE:
+                each.transport.abort()
+            else:
+                self._waiting[each] = each.cycle, since
+
+    def shut_down(self) -> None:
+        """Close idle connections, and each other one after its answer."""
+        for each in list(self.state.connections):
+            each.shutdown()
+
+
+def _waits_for_client(connection: Any) -> bool:  # noqa: ANN401 - uvicorn's
+    """Whether the client has begun something that it must go on with; an idle connection has a timer of its own."""
+    cycle = connection.cycle
+    if cycle is None or cycle.response_complete:
+        return connection.timeout_keep_alive_task is None
+    return bool(cycle.more_body or connection.flow.write_paused)
+
+
+def _files() -> int:
+    """Return the number of files that this process may open, raised as far as the system lets it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST + SPARE if hard == resource.RLIM_INFINITY else min(MOST + SPARE, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        return wanted
+    return wanted if soft == resource.RLIM_INFINITY else soft

@@ -1,0 +1,94 @@
+"""Questions to the policy: a request that the caller describes."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from headgate.clock import SECOND
+from headgate.edge.original import Headers, Original, read_uri
+from headgate.edge.proxied import PASSED, refused
+from headgate.edge.runtime import EdgeRuntime
+from headgate.edge.told import told
+from headgate.steps import Steps, run_awaiting
+from headgate.web import RequestLimits
+
+OF_A_BODY: Final = (b"content-type", b"content-length")
+
+
+class AskedLimits(RequestLimits[bytes]):
+    """The limits of a request that the caller holds back itself, if a rule says so."""
+
+    delay_us = 0
+
+    def hold_back(self, delay_us: int) -> Steps[None]:
+        """Note for how long the caller must hold the request."""
+        self.delay_us = delay_us
+        yield from ()
+
+
+class Ruling:
+    """Asks the policy."""
+
+    def __init__(self, runtime: EdgeRuntime) -> None:
+        self._limits = type("AskedLimits", (AskedLimits,), {"runtime": runtime})
+
+    def question(
+        self,
+        method: str = "GET",
+        path: str = "/",
+        ip: str | None = None,
+        headers: Headers | None = None,
+        user: str | None = None,
+        plan: str | None = None,
+    ) -> Callable[[], Awaitable[dict[str, Any]]]:
+        """Return a function that decides."""
+        where, query = read_uri(path.encode()) or ("/", b"")
+        request = Original(method.upper(), where, query, headers or [], ip)
+        request.user, request.plan = user, plan
+
+        async def decide() -> dict[str, Any]:
+            limits: AskedLimits = self._limits()
+            admitted = limits.admit(request, request.method, request.path, ip)
+            if not isinstance(admitted, bool):
+                admitted = await run_awaiting(admitted)
+            return _passed(limits) if admitted else _refused(limits)
+
+        return decide
+
+
+def _passed(limits: AskedLimits) -> dict[str, Any]:
+    decision = rule = None
+    if limits.fast:
+        fast, decision = limits.fast
+        rule = fast.group.owner(decision)
+    elif limits.admitted:
+        _, outcome = limits.admitted[0]
+        decision, rule = outcome.decision, outcome.rule
+    return {
+        **told(decision),
+        "status": PASSED,
+        "rule": rule and rule.name,
+        "delay": limits.delay_us / SECOND,
+        "headers": _fields(limits.fields),
+        "detail": None,
+    }
+
+
+def _refused(limits: AskedLimits) -> dict[str, Any]:
+    _, outcome = limits.refused
+    status, headers, _ = refused(limits, None)
+    return {
+        **told(outcome.decision),
+        "allowed": False,
+        "status": status,
+        "rule": outcome.rule and outcome.rule.name,
+        "delay": 0.0,
+        "headers": _fields(headers),
+        "detail": outcome.detail or None,
+    }
+
+
+def _fields(headers: list[tuple[bytes, bytes]]) -> dict[str, str]:
+    """Return the header fields for the response to the client."""
+    return {name.decode("latin-1"): value.decode("latin-1") for name, value in headers if name not in OF_A_BODY}
