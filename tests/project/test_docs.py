@@ -24,7 +24,7 @@ from headgate.engine import NATIVE
 from headgate.testing import ManualClock
 from tests.support import ROOT
 
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 NATIVE_ONLY = {"shared.md"}
 OWN_PROCESS = {"django.md"}
 """Django has one settings for a process."""

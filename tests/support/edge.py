@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -92,6 +93,8 @@ def serving(*options: str, listen: str = f"{HOST}:0") -> Iterator[Service]:
         finally:
             if process.poll() is None:
                 process.terminate()
+                time.sleep(0.1)
+                process.terminate()  # the second time: now
                 try:
                     process.wait(20)
                 except subprocess.TimeoutExpired:

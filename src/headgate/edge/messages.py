@@ -35,12 +35,12 @@ class Bounded(logging.Filter):
 
 
 def log_to_stderr(first: bool) -> None:
-    """Write the log of Headgate to stderr. Every worker follows the policy's file; only the first one tells."""
+    """Write the log of Headgate to stderr. Every worker takes up a changed policy; only the first one tells of it."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter(FORMAT))
     handler.addFilter(Bounded())
-    if not first:
-        handler.addFilter(lambda record: record.module not in ("reload", "runtime"))
+    silent = ("reload",) if first else ("reload", "runtime")  # the supervisor tells of files that it has read
+    handler.addFilter(lambda record: record.module not in silent)
     for name, level in (("headgate", logging.INFO), ("uvicorn.error", logging.ERROR)):
         logger = log_of(name).logger
         logger.addHandler(handler)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from headgate.edge.fields import LONGEST, OF_LIMIT, OF_POLICY, Field
+from headgate.edge.original import METHOD_PATTERN
 from headgate.edge.questions import MOST
 from headgate.version import __version__
 
@@ -135,14 +136,18 @@ def _question(fields: Mapping[str, Field], needed: list[str]) -> dict[str, Any]:
 def _check() -> dict[str, Any]:
     """Return the question of a proxy."""
     told = {
-        "X-Forwarded-Method": ("The method of the request.", True, {"type": "string", "pattern": "^[A-Z]{1,32}$"}),
+        "X-Forwarded-Method": (
+            "The method of the request.",
+            True,
+            {"type": "string", "pattern": f"^{METHOD_PATTERN}$"},
+        ),
         "X-Forwarded-Uri": (
             "The target of the request.",
             True,
             {"type": "string", "pattern": "^/[!-~]*$", "maxLength": LONGEST},
         ),
-        "X-Forwarded-Host": ("The host of the request.", False, {"type": "string", "pattern": "^[a-z0-9.-]{1,250}$"}),
-        "X-Forwarded-For": ("The client, and proxies before this one.", False, {"type": "string", "format": "ipv4"}),
+        "X-Forwarded-Host": ("The host of the request.", False, {"type": "string"}),
+        "X-Forwarded-For": ("The client, and proxies before this one.", False, {"type": "string"}),
     }
     parameters = [
         {"name": name, "in": "header", "description": about, "required": needed, "schema": schema}

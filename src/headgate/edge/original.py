@@ -7,6 +7,7 @@ from typing import Final
 from urllib.parse import unquote
 
 from headgate.policy import Proxies, RequestView
+from headgate.policy.edges import Unclear
 from headgate.web import ASGI, Reader, ScopeHeaders
 
 Headers = list[tuple[bytes, bytes]]
@@ -15,7 +16,9 @@ URI: Final = b"x-forwarded-uri"
 HOST: Final = b"x-forwarded-host"
 ONCE: Final = (METHOD, URI, HOST)
 """Headers that a proxy sends in one line; two different lines are two different requests."""
-LONGEST_METHOD: Final = 32
+METHOD_PATTERN: Final = "[!#$%&'*+.^_`|~0-9A-Za-z-]{1,32}"
+"""A token of HTTP, of a length that every method has."""
+DOTS: Final = frozenset({".", ".."})
 
 
 class Original:
@@ -45,7 +48,17 @@ def view_of(request: Original, proxies: Proxies | None) -> RequestView:
     view = RequestView(request.method, request.path, ScopeHeaders(headers), request.peer, request.proxies)
     view.query_string = request.query
     view.user, view.plan = request.user, request.plan
+    if has_dots(request.path):
+        view.unclear = Unclear("path", "has the segments . or .., which servers read differently")
     return view
+
+
+def has_dots(path: str) -> bool:
+    """Whether a proxy may pass on another path than this one: nginx does so, depending on its `proxy_pass`.
+
+    Whichever of both paths a rule reads, an app may get the other. Browsers and libraries never send such a path.
+    """
+    return "/." in path and not DOTS.isdisjoint(path.split("/"))
 
 
 def lines_of(fields: Mapping[bytes, bytes], header: str) -> Sequence[str]:

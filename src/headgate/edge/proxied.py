@@ -12,14 +12,16 @@ the original request. No proxy takes either for a yes.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Final
 
 from headgate.caches import ClearedWhenFull
 from headgate.edge.answers import problem
-from headgate.edge.original import HOST, LONGEST_METHOD, METHOD, ONCE, URI, Original, lines_of, read_uri
+from headgate.edge.original import HOST, METHOD, METHOD_PATTERN, ONCE, URI, Original, lines_of, read_uri
 from headgate.edge.runtime import EdgeRuntime
 from headgate.policy import Proxies
+from headgate.policy.edges import METHODS
 from headgate.steps import run_awaiting
 from headgate.web import Answer, Clients, RequestLimits, limits_of
 from headgate.wording import log_of
@@ -32,6 +34,8 @@ UNAUTHORIZED: Final = 401
 FORBIDDEN: Final = 403
 MISDIRECTED: Final = 421
 STATUS: Final = b"x-headgate-status"
+KNOWN: Final = frozenset(method.encode() for method in METHODS)
+_METHOD: Final = re.compile(METHOD_PATTERN.encode())
 
 log = log_of("headgate.edge")
 
@@ -57,14 +61,15 @@ class Check:
         assert fields is not None  # noqa: S101 - for the type checker
         method, uri = fields.get(METHOD), fields.get(URI)
         target = None if uri is None else read_uri(uri)
-        if method is None or target is None or len(method) > LONGEST_METHOD:
+        if method is None or target is None or (method not in KNOWN and not _METHOD.fullmatch(method)):
             return self._unclear(
                 "the proxy must send X-Forwarded-Method and X-Forwarded-Uri, the method and the target of the request"
             )
         request = Original(method.decode("latin-1"), target[0], target[1], headers, peer)
         request.proxies, request.host = self._proxies, fields.get(HOST)
         limits = self._limits()
-        admitted = limits.admit(request, request.method, request.path, self._clients(fields, peer))
+        way = False if "/." in request.path else None
+        admitted = limits.admit(request, request.method, request.path, self._clients(fields, peer), None, way)
         if not isinstance(admitted, bool):
             admitted = await run_awaiting(admitted)
         if admitted:

@@ -49,7 +49,8 @@ class Ruling:
 
         async def decide() -> dict[str, Any]:
             limits: AskedLimits = self._limits()
-            admitted = limits.admit(request, request.method, request.path, ip)
+            way = False if "/." in request.path else None
+            admitted = limits.admit(request, request.method, request.path, ip, None, way)
             if not isinstance(admitted, bool):
                 admitted = await run_awaiting(admitted)
             return _passed(limits) if admitted else _refused(limits)

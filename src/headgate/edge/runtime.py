@@ -20,7 +20,7 @@ class EdgeRuntime(Runtime[bytes]):
         super().__init__(policy, ORIGINALS, WebOptions(store=store), awaited=True)
 
     def select(self, policy: Policy) -> Policy:
-        """Leave out what needs a response; log that for a policy which is read again."""
+        """Leave out what needs a response; name that in the log, for a policy that is read again."""
         part, notes = applied(policy)
         if self.notes is not None:
             for note in notes:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 from headgate.edge.building import build
 from headgate.edge.http import run_http, tls_of
+from headgate.edge.kept import Kept
 from headgate.edge.listening import Place, listening, read_place
 from headgate.edge.messages import log_to_stderr
-from headgate.edge.own_store import own_store
+from headgate.edge.run_directory import run_directory
+from headgate.edge.runtime import EdgeRuntime
 from headgate.edge.settings import Settings
 from headgate.edge.supervisor import Supervisor, Worker
 from headgate.errors import InvalidCall
@@ -25,15 +28,16 @@ MOST_WORKERS: Final = 128
 
 def check(settings: Settings) -> str:
     """Read everything that a service would read; return what it would do, or raise."""
-    with _store(settings) as store:
-        return "\n".join(_checked(settings, store))
+    with run_directory() as directory:
+        return "\n".join(_checked(settings, _store(settings, directory)))
 
 
 def serve(settings: Settings, say: Say) -> None:
     """Serve until SIGTERM or SIGINT."""
     begun = time.monotonic()
     place = _places(settings)[0]
-    with _store(settings) as store, ExitStack() as closing:
+    with run_directory() as directory, ExitStack() as closing:
+        store = _store(settings, directory)
         for line in _checked(settings, store):
             say(line)
         listener = closing.enter_context(listening(place))
@@ -41,13 +45,22 @@ def serve(settings: Settings, say: Say) -> None:
             closing.callback(Path(place.path).unlink, missing_ok=True)
         shown = str(place) if place.path else f"{_scheme(settings)}://{_bound(place, listener.getsockname())}"
         log_to_stderr(first=True)
+        settings, looks = _kept(settings, store, directory)
         workers = [
             Worker(f"worker {number}", partial(run_http, settings, store, listener, number))
             for number in range(1, settings.workers + 1)
         ]
         ready = f"ready: {shown}, workers: {settings.workers}, store: {without_password(store)}"
-        Supervisor(workers, lambda: say(f"{ready}, after {time.monotonic() - begun:.1f} s")).run()
+        Supervisor(workers, lambda: say(f"{ready}, after {time.monotonic() - begun:.1f} s"), looks).run()
     say("ended")
+
+
+def _kept(settings: Settings, store: str, directory: Path) -> tuple[Settings, list[Callable[[], None]]]:
+    """Return the settings of workers, whose files are always good, and the functions that look after the files."""
+    if settings.policy is None:
+        return settings, []
+    policy = Kept(settings.policy, directory / "policy", lambda file: EdgeRuntime(file, store).close())
+    return replace(settings, policy=policy.path), [policy.look]
 
 
 def _checked(settings: Settings, store: str) -> Iterator[str]:
@@ -89,13 +102,8 @@ def _places(settings: Settings) -> list[Place]:
     return [place]
 
 
-@contextmanager
-def _store(settings: Settings) -> Iterator[str]:
-    if settings.store is not None:
-        yield settings.store
-    else:
-        with own_store() as url:
-            yield url
+def _store(settings: Settings, directory: Path) -> str:
+    return settings.store or f"shared://{directory}/store"
 
 
 def _scheme(settings: Settings) -> str:

@@ -27,6 +27,8 @@ MOST_FAILURES: Final = 5
 YOUNG: Final = 5.0
 """A worker that lives for fewer seconds counts as failed; its successor waits a little longer each time."""
 FIRST_PAUSE: Final = 0.1
+EVERY: Final = 1.0
+"""Seconds between two looks at files."""
 ENDING: Final = (signal.SIGTERM, signal.SIGINT)
 
 log = log_of("headgate.edge")
@@ -84,7 +86,11 @@ class Slot:
 class Supervisor:
     """Runs workers until SIGTERM or SIGINT. SIGHUP renews them one after the other."""
 
-    def __init__(self, workers: Sequence[Worker], on_ready: Callable[[], None]) -> None:
+    def __init__(
+        self, workers: Sequence[Worker], on_ready: Callable[[], None], looks: Sequence[Callable[[], None]] = ()
+    ) -> None:
+        self._looks = looks
+        """Called about once a second: they look after files."""
         self._slots = [Slot(worker) for worker in workers]
         self._on_ready: Callable[[], None] | None = on_ready
         self._leaving: list[Running] = []
@@ -112,6 +118,8 @@ class Supervisor:
         if not self._ends:
             self._start_missing()
             self._renew()
+            for look in self._looks:
+                look()
         for each in self._every():
             if each.ends_by is not None:
                 each.end()
@@ -133,6 +141,8 @@ class Supervisor:
         now, at = time.monotonic(), [each.ends_by for each in self._every() if each.ends_by is not None]
         if not self._ends:
             at += [slot.starts_at for slot in self._slots if slot.serving is None]
+            if self._looks:
+                at.append(now + EVERY)
         return max(0.01, min(at) - now) if at else None
 
     def _start_missing(self) -> None:

@@ -1,4 +1,4 @@
-"""The store of a service that was given none: shared memory, made for the run and removed at its end."""
+"""The directory of a run: its store, if it was given none, and files for its workers. It is removed at the end."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ MEMORY: Final = "/dev/shm"  # noqa: S108 - a directory that only its owner can r
 
 
 @contextmanager
-def own_store() -> Iterator[str]:
-    """Return the URL of a new store. A lock on its directory shows that the service runs."""
+def run_directory() -> Iterator[Path]:
+    """Return a new directory, in memory if it can be. A lock on it shows that the service runs."""
     parent = Path(MEMORY if os.path.isdir(MEMORY) else tempfile.gettempdir())
     _remove_left_behind(parent)
     directory = tempfile.mkdtemp(prefix=PREFIX, dir=parent)
     fd = os.open(directory, os.O_RDONLY)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX)
-        yield f"shared://{directory}/store"
+        yield Path(directory)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
         os.close(fd)
 
 
 def _remove_left_behind(parent: Path) -> None:
-    """Remove the stores of services that were killed: their directories are not locked any more."""
+    """Remove the directories of services that were killed: they are not locked any more."""
     for directory in parent.glob(f"{PREFIX}*"):
         try:
             fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)

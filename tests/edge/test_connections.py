@@ -1,0 +1,172 @@
+"""Clients that are slow, silent or hostile, on a real server in this process; time is an argument of the sweep."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import ssl
+
+import pytest
+
+from headgate.edge.connections import LONGEST_HEAD, PATIENCE, BoundedProtocol, Connections
+from headgate.edge.http import finish, tls_of
+from headgate.edge.settings import Settings
+from tests.support.asked import InProcess
+from tests.support.certificates import certificate
+
+pytestmark = pytest.mark.engineless
+
+CHECK = b"GET /check HTTP/1.1\r\nHost: a\r\nX-Forwarded-Method: GET\r\nX-Forwarded-Uri: /x\r\n"
+POLICY = {"rules": [{"name": "one", "key": "ip", "limits": "1000/hour"}]}
+
+
+@contextlib.asynccontextmanager
+async def serving(**settings):
+    """A server on a free port, its connections, and the app."""
+    app = InProcess(POLICY).app
+    connections = Connections(app)
+    listener = socket.create_server(("127.0.0.1", 0))
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(connections.protocol, sock=listener, ssl=tls_of(Settings(**settings)))
+    writers = []
+
+    async def connect(**how):
+        reader, writer = await asyncio.open_connection("127.0.0.1", listener.getsockname()[1], **how)
+        writers.append(writer)
+        return reader, writer
+
+    try:
+        yield connect, connections, app, server
+    finally:
+        server.close()
+        for each in list(connections.state.connections):
+            each.transport.abort()
+        for writer in writers:
+            writer.close()
+            with contextlib.suppress(ConnectionError):
+                await writer.wait_closed()
+        await asyncio.sleep(0.01)
+
+
+async def until(true):
+    """Let the server work until something holds."""
+    for _ in range(2000):
+        if true():
+            return
+        await asyncio.sleep(0.001)
+    raise AssertionError("it never holds")
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"",
+        b"GET /check HT",
+        CHECK,
+        b"POST /v1/check HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n{",
+        CHECK + b"Content-Length: 1000000\r\n\r\n|x",
+        CHECK + b"\r\n|GET /check",
+    ],
+    ids=["silent", "line", "head", "body", "body of a check", "second head"],
+)
+def test_a_client_that_stops_half_way_is_cut(sent):
+    """After ten seconds of the sweep's time, whatever it stopped in; an idle connection stays."""
+
+    async def run():
+        async with serving() as (connect, connections, _, _):
+            idle_reader, idle = await connect()
+            idle.write(CHECK + b"\r\n")
+            assert (await idle_reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 204")
+            reader, writer = await connect()
+            await until(lambda: len(connections.state.connections) == 2)
+            for part in sent.split(b"|"):
+                writer.write(part)
+                await asyncio.sleep(0.02)
+            connections.sweep(100.0)
+            connections.sweep(100.0 + PATIENCE - 0.1)
+            await asyncio.sleep(0.001)
+            assert len(connections.state.connections) == 2
+            connections.sweep(100.0 + PATIENCE)
+            with contextlib.suppress(ConnectionError):
+                await asyncio.wait_for(reader.read(), 5)
+            await until(lambda: len(connections.state.connections) == 1)
+            idle.write(CHECK + b"\r\n")
+            assert (await idle_reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 204")
+
+    asyncio.run(run())
+
+
+def test_a_head_without_an_end_is_cut():
+    """A client cannot fill the memory with headers: 64 KB are enough for any request."""
+
+    async def run():
+        async with serving() as (connect, connections, _, _):
+            _, writer = await connect()
+            writer.write(CHECK)
+            await until(lambda: len(connections.state.connections) == 1)
+            with contextlib.suppress(ConnectionError):
+                for _ in range(100):
+                    writer.write(b"X-A: " + b"a" * 2000 + b"\r\n")
+                    await writer.drain()
+                    await asyncio.sleep(0)
+            await until(lambda: not connections.state.connections)
+            writer.close()
+
+    asyncio.run(run())
+    assert LONGEST_HEAD == 65_536
+
+
+def test_the_number_of_connections_is_bounded(monkeypatch):
+    """One more than the most is closed at once; the others are served."""
+
+    async def run():
+        async with serving() as (connect, connections, _, _):
+            monkeypatch.setattr(BoundedProtocol, "most", 2)
+            pairs = [await connect() for _ in range(2)]
+            await until(lambda: len(connections.state.connections) == 2)
+            reader, _ = await connect()
+            with contextlib.suppress(ConnectionError):
+                assert await asyncio.wait_for(reader.read(), 5) == b""
+            pairs[0][1].write(CHECK + b"\r\n")
+            assert (await pairs[0][0].readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 204")
+
+    asyncio.run(run())
+
+
+def test_a_worker_that_ends_answers_the_last_request_of_each_connection(monkeypatch):
+    """It is not ready any more, tells each connection to close with its answer, and leaves no task behind."""
+    monkeypatch.setattr("headgate.edge.http.LINGER", 0.05)
+
+    async def run():
+        async with serving() as (connect, connections, app, server):
+            reader, writer = await connect()
+            writer.write(CHECK + b"\r\n")
+            assert b"connection: close" not in await reader.readuntil(b"\r\n\r\n")
+            ending = asyncio.create_task(finish(app, server, connections))
+            await asyncio.sleep(0)
+            writer.write(b"GET /readyz HTTP/1.1\r\nHost: a\r\n\r\n")
+            answer = await reader.read()
+            assert answer.startswith(b"HTTP/1.1 503") and b"connection: close" in answer
+            await ending
+            assert not connections.state.connections and not connections.state.tasks
+            writer.close()
+
+    asyncio.run(run())
+
+
+def test_questions_are_asked_over_tls(tmp_path):
+    """With a certificate and its key; files that are none are refused with their names."""
+    cert, key = certificate(tmp_path)
+
+    async def run():
+        async with serving(tls_cert=cert, tls_key=key) as (connect, _, _, _):
+            trusting = ssl.create_default_context(cafile=cert)
+            reader, writer = await connect(ssl=trusting, server_hostname="localhost")
+            writer.write(CHECK + b"\r\n")
+            assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 204")
+            writer.close()
+
+    asyncio.run(run())
+    with pytest.raises(ValueError, match=f"cannot use --tls-cert {key} with --tls-key {cert}"):
+        tls_of(Settings(tls_cert=key, tls_key=cert))

@@ -1,0 +1,46 @@
+"""Schemathesis, a stranger, reads the OpenAPI document and sends what it describes, and what it forbids."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.edge import HOST, serving
+
+pytestmark = [
+    pytest.mark.engineless,
+    pytest.mark.soak,
+    pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="looks at processes of Linux"),
+]
+POLICY = "rules:\n  - {name: one, key: ip, limits: 1000000/hour}\n"
+
+
+def attacked(tmp_path: Path, *options: str) -> None:
+    """Run Schemathesis against a service; it must find nothing, and leave the service as it was."""
+    (tmp_path / "policy.yaml").write_text(POLICY)
+    command = str(Path(sys.executable).with_name("st"))
+    with serving("--policy", str(tmp_path / "policy.yaml"), "--workers", "1") as service:
+        before = service.workers()
+        # A text that fits the schema of a limit need not be one.
+        words = ["run", f"http://{HOST}:{service.port}/openapi.json", "--exclude-checks", "positive_data_acceptance"]
+        ran = subprocess.run(
+            [command, *words, "--generation-database", "none", *options], cwd=tmp_path, capture_output=True, text=True,
+            timeout=600, check=False,
+        )  # fmt: skip
+        assert ran.returncode == 0, ran.stdout[-4000:]
+        assert service.workers() == before and service.check("/")[0] == 204
+        assert not [line for line in service.lines if "Exception" in line]
+
+
+def test_the_service_is_as_its_document_says(tmp_path):
+    """Each field at its bounds and beyond them, each method that a path does not have: no surprise, no 500."""
+    attacked(tmp_path, "--phases", "coverage")
+
+
+def test_the_service_is_as_its_document_says_for_long(tmp_path):
+    """The same with thousands of made requests."""
+    attacked(tmp_path, "--phases", "coverage,fuzzing", "--max-examples", "1000")
