@@ -17,7 +17,7 @@ from headgate.errors import (
     StoreError,
 )
 from headgate.limit import Limit, LimitWarning
-from headgate.limiter import Limiter, Reservation
+from headgate.limiter import Counts, Limiter, Reservation
 from headgate.stores import MemoryStore, Store
 from headgate.version import __version__
 
@@ -28,6 +28,7 @@ __all__ = [
     "BudgetExhausted",
     "Call",
     "Clock",
+    "Counts",
     "Decision",
     "HeadgateError",
     "InvalidCall",

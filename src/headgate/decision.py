@@ -57,6 +57,7 @@ class Decision:
     __slots__ = (
         "allowed", "remaining", "retry_us", "reset_us", "degraded",
         "_limits", "_keys", "_bound", "_cost", "_given", "_mark_us", "_mark_num", "_more", "_returned",
+        "_held",
     )  # fmt: skip
 
     def __init__(
@@ -90,6 +91,7 @@ class Decision:
         # The units given back of each of several calls, None before the first. `_refunding` is held for every use:
         # without the GIL a thread must not read what another one replaces.
         self._returned: tuple[int, ...] | None = None if charged else costs
+        self._held = False  # True while a limiter counts its caller as in flight
 
     def __bool__(self) -> bool:
         return self.allowed
@@ -206,6 +208,13 @@ class Decision:
             claimed = tuple(min(want, cost - had) for want, cost, had in zip(wanted, costs, given, strict=True))
             self._returned = tuple(map(sum, zip(given, claimed, strict=True)))
             return claimed
+
+    @property
+    def _holds_permits(self) -> bool:
+        """Whether units in flight of this decision were not given back yet."""
+        given = (self._given,) if self._more is None else self._returned or (0,) * len(self._limits)
+        each = zip(self._limits, self.costs, given, strict=True)
+        return self.allowed and any(limit.in_flight and had < cost for limit, cost, had in each)
 
     def __copy__(self) -> "Decision":
         """Return this Decision itself: a copy could give the same charge back a second time."""

@@ -14,10 +14,10 @@ import headgate.testing
 def test_public_names():
     """The names users may rely on."""
     assert sorted(headgate.__all__) == [
-        "AsyncLimiter", "AsyncShaper", "Budget", "BudgetExhausted", "Call", "Clock", "Decision", "HeadgateError",
-        "InvalidCall", "InvalidLimit", "InvalidPolicy", "Lease", "Limit", "LimitWarning", "Limiter", "LoadShedder",
-        "MemoryStore", "Overloaded", "Permit", "Policy", "RateLimited", "Reservation", "Shaper", "Store", "StoreError",
-        "Verdict", "__version__",
+        "AsyncLimiter", "AsyncShaper", "Budget", "BudgetExhausted", "Call", "Clock", "Counts", "Decision",
+        "HeadgateError", "InvalidCall", "InvalidLimit", "InvalidPolicy", "Lease", "Limit", "LimitWarning", "Limiter",
+        "LoadShedder", "MemoryStore", "Overloaded", "Permit", "Policy", "RateLimited", "Reservation", "Shaper", "Store",
+        "StoreError", "Verdict", "__version__",
     ]  # fmt: skip
     assert sorted(headgate.testing.__all__) == [
         "EdgeSuite", "ManualClock", "MiddlewareSuite", "ReferenceStore", "StoreSuite", "disabled", "frozen",
@@ -34,8 +34,8 @@ def test_public_words_of_a_limiter_and_a_decision():
         return [name for name in dir(thing) if not name.startswith("_") and hasattr(thing, name)]
 
     assert public(headgate.Limiter) == [
-        "acquire", "close", "decide", "hit", "holders", "limited", "pause", "paused", "peek", "permit", "refund",
-        "release", "reserve", "reset", "take_up_to", "waiting",
+        "acquire", "close", "counts", "decide", "hit", "holders", "limited", "pause", "paused", "peek", "permit",
+        "refund", "release", "reserve", "reset", "take_up_to", "waiting",
     ]  # fmt: skip
     assert public(headgate.Decision) == [
         "allowed", "binding", "calls", "costs", "degraded", "granted", "limit", "never",

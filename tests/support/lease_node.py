@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from headgate.clock import SECOND
-from headgate.engine import Decision
+from headgate.engine import Decision, Tally
 from headgate.engine.modes import TAKE
 from headgate.errors import StoreError
 from headgate.stores.fallback import Fallback
@@ -116,7 +116,7 @@ class Node:
         if lease:
             self.gate.lease(checked_terms(lease, limits), self.clock, lambda nodes: nodes)
             self.leases = exchange_ledger(self.gate, partial(self._watched, lease))
-            self.gate.attach(self._run, None, None)
+            self.gate.attach(self._run, None, None, Tally())
             self._ask = tokens_of(self.gate).hit
 
     def _run(self, key: str, cost: int, limit: None = None) -> Any:

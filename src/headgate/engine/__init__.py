@@ -14,6 +14,7 @@ from headgate.engine.choice import (
     Permit,
     Places,
     Table,
+    Tally,
     Turn,
     pending,
 )
@@ -35,6 +36,6 @@ else:
 
 __all__ = [
     "LEASED", "LONGEST_WAIT", "NATIVE", "PEEK", "RESERVE", "SHARES", "TAKE", "UP_TO", "Cell", "Decider", "Decision",
-    "Engine", "Entry", "Permit", "Places", "Table", "Turn", "give_back", "look", "pending", "read_clock", "settle",
-    "slots_for", "words_for",
+    "Engine", "Entry", "Permit", "Places", "Table", "Tally", "Turn", "give_back", "look", "pending", "read_clock",
+    "settle", "slots_for", "words_for",
 ]  # fmt: skip

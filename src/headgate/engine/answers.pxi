@@ -36,6 +36,7 @@ cdef object answer_one(Decider decider, key, int64_t cost, Mode mode, const Answ
     decision._given = cost if mode == M_PEEK else 0
     decision._mark_us = seen.mark_us + epoch
     decision._mark_num = seen.mark_num
+    decision._held = False              # a permit may have been dropped without a release
     return decision
 
 

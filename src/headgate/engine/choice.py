@@ -36,6 +36,7 @@ if TYPE_CHECKING or not NATIVE:
     from headgate.engine.entry import Entry, Places, Turn
     from headgate.engine.pure import Decider, Engine, pending
     from headgate.engine.pure_table import Table
+    from headgate.engine.tally import Tally
     from headgate.permit import Permit
 
     SHARES = False
@@ -50,11 +51,12 @@ else:
         Permit,
         Places,
         Table,
+        Tally,
         Turn,
         pending,
     )
 
 __all__ = [
-    "NATIVE", "SHARES", "Decider", "Decision", "Engine", "Entry", "Permit", "Places", "Table", "Turn", "pending",
-    "wants_pure",
+    "NATIVE", "SHARES", "Decider", "Decision", "Engine", "Entry", "Permit", "Places", "Table", "Tally", "Turn",
+    "pending", "wants_pure",
 ]  # fmt: skip

@@ -1,11 +1,5 @@
 # Decider: the path from a method call to a Decision. The single-limit hit has no Python frame on it.
 
-cdef enum:
-    LONGEST_KEY_CHARS = 1024            # a key of at most 1,024 characters has at most 4,096 bytes
-
-cdef object ZERO = 0
-cdef object ONE = 1
-
 @cython.final
 cdef class Decider:
     """Bound limits, and decisions over them: the hot part of a gate."""
@@ -18,6 +12,8 @@ cdef class Decider:
     cdef bint lends                     # every bound limit lends
     cdef bint guarded                   # the last bound limit is the pause of a key
     cdef bint sized                     # the states of a bound limit may be in one of several tables
+    cdef bint holds                     # an admitted call is in flight until it is released
+    cdef Tally tally                    # counts the answers to callers
     cdef object plan
     cdef object instead
     cdef object waiting                 # the waiting callers, by key
@@ -35,10 +31,11 @@ cdef class Decider:
         self.bounds = bounds
         self.limits = tuple([bound.limit for bound in bounds])
         self.spare, self.other = self.fresh(), self.fresh()
-        self.lends = True
+        self.tally, self.lends = Tally(), True
         for bound in bounds:
             self.lends = self.lends and (<BoundLimit> bound).lend != NULL
             self.sized = self.sized or (<BoundLimit> bound).family is not None
+            self.holds = self.holds or (<BoundLimit> bound).holds_permits
         if len(bounds) == 1:
             self.only = bounds[0]
         self.guarded = len(bounds) > 1 and (<BoundLimit> bounds[len(bounds) - 1]).guards
@@ -50,7 +47,14 @@ cdef class Decider:
 
     def hit(self, key, cost=1, *, limit=None):
         """Spend the cost of every limit, or of none if any refuses."""
-        return (self if limit is None else self.with_plan(limit)).ask(key, cost, M_TAKE)
+        cdef Decision decision = (self if limit is None else self.with_plan(limit)).ask(key, cost, M_TAKE)
+        count_answer(self.tally, decision, self.holds)
+        return decision
+
+    def hit_or_none(self, key, cost=1):
+        """Like `hit`, but return None for a refusal, and do not count it: the caller waits."""
+        cdef Decision decision = self.ask(key, cost, M_TAKE)
+        return self.counted(decision) if decision.allowed else None
 
     def peek(self, key, cost=1, *, limit=None):
         """Return the decision that `hit` would return; write nothing."""
@@ -58,18 +62,22 @@ cdef class Decider:
 
     def take_up_to(self, key, n, *, limit=None):
         """Spend as much of `n` as fits now."""
-        return (self if limit is None else self.with_plan(limit)).ask(key, checked_cost(n), M_UP_TO)
+        return self.counted((self if limit is None else self.with_plan(limit)).ask(key, checked_cost(n), M_UP_TO))
+
+    cdef inline object counted(self, Decision decision):
+        count_answer(self.tally, decision, self.holds)
+        return decision
 
     def answer_instead(self, instead not None):
         """Call this function for an answer when a shared table cannot answer."""
         self.instead = instead
 
-    def attach(self, hit, plan not None, back not None):
-        """Return the verbs of a gate that need no Python frame.
+    def attach(self, hit, plan not None, back not None, Tally tally not None):
+        """Return the verbs of a gate that need no Python frame. They count in the tally.
 
         `plan` finds the decider of limits chosen for one call; `back` releases all but a single permit of one limit.
         """
-        self.plan, self.back, self.ends = plan, back, self.release
+        self.plan, self.back, self.ends, self.tally = plan, back, self.release, tally
         return {
             "hit": self.hit, "peek": self.peek, "take_up_to": self.take_up_to, "release": self.release,
             "_reserve": self.reserve,
@@ -86,7 +94,7 @@ cdef class Decider:
         if timeout is None and limit is None and not self.waiting:
             decision = self.ask(key, cost, M_TAKE)
             if decision.allowed:
-                return decision
+                return self.counted(decision)
         return self.wait(key, cost, timeout, limit)
 
     def permit(self, key, cost=1, timeout=0, *, limit=None):
@@ -96,6 +104,8 @@ cdef class Decider:
             permit.decision = (self if limit is None else self.with_plan(limit)).ask(key, cost, M_TAKE)
         if permit.decision is None or not (permit.decision.allowed or timeout == 0):
             permit.decision = self.wait(key, cost, timeout, limit)
+        else:
+            self.counted(permit.decision)
         permit._give_back = self.ends
         return permit
 
@@ -109,6 +119,7 @@ cdef class Decider:
         elif decision.allowed:
             work.count, work.mode, work.cost[0] = 1, M_TAKE, decision._cost - decision._given
             decision._given = decision._cost
+            end_flight(self.tally, decision)
             if work.cost[0]:
                 work.tags[0] = self.only.tag(key)
                 work.mark_us[0], work.mark_num[0] = decision._mark_us, decision._mark_num
@@ -142,11 +153,14 @@ cdef class Decider:
 
     def run(self, keys, tuple costs, int mode=M_TAKE, int64_t wait=0):
         """Decide, with a cost for each bound limit: ask every one, then charge all or none."""
+        return self.decide(keys, costs, <Mode> mode, wait)
+
+    cdef object decide(self, keys, tuple costs, Mode mode, int64_t wait):
         if len(costs) != len(self.bounds) or (type(keys) is tuple and len(keys) != len(self.bounds)):
             raise ValueError("a decision needs a cost, and one key or a key, for each bound limit")
         if self.only is not None:
-            return self.ask_one(keys[0] if type(keys) is tuple else keys, costs[0], <Mode> mode, wait)
-        return self.ask_many(keys, costs, 0, <Mode> mode, wait)
+            return self.ask_one(keys[0] if type(keys) is tuple else keys, costs[0], mode, wait)
+        return self.ask_many(keys, costs, 0, mode, wait)
 
     cdef object ask_one(self, key, int64_t cost, Mode mode, int64_t wait):
         cdef BoundLimit bound = self.only
@@ -280,13 +294,3 @@ cdef class Decider:
             self.write_work(key, None, 0, M_PEEK, &work)
             attempt(bounds_of(self.bounds, &work, now) if self.sized else self.bounds, &work, out)
             return 0
-
-
-cdef inline bint is_patience(timeout):
-    """Return whether this is a valid time to wait; `wait` raises the error for any other value."""
-    return timeout is ZERO or timeout is None or ((type(timeout) is float or type(timeout) is int) and timeout >= 0)
-
-
-cdef inline bint is_plain(key):
-    """Return whether this is a valid key; `checked_key` decides about any other value."""
-    return isinstance(key, str) and 0 < PyUnicode_GET_LENGTH(key) <= LONGEST_KEY_CHARS

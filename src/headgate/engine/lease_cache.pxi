@@ -19,9 +19,10 @@ cdef class LeasedTokens:
     cdef Decider decider
     cdef readonly dict leases
     cdef object slow
+    cdef public Tally tally             # counts the hits that a lease pays
 
     def __init__(self, Decider decider not None, slow):
-        self.decider, self.leases, self.slow = decider, {}, slow
+        self.decider, self.leases, self.slow, self.tally = decider, {}, slow, Tally()
 
     def open(self, key):
         """Return the key's lease, a new empty one if it had none."""
@@ -38,6 +39,7 @@ cdef class LeasedTokens:
                 if now < lease.until_us:
                     decision = self.pay(key, lease, 1, now)
                     if decision is not None:
+                        count_answer(self.tally, decision, False)
                         return decision
         return self.slow(key, cost, limit)
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from headgate.call import Cost
-from headgate.engine.choice import NATIVE, Decision
+from headgate.engine.choice import NATIVE, Decision, Tally
 from headgate.engine.modes import LEASED, read_clock
 from headgate.forks import after_fork
 from headgate.limit import Given, Limit
@@ -44,6 +44,8 @@ class LeasedTokens:
         self._clock = decider.engine.clock
         self._limits: tuple[Limit, ...] = decider.limits
         self._slow = slow
+        self.tally = Tally()
+        """Counts the hits that a lease pays."""
         self._renew_lock()
         after_fork(self._renew_lock)
 
@@ -58,6 +60,7 @@ class LeasedTokens:
             if lease is not None and lease.tokens > lease.low:
                 decision = self.spend(key, 1)
                 if decision is not None:
+                    self.tally.count(decision)
                     return decision
         return self._slow(key, cost, limit)
 

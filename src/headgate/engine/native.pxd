@@ -17,6 +17,7 @@ cdef class Decision:
     cdef int64_t _mark_num
     cdef tuple _more
     cdef tuple _returned
+    cdef public bint _held
 
 cdef class Permit:
     cdef readonly Decision decision

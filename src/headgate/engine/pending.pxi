@@ -69,7 +69,8 @@ cdef class PendingDecision:
         self.begun = True
         if self.limit is not None:
             decider = decider.with_plan(self.limit)
-        return decider.ask(self.key, self.cost, self.mode)
+        decision = decider.ask(self.key, self.cost, self.mode)
+        return decision if self.mode == M_PEEK else self.decider.counted(decision)
 
     def send(self, value):
         """Like the method of a coroutine."""

@@ -3,8 +3,9 @@
 `AsyncLimiter` is in `async_`, because that imports asyncio.
 """
 
+from headgate.limiter.counts import Counts
 from headgate.limiter.promises import Promise, Promises, depart
 from headgate.limiter.reservation import Reservation
 from headgate.limiter.sync import Limiter
 
-__all__ = ["Limiter", "Promise", "Promises", "Reservation", "depart"]
+__all__ = ["Counts", "Limiter", "Promise", "Promises", "Reservation", "depart"]

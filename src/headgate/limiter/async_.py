@@ -31,6 +31,8 @@ class AsyncLimiter(BaseLimiter[Any, Awaitable[Decision]], AsyncGate):
         hot = {} if self._awaits else self._hot
         self._hit_at_once = hot.get("hit")
         """The store's own `hit`, if it has one that is not awaited; else None."""
+        self._hit_or_none = None if self._awaits else getattr(self._bound, "hit_or_none", None)
+        """The same, for callers that wait if they are refused."""
         self._release_at_once = hot.get("release")
         for name in ("acquire", "reserve"):
             method = getattr(type(self), name).__get__(self)
@@ -44,9 +46,9 @@ class AsyncLimiter(BaseLimiter[Any, Awaitable[Decision]], AsyncGate):
         Also refused: a cost that can never fit, and a caller that comes when `max_waiting` callers wait already. A
         caller that is cancelled is not charged.
         """
-        if timeout is None and limit is None and not self._queue.waiting and self._hit_at_once is not None:
-            decision: Decision = self._hit_at_once(key, cost)
-            if decision.allowed:
+        if timeout is None and limit is None and not self._queue.waiting and self._hit_or_none is not None:
+            decision: Decision | None = self._hit_or_none(key, cost)
+            if decision is not None:
                 return decision
         return await self._acquire(key, cost, timeout, limit)
 
@@ -65,7 +67,8 @@ class AsyncLimiter(BaseLimiter[Any, Awaitable[Decision]], AsyncGate):
         Write `async with limiter.reserve("k"):`, or await it first. Windows, logs and blocks cannot promise a delay:
         they reserve a cost that fits now.
         """
-        return AsyncReservation(self, await self._reserve(key, cost, self._promise(max_wait), limit), self._timers)
+        decision = await self._reserve(key, cost, self._promise(max_wait), limit)
+        return AsyncReservation(self, self._count(decision, False), self._timers)
 
     def limited(self, key: Key, cost: Cost = 1, *, limit: Given | None = None) -> AsyncLimited:
         """Return a decorator of `async def`: each call charges the key, or raises `RateLimited` if refused.

@@ -8,6 +8,7 @@ from headgate.clock import SECOND, Clock
 from headgate.engine import LONGEST_WAIT, Decision
 from headgate.errors import InvalidCall
 from headgate.limit import PAUSE, Given, Limit, as_limits
+from headgate.limiter.counts import Counts
 from headgate.limiter.wait_queue import DEFAULT_MAX_WAITING, WaitQueue, lends
 from headgate.stores import Answer, BaseGate, Bound, OnError, Store, checked_namespace, checked_on_error, open_store
 from headgate.waiting import checked_wait
@@ -56,6 +57,10 @@ class BaseLimiter(BaseGate[Bound, Answer]):
     def _use(self, store: Store) -> None:
         self._queue = WaitQueue(self.limits, store, self.max_waiting, self.pausable)
         super()._use(store)
+
+    def counts(self) -> Counts:
+        """Return the number of decisions of this limiter in this process, by their result."""
+        return Counts(*self._tally.values()[:4])
 
     @property
     def waiting(self) -> int:

@@ -61,7 +61,7 @@ class Limiter(BaseLimiter[BoundLimits, Decision], Gate):
 
         Windows, logs and blocks cannot promise a delay: they reserve a cost that fits now.
         """
-        return Reservation(self, self._reserve(key, cost, self._promise(max_wait), limit))
+        return Reservation(self, self._count(self._reserve(key, cost, self._promise(max_wait), limit), False))
 
     def limited(self, key: Key, cost: Cost = 1, *, limit: Given | None = None) -> Limited:
         """Return a decorator: each call of the function charges the key, or raises `RateLimited` if refused.

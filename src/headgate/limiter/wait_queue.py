@@ -55,6 +55,11 @@ class Caller:
         """Return the seconds that are left of the pause of the key."""
         return self._limiter.paused(self.key)
 
+    def count(self, decision: Decision) -> Decision:
+        """Count the answer that the caller gets, whatever was asked on the way to it."""
+        counted: Decision = self._limiter._count(decision, self._limiter._holds_permits)
+        return counted
+
     def give_back(self, decision: Decision) -> Any:  # noqa: ANN401
         """Give back a charge that will not be used."""
         return self._limiter.refund(decision)
@@ -122,7 +127,7 @@ class WaitQueue:
         while True:
             decision = yield from self._admit(caller, due_us)
             if not (self._pausable and decision.allowed and decision.retry_us and (yield caller.paused())):
-                return decision
+                return caller.count(decision)
             # The key was paused while the caller waited: its instant is lost, and it takes another after the pause.
             yield caller.give_back(decision)
 

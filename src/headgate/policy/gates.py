@@ -44,7 +44,7 @@ class AsyncPolicyGate(AsyncGate):
     def asker(self, limits: tuple[Limit, ...]) -> Callable[..., Awaitable[Decision]]:
         """See `PolicyGate.asker`."""
         bound = self._bound_to(checked_limits(limits))
-        return lambda keys, costs: self._run(bound, keys, costs, TAKE)
+        return lambda keys, costs: self._run(bound, keys, costs, TAKE, counted=False)
 
     def look(self, decision: Decision) -> Awaitable[Decision]:
         """See `PolicyGate.look`."""

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
 
 from headgate.caches import ClearedWhenFull
 from headgate.call import Call, Cost, checked_cost, checked_costs, checked_key
-from headgate.engine import PEEK, RESERVE, TAKE, UP_TO, Decision
+from headgate.engine import PEEK, RESERVE, TAKE, UP_TO, Decision, Tally
 from headgate.errors import InvalidCall, StoreError
+from headgate.forks import after_fork
 from headgate.limit import PAUSE, PAUSING, Given, Limit
 from headgate.stores.arguments import (
     Holding,
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 MOST_BOUND: Final = 1024
 """The most combinations of limits, chosen for single calls, that stay bound."""
+COUNTED: Final = (TAKE, UP_TO)
+"""Modes whose decisions are answers to callers; a limiter counts those of RESERVE itself, once for each caller."""
 HOT_VERBS: Final = ("hit", "peek", "take_up_to", "release", "_reserve")
 """The verbs of a gate that an engine may answer by functions of its own."""
 Bound = TypeVar("Bound")
@@ -48,7 +51,14 @@ class BaseGate(Generic[Bound, Answer]):
         self.namespace = namespace
         self.limits = checked_limits(limits)
         self.on_error: OnError = on_error
+        self._tally = Tally()
+        """Counts the answers to callers, whatever the store."""
+        after_fork(self._forget_counts)
         self._use(store)
+
+    def _forget_counts(self) -> None:
+        """Count from zero in a forked child: the parent keeps its counts."""
+        self._tally.forget()
 
     def _use(self, store: Store) -> None:
         """Decide by the states of this store from now on; `headgate.testing` replaces the store for a while."""
@@ -68,7 +78,16 @@ class BaseGate(Generic[Bound, Answer]):
     def _bind(self, limits: tuple[Limit, ...]) -> Bound:
         raise NotImplementedError
 
-    def _run(self, bound: Any, keys: Keys, costs: Costs, mode: int, wait_us: int = 0) -> Answer:  # noqa: ANN401
+    def _run(
+        self,
+        bound: Any,  # noqa: ANN401
+        keys: Keys,
+        costs: Costs,
+        mode: int,
+        wait_us: int = 0,
+        counted: bool = True,
+    ) -> Answer:
+        """Decide. An answer to a caller is counted; one of several on the way to an answer, by RESERVE, is not."""
         raise NotImplementedError
 
     def _ask(self, key: str, cost: Cost, limit: Given | None, mode: int, wait_us: int = 0) -> Answer:
@@ -89,7 +108,7 @@ class BaseGate(Generic[Bound, Answer]):
     def _pause(self, key: str, seconds: float) -> Answer:
         """Pause a key; the decision has no other use than to say where the pause was kept."""
         bound = self._bound_to(self._pausable(PAUSING))
-        return self._run(bound, checked_key(key), (checked_pause(seconds),), TAKE)
+        return self._run(bound, checked_key(key), (checked_pause(seconds),), TAKE, counted=False)
 
     def _paused(self, key: str) -> Answer:
         """Return a decision whose reset is the time that is left of a pause."""
@@ -103,6 +122,8 @@ class BaseGate(Generic[Bound, Answer]):
     def _given(self, charged: Decision | str, n: Cost | Costs | None) -> list[tuple[Any, Keys, Costs, Marks]]:
         """Return what to give back, and to which bound limits; an empty list if nothing is left to do."""
         limits, keys, units, marks = checked_refund(self.limits, charged, n)
+        if isinstance(charged, Decision) and charged._held and not charged._holds_permits:
+            self._tally.end(charged)
         if not any(units):
             return []
         if isinstance(charged, Decision) and charged.degraded:
@@ -110,6 +131,15 @@ class BaseGate(Generic[Bound, Answer]):
             return []
         own = limits == self.limits + self._guard
         return [(self._bound if own else self._bound_to(limits), keys, units, marks)]
+
+    def _count(self, decision: Decision, holds: bool) -> Decision:
+        """Count an answer to a caller, and return it; `holds`: an admitted caller is in flight until its release."""
+        self._tally.count(decision, holds)
+        return decision
+
+    def _holds(self, bound: Any) -> bool:  # noqa: ANN401
+        """Whether a decision over these limits has units in flight."""
+        return self._holds_permits if bound is self._bound else any(limit.in_flight for limit in bound.limits)
 
     def _wake(self, decision: Decision) -> None:
         """Tell callers that wait for the keys of this decision that it was given back; a plain gate has none."""
@@ -136,7 +166,7 @@ class Gate(BaseGate[BoundLimits, Decision]):
             bound = self._bound_to(self.limits + self._guard)
         attach = getattr(bound, "attach", None)
         if attach is not None:
-            hot: Mapping[str, Any] = attach(type(self).hit.__get__(self), self._plans.find, self._end)
+            hot: Mapping[str, Any] = attach(type(self).hit.__get__(self), self._plans.find, self._end, self._tally)
             self._carry(hot)
         return bound
 
@@ -201,12 +231,16 @@ class Gate(BaseGate[BoundLimits, Decision]):
         """Return the seconds that are left of the pause of a key; 0.0 if it is not paused. Writes nothing."""
         return self._paused(key).reset_after
 
-    def _run(self, bound: BoundLimits, keys: Keys, costs: Costs, mode: int, wait_us: int = 0) -> Decision:
+    def _run(
+        self, bound: BoundLimits, keys: Keys, costs: Costs, mode: int, wait_us: int = 0, counted: bool = True
+    ) -> Decision:
         try:
-            return bound.run(keys, costs, mode, wait_us)
+            decision = bound.run(keys, costs, mode, wait_us)
         except StoreError as error:
-            degraded = self._fallback.decide(bound.limits, keys, costs, mode, wait_us, error)
-            return bound.with_held(degraded) if mode == PEEK and hasattr(bound, "with_held") else degraded
+            decision = self._fallback.decide(bound.limits, keys, costs, mode, wait_us, error)
+            if mode == PEEK and hasattr(bound, "with_held"):
+                decision = bound.with_held(decision)
+        return self._count(decision, self._holds(bound)) if counted and mode in COUNTED else decision
 
     def _end(self, decision: Decision) -> None:
         self._refund(decision, in_flight_of(decision))

@@ -14,7 +14,7 @@ from headgate.limit import Given, Limit
 from headgate.steps import kept
 from headgate.stores.arguments import Holding, in_flight_of, listed
 from headgate.stores.contract import AsyncStore, Costs, Keys, LeasingStore, Store
-from headgate.stores.gate import BaseGate
+from headgate.stores.gate import COUNTED, BaseGate
 from headgate.stores.placed import bind_placed
 
 T = TypeVar("T")
@@ -60,7 +60,7 @@ class AsyncGate(BaseGate[Any, Awaitable[Decision]]):
             bound = self._bound_to(self.limits + self._guard)
         attach = getattr(bound, "attach", None)
         if attach is not None:
-            self._hot = dict(attach(type(self).hit.__get__(self), self._plans.find, self._end_at_once))
+            self._hot = dict(attach(type(self).hit.__get__(self), self._plans.find, self._end_at_once, self._tally))
         return bound
 
     def _bind(self, limits: tuple[Limit, ...]) -> Any:  # noqa: ANN401
@@ -115,7 +115,15 @@ class AsyncGate(BaseGate[Any, Awaitable[Decision]]):
         """Return the seconds that are left of the pause of a key; 0.0 if it is not paused. Writes nothing."""
         return (await self._paused(key)).reset_after
 
-    async def _run(self, bound: Any, keys: Keys, costs: Costs, mode: int, wait_us: int = 0) -> Decision:  # noqa: ANN401
+    async def _run(
+        self,
+        bound: Any,  # noqa: ANN401
+        keys: Keys,
+        costs: Costs,
+        mode: int,
+        wait_us: int = 0,
+        counted: bool = True,
+    ) -> Decision:
         try:
             asked = bound.run(keys, costs, mode, wait_us)
             if not self._awaits:
@@ -126,13 +134,10 @@ class AsyncGate(BaseGate[Any, Awaitable[Decision]]):
             else:
                 decision = await asked
         except StoreError as error:
-            degraded = self._fallback.decide(bound.limits, keys, costs, mode, wait_us, error)
-            return bound.with_held(degraded) if mode == PEEK and hasattr(bound, "with_held") else degraded
-        return decision
-
-    def _holds(self, bound: Any) -> bool:  # noqa: ANN401
-        """Whether a decision over these limits has units in flight."""
-        return self._holds_permits if bound is self._bound else any(limit.in_flight for limit in bound.limits)
+            decision = self._fallback.decide(bound.limits, keys, costs, mode, wait_us, error)
+            if mode == PEEK and hasattr(bound, "with_held"):
+                decision = bound.with_held(decision)
+        return self._count(decision, self._holds(bound)) if counted and mode in COUNTED else decision
 
     def _end_at_once(self, decision: Decision) -> None:
         """Release on a store that is not awaited."""

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from headgate.call import Cost
 from headgate.clock import Clock
-from headgate.engine import PEEK, RESERVE, TAKE, UP_TO, Decision
+from headgate.engine import PEEK, RESERVE, TAKE, UP_TO, Decision, Tally
 from headgate.limit import Given
 from headgate.stores.contract import Costs, Keys, Marks
 from headgate.stores.leases.grants import Answer
@@ -51,9 +51,9 @@ class LeasedLimits(BoundLimits, Leasing):
         if watch is not None:
             watch(self.return_due)
 
-    def attach(self, hit: Callable[..., Decision], plan: object, back: object) -> Mapping[str, Any]:
+    def attach(self, hit: Callable[..., Decision], plan: object, back: object, tally: Tally) -> Mapping[str, Any]:
         """Return a `hit` that spends leased tokens without a Python frame, and calls the gate's `hit` otherwise."""
-        self._hit = hit
+        self._hit, self._tokens.tally = hit, tally
         return {"hit": self._tokens.hit}
 
     def return_due(self) -> None:
@@ -158,9 +158,9 @@ class AsyncLeasedLimits(AsyncBoundLimits, Leasing):
         self._sweeps: set[asyncio.Task[None]] = set()
         self._sweeping: asyncio.Task[None] | None = None
 
-    def attach(self, hit: Callable[..., Any], plan: object, back: object) -> Mapping[str, Any]:
+    def attach(self, hit: Callable[..., Any], plan: object, back: object, tally: Tally) -> Mapping[str, Any]:
         """Return a `hit` that spends leased tokens at once, and calls the gate's `hit` otherwise."""
-        self._hit = hit
+        self._hit, self._tokens.tally = hit, tally
         return {"hit": self._spend_or_ask}
 
     async def _spend_or_ask(self, key: str, cost: Cost = 1, *, limit: Given | None = None) -> Decision:
