@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from headgate.shaper import AsyncShaper, Shaper
     from headgate.shed import LoadShedder
     from headgate.stores import Lease
+    from headgate.stores import PostgresStore as PostgresStore
     from headgate.stores import RedisStore as RedisStore
     from headgate.stores import SharedStore as SharedStore
     from headgate.stores import SqliteStore as SqliteStore
@@ -70,6 +71,7 @@ else:
         "Lease": "headgate.stores",
         "LoadShedder": "headgate.shed",
         "Policy": "headgate.policy",
+        "PostgresStore": "headgate.stores",
         "RedisStore": "headgate.stores",
         "Shaper": "headgate.shaper",
         "SharedStore": "headgate.stores",
@@ -77,7 +79,7 @@ else:
     }
     """Loaded when first asked for: an event loop or dataclasses would double the time that `import headgate` takes.
 
-    RedisStore needs redis-py and SharedStore a system like Linux, so that `import *` leaves both out.
+    RedisStore and PostgresStore need a library, SharedStore a system like Linux: `import *` leaves such stores out.
     """
     _RENAMED = {"Concurrency": "write the limit in words, as in Limiter('20 in flight as user')"}
     """Words of earlier versions, and what to write now."""

@@ -73,6 +73,7 @@ class TestShared(StoreSuite):
 
 class TestSqlite(StoreSuite):
     seeds = range(1)
+    steps = 60
 
     @pytest.fixture(autouse=True)
     def _files(self):

@@ -1,4 +1,4 @@
-"""A process that spends limits in a database as fast as it can; prints how many units of each limit it got."""
+"""A process that spends limits in databases as fast as it can; prints how many units of each limit it got."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import sys
 
 from headgate import Limiter
+from headgate.stores import open_store
 from headgate.testing.suite_limits import EVERY_ALGORITHM
 
 AMOUNT = 40
@@ -16,15 +17,14 @@ def limits() -> list[str]:
     return [f"{AMOUNT}/100 weeks by {name} as n{at}" for at, name in enumerate(EVERY_ALGORITHM)]
 
 
-def main(url: str, hits: int) -> None:
-    """Hit one key under every limit in turn, then two keys in one decision, in an order of its own."""
-    spent = []
-    for text in limits():
-        limiter = Limiter(text, store=url, on_error="raise")
-        spent.append(sum(bool(limiter.hit("k")) for _ in range(hits)))
-        limiter.store.close()
-    print(json.dumps(spent))
+def spend(url: str, hits: int) -> list[int]:
+    """Hit one key under every limit in turn."""
+    store = open_store(url, None)
+    limiters = [Limiter(text, store=store, on_error="raise") for text in limits()]
+    spent = [sum(bool(limiter.hit("k")) for _ in range(hits)) for limiter in limiters]
+    store.close()
+    return spent
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
+    print(json.dumps([spend(url, int(sys.argv[1])) for url in sys.argv[2:]]))

@@ -26,11 +26,13 @@ if TYPE_CHECKING:
     from headgate.stores.leases import Lease
     from headgate.stores.redis import RedisStore as RedisStore
     from headgate.stores.shared import SharedStore as SharedStore
+    from headgate.stores.sql.postgres import PostgresStore as PostgresStore
     from headgate.stores.sql.sqlite import SqliteStore as SqliteStore
 else:
     _LATER = {
         "AsyncGate": "headgate.stores.gate_async",
         "Lease": "headgate.stores.leases",
+        "PostgresStore": "headgate.stores.sql.postgres",
         "RedisStore": "headgate.stores.redis",
         "SharedStore": "headgate.stores.shared",
         "SqliteStore": "headgate.stores.sql.sqlite",
@@ -73,9 +75,13 @@ def open_store(store: Store | str | None, clock: Clock | None) -> Store:
         from headgate.stores.sql.sqlite import SqliteStore  # loads the modules for databases
 
         return SqliteStore(store, clock=clock)
+    if scheme in ("postgresql", "postgres"):
+        from headgate.stores.sql.postgres import PostgresStore  # an extra: psycopg may not be installed
+
+        return PostgresStore(store, clock=clock)
     raise InvalidCall(
-        f"{_no_store(store)}; write memory://, shared://PATH, sqlite://PATH, redis://, rediss://, unix://, "
-        "redis+cluster:// or redis+sentinel://, or valkey in place of redis"
+        f"{_no_store(store)}; write memory://, shared://PATH, sqlite://PATH, postgresql://, redis://, rediss://, "
+        "unix://, redis+cluster:// or redis+sentinel://, or valkey in place of redis"
     )
 
 
@@ -91,10 +97,16 @@ def _no_store(url: str) -> str:
 
 
 def _open_client(client: object) -> Store:
-    if not any(kind.__module__.partition(".")[0] == "redis" for kind in type(client).__mro__):
+    libraries = {kind.__module__.partition(".")[0] for kind in type(client).__mro__}
+    if "psycopg_pool" in libraries:
+        from headgate.stores.sql.postgres import PostgresStore
+
+        return PostgresStore(client)
+    if "redis" not in libraries:
         kind = type(client).__name__  # not the value itself, which may be a URL with a password
         raise InvalidCall(
-            f"a store is a URL such as memory://, a Store or a redis-py client; got a value of type {kind}"
+            "a store is a URL such as memory://, a Store, a redis-py client or a pool of psycopg; got a value of type "
+            f"{kind}"
         )
     from headgate.stores.redis import RedisStore
 

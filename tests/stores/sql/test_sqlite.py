@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
 import signal
 import sqlite3
@@ -21,7 +20,6 @@ from headgate.testing import ManualClock
 from tests.support import ROOT
 from tests.support.inside import sqlite_connection
 from tests.support.servers import wait_until
-from tests.support.sql_worker import AMOUNT, limits
 
 pytestmark = pytest.mark.engineless
 
@@ -37,14 +35,6 @@ def rows(store: SqliteStore, what: str = "count(*)", table: str = "headgate_stat
     """What a person sees who opens the file."""
     with contextlib.closing(sqlite3.connect(store.path)) as looker:
         return looker.execute(f"SELECT {what} FROM {table} WHERE namespace <> ''").fetchall()
-
-
-def test_eight_processes_get_exactly_the_limit(url):
-    """Under every algorithm, processes that hit one key at once are admitted exactly the amount in all."""
-    command = [sys.executable, "-m", "tests.support.sql_worker", url, "8"]
-    processes = [subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT) for _ in range(8)]
-    spent = [json.loads(process.communicate(timeout=60)[0]) for process in processes]
-    assert [sum(each) for each in zip(*spent, strict=True)] == [AMOUNT] * len(limits())
 
 
 def test_a_refusal_writes_nothing(store):

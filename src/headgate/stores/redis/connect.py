@@ -15,8 +15,8 @@ from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 from headgate.steps import Steps, run, run_awaiting
+from headgate.stores.deadline import MANY_TURNS, Deadline
 from headgate.stores.redis.connections import AWAITED, TIMELY, UNANNOUNCED, Timeouts, hang_up, shared
-from headgate.stores.redis.deadline import MANY_TURNS, Deadline
 from headgate.stores.redis.discovery import SLOTS, Address, NoTimeLeft, Question, Sentinels, Slots
 from headgate.stores.redis.discovery import Steps as Discovery
 from headgate.stores.redis.library import FAILURES, AskError, MovedError, NoBackoff, ResponseError, Retry, redis

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from time import monotonic
 from typing import Any, Final, NamedTuple
 
-from headgate.stores.redis.deadline import MANY_TURNS, Deadline
+from headgate.stores.deadline import MANY_TURNS, Deadline
 from headgate.stores.redis.library import ResponseError, redis
 from headgate.stores.redis.outgoing import Outgoing, split
 from headgate.stores.redis.resolver import Address, Resolver

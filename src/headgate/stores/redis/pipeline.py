@@ -13,9 +13,9 @@ from collections import deque
 from collections.abc import Awaitable
 from typing import Any, Final
 
+from headgate.stores.deadline import Deadline
 from headgate.stores.redis.compiled import Command
 from headgate.stores.redis.connections import FAIR, hang_up
-from headgate.stores.redis.deadline import Deadline
 from headgate.stores.redis.library import FAILURES, ResponseError
 from headgate.stores.redis.node import LONG_IDLE, MOST_HOPS, Away, Node
 from headgate.stores.redis.topology import Topology

@@ -17,7 +17,7 @@ class Options(NamedTuple):
     """Seconds, a number of processes and of connections, and whether keys are stored as they are."""
 
     deadline: float = 0.25
-    connect_timeout: float = 1.0
+    connect_timeout: float = 0.25
     max_connections: int = 10
     nodes: int = 1
     readable_keys: bool = False
