@@ -28,8 +28,9 @@ SETTINGS = {
 
 def _programs() -> str | None:
     """The folder of `initdb` and `postgres`."""
+    folders = sorted(glob.glob("/usr/lib/postgresql/*/bin"), reverse=True)
     found = shutil.which("initdb")
-    folders = [str(Path(found).parent)] if found else sorted(glob.glob("/usr/lib/postgresql/*/bin"), reverse=True)
+    folders += [str(Path(found).parent)] if found else []
     spec = importlib.util.find_spec("pgserver")
     for place in (spec and spec.submodule_search_locations) or ():
         folders.append(str(Path(place) / "pginstall" / "bin"))
@@ -83,7 +84,7 @@ class Postgres:
     def start(self) -> Postgres:
         options = [word for name, value in SETTINGS.items() for word in ("-c", f"{name}={value}")]
         self.process = subprocess.Popen(
-            [*_as_nobody(), f"{PROGRAMS}/postgres", "-D", str(self.data), "-p", str(self.port), "-k", str(self.folder),
+            [*as_nobody(), f"{PROGRAMS}/postgres", "-D", str(self.data), "-p", str(self.port), "-k", str(self.folder),
              "-c", "listen_addresses=127.0.0.1", *options],
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
@@ -125,7 +126,7 @@ class Postgres:
 
     def _run(self, program: str, *arguments: str) -> None:
         subprocess.run(
-            [*_as_nobody(), f"{PROGRAMS}/{program}", *arguments], check=True, stdout=subprocess.DEVNULL,
+            [*as_nobody(), f"{PROGRAMS}/{program}", *arguments], check=True, stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL, timeout=120, cwd=self.folder,
         )  # fmt: skip
 
@@ -143,7 +144,8 @@ class Postgres:
         self.execute("SELECT pg_promote(true, 30)")
 
 
-def _as_nobody() -> list[str]:
+def as_nobody() -> list[str]:
+    """The words before a command that refuses to run as root."""
     return ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] if os.getuid() == 0 else []
 
 

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from headgate.cli import advise, demo, overload, playground, policy, race, replay, serve, shared
+from headgate.cli import advise, demo, overload, playground, policy, race, replay, serve, shared, sql
 from headgate.errors import HeadgateError, InvalidPolicy
 from headgate.version import __version__
 
@@ -34,6 +34,7 @@ def _parser() -> argparse.ArgumentParser:
     show = verbs.add_parser("demo", help=about, description=f"Show {about}.")
     show.set_defaults(verb=lambda _: demo.demo(coloured=_wants_colour()))
     shared.add_verbs(verbs)
+    sql.add_verbs(verbs)
     policy.add_verbs(verbs)
     overload.add_verbs(verbs)
     replay.add_verbs(verbs)

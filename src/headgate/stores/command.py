@@ -1,7 +1,8 @@
-"""The parts of stores that only the command line uses: the URL of a store, and a look at shared stores from outside."""
+"""The parts of stores that only the command line uses: URLs, a look at shared stores from outside, tables."""
 
 from headgate.stores.shared.holders import holders
 from headgate.stores.shared.survey import remove, survey
+from headgate.stores.sql.table import make_table
 from headgate.stores.url import split
 
-__all__ = ["holders", "remove", "split", "survey"]
+__all__ = ["holders", "make_table", "remove", "split", "survey"]
