@@ -135,3 +135,39 @@ def test_functions_that_give_limits_and_costs():
     ).rules
     assert rule.limits_for(view(user="a")) == (Limit(5, "minute", name="rule-1"),)
     assert (rule.limits_for(view()), rule.cost.before(view())) == ((), 3)
+
+
+EXPORTS = [{"match": {"path": "/export/**"}, "cost": 25}, {"match": {"method": "POST"}, "cost": 5}, {"cost": 2}]
+
+
+@pytest.mark.parametrize(
+    ("costs", "method", "path", "cost"),
+    [
+        (EXPORTS, "POST", "/export/all", 25),
+        (EXPORTS, "POST", "/items", 5),
+        (EXPORTS, "GET", "/items", 2),
+        (EXPORTS[:2], "GET", "/items", 1),
+    ],
+)
+def test_the_first_cost_that_fits_is_charged(costs, method, path, cost):
+    """A list of costs is read in its order; a request that fits none costs 1. All of them spend one budget."""
+    compiled = responder({"key": "ip", "limits": "100/hour", "cost": costs})
+    compiled.ask(method, path)
+    assert compiled.left() == 100 - cost
+    compiled.ask("POST", "/export/")
+    assert compiled.left() == 75 - cost
+
+
+def test_mistakes_in_a_list_of_costs_are_told_with_their_places():
+    """Each place of the list is read as a cost with an optional `match`."""
+    with pytest.raises(InvalidPolicy) as caught:
+        Policy({"rules": [{"key": "ip", "limits": "9/hour", "cost": [{"match": {"path": "/x"}}, {"costs": 3}, 4]}]})
+    need = "expected a cost, as in {match: {path: /export}, cost: 25}"
+    assert caught.value.mistakes == (
+        f"rules[0].cost[0]: {need}",
+        "rules[0].cost[1].costs: unknown field 'costs'; did you mean 'cost'?",
+        f"rules[0].cost[1]: {need}",
+        "rules[0].cost[2]: expected fields (match, cost); got 4",
+    )
+    with pytest.raises(InvalidPolicy, match="got an empty list"):
+        Policy({"rules": [{"key": "ip", "limits": "9/hour", "cost": []}]})

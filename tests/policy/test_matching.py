@@ -143,6 +143,19 @@ MATCHES: list[tuple[Any, dict[str, Any], bool]] = [
     ({"header": {"x-version": ""}}, {}, False),
     ({"header": {"x-version": ""}}, {"headers": {"x-version": ""}}, True),
     ({"header": {"a": "1", "b": "2"}}, {"headers": {"a": "1"}}, False),
+    ({"header": {"x-score": {"below": 30}}}, {"headers": {"x-score": "29.9"}}, True),
+    ({"header": {"x-score": {"below": 30}}}, {"headers": {"x-score": "30"}}, False),
+    ({"header": {"x-score": {"below": 30}}}, {"headers": {"x-score": " -5 "}}, True),
+    ({"header": {"x-score": {"below": 30}}}, {}, False),
+    ({"header": {"x-score": {"above": 0.5, "below": 30}}}, {"headers": {"x-score": "0.5"}}, False),
+    ({"header": {"x-score": {"above": 0.5, "below": 30}}}, {"headers": {"x-score": "0.50000001"}}, True),
+    *(
+        ({"header": {"x-score": {"below": 30}}}, {"headers": {"x-score": text}}, False)
+        for text in ("", "x", "nan", "-inf", "1e1", "+5", "0x1", "\u0661", "1_0", "-", ".5", "5.", "1,5", "9" * 400)
+    ),
+    ({"header": {"x-score": {"below": 30}}}, {"headers": {"x-score": ["90", "10"]}}, True),
+    ({"not": {"header": {"x-score": {"below": 30}}}}, {"headers": {"x-score": ["90", "10"]}}, True),
+    ({"query": {"page": {"above": 99}}}, {"query_string": "page=100"}, True),
     ({"query": {"debug": "1"}}, {"query_string": "a=b&debug=1"}, True),
     ({"query": {"debug": "1"}}, {"query_string": b"debug=0&debug=1"}, True),
     ({"query": {"debug": "ü &"}}, {"query_string": b"debug=%C3%BC+%26"}, True),

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from headgate.call import checked_cost
 from headgate.errors import HeadgateError, InvalidPolicy
 from headgate.policy.forms import Field, Fields, named, some, table
-from headgate.policy.match import METHODS
+from headgate.policy.match import METHODS, Predicate, read_condition
 from headgate.policy.parser import Parser
 from headgate.policy.source import Path_
 from headgate.policy.view import RequestView
@@ -42,6 +42,10 @@ COSTS: Final[Fields] = {
     "default": Field("The cost of any other method, before the response is known. Default: 1.", named("units")),
     "after": Field("The final cost: the difference is charged or given back after the response.", table(AFTER)),
 }
+MATCHED: Final[Fields] = {
+    "match": Field("The requests that cost this. Default: every request.", named("condition")),
+    "cost": Field("The cost of these requests.", named("units")),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +57,16 @@ class Cost:
     of: Callable[[RequestView], int] | None = None
     after_header: str | None = None
     after_status: tuple[tuple[Statuses, int], ...] = ()
+    by_match: tuple[tuple[Predicate, int], ...] = ()
+    """Conditions and their costs: the first that holds counts, `fixed` if none does."""
 
     def before(self, view: RequestView) -> int:
         """Return the cost that is charged before the app is called."""
         if self.of is not None:
             return self.of(view)
+        for holds, cost in self.by_match:
+            if holds(view):
+                return cost
         return self.fixed if self.by_method is None else self.by_method.get(view.method, self.fixed)
 
     @property
@@ -108,6 +117,8 @@ def read_cost(parser: Parser, value: object, path: Path_, rule: str) -> Cost:
     """Read a rule's `cost`."""
     if callable(value):
         return Cost(of=_checked(rule, parser.function(value, path)))
+    if isinstance(value, list | tuple):
+        return Cost(by_match=_by_match(parser, value, path))
     if not isinstance(value, Mapping):
         return Cost(parser.whole(value, path, 0))
     given = parser.fields(value, path, COSTS)
@@ -131,6 +142,20 @@ def read_cost(parser: Parser, value: object, path: Path_, rule: str) -> Cost:
             at = (*path, "after", "status", str(status))
             pairs.append((_statuses(parser, status, at), parser.whole(cost, at, 0)))
     return Cost(fixed, by_method or None, None, header.lower() if header else None, tuple(pairs))
+
+
+def _by_match(parser: Parser, value: Sequence[object], path: Path_) -> tuple[tuple[Predicate, int], ...]:
+    """Read a list of costs, each with the requests that it is for."""
+    if not value:
+        parser.error(path, "expected costs, as in [{match: {path: /export}, cost: 25}]; got an empty list")
+    found = []
+    for at, each in enumerate(value):
+        given = parser.fields(each, (*path, at), MATCHED)
+        holds = read_condition(parser, given.get("match", {}), (*path, at, "match"))
+        if "cost" not in given and isinstance(each, Mapping):
+            parser.error((*path, at), "expected a cost, as in {match: {path: /export}, cost: 25}")
+        found.append((holds, parser.whole(given.get("cost", 1), (*path, at, "cost"), 0)))
+    return tuple(found)
 
 
 def _checked(rule: str, function: Callable[[RequestView], Any]) -> Callable[[RequestView], int]:

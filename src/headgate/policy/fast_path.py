@@ -121,6 +121,7 @@ def cost_in_fast_path(rule: Rule, method: str) -> int | None:
         or rule.holds_permits
         or rule.counts_refused
         or cost.of is not None
+        or cost.by_match
     ):
         return None
     return cost.fixed if cost.by_method is None else cost.by_method.get(method, cost.fixed)

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 from headgate.errors import InvalidCall
 from headgate.policy.address import Networks
 from headgate.policy.forms import TEXT, Field, Fields, array, named, names_to, some
+from headgate.policy.numbers import read_range
 from headgate.policy.parser import Parser
 from headgate.policy.path import Pattern, compile_host, compile_pattern
 from headgate.policy.source import Path_
@@ -178,7 +179,8 @@ Values = Callable[[RequestView, str], Sequence[str]]
 
 
 def _of(values: Values, kind: Kind) -> Callable[..., Predicate]:
-    """A reader of named values: `{name: value}`, `{name: [values]}`, `{name: true}` for any, `false` for none."""
+    """A reader of named values: `{name: value}`, `{name: [values]}`, `{name: true}` for any, `false` for none, and
+    `{name: {below: 30}}` for numbers."""
 
     def read(parser: Parser, value: object, path: Path_, every: bool) -> Predicate:
         if not isinstance(value, Mapping) or not value:
@@ -190,6 +192,8 @@ def _of(values: Values, kind: Kind) -> Callable[..., Predicate]:
             own = kind_of_header(field) if kind is HEADER else kind
             if isinstance(wanted, bool):
                 tests.append(_present(values, field, wanted))
+            elif isinstance(wanted, Mapping):
+                tests.append(_within(values, own, field, read_range(parser, wanted, (*path, str(name))), every))
             else:
                 words = parser.words(wanted, (*path, str(name)), "a value, true or false")
                 tests.append(_equals(values, own, field, frozenset(map(own.wanted, words)), every))
@@ -200,6 +204,16 @@ def _of(values: Values, kind: Kind) -> Callable[..., Predicate]:
 
 def _present(values: Values, field: str, wanted: bool) -> Predicate:
     return lambda view: bool(values(view, field)) is wanted
+
+
+def _within(values: Values, kind: Kind, field: str, fits: Callable[[str], bool], every: bool) -> Predicate:
+    fitting = all if every else any
+
+    def holds(view: RequestView) -> bool:
+        sent = values(view, field)
+        return bool(sent) and fitting(fitting(map(fits, kind.may_be(value))) for value in sent)
+
+    return holds
 
 
 def _equals(values: Values, kind: Kind, field: str, words: frozenset[str], every: bool) -> Predicate:

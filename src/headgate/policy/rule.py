@@ -11,7 +11,7 @@ from headgate.errors import HeadgateError, InvalidLimit, InvalidPolicy
 from headgate.limit import Given, Limit, as_limits, parse_name
 from headgate.policy.action import Action, read_act, read_time
 from headgate.policy.cost import COUNT, Cost, Statuses, read_cost, read_count
-from headgate.policy.forms import NAME, TEXT, Field, Fields, Form, named, one_of, some, table, time
+from headgate.policy.forms import NAME, TEXT, Field, Fields, Form, array, named, one_of, some, table, time
 from headgate.policy.given_key import Writes, read_writes
 from headgate.policy.key import Part, part_names, read_key
 from headgate.policy.match import Match, Predicate, read_condition, read_match
@@ -46,7 +46,8 @@ FIELDS: Final[Fields] = {
     ),
     "limits": Field("The limits: the same for every request, or by plan.", _LIMITS),
     "cost": Field(
-        "The number of units that a request spends. Default: 1.", {"anyOf": [named("units"), named("costs")]}
+        "The number of units that a request spends; of a list, the first that fits. Default: 1.",
+        {"anyOf": [named("units"), named("costs"), array(named("matched_cost"))]},
     ),
     "count": Field("The requests that count.", table(COUNT)),
     "act": Field(

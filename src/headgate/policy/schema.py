@@ -7,10 +7,11 @@ from typing import Any, Final, get_args
 from headgate.algorithms import EXACT
 from headgate.policy import policy, rule
 from headgate.policy.action import DETAILS, Act
-from headgate.policy.cost import COSTS
+from headgate.policy.cost import COSTS, MATCHED
 from headgate.policy.forms import PERIOD, TEXT, Form, any_case, array, limits_pattern, named, one_of, table
 from headgate.policy.key import NAMED, WORDS
 from headgate.policy.match import FIELDS, METHODS
+from headgate.policy.numbers import RANGE
 from headgate.policy.secret import PLACES
 from headgate.policy.token import PUBLIC, SHARED
 from headgate.policy.values import Repeated
@@ -53,6 +54,7 @@ def _tables() -> dict[str, Form]:
         "secret": _told("The place of a secret: a policy must not contain it.", table(PLACES, one=True)),
         "part": _told("One part of a key.", {"anyOf": [_told(_PARTS, one_of(WORDS)), table(NAMED, one=True)]}),
         "costs": _told("Costs by method, and by the response.", table(COSTS)),
+        "matched_cost": _told("The cost of requests that fit its match.", table(MATCHED, "cost")),
         "detailed_action": table(DETAILS, one=True),
     }
 
@@ -71,8 +73,8 @@ def _values() -> dict[str, Form]:
         "method": {"anyOf": [one_of(METHODS), {"type": "string", "pattern": f"^{any_case(*METHODS)}$"}]},
         "path": _path(),
         "wanted": _told(
-            "A value, a list of values, true for any value, false for no value.",
-            {"anyOf": [TEXT, {"type": "boolean"}, array(TEXT)]},
+            "A value, a list of values, true for any value, false for no value, or below or above a number.",
+            {"anyOf": [TEXT, {"type": "boolean"}, array(TEXT), {"minProperties": 1, **table(RANGE)}]},
         ),
         "words": _told(
             "A limit in words: 100/minute burst 20 by gcra block 10m as name, or 20 in flight ttl 10s as name. "
