@@ -126,6 +126,20 @@ def test_login_by_a_patient_attacker():
     assert site.ask("POST", "/login").status == 429
 
 
+def test_lockout():
+    """Ten wrong passwords lock the client out of every page for an hour, but not of the health check."""
+    site = Site("lockout.yaml")
+    assert site.statuses(50, "GET", "/") == [200] * 50
+    site.status = 401
+    assert site.statuses(11, "POST", "/login") == [401] * 10 + [429]
+    site.status = 200
+    assert site.statuses(2, "GET", "/") == [429, 429]
+    assert site.ask("GET", "/").retry_after == 3600
+    assert (site.ask("GET", "/healthz").status, site.ask("GET", "/", "198.51.100.7").status) == (200, 200)
+    site.clock.advance(3600)
+    assert site.ask("GET", "/").status == 200
+
+
 def test_credential_stuffing_on_one_account():
     """Every try comes from another address: the account is what is counted."""
     site = Site("credential-stuffing.yaml", trusted_proxies=["10.0.0.0/8"])

@@ -42,8 +42,9 @@ from headgate.wording import log_of
 
 Question = tuple[Rule, str, int, tuple[Limit, ...]]
 """A rule, the key it counts by, the cost of the request, and the limits of its plan."""
-Rounds = list[list[Question]]
-"""Questions that are asked together: first all rules, then one round for each further value of a key."""
+Round = tuple[list[Question], bool]
+"""Questions that are asked together, and whether they are only asked: a rule that does not count a request may still
+refuse it. First such rules, then those that charge, then one round for each further value of a key."""
 MOST_GROUPS: Final = 4096
 """The most combinations of rules and plans whose groups are cached."""
 
@@ -107,7 +108,7 @@ class CompiledPolicy:
         outcome = (yield from self._take(view, rounds)) if rounds else PASS
         return outcome._replace(charges=(*outcome.charges, *seen)) if seen and outcome.kind == "pass" else outcome
 
-    def _asked(self, view: RequestView) -> Outcome | tuple[Rounds, list[Question]]:
+    def _asked(self, view: RequestView) -> Outcome | tuple[list[Round], list[Question]]:
         """Return the questions of the rules and of those that only observe; or an outcome that needs no store."""
         policy = self.policy
         if view.unclear is not None:
@@ -121,9 +122,16 @@ class CompiledPolicy:
         found = policy.matching(view)
         if not found:
             return PASS
+        return self._of_rules(view, found)
+
+    def _of_rules(
+        self, view: RequestView, found: Sequence[tuple[Rule, Params]]
+    ) -> Outcome | tuple[list[Round], list[Question]]:
+        """Return the same as `_asked`, for the rules that apply to a request."""
         asked: list[Question] = []
         watched: list[Question] = []
-        more: Rounds = []
+        looked: list[Round] = []
+        more: list[Round] = []
         for rule, params in found:
             observes = rule.act.kind == "observe"
             try:
@@ -142,11 +150,13 @@ class CompiledPolicy:
                 question = rule, key, cost, limits
                 if observes:
                     watched.append(question)
+                elif not rule.counts_request(view):
+                    looked.append(([question], True))
                 elif at == 0:
                     asked.append(question)
                 else:
-                    more.append([question])
-        return [asked, *more] if asked else [], watched
+                    more.append(([question], False))
+        return [*looked, *([(asked, False)] if asked else ()), *more], watched
 
     def keys(self, rule: Rule, view: RequestView, params: Params) -> Outcome | Sequence[str]:
         """Return the keys to count: one, or several with `repeated: each`; none if it is skipped; or a refusal."""
@@ -170,14 +180,14 @@ class CompiledPolicy:
         key = key_of(rule.key, view, params, fallback_key(view))
         return () if key is None else (key,)
 
-    def _take(self, view: RequestView, rounds: Rounds) -> Steps[Outcome]:
+    def _take(self, view: RequestView, rounds: list[Round]) -> Steps[Outcome]:
         """Take one decision for each store, in order; if a later one refuses, the earlier charges are given back."""
         charges: list[Charge] = []
         passed: list[Charge] = []
         delay = 0
         groups: list[tuple[LimitGroup, list[Question]]] = []
-        for asked in rounds:
-            groups += zip(self._grouped(view, asked), repeat(asked), strict=False)
+        for asked, looks in rounds:
+            groups += zip(self._grouped(view, asked, looks), repeat(asked), strict=False)
         for group, asked in groups:
             keys, costs = _flat(group, asked)
             try:
@@ -203,7 +213,7 @@ class CompiledPolicy:
             if group.delays:
                 delay = max(delay, group.delay(decision))
             passed.append(Charge(group, decision))
-            if group.follows or group.delays or group.holds_permits or len(groups) > 1:
+            if group.follows or group.delays or group.holds_permits or (len(groups) > 1 and not group.looks):
                 charges.append(passed[-1])
         if not passed:
             return PASS
@@ -213,7 +223,7 @@ class CompiledPolicy:
     def _watch(self, view: RequestView, question: Question, seen: list[Charge]) -> Steps[None]:
         """Count a request for a rule that observes: a refusal is only logged."""
         rule = question[0]
-        for group in self._grouped(view, [question]):
+        for group in self._grouped(view, [question], looks=not rule.counts_request(view)):
             try:
                 decision: Decision = yield group.ask(*_flat(group, [question]))
             except Exception as error:
@@ -226,16 +236,17 @@ class CompiledPolicy:
                 elif group.follows or group.holds_permits:
                     seen.append(Charge(group, decision))
 
-    def _grouped(self, view: RequestView, asked: list[Question]) -> tuple[LimitGroup, ...]:
-        """Return the groups of a request's rules, one for each store."""
+    def _grouped(self, view: RequestView, asked: list[Question], looks: bool = False) -> tuple[LimitGroup, ...]:
+        """Return the groups of a request's rules, one for each store; with `looks`, groups that charge nothing."""
         if len(asked) == 1 and asked[0][0].limits_of is None:
-            name: tuple[Any, ...] = (asked[0][0].index, view.plan)
+            name: tuple[Any, ...] = (asked[0][0].index, view.plan, looks)
         else:
             name = tuple((rule.index, view.plan if rule.limits_of is None else limits) for rule, _, _, limits in asked)
+            name = (*name, looks)
         groups = self._groups.get(name)
-        return self._groups.keep(name, self._put_together(asked)) if groups is None else groups
+        return self._groups.keep(name, self._put_together(asked, looks)) if groups is None else groups
 
-    def _put_together(self, asked: list[Question]) -> tuple[LimitGroup, ...]:
+    def _put_together(self, asked: list[Question], looks: bool) -> tuple[LimitGroup, ...]:
         by_store: dict[str, list[tuple[Rule, Limit]]] = {}
         for rule, _, _, limits in asked:
             for limit in limits:
@@ -243,7 +254,7 @@ class CompiledPolicy:
         groups = []
         for store, pairs in by_store.items():
             for start in range(0, len(pairs), MOST_CALLS):  # a decision has at most MOST_CALLS
-                groups.append(LimitGroup(store, self._gates[store], pairs[start : start + MOST_CALLS]))  # noqa: PERF401
+                groups.append(LimitGroup(store, self._gates[store], pairs[start : start + MOST_CALLS], looks))  # noqa: PERF401
         return tuple(groups)
 
 

@@ -10,7 +10,8 @@ from typing import Any, Final
 from headgate.call import checked_cost
 from headgate.errors import HeadgateError, InvalidPolicy
 from headgate.policy.forms import Field, Fields, named, some, table
-from headgate.policy.match import METHODS, Predicate, read_condition
+from headgate.policy.match import FIELDS as CONDITIONS
+from headgate.policy.match import METHODS, Match, Predicate, read_condition, read_match
 from headgate.policy.parser import Parser
 from headgate.policy.source import Path_
 from headgate.policy.view import RequestView
@@ -20,10 +21,13 @@ Statuses = frozenset[int]
 _CLASS: Final = re.compile(r"([1-5])xx")
 WHEN: Final[Fields] = {
     "status": Field("Statuses of responses that count.", some(named("status"))),
+    **CONDITIONS,
 }
 COUNT: Final[Fields] = {
     "when": Field(
-        "Only responses like these count. The charge for other responses is given back.", table(WHEN, "status")
+        "Only requests and responses like these count. The charge for other responses is given back. Other requests "
+        "are not charged, and are refused all the same while the limit is used up.",
+        {"minProperties": 1, **table(WHEN)},
     ),
     "refused": Field(
         ("Whether a refused request is charged too, so that retrying early prolongs the wait. Default: false."),
@@ -81,19 +85,35 @@ class Cost:
         return self.after_header is not None or any(cost > least for _, cost in self.after_status)
 
 
-def read_count(parser: Parser, value: object, path: Path_) -> tuple[Statuses | None, bool]:
-    """Read a rule's `count`: the statuses that count, None for all; and whether refused requests count."""
+@dataclass(frozen=True, slots=True)
+class Count:
+    """The requests and responses that count."""
+
+    requests: Match | None = None
+    """The requests that count; None for every one."""
+    statuses: Statuses | None = None
+    """Statuses of responses that count; None for every one."""
+    refused: bool = False
+    """Whether a refused request is charged too."""
+
+
+def read_count(parser: Parser, value: object, path: Path_) -> Count:
+    """Read a rule's `count`."""
     given = parser.fields(value, path, COUNT)
     refused = given.get("refused", False)
     if not isinstance(refused, bool):
         parser.error((*path, "refused"), f"expected true or false; got {shown(refused)}")
     if "when" not in given:
-        return None, refused is True
-    when = parser.fields(given["when"], (*path, "when"), WHEN)
-    if "status" not in when:
-        parser.error((*path, "when"), "expected status, as in {status: [401, 403]}")
-        return None, refused is True
-    return _statuses(parser, when["status"], (*path, "when", "status")), refused is True
+        return Count(refused=refused is True)
+    when, at = parser.fields(given["when"], (*path, "when"), WHEN), (*path, "when")
+    if not when and given["when"] == {}:
+        parser.error(at, "expected the requests or responses that count, as in {status: [401, 403]}")
+    rest = {name: when[name] for name in when if name != "status"}
+    return Count(
+        read_match(parser, rest, at) if rest else None,
+        _statuses(parser, when["status"], (*at, "status")) if "status" in when else None,
+        refused is True,
+    )
 
 
 def _statuses(parser: Parser, value: object, path: Path_) -> Statuses:

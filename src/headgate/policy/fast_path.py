@@ -119,7 +119,8 @@ def cost_in_fast_path(rule: Rule, method: str) -> int | None:
         or rule.plans.keys() != {DEFAULT_PLAN}
         or rule.follows_response
         or rule.holds_permits
-        or rule.counts_refused
+        or rule.count.refused
+        or rule.count.requests is not None
         or cost.of is not None
         or cost.by_match
     ):

@@ -14,7 +14,7 @@ from typing import Final
 from headgate.errors import HeadgateError
 from headgate.limit import Limit, as_limits
 from headgate.policy.action import Action
-from headgate.policy.cost import Cost
+from headgate.policy.cost import Cost, Count
 from headgate.policy.forms import TEXT, Field, Fields
 from headgate.policy.given_key import EVERYONE
 from headgate.policy.key import read_key
@@ -89,8 +89,7 @@ def read_fleet(
         plans={CRITICAL: (limit,), OTHERS: (limit.replace(amount=amount, burst=amount),)},
         limits_of=FleetRule.limits_for,  # type: ignore[arg-type]  # the limits depend on more than the plan
         cost=Cost(1),
-        counts=None,
-        counts_refused=False,
+        count=Count(),
         act=Action(),
         block=0.0,
         missing="ip",

@@ -28,9 +28,13 @@ log = log_of("headgate.policy")
 class PolicyGate(Gate):
     """A gate for threads, and for stores that answer without being awaited."""
 
-    def asker(self, limits: tuple[Limit, ...]) -> Callable[..., Decision]:
-        """Return a function that decides over these limits, given keys (or one for all) and costs, unchecked."""
-        return self._bound_to(checked_limits(limits)).run
+    def asker(self, limits: tuple[Limit, ...], looks: bool = False) -> Callable[..., Decision]:
+        """Return a function that decides over these limits, given keys (or one for all) and costs, unchecked.
+
+        With `looks`, it charges nothing.
+        """
+        run = self._bound_to(checked_limits(limits)).run
+        return (lambda keys, costs: run(keys, costs, PEEK, 0)) if looks else run
 
     def look(self, decision: Decision) -> Decision:
         """Return what is left for the calls of a decision; no unit is charged."""
@@ -41,10 +45,10 @@ class PolicyGate(Gate):
 class AsyncPolicyGate(AsyncGate):
     """A gate for stores that are awaited."""
 
-    def asker(self, limits: tuple[Limit, ...]) -> Callable[..., Awaitable[Decision]]:
+    def asker(self, limits: tuple[Limit, ...], looks: bool = False) -> Callable[..., Awaitable[Decision]]:
         """See `PolicyGate.asker`."""
-        bound = self._bound_to(checked_limits(limits))
-        return lambda keys, costs: self._run(bound, keys, costs, TAKE, counted=False)
+        bound, mode = self._bound_to(checked_limits(limits)), PEEK if looks else TAKE
+        return lambda keys, costs: self._run(bound, keys, costs, mode, counted=False)
 
     def look(self, decision: Decision) -> Awaitable[Decision]:
         """See `PolicyGate.look`."""
@@ -92,7 +96,7 @@ class Outage:
         nodes = getattr(store, "nodes", 1)
         gate = gate_on(getattr(store, "local", None) or self._memory, self._namespace)
         shares = [(group.owners[at], share_of(group.limits[at], nodes)) for at in counting]
-        return LimitGroup(group.store, gate, shares)
+        return LimitGroup(group.store, gate, shares, group.looks)
 
     def _complain(self, error: Exception) -> None:
         """Log an outage once in a while, not for each request; an unexpected error with its traceback."""

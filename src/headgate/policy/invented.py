@@ -85,7 +85,8 @@ def _stops_whom_it_meets(rule: Rule, given: Given) -> bool:
         and not _invented(given)
         and (rule.missing != "skip" or kinds <= ALWAYS_THERE)
         and (rule.plans is None or bool(rule.plans[DEFAULT_PLAN]))
-        and (rule.counts is None or not rule.counts.isdisjoint(TELLING))
+        and rule.count.requests is None
+        and (rule.count.statuses is None or not rule.count.statuses.isdisjoint(TELLING))
         and rule.cost != Cost(0)
     )
 
@@ -93,8 +94,7 @@ def _stops_whom_it_meets(rule: Rule, given: Given) -> bool:
 def _covers(other: Rule, other_given: Given, rule: Rule, given: Given) -> bool:
     """Whether the other rule applies to every request that this rule applies to, and so bounds it."""
     return (
-        _has_methods_of(other, rule)
-        and _has_paths_of(other, rule)
+        other.match.covers(rule.match)
         and (_has_rate(other) or not _has_rate(rule))
         and (_is_one_place(rule) or not any(kind in ASKED_FOR for kind, _ in _parts(other_given)))
         and _conditions(other_given).items() <= _conditions(given).items()
@@ -108,18 +108,6 @@ def _has_rate(rule: Rule) -> bool:
 
 def _is_one_place(rule: Rule) -> bool:
     return bool(rule.match.patterns) and not any(mark in each.text for each in rule.match.patterns for mark in "*{")
-
-
-def _has_methods_of(other: Rule, rule: Rule) -> bool:
-    if rule.match.messages and not other.match.messages:
-        return False
-    methods = other.match.methods
-    return methods is None or (rule.match.methods is not None and rule.match.methods <= methods)
-
-
-def _has_paths_of(other: Rule, rule: Rule) -> bool:
-    wide, narrow = other.match.patterns, rule.match.patterns
-    return not wide or (bool(narrow) and all(any(each.fits_all_of(one) for each in wide) for one in narrow))
 
 
 def _conditions(given: Given) -> dict[str, str]:

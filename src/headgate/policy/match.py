@@ -75,6 +75,24 @@ class Match(NamedTuple):
     messages: bool = False
     """Whether it names the method MESSAGE: only such rules count the messages of a websocket."""
 
+    def holds(self, view: RequestView) -> bool:
+        """Whether a request fits; the rules of a policy are found by their index instead."""
+        if self.methods is not None and view.method not in self.methods:
+            return False
+        if self.patterns and not any(pattern.match(view.path) is not None for pattern in self.patterns):
+            return False
+        return all(condition(view) for condition in self.conditions)
+
+    def covers(self, other: Match) -> bool:
+        """Whether every method and path of the other one fits here too."""
+        if other.messages and not self.messages:
+            return False
+        methods = self.methods is None or (other.methods is not None and other.methods <= self.methods)
+        wide, narrow = self.patterns, other.patterns
+        return methods and (
+            not wide or (bool(narrow) and all(any(each.fits_all_of(one) for each in wide) for one in narrow))
+        )
+
 
 def read_match(parser: Parser, value: object, path: Path_, every: bool = False) -> Match:
     """Read a rule's `match`; with `every`, all values that a client sends must fit, else one."""

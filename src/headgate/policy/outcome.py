@@ -61,16 +61,17 @@ class Bounds:
 
 
 class LimitGroup:
-    """Limits of one store that one decision is taken over, and the rule of each."""
+    """Limits of one store that one decision is taken over, and the rule of each; with `looks`, none is charged."""
 
     __slots__ = (
         "ask", "bounds", "counts_refused", "delays", "disclose", "follows", "gate", "hidden", "holds_permits", "limits",
-        "local", "owners", "store",
+        "local", "looks", "owners", "store",
     )  # fmt: skip
 
-    def __init__(self, store: str, gate: Any, pairs: Sequence[tuple[Rule, Limit]]) -> None:  # noqa: ANN401
+    def __init__(self, store: str, gate: Any, pairs: Sequence[tuple[Rule, Limit]], looks: bool = False) -> None:  # noqa: ANN401
         self.store = store
         self.gate = gate
+        self.looks = looks
         self.ask: Callable[..., Any]
         self.owners: tuple[Rule, ...]
         self.limits: tuple[Limit, ...]
@@ -80,10 +81,12 @@ class LimitGroup:
         self.counts_refused = self.delays = self.follows = self.holds_permits = False
         at_most, disclose = [], []
         for rule, limit in pairs:  # one loop: a group is made while a request waits
+            disclose.append(rule.disclose)
+            if looks:
+                continue
             lends = limit.step.LENDS
             at_most.append(rule.act.at_most_us if lends else 0)
-            disclose.append(rule.disclose)
-            if rule.counts_refused:
+            if rule.count.refused:
                 self.counts_refused = True
             if lends and rule.act.kind == "delay":  # a limit that was carried over a reload may have no queue
                 self.delays = True
@@ -97,12 +100,12 @@ class LimitGroup:
         self.bounds = Bounds(gate, self.limits, tuple(at_most)) if any(at_most) else None
         """The bounds of rules with `at_most`; None without such a rule."""
         try:
-            self.ask = gate.asker(self.limits) if self.bounds is None else self.bounds.ask
+            self.ask = gate.asker(self.limits, looks) if self.bounds is None else self.bounds.ask
         except HeadgateError:  # the store has no room now: the request is answered as in an outage
             self.ask = self._ask_anew
 
     def _ask_anew(self, keys: tuple[str, ...], costs: tuple[int, ...]) -> Any:  # noqa: ANN401
-        self.ask = self.gate.asker(self.limits)
+        self.ask = self.gate.asker(self.limits, self.looks)
         return self.ask(keys, costs)
 
     def delay(self, decision: Decision) -> int:

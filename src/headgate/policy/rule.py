@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, cast, get_args
 from headgate.errors import HeadgateError, InvalidLimit, InvalidPolicy
 from headgate.limit import Given, Limit, as_limits, parse_name
 from headgate.policy.action import Action, read_act, read_time
-from headgate.policy.cost import COUNT, Cost, Statuses, read_cost, read_count
+from headgate.policy.cost import COUNT, Cost, Count, read_cost, read_count
 from headgate.policy.forms import NAME, TEXT, Field, Fields, Form, array, named, one_of, some, table, time
 from headgate.policy.given_key import Writes, read_writes
 from headgate.policy.key import Part, part_names, read_key
@@ -100,9 +100,8 @@ class Rule:
     limits_of: Callable[[RequestView], Any] | None
     """The app's function that chooses the limits of a request."""
     cost: Cost
-    counts: Statuses | None
-    """Statuses of responses that count; None for every one."""
-    counts_refused: bool
+    count: Count
+    """The requests and responses that count."""
     act: Action
     block: float
     """Seconds for which a refused key stays refused."""
@@ -122,10 +121,14 @@ class Rule:
     def __post_init__(self) -> None:
         """Fill in what other fields imply: requests ask for it."""
         put = object.__setattr__
-        put(self, "follows_response", self.counts is not None or self.cost.settles)
+        put(self, "follows_response", self.count.statuses is not None or self.cost.settles)
         put(self, "by_params", any(part.startswith("param ") for part in self.parts))
         every = (self.plans or {}).values()
         put(self, "holds_permits", any(limit.in_flight for limits in every for limit in limits))
+
+    def counts_request(self, view: RequestView) -> bool:
+        """Whether this request is charged; one that is not may still be refused."""
+        return self.count.requests is None or self.count.requests.holds(view)
 
     def limits_for(self, view: RequestView) -> tuple[Limit, ...]:
         """Return the limits of this request's plan."""
@@ -166,7 +169,11 @@ def _read_fields(parser: Parser, given: Mapping[str, Any], path: Path_, index: i
     choose = parser.function(limits, (*path, "limits")) if callable(limits) else None
     plans = None if choose else _plans(parser, limits, (*path, "limits"), name, act, block)
     cost = read_cost(parser, given.get("cost", 1), (*path, "cost"), name)
-    counts, refused = read_count(parser, given.get("count", {}), (*path, "count"))
+    count = read_count(parser, given.get("count", {}), (*path, "count"))
+    if count.requests is not None and not match.covers(count.requests):
+        parser.warn(
+            (*path, "count"), f"rule {name}: of the requests that count.when names, match leaves out some or all"
+        )
     if cost.rises:
         _warn_of_no_debt(parser, plans or {}, (*path, "limits"), name)
     return Rule(
@@ -179,8 +186,7 @@ def _read_fields(parser: Parser, given: Mapping[str, Any], path: Path_, index: i
         plans=plans,
         limits_of=choose,
         cost=cost,
-        counts=counts,
-        counts_refused=refused,
+        count=count,
         act=act,
         block=block,
         missing=cast("Missing", _word(parser, given, path, "missing", Missing, "ip")),

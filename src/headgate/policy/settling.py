@@ -58,7 +58,7 @@ def settle(
 def charge_refused(group: LimitGroup, decision: Decision, costs: tuple[int, ...]) -> Steps[None]:
     """Charge a refused request for each rule with `count: {refused: true}`."""
     owned = zip(group.owners, group.limits, costs, strict=True)
-    more = tuple(cost if rule.counts_refused and not limit.in_flight else 0 for rule, limit, cost in owned)
+    more = tuple(cost if rule.count.refused and not limit.in_flight else 0 for rule, limit, cost in owned)
     yield from charge_more(group, decision, more)
 
 
@@ -89,7 +89,7 @@ def charge_more(group: LimitGroup, decision: Decision, more: tuple[int, ...]) ->
 
 def _real(rule: Rule, cost: int, status: int, header: Callable[[str], str | None]) -> int:
     """Return the cost of a request by its response."""
-    if rule.counts is not None and status not in rule.counts:
+    if rule.count.statuses is not None and status not in rule.count.statuses:
         return 0
     for statuses, by_status in rule.cost.after_status:
         if status in statuses:

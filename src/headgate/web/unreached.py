@@ -69,7 +69,7 @@ def unreached(policy: Policy, routes: Sequence[Route]) -> Iterator[tuple[str, bo
     """Yield a message for each pattern that matches no route, and whether some route is similar."""
     looked_for = 0
     for rule in policy.rules if routes else ():
-        if rule.act.kind == "shadow" or NOT_FOUND in (rule.counts or ()):
+        if rule.act.kind == "shadow" or NOT_FOUND in (rule.count.statuses or ()):
             continue  # such rules are for paths without a route
         for pattern in rule.match.patterns:
             met = [each for each in routes if meets(pattern, each.parts)]
