@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 Alone = Literal["import", "time", "grow", "stalls", "spread", "together", "simulate", "lab", "page"]
 AtServer = Literal["one by one", "crowd", "threads", "weigh", "weigh full", "flood", "lease", "overload"]
 InRealTime = Literal["wait", "shape", "flooded"]
-BehindHttp = Literal["call", "rules", "serve"]
+BehindHttp = Literal["call", "rules", "serve", "edge"]
 InAndOut = Literal["turn", "turn crowd"]
 AsClient = Literal["fleet", "transport", "crowd back", "trace"]
 Published = Literal["claim", "claim bytes"]

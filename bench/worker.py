@@ -22,6 +22,7 @@ from bench.client_fleet import fleet
 from bench.client_transport import transport
 from bench.contestant import MissingError, WorkloadError
 from bench.crowd import wait_together
+from bench.edge import measure_edge
 from bench.flight import MEASURES as IN_AND_OUT
 from bench.flight import measure_holder
 from bench.flooded import flooded
@@ -68,6 +69,8 @@ def run(job: Job, scale: Scale) -> Figures:
             return run_simulated(job, scale)
         if job.kind == "page":
             return measure_playground(job.contestant)
+        if job.kind == "edge":
+            return measure_edge(job.contestant, scale.seconds, scale.repeats)
         if job.kind == "lab":
             return measure_lab(job.contestant, job.keys)
         if job.kind == "import":

@@ -22,6 +22,7 @@ from bench.sections import (
     redis_memory,
     redis_threads,
     rivals,
+    serve,
     several,
     shared,
     shedding,
@@ -59,4 +60,5 @@ SECTIONS: list[Section] = [
     claims.SECTION,
     lab.SECTION,
     playground.SECTION,
+    serve.SECTION,
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 import socket
 import ssl
 
@@ -115,6 +116,33 @@ def test_a_head_without_an_end_is_cut():
 
     asyncio.run(run())
     assert LONGEST_HEAD == 65_536
+
+
+def test_bytes_that_are_no_request_harm_no_other_client():
+    """Questions with bytes changed at random get an answer or are cut, and the next client is served."""
+    chance = random.Random(23)
+    good = [
+        CHECK + b"\r\n",
+        b"POST /v1/check HTTP/1.1\r\nHost: a\r\nContent-Length: 26\r\n\r\n" + b'{"limit":"1/hour","key":1}',
+    ]
+
+    async def run():
+        async with serving() as (connect, _, _, _):
+            for _ in range(300):
+                sent = bytearray(chance.choice(good))
+                for _ in range(chance.randrange(1, 12)):
+                    sent[chance.randrange(len(sent))] = chance.randrange(256)
+                reader, writer = await connect()
+                writer.write(bytes(sent[: chance.randrange(1, len(sent) + 1)]))
+                writer.write_eof()
+                with contextlib.suppress(ConnectionError, TimeoutError):
+                    answer = await asyncio.wait_for(reader.read(1000), 0.02)
+                    assert not answer.startswith(b"HTTP/1.1 5"), sent
+            reader, writer = await connect()
+            writer.write(CHECK + b"\r\n")
+            assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 204")
+
+    asyncio.run(run())
 
 
 def test_the_number_of_connections_is_bounded(monkeypatch):

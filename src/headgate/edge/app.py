@@ -43,6 +43,9 @@ class App:
 
     async def _answer(self, scope: Scope, receive: Receive) -> Answer[bytes]:
         path, method, headers = scope["path"], scope["method"], scope["headers"]
+        if path == "/check" and method == "GET" and self._check is not None and not self._tokens:  # most questions
+            peer = scope["client"]
+            return await self._check(headers, peer[0] if peer else None, scope["query_string"])
         if path == "/healthz":
             return _only("GET", method) or as_json({"status": "ok"})
         if path == "/readyz":
