@@ -13,7 +13,7 @@ from bench.jobs import Job, Results, Scale, largest, smallest
 from bench.report import Table, Target, number, ratio
 from bench.sections.section import Section
 
-BUCKETS = tuple(name for name in REPLAYS if name.endswith(BY_MEAN) and "bucket" in name)
+PACED = tuple(name for name in REPLAYS if name.endswith(BY_MEAN))
 KNOWN = tuple(name for name in FLEETS if name.startswith((PUBLISHED, AT_REDIS)))
 TOLD = tuple(name for name in FLEETS if name.startswith(LEARNED) and SILENT not in name)
 FOUND = (f"{LEARNED} | {SILENT}",)
@@ -95,8 +95,8 @@ def targets(results: Results, scale: Scale) -> list[Target]:
         ),
         Target("peak after an outage, by the usual second", 1.5, largest(each("crowd back", CROWDS, "by_usual"))),
         Target("peak after an outage, by the mean after it", 1.5, largest(each("crowd back", CROWDS, "by_mean"))),
-        Target("tokens of a trace that are used", 95, smallest(each("trace", BUCKETS, "used")), "%", at_least=True),
-        Target("requests of a trace that are refused", 0, largest(each("trace", BUCKETS, "refused")), ""),
+        Target("tokens of a trace that are used", 95, smallest(each("trace", PACED, "used")), "%", at_least=True),
+        Target("requests of a trace that are refused", 0, largest(each("trace", PACED, "refused")), ""),
         Target("tokens by which a report is off", 0, largest(each("trace", REPLAYS, "off")), ""),
     ]
 
