@@ -120,7 +120,10 @@ def test_a_limit_is_frozen():
         ("10/1.5 minutes", "cannot read"),
         ("10/minut", "did you mean minute?"),
         ("10/parsec", "use ms, second, minute, hour, day or week"),
-        ("0/minute", "must be a whole number from 1"),
+        ("0/minute burst 3", "an amount of 0 lets nobody pass, so it has no burst"),
+        ("5/minute burst 0", "write an amount of 0, as in 0/minute"),
+        ("5/minute by gcra scattered", "unknown algorithm 'gcra scattered'"),
+        ("5/month by fixed-window scattered", "leave fixed-window scattered out"),
         ("10/0s", "whole number of ms, from 1 ms"),
         ("10/466 weeks", "from 1 ms to 465 weeks"),
         ("10 per 2 years", "one day, week, month or year.*such as 30 days or 365 days"),
@@ -262,7 +265,7 @@ def test_rates_and_flights_stand_in_one_string():
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("0 in flight", "must be a whole number from 1"),
+        ("2 in flight burst 3", "after `in flight` there may be"),
         ("100001 in flight", "too many permits for one key; at most 100000"),
         ("in flight", "cannot read the limit"),
         ("-1 in flight", "cannot read the limit"),
@@ -293,7 +296,7 @@ def test_mistakes_about_flights_are_shown_with_what_is_accepted(text, says):
     ("arguments", "says"),
     [
         ((100,), "a limit needs a period: write for instance Limit(100, 'minute')"),
-        ((0, "minute"), "must be a whole number from 1"),
+        ((-1, "minute"), "must be a whole number from 0"),
     ],
 )
 def test_a_limit_without_a_period_is_refused(arguments, says):

@@ -101,6 +101,8 @@ RIGHT: list[Any] = [
         with_rule(limits=words)
         for words in values(
             "5 per 2 hours",
+            "0/minute",
+            "5/minute by fixed-window  scattered block 1m",
             "5/month",
             "1000 per year in Europe/Berlin as quota",
             "5/week from Sunday in America/New_York block 1h; 3/day in UTC",
@@ -249,7 +251,6 @@ WRONG: list[Any] = [
             "5/",
             "/minute",
             "five/minute",
-            "0/minute",
             "5/fortnight",
             "5/2 months",
             "5/quarter",

@@ -99,7 +99,8 @@ def test_a_ledger_of_styles():
     ("words", "quota", "window"),
     [
         ("100/minute", 100, 60), ("100/minute burst 20", 100, 60), ("10/minute burst 30", 30, 180),
-        ("10/second burst 11", 20, 2), ("5 per 2 hours", 5, 7200), ("1000/day by fixed-window", 1000, 86_400),
+        ("10/second burst 11", 20, 2), ("5 per 2 hours", 5, 7200), ("0/minute", 0, 60),
+        ("1000/day by fixed-window", 1000, 86_400),
         ("200/500ms", 400, 1), ("1/1ms", 1000, 1), ("10/1500ms", 13, 2), ("1/1001ms", 1, 2),
         ("9007199254740991/1ms by fixed-window", 999_999_999_999_999, 1),
     ],

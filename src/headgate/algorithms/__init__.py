@@ -13,8 +13,8 @@ from headgate.errors import InvalidLimit
 from headgate.wording import nearest
 
 __all__ = [
-    "ALGORITHMS", "CALENDAR", "DEFAULT", "EXACT", "IN_FLIGHT", "NEVER", "UNKNOWN", "Algorithm", "State", "Step",
-    "Verdict", "algorithm_named", "bounds", "bucket", "log", "pause",
+    "ALGORITHMS", "CALENDAR", "DEFAULT", "EXACT", "IN_FLIGHT", "NEVER", "SCATTERED", "UNKNOWN", "Algorithm", "State",
+    "Step", "Verdict", "algorithm_named", "bounds", "bucket", "log", "pause",
 ]  # fmt: skip
 
 
@@ -44,13 +44,16 @@ IN_FLIGHT: Final = Algorithm("in-flight", concurrency)
 """The algorithm of a limit in flight: an amount at once, not per period."""
 CALENDAR: Final = Algorithm("fixed-window", bounds)
 """The algorithm of a limit per month, or in a zone: a fixed window whose bounds the calendar gives."""
+SCATTERED: Final = Algorithm("fixed-window scattered", bounds)
+"""A fixed window that begins at another time for each key."""
 DEFAULT: Final = "token-bucket"
 
 
 def algorithm_named(name: str) -> Algorithm:
     """Return the algorithm of this name; `sliding-window/60` is `sliding-window` with 60 slots."""
-    if name == IN_FLIGHT.name:
-        return IN_FLIGHT
+    for other in (IN_FLIGHT, SCATTERED):
+        if name == other.name:
+            return other
     base, slash, divisions = name.partition("/")
     found = ALGORITHMS.get(base)
     if found is None:

@@ -28,7 +28,8 @@ def read_rate(text: str) -> dict[str, int]:
         limit = Limit.parse(text)
     except InvalidLimit as error:
         raise InvalidCall(f"--rate: {error}") from None
-    if limit.in_flight or limit.algorithm != "token-bucket" or limit.burst != limit.amount or limit.block_us:
+    plain = limit.algorithm == "token-bucket" and limit.burst == limit.amount > 0
+    if limit.in_flight or not plain or limit.block_us:
         raise InvalidCall(f"--rate is an amount and a period, the rest is advised: write 100/minute; got {shown(text)}")
     return {"amount": limit.amount, "period_us": limit.period_us}
 

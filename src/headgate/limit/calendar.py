@@ -44,7 +44,7 @@ class Calendar(NamedTuple):
             words += ["in", self.zone]
         return " ".join(words)
 
-    def seams(self, now_us: int, phase: int = 0) -> tuple[int, ...]:
+    def seams(self, now_us: int) -> tuple[int, ...]:
         """Return the beginnings of the window before an instant's, of its own, and of the three that follow."""
         zone = zone_named(self.zone)
         day = (_EPOCH + timedelta(microseconds=now_us)).astimezone(zone).date()

@@ -55,9 +55,18 @@ def frames_to_caller() -> int:
 
 def whole(value: int, what: str) -> int:
     """Return a number of units, or raise `InvalidLimit`."""
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < EXACT:
-        raise InvalidLimit(f"{what} of a limit must be a whole number from 1 to {EXACT - 1}; got {value!r}")
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < EXACT:
+        raise InvalidLimit(f"{what} of a limit must be a whole number from 0 to {EXACT - 1}; got {value!r}")
     return value
+
+
+def checked_burst(burst: int, amount: int) -> int:
+    """Return the burst, or raise `InvalidLimit`: only a limit that lets nobody pass has none."""
+    if whole(burst, "the burst") and not amount:
+        raise InvalidLimit(f"burst {burst}: an amount of 0 lets nobody pass, so it has no burst; leave it out")
+    if amount and not burst:
+        raise InvalidLimit("a burst of 0 lets nobody pass: write an amount of 0, as in 0/minute")
+    return burst
 
 
 def microseconds(period: Period, what: str) -> int:

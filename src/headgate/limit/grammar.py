@@ -51,7 +51,7 @@ _HEAD: Final = re.compile(rf"\s*({_NUMBER})\s*(?:/|per\b)\s*({_PERIOD})\s*", re.
 _IN_FLIGHT: Final = re.compile(rf"\s*({_NUMBER})\s*in(?:\s+|-)flight\b\s*", re.IGNORECASE | re.ASCII)
 _HOLDING: Final = re.compile(rf"(?:(ttl)\s+({_PERIOD})|(per|as)\s+(\S+))\s*", re.IGNORECASE | re.ASCII)
 _CLAUSE: Final = re.compile(
-    rf"(?:(burst|queue)\s+({_NUMBER})|(by)\s+([a-z-]+(?:/\w+)?)|(block)\s+({_PERIOD})|(as)\s+(\S+)"
+    rf"(?:(burst|queue)\s+({_NUMBER})|(by)\s+([a-z-]+(?:/\w+|\s+scattered\b)?)|(block)\s+({_PERIOD})|(as)\s+(\S+)"
     r"|(in|from)\s+([^\s;]+))\s*",
     re.IGNORECASE | re.ASCII,
 )
@@ -243,7 +243,7 @@ def _clause_hint(rest: str, clauses: Clauses) -> str:
 
 _CLAUSES: Final[Clauses] = {
     "burst": ("burst", _number),
-    "by": ("algorithm", str.lower),
+    "by": ("algorithm", lambda words: " ".join(words.lower().split())),
     "block": ("block", str),
     "as": ("name", parse_name),
     "from": ("from", str.lower),

@@ -3,15 +3,35 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
-from headgate.algorithms import CALENDAR, DEFAULT, IN_FLIGHT, Algorithm, Step, algorithm_named, bounds, bucket, pause
+from headgate.algorithms import (
+    CALENDAR,
+    DEFAULT,
+    IN_FLIGHT,
+    SCATTERED,
+    Algorithm,
+    Step,
+    algorithm_named,
+    bounds,
+    bucket,
+    pause,
+)
 from headgate.clock import SECOND
 from headgate.errors import InvalidLimit
-from headgate.limit.fields import LEASE, Period, algorithm_for, checked_per, frames_to_caller, microseconds, whole
+from headgate.limit.fields import (
+    LEASE,
+    Period,
+    algorithm_for,
+    checked_burst,
+    checked_per,
+    frames_to_caller,
+    microseconds,
+    whole,
+)
 from headgate.limit.grammar import parse_fields, parse_name, write_period
+from headgate.limit.scattered import scattered_seams
 
 if TYPE_CHECKING:
     from headgate.limit.calendar import Calendar
@@ -39,7 +59,7 @@ class Limit:
     )  # fmt: skip
 
     amount: int
-    """Units per period."""
+    """Units per period; 0 lets nobody pass."""
     period_us: int
     """The period. For a limit in flight: the lease of a permit, on stores that cannot see that its holder has died.
 
@@ -80,10 +100,10 @@ class Limit:
         period = checked_per(per, amount, algorithm)
         resolved = algorithm_for(algorithm, period)
         units = whole(amount, "the amount")
-        most = units if burst is None else whole(burst, "the burst")
+        most = units if burst is None else checked_burst(burst, units)
         block_us = microseconds(block, "the block") if block else 0
         self._fill(units, period, most, resolved, block_us, parse_name(name) if name else "")
-        if resolved.slots == 1 and self.amount < COARSE:
+        if resolved.slots == 1 and 0 < self.amount < COARSE:
             warnings.warn(
                 f"{self}: below {COARSE} the two-counter estimate is coarse; token-bucket, sliding-window/60 or "
                 "sliding-log serve small limits better",
@@ -122,13 +142,13 @@ class Limit:
         """
         units = self.amount if amount is None else whole(amount, "the amount")
         if burst is None:
-            burst = units if self.burst == self.amount else self.burst
+            burst = units if self.burst == self.amount or not units else self.burst
         block_us = self.block_us if block is None else microseconds(block, "the block") if block else 0
         limit = object.__new__(Limit)
         limit._fill(
             units,
             self.calendar or self.period_us,
-            whole(burst, "the burst"),
+            checked_burst(burst, units),
             CALENDAR if self.calendar else algorithm_named(self.algorithm),
             block_us,
             parse_name(name) if name else self.name,
@@ -143,6 +163,14 @@ class Limit:
         limit = self._with_params(bucket.starting_within(bucket.Params(*self.params), wait_us, cost))
         object.__setattr__(limit, "_hash", hash(limit._fields()))
         return limit
+
+    def _seams_at(self, now_us: int, phase: int) -> tuple[int, ...]:
+        """Return the seams of the windows around an instant, for keys of this phase; empty if the step knows them."""
+        if self.calendar:
+            return self.calendar.seams(now_us)
+        if not self.scattered:
+            return ()
+        return scattered_seams(self.period_us, phase, now_us)
 
     def _placed(self, seams: tuple[int, ...]) -> Limit:
         """Return the same limit with the seams of the windows around an instant; both are equal."""
@@ -181,7 +209,7 @@ class Limit:
     @staticmethod
     def parse_all(text: str) -> tuple[Limit, ...]:
         """Parse every limit of a text such as `10/s; 1000/hour burst 50`."""
-        return _parse_all(text)
+        return parse_limits(text)
 
     @property
     def period(self) -> float:
@@ -199,13 +227,18 @@ class Limit:
         return self.block_us / SECOND
 
     @property
+    def scattered(self) -> bool:
+        """True for `by fixed-window scattered`: each key has windows that begin at another time."""
+        return self.algorithm == SCATTERED.name
+
+    @property
     def guards(self) -> bool:
         """True for the pause of a `pausable` limiter: it refuses until an instant, and its calls charge nothing."""
         return self.params == pause.GUARD
 
     def _fields(self) -> tuple[Any, ...]:
         # A limit from `_starting_within` has the same text and must not compare equal; a placed one must.
-        params = self.calendar or self.params
+        params = self.calendar or (() if self.scattered else self.params)
         return self.amount, self.period_us, self.burst, self.algorithm, self.block_us, self.name, params
 
     def __eq__(self, other: object) -> bool:
@@ -250,26 +283,8 @@ PAUSE: Final = Limit._of_pause(sets=0)
 PAUSING: Final = Limit._of_pause(sets=1)
 """The same state; the cost of a call is the time of a pause."""
 
-Given = Limit | str | Sequence[Limit | str]
-"""Limits as users write them."""
-
 
 @lru_cache(maxsize=1024)  # plans chosen for each request are the same few strings, on the hot path
-def _parse_all(text: str) -> tuple[Limit, ...]:
+def parse_limits(text: str) -> tuple[Limit, ...]:
+    """Return the limits of a text."""
     return tuple(Limit(**fields) for fields in parse_fields(text))
-
-
-def stored_limit(text: str) -> Limit:
-    """Return the limit of a text that a store has written: also of the pause, which is no limit in the grammar."""
-    return PAUSE if text == str(PAUSE) else Limit.parse(text)
-
-
-def as_limits(given: Given, queues: bool = False) -> tuple[Limit, ...]:
-    """Return the limits of a `Limit`, a text, or a sequence of both; with `queues`, a text may have `queue 50`."""
-    if isinstance(given, Limit):
-        return (given,)
-    if isinstance(given, str):
-        return tuple(Limit(**fields) for fields in parse_fields(given, queues=True)) if queues else _parse_all(given)
-    if isinstance(given, Sequence):
-        return tuple(limit for each in given for limit in as_limits(each, queues))
-    raise InvalidLimit(f"a limit must be a Limit or a string such as '10/minute'; got {given!r}")

@@ -45,8 +45,8 @@ def limit_of(text: str) -> Limit:
         raise InvalidCall(
             "every algorithm runs at once: write an amount and a period, as in 10/10s, and perhaps a burst"
         )
-    if not (limit.amount <= MOST_AMOUNT and limit.burst <= MOST_AMOUNT and SHORTEST <= limit.period_us <= LONGEST):
-        raise InvalidCall(f"the playground shows up to {MOST_AMOUNT:,} requests, in 100 ms to 1 day")
+    if not (0 < limit.amount <= MOST_AMOUNT and limit.burst <= MOST_AMOUNT and SHORTEST <= limit.period_us <= LONGEST):
+        raise InvalidCall(f"the playground shows from 1 to {MOST_AMOUNT:,} requests, in 100 ms to 1 day")
     return limit
 
 

@@ -146,7 +146,7 @@ def _with_numbers_of(limit: Limit, left: Limit) -> Limit:
 
 def _lasts(left: Limit) -> int:
     """Return for how many microseconds an old count can still matter."""
-    refills = -(-left.burst * left.period_us // left.amount)
+    refills = -(-left.burst * left.period_us // max(1, left.amount))
     longest = left.period_us + (DAY if left.calendar else 0)  # the clocks of its zone may be changed meanwhile
     return max(longest, left.block_us, refills if left.step.LENDS else 0)
 

@@ -78,7 +78,7 @@ def read_fleet(
     given = parser.fields(value, path, FIELDS)
     limit = _limit(parser, given.get("limit"), (*path, "limit") if "limit" in given else path)
     share = 100 - _reserve(parser, given.get("reserve", RESERVE), (*path, "reserve"))
-    amount = max(1, limit.amount * share // 100)
+    amount = max(1, limit.amount * share // 100) if limit.amount else 0
     return FleetRule(
         index=index,
         name=NAME,

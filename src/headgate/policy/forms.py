@@ -82,6 +82,7 @@ def any_case(*words: str) -> str:
 NAME: Final = "[A-Za-z][A-Za-z0-9_.-]{0,63}"
 _NUMBER: Final = "(?=[0-9_]*[1-9])[0-9][0-9_]*"
 PERIOD: Final = rf"(?:{_NUMBER})?\s*{any_case(*sorted(UNITS, key=len, reverse=True))}"
+_AMOUNT: Final = "[0-9][0-9_]*"
 _ZONE: Final = "(?![Ff][Ll][Ii][Gg][Hh][Tt])[A-Za-z][A-Za-z0-9_+/-]*"
 _DATES: Final = sorted(
     [*(unit for unit, name in DATES.items() if name != "quarter"), *(unit for unit, us in UNITS.items() if us >= DAY)],
@@ -94,6 +95,7 @@ _DATED: Final = rf"(?:[0_]*1)?\s*{any_case(*_DATES)}"
 def limits_pattern() -> str:
     """A pattern for limits in words."""
     whole = [any_case(name) for name, algorithm in ALGORITHMS.items() if not algorithm.slots]
+    whole.insert(0, rf"{any_case('fixed-window')}\s+{any_case('scattered')}")
     parted = [rf"{any_case(name)}(?:/0*[1-9][0-9]*)?" for name, algorithm in ALGORITHMS.items() if algorithm.slots]
     clauses = "|".join((
         rf"{any_case('burst', 'queue')}\s+{_NUMBER}",
@@ -103,8 +105,8 @@ def limits_pattern() -> str:
     ))  # fmt: skip
     dated = rf"{any_case('in')}\s+{_ZONE}|{any_case('from')}\s+[A-Za-z]*{any_case('day')}"
     periods = rf"(?:{PERIOD}(?:\s+(?:{clauses}))*|{_DATED}(?:\s+(?:{clauses}|{dated}))*)"
-    rate = rf"{_NUMBER}\s*(?:/|{any_case('per')}(?=[\s0-9]))\s*{periods}"
+    rate = rf"{_AMOUNT}\s*(?:/|{any_case('per')}(?=[\s0-9]))\s*{periods}"
     holds = rf"{any_case('ttl')}\s+{PERIOD}|{any_case('per', 'as')}\s+{NAME}"
-    in_flight = rf"{_NUMBER}\s*{any_case('in')}(?:\s+|-){any_case('flight')}(?:\s+(?:{holds}))*"
+    in_flight = rf"{_AMOUNT}\s*{any_case('in')}(?:\s+|-){any_case('flight')}(?:\s+(?:{holds}))*"
     limit = f"(?:{rate}|{in_flight})"
     return rf"^[\s;]*{limit}\s*(?:;[\s;]*{limit}\s*)*[\s;]*$"

@@ -97,7 +97,7 @@ def as_queue(limit: Limit | str) -> Limit:
     limit, *others = as_limits(limit, queues=True)
     if others:
         raise InvalidLimit(f"a shaper needs exactly one limit; got {'; '.join(map(str, (limit, *others)))}")
-    if limit.step is not bucket or limit.block_us:
+    if limit.step is not bucket or limit.block_us or not limit.amount:
         raise InvalidLimit(f"a shaper needs a bucket without a block, as in '3000/second queue 5000'; got '{limit}'")
     return limit
 

@@ -75,8 +75,8 @@ class Fallback:
         bound = self._shares.get((limits, nodes))
         if bound is None:
             shares = limits if nodes == 1 else tuple(share_of(limit, nodes) for limit in limits)
-            local = self._open_local()
-            bound = bind_placed(local.clock, shares, lambda placed: local.bind(self._namespace, placed))
+            local, namespace = self._open_local(), self._namespace
+            bound = bind_placed(local.clock, namespace, shares, lambda placed: local.bind(namespace, placed))
             return self._shares.keep((limits, nodes), bound)
         return bound
 
@@ -94,7 +94,7 @@ def share_of(limit: Limit, nodes: int) -> Limit:
     """Return the share of a limit that one of `nodes` processes may admit: rounded down, at least 1."""
     if limit.step is pause:
         return limit
-    amount = max(1, limit.amount // nodes)
+    amount = max(1, limit.amount // nodes) if limit.amount else 0
     burst = None if limit.burst == limit.amount else max(1, limit.burst // nodes)
     try:
         return limit.replace(amount=amount, burst=burst)

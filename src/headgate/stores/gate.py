@@ -177,7 +177,10 @@ class Gate(BaseGate[BoundLimits, Decision]):
 
     def _bind(self, limits: tuple[Limit, ...]) -> BoundLimits:
         bound: BoundLimits = bind_placed(
-            self.store.clock, limits, lambda placed: self._answering(self.store.bind(self.namespace, placed))
+            self.store.clock,
+            self.namespace,
+            limits,
+            lambda placed: self._answering(self.store.bind(self.namespace, placed)),
         )
         return bound
 

@@ -66,8 +66,10 @@ class AsyncGate(BaseGate[Any, Awaitable[Decision]]):
     def _bind(self, limits: tuple[Limit, ...]) -> Any:  # noqa: ANN401
         store = self.store
         if isinstance(store, AsyncStore):
-            return bind_placed(store.clock, limits, lambda placed: store.bind_async(self.namespace, placed))
-        return bind_placed(store.clock, limits, lambda placed: self._answering(store.bind(self.namespace, placed)))
+            bind: Callable[[tuple[Limit, ...]], Any] = lambda placed: store.bind_async(self.namespace, placed)  # noqa: E731
+        else:
+            bind = lambda placed: self._answering(store.bind(self.namespace, placed))  # noqa: E731
+        return bind_placed(store.clock, self.namespace, limits, bind)
 
     async def hit(self, key: str, cost: Cost = 1, *, limit: Given | None = None) -> Decision:
         """Spend `cost` of every limit, or of none if any refuses."""

@@ -30,6 +30,8 @@ SINGLE = (
     "5 in flight ttl 100 weeks",
     "7/day in Europe/Berlin",
     "5/month in America/Havana block 1h",
+    "6/minute by fixed-window scattered",
+    "0/minute by sliding-window/6",
 )
 SEVERAL = (
     "5/second; 20/minute by sliding-log",
@@ -60,6 +62,10 @@ PLANS = (
     ("1000000000/day by sliding-window", "20/day by sliding-window", "1000000/day by sliding-window"),
     ("900000001/day by sliding-window/7", "20/day by sliding-window/7", "1000000/day by sliding-window/7"),
     ("1000/month in Europe/Berlin", "20/month in Europe/Berlin", "3/month in Europe/Berlin"),
+    ("20/minute by fixed-window scattered", "3/minute by fixed-window scattered"),
+    *((f"12/minute by {name}", f"0/minute by {name}") for name in EVERY_ALGORITHM),
+    ("4 in flight ttl 100 weeks", "0 in flight ttl 100 weeks"),
+    ("9/minute block 10s", "0/minute block 10s"),
     ("11/minute by sliding-log", "40/minute by sliding-log", "3/minute by sliding-log"),
     ("5 in flight ttl 100 weeks", "3 in flight ttl 100 weeks", "9 in flight ttl 100 weeks"),
     ("8191/second; 20/minute by sliding-log", "7/second burst 3; 6/minute by sliding-log"),

@@ -82,7 +82,8 @@ class Trace:
 
     def _next_cost(self, limits: tuple[Limit, ...]) -> int:
         burst = self._random.choice(limits).burst
-        return self._random.choice((1, 1, 1, 1, 0, 2, 3, burst, burst - 1, burst + 1, self._random.randint(1, burst)))
+        below, some = max(0, burst - 1), self._random.randint(1, max(1, burst))
+        return self._random.choice((1, 1, 1, 1, 0, 2, 3, burst, below, burst + 1, some))
 
 
 def act(limiter: Limiter, clock: ManualClock, act: Act, last: Decision | None, spent: Decision | None) -> Decision:

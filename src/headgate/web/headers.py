@@ -82,6 +82,8 @@ class Compile(Protocol[AnyStr]):
 
 def quota_and_window(limit: Limit) -> tuple[int, int]:
     """Return `q` and `w`: how much comes back in the shortest whole seconds that restore amount and burst."""
+    if not limit.amount:
+        return 0, whole_seconds(limit.period_us)
     window = -(-max(limit.amount, limit.burst) * limit.period_us // (limit.amount * SECOND))
     return min(limit.amount * window * SECOND // limit.period_us, LARGEST), window
 

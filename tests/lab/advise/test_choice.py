@@ -264,7 +264,7 @@ def test_advice_is_a_value():
         ({"memory": 1.5}, "memory is a whole number from 1; got 1.5"),
         ({"exactness": "exakt"}, "unknown exactness 'exakt': did you mean 'exact'?"),
         ({"store": "disk"}, "unknown store 'disk': did you mean 'redis'?"),
-        ({"amount": 0}, "the amount of a limit must be a whole number from 1 to 9007199254740991; got 0"),
+        ({"amount": 0}, "amount is a whole number from 1; got 0"),
     ],
 )
 def test_wrong_needs_are_refused(needs, problem):

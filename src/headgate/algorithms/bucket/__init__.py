@@ -60,6 +60,7 @@ def is_exact(amount: int, period_us: int) -> bool:
 
 def fit(amount: int, period_us: int, burst: int, slots: int) -> Params:
     """Reduce the rate, round a fraction that is too fine, and check that a whole burst fits."""
+    amount = amount or 1  # without a burst nothing passes at any rate
     divisor = gcd(amount, period_us)
     a, p = amount // divisor, period_us // divisor
     if a > FINEST and p < a:

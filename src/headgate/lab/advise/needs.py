@@ -38,7 +38,7 @@ class Needs:
 
     def __post_init__(self) -> None:
         Limit(self.amount, per=self.period_us / SECOND)  # its error names the numbers that would fit
-        for name, most in (("clients", MOST_CLIENTS), ("memory", 2**60)):
+        for name, most in (("amount", 2**53), ("clients", MOST_CLIENTS), ("memory", 2**60)):
             value = getattr(self, name)
             if type(value) is not int or not 1 <= value <= most:
                 raise InvalidCall(f"{name} is a whole number from 1; got {shown(value)}")

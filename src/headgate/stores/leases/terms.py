@@ -56,8 +56,10 @@ def checked_terms(given: Lease | bool, limits: tuple[Limit, ...]) -> Lease:
             raise InvalidLimit(f"{limit} cannot be leased: a block must hold at once; leased tokens are spent later")
         if limit.step.KIND == "log":
             raise InvalidLimit(f"{limit} cannot be leased: {_EXACT}; use sliding-window/60")
-        if limit.calendar:
-            raise InvalidLimit(f"{limit} cannot be leased: its window is the calendar's; leave lease out")
+        if limit.step.KIND == "bounds":
+            raise InvalidLimit(f"{limit} cannot be leased: its windows have seams of their own; leave lease out")
+        if not limit.amount:
+            raise InvalidLimit(f"{limit} cannot be leased: it lets nobody pass; leave lease out")
         if not (limit.step.LENDS or limit.step.KIND == "window"):
             raise InvalidLimit(f"{limit} cannot be leased: only the bucket family and windows can")
     return given

@@ -1,4 +1,4 @@
-"""The tests of windows of the calendar, which are a part of `StoreSuite`."""
+"""The tests of windows with seams of their own, and of limits for nobody, which are a part of `StoreSuite`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from datetime import datetime
 from headgate.limiter import Limiter
 from headgate.stores import Store
 from headgate.testing.clock import ManualClock
+from headgate.testing.suite_limits import EVERY_ALGORITHM
 
 WINDOWS = (
     ("month", "2028-02-10T12:00+00:00", "2028-03-01T00:00+00:00"),
@@ -23,13 +24,16 @@ WINDOWS = (
 )
 """A window, an instant in it, and its end: leap years, clocks that change, midnights that are skipped or come twice."""
 
+SEAMS = {"a": 59.140625, "b": 12.734375, "c": 37.109375, "d": 55.625, "e": 13.203125}
+"""Keys of the namespace `default`, and the seconds until their windows of a minute end, at one instant."""
+
 
 def _us(instant: str) -> int:
     return round(datetime.fromisoformat(instant).timestamp()) * 1_000_000
 
 
-class CalendarSuite:
-    """The tests of a store's windows of the calendar."""
+class SeamSuite:
+    """The tests of a store's windows of the calendar and of scattered windows."""
 
     def store(self, clock: ManualClock) -> Store:
         """Return an empty store that uses this clock."""
@@ -63,3 +67,26 @@ class CalendarSuite:
         assert limiter.peek("k").remaining == 2
         limiter.reset("k")
         assert limiter.peek("k").remaining == 3
+
+    def test_a_key_has_its_own_seam_on_every_store(self) -> None:
+        """Scattered windows of a key begin at the same time on every store, and not at that of another key."""
+        clock = ManualClock(1_780_000_000.0)
+        limiter = Limiter("3/minute by fixed-window scattered", store=self.store(clock), on_error="raise")
+        assert {key: limiter.hit(key, 3).reset_after for key in SEAMS} == SEAMS
+        for key, left in SEAMS.items():
+            clock.us = 1_780_000_000_000_000 + round(left * 1e6) - 1
+            assert limiter.hit(key).retry_us == 1, key
+            clock.us += 1
+            assert (limiter.hit(key, 3).reset_after, limiter.peek(key).retry_after) == (60.0, 60.0), key
+
+    def test_an_amount_of_nothing_lets_nobody_pass(self) -> None:
+        """`0/minute` refuses every cost for ever, also as a plan of a limit that has counted; a cost of 0 passes."""
+        for algorithm in (*EVERY_ALGORITHM, "fixed-window scattered"):
+            own, none = (f"{amount}/minute by {algorithm}" for amount in (15, 0))
+            limiter = Limiter(own, store=self.store(ManualClock(1_780_000_000.0)), on_error="raise")
+            limiter.hit("k", 13)
+            refused = limiter.hit("k", limit=none)
+            assert (refused.allowed, refused.never, refused.remaining) == (False, True, 0), algorithm
+            assert not limiter.take_up_to("new", 5, limit=none), algorithm
+            assert limiter.hit("k", 0, limit=none), algorithm
+            assert limiter.hit("k", 2).remaining == 0, algorithm
