@@ -10,7 +10,7 @@ from headgate.call import Cost
 from headgate.engine import Decision, pending
 from headgate.limit import Given
 from headgate.limiter.base import BaseLimiter
-from headgate.limiter.limited import AsyncLimited, Key
+from headgate.limiter.limited import AsyncLimited, Charge, CostOf, Key
 from headgate.limiter.permit import AsyncPermit
 from headgate.limiter.promises import Promise, depart
 from headgate.limiter.reservation import AsyncReservation
@@ -70,12 +70,15 @@ class AsyncLimiter(BaseLimiter[Any, Awaitable[Decision]], AsyncGate):
         decision = await self._reserve(key, cost, self._promise(max_wait), limit)
         return AsyncReservation(self, self._count(decision, False), self._timers)
 
-    def limited(self, key: Key, cost: Cost = 1, *, limit: Given | None = None) -> AsyncLimited:
+    def limited(
+        self, key: Key, cost: CostOf = 1, *, timeout: float | None = 0, limit: Given | None = None
+    ) -> AsyncLimited:
         """Return a decorator of `async def`: each call charges the key, or raises `RateLimited` if refused.
 
-        The key may be a function of the arguments. Units in flight are held while the function runs.
+        Key and cost may be functions of the arguments. With a `timeout`, a call waits at most that many seconds, as in
+        `acquire`; None: no bound. Units in flight are held while the function runs.
         """
-        return AsyncLimited(self, key, cost, limit)
+        return AsyncLimited(self, Charge(key, cost, timeout, limit))
 
     async def aclose(self) -> None:
         """Give back leases, and close the store if this limiter opened it; `async with` does this at its end."""

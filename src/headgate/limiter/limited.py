@@ -1,17 +1,18 @@
 """`limited`: a decorator for functions. A call runs if the limits admit it, and else raises `RateLimited`.
 
-Rates stay charged; units in flight are held while the function runs.
+With a timeout, a call waits until it is admitted. Rates stay charged; units in flight are held while the function runs.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, NamedTuple, ParamSpec, TypeVar, cast
 
 from headgate.call import Cost
 from headgate.errors import InvalidCall, RateLimited
 from headgate.limit import Given
+from headgate.waiting import checked_wait
 
 if TYPE_CHECKING:
     from headgate.limiter.async_ import AsyncLimiter
@@ -20,10 +21,27 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 Key = str | Callable[..., str]
+CostOf = Cost | Callable[..., Cost]
 
 
-def _key_of(key: Key, args: tuple[object, ...], kwargs: dict[str, object]) -> str:
-    return key(*args, **kwargs) if callable(key) else key
+class Charge(NamedTuple):
+    """What a decorated call asks for. Key and cost may be functions of the arguments."""
+
+    key: Key
+    cost: CostOf
+    timeout: float | None
+    limit: Given | None
+
+    def checked(self) -> Charge:
+        """Return the same, or raise `InvalidCall` if the timeout is no time."""
+        if self.timeout is not None:
+            checked_wait(self.timeout)
+        return self
+
+    def of(self, args: tuple[object, ...], kwargs: dict[str, object]) -> tuple[str, Cost]:
+        """Return the key and the cost of a call with these arguments."""
+        key = self.key(*args, **kwargs) if callable(self.key) else self.key
+        return key, self.cost(*args, **kwargs) if callable(self.cost) else self.cost
 
 
 def _is_coroutine_function(function: Callable[P, R], holds_permits: bool) -> bool:
@@ -46,18 +64,23 @@ def _is_coroutine_function(function: Callable[P, R], holds_permits: bool) -> boo
 class Limited:
     """The decorator `@limiter.limited(key)`."""
 
-    def __init__(self, limiter: Limiter, key: Key, cost: Cost, limit: Given | None) -> None:
-        self._limiter, self._key, self._cost, self._limit = limiter, key, cost, limit
+    def __init__(self, limiter: Limiter, charge: Charge) -> None:
+        self._limiter, self._charge = limiter, charge.checked()
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         """Return the function with a check of the limits before each call."""
-        limiter, key, cost, limit = self._limiter, self._key, self._cost, self._limit
+        limiter, charge = self._limiter, self._charge
+        timeout, limit = charge.timeout, charge.limit
         if _is_coroutine_function(function, limiter._holds_permits):
             raise InvalidCall(f"{function!r} is async, and a Limiter cannot await it: limit it with an AsyncLimiter")
 
         @functools.wraps(function)
         def limited(*args: P.args, **kwargs: P.kwargs) -> R:
-            decision = limiter.hit(_key_of(key, args, kwargs), cost, limit=limit)
+            key, cost = charge.of(args, kwargs)
+            if timeout == 0:
+                decision = limiter.hit(key, cost, limit=limit)
+            else:
+                decision = limiter.acquire(key, cost, timeout, limit=limit)
             if not decision:
                 raise RateLimited(decision)
             try:
@@ -78,18 +101,23 @@ class Limited:
 class AsyncLimited:
     """The decorator `@limiter.limited(key)` of `async def`."""
 
-    def __init__(self, limiter: AsyncLimiter, key: Key, cost: Cost, limit: Given | None) -> None:
-        self._limiter, self._key, self._cost, self._limit = limiter, key, cost, limit
+    def __init__(self, limiter: AsyncLimiter, charge: Charge) -> None:
+        self._limiter, self._charge = limiter, charge.checked()
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         """Return the coroutine function with a check of the limits before each call."""
-        limiter, key, cost, limit = self._limiter, self._key, self._cost, self._limit
+        limiter, charge = self._limiter, self._charge
+        timeout, limit = charge.timeout, charge.limit
         if not _is_coroutine_function(function, limiter._holds_permits):
             raise InvalidCall(f"{function!r} is not an async def: limit it with a Limiter, not an AsyncLimiter")
 
         @functools.wraps(function)
         async def limited(*args: P.args, **kwargs: P.kwargs) -> object:
-            decision = await limiter.hit(_key_of(key, args, kwargs), cost, limit=limit)
+            key, cost = charge.of(args, kwargs)
+            if timeout == 0:
+                decision = await limiter.hit(key, cost, limit=limit)
+            else:
+                decision = await limiter.acquire(key, cost, timeout, limit=limit)
             if not decision:
                 raise RateLimited(decision)
             try:

@@ -11,7 +11,7 @@ from headgate.clock import SECOND
 from headgate.engine import Decision, Permit
 from headgate.limit import Given
 from headgate.limiter.base import BaseLimiter
-from headgate.limiter.limited import Key, Limited
+from headgate.limiter.limited import Charge, CostOf, Key, Limited
 from headgate.limiter.promises import Promise
 from headgate.limiter.reservation import Reservation
 from headgate.limiter.wait_queue import Caller
@@ -63,12 +63,13 @@ class Limiter(BaseLimiter[BoundLimits, Decision], Gate):
         """
         return Reservation(self, self._count(self._reserve(key, cost, self._promise(max_wait), limit), False))
 
-    def limited(self, key: Key, cost: Cost = 1, *, limit: Given | None = None) -> Limited:
+    def limited(self, key: Key, cost: CostOf = 1, *, timeout: float | None = 0, limit: Given | None = None) -> Limited:
         """Return a decorator: each call of the function charges the key, or raises `RateLimited` if refused.
 
-        The key may be a function of the arguments. Units in flight are held while the function runs.
+        Key and cost may be functions of the arguments. With a `timeout`, a call waits at most that many seconds, as in
+        `acquire`; None: no bound. Units in flight are held while the function runs.
         """
-        return Limited(self, key, cost, limit)
+        return Limited(self, Charge(key, cost, timeout, limit))
 
     def close(self) -> None:
         """Give back leases, and close the store if this limiter opened it; `with` does this at its end."""
