@@ -18,7 +18,7 @@ def notes_of(**fields):
 @pytest.mark.parametrize(
     ("fields", "told"),
     [
-        ({"count": {"when": {"status": 401}}}, "count: {when: ...} needs the response"),
+        ({"count": {"when": {"status": 401}}}, "count: {when: {status: ...}} needs the response"),
         ({"cost": {"after": {"header": "x-cost"}}}, "cost: {after: ...} needs the response"),
         ({"limits": "5 in flight"}, "a limit in flight needs the end of the request"),
         ({"match": {"method": "WEBSOCKET"}}, "a proxy asks about a websocket as about any GET"),
@@ -70,4 +70,5 @@ def test_load_shedding_is_for_apps():
 def test_a_plain_policy_has_no_notes():
     """Rules that need the request alone, those that only observe included, are applied as they are."""
     assert notes_of() == (["one"], ())
+    assert notes_of(count={"when": {"path": "/login"}}) == (["one"], ())
     assert notes_of(act="observe", match={"method": ["GET", "WEBSOCKET"]}) == (["one"], ())

@@ -44,4 +44,4 @@ def serve(chosen: argparse.Namespace) -> str:
     if chosen.check:
         return edge.check(settings)
     edge.serve(settings, say=lambda text: print(text, flush=True))
-    return ""
+    return "ended"

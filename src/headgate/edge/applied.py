@@ -40,7 +40,7 @@ def applied(policy: Policy) -> Applied:
 def _kept(rule: Rule, notes: list[str]) -> Rule | None:
     """Return the rule as it applies here, or None."""
     if rule.follows_response:
-        field = "count: {when: ...}" if rule.count.statuses is not None else "cost: {after: ...}"
+        field = "count: {when: {status: ...}}" if rule.count.statuses is not None else "cost: {after: ...}"
         notes.append(
             f"rule {rule.name}: {field} needs the response, which this service never sees. The rule does nothing here: "
             f"{IN_THE_APP}, or remove the field to count every request before it is answered"

@@ -52,7 +52,6 @@ def serve(settings: Settings, say: Say) -> None:
         ]
         ready = f"ready: {shown}, workers: {settings.workers}, store: {without_password(store)}"
         Supervisor(workers, lambda: say(f"{ready}, after {time.monotonic() - begun:.1f} s"), looks).run()
-    say("ended")
 
 
 def _kept(settings: Settings, store: str, directory: Path) -> tuple[Settings, list[Callable[[], None]]]:
