@@ -35,6 +35,7 @@ from bench.leasing import lease
 from bench.measure import Bench, Figures, grow, spread, stalls, time_calls
 from bench.playground import measure_playground
 from bench.remote_measure import MEASURES, measure_remote
+from bench.sql import measure_grown, measure_sql
 from bench.together import hit_together
 from bench.web_calls import call_in_process
 from bench.web_rules import decide_by_rules
@@ -73,6 +74,10 @@ def run(job: Job, scale: Scale) -> Figures:
             return measure_edge(job.contestant, scale.seconds, scale.repeats)
         if job.kind == "lab":
             return measure_lab(job.contestant, job.keys)
+        if job.kind == "sql":
+            return measure_sql(job.contestant, job.keys)
+        if job.kind == "sql grown":
+            return measure_grown(job.contestant, job.keys)
         if job.kind == "import":
             return measure_import(job.contestant)
         if job.kind == "shape":

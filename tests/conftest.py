@@ -12,6 +12,7 @@ from headgate.testing import ManualClock
 from tests.support.browser import running
 from tests.support.flight import flying
 from tests.support.homes import EVERY_HOME, EVERY_WAY, LATER, home_of
+from tests.support.postgres import PROGRAMS, WHY_NOT
 from tests.support.proxy import Proxy
 from tests.support.servers import Server
 from tests.support.unreachable import Names
@@ -43,6 +44,12 @@ def pytest_collection_finish():
     """Let the garbage collector begin, with nothing to look at but what the tests make."""
     gc.freeze()
     gc.enable()
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Say that the tests of PostgreSQL were skipped: a run without them looks the same otherwise."""
+    if PROGRAMS is None:
+        terminalreporter.write_line(f"skipped: {WHY_NOT}")
 
 
 @pytest.fixture(scope="module")

@@ -26,6 +26,7 @@ from bench.sections import (
     several,
     shared,
     shedding,
+    sql,
     waiting,
     web,
 )
@@ -61,4 +62,5 @@ SECTIONS: list[Section] = [
     lab.SECTION,
     playground.SECTION,
     serve.SECTION,
+    sql.SECTION,
 ]

@@ -47,12 +47,12 @@ class TestPostgres(StoreSuite):
 
         self.server = server
         with ConnectionPool(server.dsn(), min_size=1, max_size=2) as self.pool:
+            PostgresStore(self.pool, deadline=20).make_table()
             yield
 
     def store(self, clock: ManualClock) -> Store:
         """The rows of the test before are gone; its connections are used again."""
         store = PostgresStore(self.pool, deadline=20, clock=clock)
-        store.make_table()
         with self.pool.connection() as connection:
             connection.execute("DELETE FROM headgate_states WHERE namespace <> ''")
         return store

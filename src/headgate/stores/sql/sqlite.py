@@ -22,7 +22,7 @@ from headgate.clock import Clock, WallClock
 from headgate.errors import InvalidCall
 from headgate.stores.breaker import Transition
 from headgate.stores.contract import Store
-from headgate.stores.sql.base import DatabaseError, SqlStore
+from headgate.stores.sql.base import BusyError, DatabaseError, SqlStore
 from headgate.stores.sql.bound import Changes, Task
 from headgate.stores.sql.names import Name
 from headgate.stores.sql.options import read_options
@@ -139,6 +139,8 @@ class SqliteStore(SqlStore):
         return await loop.run_in_executor(self._thread, self._run_by, task, due)
 
     def _run_by(self, task: Task[T], due: float) -> T:
+        if time.monotonic() >= due:  # it waited for the thread for too long: its caller has a deadline
+            raise BusyError(f"{self.path}: other decisions of this process took longer than the deadline")
         if not task.locks:
             return self._exclusively(due, lambda connection: self._work(connection, task)[0])
         return self._exclusively(due, lambda connection: self._decide(connection, task, due))
@@ -176,7 +178,7 @@ class SqliteStore(SqlStore):
     def _exclusively(self, due: float, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run work with the connection of this process, which threads use one after the other."""
         if not self._lock.acquire(timeout=max(0.0, due - time.monotonic())):
-            raise DatabaseError(f"{self.path}: other threads held the file for longer than the deadline")
+            raise BusyError(f"{self.path}: other decisions of this process took longer than the deadline")
         try:
             connection = self._connection
             if connection is None:
