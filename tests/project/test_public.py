@@ -20,7 +20,7 @@ def test_public_names():
         "StoreError", "Verdict", "__version__",
     ]  # fmt: skip
     assert sorted(headgate.testing.__all__) == [
-        "EdgeSuite", "ManualClock", "MiddlewareSuite", "ReferenceStore", "StoreSuite", "disabled", "frozen",
+        "EdgeSuite", "ManualClock", "MiddlewareSuite", "ReferenceStore", "StoreSuite", "disabled", "frozen", "refusing",
         "reset_all",
     ]  # fmt: skip
     for module in (headgate, headgate.testing):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import math
 
 import pytest
 
-from headgate import AsyncLimiter, Call, InvalidCall, Limiter
-from headgate.testing import ManualClock, disabled, frozen, reset_all
+from headgate import AsyncLimiter, Call, Decision, InvalidCall, Limiter, RateLimited
+from headgate.testing import ManualClock, disabled, frozen, refusing, reset_all
 
 
 def test_a_manual_clock_moves_when_told():
@@ -93,3 +94,34 @@ def test_the_suite_fails_a_store_that_forgets():
         Suite().test_same_identity_same_budget()
     with pytest.raises(TypeError):
         StoreSuite().test_admits_exactly_the_limit()
+
+
+@pytest.mark.parametrize(("retry_after", "never"), [(30, False), (math.inf, True)])
+def test_refusing_refuses_every_request_and_lets_nobody_wait(retry_after, never):
+    """Every verb of each limiter is refused with the wait that is given; afterwards all is as before."""
+    limiter, other = Limiter("5/minute"), Limiter("3 in flight")
+    limiter.hit("k", 2)
+    with refusing(limiter, other, retry_after=retry_after):
+        for refused in (limiter.hit("k"), limiter.peek("new"), limiter.acquire("k"), other.permit("k").decision):
+            assert (refused.allowed, refused.retry_after, refused.never) == (False, retry_after, never)
+        with pytest.raises(RateLimited):
+            limiter.limited("k", timeout=None)(print)()
+        assert not asyncio.run(_refused_by_an_async_limiter(retry_after))
+    assert limiter.hit("k").remaining == 2
+    assert other.permit("k")
+
+
+async def _refused_by_an_async_limiter(retry_after: float) -> Decision:
+    limiter = AsyncLimiter("5/minute")
+    with refusing(limiter, retry_after=retry_after):
+        return await limiter.acquire("k", timeout=None)
+
+
+@pytest.mark.parametrize("wrong", [0, -1, True, "30", math.nan])
+def test_refusing_needs_a_time(wrong):
+    """A wait of nothing is no refusal."""
+    with (
+        pytest.raises(InvalidCall, match="a number of seconds above 0"),
+        refusing(Limiter("5/minute"), retry_after=wrong),
+    ):
+        pass

@@ -55,7 +55,8 @@ class BaseLimiter(BaseGate[Bound, Answer]):
         super().__init__(self._opened, namespace, every, on_error)
 
     def _use(self, store: Store) -> None:
-        self._queue = WaitQueue(self.limits, store, self.max_waiting, self.pausable)
+        most = 0 if getattr(store, "refuses_all", False) else self.max_waiting
+        self._queue = WaitQueue(self.limits, store, most, self.pausable)
         super()._use(store)
 
     def counts(self) -> Counts:

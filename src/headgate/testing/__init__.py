@@ -1,7 +1,7 @@
 """Tools to test code that uses Headgate, and suites to test stores and web edges."""
 
 from headgate.testing.clock import ManualClock
-from headgate.testing.control import disabled, frozen, reset_all
+from headgate.testing.control import disabled, frozen, refusing, reset_all
 from headgate.testing.edges import EdgeSuite, MiddlewareSuite
 from headgate.testing.reference import ReferenceStore
 from headgate.testing.suite import StoreSuite
@@ -14,5 +14,6 @@ __all__ = [
     "StoreSuite",
     "disabled",
     "frozen",
+    "refusing",
     "reset_all",
 ]

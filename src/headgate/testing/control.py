@@ -1,17 +1,20 @@
-"""Control limits in tests: freeze them, reset them, or disable them."""
+"""Control limits in tests: freeze them, reset them, disable them, or let them refuse."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol, cast
 
-from headgate.algorithms import EXACT
-from headgate.clock import SystemClock
+from headgate.algorithms import EXACT, NEVER
+from headgate.clock import SECOND, SystemClock
 from headgate.engine import TAKE, Decision
+from headgate.errors import InvalidCall
 from headgate.limit import Limit
 from headgate.stores import Costs, Held, Keys, Marks, MemoryStore, Store
 from headgate.testing.clock import ManualClock
+from headgate.wording import shown
 
 
 class AnyLimiter(Protocol):
@@ -49,6 +52,15 @@ def frozen(*limiters: Limited) -> Iterator[ManualClock]:
 def disabled(*limiters: Limited) -> Iterator[None]:
     """Let the limiters admit every request and count nothing."""
     with _bound(limiters, _OpenStore()):
+        yield
+
+
+@contextmanager
+def refusing(*limiters: Limited, retry_after: float = 1.0) -> Iterator[None]:
+    """Let the limiters refuse every request, with this wait in seconds; `math.inf` means never. No caller waits."""
+    if isinstance(retry_after, bool) or not isinstance(retry_after, int | float) or not retry_after > 0:
+        raise InvalidCall(f"retry_after is a number of seconds above 0, or math.inf; got {shown(retry_after)}")
+    with _bound(limiters, _ClosedStore(NEVER if math.isinf(retry_after) else round(retry_after * SECOND))):
         yield
 
 
@@ -92,6 +104,24 @@ class _OpenStore:
         """Do nothing: there are no states."""
 
 
+class _ClosedStore:
+    """A store without states that refuses every request."""
+
+    clock = SystemClock()
+    decides_by_clock = True
+    refuses_all = True
+    """A caller that waits at a limiter on this store would wait for ever, so it is refused."""
+
+    def __init__(self, retry_us: int) -> None:
+        self._retry_us = retry_us
+
+    def bind(self, namespace: str, limits: tuple[Limit, ...]) -> _ClosedLimits:
+        return _ClosedLimits(limits, self._retry_us)
+
+    def clear(self, namespace: str) -> None:
+        """Do nothing: there are no states."""
+
+
 class _OpenLimits:
     def __init__(self, limits: tuple[Limit, ...]) -> None:
         self.limits = limits
@@ -108,3 +138,14 @@ class _OpenLimits:
 
     def holders(self, key: str) -> list[Held]:
         return []
+
+
+class _ClosedLimits(_OpenLimits):
+    def __init__(self, limits: tuple[Limit, ...], retry_us: int) -> None:
+        super().__init__(limits)
+        self._retry_us = retry_us
+
+    def run(self, keys: Keys, costs: Costs, mode: int = TAKE, wait: int = 0) -> Decision:
+        retry = self._retry_us
+        answers = [field for _ in self.limits for field in (False, 0, retry, max(0, retry), 0, 0)]
+        return Decision(self.limits, keys, costs, answers, charged=False)
