@@ -11,7 +11,7 @@ from headgate.clock import SECOND
 from headgate.decision import Decision
 from headgate.edge.envoy.deciding import Deciding, Gates, Question
 from headgate.edge.envoy.following import Followed
-from headgate.edge.envoy.messages import RateLimitResponse
+from headgate.edge.envoy.messages import RateLimitResponse, request_from_json, response_to_json
 from headgate.edge.envoy.rules import SECONDS_OF, Rule, find, key_of
 from headgate.errors import InvalidCall
 from headgate.limit import Limit
@@ -71,6 +71,16 @@ class EnvoyLimits:
         if not allowed:
             _tell_retry(response, verdicts.values())
         return allowed, response
+
+    async def json(self, body: bytes) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
+        """Answer `POST /json`: status, header fields and body; 200 or 429, and 400 for a request that is none."""
+        try:
+            allowed, response = await self.answer(request_from_json(body))
+        except (InvalidCall, ValueError) as error:
+            return 400, [(b"content-type", b"text/plain; charset=utf-8")], str(error).encode()
+        told = [(field.key.encode(), field.value.encode()) for field in response.response_headers_to_add]
+        fields = [(b"content-type", b"application/json"), *told]
+        return 200 if allowed else 429, fields, response_to_json(response).encode()
 
     def _rules(self, request: Any) -> list[Question | None]:  # noqa: ANN401
         """Return the rule, the key and the hits of each descriptor; None where no limit applies."""

@@ -87,11 +87,11 @@ def request_from_bytes(data: bytes) -> Any:  # noqa: ANN401 - the class is made 
         raise ValueError(f"not a RateLimitRequest: {reason}") from None
 
 
-def request_from_json(text: str) -> Any:  # noqa: ANN401
+def request_from_json(text: bytes) -> Any:  # noqa: ANN401
     """Read a request in proto3 JSON; fields that are not known are skipped. Raise `ValueError` if it is none."""
     try:
         return json_format.Parse(text, RateLimitRequest(), ignore_unknown_fields=True)
-    except (json_format.ParseError, RecursionError) as reason:
+    except (json_format.ParseError, UnicodeDecodeError, RecursionError) as reason:
         raise ValueError(f"not a RateLimitRequest: {reason}") from None
 
 
