@@ -11,10 +11,17 @@ def add_verbs(verbs: Any) -> None:  # noqa: ANN401 - argparse has no public name
     about = "a service that rules on requests for nginx, Envoy, Traefik, Caddy and programs"
     verb = verbs.add_parser("serve", help=about, description=f"Run {about}.")
     verb.add_argument("--policy", metavar="FILE", help="the policy; it is followed while it changes")
+    verb.add_argument("--envoy", metavar="DIR", help="limits in the files of envoyproxy/ratelimit, followed too")
+    verb.add_argument(
+        "--envoy-algorithm", default="fixed-window", metavar="NAME", help="for files that name none (fixed-window)"
+    )
     verb.add_argument("--store", metavar="URL", help="where to count (shared memory, made for the run)")
     verb.add_argument("--workers", type=int, default=2, metavar="N", help="processes that serve (2)")
     verb.add_argument(
         "--listen", default="127.0.0.1:8080", metavar="PLACE", help="HOST:PORT or unix:/PATH (127.0.0.1:8080)"
+    )
+    verb.add_argument(
+        "--grpc", metavar="HOST:PORT", help="where Envoy asks the first worker; the next has the next port"
     )
     verb.add_argument("--tls-cert", metavar="FILE", help="the certificate, for TLS")
     verb.add_argument("--tls-key", metavar="FILE", help="the key of the certificate")
@@ -36,7 +43,10 @@ def serve(chosen: argparse.Namespace) -> str:
     """Serve until SIGTERM or Ctrl-C; or only check the files."""
     from headgate import edge
 
-    names = ("policy", "store", "workers", "listen", "tls_cert", "tls_key", "token_file", "open")
+    names = (
+        "policy", "envoy", "envoy_algorithm", "store", "workers", "listen", "grpc", "tls_cert", "tls_key", "token_file",
+        "open",
+    )  # fmt: skip
     given = {name: getattr(chosen, name) for name in names}
     if chosen.trusted_proxy:
         given["trusted"] = tuple(chosen.trusted_proxy)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from headgate.edge.answers import as_json, problem
 from headgate.edge.openapi import document
 from headgate.edge.proxied import Check
-from headgate.edge.questions import Questions
+from headgate.edge.questions import MOST_BYTES, Questions, read_body
 from headgate.web import Answer
+
+if TYPE_CHECKING:
+    from headgate.edge.envoy import EnvoyLimits
 
 Message = Any
 Receive = Callable[[], Awaitable[Message]]
@@ -25,10 +28,17 @@ UNAUTHORIZED: Final = 401
 class App:
     """Answers the questions of proxies and programs."""
 
-    def __init__(self, check: Check | None, questions: Questions, tokens: Sequence[bytes] = ()) -> None:
+    def __init__(
+        self,
+        check: Check | None,
+        questions: Questions,
+        tokens: Sequence[bytes] = (),
+        envoy: EnvoyLimits | None = None,
+    ) -> None:
         self._check = check
         self._questions = questions
         self._tokens = tokens
+        self._envoy = envoy
         self._document = as_json(document(check is not None, bool(tokens)))
         self.drains = False
         """Whether the process ends soon: it is not ready any more, and closes connections after each answer."""
@@ -58,6 +68,8 @@ class App:
             return wrong or await self._check(headers, peer[0] if peer else None, scope["query_string"])
         if path == "/v1/check":
             return _only("POST", method) or await self._questions(receive)
+        if path == "/json" and self._envoy is not None:
+            return _only("POST", method) or await _for_envoy(self._envoy, receive)
         if path == "/openapi.json":
             return _only("GET", method) or self._document
         return problem(404, "this service has no such path")
@@ -68,6 +80,11 @@ class App:
     def _has_token(self, headers: Sequence[tuple[bytes, bytes]]) -> bool:
         given = [value for name, value in headers if name == TOKEN]
         return len(given) == 1 and any(hmac.compare_digest(given[0], token) for token in self._tokens)
+
+
+async def _for_envoy(limits: EnvoyLimits, receive: Receive) -> Answer[bytes]:
+    body = await read_body(receive)
+    return problem(413, f"send at most {MOST_BYTES} bytes") if body is None else await limits.json(body)
 
 
 def _only(wanted: str, method: str) -> Answer[bytes] | None:

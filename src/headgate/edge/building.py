@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from headgate.edge.app import App
 from headgate.edge.plain import PlainLimits
@@ -15,6 +15,9 @@ from headgate.edge.settings import Settings
 from headgate.errors import InvalidCall
 from headgate.policy import Proxies
 
+if TYPE_CHECKING:
+    from headgate.edge.envoy import EnvoyLimits
+
 SHORTEST: Final = 16
 """Characters of a token: fewer could be guessed."""
 
@@ -25,7 +28,15 @@ def build(settings: Settings, store: str) -> tuple[App, EdgeRuntime]:
     has_policy = settings.policy is not None
     check = Check(runtime, Proxies(settings.trusted)) if has_policy else None
     questions = Questions(Ruling(runtime) if has_policy else None, PlainLimits(runtime.store))
-    return App(check, questions, read_tokens(settings.token_file)), runtime
+    return App(check, questions, read_tokens(settings.token_file), _envoy(settings, runtime)), runtime
+
+
+def _envoy(settings: Settings, runtime: EdgeRuntime) -> EnvoyLimits | None:
+    if settings.envoy is None:
+        return None
+    from headgate.edge.envoy import EnvoyLimits  # here, because protobuf is needed for Envoy only
+
+    return EnvoyLimits(Path(settings.envoy), runtime.store, algorithm=settings.envoy_algorithm)
 
 
 def read_tokens(file: str | None) -> tuple[bytes, ...]:

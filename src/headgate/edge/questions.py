@@ -39,7 +39,7 @@ class Questions:
 
     async def __call__(self, receive: Receive) -> Answer[bytes]:
         """Answer one request."""
-        body = await _body(receive)
+        body = await read_body(receive)
         if body is None:
             return problem(413, f"send at most {MOST_BYTES} bytes")
         try:
@@ -106,7 +106,7 @@ def _given(
     return given
 
 
-async def _body(receive: Receive) -> bytes | None:
+async def read_body(receive: Receive) -> bytes | None:
     """Return the body of a request; None if it is too long."""
     parts, length = [], 0
     while True:

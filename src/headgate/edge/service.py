@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -19,6 +20,7 @@ from headgate.edge.run_directory import run_directory
 from headgate.edge.runtime import EdgeRuntime
 from headgate.edge.settings import Settings
 from headgate.edge.supervisor import Supervisor, Worker
+from headgate.edge.worker import Ready
 from headgate.errors import InvalidCall
 from headgate.wording import without_password
 
@@ -50,16 +52,40 @@ def serve(settings: Settings, say: Say) -> None:
             Worker(f"worker {number}", partial(run_http, settings, store, listener, number))
             for number in range(1, settings.workers + 1)
         ]
+        for number, grpc in enumerate(_grpc_places(settings), 1):
+            ports = closing.enter_context(listening(grpc))
+            shown += f", grpc://{_bound(grpc, ports.getsockname())}"
+            workers.append(Worker(f"gRPC worker {number}", partial(_run_grpc, settings, store, ports, number)))
         ready = f"ready: {shown}, workers: {settings.workers}, store: {without_password(store)}"
         Supervisor(workers, lambda: say(f"{ready}, after {time.monotonic() - begun:.1f} s"), looks).run()
 
 
 def _kept(settings: Settings, store: str, directory: Path) -> tuple[Settings, list[Callable[[], None]]]:
     """Return the settings of workers, whose files are always good, and the functions that look after the files."""
-    if settings.policy is None:
-        return settings, []
-    policy = Kept(settings.policy, directory / "policy", lambda file: EdgeRuntime(file, store).close())
-    return replace(settings, policy=policy.path), [policy.look]
+    looks = []
+    if settings.policy is not None:
+        policy = Kept(settings.policy, directory / "policy", lambda file: EdgeRuntime(file, store).close())
+        settings = replace(settings, policy=policy.path)
+        looks.append(policy.look)
+    if settings.envoy is not None:
+        from headgate.edge.envoy import read_domains  # here, because protobuf is needed for Envoy only
+
+        algorithm = settings.envoy_algorithm
+        given = str(Path(settings.envoy).resolve())
+        limits = Kept(given, directory / "envoy", lambda folder: _read(read_domains(Path(folder), algorithm)))
+        settings = replace(settings, envoy=limits.path)
+        looks.append(limits.look)
+    return settings, looks
+
+
+def _run_grpc(settings: Settings, store: str, listener: socket.socket, number: int, ready: Ready) -> None:
+    from headgate.edge.envoy.serving import run_grpc  # in the worker: nobody else needs it
+
+    run_grpc(settings, store, listener, number, ready)
+
+
+def _read(_domains: object) -> None:
+    """Take what was read: only mistakes matter, and those were raised."""
 
 
 def _checked(settings: Settings, store: str) -> Iterator[str]:
@@ -72,6 +98,12 @@ def _checked(settings: Settings, store: str) -> Iterator[str]:
         if settings.policy is not None:
             rules = len(runtime.policy.rules)
             yield f"{settings.policy}: {'1 rule' if rules == 1 else f'{rules} rules'} applied"
+        if settings.envoy is not None:
+            from headgate.edge.envoy import read_domains
+
+            domains = read_domains(Path(settings.envoy), settings.envoy_algorithm)
+            yield f"{settings.envoy}: {', '.join(domains.by_name)}"
+            yield from (f"warning: {note}" for note in domains.notes)
         yield from (f"warning: {note}" for note in runtime.notes or ())
     finally:
         runtime.close()
@@ -79,26 +111,40 @@ def _checked(settings: Settings, store: str) -> Iterator[str]:
 
 def _check_numbers(settings: Settings, store: str) -> None:
     if settings.policy is None and settings.envoy is None:
-        raise InvalidCall("there is nothing to decide by: give a policy with --policy FILE")
+        raise InvalidCall("there is nothing to decide by: give --policy FILE, or --envoy DIRECTORY")
     if not 1 <= settings.workers <= MOST_WORKERS:
         raise InvalidCall(f"--workers is a number from 1 to {MOST_WORKERS}; got {settings.workers}")
     if store.startswith("memory:") and settings.workers > 1:
         raise InvalidCall(
             "each worker has its own memory, and would admit the whole limit: leave --store out, or write --workers 1"
         )
+    if settings.grpc is not None and settings.envoy is None:
+        raise InvalidCall("--grpc is the port for Envoy: give its limits with --envoy DIRECTORY")
     if (settings.tls_cert is None) != (settings.tls_key is None):
         raise InvalidCall("--tls-cert and --tls-key belong together: give both")
 
 
 def _places(settings: Settings) -> list[Place]:
     """Return where the service listens; raise if others could ask it, and nobody has said so."""
-    place = read_place(settings.listen, "--listen")
-    if not place.is_local and settings.token_file is None and not settings.open:
-        raise InvalidCall(
-            f"--listen {place} can be reached from other machines, and anyone there could use up the limits: give "
-            "--token-file FILE, or --open if only your proxies can reach it"
-        )
-    return [place]
+    places = [("--listen", read_place(settings.listen, "--listen"))]
+    places += [("--grpc", place) for place in _grpc_places(settings)]
+    for option, place in places:
+        if not place.is_local and settings.token_file is None and not settings.open:
+            raise InvalidCall(
+                f"{option} {place} can be reached from other machines, and anyone there could use up the limits: give "
+                "--token-file FILE, or --open if only your proxies can reach it"
+            )
+    return [place for _, place in places]
+
+
+def _grpc_places(settings: Settings) -> list[Place]:
+    """Return the place of each worker for gRPC: every one has a port, so that a proxy loads them evenly."""
+    if settings.grpc is None:
+        return []
+    first = read_place(settings.grpc, "--grpc", unix=False)
+    if first.port and first.port + settings.workers > 65_536:
+        raise InvalidCall(f"--grpc {first}: {settings.workers} workers need as many ports")
+    return [first._replace(port=first.port and first.port + number) for number in range(settings.workers)]
 
 
 def _store(settings: Settings, directory: Path) -> str:

@@ -27,7 +27,6 @@ class Followed:
         self._next_look = time.monotonic() + EVERY
         self._reader: threading.Thread | None = None
         self.domains = read_domains(directory, algorithm)
-        self._tell_notes()
 
     def look(self) -> None:
         """Start to read changed files, at most once a second; requests meanwhile are answered by the old ones."""
@@ -51,12 +50,9 @@ class Followed:
             log.exception("the limits for Envoy are unchanged; %s cannot be read", self._directory)
         else:
             log.info("the limits for Envoy were read again from %s", self._directory)
-            self._tell_notes()
+            for note in self.domains.notes:
+                log.warning("%s", note)
         self._seen = stamps
-
-    def _tell_notes(self) -> None:
-        for note in self.domains.notes:
-            log.warning("%s", note)
 
     def _stamps(self) -> Stamps:
         found = []

@@ -74,6 +74,7 @@ class EnvoyLimits:
 
     async def json(self, body: bytes) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
         """Answer `POST /json`: status, header fields and body; 200 or 429, and 400 for a request that is none."""
+        self.look()
         try:
             allowed, response = await self.answer(request_from_json(body))
         except (InvalidCall, ValueError) as error:
