@@ -1,0 +1,150 @@
+"""A real Envoy with the configuration of the documentation, and a client of Envoy's own messages."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import re
+import signal
+import subprocess
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from tests.support import ROOT
+from tests.support.access_logs import HOST, listens, place
+from tests.support.edge import Service, serving
+from tests.support.proxies import app, ask, crowd
+from tests.support.servers import free_port, wait_until
+
+METHOD = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"
+LIMITS, ENVOY = re.findall(r"^```yaml\n(.*?)^```$", (ROOT / "docs/edge/envoy.md").read_text(), re.MULTILINE | re.DOTALL)
+ENDPOINT = "              - endpoint: {address: {socket_address: {address: 127.0.0.1, port_value: %d}}}\n"
+PATIENT = ENVOY.replace("timeout: 0.05s", "timeout: 10s")
+"""For tests that count: on a busy machine 50 ms may pass, and Envoy would let requests pass."""
+CLOSED = ENVOY.replace("failure_mode_deny: false # OPEN", "failure_mode_deny: true # OPEN")
+pytestmark = pytest.mark.engineless
+needs_envoy = pytest.mark.skipif(place("envoy") is None, reason="Envoy is not installed: make test-edges")
+needs_protos = pytest.mark.skipif(
+    place("envoy") is None or importlib.util.find_spec("envoy.service") is None,
+    reason="xds-protos is not installed: make test-edges",
+)
+
+
+@contextmanager
+def limited(folder: Path, workers: int, text: str = LIMITS) -> Iterator[tuple[Service, list[int]]]:
+    """A service with the limits of the page, and its ports for gRPC."""
+    (folder / "limits").mkdir()
+    (folder / "limits" / "edge.yaml").write_text(text)
+    options = ("--envoy", str(folder / "limits"), "--workers", str(workers), "--grpc", f"{HOST}:0")
+    with serving(*options) as service:
+        ready = next(line for line in service.lines if line.startswith("ready"))
+        yield service, [int(port) for port in re.findall(r"grpc://[^:]+:(\d+)", ready)]
+
+
+@contextmanager
+def envoy(text: str, app_port: int, ports: list[int], folder: Path) -> Iterator[int]:
+    """Envoy with a configuration of the page on other ports; its port."""
+    port = free_port()
+    assert ENDPOINT % 8081 + ENDPOINT % 8082 in text
+    text = text.replace(ENDPOINT % 8081 + ENDPOINT % 8082, "".join(ENDPOINT % each for each in ports))
+    text = text.replace("port_value: 10000", f"port_value: {port}").replace(
+        "port_value: 8000", f"port_value: {app_port}"
+    )
+    folder.mkdir()
+    (folder / "envoy.yaml").write_text(text)
+    binary = place("envoy")
+    assert binary is not None
+    words = [binary, "-c", str(folder / "envoy.yaml"), "--disable-hot-restart", "--concurrency", "2", "-l", "warn"]
+    with (folder / "output").open("wb") as output:
+        process = subprocess.Popen(words, stdout=output, stderr=output)
+    try:
+        wait_until(lambda: process.poll() is not None or listens(port), "Envoy listens")
+        assert process.poll() is None, (folder / "output").read_text()
+        yield port
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+@needs_envoy
+def test_envoy_lets_exactly_the_limit_pass(tmp_path: Path) -> None:
+    """Of 200 requests on 8 connections through 4 workers, 100 pass; the others see 429 and when to come back."""
+    with limited(tmp_path, 4) as (_, ports), app() as app_port, envoy(PATIENT, app_port, ports, tmp_path / "e") as port:
+        assert len(ports) == 4
+        found = crowd(port, "/", 8, 25)
+        assert Counter(status for status, _ in found) == {200: 100, 429: 100}
+        yes = next(fields for status, fields in found if status == 200)
+        no = next(fields for status, fields in found if status == 429)
+        assert yes["x-ratelimit-limit"].startswith("100, 100;w=3600")
+        assert "retry-after" not in yes
+        assert (no["x-ratelimit-limit"], no["x-ratelimit-remaining"]) == (yes["x-ratelimit-limit"], "0")
+        assert 0 < int(no["retry-after"]) <= 3600
+        assert 0 < int(no["x-ratelimit-reset"]) <= 3600
+
+
+@needs_envoy
+def test_a_page_still_comes_while_the_service_is_away(tmp_path: Path) -> None:
+    """A service hangs, then is killed: open by default, closed by the marked line."""
+    found = []
+    with limited(tmp_path, 2) as (service, ports), app() as app_port:
+        opened = envoy(ENVOY, app_port, ports, tmp_path / "open")
+        with opened as open_port, envoy(CLOSED, app_port, ports, tmp_path / "closed") as closed_port:
+            found.append([ask(port, "/")[0] for port in (open_port, closed_port)])
+            for pid in (service.process.pid, *service.workers()):
+                os.kill(pid, signal.SIGSTOP)
+            found.append([ask(port, "/")[0] for port in (open_port, closed_port)])
+            os.killpg(service.process.pid, signal.SIGKILL)
+            service.process.wait()
+            found.append([ask(port, "/")[0] for port in (open_port, closed_port)])
+    assert found == [[200, 200], [200, 500], [200, 500]]
+
+
+@needs_envoy
+def test_no_call_is_lost_while_workers_are_renewed(tmp_path: Path) -> None:
+    """Under load every worker is renewed: each request was decided by the service, and counted once."""
+    text = LIMITS.replace("requests_per_unit: 100", "requests_per_unit: 1000000")
+    with (
+        limited(tmp_path, 2, text) as (service, ports),
+        app() as app_port,
+        envoy(PATIENT, app_port, ports, tmp_path / "e") as port,
+    ):
+        before, found = set(service.workers()), crowd(port, "/", 4, 25)
+        service.process.send_signal(signal.SIGHUP)
+        while before & set(service.workers()) and len(found) < 100_000:
+            found += crowd(port, "/", 4, 25)
+        assert not before & set(service.workers())
+        assert {status for status, _ in found} == {200}
+        left = [int(fields["x-ratelimit-remaining"]) for _, fields in found]
+        assert sorted(left, reverse=True) == [999_999 - number for number in range(len(found))]
+
+
+@needs_protos
+def test_a_client_of_envoys_own_messages(tmp_path: Path) -> None:
+    """The messages that Envoy publishes are understood, and so are the answers; two ports are one count."""
+    rls_pb2: Any = importlib.import_module("envoy.service.ratelimit.v3.rls_pb2")
+    asked = rls_pb2.RateLimitRequest(domain="edge")
+    descriptor = asked.descriptors.add()
+    descriptor.entries.add(key="generic_key", value="api")
+    descriptor.entries.add(key="remote_address", value="10.0.0.1")
+    descriptor.hits_addend.value = 60
+    with limited(tmp_path, 2) as (_, ports):
+        answers = []
+        for port in ports:
+            with grpc.insecure_channel(f"{HOST}:{port}") as channel:
+                call = channel.unary_unary(
+                    METHOD,
+                    request_serializer=rls_pb2.RateLimitRequest.SerializeToString,
+                    response_deserializer=rls_pb2.RateLimitResponse.FromString,
+                )
+                answers.append(call(asked, timeout=10))
+    told = [(answer.overall_code, answer.statuses[0].limit_remaining, len(answer.statuses)) for answer in answers]
+    assert told == [(rls_pb2.RateLimitResponse.OK, 40, 1), (rls_pb2.RateLimitResponse.OVER_LIMIT, 40, 1)]
+    assert answers[0].statuses[0].current_limit.unit == rls_pb2.RateLimitResponse.RateLimit.HOUR
+    assert answers[1].response_headers_to_add[0].key == "retry-after"

@@ -1,0 +1,42 @@
+"""A million calls of a real Envoy on one connection; SOAK_SECONDS=120 runs all of them, less a part."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.edge.envoy.test_envoy import LIMITS, PATIENT, envoy, limited, needs_envoy
+from tests.support.proxies import app, crowd
+
+pytestmark = pytest.mark.soak
+CALLS = int(1_000_000 * min(1.0, float(os.environ.get("SOAK_SECONDS", "120")) / 120))
+AT_ONCE = 8
+ROUND = 500
+
+
+def resident(pid: int) -> int:
+    """Return the kilobytes of memory of a process."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS"))
+
+
+@needs_envoy
+def test_a_million_calls_on_one_connection(tmp_path: Path) -> None:
+    """Each call is decided by the service and counted once, and the service does not grow."""
+    text = LIMITS.replace("requests_per_unit: 100", "requests_per_unit: 100000000")
+    with (
+        limited(tmp_path, 1, text) as (service, ports),
+        app() as app_port,
+        envoy(PATIENT, app_port, ports, tmp_path / "e") as port,
+    ):
+        done, workers, sizes = 0, service.workers(), list[int]()
+        while done < CALLS:
+            found = crowd(port, "/", AT_ONCE, ROUND)
+            done += len(found)
+            assert {status for status, _ in found} == {200}
+            assert min(int(fields["x-ratelimit-remaining"]) for _, fields in found) == 100_000_000 - done
+            sizes.append(max(map(resident, workers)))
+        assert service.workers() == workers
+        assert sizes[-1] - sizes[0] < 4096
