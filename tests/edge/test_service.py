@@ -75,7 +75,9 @@ def test_settings_that_cannot_work_are_refused(policy, options, told, capsys):
 def test_a_service_without_a_policy_has_nothing_to_decide(capsys):
     """It says which option is missing."""
     assert main(["serve", "--check"]) == 1
-    assert capsys.readouterr().err == ("headgate: there is nothing to decide by: give a policy with --policy FILE\n")
+    assert capsys.readouterr().err == (
+        "headgate: there is nothing to decide by: give --policy FILE, or --envoy DIRECTORY\n"
+    )
 
 
 def test_a_bad_policy_is_refused_with_its_lines(tmp_path, capsys):
