@@ -59,7 +59,9 @@ def black_hole(host: str = "127.0.0.1", port: int = 0) -> Iterator[int]:
             knocking.setblocking(False)
             with contextlib.suppress(BlockingIOError):
                 knocking.connect(listener.getsockname())
-            if not select.select([], [knocking], [], LET_IN)[1]:
+            waiting = select.poll()
+            waiting.register(knocking, select.POLLOUT)
+            if not waiting.poll(1000 * LET_IN):
                 break
         yield listener.getsockname()[1]
 

@@ -118,7 +118,7 @@ def test_the_thread_outlives_a_server_that_is_away(open_store, proxy, caplog):
     """Units on their way are lost; units that were not sent wait for the server."""
     store, auditor = open_store(proxy.url, deadline=DEADLINE), open_store()
     limiter = Limiter(LIMIT, store=store, lease=Lease(validity=0.2), on_error="deny")
-    keys = [f"k{number}" for number in range(4)]
+    keys = [f"k{number}" for number in range(8)]  # three failures are the most until the server counts as away
     for key in keys:
         warm(limiter, key)
     (thread,) = workers()

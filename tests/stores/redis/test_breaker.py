@@ -47,7 +47,7 @@ def test_a_server_whose_trouble_ends_is_back_by_itself_and_both_are_told_once(se
 def test_a_server_that_loads_is_away_until_it_has_loaded():
     """A server that reads its data answers with an error that says so, and serves afterwards."""
     slow = ["--key-load-delay", "2000", "--loading-process-events-interval-bytes", "1024"]
-    with Server(*slow) as server, ThreadPoolExecutor(1) as pool, open_store(server.url, deadline=10) as store:
+    with Server(*slow) as server, ThreadPoolExecutor(1) as pool, open_store(server.url, deadline=60) as store:
         server.client().mset({f"k{n}": "x" * 100 for n in range(400)})
         server.client().save()
         server.kill()

@@ -109,6 +109,23 @@ def test_a_sender_that_vanished_is_forgotten(server, one_sends, monkeypatch):
         assert not senders_of(store).sending
 
 
+def test_a_thread_that_waits_in_vain_looks_at_senders_that_come_meanwhile(server, one_sends, monkeypatch):
+    """Without the GIL other threads begin to send while one looks for those that vanished: it looks at a copy."""
+    monkeypatch.setattr(senders, "LONGEST_WAIT", 0.01)
+
+    class Crowded(set[Outgoing]):
+        def __iter__(self) -> Iterator[Outgoing]:
+            for each in super().__iter__():
+                senders_of(store).sending.add(Outgoing(b"", 0.0))
+                yield each
+
+    with open_store(server.url) as store:
+        limiter = Limiter(MANY, store=store, on_error="raise")
+        limiter.hit("warm")
+        senders_of(store).sending = Crowded([Outgoing(b"", 0.0)])
+        assert limiter.hit("k").remaining == 9_999
+
+
 @contextmanager
 def leading(store: RedisStore, act: Callable[[], None]) -> Iterator[None]:
     """The calling thread sends first, when `act` has been called in another thread."""

@@ -176,6 +176,6 @@ class Senders:
     def _drop_lost(self) -> None:
         """Forget a thread that an interrupt hit between two steps, so that it could not leave."""
         now = monotonic()
-        for each in tuple(self.sending):
+        for each in self.sending.copy():  # one step, also without the GIL
             if each.began + self._longest_send < now:
                 self._leave(each)
