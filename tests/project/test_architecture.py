@@ -30,7 +30,7 @@ LAYERS = [
     {"stores"},
     {"waiting"},
     {"policy", "shed"},
-    {"limiter", "shaper"},
+    {"limiter", "shaper", "observe"},
     {"web", "tasks", "lab", "client"},
     {"playground", "edge"},
     {"cli"},

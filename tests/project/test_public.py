@@ -34,8 +34,8 @@ def test_public_words_of_a_limiter_and_a_decision():
         return [name for name in dir(thing) if not name.startswith("_") and hasattr(thing, name)]
 
     assert public(headgate.Limiter) == [
-        "acquire", "close", "counts", "decide", "hit", "holders", "limited", "pause", "paused", "peek", "permit",
-        "refund", "release", "reserve", "reset", "take_up_to", "waiting",
+        "acquire", "close", "counts", "decide", "hit", "holders", "in_flight", "leased", "limited", "pause", "paused",
+        "peek", "permit", "refund", "release", "reserve", "reset", "take_up_to", "waiting",
     ]  # fmt: skip
     assert public(headgate.Decision) == [
         "allowed", "binding", "calls", "costs", "degraded", "granted", "limit", "never",

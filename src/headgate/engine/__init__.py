@@ -18,6 +18,7 @@ from headgate.engine.choice import (
     Turn,
     pending,
 )
+from headgate.engine.counted_run import Counting, run_counted
 from headgate.engine.modes import LEASED, LONGEST_WAIT, PEEK, RESERVE, TAKE, UP_TO, read_clock, slots_for, words_for
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ else:
 
 
 __all__ = [
-    "LEASED", "LONGEST_WAIT", "NATIVE", "PEEK", "RESERVE", "SHARES", "TAKE", "UP_TO", "Cell", "Decider", "Decision",
-    "Engine", "Entry", "Permit", "Places", "Table", "Tally", "Turn", "give_back", "look", "pending", "read_clock",
-    "settle", "slots_for", "words_for",
+    "LEASED", "LONGEST_WAIT", "NATIVE", "PEEK", "RESERVE", "SHARES", "TAKE", "UP_TO", "Cell", "Counting", "Decider",
+    "Decision", "Engine", "Entry", "Permit", "Places", "Table", "Tally", "Turn", "give_back", "look", "pending",
+    "read_clock", "run_counted", "settle", "slots_for", "words_for",
 ]  # fmt: skip

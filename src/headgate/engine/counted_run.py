@@ -49,7 +49,7 @@ class CountedRun:
         return decision
 
 
-def counted_run(bound: Any, counting: Counting) -> Callable[[Keys, tuple[int, ...]], Decision]:  # noqa: ANN401
+def run_counted(bound: Any, counting: Counting) -> Callable[[Keys, tuple[int, ...]], Decision]:  # noqa: ANN401
     """Return the counted `run` of these bound limits."""
     made: Any = CountedRun
     if NATIVE and type(bound) is Decider:

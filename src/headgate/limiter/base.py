@@ -64,6 +64,16 @@ class BaseLimiter(BaseGate[Bound, Answer]):
         return Counts(*self._tally.values()[:4])
 
     @property
+    def in_flight(self) -> int:
+        """The number of callers that hold a permit of this limiter, in this process."""
+        return self._tally.values()[4]
+
+    @property
+    def leased(self) -> int:
+        """The number of tokens of leases that this process holds unspent."""
+        return int(getattr(self._bound, "unspent", 0))
+
+    @property
     def waiting(self) -> int:
         """The number of callers that wait at this limiter, in this process; at most `max_waiting`."""
         return self._queue.waiting

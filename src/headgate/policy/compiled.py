@@ -11,11 +11,20 @@ from itertools import repeat
 from typing import Any, Final
 
 from headgate.caches import ClearedWhenFull
-from headgate.decision import tightest
 from headgate.engine import Decision
 from headgate.errors import HeadgateError, InvalidPolicy
 from headgate.layout import MOST_CALLS
 from headgate.limit import Limit
+from headgate.policy.counting import (
+    ALLOWED,
+    DEGRADED_ALLOWED,
+    EXEMPT,
+    ITSELF,
+    OBSERVED,
+    REFUSED,
+    PolicyCounts,
+    admitted_by,
+)
 from headgate.policy.fast_path import FastPath, cost_in_fast_path
 from headgate.policy.gates import Outage, gate_on
 from headgate.policy.key import Params, fallback_key, key_of, keys_of
@@ -31,6 +40,7 @@ from headgate.policy.outcome import (
     refused_without,
 )
 from headgate.policy.policy import Policy
+from headgate.policy.questions import NOBODY, Question, Round, flat, passing
 from headgate.policy.rule import Rule
 from headgate.policy.rule_index import MatchedRules
 from headgate.policy.settling import charge_refused, refund
@@ -40,11 +50,6 @@ from headgate.steps import Steps
 from headgate.stores import AsyncStore, Store
 from headgate.wording import log_of
 
-Question = tuple[Rule, str, int, tuple[Limit, ...]]
-"""A rule, the key it counts by, the cost of the request, and the limits of its plan."""
-Round = tuple[list[Question], bool]
-"""Questions that are asked together, and whether they are only asked: a rule that does not count a request may still
-refuse it. First such rules, then those that charge, then one round for each further value of a key."""
 MOST_GROUPS: Final = 4096
 """The most combinations of rules and plans whose groups are cached."""
 
@@ -54,16 +59,20 @@ log = log_of("headgate.policy")
 class CompiledPolicy:
     """Decides about requests. `stores` are by name; the store "" is for rules that name none."""
 
-    def __init__(self, policy: Policy, stores: Mapping[str, Store], *, awaited: bool) -> None:
+    def __init__(
+        self, policy: Policy, stores: Mapping[str, Store], *, awaited: bool, counts: PolicyCounts | None = None
+    ) -> None:
         self.policy = policy
         self.stores = stores
+        self.counts = counts or PolicyCounts()
+        """Counts the results of the rules; those of an edge outlive its policy."""
         self._gates: dict[str, Any] = {}
         for name, store in stores.items():
-            self._gates[name] = gate_on(store, policy.namespace, awaited)
+            self._gates[name] = gate_on(store, policy.namespace, self.counts.gauges, awaited)
         self.awaits = awaited and any(isinstance(store, AsyncStore) for store in stores.values())
         """Whether some gates must be awaited."""
         self._groups: ClearedWhenFull[tuple[Any, ...], tuple[LimitGroup, ...]] = ClearedWhenFull(MOST_GROUPS)
-        self._outage = Outage(policy.namespace, stores)
+        self._outage = Outage(policy.namespace, stores, self.counts.gauges)
         self.looks_first = any((policy.allow, policy.deny, policy.plan_header, policy.plan_claim))
         """Whether each request must be examined before the rules."""
 
@@ -89,17 +98,27 @@ class CompiledPolicy:
             cost = cost_in_fast_path(rule, method)
             if cost is None:
                 return None
-            asked.append((rule, "", cost, rule.limits_for(_NOBODY)))
-        groups = self._grouped(_NOBODY, asked) if asked else ()
-        return FastPath(groups[0], found.pairs, _flat(groups[0], asked)[1], route) if len(groups) == 1 else None
+            asked.append((rule, "", cost, rule.limits_for(NOBODY)))
+        groups = self._grouped(NOBODY, asked) if asked else ()
+        if len(groups) != 1:
+            return None
+        group = groups[0]
+        if group.counted is None:
+            try:
+                group.counted = group.gate.counted_asker(group.limits, self.counts.counting(group))
+            except HeadgateError:  # the store has no room now: each request is examined
+                return None
+        return FastPath(group, found.pairs, flat(group, asked)[1], route)
 
     def before(self, view: RequestView) -> Steps[Outcome]:
         """Decide about a request, before the app is called."""
         try:
             asked = self._asked(view)
         except Unclear as reason:
-            return refused_unclear(reason)
+            asked = refused_unclear(reason)
         if isinstance(asked, Outcome):
+            if asked.kind != "pass":
+                self.counts.add(ITSELF if asked.rule is None else asked.rule.name, REFUSED)
             return asked
         rounds, watched = asked
         seen: list[Charge] = []
@@ -116,13 +135,15 @@ class CompiledPolicy:
         if view.plan is None and (policy.plan_header is not None or policy.plan_claim is not None):
             view.plan = policy.plan_of(view)
         if policy.allow is not None and policy.allow(view):
+            self.counts.add(ITSELF, EXEMPT)
             return PASS
         if policy.deny is not None and policy.deny(view):
             return Outcome("deny", FORBIDDEN)
-        found = policy.matching(view)
-        if not found:
-            return PASS
-        return self._of_rules(view, found)
+        exempted: list[Rule] = []
+        found = policy.matching(view, exempted)
+        for rule in exempted:
+            self.counts.add(rule.name, EXEMPT)
+        return self._of_rules(view, found) if found else PASS
 
     def _of_rules(
         self, view: RequestView, found: Sequence[tuple[Rule, Params]]
@@ -134,29 +155,33 @@ class CompiledPolicy:
         more: list[Round] = []
         for rule, params in found:
             observes = rule.act.kind == "observe"
-            try:
-                keys = self.keys(rule, view, params)
-                if isinstance(keys, Outcome):
-                    if not observes:
-                        return keys
-                    continue
-                cost, limits = rule.cost.before(view), rule.limits_for(view)
-            except Unclear as reason:
+            questions = self._questions(rule, view, params)
+            if isinstance(questions, Outcome):
                 if not observes:
-                    raise
-                log.info("rule %s (observe) would refuse: %s", rule.name, reason)
-                continue
-            for at, key in enumerate(keys):
-                question = rule, key, cost, limits
-                if observes:
-                    watched.append(question)
-                elif not rule.counts_request(view):
-                    looked.append(([question], True))
-                elif at == 0:
-                    asked.append(question)
-                else:
-                    more.append(([question], False))
+                    return questions
+                log.info("rule %s (observe) would refuse: %s", rule.name, questions.detail or questions.status)
+                self.counts.add(rule.name, OBSERVED)
+            elif not questions:
+                self.counts.add(rule.name, EXEMPT)
+            elif observes:
+                watched += questions
+            elif not rule.counts_request(view):
+                looked += [([question], True) for question in questions]
+            else:
+                asked.append(questions[0])
+                more += [([question], False) for question in questions[1:]]
         return [*looked, *([(asked, False)] if asked else ()), *more], watched
+
+    def _questions(self, rule: Rule, view: RequestView, params: Params) -> Outcome | list[Question]:
+        """Return the questions of a rule, one for each key; none if the request is skipped; or a refusal."""
+        try:
+            keys = self.keys(rule, view, params)
+            if isinstance(keys, Outcome):
+                return keys
+            cost, limits = rule.cost.before(view), rule.limits_for(view)
+        except Unclear as reason:
+            return refused_unclear(reason)
+        return [(rule, key, cost, limits) for key in keys]
 
     def keys(self, rule: Rule, view: RequestView, params: Params) -> Outcome | Sequence[str]:
         """Return the keys to count: one, or several with `repeated: each`; none if it is skipped; or a refusal."""
@@ -184,57 +209,63 @@ class CompiledPolicy:
         """Take one decision for each store, in order; if a later one refuses, the earlier charges are given back."""
         charges: list[Charge] = []
         passed: list[Charge] = []
+        counted: list[tuple[Rule, str, int]] = []
         delay = 0
         groups: list[tuple[LimitGroup, list[Question]]] = []
         for asked, looks in rounds:
             groups += zip(self._grouped(view, asked, looks), repeat(asked), strict=False)
         for group, asked in groups:
-            keys, costs = _flat(group, asked)
+            keys, costs = flat(group, asked)
             try:
                 decision: Decision = yield group.ask(keys, costs)
             except Exception as error:  # no error of a store may fail the request
                 instead = self._outage.answer(group, keys, costs, error)
                 if isinstance(instead, Outcome):
                     yield from refund(charges)
+                    self.counts.closed(instead)
                     return instead
+                counted += zip(group.owners, keys, repeat(DEGRADED_ALLOWED), strict=False)
                 if instead is None:
                     continue
-                group, decision = instead
-                costs = decision.costs
+                (group, decision), costs = instead, instead[1].costs
             except BaseException:
                 yield from refund(charges)
                 raise
             decision = decision if group.bounds is None else group.bounds.as_written(decision)
             if not decision.allowed:
                 yield from refund(charges)
+                self.counts.refused(group, decision)
                 if group.counts_refused:
                     yield from charge_refused(group, decision, costs)
                 return refused(group, decision)
-            if group.delays:
-                delay = max(delay, group.delay(decision))
+            delay = max(delay, held := group.delay(decision) if group.delays else 0)
+            counted += admitted_by(group, keys, held)
             passed.append(Charge(group, decision))
             if group.follows or group.delays or group.holds_permits or (len(groups) > 1 and not group.looks):
                 charges.append(passed[-1])
-        if not passed:
-            return PASS
-        group, decision = passed[0] if len(passed) == 1 else _tightest(passed)
-        return Outcome("pass", 200, group.owner(decision), decision, group, delay, tuple(charges))
+        self.counts.admitted(counted)
+        return passing(passed, delay, tuple(charges)) if passed else PASS
 
     def _watch(self, view: RequestView, question: Question, seen: list[Charge]) -> Steps[None]:
         """Count a request for a rule that observes: a refusal is only logged."""
-        rule = question[0]
+        rule, result = question[0], ALLOWED
         for group in self._grouped(view, [question], looks=not rule.counts_request(view)):
             try:
-                decision: Decision = yield group.ask(*_flat(group, [question]))
+                decision: Decision = yield group.ask(*flat(group, [question]))
             except Exception as error:
                 log.info("rule %s (observe) got no answer from the store: %s", rule.name, error)
+                result = result or DEGRADED_ALLOWED
             else:
                 if not decision.allowed:
+                    result = OBSERVED
                     log.info("rule %s (observe) would refuse: %r", rule.name, decision)
                     if view.would_refuse is not None:
                         view.would_refuse.append(rule.name)
                 elif group.follows or group.holds_permits:
+                    if group.holds_permits:
+                        group.gate.hold(decision)
                     seen.append(Charge(group, decision))
+        self.counts.admitted([(rule, question[1], result)])
 
     def _grouped(self, view: RequestView, asked: list[Question], looks: bool = False) -> tuple[LimitGroup, ...]:
         """Return the groups of a request's rules, one for each store; with `looks`, groups that charge nothing."""
@@ -256,24 +287,3 @@ class CompiledPolicy:
             for start in range(0, len(pairs), MOST_CALLS):  # a decision has at most MOST_CALLS
                 groups.append(LimitGroup(store, self._gates[store], pairs[start : start + MOST_CALLS], looks))  # noqa: PERF401
         return tuple(groups)
-
-
-_NOBODY: Final = RequestView("GET", "/", {})
-"""A request for limits that do not depend on the request."""
-
-
-def _tightest(charges: list[Charge]) -> Charge:
-    """Return the charge that leaves the least, of those that a client may know of."""
-    charges = [each for each in charges if not each.group.hidden] or charges
-    granted, remaining = [each.decision.granted for each in charges], [each.decision.remaining for each in charges]
-    return charges[tightest(granted, remaining)]
-
-
-def _flat(group: LimitGroup, asked: list[Question]) -> tuple[tuple[str, ...], tuple[int, ...]]:
-    """Return a key and a cost for each limit of a group."""
-    if len(asked) == 1:
-        _, key, cost, _ = asked[0]
-        return (key,) * len(group.limits), (cost,) * len(group.limits)
-    by_rule = {rule.index: (key, cost) for rule, key, cost, _ in asked}
-    pairs = [by_rule[rule.index] for rule in group.owners]
-    return tuple(key for key, _ in pairs), tuple(cost for _, cost in pairs)

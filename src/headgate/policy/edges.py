@@ -8,6 +8,7 @@ a `CompiledPolicy`, which end in an `Outcome`; charges are settled after the res
 from headgate.policy.address import read_address, read_node
 from headgate.policy.carried import Carried, Reload, compare, with_carried
 from headgate.policy.compiled import CompiledPolicy
+from headgate.policy.counting import IN_FLIGHT, NO_COUNTS, WAITING, PolicyCounts, RuleCounts
 from headgate.policy.fast_path import FastPath, cost_in_fast_path
 from headgate.policy.key import client_key, fallback_key, key_of
 from headgate.policy.match import METHODS
@@ -24,9 +25,9 @@ from headgate.policy.source import Source, read_words
 from headgate.policy.values import Unclear
 
 __all__ = [
-    "DEFAULT_PLAN", "METHODS", "Candidates", "Carried", "Charge", "CompiledPolicy", "CountedRule", "FastPath",
-    "LimitGroup", "MatchedRules", "Outcome", "Pattern", "PolicyFile", "Reload", "Rule", "RuleKeys", "RuleSet",
-    "Segment", "ShedSection", "Source", "Unclear", "check_no_loop", "client_key", "compare", "cost_in_fast_path",
-    "fallback_key", "key_of", "read_address", "read_node", "read_words", "refund", "refused", "release", "settle",
-    "tidy", "unknown_rule", "with_carried",
+    "DEFAULT_PLAN", "IN_FLIGHT", "METHODS", "NO_COUNTS", "WAITING", "Candidates", "Carried", "Charge", "CompiledPolicy",
+    "CountedRule", "FastPath", "LimitGroup", "MatchedRules", "Outcome", "Pattern", "PolicyCounts", "PolicyFile",
+    "Reload", "Rule", "RuleCounts", "RuleKeys", "RuleSet", "Segment", "ShedSection", "Source", "Unclear",
+    "check_no_loop", "client_key", "compare", "cost_in_fast_path", "fallback_key", "key_of", "read_address",
+    "read_node", "read_words", "refund", "refused", "release", "settle", "tidy", "unknown_rule", "with_carried",
 ]  # fmt: skip

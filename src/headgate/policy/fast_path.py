@@ -35,8 +35,8 @@ class FastPath:
         self, group: LimitGroup, keyed: Sequence[tuple[Rule, Params]], costs: tuple[int, ...], route: str | None = None
     ) -> None:
         self.group = group
-        self.ask: Callable[[Keys, tuple[int, ...]], Decision] = group.ask
-        """Returns a decision for keys and `costs`; a `StoreError` means that no unit was charged."""
+        self.ask: Callable[[Keys, tuple[int, ...]], Decision] = group.counted or group.ask
+        """Returns a decision for keys and `costs`, and counts it; a `StoreError` means that no unit was charged."""
         self.costs = costs
         self._keyed = keyed
         first = _before_address(keyed[0][0], route)

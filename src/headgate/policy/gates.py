@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from time import monotonic
 from typing import Any, Final
 
-from headgate.engine import PEEK, TAKE, Decision
+from headgate.engine import PEEK, TAKE, Counting, Decision, Tally, run_counted
 from headgate.errors import HeadgateError
 from headgate.limit import Limit
 from headgate.policy.outcome import UNAVAILABLE, LimitGroup, Outcome
@@ -28,6 +28,10 @@ log = log_of("headgate.policy")
 class PolicyGate(Gate):
     """A gate for threads, and for stores that answer without being awaited."""
 
+    def hold(self, decision: Decision) -> None:
+        """Count a request in flight, until its decision is given back."""
+        self._tally.count(decision, True)
+
     def asker(self, limits: tuple[Limit, ...], looks: bool = False) -> Callable[..., Decision]:
         """Return a function that decides over these limits, given keys (or one for all) and costs, unchecked.
 
@@ -35,6 +39,10 @@ class PolicyGate(Gate):
         """
         run = self._bound_to(checked_limits(limits)).run
         return (lambda keys, costs: run(keys, costs, PEEK, 0)) if looks else run
+
+    def counted_asker(self, limits: tuple[Limit, ...], counting: Counting) -> Callable[..., Decision]:
+        """Like `asker`; each decision is counted."""
+        return run_counted(self._bind(checked_limits(limits)), counting)
 
     def look(self, decision: Decision) -> Decision:
         """Return what is left for the calls of a decision; no unit is charged."""
@@ -44,6 +52,10 @@ class PolicyGate(Gate):
 
 class AsyncPolicyGate(AsyncGate):
     """A gate for stores that are awaited."""
+
+    def hold(self, decision: Decision) -> None:
+        """See `PolicyGate.hold`."""
+        self._tally.count(decision, True)
 
     def asker(self, limits: tuple[Limit, ...], looks: bool = False) -> Callable[..., Awaitable[Decision]]:
         """See `PolicyGate.asker`."""
@@ -56,17 +68,20 @@ class AsyncPolicyGate(AsyncGate):
         return self._run(self._bound_to(limits), keys, (0,) * len(keys), PEEK)
 
 
-def gate_on(store: Store, namespace: str, awaited: bool = False) -> Any:  # noqa: ANN401 - of either kind
+def gate_on(store: Store, namespace: str, gauges: Tally, awaited: bool = False) -> Any:  # noqa: ANN401 - of either kind
     """Return a gate for the rules of a policy; an async one if the edge awaits and the store can be awaited."""
     kind = AsyncPolicyGate if awaited and isinstance(store, AsyncStore) else PolicyGate
-    return kind(store, namespace, _SOME, "raise")
+    gate = kind(store, namespace, _SOME, "raise")
+    gate._tally = gauges  # one for every gate of an edge: a request may end after a reload
+    return gate
 
 
 class Outage:
     """Degraded answers of one policy. A store's own `local` store counts for it; its `nodes` share the limits."""
 
-    def __init__(self, namespace: str, stores: Mapping[str, Store]) -> None:
+    def __init__(self, namespace: str, stores: Mapping[str, Store], gauges: Tally) -> None:
         self._namespace = namespace
+        self._gauges = gauges
         self._stores = stores
         self._memory = MemoryStore()
         self._next_complaint = 0.0
@@ -94,9 +109,11 @@ class Outage:
     def _local_group(self, group: LimitGroup, counting: list[int]) -> LimitGroup:
         store = self._stores[group.store]
         nodes = getattr(store, "nodes", 1)
-        gate = gate_on(getattr(store, "local", None) or self._memory, self._namespace)
+        gate = gate_on(getattr(store, "local", None) or self._memory, self._namespace, self._gauges)
         shares = [(group.owners[at], share_of(group.limits[at], nodes)) for at in counting]
-        return LimitGroup(group.store, gate, shares, group.looks)
+        local = LimitGroup(group.store, gate, shares, group.looks)
+        local.degraded = True
+        return local
 
     def _complain(self, error: Exception) -> None:
         """Log an outage once in a while, not for each request; an unexpected error with its traceback."""

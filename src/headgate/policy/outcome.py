@@ -64,8 +64,8 @@ class LimitGroup:
     """Limits of one store that one decision is taken over, and the rule of each; with `looks`, none is charged."""
 
     __slots__ = (
-        "ask", "bounds", "counts_refused", "delays", "disclose", "follows", "gate", "hidden", "holds_permits", "limits",
-        "local", "looks", "owners", "store",
+        "ask", "bounds", "counted", "counts_refused", "degraded", "delays", "disclose", "follows", "gate", "hidden",
+        "holds_permits", "limits", "local", "looks", "owners", "store",
     )  # fmt: skip
 
     def __init__(self, store: str, gate: Any, pairs: Sequence[tuple[Rule, Limit]], looks: bool = False) -> None:  # noqa: ANN401
@@ -78,6 +78,10 @@ class LimitGroup:
         self.owners, self.limits = zip(*pairs, strict=True)
         self.local: LimitGroup | None = None
         """The limits of rules with `on_error: local`, for an outage of the store; made at the first one."""
+        self.degraded = False
+        """Whether these are such limits."""
+        self.counted: Callable[..., Decision] | None = None
+        """The `ask` of fast paths, which counts each decision; made for the first of them."""
         self.counts_refused = self.delays = self.follows = self.holds_permits = False
         at_most, disclose = [], []
         for rule, limit in pairs:  # one loop: a group is made while a request waits

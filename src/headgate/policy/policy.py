@@ -184,8 +184,8 @@ class Policy:
         """Like `rules_for`, but uncached, for callers that keep the result."""
         return self._index.find(method, path)
 
-    def matching(self, view: RequestView) -> Sequence[tuple[Rule, Params]]:
-        """Return the rules that apply to a request."""
+    def matching(self, view: RequestView, exempted: list[Rule] | None = None) -> Sequence[tuple[Rule, Params]]:
+        """Return the rules that apply to a request; those that exempt it are added to `exempted`."""
         found = self.rules_for(view.method, view.path)
         if found.set.plain:
             return found.pairs
@@ -198,6 +198,8 @@ class Policy:
             else:
                 if rule.exempt is None or not rule.exempt(view):
                     matching.append(pair)
+                elif exempted is not None:
+                    exempted.append(rule)
         return matching
 
     def plan_of(self, view: RequestView) -> str | None:

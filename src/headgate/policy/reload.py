@@ -42,6 +42,15 @@ class PolicyFile(Generic[Ready]):
         self._ready: deque[tuple[int, Ready]] = deque()
         self._reader: threading.Thread | None = None
         self.policy = Policy.load(given)
+        self.loaded_at = time.time()
+        """The time at which the current policy was read."""
+        self.failures = 0
+        """How often the file could not be used since then; the policy stayed as it was."""
+
+    @property
+    def path(self) -> Path | None:
+        """The file, if the policy comes from one."""
+        return self._path
 
     @property
     def can_change(self) -> bool:
@@ -101,6 +110,7 @@ class PolicyFile(Generic[Ready]):
             log.error("the policy is unchanged; %s cannot be used: %s", self._path, reason)
         except Exception:
             log.exception("the policy is unchanged; %s cannot be read", self._path)
+        self.failures += 1  # one thread reads at a time
         return None
 
     def _taken(self) -> Ready | None:
@@ -114,6 +124,7 @@ class PolicyFile(Generic[Ready]):
         except IndexError:  # also if another request has taken it
             pass
         if found is not None:
+            self.loaded_at = time.time()
             log.info("the policy was read again from %s", self._path)
         return found
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, AnyStr, Final, Generic
 
+from headgate.observe import Snapshot
 from headgate.policy import Policy
-from headgate.policy.edges import CountedRule, RuleKeys, check_no_loop
+from headgate.policy.edges import CountedRule, RuleCounts, RuleKeys, check_no_loop
 from headgate.shed import LoadShedder
 from headgate.web.rules_by_name import counted_rule
+from headgate.web.watching import snapshot_of
 from headgate.wording import Renamed
 
 if TYPE_CHECKING:
@@ -43,6 +46,17 @@ class Edge(RuleKeys, Generic[AnyStr]):
     def _check_thread(self, verb: str) -> None:
         if self._runtime.awaited:
             check_no_loop(verb)
+
+    def counts(self) -> Mapping[str, RuleCounts]:
+        """Return the decisions of each rule in this process, by their result; they only grow, also over a reload.
+
+        Under "" are the decisions that no rule makes: those of the policy's `allow` and `deny`, and unclear requests.
+        """
+        return self._runtime.counts.values()
+
+    def snapshot(self) -> Snapshot:
+        """Return everything that was counted in this process: rules, stores, and the keys refused most and busiest."""
+        return snapshot_of(self._runtime)
 
     def reload(self) -> bool:
         """Read the policy's file again; False if the policy stays as it was. For a signal handler."""

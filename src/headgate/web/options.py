@@ -37,6 +37,8 @@ class WebOptions:
     """A function from a request's view to its plan."""
     refusal: Refusal | None = None
     """The body of refusals."""
+    hash_addresses: bool = False
+    """Whether addresses appear as hashes where keys are listed and logged."""
 
     @property
     def proxies(self) -> Proxies | None:
@@ -59,6 +61,7 @@ class Options(TypedDict, total=False):
     claims: Callable[..., Mapping[str, Any] | None] | None
     plan: Callable[..., str | None] | None
     refusal: Refusal | None
+    hash_addresses: bool
 
 
 OPTION_NAMES: Final = tuple(field.name for field in fields(WebOptions))

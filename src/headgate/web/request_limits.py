@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, AnyStr, Final
 
 from headgate.engine import Decision
 from headgate.policy import RequestView
-from headgate.policy.edges import METHODS, FastPath, Outcome, refused
+from headgate.policy.edges import METHODS, WAITING, FastPath, Outcome, refused
 from headgate.steps import Steps
 from headgate.web.endpoint import EndpointLimit
 from headgate.web.merged_fields import GroupDecision, merged_fields
@@ -137,11 +137,15 @@ class RequestLimits(RequestCharges[AnyStr]):
     def hold_back(self, delay_us: int) -> Steps[None]:
         """Let a request wait for a rule that delays it."""
         self.held = True
+        gauges = self.runtime.counts.gauges
+        gauges.add(WAITING)
         try:
             yield self.runtime.pause(delay_us)
         except BaseException:
             yield from self.refund()
             raise
+        finally:
+            gauges.add(WAITING, -1)
 
     def _add(self, responder: Responder[AnyStr], outcome: Outcome) -> None:
         every = [] if self.fast is None else list(self._every())

@@ -18,6 +18,7 @@ from headgate.policy.edges import (
     LimitGroup,
     MatchedRules,
     Outcome,
+    PolicyCounts,
     RuleSet,
     cost_in_fast_path,
     refused,
@@ -57,9 +58,15 @@ class Responder(Generic[AnyStr]):
     """One policy, and the HTTP form of its outcomes. A request keeps its responder when the policy changes."""
 
     def __init__(
-        self, policy: Policy, stores: Mapping[str, Store], codec: HeaderCodec[AnyStr], refusal: Refusal, awaited: bool
+        self,
+        policy: Policy,
+        stores: Mapping[str, Store],
+        codec: HeaderCodec[AnyStr],
+        refusal: Refusal,
+        awaited: bool,
+        counts: PolicyCounts | None = None,
     ) -> None:
-        self.compiled = CompiledPolicy(policy, stores, awaited=awaited)
+        self.compiled = CompiledPolicy(policy, stores, awaited=awaited, counts=counts)
         self._looks_at_paths = any(rule.match.patterns for rule in policy.rules)
         self.counts_messages = any(rule.match.messages for rule in policy.rules)
         self.codec: HeaderCodec[AnyStr] = codec

@@ -12,8 +12,9 @@ from typing import Any, AnyStr, Generic, NamedTuple
 
 from headgate.caches import PathCache
 from headgate.clock import Clock, SystemClock
+from headgate.observe import KeyWatch
 from headgate.policy import Policy, Proxies, RequestView
-from headgate.policy.edges import Carried, PolicyFile, Reload, Unclear, compare, with_carried
+from headgate.policy.edges import Carried, PolicyCounts, PolicyFile, Reload, Unclear, compare, with_carried
 from headgate.shed import LoadShedder
 from headgate.steps import Steps
 from headgate.stores import Store, open_store
@@ -60,7 +61,7 @@ class Runtime(Generic[AnyStr]):
     def __init__(
         self, policy: PolicyGiven | None, reader: Reader[AnyStr], options: WebOptions, *, awaited: bool
     ) -> None:
-        self._file: PolicyFile[Ready[AnyStr]] = PolicyFile(NO_RULES if policy is None else policy, self._prepare)
+        self.policy_file: PolicyFile[Ready[AnyStr]] = PolicyFile(NO_RULES if policy is None else policy, self._prepare)
         self.reader: Reader[AnyStr] = reader
         self.awaited = awaited
         """Whether event loops run the steps of this edge."""
@@ -83,7 +84,7 @@ class Runtime(Generic[AnyStr]):
         self.prepare: Callable[[RequestView, Responder[AnyStr], tuple[EndpointLimit, ...]], Steps[None]] | None = None
         """Steps with which an edge completes a request's view before rules read it."""
         self._compared = False
-        self._plain = self._file.policy
+        self._plain = self.policy_file.policy
         """The current policy, as it was read."""
         self._carried: tuple[Carried, ...] = ()
         """Limits of earlier policies that still apply for a while."""
@@ -91,6 +92,9 @@ class Runtime(Generic[AnyStr]):
         self.looks = True
         """Whether the edge must call `look` before it admits a request."""
         self._shedding: Shedding | None = None
+        self.watch = KeyWatch(options.hash_addresses)
+        self.counts = PolicyCounts(self.watch)
+        """The results of every rule, which outlive a reload; and the keys refused most and busiest."""
         self._exchange(self._prepare(self._plain))
         warn_of_workers([self.store, *self._opened.values()])
 
@@ -103,6 +107,11 @@ class Runtime(Generic[AnyStr]):
     def policy(self) -> Policy:
         """The current policy."""
         return self.responder_now.compiled.policy
+
+    def stores(self) -> dict[str, Store]:
+        """Return the stores of the current policy by name; "" is the store of rules that name none."""
+        opened = self._opened if self.store is self._home else {}
+        return {"": self.store, **{name: opened[url] for name, url in self.policy.stores.items() if url in opened}}
 
     @property
     def shedder(self) -> LoadShedder | None:
@@ -129,7 +138,7 @@ class Runtime(Generic[AnyStr]):
     def _exchange(self, ready: Ready[AnyStr]) -> None:
         """Decide by this policy from now on; requests under way keep the policy that they started with."""
         if ready.store is not self.store:  # the store was replaced while the policy was prepared
-            self._file.read_again()
+            self.policy_file.read_again()
             return
         self._plain = ready.policy
         self._carried = ready.reload.taken_up(ready.store.clock.now_us())
@@ -160,7 +169,7 @@ class Runtime(Generic[AnyStr]):
             if url not in self._opened:
                 self._keep(url, open_store(url, None))
             stores[name] = self._opened[url] if self.store is self._home else self.store
-        return Responder(policy, stores, self.reader.codec, self._refusal, self.awaited)
+        return Responder(policy, stores, self.reader.codec, self._refusal, self.awaited, self.counts)
 
     def _open_at(self, policy: Policy, limits: tuple[EndpointLimit, ...], route: str) -> Responder[AnyStr]:
         return self._open(policy.with_rules(rules_at(route, limits)))
@@ -199,12 +208,12 @@ class Runtime(Generic[AnyStr]):
                 self._misconfiguration = None
         if not self._compared:
             self._compare()
-        self.looks = self._misconfiguration is not None or self._file.can_change
+        self.looks = self._misconfiguration is not None or self.policy_file.can_change
         return view
 
     def follow(self) -> None:
         """Check whether the policy's file has changed, at most once a second, and take up what has been read."""
-        ready = self._file.next()
+        ready = self.policy_file.next()
         if ready is not None:
             self._take_up(ready)
         elif self._carried and min(each.until_us for each in self._carried) <= self.store.clock.now_us():
@@ -246,7 +255,7 @@ class Runtime(Generic[AnyStr]):
 
     def reload(self) -> bool:
         """Read the policy's file again and decide by it; False if the policy stays as it was. For a signal handler."""
-        ready = self._file.reload()
+        ready = self.policy_file.reload()
         if ready is not None:
             self._take_up(ready)
         return ready is not None

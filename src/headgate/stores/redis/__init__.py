@@ -25,6 +25,7 @@ from headgate.stores.redis.bound import BoundLimits, Space
 from headgate.stores.redis.bound_async import AsyncBoundLimits
 from headgate.stores.redis.compiled import Command, CompiledLimits
 from headgate.stores.redis.connect import Connector, Timeouts
+from headgate.stores.redis.health import BOUNDS
 from headgate.stores.redis.leased import AsyncLeasedLimits, LeasedLimits
 from headgate.stores.redis.library import FAILURES, MovedError
 from headgate.stores.redis.names import Names
@@ -124,6 +125,11 @@ class RedisStore:
     def decides_by_clock(self) -> bool:
         """Whether a clock was given, which only tests do; otherwise the server's clock decides."""
         return self._clock is not None
+
+    def health(self) -> tuple[bool, int, tuple[float, ...], list[int], float]:
+        """Return whether the servers are there, failures, bounds of times, commands by time, and their sum."""
+        health = self._topology.health
+        return self._topology.up, health.errors, BOUNDS, *health.seconds()
 
     @property
     def clock(self) -> Clock:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
@@ -48,8 +49,10 @@ class AsyncBoundLimits(BoundSteps):
             command = next(steps)
             pipelines = self._pipelines()
             while True:
+                began = time.monotonic()
                 try:
                     reply = await pipelines.exchange(command)
+                    self.space.topology.health.took(time.monotonic() - began)
                 except asyncio.CancelledError:
                     await asyncio.shield(_let_go(steps, pipelines))
                     raise

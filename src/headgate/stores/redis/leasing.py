@@ -61,6 +61,12 @@ class Leasing(BoundSteps):
         pause = self._ledger.next_return()
         return None if pause is None else pause / SECOND
 
+    @property
+    def unspent(self) -> int:
+        """The number of tokens that can still be spent."""
+        now = self._now()
+        return sum(lease.tokens for lease in list(self._tokens.leases.values()) if now < lease.until_us)
+
     def forget_leases(self) -> None:
         """Drop all leases: no token of them is spent any more."""
         self._ledger.forget()

@@ -9,6 +9,7 @@ from typing import Any
 from headgate.stores.breaker import Prober, Transition
 from headgate.stores.redis.compiled import Command
 from headgate.stores.redis.connect import Connector, redirected_to, slot_of
+from headgate.stores.redis.health import Health
 from headgate.stores.redis.library import (
     FAILURES,
     AskError,
@@ -35,6 +36,13 @@ class Topology:
         """The server, if there is only one; for a cluster, a node without an address, used to find the nodes."""
         self._nodes: dict[Address, Node] = {None: self.origin}
         self._prober = Prober(self._nodes.values, self._try, FAILURES, hook)
+        self.health = Health()
+        """Counts failures, and the time that commands take."""
+
+    @property
+    def up(self) -> bool:
+        """Whether no server is known to be away."""
+        return not any(node.breaker.open for node in list(self._nodes.values()))
 
     def all(self) -> list[Node]:
         """Return all servers that have states."""
@@ -92,6 +100,7 @@ class Topology:
                 raise
             if command.understands(reply):
                 self.succeeded(node)
+                self.health.took(time.monotonic() - began)
                 return reply
             node = self.redirect(node, command, reply)
         raise Away(f"{node.name} redirected a command too many times")
@@ -128,6 +137,7 @@ class Topology:
 
     def failed(self, node: Node, error: BaseException, began: float | None = None) -> None:
         """Note that the server did not answer, or replied with an error, to a command that began at `began`."""
+        self.health.failed()
         self._prober.failed(node, error, began)
 
     def _try(self, node: Node) -> str:
@@ -143,6 +153,7 @@ class Topology:
         """Start again after a fork, without sockets, locks and threads of the parent."""
         self.connector.forget()
         self._prober.forget()
+        self.health = Health()
         for node in self._nodes.values():
             node.forget()
 

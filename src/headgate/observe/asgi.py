@@ -1,0 +1,45 @@
+"""The pages `/metrics`, `/counts` and `/top` as an ASGI app, to be mounted: `app.mount("/watch", pages(limits))`."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, MutableMapping
+from pathlib import Path
+from typing import Any
+
+from headgate.observe.pages import Pages
+from headgate.observe.parts import Source
+
+Message = MutableMapping[str, Any]
+
+
+def pages(*sources: Source, publish: str | Path | None = None, token: str | None = None) -> AsgiPages:
+    """Return an app with the pages of these edges and limiters.
+
+    Without a `token`, only clients on loopback are answered: behind a proxy on the same host, set one. With it,
+    requests need `Authorization: Bearer TOKEN`. Several workers need `publish`, a directory for their counts.
+    """
+    return AsgiPages(Pages(sources, publish, token))
+
+
+class AsgiPages:
+    """An ASGI app."""
+
+    def __init__(self, pages: Pages) -> None:
+        self._pages = pages
+
+    async def __call__(
+        self,
+        scope: Message,
+        receive: Callable[[], Awaitable[Message]],
+        send: Callable[[Message], Awaitable[None]],
+    ) -> None:
+        """Answer a request."""
+        if scope["type"] != "http":
+            return
+        given = next((value for name, value in scope["headers"] if name == b"authorization"), b"").decode("latin-1")
+        peer = scope["client"][0] if scope.get("client") else None
+        status, kind, body = self._pages.answer(scope["method"], scope["path"], peer, given)
+        headers = [(b"content-type", kind.encode()), (b"cache-control", b"no-store")]
+        headers.append((b"content-length", str(len(body)).encode()))
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})

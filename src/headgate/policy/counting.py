@@ -1,0 +1,155 @@
+"""Counts of a policy: the result of each rule for each request. They outlive the compiled policy, and so a reload."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+from headgate.engine import Counting, Decision, Tally
+from headgate.forks import after_fork
+from headgate.wording import log_of
+
+if TYPE_CHECKING:
+    from headgate.policy.outcome import LimitGroup, Outcome
+    from headgate.policy.rule import Rule
+
+ALLOWED, REFUSED, SHADOWED, OBSERVED, DELAYED, EXEMPT, DEGRADED_ALLOWED, DEGRADED_REFUSED = range(8)
+IN_FLIGHT, WAITING = 4, 5
+"""The gauges of a policy: they are numbers of a tally of their own."""
+ITSELF: Final = ""
+"""The name under which decisions are counted that no rule makes: those of `allow`, `deny`, and of unclear requests."""
+NO_SAMPLE: Final = 2**31
+log = log_of("headgate.policy")
+
+
+class RuleCounts(NamedTuple):
+    """The decisions of one rule in one process, by their result. They only grow.
+
+    A request counts once for each rule that admits it, and a refused request only for the rule that refuses it. The
+    limits of an endpoint decide after the policy: a request that only they refuse was admitted by the policy's rules.
+    """
+
+    allowed: int
+    """Admitted at once."""
+    refused: int
+    """Refused: by a limit, or because a part of the key was missing."""
+    shadowed: int
+    """Answered in place of the app, by a rule with `act: shadow`."""
+    observed: int
+    """Admitted by a rule with `act: observe` that would have refused it."""
+    delayed: int
+    """Admitted after a wait."""
+    exempt: int
+    """Not counted by a rule that matches: `exempt`, or `missing: skip`."""
+    degraded_allowed: int
+    """Admitted while the store was away."""
+    degraded_refused: int
+    """Refused while the store was away."""
+
+
+NO_COUNTS: Final = RuleCounts(*[0] * 8)
+
+
+class Observer(Protocol):
+    """Sees which keys are refused, and some of the keys that ask."""
+
+    def refused(self, rule: Rule, key: str, decision: Decision) -> None:
+        """See a refusal."""
+
+    def sampled(self, asked: Iterable[tuple[Rule, str]]) -> int:
+        """See the keys of one decision; return the number of decisions until the next sample."""
+
+
+class PolicyCounts:
+    """The counts of every rule that a process has had, by name."""
+
+    def __init__(self, observer: Observer | None = None) -> None:
+        self._tallies: dict[str, Tally] = {}
+        self.gauges = Tally()
+        """The requests in flight, and those that wait."""
+        self._observer = observer
+        self._left = 1
+        after_fork(self._forget)
+
+    def tally(self, name: str) -> Tally:
+        """Return the tally of a rule."""
+        found = self._tallies.get(name)
+        return self._tallies.setdefault(name, Tally()) if found is None else found
+
+    def values(self) -> Mapping[str, RuleCounts]:
+        """Return the counts of each rule that has decided, by its name."""
+        each = {name: RuleCounts(*tally.values()) for name, tally in list(self._tallies.items())}
+        return {name: counts for name, counts in each.items() if any(counts)}
+
+    def add(self, name: str, result: int) -> None:
+        """Count a result of a rule."""
+        self.tally(name).add(result)
+
+    def counting(self, group: LimitGroup) -> Counting:
+        """Return where a fast path of these limits counts, natively if possible."""
+        admitting = tuple({rule.name: self.tally(rule.name) for rule in group.owners}.values())
+        refusing = tuple(
+            (self.tally(rule.name), SHADOWED if rule.act.kind == "shadow" else REFUSED) for rule in group.owners
+        )
+        return Counting(admitting, refusing, partial(self.saw_refusal, group), partial(self._sample, group))
+
+    def admitted(self, asked: Iterable[tuple[Rule, str, int]]) -> None:
+        """Count a request that rules have admitted, each with its key and its result; once for each rule."""
+        each = {rule.name: (rule, key, result) for rule, key, result in asked}
+        for name, (_, _, result) in each.items():
+            self.tally(name).add(result)
+        self._left -= 1
+        if self._left <= 0:
+            self._left = self._sampled((rule, key) for rule, key, _ in each.values())
+
+    def refused(self, group: LimitGroup, decision: Decision) -> None:
+        """Count a request that a limit has refused."""
+        rule = group.owner(decision)
+        result = SHADOWED if rule.act.kind == "shadow" else REFUSED
+        self.tally(rule.name).add(DEGRADED_REFUSED if decision.degraded or group.degraded else result)
+        self.saw_refusal(group, decision)
+
+    def closed(self, outcome: Outcome) -> None:
+        """Count a request that a rule refuses because its store is away."""
+        self.tally(ITSELF if outcome.rule is None else outcome.rule.name).add(DEGRADED_REFUSED)
+
+    def saw_refusal(self, group: LimitGroup, decision: Decision) -> None:
+        """Tell the observer of a refusal."""
+        if self._observer is not None:
+            at = group.limits.index(decision.binding)
+            try:
+                self._observer.refused(group.owners[at], decision._asked[1][at], decision)
+            except Exception:  # a request was decided: no error of its observers may decide it again
+                log.exception("a refusal could not be observed")
+
+    def _sample(self, group: LimitGroup, keys: str | tuple[str, ...]) -> int:
+        each = (keys,) * len(group.owners) if isinstance(keys, str) else keys
+        return self._sampled(zip(group.owners, each, strict=True))
+
+    def _sampled(self, asked: Iterable[tuple[Rule, str]]) -> int:
+        if self._observer is None:
+            return NO_SAMPLE
+        try:
+            return self._observer.sampled({rule.name: (rule, key) for rule, key in asked}.values())
+        except Exception:
+            log.exception("a decision could not be observed")
+            return NO_SAMPLE
+
+    def _forget(self) -> None:
+        """Count from zero in a forked child: the parent keeps its counts."""
+        for tally in (*self._tallies.values(), self.gauges):
+            tally.forget()
+
+
+def admitted_by(group: LimitGroup, keys: tuple[str, ...], held_us: int) -> list[tuple[Rule, str, int]]:
+    """Return each rule that has admitted a request, with its key and its result.
+
+    Requests that a local share admits are counted for all rules of the group that is away.
+    """
+    if group.degraded:
+        return []
+    return [
+        (rule, key, DELAYED if held_us and rule.act.kind == "delay" else ALLOWED)
+        for rule, key in zip(group.owners, keys, strict=True)
+    ]
