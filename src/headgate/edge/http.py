@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import signal
 import socket
 import ssl
@@ -55,6 +56,8 @@ async def serve(settings: Settings, store: str, listener: socket.socket, ready: 
     server = await loop.create_server(
         connections.protocol, sock=listener, ssl=tls, backlog=BACKLOG, ssl_handshake_timeout=handshake
     )
+    gc.collect()
+    gc.freeze()  # modules and rules live until the end: collections for requests need not look at them
     ready()
     while not ends.is_set():
         runtime.follow()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Final
 from urllib.parse import unquote
 
@@ -18,6 +19,8 @@ ONCE: Final = (METHOD, URI, HOST)
 """Headers that a proxy sends in one line; two different lines are two different requests."""
 METHOD_PATTERN: Final = "[!#$%&'*+.^_`|~0-9A-Za-z-]{1,32}"
 """A token of HTTP, of a length that every method has."""
+LONGEST_KNOWN: Final = 256
+"""Targets up to this length are read once; there are few of them on most sites."""
 DOTS: Final = frozenset({".", ".."})
 
 
@@ -72,6 +75,10 @@ ORIGINALS: Final = Reader(ASGI, view_of, lambda request, header: lines_of(dict(r
 
 def read_uri(uri: bytes) -> tuple[str, bytes] | None:
     """Return path and query of a request's target, as a server would read them; None if it has no path."""
+    return _known(uri) if len(uri) <= LONGEST_KNOWN else _read(uri)
+
+
+def _read(uri: bytes) -> tuple[str, bytes] | None:
     raw, _, query = uri.partition(b"?")
     if not raw.startswith(b"/"):  # a client may send its request in absolute form
         scheme, slashes, rest = raw.partition(b"://")
@@ -80,3 +87,6 @@ def read_uri(uri: bytes) -> tuple[str, bytes] | None:
         raw = b"/" + rest.partition(b"/")[2]
     path = raw.decode("utf-8", "replace")
     return (unquote(path) if "%" in path else path), query
+
+
+_known: Final = lru_cache(4096)(_read)
