@@ -44,7 +44,7 @@ class Awaited:
         def wait_for(name: str) -> Callable[..., Any]:
             return lambda *asked: self.loop.run_until_complete(getattr(bound, name)(*asked))
 
-        verbs = {name: staticmethod(wait_for(name)) for name in ("run", "give", "clear", "holders")}
+        verbs = {name: staticmethod(wait_for(name)) for name in ("run", "give", "clear", "holders", "records")}
         return type("AwaitedLimits", (), {"limits": limits, **verbs})()
 
     def clear(self, namespace: str) -> None:

@@ -95,3 +95,6 @@ class SlowLimits:
 
     async def holders(self, key: str) -> Any:
         return self._bound.holders(key)
+
+    async def records(self, key: str) -> Any:
+        return self._bound.records(key)

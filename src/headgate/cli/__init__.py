@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from headgate.cli import advise, demo, overload, playground, policy, race, replay, serve, shared, sql
+from headgate.cli import advise, demo, key, overload, playground, policy, race, replay, serve, shared, sql
 from headgate.errors import HeadgateError, InvalidPolicy
 from headgate.version import __version__
 
@@ -36,6 +36,7 @@ def _parser() -> argparse.ArgumentParser:
     shared.add_verbs(verbs)
     sql.add_verbs(verbs)
     policy.add_verbs(verbs)
+    key.add_verbs(verbs)
     overload.add_verbs(verbs)
     replay.add_verbs(verbs)
     playground.add_verbs(verbs)

@@ -7,9 +7,9 @@ import json
 import warnings
 from typing import Any
 
-from headgate.errors import InvalidCall
+from headgate.cli.request_options import add_request, view_of
 from headgate.limit import LimitWarning
-from headgate.policy import Policy, Proxies, RequestView, command
+from headgate.policy import Policy, command
 
 
 def add_verbs(verbs: Any) -> None:  # noqa: ANN401 - argparse has no public name for it
@@ -28,15 +28,7 @@ def add_verbs(verbs: Any) -> None:  # noqa: ANN401 - argparse has no public name
         description="Explain a file.",
     )
     asks.add_argument("file", metavar="FILE")
-    asks.add_argument("--method", default="GET")
-    asks.add_argument("--path", default="/")
-    asks.add_argument("--ip", default="127.0.0.1", help="the peer's address")
-    asks.add_argument("--host", default="")
-    asks.add_argument("--header", action="append", default=[], metavar="NAME:VALUE")
-    asks.add_argument("--query", default="")
-    asks.add_argument("--user")
-    asks.add_argument("--plan")
-    asks.add_argument("--trusted-proxy", action="append", default=[], metavar="CIDR")
+    add_request(asks)
     asks.set_defaults(verb=explain)
     about = "the JSON Schema of policies, for editors"
     actions.add_parser("schema", help=about, description=f"Print {about}.").set_defaults(verb=print_schema)
@@ -59,10 +51,15 @@ def check(chosen: argparse.Namespace) -> str:
 def explain(chosen: argparse.Namespace) -> str:
     """Return what would happen to a request while nothing is spent yet. The last line is the verdict."""
     _, policy, _ = _load(chosen.file)
-    view = _view(chosen)
+    view = view_of(chosen)
     effects = command.explain(policy, view)
     head = f"{view.method} {view.path} from {view.client or 'an unknown client'}"
     return "\n".join([head + (f", plan {view.plan}" if view.plan else ""), *effects])
+
+
+def load_policy(file: str) -> Policy:
+    """Return the policy in a file; its warnings are those of `check`."""
+    return _load(file)[1]
 
 
 def _load(file: str) -> tuple[command.Source, Policy, list[str]]:
@@ -72,20 +69,3 @@ def _load(file: str) -> tuple[command.Source, Policy, list[str]]:
         source = command.read_source(file)
         policy = Policy(source)
     return source, policy, [str(each.message) for each in caught if each.category is LimitWarning]
-
-
-def _view(chosen: argparse.Namespace) -> RequestView:
-    headers: dict[str, list[str]] = {}
-    for line in chosen.header:
-        name, colon, value = line.partition(":")
-        if not colon or not name.strip():
-            raise InvalidCall(f"--header is NAME:VALUE; got {line!r}")
-        headers.setdefault(name.strip().lower(), []).append(value.strip())
-    proxies = Proxies(chosen.trusted_proxy)
-    path, _, query = chosen.path.partition("?")
-    if chosen.host:
-        headers["host"] = [chosen.host]
-    view = RequestView(chosen.method.upper(), path, headers, chosen.ip, proxies)
-    view.query_string = chosen.query or query
-    view.user, view.plan = chosen.user, chosen.plan
-    return view

@@ -22,9 +22,9 @@ from headgate.engine.counted_run import Counting, run_counted
 from headgate.engine.modes import LEASED, LONGEST_WAIT, PEEK, RESERVE, TAKE, UP_TO, read_clock, slots_for, words_for
 
 if TYPE_CHECKING:
-    from headgate.engine.steps import Cell, give_back, look, settle
+    from headgate.engine.steps import Cell, give_back, look, recorded_in, settle
 else:
-    _OF_STEPS = ("Cell", "give_back", "look", "settle")
+    _OF_STEPS = ("Cell", "give_back", "look", "recorded_in", "settle")
 
     def __getattr__(name: str) -> object:
         """Load the reference steps when first asked for: only stores that keep states elsewhere run them."""
@@ -38,5 +38,5 @@ else:
 __all__ = [
     "LEASED", "LONGEST_WAIT", "NATIVE", "PEEK", "RESERVE", "SHARES", "TAKE", "UP_TO", "Cell", "Counting", "Decider",
     "Decision", "Engine", "Entry", "Permit", "Places", "Table", "Tally", "Turn", "give_back", "look", "pending",
-    "read_clock", "run_counted", "settle", "slots_for", "words_for",
+    "read_clock", "recorded_in", "run_counted", "settle", "slots_for", "words_for",
 ]  # fmt: skip

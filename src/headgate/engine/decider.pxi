@@ -280,6 +280,12 @@ cdef class Decider:
         now = self.engine.now()
         return [(at, max(0, now - since), units, own) for at, since, units, own in found]
 
+    def records(self, key):
+        """Return, for each limit, the instant until which the key is blocked or 0, and the stamps of a log."""
+        found = [(0, ())] * len(self.bounds)
+        self.at_key(checked_key(key), list_records_of, <void*> found)
+        return records_at(self.limits, found, self.engine.now())
+
     def clear(self, key):
         """Forget a key under every limit."""
         self.at_key(key, forget_key, NULL)

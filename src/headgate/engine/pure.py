@@ -11,7 +11,7 @@ from headgate.decision import Decision
 from headgate.engine.modes import TAKE, read_clock
 from headgate.engine.pending_call import PendingMethod, looking_like
 from headgate.engine.pure_table import BoundLimit, Family, Table
-from headgate.engine.steps import Cell, give_back, held_in, settle
+from headgate.engine.steps import Cell, give_back, held_in, recorded_in, settle
 from headgate.limit import Limit
 
 
@@ -78,6 +78,12 @@ class Decider:
         with self.engine.lock:
             now = read_clock(self.engine.clock)
             return held_in(self.limits, self._find(self._each(key), now), now)
+
+    def records(self, key: str) -> list[tuple[int, tuple[int, ...]]]:
+        """Return, for each limit, the instant until which the key is blocked or 0, and the stamps of a log."""
+        with self.engine.lock:
+            now = read_clock(self.engine.clock)
+            return recorded_in(self.limits, self._find(self._each(key), now), now)
 
     def clear(self, key: str) -> None:
         """Forget a key under every limit."""

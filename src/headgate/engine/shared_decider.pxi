@@ -194,6 +194,39 @@ cdef Attempt list_permits_of(tuple bounds, Work* work, void* out):
     return DONE
 
 
+cdef Attempt list_records_of(tuple bounds, Work* work, void* out):
+    """List the end of a key's block, and the stamps of a log as they are kept."""
+    cdef Holding holding
+    cdef BoundLimit bound
+    cdef int64_t* state
+    cdef int at
+    cdef Attempt taken = take_stripes(bounds, work, &holding)
+    if taken != DONE:
+        return taken
+    for at in range(work.count):
+        bound = <BoundLimit> bounds[at]
+        state = bound.find(work.tags[at])
+        if state != NULL:
+            until = state[bound.words] + bound.epoch() if bound.block and state[bound.words] else 0
+            (<list> out)[at] = (until, stamps_in(state, bound) if bound.limit.step.KIND == "log" else [])
+    unlock_all(&holding)
+    return DONE
+
+
+cdef list records_at(tuple limits, list found, now):
+    """Return records without blocks that have ended, and without stamps that have expired."""
+    return [
+        (until if until > now else 0, tuple(limit.step.counting(stamps, limit.step.Params(*limit.params), now)) if stamps else ())
+        for limit, (until, stamps) in zip(limits, found)
+    ]
+
+
+cdef list stamps_in(const int64_t* state, BoundLimit bound):
+    cdef const LogParams* p = <const LogParams*> bound.params
+    cdef int64_t nth
+    return [log_stamp(state, p, nth) for nth in range(state[0])] if log_is_whole(state, p) else []
+
+
 cdef void list_permits(int place, const int64_t* state, BoundLimit bound, list found):
     cdef const ConcurrencyParams* p = <const ConcurrencyParams*> bound.params
     cdef HeldPermit* permits = held_permits(state)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headgate.algorithms import State, Verdict
+from headgate.algorithms import State, Verdict, log
 from headgate.algorithms.block import shut
 from headgate.engine.choice import Decision
 from headgate.engine.modes import PEEK, RESERVE, UP_TO
@@ -122,6 +122,15 @@ def _refuse(
         look(limit, cell, now, 0) if seen[0].allowed else seen
         for limit, cell, seen in zip(limits, cells, looks, strict=True)
     ]
+
+
+def recorded_in(limits: tuple[Limit, ...], cells: Sequence[Cell | None], now: int) -> list[tuple[int, tuple[int, ...]]]:
+    """Return, for each limit, the instant until which a key is blocked or 0, and the stamps of a log that count now."""
+    records: list[tuple[int, tuple[int, ...]]] = []
+    for limit, cell in zip(limits, cells, strict=True):
+        stamps = log.counting(cell.state, log.Params(*limit.params), now) if cell and limit.step is log else ()
+        records.append((cell.until if cell and cell.until > now else 0, tuple(stamps)))
+    return records
 
 
 def give_back(

@@ -104,7 +104,7 @@ def _counted(rule: Rule, keys: Outcome | Sequence[str], view: RequestView, param
     counted = f"counted by {' and by '.join(keys)}" if not isinstance(keys, Outcome) else ""
     if isinstance(keys, Outcome) or not keys:
         refused = isinstance(keys, Outcome) and rule.act.kind != "observe"
-        counted = f"{'refused' if refused else 'skipped'} because {_missing(rule, view, params)}"
+        counted = f"{'refused' if refused else 'skipped'} because {missing_parts(rule, view, params)}"
         idle = f"rule {rule.name} is skipped"
     elif rule.act.kind == "observe":
         idle = f"rule {rule.name} only observes"
@@ -114,7 +114,7 @@ def _counted(rule: Rule, keys: Outcome | Sequence[str], view: RequestView, param
     return Effect(f"rule {rule.name}: {counted}; {words}; cost {rule.cost.before(view)}; act {rule.act.words}", idle)
 
 
-def _missing(rule: Rule, view: RequestView, params: Params) -> str:
+def missing_parts(rule: Rule, view: RequestView, params: Params) -> str:
     """Name the parts of the key that were not sent."""
     missing = [name for name, part in zip(rule.parts, rule.key, strict=True) if is_missing(part, view, params)]
     return f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from headgate.clock import Clock
 from headgate.errors import InvalidCall
 from headgate.stores.arguments import checked_limits, checked_namespace, checked_on_error
-from headgate.stores.contract import AsyncStore, BoundLimits, Costs, Held, Keys, Marks, OnError, Store
+from headgate.stores.contract import AsyncStore, BoundLimits, Costs, Held, Keys, Marks, OnError, Record, Store
 from headgate.stores.fallback import share_of
 from headgate.stores.gate import HOT_VERBS, Answer, BaseGate, Bound, Gate
 from headgate.stores.memory import MemoryStore
@@ -17,7 +17,7 @@ from headgate.wording import shown
 
 __all__ = [
     "HOT_VERBS", "Answer", "AsyncGate", "AsyncStore", "BaseGate", "Bound", "BoundLimits", "Costs", "Gate", "Held",
-    "Keys", "Lease", "Marks", "MemoryStore", "OnError", "Store", "checked_limits", "checked_namespace",
+    "Keys", "Lease", "Marks", "MemoryStore", "OnError", "Record", "Store", "checked_limits", "checked_namespace",
     "checked_on_error", "open_store", "share_of",
 ]  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""The protocol of a store, which keeps states: it binds limits to their states and has four methods over them.
+"""The protocol of a store, which keeps states: it binds limits to their states and has five methods over them.
 
 `Gate` and `AsyncGate` are written once for every store: they check arguments, compile plans, and have the verbs that
 limiters and policies use. A store does none of this.
@@ -24,6 +24,11 @@ Marks = tuple[tuple[int, int] | None, ...]
 """The mark of each charge, from the verdicts of its decision; None for a charge that counts as made now."""
 Held = tuple[int, int, int, bool]
 """A permit: the index of its limit, its age in microseconds, its units, and whether this process holds it."""
+Record = tuple[int, tuple[int, ...]]
+"""The record of a key under one limit: the end of its block, or 0; and the stamps of a log that count, oldest first.
+
+Instants are microseconds by the clock of the store.
+"""
 
 
 class BoundLimits(Protocol):
@@ -42,6 +47,9 @@ class BoundLimits(Protocol):
 
     def holders(self, key: str) -> list[Held]:
         """Return the permits in flight of a key."""
+
+    def records(self, key: str) -> list[Record]:
+        """Return the record of a key under each limit; writes nothing."""
 
 
 class Store(Protocol):
@@ -78,6 +86,9 @@ class AsyncBoundLimits(Protocol):
 
     async def holders(self, key: str) -> list[Held]:
         """See `BoundLimits.holders`."""
+
+    async def records(self, key: str) -> list[Record]:
+        """See `BoundLimits.records`."""
 
 
 @runtime_checkable

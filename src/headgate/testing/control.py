@@ -12,7 +12,7 @@ from headgate.clock import SECOND, SystemClock
 from headgate.engine import TAKE, Decision
 from headgate.errors import InvalidCall
 from headgate.limit import Limit
-from headgate.stores import Costs, Held, Keys, Marks, MemoryStore, Store
+from headgate.stores import Costs, Held, Keys, Marks, MemoryStore, Record, Store
 from headgate.testing.clock import ManualClock
 from headgate.wording import shown
 
@@ -138,6 +138,9 @@ class _OpenLimits:
 
     def holders(self, key: str) -> list[Held]:
         return []
+
+    def records(self, key: str) -> list[Record]:
+        return [(0, ())] * len(self.limits)
 
 
 class _ClosedLimits(_OpenLimits):

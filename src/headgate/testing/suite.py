@@ -17,12 +17,12 @@ from headgate.limit import Limit
 from headgate.limiter import Limiter
 from headgate.testing.clock import ManualClock
 from headgate.testing.suite_limits import EVERY_ALGORITHM, PLANS, SEVERAL, SINGLE
-from headgate.testing.suite_pause import PauseSuite
+from headgate.testing.suite_records import RecordsSuite
 from headgate.testing.suite_seams import SeamSuite
 from headgate.testing.traces import compare
 
 
-class StoreSuite(PauseSuite, SeamSuite):
+class StoreSuite(RecordsSuite, SeamSuite):
     """The tests of a store: write a subclass that defines `store`."""
 
     def _limiter(self, *limits: str, at: float = 0.0) -> tuple[Limiter, ManualClock]:

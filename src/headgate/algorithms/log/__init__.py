@@ -66,6 +66,14 @@ def answer(state: State, params: Params, now: int, cost: int) -> Verdict:
     return Verdict(True, max(0, params.limit - held - cost), 0, reset, (at, 0), moved)
 
 
+def counting(state: State, params: Params, now: int) -> State:
+    """Return the stamps that count at this instant, oldest first."""
+    newest = state[-1] if state else now
+    shift = newest - now if newest - now > params.period else 0
+    at = now if shift else max(now, newest)
+    return [stamp - shift for stamp in state[bisect_right(state, at + shift - params.period) :]]
+
+
 def charge(state: State, params: Params, mark: tuple[int, int], cost: int) -> None:
     """Remove expired stamps, and add one stamp for each unit."""
     at = mark[0]

@@ -11,11 +11,12 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final, NamedTuple, TypeVar
 
+from headgate.algorithms import log
 from headgate.engine import PEEK, RESERVE, TAKE, UP_TO, Decision
 from headgate.errors import StoreError
-from headgate.layout import UNIT_BITS
+from headgate.layout import UNIT_BITS, WORD
 from headgate.limit import Limit
-from headgate.stores.contract import Costs, Held, Keys, Marks
+from headgate.stores.contract import Costs, Held, Keys, Marks, Record
 from headgate.stores.redis.compiled import GIVE, RESET, Command, CompiledLimits
 from headgate.stores.redis.connect import FAILURES, slot_of
 from headgate.stores.redis.cross_slot import Steps, decide_cross_slot
@@ -28,6 +29,8 @@ from headgate.stores.redis.topology import Topology
 T = TypeVar("T")
 PERMIT: Final = struct.Struct("<qI")
 """The first bytes of each member of a permit: its instant, and its index among the permits of that instant."""
+RING_AT: Final = 25
+"""The bytes of a log before its stamps: capacity, place of the oldest and count in 3 bytes each, oldest and newest."""
 
 
 class Space(NamedTuple):
@@ -175,6 +178,30 @@ class BoundSteps:
             raise failed("the holders cannot be listed", error) from error
         return found
 
+    def records_of(self, key: str) -> list[Record]:
+        """Return the record of a key under each limit, read over a connection of this thread."""
+        names, topology = self.space.names, self.space.topology
+        found: list[Record] = []
+        try:
+            node = topology.ready_for(subject := names.subject(key))
+            now = server_time(node) if self.space.now_us is None else self.space.now_us()
+            for limit in self.limits:
+                name = subject + names.suffix(limit)
+                until = int(node.command(b"GET", name + b"b") or 0) if limit.block_us else 0
+                raw = node.command(b"GET", name) if limit.step is log else None
+                stamps = log.counting(_ring(raw), log.Params(*limit.params), now) if raw else ()
+                found.append((until if until > now else 0, tuple(stamps)))
+        except FAILURES as error:
+            raise failed("the records of the key cannot be read", error) from error
+        return found
+
+
+def _ring(raw: bytes) -> list[int]:
+    """Return the stamps of a log, oldest first, as its kernel keeps them: a header, then a ring."""
+    (cap, tail, count), stamps = (int.from_bytes(raw[at : at + 3], "little") for at in (0, 3, 6)), raw[RING_AT:]
+    ring = struct.unpack(f"<{cap}q", stamps[: cap * WORD])
+    return [ring[(tail + nth) % cap] for nth in range(count)]
+
 
 class BoundLimits(BoundSteps):
     """Bound limits for threads: a command uses a connection of the calling thread."""
@@ -194,6 +221,10 @@ class BoundLimits(BoundSteps):
     def holders(self, key: str) -> list[Held]:
         """Return the permits in flight of a key."""
         return self.holders_of(key)
+
+    def records(self, key: str) -> list[Record]:
+        """Return the record of a key under each limit."""
+        return self.records_of(key)
 
     def _exchange(self, steps: Steps[T]) -> T:
         topology = self.space.topology

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from headgate.engine import TAKE, Decision
 from headgate.limit import Limit
-from headgate.stores.contract import Costs, Held, Keys, Marks
+from headgate.stores.contract import Costs, Held, Keys, Marks, Record
 from headgate.stores.redis.bound import BoundSteps, Space
 from headgate.stores.redis.connect import FAILURES
 from headgate.stores.redis.cross_slot import Steps
@@ -42,6 +42,10 @@ class AsyncBoundLimits(BoundSteps):
     async def holders(self, key: str) -> list[Held]:
         """Return the permits in flight of a key; asked in a thread, since only operators call it."""
         return await asyncio.to_thread(self.holders_of, key)
+
+    async def records(self, key: str) -> list[Record]:
+        """Return the record of a key under each limit; read in a thread, since only operators call it."""
+        return await asyncio.to_thread(self.records_of, key)
 
     async def _exchange(self, steps: Steps[T]) -> T:
         """Run steps. A decision over several slots that is cancelled first gives back its charges."""

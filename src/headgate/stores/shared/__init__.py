@@ -82,6 +82,11 @@ class SharedStore(TableStore):
             if name == namespace and not opened.table.clear():
                 raise StoreError(f"a process that holds a part of {self.path!r} is stopped: nothing was forgotten")
 
+    def has_table(self, namespace: str, limit: Limit) -> bool:
+        """Whether the table of a limit is there; `bind` would make it."""
+        name = (namespace, limit.family, words_for(limit))
+        return name in self._tables or f"{_order(name):014x}.table" in self._folder.tables()
+
     def rejoin(self) -> None:
         """Join the store again in a forked child: the number is the parent's, and its locks may be held for ever."""
         self._opening = threading.RLock()

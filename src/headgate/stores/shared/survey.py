@@ -12,6 +12,9 @@ from typing import Final, NamedTuple
 
 from headgate.errors import StoreError
 from headgate.layout import KINDS, MAGIC, PARTICIPANTS, Head, permits_within
+from headgate.limit import Limit
+from headgate.stores.contract import Store
+from headgate.stores.shared import SharedStore
 from headgate.stores.shared.file import boot_mark, head_words, read_head
 from headgate.stores.shared.folder import BUILDING, check_system, closing, is_own
 
@@ -61,6 +64,11 @@ def survey(path: str) -> Survey:
             return _survey(path, folder)
         except OSError as error:
             raise StoreError(f"cannot read the shared store {path!r}: {error.strerror}") from None
+
+
+def has_table(store: Store, namespace: str, limit: Limit) -> bool:
+    """Whether a store has a place for the states of a limit; binding it to a shared store would make one."""
+    return not isinstance(store, SharedStore) or store.has_table(namespace, limit)
 
 
 def remove(path: str) -> Survey:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from headgate.engine import PEEK, TAKE, Decision, give_back, settle
+from headgate.engine import PEEK, TAKE, Decision, give_back, recorded_in, settle
 from headgate.limit import Limit
-from headgate.stores.contract import Costs, Held, Keys, Marks
+from headgate.stores.contract import Costs, Held, Keys, Marks, Record
 from headgate.stores.renewal import BaseRenewal
 from headgate.stores.sql.names import Name, Names
 from headgate.stores.sql.rows import Row, Stored, read, write
@@ -125,6 +125,16 @@ class BoundTasks:
 
         return Task(names, (), work)
 
+    def recording(self, key: str) -> Task[list[Record]]:
+        """Read the record of a key under each limit."""
+        names, _ = self._space.names.rows(self.limits, key)
+
+        def work(stored: Sequence[Stored | None], now: int) -> tuple[list[Record], Changes]:
+            cells = [read(limit, row, now).cell for limit, row in zip(self.limits, stored, strict=True)]
+            return recorded_in(self.limits, cells, now), NOTHING
+
+        return Task(names, (), work)
+
     def hold(self, decision: Decision, mode: int) -> Decision:
         """Renew the permits of a decision until they are given back."""
         if self._in_flight and decision.allowed and mode != PEEK:
@@ -158,6 +168,11 @@ class BoundLimits(BoundTasks):
         held: list[Held] = self._space.transact(self.listing(key))
         return held
 
+    def records(self, key: str) -> list[Record]:
+        """Return the record of a key under each limit."""
+        records: list[Record] = self._space.transact(self.recording(key))
+        return records
+
 
 class AsyncBoundLimits(BoundTasks):
     """Bound limits for event loops."""
@@ -180,3 +195,8 @@ class AsyncBoundLimits(BoundTasks):
         """Return the permits in flight of a key."""
         held: list[Held] = await self._space.transact_async(self.listing(key))
         return held
+
+    async def records(self, key: str) -> list[Record]:
+        """Return the record of a key under each limit."""
+        records: list[Record] = await self._space.transact_async(self.recording(key))
+        return records
