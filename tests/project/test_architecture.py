@@ -32,7 +32,7 @@ LAYERS = [
     {"policy", "shed"},
     {"limiter", "shaper", "observe"},
     {"web", "tasks", "lab", "client"},
-    {"playground", "edge"},
+    {"playground", "edge", "top"},
     {"cli"},
     {"__main__"},
 ]

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from headgate.cli import advise, demo, key, overload, playground, policy, race, replay, serve, shared, sql
+from headgate.cli import advise, demo, key, overload, playground, policy, race, replay, serve, shared, sql, top
 from headgate.errors import HeadgateError, InvalidPolicy
 from headgate.version import __version__
 
@@ -43,6 +43,7 @@ def _parser() -> argparse.ArgumentParser:
     advise.add_verbs(verbs)
     race.add_verbs(verbs)
     serve.add_verbs(verbs)
+    top.add_verbs(verbs)
     return parser
 
 

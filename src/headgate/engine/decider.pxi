@@ -277,8 +277,7 @@ cdef class Decider:
         """Return the permits in flight of a key: limit index, age, units, and whether this process holds them."""
         found = []
         self.at_key(checked_key(key), list_permits_of, <void*> found)
-        now = self.engine.now()
-        return [(at, max(0, now - since), units, own) for at, since, units, own in found]
+        return permits_at(found, self.engine.now())
 
     def records(self, key):
         """Return, for each limit, the instant until which the key is blocked or 0, and the stamps of a log."""
@@ -299,4 +298,3 @@ cdef class Decider:
                 return at_shared_key(self, key, now, attempt, out)
             self.write_work(key, None, 0, M_PEEK, &work)
             attempt(bounds_of(self.bounds, &work, now) if self.sized else self.bounds, &work, out)
-            return 0

@@ -213,6 +213,11 @@ cdef Attempt list_records_of(tuple bounds, Work* work, void* out):
     return DONE
 
 
+cdef list permits_at(list found, now):
+    """Return permits with their ages in place of their starts."""
+    return [(at, max(0, now - since), units, own) for at, since, units, own in found]
+
+
 cdef list records_at(tuple limits, list found, now):
     """Return records without blocks that have ended, and without stamps that have expired."""
     return [

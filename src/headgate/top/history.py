@@ -1,0 +1,157 @@
+"""Rates from snapshots: counts only grow, so the difference of two of them is what happened in between."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any, Final, NamedTuple
+
+SECONDS: Final = 60
+"""The length of a spark line, and of the share of refusals."""
+PASSED: Final = ("allowed", "observed", "delayed", "degraded_allowed")
+REFUSED: Final = ("refused", "shadowed", "degraded_refused")
+Name = tuple[str, str]
+
+
+class RuleRates(NamedTuple):
+    """A rule in the last second, and in the last minute."""
+
+    namespace: str
+    rule: str
+    limits: str
+    allowed: float
+    """Requests a second that pass."""
+    refused: float
+    share: float | None
+    """Refusals of all requests in the last minute; None without a request."""
+    observed: int
+    """Requests in the last minute that the rule would have refused if it were enforced."""
+    history: tuple[float, ...]
+    """Requests a second, the newest last."""
+
+
+class KeyRates(NamedTuple):
+    """A key that was refused, or that is busy."""
+
+    rule: str
+    key: str
+    times: int
+    error: int
+    rate: float
+    since: float | None
+
+
+class Counted(NamedTuple):
+    """The counts of a rule in one snapshot."""
+
+    passed: int
+    refused: int
+    observed: int
+
+
+class History:
+    """The snapshots of the last minute; of all but the last two, only the counts of their rules are kept."""
+
+    def __init__(self) -> None:
+        self._counts: deque[tuple[float, dict[Name, Counted]]] = deque(maxlen=SECONDS + 1)
+        self._last: deque[Mapping[str, Any]] = deque(maxlen=2)
+
+    @property
+    def last(self) -> Mapping[str, Any] | None:
+        """The newest snapshot."""
+        return self._last[-1] if self._last else None
+
+    def add(self, snapshot: Mapping[str, Any]) -> None:
+        """Keep a snapshot; one from before a restart, or of the same instant, is no base for a rate."""
+        last, at = self.last, _at(snapshot)
+        counts = {_name(rule): _counted(rule) for rule in _rows(snapshot, "rules")}
+        if last is not None:
+            before, counted = self._counts[-1]
+            pairs = [(counted[name], now) for name, now in counts.items() if name in counted]
+            shrunk = any(now.passed < old.passed or now.refused < old.refused for old, now in pairs)
+            if snapshot.get("started") != last.get("started") or shrunk or at < before:
+                self._counts.clear()
+                self._last.clear()
+            elif at == before:
+                self._counts.pop()
+                self._last.pop()
+        self._counts.append((at, counts))
+        self._last.append(snapshot)
+
+    def copied(self) -> History:
+        """Return the same snapshots, to which later ones are not added."""
+        other = History()
+        other._counts, other._last = self._counts.copy(), self._last.copy()
+        return other
+
+    def rules(self) -> list[RuleRates]:
+        """Return every rule of the newest snapshot."""
+        return [self._rates(rule) for rule in _rows(self.last or {}, "rules")]
+
+    def _rates(self, rule: Mapping[str, Any]) -> RuleRates:
+        name = _name(rule)
+        known = [(at, counts[name]) for at, counts in self._counts if name in counts]
+        each = [
+            ((new.passed - old.passed) / (end - start), (new.refused - old.refused) / (end - start))
+            for (start, old), (end, new) in pairwise(known)
+        ]
+        first, now = known[0][1], known[-1][1]
+        passed, refused = now.passed - first.passed, now.refused - first.refused
+        return RuleRates(
+            *name,
+            "; ".join(str(limit.get("text", "")) for limit in _rows(rule, "limits")),
+            *(each[-1] if each else (0.0, 0.0)),
+            refused / (passed + refused) if passed + refused > 0 else None,
+            now.observed - first.observed,
+            tuple(map(sum, each)),
+        )
+
+    def keys(self, which: str) -> list[KeyRates]:
+        """Return the keys of the newest snapshot: `refused_keys` or `busiest_keys`."""
+        if not self._last:
+            return []
+        now, before = self._last[-1], self._last[0]
+        counts = {_key(row): _number(row, "count") for row in _rows(before, which)}
+        past = max(_at(now) - _at(before), 1e-9)
+        return [
+            KeyRates(
+                *_key(row),
+                times := _number(row, "count"),
+                _number(row, "error"),
+                max(0, times - counts.get(_key(row), times)) / past,
+                row.get("since"),
+            )
+            for row in _rows(now, which)
+        ]
+
+
+def _rows(snapshot: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
+    rows = snapshot.get(name)
+    return [row for row in rows if isinstance(row, Mapping)] if isinstance(rows, list) else []
+
+
+def _name(rule: Mapping[str, Any]) -> Name:
+    return str(rule.get("namespace", "")), str(rule.get("rule", ""))
+
+
+def _key(row: Mapping[str, Any]) -> tuple[str, str]:
+    return str(row.get("rule", "")), str(row.get("key", ""))
+
+
+def _number(row: Mapping[str, Any], name: str) -> int:
+    value = row.get(name, 0)
+    return int(value) if isinstance(value, int | float) else 0
+
+
+def _counted(rule: Mapping[str, Any]) -> Counted:
+    counts = rule.get("counts")
+    if not isinstance(counts, Mapping):
+        return Counted(0, 0, 0)
+    passed, refused = (sum(_number(counts, name) for name in names) for names in (PASSED, REFUSED))
+    return Counted(passed, refused, _number(counts, "observed"))
+
+
+def _at(snapshot: Mapping[str, Any]) -> float:
+    at = snapshot.get("at", 0.0)
+    return float(at) if isinstance(at, int | float) else 0.0
