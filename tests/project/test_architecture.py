@@ -47,6 +47,7 @@ ENTRANCES = {
     "headgate.engine.pure": "the reference store of `headgate.testing` runs this engine, whichever is chosen",
     "headgate.lab.overload": "each experiment has its own front door",
     "headgate.limiter.async_": "it imports asyncio",
+    "headgate.observe.publish": "`headgate top` reads a directory of counts from outside",
     "headgate.policy.command": "checks of policy files, which only the command line needs",
     "headgate.policy.edges": "for web edges; the names in `headgate.policy` are for users",
     "headgate.shed.estimators": "users choose an estimator, or write one; the laboratory compares them",

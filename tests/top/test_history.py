@@ -12,9 +12,13 @@ import pytest
 from headgate import Limiter
 from headgate.cli import main
 from headgate.engine import NATIVE
+from headgate.observe.publish import Watched
 from headgate.stores.shared import SharedStore
+from headgate.top import open_source
 from headgate.top.history import History
 from headgate.top.screen import ago, number, rate, sparks
+from headgate.web.wsgi import RateLimitMiddleware
+from tests.support.edges import plain_wsgi, wsgi
 from tests.support.snapshots import page, recorded, refused, rule, snapshot
 
 pytestmark = pytest.mark.engineless
@@ -116,7 +120,10 @@ def test_json_is_one_object_a_second():
 @pytest.mark.parametrize(
     ("source", "says"),
     [
-        ("nothing", "cannot read 'nothing'; write http://127.0.0.1:6070 or shared:///dev/shm/api"),
+        (
+            "nothing",
+            "cannot read 'nothing'; write http://127.0.0.1:6070, a directory given as publish, or shared:///dev/shm/api",
+        ),
         ("http://127.0.0.1:9", "http://127.0.0.1:9/top does not answer: "),
         ("shared:///nowhere/at/all", "/nowhere/at/all"),
     ],
@@ -160,3 +167,20 @@ def test_a_shared_store_has_its_tables_and_what_is_in_flight(tmp_path: Path):
     assert [(row[0], row[-4]) for row in rows] == [("api", "1"), ("jobs", "1")]
     assert lines[6] == "in flight: 3   the oldest first"
     assert lines[7].split()[1:3] == ["s", "3"]
+
+
+def test_a_directory_of_published_counts(tmp_path: Path):
+    """A directory that workers publish to is a source: their counts, summed."""
+    app = RateLimitMiddleware(plain_wsgi, {"rules": [{"name": "api", "key": "ip", "limits": "2/hour"}]})
+    watched = Watched([app], tmp_path / "watch")
+    try:
+        for _ in range(3):
+            wsgi(app, REMOTE_ADDR="203.0.113.7")
+    finally:
+        watched.close()  # publishes the last counts
+    assert _refusals(tmp_path / "watch") == 1
+
+
+def _refusals(path: Path) -> int:
+    rules = open_source(str(path))()["rules"]
+    return sum(rule["counts"]["refused"] for rule in rules)

@@ -14,7 +14,9 @@ def add_verbs(verbs: Any) -> None:  # noqa: ANN401 - argparse has no public name
     """Add `top`, with a source."""
     about = "watch what a running app decides: rules, refusals and the keys refused most"
     parser = verbs.add_parser("top", help=about, description=f"{about[0].upper()}{about[1:]}.")
-    parser.add_argument("source", metavar="SOURCE", help="http://127.0.0.1:6070, or shared:///dev/shm/api")
+    parser.add_argument(
+        "source", metavar="SOURCE", help="http://127.0.0.1:6070, a directory of `publish`, or shared:///dev/shm/api"
+    )
     parser.add_argument(
         "--token", default=os.environ.get("HEADGATE_TOKEN"), help="of the page; default: HEADGATE_TOKEN"
     )

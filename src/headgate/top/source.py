@@ -1,4 +1,4 @@
-"""The sources of `headgate top`: a page of a running app or service, and the files of a shared store."""
+"""The sources of `headgate top`: a page of an app or a service, a directory of counts, a shared store."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 from urllib.request import Request, urlopen
 
 from headgate.errors import InvalidCall, StoreError
+from headgate.observe.publish import read
 from headgate.stores.command import holders, survey
 from headgate.wording import shown
 
@@ -37,10 +38,20 @@ def open_source(text: str, token: str | None = None) -> Source:
     if parts.scheme == "shared" and not parts.netloc and len(parts.path) > 1:
         path = os.path.abspath(unquote(parts.path))
         return lambda: _surveyed(path)
+    if os.path.isdir(text):
+        return lambda: _published(text)
     raise InvalidCall(f"cannot read {shown(text)}; {_FORMS}")
 
 
-_FORMS: Final = "write http://127.0.0.1:6070 or shared:///dev/shm/api"
+def _published(path: str) -> Snapshot:
+    """Return the sum of what workers have written to a directory."""
+    try:
+        return dict(read(path))
+    except OSError as error:
+        raise StoreError(f"cannot read {path!r}: {error.strerror}") from None
+
+
+_FORMS: Final = "write http://127.0.0.1:6070, a directory given as publish, or shared:///dev/shm/api"
 
 
 def _fetched(url: str, token: str | None) -> Snapshot:
