@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import logging
 import random
+import re
 from collections import Counter
+
+import pytest
 
 from headgate import Limiter, MemoryStore
 from headgate.observe.merging import merged
@@ -57,8 +60,8 @@ def hello(environ, start_response):
     return [b"hello"]
 
 
-def edge(key="ip", **options):
-    policy = {"rules": [{"name": "api", "key": key, "limits": "1/minute"}]}
+def edge(key="ip", pepper=None, **options):
+    policy = {"rules": [{"name": "api", "key": key, "limits": "1/minute"}]} | ({"pepper": pepper} if pepper else {})
     return RateLimitMiddleware(hello, policy, store=MemoryStore(clock=ManualClock(1_000_000_020.0)), **options)
 
 
@@ -77,6 +80,49 @@ def test_secrets_and_hashed_addresses_are_never_listed():
     seen = app.snapshot()
     assert seen["refused_keys"][0]["count"] == 1
     assert "203.0.113" not in str(seen)
+
+
+HASH = r"\\h[0-9a-f]{32}"
+"""A hash in a key, as a pattern."""
+
+
+@pytest.mark.parametrize("address", ["203.0.113.7", "2001:db8::7", "testclient"])
+@pytest.mark.parametrize(
+    ("key", "clear", "shown"),
+    [
+        ("ip", "{0}", HASH),
+        ({"header": "x-team"}, r"\m{0}", r"\\m" + HASH),
+        (["path", "user"], r"/a:b\p10.1.2.3|\m{0}", r"/a:b\\p10\.1\.2\.3\|\\m" + HASH),
+        (["user", "user"], r"\m{0}|\m{0}", rf"(\\m{HASH})\|\1"),
+        ([{"constant": "10.0.0.1"}, "ip"], "10.0.0.1|{0}", r"10\.0\.0\.1\|" + HASH),
+        ({"constant": "a|10.0.0.1:80"}, "a|10.0.0.1:80", r"a\|10\.0\.0\.1:80"),
+        (lambda view: "10.0.0.1:80|", "10.0.0.1:80|", r"10\.0\.0\.1:80\|"),
+    ],
+)
+def test_addresses_and_only_addresses_are_hashed(caplog, key, clear, shown, address):
+    """The part `ip`, and an address in place of a missing part, are hashed in lists and in the log; nothing else is."""
+    client = "2001:db8::/64" if ":" in address else address
+    for options, pattern in (({}, re.escape(clear.format(client))), ({"hash_addresses": True}, shown)):
+        caplog.clear()
+        with caplog.at_level(logging.INFO, "headgate.refusals"):
+            app = edge(key, **options)
+            ask(app, 300, REMOTE_ADDR=address, PATH_INFO="/a:b|10.1.2.3")
+        seen = app.snapshot()
+        for listed in (*seen["refused_keys"], *seen["busiest_keys"], vars(caplog.records[0])):
+            assert re.fullmatch(pattern, listed["key"]), listed["key"]
+        assert len(seen["refused_keys"]) == len(seen["busiest_keys"]) == 1
+        assert not options or client not in caplog.text.replace("10.0.0.1", "")
+
+
+def test_hashes_of_addresses_are_keyed_with_the_pepper(monkeypatch):
+    """With another pepper an address has another hash: whoever has no pepper cannot find the address by trying all."""
+    found = set()
+    for pepper in ("one pepper", "another pepper"):
+        monkeypatch.setenv("PEPPER", pepper)
+        app = edge(hash_addresses=True, pepper={"env": "PEPPER"})
+        ask(app)
+        found.add(app.snapshot()["refused_keys"][0]["key"])
+    assert len(found) == 2
 
 
 def test_the_busiest_keys_are_estimated_from_a_sample():

@@ -6,15 +6,13 @@ import random
 from collections.abc import Iterable
 from dataclasses import replace
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from headgate.engine import Decision
 from headgate.forks import after_fork
 from headgate.observe.refusal_log import RefusalLog
 from headgate.observe.sketch import Listed, Sketch
-
-if TYPE_CHECKING:
-    from headgate.policy.edges import Rule
+from headgate.policy.edges import Rule, without_addresses
 
 ONE_IN: Final = 64
 """Of this number of decisions, one is looked at to find the busiest keys."""
@@ -60,7 +58,7 @@ class KeyWatch:
     def _shown(self, rule: Rule, key: str) -> str:
         """Return a key as it is listed: short, and without addresses if these are hashed."""
         if self._hash_addresses:
-            key = "|".join(_hashed(part) for part in key.split("|")) if "ip" in rule.parts or ":" in key else key
+            key = without_addresses(rule, key)
         if len(key) <= LONGEST:
             return key
         return key[:_KEPT] + "..." + blake2b(key.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
@@ -70,10 +68,3 @@ class KeyWatch:
         self._refused.forget()
         self._asked.forget()
         self._log.forget()
-
-
-def _hashed(part: str) -> str:
-    """Return a part of a key, hashed unless it is a hash already."""
-    if part.startswith("\\h"):
-        return part
-    return "\\h" + blake2b(part.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()

@@ -10,6 +10,7 @@ from headgate.policy.carried import Carried, Reload, compare, with_carried
 from headgate.policy.compiled import CompiledPolicy
 from headgate.policy.counting import IN_FLIGHT, NO_COUNTS, WAITING, PolicyCounts, RuleCounts
 from headgate.policy.fast_path import FastPath, cost_in_fast_path
+from headgate.policy.hidden import without_addresses
 from headgate.policy.key import client_key, fallback_key, key_of
 from headgate.policy.match import METHODS
 from headgate.policy.operating import CountedRule, RuleKeys, check_no_loop, unknown_rule
@@ -30,4 +31,5 @@ __all__ = [
     "Reload", "Rule", "RuleCounts", "RuleKeys", "RuleSet", "Segment", "ShedSection", "Source", "Unclear",
     "check_no_loop", "client_key", "compare", "cost_in_fast_path", "fallback_key", "key_of", "read_address",
     "read_node", "read_words", "refund", "refused", "release", "settle", "tidy", "unknown_rule", "with_carried",
+    "without_addresses",
 ]  # fmt: skip

@@ -86,6 +86,7 @@ def read_fleet(
         key=read_key(parser, "everyone", path, ()),
         parts=("everyone",),
         writes=(EVERYONE,),
+        digest=parser.hashed,
         plans={CRITICAL: (limit,), OTHERS: (limit.replace(amount=amount, burst=amount),)},
         limits_of=FleetRule.limits_for,  # type: ignore[arg-type]  # the limits depend on more than the plan
         cost=Cost(1),

@@ -13,6 +13,7 @@ from headgate.policy.action import Action, read_act, read_time
 from headgate.policy.cost import COUNT, Cost, Count, read_cost, read_count
 from headgate.policy.forms import NAME, TEXT, Field, Fields, Form, array, named, one_of, some, table, time
 from headgate.policy.given_key import Writes, read_writes
+from headgate.policy.hashing import Hash
 from headgate.policy.key import Part, part_names, read_key
 from headgate.policy.match import Match, Predicate, read_condition, read_match
 from headgate.policy.parser import Parser
@@ -96,6 +97,8 @@ class Rule:
     """The names of the parts of the key."""
     writes: Writes
     """How a value that code gives becomes a part of the key."""
+    digest: Hash
+    """The hash of values that may be secret, keyed with the policy's pepper."""
     plans: Plans | None
     limits_of: Callable[[RequestView], Any] | None
     """The app's function that chooses the limits of a request."""
@@ -169,11 +172,6 @@ def _read_fields(parser: Parser, given: Mapping[str, Any], path: Path_, index: i
     choose = parser.function(limits, (*path, "limits")) if callable(limits) else None
     plans = None if choose else _plans(parser, limits, (*path, "limits"), name, act, block)
     cost = read_cost(parser, given.get("cost", 1), (*path, "cost"), name)
-    count = read_count(parser, given.get("count", {}), (*path, "count"))
-    if count.requests is not None and not match.covers(count.requests):
-        parser.warn(
-            (*path, "count"), f"rule {name}: of the requests that count.when names, match leaves out some or all"
-        )
     if cost.rises:
         _warn_of_no_debt(parser, plans or {}, (*path, "limits"), name)
     return Rule(
@@ -183,10 +181,11 @@ def _read_fields(parser: Parser, given: Mapping[str, Any], path: Path_, index: i
         key=read_key(parser, given.get("key", "ip"), (*path, "key"), names),
         parts=part_names(given.get("key", "ip")),
         writes=read_writes(given.get("key", "ip"), parser.hashed),
+        digest=parser.hashed,
         plans=plans,
         limits_of=choose,
         cost=cost,
-        count=count,
+        count=_count(parser, given.get("count", {}), (*path, "count"), name, match),
         act=act,
         block=block,
         missing=cast("Missing", _word(parser, given, path, "missing", Missing, "ip")),
@@ -196,6 +195,13 @@ def _read_fields(parser: Parser, given: Mapping[str, Any], path: Path_, index: i
         exempt=read_condition(parser, given["exempt"], (*path, "exempt"), every=True) if "exempt" in given else None,
         store=check_store(parser, given.get("store", ""), (*path, "store"), stores),
     )
+
+
+def _count(parser: Parser, value: object, path: Path_, name: str, match: Match) -> Count:
+    count = read_count(parser, value, path)
+    if count.requests is not None and not match.covers(count.requests):
+        parser.warn(path, f"rule {name}: of the requests that count.when names, match leaves out some or all")
+    return count
 
 
 def _check_needed(parser: Parser, given: Mapping[str, Any], path: Path_) -> None:
