@@ -223,6 +223,25 @@ def test_reload_says_what_is_true(file):
     assert RateLimitMiddleware(plain_wsgi, Policy.load({"rules": [{"key": "ip", "limits": "1/s"}]})).reload() is False
 
 
+def test_every_reload_that_fails_is_counted_once_in_its_process(file):
+    """16 threads read a bad file 20 times each: 320 failures. A forked child has none, and the parent keeps its own."""
+    policy = PolicyFile(file, lambda policy: policy)
+    write(file, "9/fortnight")
+
+    def fail() -> None:
+        for _ in range(20):
+            assert policy.reload() is None
+
+    threads = [threading.Thread(target=fail) for _ in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE)
+    assert policy.failures == 320
+    assert in_child(lambda: policy.failures) == "0"
+    assert policy.failures == 320
+
+
 def test_a_file_that_is_gone_for_a_moment_is_no_change(file):
     """Deployments exchange files in more ways than one."""
     followed = PolicyFile(file, lambda policy: policy)

@@ -111,9 +111,7 @@ def store_part(name: str, store: Any) -> StorePart:  # noqa: ANN401 - of any kin
     kind = type(store).__name__.removesuffix("Store").lower()
     up, errors, seconds = True, 0, None
     if hasattr(store, "health"):
-        up, errors, bounds, counts, spent = store.health()
-        buckets = [list(pair) for pair in zip((*bounds, None), counts, strict=True)]
-        seconds = {"buckets": buckets, "sum": spent, "count": sum(counts)}
+        up, errors, seconds = store.health()
     return StorePart(
         name=name, kind=kind, up=up, errors=errors, degraded=not up, seconds=seconds,
         keys=store.keys() if hasattr(store, "keys") else None,

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
 from headgate.errors import HeadgateError, InvalidPolicy
+from headgate.forks import after_fork
 from headgate.policy.policy import Policy
 from headgate.wording import log_of
 
@@ -44,8 +45,14 @@ class PolicyFile(Generic[Ready]):
         self.policy = Policy.load(given)
         self.loaded_at = time.time()
         """The time at which the current policy was read."""
+        self._forget()
+        after_fork(self._forget)
+
+    def _forget(self) -> None:
+        """Count failures from zero in a forked child: the parent keeps its own."""
         self.failures = 0
-        """How often the file could not be used since then; the policy stayed as it was."""
+        """How often the file could not be used; the policy stayed as it was."""
+        self._counting = threading.RLock()  # a signal handler may interrupt the thread that holds it
 
     @property
     def path(self) -> Path | None:
@@ -110,7 +117,8 @@ class PolicyFile(Generic[Ready]):
             log.error("the policy is unchanged; %s cannot be used: %s", self._path, reason)
         except Exception:
             log.exception("the policy is unchanged; %s cannot be read", self._path)
-        self.failures += 1  # one thread reads at a time
+        with self._counting:  # `reload` reads in its caller's thread, perhaps beside the reader
+            self.failures += 1
         return None
 
     def _taken(self) -> Ready | None:

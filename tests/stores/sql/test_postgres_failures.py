@@ -87,6 +87,8 @@ def test_a_silent_server_is_answered_for_within_the_deadline(server):
         with contextlib.closing(store):
             limiter = Limiter("4/day", store=store)
             wait_until(lambda: not limiter.hit("k", 0).degraded, "the first connection is made")
+            before = store.health()
+            assert before.up and before.seconds is not None and before.seconds["count"] >= 1
             proxy.hold()
             decisions = [limiter.hit("k") for _ in range(4)]
             assert all(decision.degraded for decision in decisions)
@@ -94,9 +96,11 @@ def test_a_silent_server_is_answered_for_within_the_deadline(server):
             assert [transition.available for transition in seen] == [False]
             with pytest.raises(StoreError, match="is away"):
                 Limiter("4/day", store=store, on_error="raise").hit("k")
+            assert store.health() == (False, before.errors + 3, before.seconds)
             proxy.release()
             wait_until(lambda: not limiter.hit("other", 0).degraded, "the server is back")
             assert [transition.available for transition in seen] == [False, True]
+            assert store.health().up
 
 
 def test_a_killed_server_keeps_what_it_has_counted(server):

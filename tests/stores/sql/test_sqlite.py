@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from headgate import AsyncLimiter, Call, InvalidCall, Limit, Limiter, StoreError
+from headgate.observe import store_part
 from headgate.stores.sql.sqlite import SqliteStore
 from headgate.testing import ManualClock
 from tests.support import ROOT
@@ -174,6 +175,28 @@ def test_a_file_that_cannot_be_used_says_why(folder):
     (folder / "text.db").write_text("hello" * 1000)
     with pytest.raises(StoreError, match="is not a SQLite database"):
         Limiter("3/day", store=SqliteStore(f"sqlite://{folder}/text.db"), on_error="raise").hit("k")
+
+
+def test_health_tells_of_an_outage(folder):
+    """A directory goes away: three commands fail, then the store is known to be away; it comes back, and so it says."""
+    (folder / "data").mkdir()
+    store = SqliteStore(f"sqlite://{folder}/data/limits.db?deadline=20")
+    with contextlib.closing(store):
+        limiter = Limiter("9/day", store=store)
+        limiter.hit("k")
+        assert store_part("", store) == {
+            "name": "", "kind": "sqlite", "up": True, "errors": 0, "keys": None, "evictions": None, "degraded": False,
+            "seconds": None,
+        }  # fmt: skip
+        store.hang_up()
+        (folder / "data").rename(folder / "gone")
+        assert all(limiter.hit("k").degraded for _ in range(5))
+        assert store.health() == (False, 3, None)
+        part = store_part("", store)
+        assert (part["up"], part["errors"], part["degraded"]) == (False, 3, True)
+        (folder / "gone").rename(folder / "data")
+        wait_until(lambda: not limiter.hit("k", 0).degraded, "the file answers again")
+        assert store.health() == (True, 3, None)
 
 
 def test_a_full_disk_is_a_clear_error(store):

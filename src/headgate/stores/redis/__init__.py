@@ -19,13 +19,13 @@ from headgate.forks import after_fork
 from headgate.limit import Limit
 from headgate.stores.breaker import Transition
 from headgate.stores.contract import Store
+from headgate.stores.health import HealthReport
 from headgate.stores.leases.terms import Lease, checked_terms
 from headgate.stores.memory import MemoryStore
 from headgate.stores.redis.bound import BoundLimits, Space
 from headgate.stores.redis.bound_async import AsyncBoundLimits
 from headgate.stores.redis.compiled import Command, CompiledLimits
 from headgate.stores.redis.connect import Connector, Timeouts
-from headgate.stores.redis.health import BOUNDS
 from headgate.stores.redis.leased import AsyncLeasedLimits, LeasedLimits
 from headgate.stores.redis.library import FAILURES, MovedError
 from headgate.stores.redis.names import Names
@@ -126,10 +126,9 @@ class RedisStore:
         """Whether a clock was given, which only tests do; otherwise the server's clock decides."""
         return self._clock is not None
 
-    def health(self) -> tuple[bool, int, tuple[float, ...], list[int], float]:
-        """Return whether the servers are there, failures, bounds of times, commands by time, and their sum."""
-        health = self._topology.health
-        return self._topology.up, health.errors, BOUNDS, *health.seconds()
+    def health(self) -> HealthReport:
+        """Return whether all servers are there, the number of failures, and the times of commands."""
+        return self._topology.health.report(self._topology.up)
 
     @property
     def clock(self) -> Clock:

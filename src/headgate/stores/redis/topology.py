@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from headgate.stores.breaker import Prober, Transition
+from headgate.stores.health import Health
 from headgate.stores.redis.compiled import Command
 from headgate.stores.redis.connect import Connector, redirected_to, slot_of
-from headgate.stores.redis.health import Health
 from headgate.stores.redis.library import (
     FAILURES,
     AskError,

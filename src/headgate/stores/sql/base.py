@@ -13,6 +13,7 @@ from headgate.forks import after_fork
 from headgate.limit import Limit
 from headgate.stores.breaker import Breaker, Prober, Transition
 from headgate.stores.contract import Store
+from headgate.stores.health import Health, HealthReport
 from headgate.stores.memory import MemoryStore
 from headgate.stores.sql.bound import AsyncBoundLimits, BoundLimits, Space, Task
 from headgate.stores.sql.names import Names
@@ -34,6 +35,9 @@ class BusyError(DatabaseError):
 
 class SqlStore:
     """A store in a database. A subclass runs tasks."""
+
+    on_server = True
+    """Whether the database is a server, whose time is worth a look."""
 
     def __init__(
         self,
@@ -57,6 +61,7 @@ class SqlStore:
         self.local = _local_store(local, clock)
         """The store that answers while the database is away."""
         self.breaker = Breaker()
+        self._health = Health()
         self._prober = Prober(lambda: (self,), self._probe, (StoreError,), on_transition)
         self._renewal = PermitRenewal(self._transact)
         after_fork(self._after_fork)
@@ -65,6 +70,10 @@ class SqlStore:
     def decides_by_clock(self) -> bool:
         """Whether a clock was given, which only tests do; otherwise the clock of the database decides."""
         return self._clock is not None
+
+    def health(self) -> HealthReport:
+        """Return whether the database is there, the number of failures and, of a server, the times of its answers."""
+        return self._health.report(not self.breaker.open, self.on_server)
 
     @property
     def clock(self) -> Clock:
@@ -137,7 +146,7 @@ class SqlStore:
         except DatabaseError as error:
             self._failed(error, began)
             raise
-        self._succeeded()
+        self._succeeded(began)
         return value
 
     def _transact_async(self, task: Task[T]) -> Coroutine[Any, Any, T]:
@@ -150,7 +159,7 @@ class SqlStore:
         except DatabaseError as error:
             self._failed(error, began)
             raise
-        self._succeeded()
+        self._succeeded(began)
         return value
 
     def _ready(self) -> float:
@@ -159,10 +168,12 @@ class SqlStore:
         return time.monotonic()
 
     def _failed(self, error: DatabaseError, began: float) -> None:
+        self._health.failed()
         if not isinstance(error, BusyError):
             self._prober.failed(self, error, began)
 
-    def _succeeded(self) -> None:
+    def _succeeded(self, began: float) -> None:
+        self._health.took(time.monotonic() - began)
         if self.breaker.troubled:
             self.breaker.succeeded()
 
@@ -177,6 +188,7 @@ class SqlStore:
         self._renewal.forget()
         self._prober.forget()
         self.breaker = Breaker()
+        self._health = Health()
         self._forget()
 
 

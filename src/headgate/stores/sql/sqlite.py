@@ -74,6 +74,8 @@ class SqliteStore(SqlStore):
     and when it can again. `clock`: for tests, in place of the machine's clock.
     """
 
+    on_server = False
+
     @explained
     def __init__(
         self,
