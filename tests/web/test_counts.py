@@ -86,8 +86,11 @@ def test_answers_without_the_store_are_counted_apart(on_error, expected):
     app = RateLimitMiddleware(
         hello, {"rules": [{**RULE, "on_error": on_error}]}, store="redis://127.0.0.1:1?connect_timeout=0.01"
     )
-    asked(app, count=3)
-    assert app.counts() == {"api": ZERO._replace(**expected)}
+    try:
+        asked(app, count=3)
+        assert app.counts() == {"api": ZERO._replace(**expected)}
+    finally:
+        app.close()  # ends the thread that probes the server
 
 
 def test_counts_survive_a_reload_and_another_store(tmp_path):

@@ -37,14 +37,14 @@ class KeyWatch:
         self._refused.add(rule.name, shown)
         self._log.write(rule.name, shown, decision)
 
-    def sampled(self, asked: Iterable[tuple[Rule, str]]) -> int:
-        """See the keys of one decision; return the number of decisions until the next one to see.
+    def until_sample(self) -> int:
+        """Return the number of decisions until the next one to see: random, so that no rhythm hides a key."""
+        return random.randrange(1, 2 * ONE_IN)  # noqa: S311 - not a secret
 
-        The number is random, so that no rhythm of requests hides a key.
-        """
+    def sampled(self, asked: Iterable[tuple[Rule, str]]) -> None:
+        """See the keys of one decision."""
         for rule, key in asked:
             self._asked.add(rule.name, self._shown(rule, key))
-        return random.randrange(1, 2 * ONE_IN)  # noqa: S311 - not a secret
 
     def refused_keys(self) -> tuple[list[Listed], int]:
         """Return the keys refused most, and the most that another key can have been refused."""

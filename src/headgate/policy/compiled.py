@@ -18,12 +18,12 @@ from headgate.limit import Limit
 from headgate.policy.counting import (
     ALLOWED,
     DEGRADED_ALLOWED,
+    DELAYED,
     EXEMPT,
     ITSELF,
     OBSERVED,
     REFUSED,
     PolicyCounts,
-    admitted_by,
 )
 from headgate.policy.fast_path import FastPath, cost_in_fast_path
 from headgate.policy.gates import Outage, gate_on
@@ -165,23 +165,25 @@ class CompiledPolicy:
                 self.counts.add(rule.name, EXEMPT)
             elif observes:
                 watched += questions
-            elif not rule.counts_request(view):
+            elif rule.count.requests is not None and not rule.count.requests.holds(view):
                 looked += [([question], True) for question in questions]
             else:
                 asked.append(questions[0])
-                more += [([question], False) for question in questions[1:]]
+                if len(questions) > 1:
+                    more += [([question], False) for question in questions[1:]]
         return [*looked, *([(asked, False)] if asked else ()), *more], watched
 
     def _questions(self, rule: Rule, view: RequestView, params: Params) -> Outcome | list[Question]:
         """Return the questions of a rule, one for each key; none if the request is skipped; or a refusal."""
         try:
-            keys = self.keys(rule, view, params)
+            key = None if rule.repeated == "each" else key_of(rule.key, view, params)
+            keys = self.keys(rule, view, params) if key is None else (key,)
             if isinstance(keys, Outcome):
                 return keys
             cost, limits = rule.cost.before(view), rule.limits_for(view)
         except Unclear as reason:
             return refused_unclear(reason)
-        return [(rule, key, cost, limits) for key in keys]
+        return [(rule, keys[0], cost, limits)] if len(keys) == 1 else [(rule, key, cost, limits) for key in keys]
 
     def keys(self, rule: Rule, view: RequestView, params: Params) -> Outcome | Sequence[str]:
         """Return the keys to count: one, or several with `repeated: each`; none if it is skipped; or a refusal."""
@@ -209,7 +211,7 @@ class CompiledPolicy:
         """Take one decision for each store, in order; if a later one refuses, the earlier charges are given back."""
         charges: list[Charge] = []
         passed: list[Charge] = []
-        counted: list[tuple[Rule, str, int]] = []
+        counted: list[tuple[Sequence[Rule], Sequence[str], int]] = []
         delay = 0
         groups: list[tuple[LimitGroup, list[Question]]] = []
         for asked, looks in rounds:
@@ -224,7 +226,7 @@ class CompiledPolicy:
                     yield from refund(charges)
                     self.counts.closed(instead)
                     return instead
-                counted += zip(group.owners, keys, repeat(DEGRADED_ALLOWED), strict=False)
+                counted.append((group.owners, keys, DEGRADED_ALLOWED))  # also if a local share decides
                 if instead is None:
                     continue
                 (group, decision), costs = instead, instead[1].costs
@@ -239,7 +241,7 @@ class CompiledPolicy:
                     yield from charge_refused(group, decision, costs)
                 return refused(group, decision)
             delay = max(delay, held := group.delay(decision) if group.delays else 0)
-            counted += admitted_by(group, keys, held)
+            counted += () if group.degraded else ((group.owners, keys, DELAYED if held else ALLOWED),)
             passed.append(Charge(group, decision))
             if group.follows or group.delays or group.holds_permits or (len(groups) > 1 and not group.looks):
                 charges.append(passed[-1])
@@ -265,7 +267,7 @@ class CompiledPolicy:
                     if group.holds_permits:
                         group.gate.hold(decision)
                     seen.append(Charge(group, decision))
-        self.counts.admitted([(rule, question[1], result)])
+        self.counts.admitted([((rule,), (question[1],), result)])
 
     def _grouped(self, view: RequestView, asked: list[Question], looks: bool = False) -> tuple[LimitGroup, ...]:
         """Return the groups of a request's rules, one for each store; with `looks`, groups that charge nothing."""

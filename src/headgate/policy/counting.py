@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
@@ -57,8 +57,11 @@ class Observer(Protocol):
     def refused(self, rule: Rule, key: str, decision: Decision) -> None:
         """See a refusal."""
 
-    def sampled(self, asked: Iterable[tuple[Rule, str]]) -> int:
-        """See the keys of one decision; return the number of decisions until the next sample."""
+    def until_sample(self) -> int:
+        """Return the number of decisions until the next sample, by chance."""
+
+    def sampled(self, asked: Iterable[tuple[Rule, str]]) -> None:
+        """See the keys of one decision."""
 
 
 class PolicyCounts:
@@ -69,7 +72,7 @@ class PolicyCounts:
         self.gauges = Tally()
         """The requests in flight, and those that wait."""
         self._observer = observer
-        self._left = 1
+        self._left = self._until_sample()
         after_fork(self._forget)
 
     def tally(self, name: str) -> Tally:
@@ -92,13 +95,22 @@ class PolicyCounts:
         refusing = tuple(
             (self.tally(rule.name), SHADOWED if rule.act.kind == "shadow" else REFUSED) for rule in group.owners
         )
-        return Counting(admitting, refusing, partial(self.saw_refusal, group), partial(self._sample, group))
+        return Counting(admitting, refusing, partial(self.saw_refusal, group), self._sampler(group))
 
-    def admitted(self, asked: Iterable[tuple[Rule, str, int]]) -> None:
-        """Count a request that rules have admitted, each with its key and its result; once for each rule."""
-        each = {rule.name: (rule, key, result) for rule, key, result in asked}
+    def admitted(self, asked: Iterable[tuple[Sequence[Rule], Sequence[str], int]]) -> None:
+        """Count a request that rules have admitted, each with its key, and their result; once for each rule.
+
+        Of rules that are asked together, a delay is the result of those that delay.
+        """
+        each: dict[str, tuple[Rule, str, int]] = {}
+        for rules, keys, result in asked:
+            for rule, key in zip(rules, keys, strict=True):
+                each[rule.name] = rule, key, ALLOWED if result == DELAYED and rule.act.kind != "delay" else result
         for name, (_, _, result) in each.items():
-            self.tally(name).add(result)
+            tally = self._tallies.get(name)
+            if tally is None:
+                tally = self._tallies.setdefault(name, Tally())
+            tally.add(result)
         self._left -= 1
         if self._left <= 0:
             self._left = self._sampled((rule, key) for rule, key, _ in each.values())
@@ -109,6 +121,9 @@ class PolicyCounts:
         result = SHADOWED if rule.act.kind == "shadow" else REFUSED
         self.tally(rule.name).add(DEGRADED_REFUSED if decision.degraded or group.degraded else result)
         self.saw_refusal(group, decision)
+        self._left -= 1
+        if self._left <= 0:
+            self._left = self._sampled(zip(group.owners, decision._asked[1], strict=True))
 
     def closed(self, outcome: Outcome) -> None:
         """Count a request that a rule refuses because its store is away."""
@@ -123,33 +138,35 @@ class PolicyCounts:
             except Exception:  # a request was decided: no error of its observers may decide it again
                 log.exception("a refusal could not be observed")
 
-    def _sample(self, group: LimitGroup, keys: str | tuple[str, ...]) -> int:
-        each = (keys,) * len(group.owners) if isinstance(keys, str) else keys
-        return self._sampled(zip(group.owners, each, strict=True))
+    def _sampler(self, group: LimitGroup) -> Callable[[str | tuple[str, ...]], int]:
+        """Return a function that shows the observer a decision and returns when to call it again.
+
+        Its first call shows nothing: a key that asked once must not be taken for one that asks all the time.
+        """
+        begun = False
+
+        def sample(keys: str | tuple[str, ...]) -> int:
+            nonlocal begun
+            if not begun:
+                begun = True
+                return self._until_sample()
+            each = (keys,) * len(group.owners) if isinstance(keys, str) else keys
+            return self._sampled(zip(group.owners, each, strict=True))
+
+        return sample
+
+    def _until_sample(self) -> int:
+        return NO_SAMPLE if self._observer is None else self._observer.until_sample()
 
     def _sampled(self, asked: Iterable[tuple[Rule, str]]) -> int:
-        if self._observer is None:
-            return NO_SAMPLE
-        try:
-            return self._observer.sampled({rule.name: (rule, key) for rule, key in asked}.values())
-        except Exception:
-            log.exception("a decision could not be observed")
-            return NO_SAMPLE
+        if self._observer is not None:
+            try:
+                self._observer.sampled({rule.name: (rule, key) for rule, key in asked}.values())
+            except Exception:
+                log.exception("a decision could not be observed")
+        return self._until_sample()
 
     def _forget(self) -> None:
         """Count from zero in a forked child: the parent keeps its counts."""
         for tally in (*self._tallies.values(), self.gauges):
             tally.forget()
-
-
-def admitted_by(group: LimitGroup, keys: tuple[str, ...], held_us: int) -> list[tuple[Rule, str, int]]:
-    """Return each rule that has admitted a request, with its key and its result.
-
-    Requests that a local share admits are counted for all rules of the group that is away.
-    """
-    if group.degraded:
-        return []
-    return [
-        (rule, key, DELAYED if held_us and rule.act.kind == "delay" else ALLOWED)
-        for rule, key in zip(group.owners, keys, strict=True)
-    ]

@@ -47,7 +47,7 @@ class PolicyGate(Gate):
     def look(self, decision: Decision) -> Decision:
         """Return what is left for the calls of a decision; no unit is charged."""
         limits, keys = decision._asked
-        return self._run(self._bound_to(limits), keys, (0,) * len(keys), PEEK, 0)
+        return self._bound_to(limits).run(keys, (0,) * len(keys), PEEK, 0)
 
 
 class AsyncPolicyGate(AsyncGate):

@@ -186,7 +186,7 @@ class Policy:
 
     def matching(self, view: RequestView, exempted: list[Rule] | None = None) -> Sequence[tuple[Rule, Params]]:
         """Return the rules that apply to a request; those that exempt it are added to `exempted`."""
-        found = self.rules_for(view.method, view.path)
+        found = self._index.found[view.method, "/" if self._index.pathless else view.path]
         if found.set.plain:
             return found.pairs
         matching = []

@@ -42,4 +42,5 @@ def passing(passed: list[Charge], delay_us: int, charges: tuple[Charge, ...]) ->
         if group.holds_permits:
             group.gate.hold(decision)
     group, decision = passed[0] if len(passed) == 1 else _tightest(passed)
-    return Outcome("pass", 200, group.owner(decision), decision, group, delay_us, charges)
+    rule = group.owners[0] if len(group.owners) == 1 else group.owner(decision)
+    return Outcome("pass", 200, rule, decision, group, delay_us, charges)

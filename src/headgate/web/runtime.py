@@ -200,7 +200,9 @@ class Runtime(Generic[AnyStr]):
         if self.check is not None:
             self.check()
             self.check = None
-        self.follow()
+        can_change = self.policy_file.can_change
+        if can_change or self._carried:
+            self.follow()
         view = None
         if self._misconfiguration is not None:
             view = self.view(request)
@@ -208,7 +210,7 @@ class Runtime(Generic[AnyStr]):
                 self._misconfiguration = None
         if not self._compared:
             self._compare()
-        self.looks = self._misconfiguration is not None or self.policy_file.can_change
+        self.looks = self._misconfiguration is not None or can_change
         return view
 
     def follow(self) -> None:
