@@ -47,7 +47,8 @@ ENTRANCES = {
     "headgate.engine.pure": "the reference store of `headgate.testing` runs this engine, whichever is chosen",
     "headgate.lab.overload": "each experiment has its own front door",
     "headgate.limiter.async_": "it imports asyncio",
-    "headgate.observe.publish": "`headgate top` reads a directory of counts from outside",
+    "headgate.observe.asgi": "the pages, which the admin port of `headgate serve` shows",
+    "headgate.observe.publish": "`headgate top` and the admin port read a directory of counts from outside",
     "headgate.policy.command": "checks of policy files, which only the command line needs",
     "headgate.policy.edges": "for web edges; the names in `headgate.policy` are for users",
     "headgate.shed.estimators": "users choose an estimator, or write one; the laboratory compares them",
@@ -63,6 +64,7 @@ FOR_USERS = {
     *(("headgate.policy", name) for name in ("Networks", "counted")),
     *(("headgate.shaper", name) for name in ("AsyncPump", "Pump")),
     ("headgate.shed", "Stats"),
+    ("headgate.observe.asgi", "pages"),
     *(("headgate.client", name) for name in ("Chat", "Event", "Outgoing", "Report", "Retries", "Usage")),
     *(("headgate.client", name) for name in ("backoff", "chat", "deadline")),
     *(

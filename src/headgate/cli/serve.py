@@ -23,6 +23,10 @@ def add_verbs(verbs: Any) -> None:  # noqa: ANN401 - argparse has no public name
     verb.add_argument(
         "--grpc", metavar="HOST:PORT", help="where Envoy asks the first worker; the next has the next port"
     )
+    verb.add_argument("--admin", metavar="PLACE", help="where operators find /metrics, /counts and /top of all workers")
+    verb.add_argument(
+        "--hash-addresses", action="store_true", help="list and log addresses as hashes, keyed with the policy's pepper"
+    )
     verb.add_argument("--tls-cert", metavar="FILE", help="the certificate, for TLS")
     verb.add_argument("--tls-key", metavar="FILE", help="the key of the certificate")
     verb.add_argument(
@@ -45,7 +49,7 @@ def serve(chosen: argparse.Namespace) -> str:
 
     names = (
         "policy", "envoy", "envoy_algorithm", "store", "workers", "listen", "grpc", "tls_cert", "tls_key", "token_file",
-        "open",
+        "open", "admin", "hash_addresses",
     )  # fmt: skip
     given = {name: getattr(chosen, name) for name in names}
     if chosen.trusted_proxy:

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from headgate.edge.app import App
-from headgate.edge.plain import PlainLimits
 from headgate.edge.proxied import Check
 from headgate.edge.questions import Questions
 from headgate.edge.ruling import Ruling
@@ -24,10 +23,10 @@ SHORTEST: Final = 16
 
 def build(settings: Settings, store: str) -> tuple[App, EdgeRuntime]:
     """Return the app and its runtime; raise if a file cannot be read."""
-    runtime = EdgeRuntime(settings.policy, store)
+    runtime = EdgeRuntime(settings.policy, store, settings.hash_addresses)
     has_policy = settings.policy is not None
     check = Check(runtime, Proxies(settings.trusted)) if has_policy else None
-    questions = Questions(Ruling(runtime) if has_policy else None, PlainLimits(runtime.store))
+    questions = Questions(Ruling(runtime) if has_policy else None, runtime.plain)
     return App(check, questions, read_tokens(settings.token_file), _envoy(settings, runtime)), runtime
 
 

@@ -18,6 +18,7 @@ from headgate.edge.messages import log_to_stderr
 from headgate.edge.settings import Settings
 from headgate.edge.worker import Ready
 from headgate.errors import InvalidCall
+from headgate.observe.publish import Watched
 
 LINGER: Final = 1.0
 """Seconds for which a worker that is told to end still takes connections, while /readyz says that it is not ready."""
@@ -50,6 +51,7 @@ async def serve(settings: Settings, store: str, listener: socket.socket, ready: 
     ends = asyncio.Event()
     loop.add_signal_handler(signal.SIGTERM, ends.set)
     app, runtime = build(settings, store)
+    watched = None if settings.counts is None else Watched([runtime], settings.counts)
     connections = Connections(app)
     tls = tls_of(settings)
     handshake = None if tls is None else HANDSHAKE
@@ -67,6 +69,8 @@ async def serve(settings: Settings, store: str, listener: socket.socket, ready: 
         except TimeoutError:
             continue
     await finish(app, server, connections)
+    if watched is not None:
+        watched.close()
     await runtime.aclose()
 
 

@@ -35,6 +35,8 @@ class Kept:
         self._shown = folder / "now"
         self.path = str(self._shown / self._given.name)
         """Where workers find it."""
+        self.failures = 0
+        """How often a changed version was bad, and not taken up."""
         folder.mkdir()
         self._seen = self._stamps()
         self._show(self._copied())
@@ -51,8 +53,10 @@ class Kept:
         try:
             self._show(self._copied())
         except InvalidPolicy as mistakes:
+            self.failures += 1
             log.error("unchanged: %s has errors:\n%s", self._given, mistakes)
         except (HeadgateError, OSError) as reason:
+            self.failures += 1
             log.error("unchanged: %s cannot be used: %s", self._given, reason)
         else:
             log.info("%s was read again", self._given)

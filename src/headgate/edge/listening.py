@@ -56,13 +56,13 @@ def read_place(text: str, option: str, unix: bool = True) -> Place:
     return Place(found[1] or found[2], int(found[3]))
 
 
-def listening(place: Place) -> socket.socket:
+def listening(place: Place, option: str = "--listen") -> socket.socket:
     """Return a socket that listens there; workers share it, so that no connection waits at one that has ended."""
     try:
         return _listening_unix(place.path) if place.path else _listening_tcp(place)
     except OSError as reason:
         why = reason.strerror or str(reason)
-        raise StoreError(f"cannot listen on {place}: {why}. Choose another place with --listen") from None
+        raise StoreError(f"cannot listen on {place}: {why}. Choose another place with {option}") from None
 
 
 def _listening_tcp(place: Place) -> socket.socket:

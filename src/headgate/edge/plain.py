@@ -37,6 +37,10 @@ class PlainLimits:
 
         return decide
 
+    def limiters(self) -> list[AsyncLimiter]:
+        """Return the limiters of all limits so far."""
+        return list(self._limiters.values())
+
     def _made(self, limit: str) -> AsyncLimiter:
         if len(self._limiters) >= MOST:
             raise InvalidLimit(f"this service was asked for {MOST} different limits already; use one of those")

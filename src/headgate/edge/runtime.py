@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from headgate.edge.applied import applied
 from headgate.edge.original import ORIGINALS
+from headgate.edge.plain import PlainLimits
+from headgate.observe import Snapshot, limiter_parts
 from headgate.policy import Policy
-from headgate.web import Runtime, WebOptions
+from headgate.web import Runtime, WebOptions, snapshot_of
 from headgate.wording import log_of
 
 log = log_of("headgate.edge")
@@ -14,10 +16,18 @@ log = log_of("headgate.edge")
 class EdgeRuntime(Runtime[bytes]):
     """A policy that rules on requests which others serve."""
 
-    def __init__(self, policy: str | None, store: str) -> None:
+    def __init__(self, policy: str | None, store: str, hash_addresses: bool = False) -> None:
         self.notes: tuple[str, ...] | None = None
         """What the current policy does not do here; None before there is one."""
-        super().__init__(policy, ORIGINALS, WebOptions(store=store), awaited=True)
+        super().__init__(policy, ORIGINALS, WebOptions(store=store, hash_addresses=hash_addresses), awaited=True)
+        self.plain = PlainLimits(self.store)
+        """The limits of plain questions, which no policy has."""
+
+    def snapshot(self) -> Snapshot:
+        """Return everything that was counted in this process."""
+        total = snapshot_of(self)
+        total["limiters"] += limiter_parts(self.plain.limiters())
+        return total
 
     def select(self, policy: Policy) -> Policy:
         """Leave out what needs a response; name that in the log, for a policy that is read again."""

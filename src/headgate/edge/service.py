@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Final
 
+from headgate.edge.admin import AdminPort
 from headgate.edge.building import build
 from headgate.edge.http import run_http, tls_of
 from headgate.edge.kept import Kept
@@ -45,28 +46,49 @@ def serve(settings: Settings, say: Say) -> None:
         listener = closing.enter_context(listening(place))
         if place.path:
             closing.callback(Path(place.path).unlink, missing_ok=True)
-        shown = str(place) if place.path else f"{_scheme(settings)}://{_bound(place, listener.getsockname())}"
+        shown = _shown(settings, place, listener)
         log_to_stderr(first=True)
-        settings, looks = _kept(settings, store, directory)
+        settings, kept = _kept(settings, store, directory)
+        if settings.admin is not None:
+            settings = replace(settings, counts=str(directory / "counts"))
+            shown += f", admin: {_open_admin(settings, kept, closing)}"
         workers = [
             Worker(f"worker {number}", partial(run_http, settings, store, listener, number))
             for number in range(1, settings.workers + 1)
         ]
         for number, grpc in enumerate(_grpc_places(settings), 1):
-            ports = closing.enter_context(listening(grpc))
+            ports = closing.enter_context(listening(grpc, "--grpc"))
             shown += f", grpc://{_bound(grpc, ports.getsockname())}"
             workers.append(Worker(f"gRPC worker {number}", partial(_run_grpc, settings, store, ports, number)))
         ready = f"ready: {shown}, workers: {settings.workers}, store: {without_password(store)}"
-        Supervisor(workers, lambda: say(f"{ready}, after {time.monotonic() - begun:.1f} s"), looks).run()
+        Supervisor(
+            workers, lambda: say(f"{ready}, after {time.monotonic() - begun:.1f} s"), [each.look for each in kept]
+        ).run()
 
 
-def _kept(settings: Settings, store: str, directory: Path) -> tuple[Settings, list[Callable[[], None]]]:
-    """Return the settings of workers, whose files are always good, and the functions that look after the files."""
-    looks = []
+def _open_admin(settings: Settings, kept: Sequence[Kept], closing: ExitStack) -> str:
+    """Open the admin port; return its URL, or its path."""
+    place = read_place(settings.admin or "", "--admin")
+    listener = closing.enter_context(listening(place, "--admin"))
+    if place.path:
+        closing.callback(Path(place.path).unlink, missing_ok=True)
+    counts = Path(settings.counts or "")
+    port = AdminPort(settings, place, listener, counts, lambda: sum(each.failures for each in kept))
+    closing.callback(port.close)
+    return _shown(settings, place, listener)
+
+
+def _shown(settings: Settings, place: Place, listener: socket.socket) -> str:
+    return str(place) if place.path else f"{_scheme(settings)}://{_bound(place, listener.getsockname())}"
+
+
+def _kept(settings: Settings, store: str, directory: Path) -> tuple[Settings, list[Kept]]:
+    """Return the settings of workers, whose files are always good, and the files."""
+    kept = []
     if settings.policy is not None:
         policy = Kept(settings.policy, directory / "policy", lambda file: EdgeRuntime(file, store).close())
         settings = replace(settings, policy=policy.path)
-        looks.append(policy.look)
+        kept.append(policy)
     if settings.envoy is not None:
         from headgate.edge.envoy import read_domains  # here, because protobuf is needed for Envoy only
 
@@ -74,8 +96,8 @@ def _kept(settings: Settings, store: str, directory: Path) -> tuple[Settings, li
         given = str(Path(settings.envoy).resolve())
         limits = Kept(given, directory / "envoy", lambda folder: _read(read_domains(Path(folder), algorithm)))
         settings = replace(settings, envoy=limits.path)
-        looks.append(limits.look)
-    return settings, looks
+        kept.append(limits)
+    return settings, kept
 
 
 def _run_grpc(settings: Settings, store: str, listener: socket.socket, number: int, ready: Ready) -> None:
@@ -128,11 +150,15 @@ def _places(settings: Settings) -> list[Place]:
     """Return where the service listens; raise if others could ask it, and nobody has said so."""
     places = [("--listen", read_place(settings.listen, "--listen"))]
     places += [("--grpc", place) for place in _grpc_places(settings)]
+    if settings.admin is not None:
+        places.append(("--admin", read_place(settings.admin, "--admin")))
     for option, place in places:
         if not place.is_local and settings.token_file is None and not settings.open:
+            could = "see which clients are refused" if option == "--admin" else "use up the limits"
+            yours = "machines" if option == "--admin" else "proxies"
             raise InvalidCall(
-                f"{option} {place} can be reached from other machines, and anyone there could use up the limits: give "
-                "--token-file FILE, or --open if only your proxies can reach it"
+                f"{option} {place} can be reached from other machines, and anyone there could {could}: give "
+                f"--token-file FILE, or --open if only your {yours} can reach it"
             )
     return [place for _, place in places]
 

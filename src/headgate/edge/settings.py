@@ -25,6 +25,12 @@ class Settings:
     listen: str = "127.0.0.1:8080"
     grpc: str | None = None
     """Where the first worker for gRPC listens; the next one listens on the next port."""
+    admin: str | None = None
+    """Where operators find the counts of all workers."""
+    counts: str | None = None
+    """The directory in which workers publish their counts; made for the run, if there is an admin port."""
+    hash_addresses: bool = False
+    """Whether addresses appear as hashes where keys are listed and logged."""
     tls_cert: str | None = None
     tls_key: str | None = None
     token_file: str | None = None

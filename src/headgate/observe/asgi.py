@@ -6,8 +6,13 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from pathlib import Path
 from typing import Any
 
+from headgate.observe.access import May, bearing, from_loopback, guarded_by
 from headgate.observe.pages import Pages
 from headgate.observe.parts import Source
+from headgate.observe.publish import Watched
+from headgate.observe.snapshot import Snapshot
+
+__all__ = ["AsgiPages", "May", "bearing", "from_loopback", "pages"]
 
 Message = MutableMapping[str, Any]
 
@@ -18,14 +23,15 @@ def pages(*sources: Source, publish: str | Path | None = None, token: str | None
     Without a `token`, only clients on loopback are answered: behind a proxy on the same host, set one. With it,
     requests need `Authorization: Bearer TOKEN`. Several workers need `publish`, a directory for their counts.
     """
-    return AsgiPages(Pages(sources, publish, token))
+    may = guarded_by(token)
+    return AsgiPages(Watched(sources, publish).snapshot, may)
 
 
 class AsgiPages:
     """An ASGI app."""
 
-    def __init__(self, pages: Pages) -> None:
-        self._pages = pages
+    def __init__(self, seen: Callable[[], Snapshot], may: May) -> None:
+        self._pages = Pages(seen, may)
 
     async def __call__(
         self,

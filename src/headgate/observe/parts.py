@@ -88,6 +88,14 @@ def limiter_part(limiter: Limiter) -> LimiterPart:
     )  # fmt: skip
 
 
+def limiter_parts(limiters: Iterable[Limiter]) -> list[LimiterPart]:
+    """Return the parts of limiters: one for each namespace."""
+    found: list[LimiterPart] = []
+    for one in limiters:
+        _add(found, limiter_part(one))
+    return found
+
+
 def _add(limiters: list[LimiterPart], part: LimiterPart) -> None:
     """Add a limiter; limiters of one namespace are one part."""
     for one in limiters:

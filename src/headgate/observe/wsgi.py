@@ -7,13 +7,16 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
+from headgate.observe.access import guarded_by
 from headgate.observe.pages import Pages
 from headgate.observe.parts import Source
+from headgate.observe.publish import Watched
 
 
 def pages(*sources: Source, publish: str | Path | None = None, token: str | None = None) -> WsgiPages:
     """Return an app with the pages of these edges and limiters; see `headgate.observe.asgi.pages`."""
-    return WsgiPages(Pages(sources, publish, token))
+    may = guarded_by(token)
+    return WsgiPages(Pages(Watched(sources, publish).snapshot, may))
 
 
 class WsgiPages:

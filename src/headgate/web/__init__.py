@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 __all__ = [
     "ASGI", "Answer", "Clients", "Reader", "RequestLimits", "Runtime", "ScopeHeaders", "WebOptions",
-    "limits_of",
+    "limits_of", "snapshot_of",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from headgate.web.request_limits import RequestLimits, limits_of
     from headgate.web.responder import Answer
     from headgate.web.runtime import Reader, Runtime
+    from headgate.web.watching import snapshot_of
 else:
     _LATER = {
         "ASGI": "headgate.web.headers",
@@ -32,6 +33,7 @@ else:
         "ScopeHeaders": "headgate.web.asgi_requests",
         "WebOptions": "headgate.web.options",
         "limits_of": "headgate.web.request_limits",
+        "snapshot_of": "headgate.web.watching",
     }
 
     def __getattr__(name: str) -> object:
