@@ -57,7 +57,7 @@ class Service:
     def workers(self) -> list[int]:
         """The ids of the processes that serve now."""
         listed = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
-        return [int(pid) for pid in listed if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+        return [int(pid) for pid in listed if b"spawn_main" in _command(pid)]
 
     def end(self) -> int:
         """Tell it to end as a process manager does, and return its exit code."""
@@ -78,6 +78,14 @@ class Service:
         """Ask about a GET request as a proxy does."""
         told = {"X-Forwarded-Method": "GET", "X-Forwarded-Uri": uri, "X-Forwarded-For": client, **headers}
         return self.ask("GET", f"/check{query}", told)
+
+
+def _command(pid: str) -> bytes:
+    """The command of a process; nothing if it has ended meanwhile."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return b""
 
 
 @contextmanager
