@@ -14,6 +14,7 @@ from headgate.engine import Decision, Tally
 from headgate.engine.modes import TAKE
 from headgate.errors import StoreError
 from headgate.stores.fallback import Fallback
+from headgate.stores.health import Health
 from headgate.stores.leases.grants import Answer, Grant, Unused
 from headgate.stores.leases.ledger import LeaseLedger
 from headgate.stores.leases.returns import MOMENT
@@ -73,7 +74,12 @@ class SyncExact(BoundLimits):
 
 
 class NoCluster:
+    """One server, and what the process knows of its health."""
+
     clustered = False
+
+    def __init__(self) -> None:
+        self.health = Health()
 
 
 class Node:
