@@ -38,7 +38,7 @@ class App:
         self._check = check
         self._questions = questions
         self._tokens = tokens
-        self._envoy = envoy
+        self.envoy = envoy
         self._document = as_json(document(check is not None, bool(tokens)))
         self.drains = False
         """Whether the process ends soon: it is not ready any more, and closes connections after each answer."""
@@ -68,8 +68,8 @@ class App:
             return wrong or await self._check(headers, peer[0] if peer else None, scope["query_string"])
         if path == "/v1/check":
             return _only("POST", method) or await self._questions(receive)
-        if path == "/json" and self._envoy is not None:
-            return _only("POST", method) or await _for_envoy(self._envoy, receive)
+        if path == "/json" and self.envoy is not None:
+            return _only("POST", method) or await _for_envoy(self.envoy, receive)
         if path == "/openapi.json":
             return _only("GET", method) or self._document
         return problem(404, "this service has no such path")

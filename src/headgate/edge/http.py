@@ -13,6 +13,7 @@ from typing import Final
 from headgate.edge.app import App
 from headgate.edge.building import build
 from headgate.edge.connections import Connections
+from headgate.edge.envoy_counts import EnvoyCounts
 from headgate.edge.listening import BACKLOG
 from headgate.edge.messages import log_to_stderr
 from headgate.edge.settings import Settings
@@ -51,7 +52,8 @@ async def serve(settings: Settings, store: str, listener: socket.socket, ready: 
     ends = asyncio.Event()
     loop.add_signal_handler(signal.SIGTERM, ends.set)
     app, runtime = build(settings, store)
-    watched = None if settings.counts is None else Watched([runtime], settings.counts)
+    envoy = () if app.envoy is None else (EnvoyCounts(app.envoy),)
+    watched = None if settings.counts is None else Watched([*envoy, runtime], settings.counts)
     connections = Connections(app)
     tls = tls_of(settings)
     handshake = None if tls is None else HANDSHAKE

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from urllib.request import urlopen
 
 import grpc
 import pytest
@@ -14,6 +15,7 @@ import pytest
 from headgate.edge.envoy.messages import RateLimitResponse
 from tests.edge.envoy.support import request
 from tests.support.edge import HOST, serving
+from tests.support.servers import wait_until
 
 pytestmark = pytest.mark.engineless
 METHOD = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"
@@ -27,10 +29,22 @@ def checked(*options: str) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
+def counted(url: str) -> object:
+    """The answers to Envoy, as the admin port tells; both processes must reach one store."""
+    with urlopen(f"{url}/counts", timeout=10) as answer:
+        seen = json.load(answer)
+    assert [store["kind"] for store in seen["stores"]] == ["shared"]
+    return next(one["counts"] for one in seen["limiters"] if one["namespace"] == "envoy")
+
+
 def test_both_ports_are_one_count(tmp_path: Path) -> None:
-    """A call by gRPC and a question by JSON spend the same limit; SIGTERM ends the service in good order."""
+    """A call by gRPC and a question by JSON spend the same limit, and the admin port has the sum of their answers.
+
+    SIGTERM ends the service in good order.
+    """
     (tmp_path / "d.yaml").write_text(FILE)
-    with serving("--envoy", str(tmp_path), "--workers", "1", "--grpc", f"{HOST}:0") as service:
+    options = ("--envoy", str(tmp_path), "--workers", "1", "--grpc", f"{HOST}:0", "--admin", f"{HOST}:0")
+    with serving(*options) as service:
         assert "warning: d.yaml:3: `metadata` is read and does nothing" in service.lines
         port = service.line(r"grpc://[^:]+:(\d+)")[1]
         with grpc.insecure_channel(f"{HOST}:{port}") as channel:
@@ -43,6 +57,8 @@ def test_both_ports_are_one_count(tmp_path: Path) -> None:
         ]
         assert int(told[1][1]["retry-after"]) > 0
         assert service.ask("GET", "/json")[0] == 405
+        url = service.line(r"admin: ([^,]+),")[1]
+        wait_until(lambda: counted(url) == {"allowed": 2, "refused": 1}, "both workers have published")
         assert service.end() == 0
 
 

@@ -13,10 +13,13 @@ from headgate.edge.envoy.deciding import Deciding, Gates, Question
 from headgate.edge.envoy.following import Followed
 from headgate.edge.envoy.messages import RateLimitResponse, request_from_json, response_to_json
 from headgate.edge.envoy.rules import SECONDS_OF, Rule, find, key_of
+from headgate.engine import Tally
 from headgate.errors import InvalidCall
 from headgate.limit import Limit
 from headgate.stores import Store
 
+ALLOWED, REFUSED = 0, 1
+"""The numbers of a tally that are used here."""
 OK: Final = 1
 OVER_LIMIT: Final = 2
 ENDLESS: Final = 2**32 - 1
@@ -36,6 +39,7 @@ class EnvoyLimits:
     ) -> None:
         self._files = Followed(directory, algorithm)
         self._gates = Gates(store, namespace)
+        self._tally = Tally()
         self._brought: ClearedWhenFull[tuple[int, int], Rule] = ClearedWhenFull(
             MOST_BROUGHT, lambda numbers: _brought(*numbers, algorithm)
         )
@@ -48,6 +52,11 @@ class EnvoyLimits:
     def notes(self) -> tuple[str, ...]:
         """Fields of the files that do nothing, with file and line."""
         return self._files.domains.notes
+
+    def counts(self) -> dict[str, int]:
+        """Return the answers to requests that a limit applies to, by their result; they only grow."""
+        numbers = self._tally.values()
+        return {"allowed": numbers[ALLOWED], "refused": numbers[REFUSED]}
 
     async def answer(self, request: Any) -> tuple[bool, Any]:  # noqa: ANN401 - messages are made at run time
         """Return whether a request is allowed, and the response; raise `InvalidCall` for a request that makes none."""
@@ -65,6 +74,8 @@ class EnvoyLimits:
             deciding = Deciding(self._gates, questions)
             allowed = await deciding.run()
             verdicts.update(deciding.verdicts)
+        if questions:
+            self._tally.add(ALLOWED if allowed else REFUSED)
         response.overall_code = OK if allowed else OVER_LIMIT
         for each in rules:
             _tell(response.statuses.add(code=OK), each, verdicts)

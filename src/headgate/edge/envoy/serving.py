@@ -12,11 +12,13 @@ from headgate.edge.building import read_tokens
 from headgate.edge.envoy.grpc import Calls
 from headgate.edge.envoy.http2 import Connection
 from headgate.edge.envoy.limits import EnvoyLimits
+from headgate.edge.envoy_counts import EnvoyCounts
 from headgate.edge.http import loop_factory, tls_of
 from headgate.edge.listening import BACKLOG
 from headgate.edge.messages import log_to_stderr
 from headgate.edge.settings import Settings
 from headgate.edge.worker import Ready
+from headgate.observe.publish import Watched
 from headgate.stores import open_store
 
 EVERY: Final = 1.0
@@ -44,6 +46,7 @@ async def _serve(settings: Settings, store: str, listener: socket.socket, ready:
         tls.set_alpn_protocols(["h2"])
     connections: set[Connection] = set()
     server = await loop.create_server(lambda: Connection(calls, connections), sock=listener, ssl=tls, backlog=BACKLOG)
+    watched = None if settings.counts is None else Watched([EnvoyCounts(limits, opened)], settings.counts)
     ready()
     while not ends.is_set():
         limits.look()
@@ -54,6 +57,8 @@ async def _serve(settings: Settings, store: str, listener: socket.socket, ready:
     calls.drains = True
     server.close()
     await _finish(connections)
+    if watched is not None:
+        watched.close()
 
 
 async def _finish(connections: set[Connection]) -> None:
