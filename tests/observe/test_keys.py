@@ -115,7 +115,7 @@ def test_addresses_and_only_addresses_are_hashed(caplog, key, clear, shown, addr
 
 
 def test_hashes_of_addresses_are_keyed_with_the_pepper(monkeypatch):
-    """With another pepper an address has another hash: whoever has no pepper cannot find the address by trying all."""
+    """With another pepper an address has another hash: an attacker without it cannot find the address by trying all."""
     found = set()
     for pepper in ("one pepper", "another pepper"):
         monkeypatch.setenv("PEPPER", pepper)
