@@ -188,7 +188,7 @@ def test_a_log_is_replayed_and_its_gaps_are_short():
         ("10/10s by gcra", "every algorithm runs at once"),
         ("10/10s; 5/1s", "one limit at a time"),
         ("5 in flight", "every algorithm runs at once"),
-        ("5000/10s", "up to 1,000"),
+        ("5000/10s", "1 to 1,000"),
         ("5/2 days", "1 day"),
         ("ten", "ten"),
         ("", "limit"),

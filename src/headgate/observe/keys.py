@@ -19,6 +19,7 @@ ONE_IN: Final = 64
 LONGEST: Final = 128
 """The longest key that is kept as it is, in characters: clients choose keys, and memory is fixed."""
 _KEPT: Final = 96
+_chance = random.Random()  # noqa: S311 - not the program's own generator, which it may have seeded
 
 
 class KeyWatch:
@@ -39,7 +40,7 @@ class KeyWatch:
 
     def until_sample(self) -> int:
         """Return the number of decisions until the next one to see: random, so that no rhythm hides a key."""
-        return random.randrange(1, 2 * ONE_IN)  # noqa: S311 - not a secret
+        return _chance.randrange(1, 2 * ONE_IN)
 
     def sampled(self, asked: Iterable[tuple[Rule, str]]) -> None:
         """See the keys of one decision."""

@@ -24,6 +24,7 @@ MADE_GOOD: Final = 10
 """After this number of successes in a row, earlier failures no longer count."""
 
 log = log_of("headgate")
+_chance = random.Random()  # noqa: S311 - not the program's own generator, which it may have seeded
 
 
 class Transition(NamedTuple):
@@ -129,7 +130,7 @@ class Prober:
         """Probe until all servers are back: soon at first, then less often, at random times in each process."""
         pause, closed = FIRST_PROBE, self._closed
         while away := self._away():
-            if closed.wait(pause * random.uniform(0.5, 1.0)):  # noqa: S311 - chance, not secrecy
+            if closed.wait(pause * _chance.uniform(0.5, 1.0)):
                 return
             pause = min(pause * 1.5, LONGEST_PROBE)
             for server in away:

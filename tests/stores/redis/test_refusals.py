@@ -315,7 +315,7 @@ def test_one_process_cannot_tell_memory_from_server(watch, text):
         trace = Trace(Limit.parse_all(text), seed, 100)
         offset = watch.clock.us - trace.start
         ours = watch.limiter(text, namespace=f"trace {seed}")
-        theirs = Limiter(text, store=ReferenceStore(clock=watch.clock))
+        theirs = Limiter(text, store=ReferenceStore(clock=watch.clock), namespace=f"trace {seed}")
         for step in trace:
             watch.clock.us = max(watch.clock.us, step.at_us + offset)
             if step.verb == "reset" or step.verb.startswith("refund"):

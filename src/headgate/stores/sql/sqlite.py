@@ -61,6 +61,7 @@ REMEDIES: Final = {
     "SQLITE_IOERR": "cannot be read or written",
 }
 T = TypeVar("T")
+_chance = random.Random()  # noqa: S311 - not the program's own generator, which it may have seeded
 
 
 class SqliteStore(SqlStore):
@@ -277,7 +278,7 @@ def _persist(attempt: Callable[[], object], due: float) -> None:
                 raise
         else:
             return
-        time.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 - chance, not secrecy
+        time.sleep(pause * _chance.uniform(0.5, 1.0))
         pause = min(pause * 1.5, LONGEST_PAUSE)
 
 
