@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import os
 import signal
 import sqlite3
@@ -278,3 +279,19 @@ def test_a_store_sweeps_after_some_writes(url):
         for _ in range(64):
             limiter.hit("busy")
         assert rows(store) == [(1,)]
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="this system does not list open files")
+def test_a_store_that_is_dropped_closes_its_file(tmp_path):
+    """A limiter that nobody closes and nobody uses any more leaves no file open, and no warning of one."""
+    file = tmp_path / "limits.db"
+    limiter = Limiter("5/minute", store=f"sqlite://{file}")
+    limiter.hit("k")
+
+    def is_open() -> bool:
+        return any(os.path.realpath(f"/proc/self/fd/{name}") == str(file) for name in os.listdir("/proc/self/fd"))
+
+    assert is_open()
+    del limiter
+    gc.collect()
+    assert not is_open()

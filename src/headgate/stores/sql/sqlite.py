@@ -12,10 +12,11 @@ import random
 import sqlite3
 import threading
 import time
+import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 from urllib.parse import unquote
 
 from headgate.clock import Clock, WallClock
@@ -96,6 +97,8 @@ class SqliteStore(SqlStore):
         self._wall = WallClock()
         self._sweeping = Sweeping()
         self._connection: sqlite3.Connection | None = None
+        self._closes: weakref.finalize[..., Any] | None = None
+        """Closes the connection of a store that nobody has closed and nobody uses any more."""
         self._thread: ThreadPoolExecutor | None = None
         super().__init__(self.path, options, local, pepper, on_transition, clock)
         self._forget()
@@ -120,6 +123,8 @@ class SqliteStore(SqlStore):
 
     def _forget(self) -> None:
         self._abandoned = self._connection  # kept: closing it could truncate the parent's log
+        if self._closes is not None:
+            self._closes.detach()
         self._connection = None
         self._lock = threading.Lock()
         self._thread = None
@@ -186,6 +191,8 @@ class SqliteStore(SqlStore):
             connection = self._connection
             if connection is None:
                 connection = self._connection = self._open(due)
+                self._closes = weakref.finalize(self, connection.close)
+                self._closes.atexit = False
             try:
                 return work(connection)
             except BaseException:
