@@ -102,6 +102,7 @@ def test_a_list_is_answered_in_order(app):
         ({"limit": "5/minute", "key": "\ud800"}, "key", "expected a text"),
         ({"pth": "/"}, "pth", "unknown field; did you mean 'path'?"),
         ({"path": "x"}, "path", "expected a path that begins with /"),
+        ({"headers": {"k": ["v"] * 101}}, "headers", "expected at most 100 lines of the header 'k'; got 101"),
         ({"ip": "somewhere"}, "ip", "expected an IP address"),
         ({"headers": {"a": 1}}, "headers", "expected a text, or a list of texts"),
     ],

@@ -77,6 +77,8 @@ def _headers(value: Any) -> list[tuple[bytes, bytes]]:  # noqa: ANN401
         raise InvalidCall(f"expected an object of at most {MOST_HEADERS} headers; got {shown(value)}")
     pairs = []
     for name, lines in value.items():
+        if isinstance(lines, list) and len(lines) > MOST_HEADERS:
+            raise InvalidCall(f"expected at most {MOST_HEADERS} lines of the header {shown(name)}; got {len(lines)}")
         for line in lines if isinstance(lines, list) else [lines]:
             if not isinstance(line, str) or len(line) > LONGEST:
                 raise InvalidCall(f"expected a text, or a list of texts, for the header {shown(name)}")
