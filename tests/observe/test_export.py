@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from pathlib import Path
@@ -12,7 +13,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from headgate import Limiter, MemoryStore
-from headgate.observe import otel, prometheus, wsgi
+from headgate.observe import asgi, otel, prometheus, wsgi
 from headgate.observe.metrics import METRICS
 from headgate.observe.text import exposition
 from headgate.testing import ManualClock
@@ -142,3 +143,33 @@ def test_pages_answer_loopback_or_the_bearer_of_a_token(peer, token, given, stat
         assert json.loads(body)["refused_keys"][0] | {"since": 0} == {
             "rule": "api", "key": "203.0.113.7", "count": 1, "error": 0, "since": 0,
         }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "status"),
+    [
+        ("host", "127.0.0.1:8000", 200),
+        ("host", "localhost", 200),
+        ("host", "[::1]:8000", 200),
+        ("host", "evil.example:8000", 403),
+        ("host", "127.0.0.1.evil.example", 403),
+        ("x-forwarded-for", "203.0.113.7", 403),
+        ("forwarded", "for=203.0.113.7", 403),
+        ("x-real-ip", "203.0.113.7", 403),
+    ],
+)
+def test_a_proxy_or_a_name_of_another_site_is_not_loopback(field, value, status):
+    """A client behind a proxy on this machine, and a site whose name leads to loopback, need a token."""
+    told: list[int] = []
+    environ = {"REQUEST_METHOD": "GET", "PATH_INFO": "/top", "REMOTE_ADDR": "127.0.0.1"}
+    environ[f"HTTP_{field.upper().replace('-', '_')}"] = value
+    list(wsgi.pages(limited())(environ, lambda line, headers: told.append(int(line[:3]))))
+
+    async def send(message: Any) -> None:
+        if "status" in message:
+            told.append(message["status"])
+
+    headers = [(field.encode(), value.encode())]
+    scope = {"type": "http", "method": "GET", "path": "/top", "headers": headers, "client": ("127.0.0.1", 4000)}
+    asyncio.run(asgi.pages(limited())(scope, send, send))
+    assert told == [status, status]

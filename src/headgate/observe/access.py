@@ -10,6 +10,8 @@ from typing import Final
 from headgate.errors import InvalidCall
 
 SHORTEST_TOKEN: Final = 16
+FORWARDED: Final = frozenset({"forwarded", "x-forwarded-for", "x-real-ip"})
+"""Fields of requests that a proxy has passed on."""
 May = Callable[[str | None, str], bool]
 """Whether a request may see a page, by its peer's address and its field `Authorization`."""
 
@@ -32,6 +34,17 @@ def bearing(tokens: Callable[[], Sequence[bytes]]) -> May:
         return scheme.lower() == "bearer" and any(hmac.compare_digest(said, token) for token in tokens())
 
     return may
+
+
+def peer_itself(peer: str | None, host: str, forwarded: bool) -> str | None:
+    """Return the peer if the request is its own: not passed on by a proxy, and not sent by a page of another site.
+
+    A proxy on this machine has a loopback address, whatever the address of its client; and a name of another site may
+    be resolved to loopback, in a browser on this machine.
+    """
+    name = host.rpartition(":")[0] if host[-1:].isdigit() and ":" in host else host
+    name = name.strip("[]").lower()
+    return peer if not forwarded and (name in ("", "localhost") or from_loopback(name, "")) else None
 
 
 def from_loopback(peer: str | None, authorization: str) -> bool:

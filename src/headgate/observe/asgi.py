@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from pathlib import Path
 from typing import Any
 
-from headgate.observe.access import May, bearing, from_loopback, guarded_by
+from headgate.observe.access import FORWARDED, May, bearing, from_loopback, guarded_by, peer_itself
 from headgate.observe.pages import Pages
 from headgate.observe.parts import Source
 from headgate.observe.publish import Watched
@@ -20,7 +20,7 @@ Message = MutableMapping[str, Any]
 def pages(*sources: Source, publish: str | Path | None = None, token: str | None = None) -> AsgiPages:
     """Return an app with the pages of these edges and limiters.
 
-    Without a `token`, only clients on loopback are answered: behind a proxy on the same host, set one. With it,
+    Without a `token`, only clients on loopback are answered, and none behind a proxy. With it,
     requests need `Authorization: Bearer TOKEN`. Several workers need `publish`, a directory for their counts.
     """
     may = guarded_by(token)
@@ -42,8 +42,10 @@ class AsgiPages:
         """Answer a request."""
         if scope["type"] != "http":
             return
-        given = next((value for name, value in scope["headers"] if name == b"authorization"), b"").decode("latin-1")
+        sent = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        given = sent.get("authorization", "")
         peer = scope["client"][0] if scope.get("client") else None
+        peer = peer_itself(peer, sent.get("host", ""), not FORWARDED.isdisjoint(sent))
         status, kind, body = self._pages.answer(scope["method"], scope["path"], peer, given)
         headers = [(b"content-type", kind.encode()), (b"cache-control", b"no-store")]
         headers.append((b"content-length", str(len(body)).encode()))

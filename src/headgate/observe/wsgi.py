@@ -7,7 +7,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
-from headgate.observe.access import guarded_by
+from headgate.observe.access import FORWARDED, guarded_by, peer_itself
 from headgate.observe.pages import Pages
 from headgate.observe.parts import Source
 from headgate.observe.publish import Watched
@@ -29,9 +29,9 @@ class WsgiPages:
         """Answer a request."""
         method = environ["REQUEST_METHOD"]
         given = environ.get("HTTP_AUTHORIZATION", "")
-        status, kind, body = self._pages.answer(
-            method, environ.get("PATH_INFO", "/"), environ.get("REMOTE_ADDR"), given
-        )
+        forwarded = any(f"HTTP_{name.upper().replace('-', '_')}" in environ for name in FORWARDED)
+        peer = peer_itself(environ.get("REMOTE_ADDR"), environ.get("HTTP_HOST", ""), forwarded)
+        status, kind, body = self._pages.answer(method, environ.get("PATH_INFO", "/"), peer, given)
         headers = [("Content-Type", kind), ("Cache-Control", "no-store"), ("Content-Length", str(len(body)))]
         start_response(f"{status} {HTTPStatus(status).phrase}", headers)
         return [b"" if method == "HEAD" else body]
