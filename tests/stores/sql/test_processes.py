@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import signal
 import subprocess
 import sys
 
 import pytest
 
+from headgate import Limiter
+from headgate.stores import open_store
 from tests.support import ROOT
 from tests.support.postgres import PROGRAMS, running
+from tests.support.servers import wait_until
 from tests.support.sql_worker import AMOUNT, limits
 
 pytestmark = pytest.mark.engineless
@@ -32,3 +37,28 @@ def test_eight_processes_get_exactly_the_limit(hits, url):
         server.execute("DROP TABLE IF EXISTS headgate_states CASCADE")
         urls.append(server.url())
     assert spend(hits, *urls) == [[AMOUNT] * len(limits())] * len(urls)
+
+
+@pytest.mark.parametrize("where", ["SQLite", "PostgreSQL"])
+def test_a_permit_of_a_killed_process_ends_by_its_ttl(where, url):
+    """A process that is killed frees its permits when their leases end; a living process renews its own."""
+    place = url if where == "SQLite" else running().url()
+    code = (
+        "import sys, time; from headgate import Limiter\n"
+        f"decision = Limiter('2 in flight ttl 400ms', store={place!r}, on_error='raise').hit('k')\n"
+        "print(decision.allowed, flush=True); time.sleep(60)"
+    )
+    with contextlib.closing(open_store(place, None)) as store:  # type: ignore[type-var]
+        limiter = Limiter("2 in flight ttl 400ms", store=store, on_error="raise")
+        limiter.reset("k")
+        other = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, cwd=ROOT)
+        assert other.stdout is not None and other.stdout.readline() == b"True\n"
+        own = limiter.hit("k")
+        assert own and not limiter.hit("k")
+        assert sorted(holding.own for holding in limiter.holders("k")) == [False, True]
+        other.send_signal(signal.SIGKILL)
+        other.communicate()
+        wait_until(lambda: len(limiter.holders("k")) == 1, "the permit of the killed process has ended")
+        assert [holding.own for holding in limiter.holders("k")] == [True]
+        limiter.release(own)
+        assert limiter.holders("k") == []

@@ -6,22 +6,15 @@ import asyncio
 import contextlib
 import gc
 import os
-import signal
 import sqlite3
-import subprocess
-import sys
 import threading
 from typing import Any
 
 import pytest
 
 from headgate import AsyncLimiter, Call, InvalidCall, Limit, Limiter, StoreError
-from headgate.observe import store_part
 from headgate.stores.sql.sqlite import SqliteStore
 from headgate.testing import ManualClock
-from tests.support import ROOT
-from tests.support.inside import sqlite_connection
-from tests.support.servers import wait_until
 
 pytestmark = pytest.mark.engineless
 
@@ -117,28 +110,6 @@ def test_event_loops_share_one_thread(url):
     asyncio.run(main())
 
 
-def test_a_permit_of_a_killed_process_ends_by_its_ttl(url):
-    """A process that is killed frees its permits when their leases end; a living process renews its own."""
-    code = (
-        "import sys, time; from headgate import Limiter\n"
-        f"decision = Limiter('2 in flight ttl 400ms', store={url!r}, on_error='raise').hit('k')\n"
-        "print(decision.allowed, flush=True); time.sleep(60)"
-    )
-    with contextlib.closing(SqliteStore(url)) as store:
-        limiter = Limiter("2 in flight ttl 400ms", store=store, on_error="raise")
-        other = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, cwd=ROOT)
-        assert other.stdout is not None and other.stdout.readline() == b"True\n"
-        own = limiter.hit("k")
-        assert own and not limiter.hit("k")
-        assert sorted(holding.own for holding in limiter.holders("k")) == [False, True]
-        other.send_signal(signal.SIGKILL)
-        other.communicate()
-        wait_until(lambda: len(limiter.holders("k")) == 1, "the permit of the killed process has ended")
-        assert [holding.own for holding in limiter.holders("k")] == [True]
-        limiter.release(own)
-        assert limiter.holders("k") == []
-
-
 def test_a_forked_child_opens_the_file_itself(url):
     """A child does not use the connection of its parent, and both spend one budget."""
     with contextlib.closing(SqliteStore(url)) as store:
@@ -149,76 +120,6 @@ def test_a_forked_child_opens_the_file_itself(url):
             os._exit(limiter.hit("k").remaining)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
         assert limiter.hit("k").remaining == 0
-
-
-def test_a_busy_file_is_answered_for_within_the_deadline(folder):
-    """While another program holds the write lock, `on_error` answers; afterwards the file does."""
-    with contextlib.closing(SqliteStore(f"sqlite://{folder}/limits.db", deadline=0.01)) as store:
-        limiter = Limiter("3/day", store=store)
-        Limiter("1/day as other", store=SqliteStore(f"sqlite://{folder}/limits.db", deadline=10)).hit("k")
-        other = sqlite3.connect(store.path, isolation_level=None)
-        with contextlib.closing(other):
-            other.execute("BEGIN IMMEDIATE")
-            assert limiter.hit("k").degraded
-            assert limiter.peek("k").degraded is False
-            with pytest.raises(StoreError, match="held the write lock for longer than the deadline"):
-                Limiter("3/day", store=store, on_error="raise").hit("k")
-            other.execute("ROLLBACK")
-        wait_until(lambda: not limiter.hit("k", 0).degraded, "the file answers again")
-        assert limiter.peek("k").remaining == 3
-
-
-def test_a_file_that_cannot_be_used_says_why(folder):
-    """A missing directory, a file that is no database and a full disk are errors that say what to do."""
-    missing = SqliteStore(f"sqlite://{folder}/none/limits.db")
-    with pytest.raises(StoreError, match="cannot be opened: its directory must exist"):
-        Limiter("3/day", store=missing, on_error="raise").hit("k")
-    (folder / "text.db").write_text("hello" * 1000)
-    with pytest.raises(StoreError, match="is not a SQLite database"):
-        Limiter("3/day", store=SqliteStore(f"sqlite://{folder}/text.db"), on_error="raise").hit("k")
-
-
-def test_health_tells_of_an_outage(folder):
-    """A directory goes away: three commands fail, then the store is known to be away; it comes back, and so it says."""
-    (folder / "data").mkdir()
-    store = SqliteStore(f"sqlite://{folder}/data/limits.db?deadline=20")
-    with contextlib.closing(store):
-        limiter = Limiter("9/day", store=store)
-        limiter.hit("k")
-        assert store_part("", store) == {
-            "name": "", "kind": "sqlite", "up": True, "errors": 0, "keys": None, "evictions": None, "degraded": False,
-            "seconds": None,
-        }  # fmt: skip
-        store.hang_up()
-        (folder / "data").rename(folder / "gone")
-        assert all(limiter.hit("k").degraded for _ in range(5))
-        assert store.health() == (False, 3, None)
-        part = store_part("", store)
-        assert (part["up"], part["errors"], part["degraded"]) == (False, 3, True)
-        (folder / "gone").rename(folder / "data")
-        wait_until(lambda: not limiter.hit("k", 0).degraded, "the file answers again")
-        assert store.health() == (True, 3, None)
-
-
-def test_a_full_disk_is_a_clear_error(store):
-    """A file that cannot grow refuses the write, charges nothing, and the limiter answers by `on_error`."""
-    limiter = Limiter("3/day by sliding-log", store=store, on_error="raise")
-    limiter.hit("k")
-    sqlite_connection(store).execute("PRAGMA max_page_count = 1")
-    with pytest.raises(StoreError, match="cannot grow: the disk is full"):
-        for n in range(1000):
-            limiter.hit(f"k{n}")
-    assert limiter.peek("k").remaining == 2
-
-
-@pytest.mark.skipif(os.getuid() == 0, reason="root may write to every file")
-def test_a_read_only_file_is_a_clear_error(folder):
-    """A user who may not write to the file is told so."""
-    with contextlib.closing(SqliteStore(f"sqlite://{folder}/limits.db")) as store:
-        Limiter("3/day", store=store, on_error="raise").hit("k")
-    os.chmod(folder / "limits.db", 0o400)
-    with pytest.raises(StoreError, match="is read-only"):
-        Limiter("3/day", store=store, on_error="raise").hit("k")
 
 
 def test_a_table_of_another_version_is_an_error(store):

@@ -8,19 +8,17 @@ from typing import Any, Final, TypeVar
 
 from headgate.clock import Clock, SystemClock
 from headgate.engine import TAKE, read_clock
-from headgate.errors import InvalidCall, StoreError
+from headgate.errors import StoreError
 from headgate.forks import after_fork
 from headgate.limit import Limit
 from headgate.stores.breaker import Breaker, Prober, Transition
 from headgate.stores.contract import Store
 from headgate.stores.health import Health, HealthReport
-from headgate.stores.memory import MemoryStore
+from headgate.stores.options import Options, checked_pepper, local_store
 from headgate.stores.sql.bound import AsyncBoundLimits, BoundLimits, Space, Task
 from headgate.stores.sql.names import Names
-from headgate.stores.sql.options import Options
 from headgate.stores.sql.renewal import PermitRenewal
 
-LONGEST_PEPPER: Final = 64
 PROBE: Final = Limit.parse("1000/second")
 T = TypeVar("T")
 
@@ -48,17 +46,15 @@ class SqlStore:
         on_transition: Callable[[Transition], None] | None,
         clock: Clock | None,
     ) -> None:
-        if not isinstance(pepper, bytes) or len(pepper) > LONGEST_PEPPER:
-            raise InvalidCall(f"pepper must be bytes, at most {LONGEST_PEPPER}, and the same in the whole fleet")
         self.name = name
         """The database in messages: without a login."""
         self.options = options
         self.nodes = options.nodes
         """The number of processes that share a limit while the database is away."""
-        self._pepper = pepper
+        self._pepper = checked_pepper(pepper)
         self._clock = clock
         self._waiting_clock = clock or SystemClock()
-        self.local = _local_store(local, clock)
+        self.local = local_store(local, clock)
         """The store that answers while the database is away."""
         self.breaker = Breaker()
         self._health = Health()
@@ -190,11 +186,3 @@ class SqlStore:
         self.breaker = Breaker()
         self._health = Health()
         self._forget()
-
-
-def _local_store(local: Store | str | None, clock: Clock | None) -> Store:
-    if local is None:
-        return MemoryStore(clock=clock)
-    from headgate.stores import open_store  # here, since that module imports this one
-
-    return open_store(local, clock if isinstance(local, str) else None)

@@ -13,6 +13,7 @@ from headgate.engine import PEEK, TAKE, Decision, give_back, recorded_in, settle
 from headgate.limit import Limit
 from headgate.stores.contract import Costs, Held, Keys, Marks, Record
 from headgate.stores.renewal import BaseRenewal
+from headgate.stores.sql.functions import FunctionCall, function_for
 from headgate.stores.sql.names import Name, Names
 from headgate.stores.sql.rows import Row, Stored, read, write
 
@@ -30,6 +31,14 @@ NOTHING = Changes()
 Work = Callable[[Sequence[Stored | None], int], tuple[T, Changes]]
 
 
+class Remote(NamedTuple, Generic[T]):
+    """A call of a function of the server, and how its answer is read."""
+
+    function: FunctionCall
+    cost: int
+    read: Callable[[list[int]], T]
+
+
 class Task(NamedTuple, Generic[T]):
     """Work over some rows."""
 
@@ -37,6 +46,8 @@ class Task(NamedTuple, Generic[T]):
     locks: Sequence[int]
     """The numbers of the keys to lock; none if the work only reads."""
     work: Work[T]
+    remote: Remote[T] | None = None
+    """The same work for a server that has a function for it."""
 
 
 class Space(NamedTuple):
@@ -57,6 +68,7 @@ class BoundTasks:
         self.limits = limits
         self._space = space
         self._in_flight = tuple(at for at, limit in enumerate(limits) if limit.in_flight)
+        self._function = function_for(limits[0]) if len(limits) == 1 else None
 
     def deciding(self, keys: Keys, costs: Costs, mode: int, wait: int) -> Task[Decision]:
         """Ask every limit, then charge all or none."""
@@ -76,7 +88,15 @@ class BoundTasks:
             ]
             return decision, Changes(rows) if rows else NOTHING
 
-        return Task(names, () if mode == PEEK else locks, work)
+        return Task(names, () if mode == PEEK else locks, work, self._calling(keys, costs) if mode == TAKE else None)
+
+    def _calling(self, keys: Keys, costs: Costs) -> Remote[Decision] | None:
+        """Ask one limit by a function of the server, if there is one."""
+        if self._function is None:
+            return None
+        return Remote(
+            self._function, costs[0], lambda answers: Decision(self.limits, keys, costs, answers, charged=True)
+        )
 
     def giving(self, keys: Keys, units: Costs, marks: Marks) -> Task[None] | None:
         """Give back units; None if nothing is left to give."""

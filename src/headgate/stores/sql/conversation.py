@@ -71,6 +71,15 @@ async def converse_async(connection: Any, steps: Steps[T]) -> T:  # noqa: ANN401
         return value
 
 
+def check_idle(connection: Any) -> None:  # noqa: ANN401
+    """Raise the error of an idle connection that the server has closed meanwhile: nothing was sent on it."""
+    pgconn = connection.pgconn
+    poll = select.poll()
+    poll.register(pgconn.socket, select.POLLIN)
+    while poll.poll(0):
+        pgconn.consume_input()  # a notice or a setting; at the end of the connection, an exception
+
+
 def _talking(pgconn: Any, text: str) -> Generator[bool, None, Results]:  # noqa: ANN401
     """Send a text and return its results; yields True to wait until the socket can be read, False for written."""
     pgconn.send_query(text.encode())

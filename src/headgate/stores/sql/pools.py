@@ -7,12 +7,17 @@ import threading
 from typing import Any, Final, NamedTuple
 
 from headgate.errors import InvalidCall
+from headgate.stores.options import Options
 from headgate.stores.sql.base import DatabaseError
 from headgate.stores.sql.library import AsyncConnectionPool, ConnectionPool, psycopg
-from headgate.stores.sql.options import Options
 
 GIVE_UP: Final = 1.0
 """Seconds for which a pool tries to make a connection that was asked for; then the next caller asks again."""
+
+
+CROWDED: Final = "the server has no free connections: lower max_connections, or use PgBouncer"
+CROWDED_WORDS: Final = ("too many connections", "too many clients", "connection slots")
+"""What servers say; psycopg does not tell the SQLSTATE of a connection that was refused."""
 
 
 class Target(NamedTuple):
@@ -158,4 +163,6 @@ class Pools:
         reason, self._failure = self._failure, None
         if reason is None:
             return DatabaseError(f"{self._name}: no connection was free in time: {error}")
-        return DatabaseError(f"{self._name}: cannot connect: {' '.join(str(reason).split())}")
+        said = " ".join(str(reason).split())
+        remedy = CROWDED if any(words in said for words in CROWDED_WORDS) else "cannot connect"
+        return DatabaseError(f"{self._name}: {remedy}: {said}")

@@ -1,7 +1,8 @@
-"""States in PostgreSQL: one limit for a fleet, exact and atomic, in two round trips for each decision.
+"""States in PostgreSQL: one limit for a fleet, exact and atomic, in one round trip for a decision or in two.
 
 `PostgresStore("postgresql://user@db/app")`, or a ready pool of psycopg. A transaction locks the keys of a decision,
-reads their rows and the server's clock, runs the reference steps here, writes and commits.
+reads their rows and the server's clock, runs the steps, writes and commits: by a function of the server where it has
+one for the limit, and otherwise with the reference steps here.
 """
 
 from __future__ import annotations
@@ -17,19 +18,19 @@ from headgate.errors import InvalidCall
 from headgate.stores.breaker import Transition
 from headgate.stores.contract import Store
 from headgate.stores.deadline import Deadline
-from headgate.stores.sql.base import BusyError, SqlStore
+from headgate.stores.options import Options, read_options
+from headgate.stores.sql.base import SqlStore
 from headgate.stores.sql.bound import Task
-from headgate.stores.sql.conversation import FAILURES, ServerError, Steps, converse, converse_async
+from headgate.stores.sql.conversation import FAILURES, ServerError, Steps, check_idle, converse, converse_async
 from headgate.stores.sql.library import AsyncConnectionPool, ConnectionPool, conninfo_to_dict, pq, psycopg
-from headgate.stores.sql.options import Options, read_options
 from headgate.stores.sql.pools import Pools, Target
 from headgate.stores.sql.statements import MAKE, clearing, sweeping
 from headgate.stores.sql.sweeping import Sweeping
-from headgate.stores.sql.transaction import AGAIN, READ_ONLY, Transaction, alone, explained, preparing
+from headgate.stores.sql.transaction import AGAIN, NO_FUNCTION, READ_ONLY, Transaction, alone, explained, preparing
 from headgate.wording import explained as explained_arguments
 
 EXAMPLE: Final = "postgresql://db/app"
-OPTIONS: Final = Options._fields
+OPTIONS: Final = ("deadline", "connect_timeout", "max_connections", "nodes", "readable_keys")
 MOST_TRIES: Final = 4
 """The most times that a decision begins: again only if nothing can have been written."""
 GRACE: Final = 0.1
@@ -68,17 +69,19 @@ class PostgresStore(SqlStore):
             "deadline": deadline, "connect_timeout": connect_timeout, "max_connections": max_connections,
             "nodes": nodes, "readable_keys": readable_keys,
         }  # fmt: skip
-        plain, options = read_options(url if isinstance(url, str) else EXAMPLE, given, OPTIONS, EXAMPLE)
+        plain, in_url = read_options(url if isinstance(url, str) else EXAMPLE, Options(), OPTIONS, EXAMPLE)
+        options = in_url.with_arguments(given)
         target = Target(plain, {}) if isinstance(url, str) else _target_of(url)
         name = _name_of(target, isinstance(url, str))
         self._pools = Pools(name, target, options, None if isinstance(url, str) else url)
         self._sweeping = Sweeping()
-        self._prepared = False
+        self._has_functions: bool | None = None
+        """Whether the server has the functions; None before the table was checked."""
         super().__init__(name, options, local, pepper, on_transition, clock)
 
     def hang_up(self) -> None:
         """Close the free connections of threads; the table is checked again by the next decision."""
-        self._prepared = False
+        self._has_functions = None
         self._pools.hang_up()
 
     def close(self) -> None:
@@ -118,15 +121,15 @@ class PostgresStore(SqlStore):
             try:
                 with self._connected() as connection:
                     due = due or time.monotonic() + self.options.deadline
-                    if not self._prepared:
-                        converse(connection, preparing(self.name), due)
-                        self._prepared = True
-                    return converse(connection, transaction.steps(), due)
+                    check_idle(connection)
+                    if self._has_functions is None:
+                        self._has_functions = converse(connection, preparing(self.name), due)
+                    return converse(connection, transaction.steps(self._has_functions), due)
             except (ServerError, *FAILURES) as error:
                 again = self._begins_again(transaction, error, due, tries)
                 if not again:
                     raise explained(self.name, error) from error
-        raise BusyError(f"{self.name}: other transactions were in the way too often")
+        raise AssertionError  # the last attempt has returned or raised
 
     async def _run_async(self, task: Task[T]) -> T:
         due, loop = 0.0, asyncio.get_running_loop()
@@ -136,23 +139,20 @@ class PostgresStore(SqlStore):
                 async with self._connected_async() as connection:
                     due = due or loop.time() + self.options.deadline
                     async with Deadline(due):
-                        if not self._prepared:
-                            await converse_async(connection, preparing(self.name))
-                            self._prepared = True
-                        return await converse_async(connection, transaction.steps())
+                        check_idle(connection)
+                        if self._has_functions is None:
+                            self._has_functions = await converse_async(connection, preparing(self.name))
+                        return await converse_async(connection, transaction.steps(self._has_functions))
             except (ServerError, *FAILURES) as error:
                 again = self._begins_again(transaction, error, due, tries)
                 if not again:
                     raise explained(self.name, error) from error
                 if isinstance(error, ServerError) and error.code == READ_ONLY:
                     await self._pools.hang_up_async()
-        raise BusyError(f"{self.name}: other transactions were in the way too often")
+        raise AssertionError  # the last attempt has returned or raised
 
     def _transaction(self, task: Task[T]) -> Transaction[T]:
-        return Transaction(task, self._now_us(), self.options.deadline, self._sweeps)
-
-    def _sweeps(self) -> bool:
-        return self._clock is None and self._sweeping.is_due()
+        return Transaction(task, self._now_us(), self.options.deadline, self._sweeping)
 
     def _begins_again(self, transaction: Transaction[T], error: BaseException, due: float, tries: int) -> bool:
         """Whether nothing can have been written, and another attempt may succeed in the time that is left."""
@@ -162,6 +162,8 @@ class PostgresStore(SqlStore):
             return not transaction.committing  # the server closed an idle connection, or was restarted
         if error.code == READ_ONLY:
             self.hang_up()  # another server may have become the primary
+        if error.code == NO_FUNCTION:
+            self._has_functions = None
         return error.code in AGAIN or (error.code.startswith("57P") and not transaction.committing)
 
     @contextmanager

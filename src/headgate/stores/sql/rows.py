@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from headgate.clock import HOUR, MINUTE
-from headgate.engine import Cell, look
+from headgate.engine import Cell, look, remembered
 from headgate.limit import Limit
 from headgate.stores.sql.names import Name
 
@@ -60,7 +60,7 @@ def read(limit: Limit, stored: Stored | None, now: int) -> Read:
 def write(name: Name, limit: Limit, cell: Cell, leases: dict[tuple[int, int], int], now: int) -> Row:
     """Return the row of a cell; permits that are new in it get a lease from now."""
     free = look(limit, cell, now, 0)[0]
-    ends = now + free.reset_us
+    ends = now + remembered(limit, cell, now).reset_us
     numbers = cell.state
     if limit.in_flight:
         numbers, ends = [], now

@@ -23,10 +23,10 @@ from headgate.clock import Clock, WallClock
 from headgate.errors import InvalidCall
 from headgate.stores.breaker import Transition
 from headgate.stores.contract import Store
+from headgate.stores.options import Options, read_options
 from headgate.stores.sql.base import BusyError, DatabaseError, SqlStore
 from headgate.stores.sql.bound import Changes, Task
 from headgate.stores.sql.names import Name
-from headgate.stores.sql.options import read_options
 from headgate.stores.sql.rows import Stored
 from headgate.stores.sql.schema import COLUMNS, READ_VERSION, SQLITE, TABLE, VERSION, wrong_version
 from headgate.stores.sql.sweeping import MOST_SWEPT, Sweeping
@@ -92,7 +92,8 @@ class SqliteStore(SqlStore):
         clock: Clock | None = None,
     ) -> None:
         given = {"deadline": deadline, "nodes": nodes, "readable_keys": readable_keys}
-        plain, options = read_options(url, given, OPTIONS, EXAMPLE)
+        plain, in_url = read_options(url, Options(), OPTIONS, EXAMPLE)
+        options = in_url.with_arguments(given)
         self.path = _path_of(plain)
         self._wall = WallClock()
         self._sweeping = Sweeping()
@@ -169,6 +170,7 @@ class SqliteStore(SqlStore):
         for name in changes.gone:
             connection.execute(DELETE, name)
         connection.execute("COMMIT")
+        self._sweeping.wrote()
         if self._clock is None and self._sweeping.is_due():
             with suppress(sqlite3.Error):  # the decision is made; the rows are still there for the next sweep
                 connection.execute(SWEEP, (self._wall.now_us(),))

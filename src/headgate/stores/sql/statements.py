@@ -7,9 +7,10 @@ Everything that outlives a statement ends with its transaction, since a proxy ma
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
-from headgate.stores.sql.bound import Changes
+from headgate.stores.sql.bound import Changes, Remote, Task
+from headgate.stores.sql.functions import functions
 from headgate.stores.sql.names import Name
 from headgate.stores.sql.rows import Row
 from headgate.stores.sql.schema import COLUMNS, POSTGRES, TABLE
@@ -19,12 +20,25 @@ STALLED: Final = 1000
 """Milliseconds after which the server ends the transaction of a client that stalls with locked keys."""
 MAKING_LOCK: Final = 0x6865616467617465
 """The advisory lock of a process that makes the table."""
-MAKE: Final = f"BEGIN;SELECT pg_advisory_xact_lock({MAKING_LOCK});{POSTGRES}COMMIT"
+_MAKING: Final = f"SELECT pg_advisory_xact_lock({MAKING_LOCK})"
+MAKE: Final = f"BEGIN;{_MAKING};{POSTGRES}COMMIT"
 SWEEP: Final = (
     f"DELETE FROM {TABLE} WHERE ctid = ANY(ARRAY(SELECT ctid FROM {TABLE} WHERE expires_at < {{now}} "  # noqa: S608
     f"ORDER BY expires_at LIMIT {MOST_SWEPT} FOR UPDATE SKIP LOCKED))"
 )
 COMMIT: Final = "COMMIT"
+
+
+def making_functions() -> str:
+    """Make the functions that are not there; the statements of a text are one transaction."""
+    return f"{_MAKING};{''.join(function.source for function in functions().values())}"
+
+
+def counting_functions() -> str:
+    """Return a query for the number of functions that are there and that the role may call."""
+    names = ",".join(f"'{function.name}'" for function in functions().values())
+    usable = "pg_function_is_visible(oid) AND has_function_privilege(oid, 'EXECUTE')"
+    return f"SELECT count(*) FROM pg_proc WHERE proname IN ({names}) AND {usable}"  # noqa: S608
 
 
 def reading(names: Sequence[Name]) -> str:
@@ -43,6 +57,16 @@ def opening(names: Sequence[Name], locks: Sequence[int], patience_ms: int) -> st
     return (
         f"BEGIN ISOLATION LEVEL READ COMMITTED;SELECT set_config('lock_timeout','{patience_ms}',true),"
         f"set_config('idle_in_transaction_session_timeout','{STALLED}',true),{locked};{reading(names)}"
+    )
+
+
+def calling(task: Task[Any], remote: Remote[Any], patience_ms: int, now: int | None) -> str:
+    """Decide by a function of the server, and commit."""
+    [(namespace, key, limit)], [lock] = task.names, task.locks
+    instant = "NULL" if now is None else now
+    return (
+        f"BEGIN ISOLATION LEVEL READ COMMITTED;SELECT {remote.function.name}('{namespace}','{key}','{limit}',"
+        f"{lock},{patience_ms},{instant},{remote.cost},{remote.function.params});COMMIT"
     )
 
 

@@ -16,9 +16,12 @@ class Sweeping:
     def __init__(self) -> None:
         self._writes = 0
 
-    def is_due(self) -> bool:
-        """Count a write, and return whether a sweep follows it."""
+    def wrote(self) -> None:
+        """Count a write."""
         self._writes += 1
+
+    def is_due(self) -> bool:
+        """Return whether a sweep is due; the caller sweeps, and the count begins again."""
         if self._writes < WRITES:
             return False
         self._writes = 0
