@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -50,9 +50,9 @@ class Server(NamedTuple):
     cpu: list[float]
     """Microseconds of the processor for each request."""
 
-    def run(self, seconds: float) -> None:
+    def run(self, seconds: float, ask: Callable[[int, float], tuple[int, float]]) -> None:
         before = cpu_seconds(self.pid)
-        answers, spent = asked(self.port, seconds)
+        answers, spent = ask(self.port, seconds)
         after = cpu_seconds(self.pid)
         self.rates.append(answers / spent)
         if before is not None and after is not None:
@@ -84,7 +84,7 @@ def measure_edge(name: str, seconds: float, repeats: int) -> Figures:
             asked(each.port, 0.5)
         for _ in range(repeats):
             for each in (echo, service):
-                each.run(span)
+                each.run(span, asked)
         rate = min(max(each.rates) for each in (echo, service)) / 2
         late = {each.name: [paced(each.port, rate, span) for _ in range(repeats)] for each in (echo, service)}
     return {
@@ -100,18 +100,18 @@ def measure_edge(name: str, seconds: float, repeats: int) -> Figures:
     }
 
 
-def asked(port: int, seconds: float) -> tuple[int, float]:
+def asked(port: int, seconds: float, request: bytes = REQUEST) -> tuple[int, float]:
     """Ask as fast as the answers come; return their number and the seconds that they took."""
     answers = 0
     with connected(port) as (selector, connections):
         for each in connections:
-            each.sendall(REQUEST)
+            each.sendall(request)
         start = perf_counter()
         while (now := perf_counter()) < start + seconds:
             for key, _ in selector.select(1):
                 if complete(key):
                     answers += 1
-                    key.fileobj.sendall(REQUEST)  # type: ignore[union-attr]
+                    key.fileobj.sendall(request)  # type: ignore[union-attr]
     if not answers:
         raise WorkloadError("there was no answer")
     return answers, now - start
@@ -188,6 +188,14 @@ def deciding(directory: str, core: set[int]) -> Iterator[Server]:
     policy.write_text(json.dumps({"rules": [*rules, {"name": "site", "key": "ip", "limits": "2000000000/week"}]}))
     port = _free_port()
     options = ["--policy", str(policy), "--workers", "1", "--listen", f"{HOST}:{port}"]
+    with started(options) as (_, (worker,)):
+        pin(worker, core)
+        yield Server("headgate", port, worker, [], [])
+
+
+@contextmanager
+def started(options: list[str]) -> Iterator[tuple[bytes, list[int]]]:
+    """`headgate serve`, when it is ready: the line that says so, and its workers in the order of their start."""
     words = [sys.executable, "-m", "headgate", "serve", *options]
     with ended(subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE)) as process:
         assert process.stdout is not None
@@ -195,9 +203,7 @@ def deciding(directory: str, core: set[int]) -> Iterator[Server]:
             if not line:
                 raise MissingError("headgate serve does not start")
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-        worker = next(int(pid) for pid in children if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes())
-        pin(worker, core)
-        yield Server("headgate", port, worker, [], [])
+        yield line, [int(pid) for pid in children if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
 
 @contextmanager

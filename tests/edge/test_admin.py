@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import stat
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from headgate.cli import main
 from tests.support.edge import Answer, Service, refuses, serving, unix_ask
 from tests.support.servers import wait_until
 
@@ -86,6 +88,27 @@ def test_the_counts_of_all_workers_are_what_was_asked(policy):
         assert samples["headgate_decisions_total", "api", "policy", "refused"] == 38
         assert samples["headgate_policy_reload_failures_total", "policy"] == 1
         assert [admin.ask("GET", "/check")[0], service.ask("GET", "/top")[0]] == [404, 404]
+        assert service.end() == 0
+
+
+def test_top_shows_a_service_whose_workers_are_renewed(policy, capsys):
+    """SIGHUP replaces every worker right after its last answers: no count is lost, and `headgate top` shows the sum."""
+    with watched("--policy", str(policy)) as (service, admin):
+        assert [service.check("/api/a")[0] for _ in range(10)] == [204] * 3 + [429] * 7
+        first = service.workers()
+        service.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: len(service.workers()) == 2 and not set(service.workers()) & set(first), "new workers")
+        assert [service.check("/api/b", "203.0.113.10")[0] for _ in range(5)] == [204] * 3 + [429] * 2
+        until(admin, allowed=6, refused=9)
+        wait_until(lambda: seen(admin)["workers"] == 2, "the renewed workers have published")
+        assert main(["top", f"http://127.0.0.1:{admin.port}"]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert re.fullmatch(r"headgate top  up \d+ s  2 workers  policy policy.yaml, \d+ s old", lines[0]), lines[0]
+        assert [line.split()[:2] for line in lines if line.startswith("api ")] == [["api", "3/hour"]]
+        refused = [line.split() for line in lines if line.startswith("203.0.113.")]
+        assert [(row[0], row[1], row[3]) for row in refused] == [
+            ("203.0.113.9", "api", "7"), ("203.0.113.10", "api", "2"),
+        ]  # fmt: skip
         assert service.end() == 0
 
 

@@ -38,6 +38,7 @@ def test_a_rule_that_needs_more_than_the_request_is_left_out_and_named(fields, t
     [
         ({"act": "delay"}, "The proxy must wait longer for it than the rule holds a request"),
         ({"act": "shadow"}, "A request over the limit is refused with 429 here"),
+        ({"act": "mark"}, "/v1/check tells the rule in its marks"),
         ({"key": "user"}, "only an app knows the user"),
         ({"key": ["route", "ip"]}, "only an app knows the route"),
     ],

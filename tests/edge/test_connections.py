@@ -10,7 +10,7 @@ import ssl
 
 import pytest
 
-from headgate.edge.connections import LONGEST_HEAD, PATIENCE, BoundedProtocol, Connections
+from headgate.edge.connections import LONGEST_HEAD, MOST_DROPPED, PATIENCE, BoundedProtocol, Connections
 from headgate.edge.http import finish, tls_of
 from headgate.edge.settings import Settings
 from tests.support.asked import InProcess
@@ -98,8 +98,87 @@ def test_a_client_that_stops_half_way_is_cut(sent):
     asyncio.run(run())
 
 
+def test_a_client_that_does_not_read_is_not_read_and_cut():
+    """Its requests wait in its own socket and no answers pile up; after ten seconds of the sweep's time it goes."""
+
+    async def run():
+        async with serving() as (connect, connections, _, _):
+            small = socket.socket()
+            small.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8192)
+            small.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 8192)
+            small.setblocking(False)
+            reader, idle = await connect()
+            idle.write(CHECK + b"\r\n")
+            await reader.readuntil(b"\r\n\r\n")
+            await asyncio.get_running_loop().sock_connect(small, idle.get_extra_info("peername"))
+            await until(lambda: len(connections.state.connections) == 2)
+            requests = b"GET /openapi.json HTTP/1.1\r\nHost: a\r\n\r\n" * 100
+            sent = turns = 0
+            while turns < 100:  # of the server, in which nothing more was taken
+                try:
+                    sent += small.send(requests[sent % len(requests) :])  # a send may end within a request
+                    turns = 0
+                except BlockingIOError:
+                    turns += 1
+                    await asyncio.sleep(0.002)
+                assert sent < 2**26
+            connections.sweep(100.0)
+            connections.sweep(100.0 + PATIENCE - 0.1)
+            await asyncio.sleep(0.001)
+            assert len(connections.state.connections) == 2
+            connections.sweep(100.0 + PATIENCE)
+            await until(lambda: len(connections.state.connections) == 1)
+            idle.write(CHECK + b"\r\n")
+            assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 204")
+            small.close()
+
+    asyncio.run(run())
+
+
+def test_a_head_that_is_too_long_is_answered():
+    """431, which no proxy takes for a service that is away; the rest is dropped until the client ends, or is cut."""
+
+    async def run():
+        async with serving() as (connect, connections, _, _):
+            reader, writer = await connect()
+            writer.write(CHECK)
+            for _ in range(100):
+                writer.write(b"X-A: " + b"a" * 2000 + b"\r\n")
+                await writer.drain()
+                await asyncio.sleep(0)
+            writer.write(b"\r\n" + CHECK + b"\r\n")
+            assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 431 ")
+            connections.sweep(100.0)
+            connections.sweep(100.0 + PATIENCE)
+            with pytest.raises(ConnectionResetError):
+                await asyncio.wait_for(reader.read(), 5)  # and no second answer comes before
+            await until(lambda: not connections.state.connections)
+
+    asyncio.run(run())
+    assert LONGEST_HEAD == 65_536
+
+
+@pytest.mark.parametrize(("megabytes", "says"), [(2, b"HTTP/1.1 413"), (64, b"")])
+def test_a_client_that_sends_too_much_hears_so(megabytes, says):
+    """The rest of a long body is dropped, so that the answer is heard; a body that goes on and on is cut."""
+
+    async def run():
+        async with serving() as (connect, connections, _, _):
+            reader, writer = await connect()
+            writer.write(b"POST /v1/check HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % (megabytes << 20))
+            with contextlib.nullcontext() if says else contextlib.suppress(ConnectionError):
+                for _ in range(megabytes):
+                    writer.write(b" " * (1 << 20))
+                    await writer.drain()
+                assert (await reader.read(12)).startswith(says)
+            writer.close()
+            await until(lambda: not connections.state.connections)
+
+    asyncio.run(run())
+
+
 def test_a_head_without_an_end_is_cut():
-    """A client cannot fill the memory with headers: 64 KB are enough for any request."""
+    """A client cannot fill the memory with headers, nor send them for ever."""
 
     async def run():
         async with serving() as (connect, connections, _, _):
@@ -107,15 +186,14 @@ def test_a_head_without_an_end_is_cut():
             writer.write(CHECK)
             await until(lambda: len(connections.state.connections) == 1)
             with contextlib.suppress(ConnectionError):
-                for _ in range(100):
-                    writer.write(b"X-A: " + b"a" * 2000 + b"\r\n")
+                for _ in range(MOST_DROPPED // 20_000 + 10):
+                    writer.write(b"X-A: " + b"a" * 20_000 + b"\r\n")
                     await writer.drain()
                     await asyncio.sleep(0)
             await until(lambda: not connections.state.connections)
             writer.close()
 
     asyncio.run(run())
-    assert LONGEST_HEAD == 65_536
 
 
 def test_bytes_that_are_no_request_harm_no_other_client():

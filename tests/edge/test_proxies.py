@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import signal
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from tests.support.access_logs import place
 from tests.support.edge import serving
-from tests.support.proxies import app, ask, block_of, closed, crowd, proxy
+from tests.support.proxies import Answer, app, ask, block_of, closed, crowd, proxy
 
 PAGES = {"nginx": "nginx.md", "traefik": "traefik.md", "caddy": "caddy.md"}
 pytestmark = [
@@ -55,7 +56,7 @@ def test_a_proxy_lets_exactly_the_limit_pass(server, service, app_port, tmp_path
 
     Headers that a client forges, also those that name another method, path or address, change nothing.
     """
-    with proxy(server, block_of(PAGES[server]), app_port, service.port, tmp_path / "proxy") as port:
+    with proxy(server, patient(block_of(PAGES[server])), app_port, service.port, tmp_path / "proxy") as port:
         found = crowd(port, f"/burst/{server}", 8, 20)
         assert Counter(status for status, _ in found) == {200: 40, 429: 120}
         no = next(fields for status, fields in found if status == 429)
@@ -78,6 +79,17 @@ def test_a_proxy_lets_exactly_the_limit_pass(server, service, app_port, tmp_path
         assert ask(port, "/denied")[0] == 403
 
 
+def patient(text):
+    """A configuration for a test that counts: on a busy machine 100 ms may pass, and requests would pass with them."""
+    return text.replace("100ms", "10s").replace("50ms", "10s")
+
+
+def hang(service, number=signal.SIGSTOP):
+    """Stop every process of a service where it is, or let them go on."""
+    for pid in (service.process.pid, *service.workers()):
+        os.kill(pid, number)
+
+
 @pytest.mark.parametrize("server", PROXIES)
 def test_a_page_still_comes_while_the_service_is_away(server, app_port, tmp_path):
     """A service hangs, then is killed: open by default, closed without the marked line; Traefik is always closed."""
@@ -88,11 +100,69 @@ def test_a_page_still_comes_while_the_service_is_away(server, app_port, tmp_path
         shut = proxy(server, text if server == "traefik" else closed(text), app_port, service.port, tmp_path / "closed")
         with opened as open_port, shut as closed_port:
             assert [ask(port, "/free")[0] for port in (open_port, closed_port)] == [200, 200]
-            if server != "traefik":  # it would wait for 30 s
-                for pid in (service.process.pid, *service.workers()):
-                    os.kill(pid, signal.SIGSTOP)
+            hang(service)
+            if server == "traefik":
+                found += waits(service, open_port)
+            else:
                 found += [ask(port, "/free")[0] for port in (open_port, closed_port)]
             os.killpg(service.process.pid, signal.SIGKILL)
             service.process.wait()
             found += [ask(port, "/free")[0] for port in (open_port, closed_port)]
-    assert found == {"nginx": [200, 500, 200, 500], "caddy": [200, 504, 200, 502], "traefik": [500, 500]}[server]
+    assert found == {"nginx": [200, 500, 200, 500], "caddy": [200, 504, 200, 502], "traefik": [200, 500, 500]}[server]
+
+
+def waits(service, port):
+    """The answer of a proxy that waits for a service which hangs: none before the service goes on."""
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(ask, port, "/free")
+        with pytest.raises(TimeoutError):
+            asked.result(0.5)
+        hang(service, signal.SIGCONT)
+        return [asked.result()[0]]
+
+
+@pytest.mark.skipif(place("nginx") is None, reason="nginx is not installed")
+def test_a_head_that_is_too_long_opens_nothing(service, app_port, tmp_path):
+    """An nginx with larger buffers passes it on, and the service is not away: a request that is denied stays denied."""
+    text = patient(block_of(PAGES["nginx"])).replace("http {", "http {\n    large_client_header_buffers 16 32k;")
+    with proxy("nginx", text, app_port, service.port, tmp_path / "proxy") as port:
+        assert ask(port, "/denied", {"X-Short": "a"})[0] == 403
+        assert ask(port, "/denied", {f"X-{number}": "a" * 6000 for number in range(60)})[0] == 500
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("server", PROXIES)
+def test_no_page_is_lost_while_the_service_ends(server, app_port, tmp_path):
+    """A service is told to end under load: requests are decided until it is gone, then they pass as if it were away.
+
+    Traefik has no such option: its requests fail from then on.
+    """
+    (tmp_path / "policy.yaml").write_text(POLICY)
+    with (
+        serving("--policy", str(tmp_path / "policy.yaml"), "--workers", "1") as service,
+        proxy(server, block_of(PAGES[server]), app_port, service.port, tmp_path / "proxy") as port,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        before, after = crowd(port, "/free", 2, 10), list[Answer]()
+        ending = pool.submit(service.end)
+        while not ending.done() and len(after) < 20_000:
+            after += crowd(port, "/free", 2, 10)
+        assert ending.result() == 0
+        gone = crowd(port, "/free", 2, 10)
+    assert {status for status, _ in before} == {200}
+    assert {status for status, _ in after} <= ({200, 500} if server == "traefik" else {200})
+    assert {status for status, _ in gone} == ({500} if server == "traefik" else {200})
+
+
+@pytest.mark.soak
+@pytest.mark.skipif(place("traefik") is None, reason="traefik is not installed: make test-edges")
+def test_traefik_gives_up_on_a_service_that_hangs(app_port, tmp_path):
+    """It answers 500 after the time that its page tells, which no option makes shorter."""
+    (tmp_path / "policy.yaml").write_text(POLICY)
+    with (
+        serving("--policy", str(tmp_path / "policy.yaml"), "--workers", "1") as service,
+        proxy("traefik", block_of(PAGES["traefik"]), app_port, service.port, tmp_path / "proxy") as port,
+    ):
+        hang(service)
+        assert ask(port, "/free", timeout=60)[0] == 500
+        hang(service, signal.SIGCONT)

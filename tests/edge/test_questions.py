@@ -20,6 +20,7 @@ POLICY = {
         {"name": "user", "match": {"path": "/me"}, "key": "user", "limits": "1/hour"},
         {"name": "key", "match": {"path": "/key"}, "key": {"header": "x-key"}, "limits": "1/hour"},
         {"name": "slow", "match": {"path": "/slow"}, "key": "ip", "limits": "1/minute", "act": {"delay": {"hold": 2}}},
+        {"name": "odd", "match": {"path": "/odd"}, "key": "ip", "limits": "1/hour", "act": "mark"},
     ],
     "deny": {"path": "/denied"},
 }
@@ -46,6 +47,13 @@ def test_an_answer_has_every_field_of_a_decision(app):
     _, never = app.question({"limit": "10/minute", "key": "k", "cost": 11})
     assert (never["allowed"], never["never"], never["retry_after"], never["retry_us"]) == (False, True, None, None)
     assert isinstance(decision, Decision)
+
+
+def test_a_marked_request_passes_and_the_answer_names_the_rule(app):
+    """The caller learns of `act: mark`, as an endpoint does."""
+    answers = [app.question({"path": "/odd", "ip": "1.2.3.4"})[1] for _ in range(2)]
+    told = [(each["allowed"], each["status"], each["marks"]) for each in answers]
+    assert told == [(True, 204, []), (True, 204, ["odd"])]
 
 
 def test_a_request_is_ruled_on_as_it_is_described(app):

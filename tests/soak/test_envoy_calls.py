@@ -29,16 +29,13 @@ def test_a_million_calls_on_one_connection(tmp_path: Path) -> None:
     with (
         limited(tmp_path, 1, text) as (service, ports),
         app() as app_port,
-        envoy(PATIENT, app_port, ports, tmp_path / "e") as port,
+        envoy(PATIENT, app_port, ports, tmp_path / "e", threads=1) as port,
     ):
         done, workers, sizes = 0, service.workers(), list[int]()
         while done < CALLS:
             found = crowd(port, "/", AT_ONCE, ROUND)
             done += len(found)
-            # 503 should be the app behind Envoy: without an answer of the service, Envoy lets requests pass.
-            # No such answer was looked at yet.
-            refused = [status for status, _ in found if status != 200]
-            assert set(refused) <= {503} and len(refused) < len(found) // 100
+            assert {status for status, _ in found} == {200}
             assert min(int(fields["x-ratelimit-remaining"]) for _, fields in found) == 100_000_000 - done
             sizes.append(max(map(resident, workers)))
         assert service.workers() == workers

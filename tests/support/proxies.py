@@ -6,7 +6,7 @@ import http.client
 import re
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -39,10 +39,14 @@ class App(BaseHTTPRequestHandler):
     """An app that says ok."""
 
     protocol_version = "HTTP/1.1"
+    fields: Mapping[str, str] = {}
+    """More header fields of an answer."""
 
     def do_GET(self) -> None:
         """Answer."""
         self.send_response(200)
+        for name, value in self.fields.items():
+            self.send_header(name, value)
         self.send_header("Content-Length", "2")
         self.end_headers()
         self.wfile.write(b"ok")
@@ -53,10 +57,16 @@ class App(BaseHTTPRequestHandler):
         """Say nothing."""
 
 
+class AppServer(ThreadingHTTPServer):
+    """A server whose backlog holds every connection that a proxy opens at once; one of 5 drops some of them."""
+
+    request_queue_size = 128
+
+
 @contextmanager
-def app() -> Iterator[int]:
-    """An app behind a proxy; its port."""
-    with ThreadingHTTPServer((HOST, 0), App) as server:
+def app(fields: Mapping[str, str] | None = None) -> Iterator[int]:
+    """An app behind a proxy, whose answers have these header fields; its port."""
+    with AppServer((HOST, 0), type("App", (App,), {"fields": fields or {}})) as server:
         server.daemon_threads = True
         threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
         yield server.server_port
@@ -106,14 +116,13 @@ def proxy(server: str, text: str, app_port: int, service_port: int, folder: Path
             process.wait()
 
 
-def ask(port: int, path: str, headers: dict[str, str] | None = None, times: int = 1) -> Answer:
-    """Ask on one connection, and return status and header fields of the last answer."""
-    connection = http.client.HTTPConnection(HOST, port, timeout=20)
+def ask(port: int, path: str, headers: dict[str, str] | None = None, timeout: float = 20) -> Answer:
+    """Ask on a connection of its own, and return status and header fields of the answer."""
+    connection = http.client.HTTPConnection(HOST, port, timeout=timeout)
     try:
-        for _ in range(times):
-            connection.request("GET", path, headers=headers or {})
-            answer = connection.getresponse()
-            answer.read()
+        connection.request("GET", path, headers=headers or {})
+        answer = connection.getresponse()
+        answer.read()
         return answer.status, {name.lower(): value for name, value in answer.getheaders()}
     finally:
         connection.close()

@@ -51,8 +51,8 @@ class AdminPort:
         if not self._thread.is_alive():
             self._loop.close()
 
-    def _seen(self) -> Snapshot:
-        seen = read(self._counts)
+    def _seen(self, keys: int) -> Snapshot:
+        seen = read(self._counts, keys)
         seen["policy"]["reload_failures"] += self._failures()
         return seen
 

@@ -83,6 +83,11 @@ def _differences(rule: Rule) -> Iterator[str]:
             f"rule {rule.name}: act: shadow cannot answer in place of the app, since a proxy takes 2xx for a yes. A "
             "request over the limit is refused with 429 here"
         )
+    if rule.act.kind == "mark":
+        yield (
+            f"rule {rule.name}: act: mark tells the endpoint of an app, and a proxy learns nothing of it. A request "
+            "over the limit passes here; /v1/check tells the rule in its marks"
+        )
     unknown = [part for part in rule.parts if part in OF_APPS]
     if unknown:
         yield (

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import resource
 from typing import Any, Final
 
+from headgate.system import most_open_files
 from headgate.wording import requiring
 
 with requiring("headgate serve", "uvicorn", extra="serve"):
@@ -19,7 +19,11 @@ KEEP_ALIVE: Final = 75
 PATIENCE: Final = 10.0
 """Seconds that a client gets to send the rest of its request, or to read the rest of its answer."""
 LONGEST_HEAD: Final = 65_536
-"""Bytes of a request's head: more than nginx passes on (32 KB)."""
+"""Bytes of a request's head: more than nginx passes on by default (32 KB)."""
+MOST_DROPPED: Final = 32 * LONGEST_HEAD
+"""Bytes of a longer head that are read and dropped, so that its sender comes to read the answer."""
+TOO_LONG: Final = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+"""A proxy must get an answer: it takes a connection that is cut for a service that is away, and may be open then."""
 MOST: Final = 10_000
 SPARE: Final = 256
 """Files that a worker needs beside its connections."""
@@ -40,6 +44,9 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Read the next bytes of a connection."""
+        if self._unread > LONGEST_HEAD:
+            self._drop(data)
+            return
         before = self.cycle
         super().data_received(data)
         if self.cycle is not before or (before is not None and not before.response_complete):
@@ -47,6 +54,12 @@ class BoundedProtocol(HttpToolsProtocol):
             return
         self._unread += len(data)
         if self._unread > LONGEST_HEAD:
+            self.transport.write(TOO_LONG)
+
+    def _drop(self, data: bytes) -> None:
+        """Drop the rest of a head that is too long; the sweep ends the connection of a client that does not."""
+        self._unread += len(data)
+        if self._unread > MOST_DROPPED:
             self.transport.abort()
 
 
@@ -62,7 +75,7 @@ class Connections:
         self._config.load()
         self._waiting: dict[Any, tuple[Any, float]] = {}
         """Connections whose clients have to do something, what they have to do it for, and since when."""
-        BoundedProtocol.most = min(MOST, _files() - SPARE)
+        BoundedProtocol.most = min(MOST, most_open_files(MOST + SPARE) - SPARE)
 
     def protocol(self) -> asyncio.Protocol:
         """Return the protocol of a new connection."""
@@ -97,13 +110,3 @@ def _waits_for_client(connection: Any) -> bool:  # noqa: ANN401 - uvicorn's
     if cycle is None or cycle.response_complete:
         return connection.timeout_keep_alive_task is None
     return bool(cycle.more_body or connection.flow.write_paused)
-
-
-def _files() -> int:
-    """Return the number of files that this process may open, raised as far as the system lets it."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = MOST + SPARE if hard == resource.RLIM_INFINITY else min(MOST + SPARE, hard)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-        return wanted
-    return wanted if soft == resource.RLIM_INFINITY else soft

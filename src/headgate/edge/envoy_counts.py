@@ -21,7 +21,7 @@ class EnvoyCounts:
         self._limits = limits
         self._store = store
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self, keys: bool = True) -> Snapshot:
         """Return what was counted in this process."""
         total = empty(time.time())
         counts = self._limits.counts()

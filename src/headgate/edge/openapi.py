@@ -48,6 +48,11 @@ OF_RULES: Final[dict[str, Any]] = {
     "status": {"type": "integer", "description": "The status to answer the client with; 204 to let it pass."},
     "rule": {**_TEXT, "description": "The rule that refuses or, of a yes, the one with the least left."},
     "delay": {"type": "number", "minimum": 0, "description": "Seconds to hold the request before it passes."},
+    "marks": {
+        "type": "array",
+        "items": {"type": "string"},
+        "description": "The rules with `act: mark` over whose limits the request is.",
+    },
     "headers": {
         "type": "object",
         "additionalProperties": {"type": "string"},

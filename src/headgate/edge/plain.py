@@ -6,7 +6,6 @@ import warnings
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from headgate.edge.told import told
 from headgate.errors import InvalidLimit
 from headgate.limit import LimitWarning, as_limits
 from headgate.limiter.async_ import AsyncLimiter
@@ -33,7 +32,7 @@ class PlainLimits:
         ask = limiter.peek if peek else limiter.hit
 
         async def decide() -> dict[str, Any]:
-            return told(await ask(key, cost))
+            return (await ask(key, cost)).as_dict()
 
         return decide
 

@@ -9,9 +9,8 @@ from headgate.clock import SECOND
 from headgate.edge.original import Headers, Original, read_uri
 from headgate.edge.proxied import PASSED, refused
 from headgate.edge.runtime import EdgeRuntime
-from headgate.edge.told import told
 from headgate.steps import Steps, run_awaiting
-from headgate.web import RequestLimits
+from headgate.web import RequestLimits, plain_fields
 
 OF_A_BODY: Final = (b"content-type", b"content-length")
 
@@ -67,10 +66,11 @@ def _passed(limits: AskedLimits) -> dict[str, Any]:
         _, outcome = limits.admitted[0]
         decision, rule = outcome.decision, outcome.rule
     return {
-        **told(decision),
+        **plain_fields(decision),
         "status": PASSED,
         "rule": rule and rule.name,
         "delay": limits.delay_us / SECOND,
+        "marks": [rule.name for _, outcome in limits.outcomes() for rule, _ in outcome.marked],
         "headers": _fields(limits.fields),
         "detail": None,
     }
@@ -80,11 +80,12 @@ def _refused(limits: AskedLimits) -> dict[str, Any]:
     _, outcome = limits.refused
     status, headers, _ = refused(limits, None)
     return {
-        **told(outcome.decision),
+        **plain_fields(outcome.decision),
         "allowed": False,
         "status": status,
         "rule": outcome.rule and outcome.rule.name,
         "delay": 0.0,
+        "marks": [],
         "headers": _fields(headers),
         "detail": outcome.detail or None,
     }

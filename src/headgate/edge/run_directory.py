@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import tempfile
@@ -11,6 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from headgate.system import lock_file
+
+SERVE: Final = ("headgate serve", "run it on Linux or macOS")
 PREFIX: Final = "headgate-serve-"
 MEMORY: Final = "/dev/shm"  # noqa: S108 - a directory that only its owner can read is made there
 
@@ -23,7 +25,7 @@ def run_directory() -> Iterator[Path]:
     directory = tempfile.mkdtemp(prefix=PREFIX, dir=parent)
     fd = os.open(directory, os.O_RDONLY)
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX)
+        lock_file(fd, *SERVE)  # nobody else knows its name
         yield Path(directory)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
@@ -37,10 +39,6 @@ def _remove_left_behind(parent: Path) -> None:
             fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         except OSError:
             continue  # of another user, or gone
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if lock_file(fd, *SERVE):
             shutil.rmtree(directory, ignore_errors=True)
-        except OSError:
-            continue
-        finally:
-            os.close(fd)
+        os.close(fd)

@@ -23,9 +23,9 @@ class EdgeRuntime(Runtime[bytes]):
         self.plain = PlainLimits(self.store)
         """The limits of plain questions, which no policy has."""
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self, keys: bool = True) -> Snapshot:
         """Return everything that was counted in this process."""
-        total = snapshot_of(self)
+        total = snapshot_of(self, keys)
         total["limiters"] += limiter_parts(self.plain.limiters())
         return total
 

@@ -25,7 +25,11 @@ class Service:
 
     def ask(self, *descriptors: list[Entry], domain: str = "d", **fields: Any) -> Any:
         """The response to a request; `hits` and `limit` apply to every descriptor."""
-        return asyncio.run(self.limits.answer(request(*descriptors, domain=domain, **fields)))[1]
+        return self.answer(request(*descriptors, domain=domain, **fields))
+
+    def answer(self, asked: Any) -> Any:
+        """The response to a message."""
+        return asyncio.run(self.limits.answer(asked))[1]
 
     def codes(self, *descriptors: list[Entry], **fields: Any) -> tuple[int, list[tuple[int, int]]]:
         """The overall code, and code and remaining requests of each descriptor."""

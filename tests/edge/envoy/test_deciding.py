@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from headgate.errors import InvalidCall
-from tests.edge.envoy.support import Service
+from tests.edge.envoy.support import Service, request
 
 OK, OVER = 1, 2
 ENDLESS = 2**32 - 1
@@ -108,7 +108,7 @@ def test_hits_of_the_request_and_of_a_descriptor(service: Service) -> None:
     """A request without hits adds 1; those of a descriptor come before those of the request."""
     assert service.codes(FIVE, request_hits=2) == (OK, [(OK, 3)])
     assert service.codes(FIVE, request_hits=5, hits=1) == (OK, [(OK, 2)])
-    assert service.codes(FIVE, hits=3) == (OVER, [(OVER, 2)])
+    assert service.codes(FIVE, request_hits=3) == (OVER, [(OVER, 0)])
 
 
 def test_zero_hits_only_ask(service: Service) -> None:
@@ -131,6 +131,45 @@ def test_more_hits_than_the_limit_never_pass(service: Service) -> None:
     response = service.ask(TWO, hits=2**60)
     assert response.overall_code == OVER
     assert not response.response_headers_to_add
+
+
+@pytest.mark.parametrize("hits", ["hits", "request_hits"])
+def test_hits_that_are_brought_and_do_not_fit_take_what_is_left(service: Service, hits: str) -> None:
+    """Envoy tells the use of a finished response so, and nobody gets the answer: the next request must be refused."""
+    service.clock.set(600.0)
+    assert service.codes(FIVE, **{hits: 4}) == (OK, [(OK, 1)])
+    response = service.ask(FIVE, **{hits: 4})
+    assert (response.overall_code, response.statuses[0].limit_remaining) == (OVER, 0)
+    assert response.response_headers_to_add[0].value == "60"
+    assert service.codes(FIVE, hits=0) == (OVER, [(OVER, 0)])
+    service.clock.advance(60)
+    assert service.codes(FIVE, **{hits: 99}) == (OVER, [(OVER, 0)])
+    assert service.codes(FIVE) == (OVER, [(OVER, 0)])
+
+
+def test_the_wait_is_that_of_the_state_after_the_charge(service: Service) -> None:
+    """A bucket that gives its last 2 of 3 to hits of 3 has 3 again in 3 seconds, and not in 1."""
+    service.codes([("bucket", "x")])
+    response = service.ask([("bucket", "x")], hits=3)
+    assert response.response_headers_to_add[0].value == "3"
+    service.clock.advance(3)
+    assert service.codes([("bucket", "x")], hits=3) == (OK, [(OK, 0)])
+
+
+def test_each_descriptor_that_brings_hits_is_charged(service: Service) -> None:
+    """One does not fit: the others are charged and given back as they say; the plain one is not charged."""
+    service.codes(TWO)
+    other = [("five", "other")]
+    service.codes(other, hits=5)
+    made = request(TWO, FIVE, other, SHADOW, [("apart", "a")])
+    for place, hits in enumerate((3, 4, 1, 1)):
+        made.descriptors[place].hits_addend.value = hits
+    made.descriptors[2].is_negative_hits = True
+    answer = service.answer(made)
+    assert answer.overall_code == OVER
+    assert [(each.code, each.limit_remaining) for each in answer.statuses] == [
+        (OVER, 0), (OK, 1), (OK, 1), (OK, 0), (OK, 2)
+    ]  # fmt: skip
 
 
 def test_shadow_mode_counts_and_never_refuses(service: Service) -> None:
@@ -184,10 +223,11 @@ def test_wildcards_count_apart_unless_they_share(service: Service) -> None:
 
 
 def test_one_descriptor_twice_counts_twice(service: Service) -> None:
-    """Each of two equal descriptors adds its hits; if one does not fit, neither is charged."""
+    """Each of two equal descriptors adds its hit; if one does not fit, neither is charged."""
     assert service.codes(FIVE, FIVE) == (OK, [(OK, 4), (OK, 3)])
-    assert service.codes(FIVE, FIVE, hits=2)[0] == OVER
-    assert service.codes(FIVE, hits=0) == (OK, [(OK, 3)])
+    service.codes(FIVE, hits=2)
+    assert service.codes(FIVE, FIVE)[0] == OVER
+    assert service.codes(FIVE, hits=0) == (OK, [(OK, 1)])
 
 
 def test_a_request_of_many_descriptors_is_one_decision(service: Service) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import json
 import os
 import re
 import signal
@@ -24,11 +25,19 @@ from tests.support.proxies import app, ask, crowd
 from tests.support.servers import free_port, wait_until
 
 METHOD = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"
-LIMITS, ENVOY = re.findall(r"^```yaml\n(.*?)^```$", (ROOT / "docs/edge/envoy.md").read_text(), re.MULTILINE | re.DOTALL)
+LIMITS, ENVOY, TOKENS = re.findall(
+    r"^```yaml\n(.*?)^```$", (ROOT / "docs/edge/envoy.md").read_text(), re.MULTILINE | re.DOTALL
+)
 ENDPOINT = "              - endpoint: {address: {socket_address: {address: 127.0.0.1, port_value: %d}}}\n"
 PATIENT = ENVOY.replace("timeout: 0.05s", "timeout: 10s")
 """For tests that count: on a busy machine 50 ms may pass, and Envoy would let requests pass."""
 CLOSED = ENVOY.replace("failure_mode_deny: false # OPEN", "failure_mode_deny: true # OPEN")
+RATE_LIMITS = """\
+                            rate_limits:
+                              - actions:
+                                  - generic_key: {descriptor_value: api}
+                                  - remote_address: {}
+"""
 pytestmark = pytest.mark.engineless
 needs_envoy = pytest.mark.skipif(place("envoy") is None, reason="Envoy is not installed: make test-edges")
 needs_protos = pytest.mark.skipif(
@@ -49,8 +58,8 @@ def limited(folder: Path, workers: int, text: str = LIMITS) -> Iterator[tuple[Se
 
 
 @contextmanager
-def envoy(text: str, app_port: int, ports: list[int], folder: Path) -> Iterator[int]:
-    """Envoy with a configuration of the page on other ports; its port."""
+def envoy(text: str, app_port: int, ports: list[int], folder: Path, threads: int = 2) -> Iterator[int]:
+    """Envoy with a configuration of the page on other ports; its port. Each thread has a connection to the service."""
     port = free_port()
     assert ENDPOINT % 8081 + ENDPOINT % 8082 in text
     text = text.replace(ENDPOINT % 8081 + ENDPOINT % 8082, "".join(ENDPOINT % each for each in ports))
@@ -61,9 +70,9 @@ def envoy(text: str, app_port: int, ports: list[int], folder: Path) -> Iterator[
     (folder / "envoy.yaml").write_text(text)
     binary = place("envoy")
     assert binary is not None
-    words = [binary, "-c", str(folder / "envoy.yaml"), "--disable-hot-restart", "--concurrency", "2", "-l", "warn"]
+    options = ["--disable-hot-restart", "--concurrency", str(threads), "-l", "warn"]
     with (folder / "output").open("wb") as output:
-        process = subprocess.Popen(words, stdout=output, stderr=output)
+        process = subprocess.Popen([binary, "-c", str(folder / "envoy.yaml"), *options], stdout=output, stderr=output)
     try:
         wait_until(lambda: process.poll() is not None or listens(port), "Envoy listens")
         assert process.poll() is None, (folder / "output").read_text()
@@ -75,7 +84,10 @@ def envoy(text: str, app_port: int, ports: list[int], folder: Path) -> Iterator[
 
 @needs_envoy
 def test_envoy_lets_exactly_the_limit_pass(tmp_path: Path) -> None:
-    """Of 200 requests on 8 connections through 4 workers, 100 pass; the others see 429 and when to come back."""
+    """Of 200 requests on 8 connections through 4 workers, 100 pass; the others see 429 and when to come back.
+
+    An address that a client forges changes nothing.
+    """
     with limited(tmp_path, 4) as (_, ports), app() as app_port, envoy(PATIENT, app_port, ports, tmp_path / "e") as port:
         assert len(ports) == 4
         found = crowd(port, "/", 8, 25)
@@ -87,6 +99,8 @@ def test_envoy_lets_exactly_the_limit_pass(tmp_path: Path) -> None:
         assert (no["x-ratelimit-limit"], no["x-ratelimit-remaining"]) == (yes["x-ratelimit-limit"], "0")
         assert 0 < int(no["retry-after"]) <= 3600
         assert 0 < int(no["x-ratelimit-reset"]) <= 3600
+        forged = [{"X-Forwarded-For": "6.6.6.6"}, {"X-Real-IP": "6.6.6.6"}, {"X-Envoy-External-Address": "6.6.6.6"}]
+        assert [ask(port, "/", headers)[0] for headers in forged] == [429] * 3
 
 
 @needs_envoy
@@ -125,6 +139,30 @@ def test_no_call_is_lost_while_workers_are_renewed(tmp_path: Path) -> None:
         assert sorted(left, reverse=True) == [999_999 - number for number in range(len(found))]
 
 
+def left(service: Service) -> int:
+    """What is left of the limit of this machine."""
+    entries = [{"key": "generic_key", "value": "api"}, {"key": "remote_address", "value": HOST}]
+    asked = {"domain": "edge", "descriptors": [{"entries": entries, "hitsAddend": "0"}]}
+    told = json.loads(service.ask("POST", "/json", body=json.dumps(asked).encode())[2])
+    return int(told["statuses"][0].get("limitRemaining", 0))
+
+
+@needs_envoy
+def test_a_response_is_charged_at_its_end(tmp_path: Path) -> None:
+    """Of 100 tokens each response uses 60: the second takes what is left, and the third request is refused."""
+    assert RATE_LIMITS in PATIENT
+    text = PATIENT.replace(RATE_LIMITS, TOKENS)
+    with (
+        limited(tmp_path, 1) as (service, ports),
+        app({"X-Tokens": "60"}) as app_port,
+        envoy(text, app_port, ports, tmp_path / "e") as port,
+    ):
+        for tokens in (40, 0):
+            assert ask(port, "/")[0] == 200
+            wait_until(lambda expected=tokens: left(service) == expected, f"{tokens} tokens are left")  # type: ignore[misc]
+        assert ask(port, "/")[0] == 429
+
+
 @needs_protos
 def test_a_client_of_envoys_own_messages(tmp_path: Path) -> None:
     """The messages that Envoy publishes are understood, and so are the answers; two ports are one count."""
@@ -145,6 +183,6 @@ def test_a_client_of_envoys_own_messages(tmp_path: Path) -> None:
                 )
                 answers.append(call(asked, timeout=10))
     told = [(answer.overall_code, answer.statuses[0].limit_remaining, len(answer.statuses)) for answer in answers]
-    assert told == [(rls_pb2.RateLimitResponse.OK, 40, 1), (rls_pb2.RateLimitResponse.OVER_LIMIT, 40, 1)]
+    assert told == [(rls_pb2.RateLimitResponse.OK, 40, 1), (rls_pb2.RateLimitResponse.OVER_LIMIT, 0, 1)]
     assert answers[0].statuses[0].current_limit.unit == rls_pb2.RateLimitResponse.RateLimit.HOUR
     assert answers[1].response_headers_to_add[0].key == "retry-after"

@@ -1,4 +1,9 @@
-"""Decide over the descriptors of one request: every limit is charged, or none is."""
+"""Decide over the descriptors of one request: every limit is charged, or none is.
+
+Hits that a request brings (`hits_addend`) are the exception: they are charged as far as they fit, also if the request
+is refused. Envoy tells the use of a finished response so (`apply_on_stream_done`), drops the answer, and marks such a
+call by nothing else. If hits that do not fit were charged nowhere, a limit of tokens would never be used up.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +23,10 @@ MOST_GATES: Final = 1024
 """The most limits whose gates are kept: requests may bring limits of their own."""
 
 
+Told = Verdict | Decision | None
+"""The answer of one limit; a decision over one call has the fields of its verdict."""
+
+
 class Question(NamedTuple):
     """A descriptor of a request for which there is a rule that can refuse."""
 
@@ -27,6 +36,8 @@ class Question(NamedTuple):
     key: str
     hits: int
     """0 only asks; a negative number gives back."""
+    brought: bool
+    """Whether the request brings the hits; the one hit of other requests is charged to all limits or to none."""
 
 
 class Gates(ClearedWhenFull[Limit, AsyncGate]):
@@ -43,7 +54,7 @@ class Deciding:
         self._gates = gates
         self._questions = questions
         self._charged: list[tuple[AsyncGate, Decision]] = []
-        self.verdicts: dict[int, Verdict | None] = {}
+        self.verdicts: dict[int, Told] = {}
         """By the place of the descriptor; None for 0 requests per unit, which has no verdict."""
 
     async def run(self) -> bool:
@@ -58,7 +69,9 @@ class Deciding:
         for gate, decision in self._charged:
             await gate.refund(decision)
         for question in self._questions:
-            if question.place not in self.verdicts:
+            if question.brought and question.hits:
+                self.verdicts[question.place] = await self._alone(question)
+            elif question.place not in self.verdicts:
                 self.verdicts[question.place] = await self._peek(question)
         return False
 
@@ -70,7 +83,7 @@ class Deciding:
                 verdict = self.verdicts[question.place] = await self._peek(question)
                 if not _allows(verdict):
                     return False
-        found: dict[int, Verdict | None] = {}
+        found: dict[int, Told] = {}
         for questions in _decisions([question for question in binding if question.hits]):
             calls = [Call(question.rule.limit, question.key, question.hits) for question in questions]  # type: ignore[arg-type]
             gate = self._gates[calls[0].limit]
@@ -90,13 +103,13 @@ class Deciding:
             self.verdicts[question.place] = await self._alone(question)
         return any(question.rule.shadow or _allows(self.verdicts[question.place]) for question in self._questions)
 
-    async def _alone(self, question: Question) -> Verdict | None:
+    async def _alone(self, question: Question) -> Told:
         """Charge one limit, or give back to it; its refusal refuses nothing else."""
         limit, hits = question.rule.limit, question.hits
         if limit is None or hits == 0:
             return await self._peek(question)
         if hits > 0:
-            return (await self._gates[limit].hit(question.key, hits)).verdicts[0]
+            return await charged(self._gates[limit], question)
         await self._gates[limit].refund(question.key, -hits)
         return (await self._gates[limit].peek(question.key, 0)).verdicts[0]
 
@@ -108,7 +121,17 @@ class Deciding:
         return (await self._gates[limit].peek(question.key, max(question.hits, 1))).verdicts[0]
 
 
-def _allows(verdict: Verdict | None) -> bool:
+async def charged(gate: AsyncGate, question: Question) -> Decision | Verdict:
+    """Charge one limit; hits that are brought and do not fit take what is left."""
+    decision = await gate.hit(question.key, question.hits)
+    if decision.allowed or not question.brought:
+        return decision
+    if decision.remaining:
+        await gate.take_up_to(question.key, question.hits)
+    return (await gate.peek(question.key, question.hits)).verdicts[0]._replace(allowed=False)
+
+
+def _allows(verdict: Told) -> bool:
     return verdict is not None and verdict.allowed
 
 

@@ -16,8 +16,10 @@ REFUSED_STREAM, COMPRESSION_ERROR, CALM = 7, 9, 11
 INITIAL_WINDOW: Final = 4
 """The number of this setting."""
 LARGEST_FRAME: Final = 16_384
-LARGEST_BODY: Final = 65_535
-"""The window of a new stream: a longer body would need window updates, and no request of Envoy is near it."""
+DEFAULT_WINDOW: Final = 65_535
+LARGEST_BODY: Final = 2**20
+"""The window of a new stream, which is not widened: several descriptors may have the same header, 60 KB each."""
+CONNECTION_WINDOW: Final = 4 * LARGEST_BODY
 LARGEST_HEADERS: Final = 32_768
 MOST_STREAMS: Final = 256
 """The most requests of a connection that are not answered yet."""
@@ -56,5 +58,7 @@ def setting(number: int, value: int) -> bytes:
     return number.to_bytes(2, "big") + value.to_bytes(4, "big")
 
 
-GREETING: Final = frame(SETTINGS, 0, 0, setting(3, MOST_STREAMS) + setting(6, LARGEST_HEADERS))
-"""The server's settings: the most streams, and the most bytes of header fields."""
+GREETING: Final = frame(
+    SETTINGS, 0, 0, setting(3, MOST_STREAMS) + setting(INITIAL_WINDOW, LARGEST_BODY) + setting(6, LARGEST_HEADERS)
+) + frame(WINDOW_UPDATE, 0, 0, (CONNECTION_WINDOW - DEFAULT_WINDOW).to_bytes(4, "big"))
+"""The server's settings: the most streams, the windows, and the most bytes of header fields."""

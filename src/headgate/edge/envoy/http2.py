@@ -13,6 +13,7 @@ from typing import Final, cast
 
 from headgate.edge.envoy import frames as f
 from headgate.edge.envoy.frames import Failed, frame
+from headgate.edge.envoy.receiving import Receiver
 from headgate.edge.envoy.sending import Response, Sender
 from headgate.wording import requiring
 
@@ -33,12 +34,13 @@ Answer = Callable[[Fields, bytes, Callable[[Response], None]], None]
 class Stream:
     """A request that comes in."""
 
-    __slots__ = ("body", "complete", "fields")
+    __slots__ = ("body", "complete", "fields", "size")
 
     def __init__(self, fields: Fields) -> None:
         self.fields = fields
         self.body = bytearray()
         self.complete = False
+        self.size = 0  # bytes that came for the body, with their padding
 
 
 class Connection(asyncio.Protocol):
@@ -56,8 +58,6 @@ class Connection(asyncio.Protocol):
         self._last = 0
         self._open_block: tuple[int, int, bytearray] | None = None
         """Stream, flags and bytes of a header block that is not complete."""
-        self._unreported = 0
-        """Bytes of bodies by which the peer's window was not widened again yet."""
         self._heard = False
         self._final = f.LAST_STREAM
         """The last stream that is answered."""
@@ -67,6 +67,7 @@ class Connection(asyncio.Protocol):
         """Greet the peer; one connection too many is closed."""
         self._transport = cast("asyncio.Transport", transport)
         self._sender = Sender(self._transport)
+        self._receiver = Receiver(self._transport)
         if len(self._connections) >= MOST_CONNECTIONS:
             self._transport.abort()
             return
@@ -187,7 +188,7 @@ class Connection(asyncio.Protocol):
         if stream <= self._last:
             raise Failed(f.STREAM_CLOSED)
         self._last = stream
-        if stream > self._final or len(self._streams) >= f.MOST_STREAMS:
+        if stream > self._final or len(self._streams) + self._sender.waiting >= f.MOST_STREAMS:
             self._transport.write(frame(f.RST_STREAM, 0, stream, f.REFUSED_STREAM.to_bytes(4, "big")))
             return
         found = self._streams[stream] = Stream(fields)
@@ -209,15 +210,14 @@ class Connection(asyncio.Protocol):
         return fields
 
     def _on_data(self, flags: int, stream: int, payload: bytes) -> None:
-        self._unreported += len(payload)
-        if self._unreported > f.LARGEST_BODY // 2:
-            self._transport.write(frame(f.WINDOW_UPDATE, 0, 0, self._unreported.to_bytes(4, "big")))
-            self._unreported = 0
+        self._receiver.take(len(payload))
         found = self._streams.get(stream)
         if found is None:
             if stream == 0 or stream > self._last:
                 raise Failed(f.PROTOCOL_ERROR)
-            return  # of a request that was refused or reset
+            self._receiver.drop(len(payload))  # of a request that was refused or reset
+            return
+        found.size += len(payload)
         found.body += f.unpadded(flags, payload)
         if len(found.body) > f.LARGEST_BODY:
             raise Failed(f.FLOW_CONTROL_ERROR)
@@ -228,6 +228,7 @@ class Connection(asyncio.Protocol):
         if request.complete:
             raise Failed(f.STREAM_CLOSED)
         request.complete = True
+        self._receiver.drop(request.size)
         self._answer(request.fields, bytes(request.body), lambda response: self._respond(stream, response))
 
     def _respond(self, stream: int, response: Response) -> None:
@@ -274,12 +275,13 @@ class Connection(asyncio.Protocol):
             raise Failed(f.FRAME_SIZE_ERROR)
         if stream == 0 or stream > self._last:
             raise Failed(f.PROTOCOL_ERROR)
-        self._streams.pop(stream, None)
+        found = self._streams.pop(stream, None)
+        self._receiver.drop(0 if found is None or found.complete else found.size)
         self._sender.forget(stream)
         self._close_when_done()
 
     def _close_when_done(self) -> None:
-        if self._final < f.LAST_STREAM and not self._streams and self._sender.is_idle:
+        if self._final < f.LAST_STREAM and not self._streams and not self._sender.waiting:
             self._transport.close()
 
     def _check_start(self) -> None:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Final
 
-from headgate.algorithms import EXACT, NEVER, Verdict
+from headgate.algorithms import EXACT, NEVER
 from headgate.caches import ClearedWhenFull
 from headgate.clock import SECOND
-from headgate.decision import Decision
-from headgate.edge.envoy.deciding import Deciding, Gates, Question
+from headgate.edge.envoy.deciding import Deciding, Gates, Question, Told, charged
 from headgate.edge.envoy.following import Followed
 from headgate.edge.envoy.messages import RateLimitResponse, request_from_json, response_to_json
 from headgate.edge.envoy.rules import SECONDS_OF, Rule, find, key_of
@@ -65,11 +64,11 @@ class EnvoyLimits:
         rules = self._rules(request)
         questions = [each for each in rules if each is not None and not each.rule.unlimited]
         response = RateLimitResponse()
-        allowed, verdicts = True, dict[int, Verdict | Decision | None]()
+        allowed, verdicts = True, dict[int, Told]()
         if len(questions) == 1 and _plain(questions[0]):
-            place, rule, key, hits = questions[0]
-            decision = await self._gates[rule.limit].hit(key, hits)  # type: ignore[index]
-            allowed, verdicts[place] = decision.allowed, decision
+            gate = self._gates[questions[0].rule.limit]  # type: ignore[index]
+            verdict = verdicts[questions[0].place] = await charged(gate, questions[0])
+            allowed = verdict.allowed
         elif questions:
             deciding = Deciding(self._gates, questions)
             allowed = await deciding.run()
@@ -111,7 +110,7 @@ class EnvoyLimits:
                 found.append(None)
                 continue
             replaced.update(rule.replaces)
-            found.append(Question(place, rule, key_of(request.domain, entries), _hits(request, descriptor)))
+            found.append(Question(place, rule, key_of(request.domain, entries), *_hits(request, descriptor)))
         if replaced:
             return [None if each is None or each.rule.name in replaced else each for each in found]
         return found
@@ -124,12 +123,12 @@ def _brought(amount: int, unit: int, algorithm: str) -> Rule:
     return Rule(amount, unit, Limit(amount, SECONDS_OF[unit], algorithm=algorithm) if amount else None)
 
 
-def _hits(request: Any, descriptor: Any) -> int:  # noqa: ANN401
-    """Return the hits of a descriptor: its own, also 0, before those of the request, where 0 means 1."""
+def _hits(request: Any, descriptor: Any) -> tuple[int, bool]:  # noqa: ANN401
+    """Return the hits of a descriptor, and whether they are brought; 0 of a descriptor asks, 0 of a request is none."""
     if not descriptor.HasField("hits_addend"):
-        return int(request.hits_addend) or 1
+        return int(request.hits_addend) or 1, request.hits_addend > 0
     hits = min(int(descriptor.hits_addend.value), EXACT)
-    return -hits if descriptor.is_negative_hits else hits
+    return -hits if descriptor.is_negative_hits else hits, True
 
 
 def _plain(question: Question) -> bool:
@@ -160,8 +159,8 @@ def _tell(status: Any, question: Question | None, verdicts: Any) -> None:  # noq
 
 def _tell_retry(response: Any, verdicts: Any) -> None:  # noqa: ANN401
     """Add `retry-after` to a refusal whose end is known."""
-    refused: list[Verdict | Decision | None] = [each for each in verdicts if each is None or not each.allowed]
+    refused: list[Told] = [each for each in verdicts if each is None or not each.allowed]
     if any(each is None or each.retry_us == NEVER for each in refused):
         return
-    wait = max(each.retry_us for each in refused if each is not None)
+    wait = max((each.retry_us for each in refused if each is not None), default=0)
     response.response_headers_to_add.add(key="retry-after", value=str(max(1, -(-wait // SECOND))))

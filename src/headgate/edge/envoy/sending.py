@@ -7,11 +7,11 @@ from typing import Final, NamedTuple
 
 from headgate.edge.envoy.frames import (
     DATA,
+    DEFAULT_WINDOW,
     END_HEADERS,
     END_STREAM,
     FLOW_CONTROL_ERROR,
     HEADERS,
-    LARGEST_BODY,
     LARGEST_FRAME,
     LAST_STREAM,
     PROTOCOL_ERROR,
@@ -36,7 +36,7 @@ class Sender:
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport
-        self._window = self._first = LARGEST_BODY
+        self._window = self._first = DEFAULT_WINDOW
         self._windows: dict[int, int] = {}
         """The windows of streams that are not answered, where they differ from the first one."""
         self._waiting: dict[int, tuple[bytes, bytes]] = {}
@@ -69,9 +69,9 @@ class Sender:
         return stream in self._waiting
 
     @property
-    def is_idle(self) -> bool:
-        """Whether no response waits."""
-        return not self._waiting
+    def waiting(self) -> int:
+        """The number of responses that wait."""
+        return len(self._waiting)
 
     def grow(self, stream: int, more: int) -> None:
         """Widen the window of the connection (stream 0) or of a stream."""

@@ -13,13 +13,13 @@ from headgate.edge.envoy.grpc import Calls
 from headgate.edge.envoy.http2 import Connection
 from headgate.edge.envoy.limits import EnvoyLimits
 from headgate.edge.envoy_counts import EnvoyCounts
-from headgate.edge.http import loop_factory, tls_of
+from headgate.edge.http import HANDSHAKE, loop_factory, tls_of
 from headgate.edge.listening import BACKLOG
 from headgate.edge.messages import log_to_stderr
 from headgate.edge.settings import Settings
 from headgate.edge.worker import Ready
 from headgate.observe.publish import Watched
-from headgate.stores import open_store
+from headgate.stores import AsyncStore, open_store
 
 EVERY: Final = 1.0
 """Seconds between two looks at the files."""
@@ -45,7 +45,13 @@ async def _serve(settings: Settings, store: str, listener: socket.socket, ready:
     if tls is not None:
         tls.set_alpn_protocols(["h2"])
     connections: set[Connection] = set()
-    server = await loop.create_server(lambda: Connection(calls, connections), sock=listener, ssl=tls, backlog=BACKLOG)
+    server = await loop.create_server(
+        lambda: Connection(calls, connections),
+        sock=listener,
+        ssl=tls,
+        backlog=BACKLOG,
+        ssl_handshake_timeout=None if tls is None else HANDSHAKE,
+    )
     watched = None if settings.counts is None else Watched([EnvoyCounts(limits, opened)], settings.counts)
     ready()
     while not ends.is_set():
@@ -59,6 +65,8 @@ async def _serve(settings: Settings, store: str, listener: socket.socket, ready:
     await _finish(connections)
     if watched is not None:
         watched.close()
+    if isinstance(opened, AsyncStore):
+        await opened.aclose()
 
 
 async def _finish(connections: set[Connection]) -> None:
