@@ -15,6 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from headgate import Limiter, MemoryStore
 from headgate.observe import asgi, otel, prometheus, wsgi
 from headgate.observe.metrics import METRICS
+from headgate.observe.snapshot import Snapshot, StorePart, empty
 from headgate.observe.text import exposition
 from headgate.testing import ManualClock
 from headgate.web.wsgi import RateLimitMiddleware
@@ -55,7 +56,9 @@ def samples(text: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
     found = {}
     for family in text_string_to_metric_families(text):
         for one in family.samples:
-            found[one.name, tuple(sorted(one.labels.items()))] = one.value
+            series = one.name, tuple(sorted(one.labels.items()))
+            assert series not in found, "Prometheus refuses a page that has a series twice"
+            found[series] = one.value
     return found
 
 
@@ -79,14 +82,36 @@ def test_the_library_and_the_page_tell_the_same():
     rule = (("namespace", "policy"), ("rule", "api"))
     assert told["headgate_decisions_total", (rule[0], ("result", "allowed"), rule[1])] == 2
     assert told["headgate_decisions_total", (rule[0], ("result", "refused"), rule[1])] == 1
-    assert told["headgate_decisions_total", (("namespace", "jobs"), ("result", "allowed"), ("rule", ""))] == 1
+    assert told["headgate_decisions_total", (("namespace", "jobs"), ("result", "allowed"), ("rule", "(limiter)"))] == 1
     limit = (("limit", "2/minute as api"), *rule)
     assert (told["headgate_limit", limit], told["headgate_limit_period_seconds", limit]) == (2, 60)
     assert told["headgate_in_flight", (("namespace", "jobs"),)] == 1
     assert told["headgate_waiting", (("namespace", "jobs"),)] == 0
     store = (("kind", "memory"), ("store", ""))
-    assert (told["headgate_store_up", store], told["headgate_store_keys", store]) == (1, 1)
+    assert (told["headgate_store_up", store], told["headgate_store_keys", store]) == (1, 2)  # of two stores
     assert told["headgate_policy_reload_failures_total", (("namespace", "policy"),)] == 0
+
+
+def test_edges_and_limiters_on_one_store_are_one_series_each():
+    """Two apps with one rule, and a limiter, on one store: sums of the rule, and the store counts once."""
+    one, store = limited(), MemoryStore()
+    other = RateLimitMiddleware(hello, {"rules": [{"name": "api", "key": "ip", "limits": "2/minute"}]}, store=store)
+    more = {"namespace": "more", "rules": [{"name": "api", "key": "ip", "limits": "5/hour"}]}
+    apps = [one, other, RateLimitMiddleware(hello, more, store=store)]
+    for app in apps:
+        ask(app, count=3)
+    registry = CollectorRegistry()
+    prometheus.export(*apps, Limiter("1/minute", store=store), registry=registry)
+    told = samples(generate_latest(registry).decode())
+    allowed = {labels: value for (name, labels), value in told.items() if ("result", "allowed") in labels}
+    assert {dict(labels)["namespace"]: value for labels, value in allowed.items() if ("rule", "api") in labels} == {
+        "policy": 4, "more": 3,
+    }  # fmt: skip
+    assert told["headgate_store_keys", (("kind", "memory"), ("store", ""))] == 3
+    limits = [dict(labels) for (name, labels) in told if name == "headgate_limit"]
+    assert sorted((one["namespace"], one["limit"]) for one in limits) == [
+        ("more", "5/hour as api"), ("policy", "2/minute as api"),
+    ]  # fmt: skip
 
 
 def test_open_telemetry_observes_the_same_counts():
@@ -102,6 +127,43 @@ def test_open_telemetry_observes_the_same_counts():
     found = {one.name: {point.attributes.get("result"): point.value for point in one.data.data_points} for one in data}
     assert (found["headgate_decisions_total"]["allowed"], found["headgate_decisions_total"]["refused"]) == (2, 1)
     assert found.keys() <= {each.name for each in METRICS}
+
+
+class Counting:
+    """A source that tells how often it was asked; its store is on a server."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def snapshot(self, keys: bool = True) -> Snapshot:
+        """Return the number of questions as the number of store errors."""
+        self.asked += 1
+        seen = empty(0.0, "policy")
+        seconds = {"buckets": [[0.001, 3], [0.1, 2], [None, 1]], "sum": 2.5, "count": 6}
+        store = StorePart(
+            id=0, name="", kind="redis", up=True, errors=self.asked, keys=None, evictions=None, degraded=False,
+            seconds=seconds,
+        )  # fmt: skip
+        seen["stores"] = [store]
+        return seen
+
+
+def test_open_telemetry_reads_one_snapshot_for_each_collection():
+    """All instruments of a collection tell the same instant; a histogram is told by three counters, and adds up."""
+    from opentelemetry.sdk.metrics import MeterProvider
+    from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+
+    source, reader = Counting(), InMemoryMetricReader()
+    otel.export(source, meter=MeterProvider([reader]).get_meter("test"))
+    for turn in (1, 2, 3):
+        read: Any = reader.get_metrics_data()
+        found = {one.name: one.data.data_points for one in read.resource_metrics[0].scope_metrics[0].metrics}
+        assert source.asked == turn
+        assert found["headgate_store_errors_total"][0].value == turn
+    buckets = {point.attributes["le"]: point.value for point in found["headgate_store_seconds_bucket"]}
+    assert buckets == {"0.001": 3, "0.1": 5, "+Inf": 6}
+    assert found["headgate_store_seconds_count"][0].value == 6
+    assert found["headgate_store_seconds_sum"][0].value == 2.5
 
 
 def test_a_flood_of_keys_adds_no_series():

@@ -4,26 +4,36 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import stat
 import subprocess
 import sys
+import threading
+from collections import Counter
 
 import pytest
 
 from headgate import Limiter, StoreError
+from headgate.observe import tell_of_end
 from headgate.observe.directory import Directory
+from headgate.observe.parts import key_list
 from headgate.observe.publish import Watched, read
+from headgate.observe.published import ALL_KEYS, FIRST_KEYS
+from headgate.observe.sketch import Sketch
+from headgate.observe.snapshot import Snapshot, empty
+from tests.support.flight import forks, in_child
 
 WORKER = """
 import sys, time
 from headgate import Limiter
+from headgate.observe import tell_of_end
 from headgate.observe.publish import Watched
 limiter = Limiter("2/minute", namespace="jobs")
 watched = Watched([limiter], sys.argv[1])
 for _ in range(int(sys.argv[2])):
     limiter.hit("k")
-watched._write()
+tell_of_end()
 print("ready", flush=True)
 sys.stdin.read()
 """
@@ -71,6 +81,61 @@ def test_the_scraped_worker_tells_the_sum(tmp_path):
     other.communicate("")
 
 
+@pytest.mark.parametrize("keys", [FIRST_KEYS, ALL_KEYS])
+def test_lists_of_keys_from_files_are_within_their_errors(tmp_path, keys):
+    """Of three workers, one of them dead and taken over: each true sum is between `count - error` and `count`.
+
+    A reader that needs only the first keys gets fewer of them, with larger errors that hold too.
+    """
+    chance, directories = random.Random(3), [Directory(tmp_path / "watch") for _ in range(3)]
+    exact: Counter[str] = Counter()
+
+    def published() -> Snapshot:
+        sketch, seen = Sketch(places=300), empty(1.0)
+        for _ in range(5_000):
+            key = str(int(chance.paretovariate(0.8)))
+            exact[key] += 1
+            sketch.add("r", key)
+        seen["refused_keys"], seen["floors"]["refused"] = key_list(sketch.listed()), sketch.floor
+        return seen
+
+    for directory in directories:
+        directory.write(published())
+    directories[0].leave()
+    directories.append(Directory(tmp_path / "watch"))
+    directories[3].write(published())
+    assert len(os.listdir(tmp_path / "watch")) == 6
+    total = read(tmp_path / "watch", keys)
+    listed = {one["key"]: one for one in total["refused_keys"]}
+    assert len(listed) > 50
+    assert all(one["count"] - one["error"] <= exact[key] <= one["count"] for key, one in listed.items())
+    assert all(count <= total["floors"]["refused"] for key, count in exact.items() if key not in listed)
+
+
+@forks
+def test_a_forked_worker_publishes_as_another_one(tmp_path):
+    """A server that loads the app and forks: each child has a number and counts of its own; none counts twice.
+
+    A child of an app whose export is closed publishes nothing.
+    """
+    path, limiter = tmp_path / "watch", Limiter("2/minute", namespace="jobs")
+    watched = Watched([limiter], path)
+    limiter.hit("k")
+
+    def work() -> tuple[int, int]:
+        limiter.hit("j")
+        limiter.hit("j")
+        tell_of_end()
+        return read(path)["workers"], threading.active_count()
+
+    assert in_child(work) == "(2, 2)"  # with the thread that publishes
+    tell_of_end()
+    assert (read(path)["workers"], counts(path)) == (1, (3, 0))
+    watched.close()
+    assert in_child(work) == "(1, 1)"
+    assert counts(path) == (3, 0)
+
+
 def test_only_the_user_can_read_and_write(tmp_path):
     """The directory is 0700 and the files 0600; a directory that others can write is refused."""
     path = tmp_path / "watch"
@@ -83,7 +148,17 @@ def test_only_the_user_can_read_and_write(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "hostile", ["", "[]", "{}", "nonsense", '{"version": 1, "own": {}, "past": null}', json.dumps({"version": 9})]
+    "hostile",
+    [
+        "",
+        "[]",
+        "{}",
+        "nonsense",
+        '{"format": 2, "counts": []}',
+        json.dumps({"format": 9}),
+        '{"format": 2, "counts": {"rules": [{"namespace": "a", "rule": "b", "counts": {"allowed": "7"}}]}}',
+        '{"format": 2, "counts": {}}\n{"refused": {"rows": [[1, 2]], "floor": 0}}\n{}',
+    ],
 )
 def test_hostile_files_are_left_out(tmp_path, hostile, caplog):
     """A file that is none of ours is logged and left out; links, pipes and folders too."""

@@ -82,6 +82,7 @@ def test_300_rules_and_hostile_keys_cannot_leave_their_cells():
     assert terminal.written.count(b"\x1b[31m") == 0
 
 
+@pytest.mark.soak
 def test_no_color_and_a_server_that_goes_away():
     """With NO_COLOR no colour is sent; a server that stops to answer is told, and its last screen stays."""
     env = {"NO_COLOR": "1"}
@@ -101,6 +102,7 @@ def test_no_color_and_a_server_that_goes_away():
     assert not re.search(rb"\x1b\[[\d;]*38;", terminal.written)
 
 
+@pytest.mark.soak
 def test_colours_are_those_of_the_playground():
     """Refusals are drawn in the playground's colour of refusals."""
     with page(recorded()) as served, InTerminal("headgate", "top", served.url, columns=80, lines=24) as terminal:

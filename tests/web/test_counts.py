@@ -64,13 +64,13 @@ def test_each_result_of_a_rule_is_counted(more, expected):
     assert app.counts() == {"api": ZERO._replace(**expected)}
 
 
-def test_the_lists_of_a_policy_count_under_no_rule():
+def test_the_lists_of_a_policy_count_under_its_own_name():
     """`allow` exempts and `deny` refuses, whatever the rules are."""
     app = with_rules(RULE, allow={"ip": "203.0.113.7"}, deny={"ip": "203.0.113.8"})
     asked(app, count=2)
     asked(app, REMOTE_ADDR="203.0.113.8")
     asked(app, REMOTE_ADDR="203.0.113.9")
-    assert app.counts() == {"": ZERO._replace(exempt=2, refused=1), "api": ZERO._replace(allowed=1)}
+    assert app.counts() == {"(policy)": ZERO._replace(exempt=2, refused=1), "api": ZERO._replace(allowed=1)}
 
 
 @pytest.mark.parametrize(

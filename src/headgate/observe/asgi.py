@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from headgate.observe.access import FORWARDED, May, bearing, from_loopback, guarded_by, peer_itself
-from headgate.observe.pages import Pages
+from headgate.observe.pages import Pages, Seen
 from headgate.observe.parts import Source
 from headgate.observe.publish import Watched
-from headgate.observe.snapshot import Snapshot
 
 __all__ = ["AsgiPages", "May", "bearing", "from_loopback", "pages"]
 
@@ -30,7 +29,7 @@ def pages(*sources: Source, publish: str | Path | None = None, token: str | None
 class AsgiPages:
     """An ASGI app."""
 
-    def __init__(self, seen: Callable[[], Snapshot], may: May) -> None:
+    def __init__(self, seen: Seen, may: May) -> None:
         self._pages = Pages(seen, may)
 
     async def __call__(

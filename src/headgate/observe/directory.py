@@ -6,22 +6,26 @@ the number of a dead one, and keeps the counts of the dead beside its own: files
 
 from __future__ import annotations
 
-import fcntl
-import json
 import os
 import stat
-import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Final
 
 from headgate.errors import StoreError
 from headgate.observe.merging import merged
-from headgate.observe.snapshot import VERSION, Snapshot
+from headgate.observe.published import ALL_KEYS, NO_KEYS, Past, Published, read_file, text_of
+from headgate.observe.snapshot import Snapshot
+from headgate.system import lock_file, needs
 from headgate.wording import log_of
 
+_PUBLISH: Final = ("publish", "leave it out, and export one process")
 MOST_WORKERS: Final = 1_024
 MOST_BYTES: Final = 8 * 2**20
 """A larger file is not ours."""
+BROKEN: Final = (ValueError, LookupError, TypeError, AttributeError)
+"""Errors of a file that has another form than ours."""
 log = log_of("headgate.observe")
 
 
@@ -29,45 +33,54 @@ class Directory:
     """A directory of published counts, and the place of this process in it."""
 
     def __init__(self, path: Path, make: bool = True) -> None:
+        needs("fcntl", *_PUBLISH)
         self._path = path
         self._make = make
         self._lock: int | None = None
         self._number = 0
-        self._past: Snapshot | None = None
+        self._past: Past | None = None
         """The counts of dead workers that had this number."""
         self._told: set[str] = set()
-        self._writing = threading.Lock()
 
     def write(self, own: Snapshot) -> None:
         """Replace the file of this process."""
-        with self._writing:
-            if self._lock is None:
-                self._take_number()
-            text = json.dumps({"version": VERSION, "own": own, "past": self._past}, separators=(",", ":"))
-            new = self._path / f"worker-{self._number}.new"
-            new.unlink(missing_ok=True)
-            with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "w") as file:
-                file.write(text)
-            new.replace(self._file(self._number))
+        if self._lock is None:
+            self._take_number()
+        text = text_of(own, self._past)
+        new = self._path / f"worker-{self._number}.new"
+        new.unlink(missing_ok=True)
+        with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "w") as file:
+            file.write(text)
+        new.replace(self._file(self._number))
 
-    def others(self) -> tuple[list[Snapshot], list[Snapshot]]:
-        """Return the snapshots of the other workers that live, and the counts of the dead."""
+    def total(self, own: list[Snapshot], keys: int = ALL_KEYS) -> Snapshot:
+        """Return the sum of these snapshots, of those of the other workers, and of the counts of the dead."""
+        now = time.time()
+        try:
+            alive, dead = self._others(keys, _trusted)
+            return merged([*own, *alive], now, dead, keys != NO_KEYS)
+        except BROKEN:  # a part of a file is missing, or of another type: leave that file out
+            alive, dead = self._others(keys, _checked)
+            return merged([*own, *alive], now, dead, keys != NO_KEYS)
+
+    def _others(self, keys: int, check: Callable[[Published], Published]) -> tuple[list[Snapshot], list[Snapshot]]:
+        """Return the snapshots of the other workers that live, and those of the dead."""
         alive: list[Snapshot] = []
-        dead: list[Snapshot] = [] if self._past is None else [self._past]
+        dead: list[Snapshot] = [] if self._past is None else [self._past.seen]
         for number in self._numbers():
             if number == self._number and self._lock is not None:
                 continue
-            found = self._read(number)
+            found = self._read(number, keys, check)
             if found is not None:
-                (alive if self._is_held(number) else dead).append(found[0])
-                dead += [] if found[1] is None else [found[1]]
+                (alive if self._is_held(number) else dead).append(found.own)
+                dead += [] if found.past is None else [found.past]
         return alive, dead
 
     def leave(self) -> None:
         """Forget the number, in a forked child: the parent has it."""
         if self._lock is not None:
             os.close(self._lock)  # the parent's description stays open, and so its lock
-        self._lock, self._past, self._writing = None, None, threading.Lock()
+        self._lock, self._past = None, None
 
     def _take_number(self) -> None:
         if self._make:
@@ -75,16 +88,12 @@ class Directory:
         self._check()
         for number in range(MOST_WORKERS):
             held = self._open_lock(number)
-            try:
-                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
+            if not lock_file(held, *_PUBLISH):
                 os.close(held)
                 continue
             self._lock, self._number = held, number
-            found = self._read(number)
-            if found is not None:
-                own, past = found
-                self._past = merged([], own["at"], [own] if past is None else [own, past])
+            found = self._read(number, ALL_KEYS, _checked)
+            self._past = None if found is None else found.as_past()
             return
         raise StoreError(f"{self._path} has {MOST_WORKERS} workers already")
 
@@ -115,15 +124,11 @@ class Directory:
         except OSError:
             return False
         try:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except OSError:
-            return True
-        else:
-            return False
+            return not lock_file(lock, *_PUBLISH, shared=True)
         finally:
             os.close(lock)
 
-    def _read(self, number: int) -> tuple[Snapshot, Snapshot | None] | None:
+    def _read(self, number: int, keys: int, check: Callable[[Published], Published]) -> Published | None:
         """Return what a worker has published; None for a file that is none of ours, which is logged once."""
         path = self._file(number)
         try:
@@ -131,19 +136,21 @@ class Directory:
                 seen = os.fstat(file.fileno())
                 if not stat.S_ISREG(seen.st_mode) or seen.st_uid != os.geteuid() or seen.st_size > MOST_BYTES:
                     raise ValueError("not a file of this user, or too large")
-                return _checked(json.loads(file.read(MOST_BYTES)))
+                return check(read_file(file, keys))
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, *BROKEN) as error:
             if path.name not in self._told:
                 self._told.add(path.name)
                 log.warning("%s cannot be read: %s: %s", path, type(error).__name__, error)
             return None
 
 
-def _checked(found: Any) -> tuple[Snapshot, Snapshot | None]:  # noqa: ANN401 - from a file
-    if found["version"] != VERSION:
-        raise ValueError(f"version {found['version']!r}")
-    own, past = cast("Snapshot", found["own"]), cast("Snapshot | None", found["past"])
-    merged([own], 0.0, [] if past is None else [past])  # raises if a part is missing or has another type
-    return own, past
+def _trusted(found: Published) -> Published:
+    return found
+
+
+def _checked(found: Published) -> Published:
+    """Raise if a part is missing or has another type."""
+    merged([found.own], 0.0, [] if found.past is None else [found.past])
+    return found

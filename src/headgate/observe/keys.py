@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable
-from dataclasses import replace
 from hashlib import blake2b
 from typing import Final
 
@@ -34,7 +33,7 @@ class KeyWatch:
 
     def refused(self, rule: Rule, key: str, decision: Decision) -> None:
         """See a refusal."""
-        shown = self._shown(rule, key)
+        shown = self.shown(rule, key)
         self._refused.add(rule.name, shown)
         self._log.write(rule.name, shown, decision)
 
@@ -45,7 +44,7 @@ class KeyWatch:
     def sampled(self, asked: Iterable[tuple[Rule, str]]) -> None:
         """See the keys of one decision."""
         for rule, key in asked:
-            self._asked.add(rule.name, self._shown(rule, key))
+            self._asked.add(rule.name, self.shown(rule, key))
 
     def refused_keys(self) -> tuple[list[Listed], int]:
         """Return the keys refused most, and the most that another key can have been refused."""
@@ -53,10 +52,12 @@ class KeyWatch:
 
     def busiest_keys(self) -> tuple[list[Listed], int]:
         """Return the keys that ask most, estimated by a sample, and the most that another key can have asked."""
-        each = [replace(one, count=one.count * ONE_IN, error=one.error * ONE_IN) for one in self._asked.listed()]
+        each = [
+            Listed(one.rule, one.key, one.count * ONE_IN, one.error * ONE_IN, one.since) for one in self._asked.listed()
+        ]
         return each, self._asked.floor * ONE_IN
 
-    def _shown(self, rule: Rule, key: str) -> str:
+    def shown(self, rule: Rule, key: str) -> str:
         """Return a key as it is listed: short, and without addresses if these are hashed."""
         if self._hash_addresses:
             key = without_addresses(rule, key)

@@ -5,40 +5,53 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from headgate.observe.snapshot import MOST_KEYS, KeyPart, LimiterPart, RulePart, Snapshot, StorePart, added, empty
+from headgate.observe.snapshot import (
+    MOST_KEYS,
+    KeyPart,
+    LimiterPart,
+    RulePart,
+    Snapshot,
+    StorePart,
+    added,
+    empty,
+)
 
 
-def merged(parts: Sequence[Snapshot], now: float, dead: Sequence[Snapshot] = ()) -> Snapshot:
-    """Return the sum of the snapshots of workers; of the dead, only what grows is added."""
+def merged(parts: Sequence[Snapshot], now: float, dead: Sequence[Snapshot] = (), keys: bool = True) -> Snapshot:
+    """Return the sum of the snapshots of workers; of the dead, only what grows is added. `keys`: with lists of keys."""
     total = empty(now)
     every = [*parts, *dead]
     if not every:
         return total
-    newest = max(every, key=lambda one: one["policy"]["loaded_at"])
+    by_age = sorted(every, key=lambda one: one["policy"]["loaded_at"])
+    newest = by_age[-1]
     total["started"] = min(one["started"] for one in every)
     total["workers"] = len(parts)
     total["namespace"] = newest["namespace"]
     total["policy"] = {
         **newest["policy"], "reload_failures": sum(one["policy"]["reload_failures"] for one in every),
     }  # fmt: skip
-    total["rules"] = _rules(every, newest)
+    total["rules"] = _rules(every, {one["namespace"]: one for one in by_age}.values())
     total["limiters"] = _limiters(parts, dead)
     total["stores"] = _stores(parts, dead)
-    for name in ("refused", "busiest"):
+    for name in ("refused", "busiest") if keys else ():
         total[f"{name}_keys"], total["floors"][name] = _keys(every, name)  # type: ignore[literal-required]
     return total
 
 
-def _rules(every: Iterable[Snapshot], newest: Snapshot) -> list[RulePart]:
-    """Sum the counts of each rule; its limits are those of the newest policy."""
-    limits = {(rule["namespace"], rule["rule"]): rule["limits"] for rule in newest["rules"]}
+def _rules(every: Iterable[Snapshot], newest: Iterable[Snapshot]) -> list[RulePart]:
+    """Sum the counts of each rule; its limits are those of the newest policy of each namespace."""
+    limits = {(rule["namespace"], rule["rule"]): rule["limits"] for part in newest for rule in part["rules"]}
     found: dict[tuple[str, str], RulePart] = {}
     for part in every:
         for rule in part["rules"]:
             name = (rule["namespace"], rule["rule"])
-            so_far = found.get(name)
-            counts = rule["counts"] if so_far is None else added(so_far["counts"], rule["counts"])
-            found[name] = {**rule, "limits": limits.get(name, []), "counts": counts}
+            total = found.get(name)
+            if total is None:
+                total = found[name] = {**rule, "limits": limits.get(name, []), "counts": {}}
+            counts = total["counts"]
+            for result, count in rule["counts"].items():
+                counts[result] = counts.get(result, 0) + count
     return list(found.values())
 
 
@@ -97,18 +110,19 @@ def _seconds(one: dict[str, Any] | None, other: dict[str, Any] | None) -> dict[s
 
 def _keys(every: Sequence[Snapshot], name: str) -> tuple[list[KeyPart], int]:
     """Merge lists of keys. Where a key is not listed, it may have come as often as the floor there: an error."""
-    lists = [{(one["rule"], one["key"]): one for one in part[f"{name}_keys"]} for part in every]  # type: ignore[literal-required]
     floors = [part["floors"][name] for part in every]
-    found: list[KeyPart] = []
-    for rule, key in {each for one in lists for each in one}:
-        count = error = 0
-        since = float("inf")
-        for listed, floor in zip(lists, floors, strict=True):
-            one = listed.get((rule, key))
-            count += floor if one is None else one["count"]
-            error += floor if one is None else one["error"]
-            since = since if one is None else min(since, one["since"])
-        found.append(KeyPart(rule=rule, key=key, count=count, error=error, since=since))
-    found.sort(key=lambda one: (-one["count"], one["rule"], one["key"]))
-    cut = found[MOST_KEYS]["count"] if len(found) > MOST_KEYS else 0
-    return found[:MOST_KEYS], max(sum(floors), cut)
+    unlisted = sum(floors)
+    found: dict[tuple[str, str], tuple[int, int, float]] = {}
+    for part, floor in zip(every, floors, strict=True):
+        rows: list[KeyPart] = part[f"{name}_keys"]  # type: ignore[literal-required]
+        for one in rows:
+            key = (one["rule"], one["key"])
+            count, error, since = found.get(key) or (unlisted, unlisted, one["since"])
+            found[key] = count + one["count"] - floor, error + one["error"] - floor, min(since, one["since"])
+    listed = sorted(found.items(), key=lambda one: (-one[1][0], one[0]))
+    cut = listed[MOST_KEYS][1][0] if len(listed) > MOST_KEYS else 0
+    each = [
+        KeyPart(rule=rule, key=key, count=count, error=error, since=since)
+        for (rule, key), (count, error, since) in listed[:MOST_KEYS]
+    ]
+    return each, max(unlisted, cut)

@@ -36,6 +36,8 @@ class Histogram(NamedTuple):
 
 RULE: Final = ("namespace", "rule")
 STORE: Final = ("store", "kind")
+LIMITER: Final = "(limiter)"
+"""The label `rule` of decisions of a limiter, which has no rules."""
 DECISIONS: Final = Metric("headgate_decisions_total", "counter", "Decisions, by rule and result.", (*RULE, "result"))
 LIMIT: Final = Metric("headgate_limit", "gauge", "The amount of each limit of a rule.", (*RULE, "limit"))
 PERIOD: Final = Metric("headgate_limit_period_seconds", "gauge", "The period of each limit.", (*RULE, "limit"))
@@ -107,7 +109,7 @@ def _limiters(seen: Snapshot) -> Iterable[Row]:
         labels = (one["namespace"],)
         for result, count in one["counts"].items():
             if result != "degraded":  # these are among the others
-                yield DECISIONS, (one["namespace"], "", result), count
+                yield DECISIONS, (one["namespace"], LIMITER, result), count
         yield IN_FLIGHT, labels, one["in_flight"]
         yield WAITING, labels, one["waiting"]
         yield LEASES, labels, one["lease_permits"]

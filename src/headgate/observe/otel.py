@@ -1,25 +1,32 @@
 """Metrics for OpenTelemetry, by observable instruments (extra `headgate[otel]`): nothing is done until they are read.
 
-A histogram cannot be observed, so `headgate_store_seconds` is told by two counters, its `_count` and its `_sum`.
+The API has no observable histogram, and a recorded one would take time in each command. So three counters tell
+`headgate_store_seconds`, as in Prometheus: `_bucket` with the bound `le`, `_count` and `_sum`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from headgate.errors import InvalidCall
-from headgate.observe.metrics import METRICS, Metric, values
+from headgate.observe.metrics import METRICS, Histogram, Metric, Sample, values
 from headgate.observe.parts import Source
 from headgate.observe.publish import Watched
+from headgate.observe.published import NO_KEYS
 
 try:
     from opentelemetry.metrics import CallbackOptions, Observation, get_meter
 except ImportError as missing:  # pragma: no cover
     raise InvalidCall("metrics for OpenTelemetry need its API: pip install 'headgate[otel]'") from missing
 
-Read = Callable[[CallbackOptions], Iterable[Observation]]
+FRESH: Final = 1.0
+"""Seconds for which the instruments of one collection share a snapshot."""
+Rows = Iterable[tuple[Sequence[str], float]]
+Tell = Callable[[Sequence[Sample], Sequence[Histogram]], Rows]
 
 
 def export(*sources: Source, publish: str | Path | None = None, meter: Any = None) -> Watched:  # noqa: ANN401
@@ -28,34 +35,56 @@ def export(*sources: Source, publish: str | Path | None = None, meter: Any = Non
     With `publish`, each worker writes its counts there once a second, and each tells the sum: let one worker export.
     """
     watched = Watched(sources, publish)
+    collection = Collection(watched)
     meter = get_meter("headgate") if meter is None else meter
     for metric in METRICS:
-        if metric.kind == "histogram":
-            for part in ("count", "sum"):
-                meter.create_observable_counter(
-                    f"{metric.name}_{part}", [_histogram(watched, metric, part)], description=metric.text
-                )
-        elif metric.kind == "counter":
-            meter.create_observable_counter(metric.name, [_samples(watched, metric)], description=metric.text)
-        else:
-            meter.create_observable_gauge(metric.name, [_samples(watched, metric)], description=metric.text)
+        create = meter.create_observable_gauge if metric.kind == "gauge" else meter.create_observable_counter
+        for suffix, labels, tell in _series(metric):
+            name = metric.name + suffix
+            create(name, [_observer(collection, metric, name, labels, tell)], description=metric.text)
     return watched
 
 
-def _samples(watched: Watched, metric: Metric) -> Read:
+class Collection:
+    """One snapshot for all instruments of a collection: an instrument that asks again begins the next one."""
+
+    def __init__(self, watched: Watched) -> None:
+        self._watched = watched
+        self._lock = threading.Lock()
+        self._told: set[str] = set()
+        self._at = float("-inf")
+        self._values: dict[Metric, tuple[Sequence[Sample], Sequence[Histogram]]] = {}
+
+    def values(self, metric: Metric, name: str) -> tuple[Sequence[Sample], Sequence[Histogram]]:
+        """Return the values of a metric for the instrument of this name."""
+        with self._lock:
+            if name in self._told or time.monotonic() > self._at + FRESH:
+                seen = self._watched.snapshot(NO_KEYS)
+                self._values = {each: (samples, histograms) for each, samples, histograms in values(seen)}
+                self._told, self._at = set(), time.monotonic()
+            self._told.add(name)
+            return self._values[metric]
+
+
+def _series(metric: Metric) -> Iterable[tuple[str, tuple[str, ...], Tell]]:
+    """Yield the end of the name, the labels and the rows of each instrument of a metric."""
+    if metric.kind != "histogram":
+        yield "", metric.labels, lambda samples, _: samples
+        return
+    yield (
+        "_bucket",
+        (*metric.labels, "le"),
+        lambda _, each: [((*labels, le), count) for labels, buckets, _ in each for le, count in buckets],
+    )
+    yield "_count", metric.labels, lambda _, each: [(labels, buckets[-1][1]) for labels, buckets, _ in each]
+    yield "_sum", metric.labels, lambda _, each: [(labels, total) for labels, _, total in each]
+
+
+def _observer(
+    collection: Collection, metric: Metric, name: str, names: Sequence[str], tell: Tell
+) -> Callable[[CallbackOptions], Iterable[Observation]]:
     def read(options: CallbackOptions) -> Iterable[Observation]:
-        samples = next(samples for each, samples, _ in values(watched.snapshot()) if each is metric)
-        return [Observation(value, dict(zip(metric.labels, labels, strict=True))) for labels, value in samples]
-
-    return read
-
-
-def _histogram(watched: Watched, metric: Metric, part: str) -> Read:
-    def read(options: CallbackOptions) -> Iterable[Observation]:
-        found = next(histograms for each, _, histograms in values(watched.snapshot()) if each is metric)
-        return [
-            Observation(buckets[-1][1] if part == "count" else total, dict(zip(metric.labels, labels, strict=True)))
-            for labels, buckets, total in found
-        ]
+        rows = tell(*collection.values(metric, name))
+        return [Observation(value, dict(zip(names, labels, strict=True))) for labels, value in rows]
 
     return read

@@ -7,19 +7,22 @@ from collections.abc import Callable
 from typing import Final
 
 from headgate.observe.access import May
-from headgate.observe.snapshot import Snapshot
+from headgate.observe.published import ALL_KEYS, NO_KEYS
+from headgate.observe.snapshot import Snapshot, without_keys
 from headgate.observe.text import exposition
 
 TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
 JSON: Final = "application/json"
 Page = tuple[int, str, bytes]
 """Status, content type and body."""
+Seen = Callable[[int], Snapshot]
+"""Returns a snapshot, with as many of its keys as asked for."""
 
 
 class Pages:
     """The pages, for any framework."""
 
-    def __init__(self, seen: Callable[[], Snapshot], may: May) -> None:
+    def __init__(self, seen: Seen, may: May) -> None:
         self._seen = seen
         self._may = may
 
@@ -32,12 +35,7 @@ class Pages:
         name = path.rstrip("/").rpartition("/")[2]
         if name not in ("metrics", "counts", "top"):
             return 404, "text/plain", b"there are /metrics, /counts and /top\n"
-        seen = self._seen()
+        seen = self._seen(ALL_KEYS if name == "top" else NO_KEYS)
         if name == "metrics":
             return 200, TEXT, exposition(seen).encode()
-        if name == "top":
-            return 200, JSON, json.dumps(seen).encode()
-        keyless = {
-            part: value for part, value in seen.items() if part not in ("refused_keys", "busiest_keys", "floors")
-        }
-        return 200, JSON, json.dumps(keyless).encode()
+        return 200, JSON, json.dumps(seen if name == "top" else without_keys(seen)).encode()

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, cast
 
 from headgate.limit import Limit
 from headgate.observe.keys import KeyWatch
+from headgate.observe.merging import merged
 from headgate.observe.sketch import Listed
 from headgate.observe.snapshot import (
+    ALWAYS,
+    BY_ACT,
     MOST_KEYS,
     RESULTS,
     KeyPart,
@@ -28,8 +31,8 @@ STARTED: Final = time.time()
 class Edge(Protocol):
     """A middleware, an extension or an interceptor."""
 
-    def snapshot(self) -> Snapshot:
-        """Return what it has counted in this process."""
+    def snapshot(self, keys: bool = True) -> Snapshot:
+        """Return what it has counted in this process, with its lists of keys or without."""
 
 
 class Limiter(Protocol):
@@ -57,26 +60,28 @@ class Limiter(Protocol):
 Source = Edge | Limiter
 
 
-def snapshot_of(sources: Iterable[Source]) -> Snapshot:
+def snapshot_of(sources: Iterable[Source], keys: bool = True) -> Snapshot:
     """Return the snapshot of this process: what these edges and limiters have counted."""
-    total = empty(time.time())
-    total["started"] = STARTED
-    stores: dict[int, StorePart] = {}
-    for source in sources:
-        if hasattr(source, "snapshot"):
-            part = source.snapshot()
-            total["rules"] += part["rules"]
-            total["limiters"] += part["limiters"]
-            total["stores"] += part["stores"]
-            total["refused_keys"] += part["refused_keys"]
-            total["busiest_keys"] += part["busiest_keys"]
-            for name, floor in part["floors"].items():
-                total["floors"][name] += floor
-            total["policy"], total["namespace"] = part["policy"], part["namespace"]
-        else:
-            _add(total["limiters"], limiter_part(source))
-            stores.setdefault(id(source.store), store_part("", source.store))
-    total["stores"] += stores.values()
+    return summed(
+        [source.snapshot(keys) if hasattr(source, "snapshot") else _alone(source) for source in sources], keys
+    )
+
+
+def _alone(limiter: Limiter) -> Snapshot:
+    """Return a snapshot of nothing but a limiter."""
+    part = empty(time.time())
+    part["limiters"], part["stores"] = [limiter_part(limiter)], [store_part("", limiter.store)]
+    return part
+
+
+def summed(parts: Iterable[Snapshot], keys: bool = True) -> Snapshot:
+    """Return the snapshot of this process from those of its edges and limiters, which may use the same stores."""
+    each, known = [], set[int]()
+    for part in parts:
+        each.append({**part, "stores": [one for one in part["stores"] if one["id"] not in known]})
+        known.update(one["id"] for one in part["stores"])
+    total = merged(cast("list[Snapshot]", each), time.time(), (), keys)
+    total["started"], total["workers"] = STARTED, 1
     return total
 
 
@@ -108,10 +113,12 @@ def _add(limiters: list[LimiterPart], part: LimiterPart) -> None:
     limiters.append(part)
 
 
-def rule_part(namespace: str, name: str, limits: Iterable[Limit], counts: Iterable[int]) -> RulePart:
-    """Return the part of a rule."""
+def rule_part(namespace: str, name: str, limits: Iterable[Limit], counts: Iterable[int], act: str = "deny") -> RulePart:
+    """Return the part of a rule, without the results that its `act` cannot have: they would be series of zeros."""
     each = [LimitPart(text=str(one), amount=one.amount, period=one.period_us / 1e6) for one in limits]
-    return RulePart(namespace=namespace, rule=name, limits=each, counts=dict(zip(RESULTS, counts, strict=True)))
+    told = (*ALWAYS, BY_ACT.get(act))
+    by_result = {result: count for result, count in zip(RESULTS, counts, strict=True) if count or result in told}
+    return RulePart(namespace=namespace, rule=name, limits=each, counts=by_result)
 
 
 def store_part(name: str, store: Any) -> StorePart:  # noqa: ANN401 - of any kind
@@ -121,7 +128,7 @@ def store_part(name: str, store: Any) -> StorePart:  # noqa: ANN401 - of any kin
     if hasattr(store, "health"):
         up, errors, seconds = store.health()
     return StorePart(
-        name=name, kind=kind, up=up, errors=errors, degraded=not up, seconds=seconds,
+        id=id(store), name=name, kind=kind, up=up, errors=errors, degraded=not up, seconds=seconds,
         keys=store.keys() if hasattr(store, "keys") else None,
         evictions=store.evictions() if hasattr(store, "evictions") else None,
     )  # fmt: skip

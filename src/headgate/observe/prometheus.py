@@ -10,6 +10,7 @@ from headgate.errors import InvalidCall
 from headgate.observe.metrics import values
 from headgate.observe.parts import Source
 from headgate.observe.publish import Watched
+from headgate.observe.published import NO_KEYS
 
 try:
     from prometheus_client import REGISTRY
@@ -41,7 +42,7 @@ class Collector:
 
     def collect(self) -> Iterable[Any]:
         """Return every metric."""
-        for metric, samples, histograms in values(self.watched.snapshot()):
+        for metric, samples, histograms in values(self.watched.snapshot(NO_KEYS)):
             if metric.kind == "histogram":
                 histogram = HistogramMetricFamily(metric.name, metric.text, labels=metric.labels)
                 for labels, buckets, total in histograms:

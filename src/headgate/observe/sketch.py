@@ -10,12 +10,13 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from heapq import heappush, heapreplace
 from typing import Final
 
 PLACES: Final = 1_000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Listed:
     """A key of the list."""
 
@@ -26,6 +27,17 @@ class Listed:
     error: int
     since: float
     """The time at which the key took its place."""
+
+
+class _Place:
+    """A place of the list."""
+
+    __slots__ = ("count", "error", "since")
+
+    def __init__(self, count: int, error: int, since: float) -> None:
+        self.count = count
+        self.error = error
+        self.since = since
 
 
 class Sketch:
@@ -39,48 +51,52 @@ class Sketch:
     def forget(self) -> None:
         """Forget every key; in a forked child, another thread may hold the lock."""
         self._lock = threading.Lock()
-        self._known: dict[tuple[str, str], tuple[int, int, float]] = {}
-        """Count, error and time of each key."""
-        self._by_count: dict[int, dict[tuple[str, str], None]] = {}
-        """The keys of each count: a key with the least count is found at once."""
-        self._least = 1
+        self._known: dict[tuple[str, str], _Place] = {}
+        self._order: list[tuple[int, int, tuple[str, str]]] = []
+        """A heap of all keys by a count that each had: one that was counted since is moved when it comes to the top."""
+        self._number = 0
 
     def add(self, rule: str, key: str) -> None:
         """Count a key once."""
         name = (rule, key)
         with self._lock:
-            known = self._known.get(name)
-            if known is not None:
-                count, error, since = known
-                self._leave(count, name)
+            place = self._known.get(name)
+            if place is not None:  # nearly always: the rest takes longer
+                place.count += 1
             elif len(self._known) < self._places:
-                count, error, since = 0, 0, self._clock()
-                self._least = 1
+                self._known[name] = _Place(1, 0, self._clock())
+                heappush(self._order, self._entry(1, name))
             else:
-                count = error = self._least
-                since = self._clock()
-                last = next(iter(self._by_count[count]))
+                least, last = self._least()
                 del self._known[last]
-                self._leave(count, last)
-            self._known[name] = (count + 1, error, since)
-            self._by_count.setdefault(count + 1, {})[name] = None
-            while self._least not in self._by_count:
-                self._least += 1
+                self._known[name] = _Place(least + 1, least, self._clock())
+                heapreplace(self._order, self._entry(least + 1, name))
 
-    def _leave(self, count: int, name: tuple[str, str]) -> None:
-        names = self._by_count[count]
-        del names[name]
-        if not names:
-            del self._by_count[count]
+    def _entry(self, count: int, name: tuple[str, str]) -> tuple[int, int, tuple[str, str]]:
+        """Return an entry of the heap. Its number lets the key that waited longest go first."""
+        self._number += 1
+        return count, self._number, name
+
+    def _least(self) -> tuple[int, tuple[str, str]]:
+        """Return the least count, and a key that has it, at the top of the heap."""
+        while True:
+            count, _, name = self._order[0]
+            now = self._known[name].count
+            if now == count:
+                return count, name
+            heapreplace(self._order, self._entry(now, name))
 
     def listed(self) -> list[Listed]:
         """Return the keys, the most frequent first."""
         with self._lock:
-            each = [Listed(*name, count, error, since) for name, (count, error, since) in self._known.items()]
-        return sorted(each, key=lambda one: (-one.count, one.rule, one.key))
+            known = [
+                Listed(rule, key, place.count, place.error, place.since) for (rule, key), place in self._known.items()
+            ]
+        known.sort(key=lambda one: (-one.count, one.rule, one.key))
+        return known
 
     @property
     def floor(self) -> int:
         """The most that a key can have come that is not listed."""
         with self._lock:
-            return self._least if len(self._known) >= self._places else 0
+            return self._least()[0] if len(self._known) >= self._places else 0

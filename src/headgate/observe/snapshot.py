@@ -12,6 +12,9 @@ VERSION: Final = 1
 RESULTS: Final = (
     "allowed", "refused", "shadowed", "observed", "delayed", "exempt", "degraded_allowed", "degraded_refused",
 )  # fmt: skip
+ALWAYS: Final = ("allowed", "refused", "exempt", "degraded_allowed", "degraded_refused")
+"""The results that every rule tells, also before they happen; others are told by rules whose `act` can have them."""
+BY_ACT: Final = {"shadow": "shadowed", "observe": "observed", "delay": "delayed"}
 MOST_KEYS: Final = 1_000
 """The most keys of a list, also of a merged one."""
 
@@ -47,6 +50,8 @@ class LimiterPart(TypedDict):
 class StorePart(TypedDict):
     """One store."""
 
+    id: int
+    """Tells whether two parts of one process are the same store."""
     name: str
     kind: str
     up: bool
@@ -101,6 +106,15 @@ def empty(at: float, namespace: str = "") -> Snapshot:
         policy=PolicyPart(file=None, loaded_at=0.0, reload_failures=0),
         stores=[], rules=[], limiters=[], refused_keys=[], busiest_keys=[], floors={"refused": 0, "busiest": 0},
     )  # fmt: skip
+
+
+KEYS: Final = ("refused_keys", "busiest_keys", "floors")
+"""The parts of a snapshot about single keys: by far the largest, and no metric needs them."""
+
+
+def without_keys(seen: Snapshot) -> dict[str, Any]:
+    """Return a snapshot without its parts about keys."""
+    return {part: value for part, value in seen.items() if part not in KEYS}
 
 
 def added(total: dict[str, int], more: Mapping[str, int]) -> dict[str, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from itertools import pairwise
+from itertools import pairwise, starmap
 from typing import Any, Final, NamedTuple
 
 SECONDS: Final = 60
@@ -12,6 +12,18 @@ SECONDS: Final = 60
 PASSED: Final = ("allowed", "observed", "delayed", "degraded_allowed")
 REFUSED: Final = ("refused", "shadowed", "degraded_refused")
 Name = tuple[str, str]
+
+
+class Counted(NamedTuple):
+    """The counts of a rule in one snapshot."""
+
+    passed: int
+    refused: int
+    observed: int
+
+
+Seen = deque[tuple[float, Counted]]
+"""The counts of a rule, by the time of their snapshot."""
 
 
 class RuleRates(NamedTuple):
@@ -27,8 +39,13 @@ class RuleRates(NamedTuple):
     """Refusals of all requests in the last minute; None without a request."""
     observed: int
     """Requests in the last minute that the rule would have refused if it were enforced."""
-    history: tuple[float, ...]
-    """Requests a second, the newest last."""
+    seen: Seen
+    """The counts of each snapshot, the newest last."""
+
+    @property
+    def history(self) -> tuple[float, ...]:
+        """Requests a second, the newest last; only the rules on the screen need it."""
+        return tuple(map(sum, starmap(_rates_of, pairwise(self.seen))))
 
 
 class KeyRates(NamedTuple):
@@ -42,19 +59,11 @@ class KeyRates(NamedTuple):
     since: float | None
 
 
-class Counted(NamedTuple):
-    """The counts of a rule in one snapshot."""
-
-    passed: int
-    refused: int
-    observed: int
-
-
 class History:
     """The snapshots of the last minute; of all but the last two, only the counts of their rules are kept."""
 
     def __init__(self) -> None:
-        self._counts: deque[tuple[float, dict[Name, Counted]]] = deque(maxlen=SECONDS + 1)
+        self._counts: dict[Name, Seen] = {}
         self._last: deque[Mapping[str, Any]] = deque(maxlen=2)
 
     @property
@@ -67,22 +76,26 @@ class History:
         last, at = self.last, _at(snapshot)
         counts = {_name(rule): _counted(rule) for rule in _rows(snapshot, "rules")}
         if last is not None:
-            before, counted = self._counts[-1]
-            pairs = [(counted[name], now) for name, now in counts.items() if name in counted]
+            before = _at(last)
+            pairs = [(self._counts[name][-1][1], now) for name, now in counts.items() if name in self._counts]
             shrunk = any(now.passed < old.passed or now.refused < old.refused for old, now in pairs)
             if snapshot.get("started") != last.get("started") or shrunk or at < before:
                 self._counts.clear()
                 self._last.clear()
             elif at == before:
-                self._counts.pop()
                 self._last.pop()
-        self._counts.append((at, counts))
+                for seen in self._counts.values():
+                    seen.pop()
+        self._counts = {name: self._counts.get(name, deque(maxlen=SECONDS + 1)) for name in counts}
+        for name, counted in counts.items():
+            self._counts[name].append((at, counted))
         self._last.append(snapshot)
 
     def copied(self) -> History:
         """Return the same snapshots, to which later ones are not added."""
         other = History()
-        other._counts, other._last = self._counts.copy(), self._last.copy()
+        other._counts = {name: seen.copy() for name, seen in self._counts.items()}
+        other._last = self._last.copy()
         return other
 
     def rules(self) -> list[RuleRates]:
@@ -91,24 +104,20 @@ class History:
 
     def _rates(self, rule: Mapping[str, Any]) -> RuleRates:
         name = _name(rule)
-        known = [(at, counts[name]) for at, counts in self._counts if name in counts]
-        each = [
-            ((new.passed - old.passed) / (end - start), (new.refused - old.refused) / (end - start))
-            for (start, old), (end, new) in pairwise(known)
-        ]
-        first, now = known[0][1], known[-1][1]
+        seen = self._counts[name]
+        first, now = seen[0][1], seen[-1][1]
         passed, refused = now.passed - first.passed, now.refused - first.refused
         return RuleRates(
             *name,
             "; ".join(str(limit.get("text", "")) for limit in _rows(rule, "limits")),
-            *(each[-1] if each else (0.0, 0.0)),
+            *(_rates_of(seen[-2], seen[-1]) if len(seen) > 1 else (0.0, 0.0)),
             refused / (passed + refused) if passed + refused > 0 else None,
             now.observed - first.observed,
-            tuple(map(sum, each)),
+            seen,
         )
 
-    def keys(self, which: str) -> list[KeyRates]:
-        """Return the keys of the newest snapshot: `refused_keys` or `busiest_keys`."""
+    def keys(self, which: str, most: int | None = None) -> list[KeyRates]:
+        """Return the keys of the newest snapshot: `refused_keys` or `busiest_keys`; the first of them if `most`."""
         if not self._last:
             return []
         now, before = self._last[-1], self._last[0]
@@ -122,8 +131,14 @@ class History:
                 max(0, times - counts.get(_key(row), times)) / past,
                 row.get("since"),
             )
-            for row in _rows(now, which)
+            for row in _rows(now, which)[:most]
         ]
+
+
+def _rates_of(one: tuple[float, Counted], other: tuple[float, Counted]) -> tuple[float, float]:
+    """Return the requests a second that passed and that were refused between two snapshots."""
+    (start, old), (end, new) = one, other
+    return (new.passed - old.passed) / (end - start), (new.refused - old.refused) / (end - start)
 
 
 def _rows(snapshot: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:

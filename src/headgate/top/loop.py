@@ -13,6 +13,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Final
 
 from headgate.errors import StoreError
+from headgate.system import needs
 from headgate.top.history import History
 from headgate.top.screen import SORTS, Line, View, draw
 from headgate.top.shared_screen import draw_shared
@@ -59,6 +60,7 @@ def screen_of(history: History, view: View, width: int, height: int) -> list[Lin
 
 def watch(source: Source) -> None:
     """Draw the source on the terminal each second, until q is pressed."""
+    needs("termios", "the screen of headgate top", "write --json, or send the table to a file")
     from headgate.top.terminal import Terminal  # here, because it imports rich
 
     newest, view = History(), View()

@@ -41,7 +41,7 @@ def draw(history: History, view: View, now: float, width: int, height: int) -> l
     """Return at most `height` lines."""
     last = history.last or {}
     head = head_of(last, view, now)
-    keys = history.keys(view.keys)
+    keys = history.keys(view.keys, height)
     room = height - len(head) - 4  # both headings, a blank line and the last line
     key_rows = min(len(keys), MOST_KEY_ROWS + max(0, height - 24) // 3, max(1, room // 3)) if keys else 1
     rules = sorted(history.rules(), key=SORTS[view.sort])

@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 from urllib.request import Request, urlopen
 
 from headgate.errors import InvalidCall, StoreError
-from headgate.observe.publish import read
+from headgate.observe.publish import FIRST_KEYS, read
 from headgate.stores.command import holders, survey
 from headgate.wording import shown
 
@@ -46,7 +46,7 @@ def open_source(text: str, token: str | None = None) -> Source:
 def _published(path: str) -> Snapshot:
     """Return the sum of what workers have written to a directory."""
     try:
-        return dict(read(path))
+        return dict(read(path, FIRST_KEYS))
     except OSError as error:
         raise StoreError(f"cannot read {path!r}: {error.strerror}") from None
 
