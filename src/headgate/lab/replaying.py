@@ -22,7 +22,8 @@ Progress = Callable[[int], None]
 def replay(requests: Log | Iterable[Row], *limits: Limit | str, progress: Progress | None = None) -> Comparison:
     """Send the same requests through several limits, or through one limit by every algorithm, in virtual time.
 
-    >>> print(replay(Log("access.log.gz"), "60/minute"))  # doctest: +SKIP
+    Examples:
+        >>> print(replay(Log("access.log.gz"), "60/minute"))  # doctest: +SKIP
     """
     candidates, remarks = compared(limits)
     measurement = Measurement(candidates)

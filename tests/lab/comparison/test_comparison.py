@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
+from random import Random
+
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -53,6 +56,19 @@ def test_every_figure_equals_the_reference(steps, limits):
     assert compared.clients == len({key for _, key, _ in steps})
     assert sum(compared.series.offered) == len(requests)
     assert [sum(each) for each in compared.series.refused] == [each.refused for each in compared.limits]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_slow_client_that_is_never_idle_and_then_hurries(seed):
+    """For hours no limit can refuse it, and none is asked; its first refusals are those of limits that always were."""
+    chance = Random(seed)
+    gaps = [chance.choice((1, 3, 8) if place % 40 > 28 else (20, 25, 30, 60)) for place in range(400)]
+    requests = requests_at(*accumulate(gaps))
+    compared = replay(requests, "8/minute")
+    assert [every_figure(each) for each in compared.limits] == [
+        figures(each.limit, requests) for each in compared.limits
+    ]
+    assert compared.limits[0].refused > 0
 
 
 def test_one_limit_is_run_by_every_algorithm():

@@ -91,6 +91,23 @@ def test_one_bin_and_a_queue_are_drawn(open_page):
     assert page.locator("canvas").count() == 1
 
 
+def test_two_policies_are_drawn_in_turn(open_page):
+    """The new policy first; the old one, its finding and its bars by a press. There are no plots of exact windows."""
+    page = open_page("policy")
+    assert drawn(page, "time") == [{"passed", "refused"}]
+    assert page.locator("canvas").count() == 1
+    assert "refused 12 of 1,000 requests (1.20 %). The most in one bin: 12," in finding(page)
+    page.get_by_role("radio", name="old.yaml").check()
+    assert finding(page) == (
+        "old.yaml refused 8 of 1,000 requests (0.80 %). The most in one bin: 8, from 1970-01-01 00:00:01 UTC on."
+    )
+
+
+def finding(page):
+    """The sentence under which the first plot stands."""
+    return page.locator("#time-finding").text_content()
+
+
 def test_another_limit_is_chosen(open_page):
     """The plot and its finding are those of the chosen limit: the log refused four times as much as the bucket."""
     page = open_page()

@@ -11,7 +11,7 @@ from headgate.lab.comparison.limits import compared
 from headgate.lab.comparison.measure import Measurement
 from headgate.lab.logs import Request
 from headgate.lab.report import findings
-from tests.lab.report.samples import COMPARISON, LIMITS
+from tests.lab.report.samples import COMPARISON, LIMITS, SERIES
 
 NOON = 1_456_012_800 - 1_456_012_800 % 43_200 + 43_200
 """A noon in UTC, in seconds."""
@@ -46,8 +46,8 @@ def test_the_example_of_the_offered_is_true():
 
 def test_nothing_refused():
     """A limit that refused nothing has no worst time."""
-    none = replace(LIMITS[0], refused=0, clients=0)
-    assert findings.over_time(COMPARISON, none, "60/minute", (0, 0)) == "60/minute refused none of 1,000 requests."
+    none = replace(SERIES, refused=((0, 0, 0, 0),))
+    assert findings.over_time(none, 0, "60/minute", 0) == "60/minute refused none of 1,000 requests."
 
 
 def test_nothing_above():

@@ -91,7 +91,7 @@ def test_the_data_of_the_plots():
         START / SECOND, 60, [100, 400, 300, 200], 1_000,
     )  # fmt: skip
     assert data["limits"][1] == {
-        "name": "fixed-window", "queue": False, "amount": 60, "bytes": 24, "period": "60 s", "refused": [0, 20, 5, 0],
+        "name": "fixed-window", "compared": True, "amount": 60, "bytes": 24, "period": "60 s", "refused": [0, 20, 5, 0],
         "above": [0, 48, 3, 0], "wrong": {"same": [12, 0], "own": [20, 5], "offered": [30, 1]},
         "finding": "fixed-window refused 25 of 1,000 requests (2.50 %), of 1 client. The most in one bin: 20, from "
         "2016-02-20 20:28:00 UTC on.",
@@ -213,7 +213,12 @@ def test_a_policy_is_told_rule_by_rule():
     assert "12 of 1,000 requests refused (1.20 %), 4 of them by deny." in page.paragraphs
     assert "old.yaml: 1 key did not fit in memory: its figures are not exact." in page.paragraphs
     assert "0 requests of 0 clients." in page.paragraphs
-    assert [tag for tag, *_ in page.inline] == ["style"]
+
+
+def test_a_policy_without_requests_has_no_plot():
+    """There is nothing to draw, and no script in the page."""
+    nothing = replace(POLICY, requests=0, clients=0, series=Series(0, SECOND, (), ((), ()), ((), ())))
+    assert [tag for tag, *_ in Reader(html(nothing, ABOUT)).inline] == ["style"]
 
 
 def test_a_report_stays_small():

@@ -36,8 +36,9 @@ class Parts:
 class Client:
     """One client: its counts over the whole log, and its present visit.
 
-    A visit ends when the client is idle for so long that every limit has forgotten it. As long as the units of a visit
-    fit in every limit, no limit can refuse, and `visit` keeps the requests. Afterwards `pasts` is kept instead.
+    A visit ends when the client is idle for so long that every limit has forgotten it. As long as its requests that
+    some limit may remember fit in every limit, no limit can refuse, and `visit` keeps them. Afterwards `pasts` is kept
+    instead.
     """
 
     __slots__ = (

@@ -6,7 +6,9 @@ a visit are more than the smallest limit: see `Client`.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
+from operator import itemgetter
 from typing import Final
 
 from headgate.clock import HandClock
@@ -31,7 +33,7 @@ class Question:
         self.amount = amount
         self.period = period
         self._clock = clock
-        self._least_most = 0
+        self.least_most = 0
         """The least `most` of the lanes, or less."""
         self.lanes: list[tuple[int, Lane]] = []
         """The lanes, with their places in the comparison."""
@@ -44,7 +46,7 @@ class Question:
             fits = past.shared.at(time) + cost <= self.amount
             if fits and all(allowed):
                 units = past.shared.add(time, cost)
-                if units > self._least_most:
+                if units > self.least_most:
                     self.note_most(units)
                 return
             past.parts = Parts(past.shared, len(self.lanes))
@@ -55,7 +57,7 @@ class Question:
         """Note what one client has passed in a period, by every limit."""
         for _, lane in self.lanes:
             lane.most = max(lane.most, units)
-        self._least_most = min(lane.most for _, lane in self.lanes)
+        self.least_most = min(lane.most for _, lane in self.lanes)
 
     def _begin_estimates(self, key: str, uses: Iterable[tuple[int, int]], now: int) -> None:
         """Count requests that were not estimated when they came, because every limit has counted them itself."""
@@ -109,6 +111,8 @@ class Measurement:
         self._first = self._now = 0
         self._fitting = min(min(limit.amount, limit.burst) for limit in limits)
         """Units of a visit that no limit refuses."""
+        self._fitting_still = self._fitting * 3 // 4
+        """Units with which a visit goes on unasked: with more of them, old requests would be looked for too often."""
         self._idle = max(map(_forgets_after, limits))
 
     def take(self, requests: Iterable[Row]) -> None:
@@ -141,7 +145,10 @@ class Measurement:
             if client.units <= fitting:
                 client.visit.append(request)
             elif cost:
-                self._ask(client, time, cost)
+                if client.pasts is None and self._fits_still(client, time):
+                    client.visit.append(request)
+                else:
+                    self._ask(client, time, cost)
             if queues:
                 self._queue(client, time, cost)
         self._count(seen)
@@ -181,6 +188,21 @@ class Measurement:
         for question, past in zip(self._questions, client.pasts, strict=True):
             question.ask(past, client, time, cost, self._bins)
 
+    def _fits_still(self, client: Client, time: int) -> bool:
+        """Forget the requests of a visit that every limit has forgotten; return whether the visit fits in every limit.
+
+        A client that is never idle for long, and slow, is never asked about: what it used before `idle` has left every
+        window, and every bucket was empty since, because a bucket drains twice what fits in that time.
+        """
+        self._note_most(client)
+        old = bisect_right(client.visit, time - self._idle, key=itemgetter(0))
+        units = client.units - sum([row[2] for row in client.visit[:old]])
+        if units > self._fitting_still:
+            return False  # from now on it is asked: the units of its visit are above those that fit
+        del client.visit[:old]
+        client.units = units
+        return True
+
     def _queue(self, client: Client, time: int, cost: int) -> None:
         self._clock.us = time
         for place, lane in self._queues:
@@ -196,7 +218,7 @@ class Measurement:
         if client.pasts is not None:
             return
         for question in self._questions:
-            if any(lane.most < client.units for _, lane in question.lanes):
+            if client.units > question.least_most:
                 question.note_most(_most_in(question.period, client.visit))
 
 

@@ -68,7 +68,7 @@ class PolicyTrial:
             for rule, _ in self._policy.matching(view):
                 self.rules[rule.name].matched += 1
         outcome = run(self._compiled.before(view))
-        for name in view.would_refuse or ():
+        for name in (*(view.would_refuse or ()), *(rule.name for rule, _ in view.marked)):
             self.rules[name].observed += 1
             self.rules[name].clients.add(key)
         if outcome.kind != "pass":
@@ -77,8 +77,9 @@ class PolicyTrial:
             counts = self.rules[outcome.rule.name]
             counts.delayed += 1
             counts.longest_delay = max(counts.longest_delay, outcome.delay_us)
-        if outcome.charges:
-            run(settle(outcome.charges, status, _no_header))
+        for charge in outcome.charges:
+            if charge.group.follows:
+                run(settle(charge, None, status, _no_header))
         return True
 
     def finish(self) -> None:

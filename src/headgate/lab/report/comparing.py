@@ -32,7 +32,7 @@ def body(comparison: Comparison, about: About) -> Iterator[Markup]:
         yield section("queues", "Queues", figures.queues(comparison, [each for each, _ in queues],
                                                          [name for _, name in queues]))  # fmt: skip
     if comparison.requests:
-        yield plots.over_time(comparison, names)
+        yield plots.over_time(comparison.series, names, "Limit", comparison.limits[0].clients)
         if limits:
             yield plots.overshoot(measured, shown)
             yield plots.accuracy(comparison, measured, shown)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from headgate.lab.comparison import MEASURES, Comparison, Measured, Wrong
+from headgate.lab.comparison import MEASURES, Comparison, Measured, Series, Wrong
 from headgate.lab.numbers import count, multiple, percent, period, several
 from headgate.lab.text import instant
 
@@ -42,15 +42,17 @@ MEANINGS = {
 """The three ways to count wrong answers, by the names that `MEASURES` has for them."""
 
 
-def over_time(comparison: Comparison, measured: Measured, name: str, refused: Sequence[int]) -> str:
-    """Tell how much one limit refused, and when the most."""
-    if not measured.refused:
-        return f"{name} refused none of {several(comparison.requests, 'request')}."
+def over_time(series: Series, place: int, name: str, clients: int | None = None) -> str:
+    """Tell how much one limit or policy refused, of how many clients where that is known, and when the most."""
+    refused, requests = series.refused[place], sum(series.offered)
+    if not any(refused):
+        return f"{name} refused none of {several(requests, 'request')}."
     peak = max(range(len(refused)), key=refused.__getitem__)
-    start = comparison.series.start + peak * comparison.series.width
+    start = series.start + peak * series.width
+    of_clients = "" if clients is None else f", of {several(clients, 'client')}"
     return (
-        f"{name} refused {count(measured.refused)} of {several(comparison.requests, 'request')} "
-        f"({percent(measured.refused, comparison.requests)}), of {several(measured.clients, 'client')}. "
+        f"{name} refused {count(sum(refused))} of {several(requests, 'request')} "
+        f"({percent(sum(refused), requests)}){of_clients}. "
         f"The most in one bin: {count(refused[peak])}, from {instant(start)} UTC on."
     )
 

@@ -21,7 +21,8 @@ _PLACE = re.compile(r"\{\{(\w+)\}\}")
 def html(result: Comparison | PolicyReplay, about: About) -> str:
     """Return the report as one HTML file. The same values give the same bytes."""
     if isinstance(result, PolicyReplay):
-        return _page(policies.title(result), policies.body(result, about), data=None)
+        data = plots.policy_data(result) if result.requests else None
+        return _page(policies.title(result), policies.body(result, about), data)
     data = plots.data(result, names(result.limits)) if result.requests else None
     return _page(title(result.limits), comparing.body(result, about), data)
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headgate.clock import SECOND
-from headgate.lab.comparison import MEASURES, Comparison, Measured
+from headgate.lab.comparison import MEASURES, Comparison, Measured, Series
 from headgate.lab.numbers import count, duration, multiple, period
+from headgate.lab.policies.results import PolicyReplay
 from headgate.lab.report import findings
 from headgate.lab.report.markup import Markup, tag
 from headgate.lab.report.parts import choice, radio, section
@@ -23,22 +24,44 @@ def data(comparison: Comparison, names: Sequence[str]) -> dict[str, object]:
         "offered": series.offered,
         "requests": comparison.requests,
         "limits": [
-            {"name": name, "queue": each.waits is not None, "amount": each.limit.amount, "bytes": each.bytes,
+            {"name": name, "compared": each.waits is None, "amount": each.limit.amount, "bytes": each.bytes,
              "period": period(each.limit.period_us), "refused": refused, "above": above, "wrong": _wrong(each),
-             "finding": findings.over_time(comparison, each, name, refused)}
-            for each, name, refused, above in zip(comparison.limits, names, series.refused, series.above, strict=True)
+             "finding": findings.over_time(series, place, name, each.clients)}
+            for place, (each, name, refused, above) in enumerate(
+                zip(comparison.limits, names, series.refused, series.above, strict=True))
         ],
         "findings": {each: findings.accuracy(comparison, measured, shown, each) for each in MEASURES},
     }  # fmt: skip
 
 
-def over_time(comparison: Comparison, names: Sequence[str]) -> Markup:
-    """Return the place of the first plot: what passed and what was refused, by one limit at a time."""
-    series = comparison.series
+def policy_data(replay: PolicyReplay) -> dict[str, object]:
+    """Return the same for one policy or two: only their counts over time, since no exact window is like a policy."""
+    series = replay.series
+    return {
+        "start": series.start / SECOND,
+        "width": series.width / SECOND,
+        "offered": series.offered,
+        "limits": [
+            {"name": name, "compared": False, "refused": refused, "finding": findings.over_time(series, place, name)}
+            for place, (name, refused) in enumerate(zip(policy_names(replay), series.refused, strict=True))
+        ],
+    }  # fmt: skip
+
+
+def policy_names(replay: PolicyReplay) -> list[str]:
+    """Return the names of the new policy and, if there is one, of the old one."""
+    return [each.name for each in (replay.new, replay.old) if each is not None]
+
+
+def over_time(series: Series, names: Sequence[str], label: str, clients: int | None = None) -> Markup:
+    """Return the place of the first plot: what passed and what was refused, by one limit or policy at a time.
+
+    The clients are those that the first one refused.
+    """
     return section(
         "time", "Passed and refused over time",
-        choice("limit", "Limit", names) if len(names) > 1 else Markup(),
-        _figure("time", findings.over_time(comparison, comparison.limits[0], names[0], series.refused[0]),
+        choice("limit", label, names) if len(names) > 1 else Markup(),
+        _figure("time", findings.over_time(series, 0, names[0], clients),
                 tag("div", **_steered("time", f"Requests in bins of {duration(series.width)}")),
                 _keys(passed="passed, upwards", refused="refused, downwards"), _readout("time")),
     )  # fmt: skip

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from headgate.lab.numbers import NOTHING, count, percent, several
 from headgate.lab.policies.results import Change, PolicyEffect, PolicyReplay, RuleEffect
+from headgate.lab.report import plots
 from headgate.lab.report.about import About
 from headgate.lab.report.inputs import doubts, origin
 from headgate.lab.report.markup import Markup, client, tag
@@ -26,6 +27,8 @@ def body(replay: PolicyReplay, about: About) -> Iterator[Markup]:
     )
     effects = [("new", replay.new), *([("old", replay.old)] if replay.old else [])]
     yield notes([*doubts(replay.log), *(text for _, each in effects for text in _not_exact(each))])
+    if replay.requests:
+        yield plots.over_time(replay.series, plots.policy_names(replay), "Policy")
     for name, effect in effects:
         yield section(f"{name}-policy", f"{effect.name}, rule by rule", *_effect(effect, replay.requests))
     for name, heading, change in (

@@ -91,8 +91,8 @@
   }
   const steered = [[place("time-plot"), overTime]];
 
-  // A strip for each limit: only what is above the dashed line is coloured.
-  const limits = data.limits.filter((each) => !each.queue);
+  // A strip for each limit that was compared with exact windows: only what is above the dashed line is coloured.
+  const limits = data.limits.filter((each) => each.compared);
   const multiples = limits.map((each) => each.above.map((above) => (above ? 1 + above / each.amount : null)));
   const most = Math.max(1, ...multiples.map((each) => Math.max(...each)));
   const multiple = (value) => `${value.toFixed(value > 1 && value < 1.05 ? 2 : 1)}x`;
