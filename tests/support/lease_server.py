@@ -98,7 +98,8 @@ class Server:
                 part = min(most_part, question.wait * amount // period)
                 share = left * left // part if left < part else left
                 if question.crowded:
-                    share = min(share, 5 * amount * spacing // (4 * period) + left // parts)
+                    units = 5 * amount * spacing / (4 * period) + question.now % 1000 / 1000
+                    share = min(share, int(units) + left // parts)
             elif question.crowded and verdict.reset_us:
                 share = min(left, -(-left * 3 * spacing // (2 * verdict.reset_us)))
             most = min(most, share)

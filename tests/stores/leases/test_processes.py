@@ -102,13 +102,18 @@ def hammer(url: str, limit: str, seconds: float, number: int) -> tuple[float, fl
     return start, end, dict(seen)
 
 
+def least(seconds: float, burst: int) -> int:
+    """The whole burst at least, but for a run so short that a busy machine may not give each process a turn in it."""
+    return burst if seconds > 1 else 1
+
+
 @pytest.mark.parametrize("seconds", [0.3, pytest.param(2.5, marks=pytest.mark.soak)])
 def test_the_bound_holds_by_real_time(server, fleet, seconds):
     """Four processes admit at most burst + rate * (t + validity), whatever the timing."""
     jobs = [fleet.submit(hammer, server.url, "2000/second burst 300", seconds, number) for number in range(4)]
     starts, ends, seen = zip(*(job.result(60) for job in jobs), strict=True)
     admitted = sum(sum(each.values()) for each in seen)
-    assert 0 < admitted <= 300 + 2000 * (max(ends) - min(starts) + VALIDITY)
+    assert least(seconds, 300) <= admitted <= 300 + 2000 * (max(ends) - min(starts) + VALIDITY)
 
 
 @pytest.mark.parametrize("seconds", [0.3, pytest.param(2.5, marks=pytest.mark.soak)])
@@ -120,7 +125,7 @@ def test_far_above_a_limit_processes_ask_at_a_pace(server, fleet, seconds):
     spans = [end - start for start, end in zip(starts, ends, strict=True)]
     assert calls(server, "eval", "evalsha") <= sum(50 * span + 50 for span in spans)
     admitted = sum(sum(each.values()) for each in seen)
-    assert 0 < admitted <= 100 + 500 * (max(ends) - min(starts) + VALIDITY)
+    assert least(seconds, 100) <= admitted <= 100 + 500 * (max(ends) - min(starts) + VALIDITY)
 
 
 @pytest.mark.parametrize("seconds", [0.5, pytest.param(2.5, marks=pytest.mark.soak)])

@@ -143,6 +143,14 @@ def test_a_thousand_nodes_at_exactly_the_limit_use_it(limits):
     assert max(world.ledger.by_second[second] for second in range(3)) <= 2000
 
 
+def test_a_turn_may_take_less_than_two_units():
+    """2,500 a second are 1.9 units in a turn and a quarter: rounded down, 1,667 turns a second would use 67 %."""
+    limits = "2500/second by sliding-window/10"
+    world = World(Setup(seed=1, limits=limits, phases=equal(150, 5_000), seconds=1.5, awaited="half")).run()
+    assert violations(world) == []
+    assert admitted(world, since=0.5) >= 0.97 * 2_500
+
+
 @pytest.mark.soak
 def test_units_that_were_charged_together_do_not_favour_some_nodes():
     """A thousand nodes begin together: the units of their first slot come back together, and are shared by all."""
