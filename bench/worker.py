@@ -23,6 +23,8 @@ from bench.client_transport import transport
 from bench.contestant import MissingError, WorkloadError
 from bench.crowd import wait_together
 from bench.edge import measure_edge
+from bench.edge_grpc import measure_grpc
+from bench.edge_nginx import measure_nginx
 from bench.flight import MEASURES as IN_AND_OUT
 from bench.flight import measure_holder
 from bench.flooded import flooded
@@ -33,6 +35,7 @@ from bench.lab import measure_lab
 from bench.lease_overload import overload
 from bench.leasing import lease
 from bench.measure import Bench, Figures, grow, spread, stalls, time_calls
+from bench.observe import measure_observe
 from bench.playground import measure_playground
 from bench.remote_measure import MEASURES, measure_remote
 from bench.sql import measure_grown, measure_sql
@@ -41,7 +44,14 @@ from bench.web_calls import call_in_process
 from bench.web_rules import decide_by_rules
 from bench.web_serve import serve
 
-BEHIND_HTTP = {"call": call_in_process, "rules": decide_by_rules, "serve": serve}
+BEHIND_HTTP = {
+    "call": call_in_process,
+    "rules": decide_by_rules,
+    "serve": serve,
+    "edge": measure_edge,
+    "edge grpc": measure_grpc,
+    "edge nginx": measure_nginx,
+}
 
 
 def run(job: Job, scale: Scale) -> Figures:
@@ -70,10 +80,10 @@ def run(job: Job, scale: Scale) -> Figures:
             return run_simulated(job, scale)
         if job.kind == "page":
             return measure_playground(job.contestant)
-        if job.kind == "edge":
-            return measure_edge(job.contestant, scale.seconds, scale.repeats)
         if job.kind == "lab":
             return measure_lab(job.contestant, job.keys)
+        if job.kind == "observe":
+            return measure_observe(job.contestant, scale.seconds, scale.repeats)
         if job.kind == "sql":
             return measure_sql(job.contestant, job.keys)
         if job.kind == "sql grown":

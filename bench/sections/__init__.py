@@ -14,6 +14,7 @@ from bench.sections import (
     leases_overload,
     leases_sim,
     memory,
+    observe,
     paths,
     playground,
     redis,
@@ -63,4 +64,5 @@ SECTIONS: list[Section] = [
     playground.SECTION,
     serve.SECTION,
     sql.SECTION,
+    observe.SECTION,
 ]

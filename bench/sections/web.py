@@ -6,6 +6,7 @@ from statistics import median
 
 from bench.framework_apps import framework_apps
 from bench.jobs import Job, Results, Scale, divided, largest
+from bench.observe_apps import observed_apps
 from bench.report import Table, Target, number, ratio
 from bench.sections.section import Section
 from bench.shed_apps import shed_apps
@@ -34,7 +35,7 @@ REFUSALS = (
     "Flask, throttled-py",
 )
 UNSEEN_PATHS = (OURS, "WSGI, headgate")
-ELSEWHERE = {each.name for each in (*framework_apps(), *shed_apps())}
+ELSEWHERE = {each.name for each in (*framework_apps(), *shed_apps(), *observed_apps())}
 SERVED = tuple(name for name, app in apps().items() if app.bare and name != OURS and name not in ELSEWHERE)
 TARGETED = (
     "Starlette, headgate",

@@ -42,12 +42,17 @@ def tightest(costs: Sequence[int], remaining: Sequence[int]) -> int:
     return remaining.index(min(remaining))
 
 
+def _known(us: int) -> int | None:
+    return us if us >= 0 else None
+
+
 class Decision:
     """The answer to a request: allowed or refused, and when to retry. True if allowed.
 
-    >>> decision = Limiter("10/minute").hit("user:42")
-    >>> bool(decision), decision.limit, decision.remaining, decision.retry_after, decision.reset_after
-    (True, 10, 9, 0.0, 6.0)
+    Examples:
+        >>> decision = Limiter("10/minute").hit("user:42")
+        >>> bool(decision), decision.limit, decision.remaining, decision.retry_after, decision.reset_after
+        (True, 10, 9, 0.0, 6.0)
 
     Over several limits, `retry_after` and `reset_after` are the largest values, and `remaining` is the least. If the
     calls have different costs, `remaining` is that of the limit with room for the fewest further calls. `binding` is
@@ -193,6 +198,36 @@ class Decision:
                 for row in range(0, len(flat), ANSWER_FIELDS)
             ]
         )
+
+    def as_dict(self) -> dict[str, object]:
+        """Return every field as plain values, as in JSON: None for a wait that is never over or not known."""
+        calls = [{"limit": str(call.limit), "key": call.key, "cost": call.cost} for call in self.calls]
+        verdicts = [
+            {
+                "allowed": each.allowed,
+                "remaining": each.remaining,
+                "retry_us": _known(each.retry_us),
+                "reset_us": _known(each.reset_us),
+            }
+            for each in self.verdicts
+        ]
+        return {
+            "allowed": self.allowed,
+            "limit": self.limit,
+            "remaining": self.remaining,
+            "retry_after": self.retry_us / 1e6 if self.retry_us >= 0 else None,
+            "reset_after": self.reset_us / 1e6 if self.reset_us >= 0 else None,
+            "retry_us": _known(self.retry_us),
+            "reset_us": _known(self.reset_us),
+            "granted": self.granted,
+            "never": self.never,
+            "unknown": self.unknown,
+            "degraded": self.degraded,
+            "binding": str(self.binding),
+            "costs": list(self.costs),
+            "calls": calls,
+            "verdicts": verdicts,
+        }
 
     def _claim_refund(self, wanted: tuple[int, ...]) -> tuple[int, ...]:
         """Mark the wanted units of each call as given back; return how many were charged and not given back before."""

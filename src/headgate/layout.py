@@ -1,7 +1,7 @@
 """Numbers that Python, C and Lua share: the layout of answers, states, tables and the files of shared stores.
 
-setup.py writes them for the native engine, stores/redis/scripts.py into its scripts. This file imports no other file of
-Headgate, so that setup.py can run it alone.
+setup.py writes them for the native engine, stores/kernels.py into the kernels of servers. This file imports no other
+file of Headgate, so that setup.py can run it alone.
 """
 
 from __future__ import annotations

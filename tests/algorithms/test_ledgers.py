@@ -146,3 +146,13 @@ def test_windows_are_aligned_to_utc(text, seam):
     limiter = Limiter(text, clock=clock)
     limiter.hit("k", 5)
     assert limiter.hit("k").retry_after == seam - NOON
+
+
+def test_a_growing_block_is_longer_for_a_key_that_is_refused_again_too_early():
+    """1/s, block 10 s, then 60 s within 30 s: refused 20 s after a block, the key waits 60 s; 30 s after one, 10 s."""
+    play(
+        "1/second block 10s, 1m within 30s",
+        [(0.0, 1, True, 0, 0.0, 1.0), (0.0, 1, False, 0, 10.0, 10.0), (5.0, 1, False, 0, 5.0, 5.0)]
+        + [(30.0, 1, True, 0, 0.0, 1.0), (30.0, 1, False, 0, 60.0, 60.0), (89.999999, 1, False, 0, 1e-6, 1e-6)]
+        + [(120.0, 1, True, 0, 0.0, 1.0), (120.0, 1, False, 0, 10.0, 10.0), (130.0, 1, True, 0, 0.0, 1.0)],
+    )

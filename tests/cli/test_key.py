@@ -1,4 +1,4 @@
-"""`headgate key show` and `reset`: one key of a policy in the real store, shared or on a server."""
+"""`headgate key show`, `reset`, `ban` and `unban`: one key of a policy in the real store, shared or on a server."""
 
 from __future__ import annotations
 
@@ -131,6 +131,32 @@ def test_reset_forgets_the_key_and_logs_it(policy, store, capsys, caplog, monkey
     assert re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC: \S+ \(sudo by ada\\x1b\[2J\) on \S+ reset the key", said)
     assert f"the key 203.0.113.7 of rule login (policy {policy}, store " in said
     assert login.run("203.0.113.7", (2,), PEEK)
+
+
+def test_ban_and_unban_are_seen_by_the_app_and_logged(policy, store, capsys, caplog):
+    """An app in another process refuses the key until `unban`; `show` has the end, and the log the operator."""
+    asked = ["--policy", policy, "--store", store, "--ip", "203.0.113.7", "--rule", "login"]
+    with Policy.load(policy).bind(store) as app, caplog.at_level(logging.WARNING, "headgate.key"):
+        assert app.peek("login", "203.0.113.7")
+        assert key(capsys, "unban", *asked)[1] == ["rule login: key 203.0.113.7: unbanned"]
+        assert key(capsys, "ban", *asked, "--for", "1h")[1] == ["rule login: key 203.0.113.7: banned for 3600 s"]
+        assert 3500 < app.peek("login", "203.0.113.7").retry_after <= 3600
+        lines = key(capsys, "show", *asked)[1]
+        assert re.fullmatch(rf"  banned until {STAMP}", lines[-1])
+        assert key(capsys, "unban", *asked)[0] == 0
+        assert app.peek("login", "203.0.113.7")
+        assert "banned" not in "".join(key(capsys, "show", *asked)[1])
+    assert re.search(r" on \S+ banned for 3600 s the key 203\.0\.113\.7 of rule login \(policy ", caplog.messages[1])
+    assert " unbanned the key 203.0.113.7 of rule login " in caplog.messages[2]
+
+
+def test_a_ban_needs_a_time(policy, server, capsys):
+    """A time that is none, or longer than a ban can last, is an error in one line."""
+    asked = ["ban", "--policy", policy, "--store", server.url, "--ip", "203.0.113.7", "--rule", "login", "--for"]
+    for time, says in (("soon", "unknown unit"), ("367 days", "at most 366 days"), ("0", "must be"), ("-5", "must be")):
+        code, lines, err = key(capsys, *asked[:-1], f"--for={time}")
+        assert (code, lines, len(err.splitlines())) == (1, [], 1), time
+        assert says in err or "unknown unit" in err, time
 
 
 @pytest.mark.parametrize(("typed", "left"), [("y", 2), ("n", 0), ("", 0)])

@@ -53,3 +53,29 @@ def test_an_exact_log_of_tokens_refuses_nothing():
     done = replayed(Limits(ExactLog), minutes=6)
     assert (done.refused, done.report.refused_there) == (0, 0)
     assert round(done.share, 2) == 0.93
+
+
+def test_four_processes_share_one_window_of_tokens():
+    """Each learns the lengths of answers from a quarter of them. Until the first minute is over they know little, and
+    of 1,905 calls an exact log refuses eight; the traces of real models have none (`python -m bench --only client`)."""
+    done = replay(conversations(), Limits(ExactLog), Chat(), 6, processes=4)
+    assert (done.admitted, done.refused) == (1_897, 8)
+    assert round(done.share, 2) == 0.94
+    assert sum(report.units["tokens"] for report in done.reports) == done.counted
+
+
+@pytest.mark.parametrize("processes", [pytest.param(1, marks=pytest.mark.soak), 4])
+def test_callers_that_are_cancelled_leave_nothing_in_the_window(processes):
+    """Half of the callers give up, in the line or in the middle of an answer: the others use the limit as before, and
+    nothing is refused. The answer of a call that was cut short tells no tokens, so the reports have fewer."""
+    done = replay(
+        conversations(),
+        Limits(ExactLog),
+        Chat(),
+        3,
+        processes=processes,
+        patience=lambda chance: chance.expovariate(0.05),
+    )
+    assert done.refused == 0
+    assert done.share > 0.9
+    assert sum(report.units["tokens"] for report in done.reports) < done.counted

@@ -113,6 +113,7 @@ def test_a_process_that_is_killed_costs_the_others_nothing(api, tmp_path):
     assert api.statuses[429] <= 2, "jitter alone can cost one refusal and those under way"
 
 
+@pytest.mark.soak
 @pytest.mark.skipif("valkey" not in BINARIES, reason="needs a server")
 def test_a_store_that_goes_away_stops_no_caller(api):
     """Each process keeps to the limit alone then, listens to refusals, and raises no foreign error."""

@@ -208,3 +208,18 @@ def test_a_full_shared_table_says_so_once_in_each_process(tmp_path, clock, caplo
     assert limiter.store.evictions() == 32
     (said,) = [record.getMessage() for record in caplog.records]
     assert "(such as 10/minute) is full: one of its 8 keys was dropped" in said
+
+
+def test_offences_are_remembered_among_many_keys(store, clock):
+    """Keys that were blocked keep their slots after the block, until the memory is over, while others come."""
+    limiter = Limiter("1/second block 1s, 10s within 1h", store=store, on_error="raise")
+    offenders = [f"offender{n}" for n in range(50)]
+    for key in offenders:
+        limiter.hit(key)
+        assert limiter.hit(key).retry_after == 1.0
+    clock.advance(60)
+    for n in range(2_000):
+        limiter.hit(f"k{n}")
+    for key in offenders:
+        limiter.hit(key)
+    assert [limiter.hit(key).retry_after for key in offenders] == [10.0] * 50

@@ -67,7 +67,7 @@ limits = st.builds(
     algorithm=st.sampled_from(
         ["token-bucket", "gcra", "leaky-bucket", "fixed-window", "sliding-window/60", "sliding-log"]
     ),
-    block=st.sampled_from([0, "1s", "90m", "2 weeks", 0.001]),
+    block=st.sampled_from([0, "1s", "90m", "2 weeks", 0.001, "1m, 10m, 1d", "1s, 2s within 3 weeks"]),
     name=st.from_regex(r"[A-Za-z][A-Za-z0-9_.-]{0,63}", fullmatch=True) | st.just(""),
 )
 
@@ -86,7 +86,12 @@ def test_str_reads_back_as_the_same_limit(limit, burst):
     """`str` and `parse` are inverse, and so are pickling and unpickling."""
     if burst and limit.step.KIND == "bucket":
         limit = Limit(
-            limit.amount, limit.period, burst=burst, algorithm=limit.algorithm, block=limit.block, name=limit.name
+            limit.amount,
+            limit.period,
+            burst=burst,
+            algorithm=limit.algorithm,
+            block=limit.written_block if limit.block else 0,
+            name=limit.name,
         )
     assert Limit.parse(str(limit)) == limit == pickle.loads(pickle.dumps(limit))
     assert hash(Limit.parse(str(limit))) == hash(limit)
@@ -97,6 +102,24 @@ def test_times_may_be_seconds_or_timedeltas():
     """A period is words, seconds or a timedelta."""
     assert Limit(1, 0.5) == Limit(1, "500ms") == Limit(1, timedelta(milliseconds=500))
     assert Limit(5, 90) == Limit(5, "90 seconds")
+
+
+def test_a_block_that_grows():
+    """Times are separated by commas, and `within` is the memory; without it, the memory is the longest time."""
+    limit = Limit.parse("5/minute block 1M,10m ,  1 day WITHIN 1w as login")
+    assert str(limit) == "5/minute block minute, 10 minutes, day within week as login"
+    assert limit == Limit(5, "minute", block="1m, 10m, 1d within 1w", name="login") == Limit.parse(str(limit))
+    assert (limit.block, limit.growth[:3], limit.identity) == (
+        60.0, (7 * 86_400_000_000, 60_000_000, 600_000_000), "token-bucket minute growing block as login",
+    )  # fmt: skip
+    assert Limit.parse("5/minute block 1m, 10m").growth[0] == 600_000_000
+    assert limit.replace(amount=7).growth == limit.growth
+    assert pickle.loads(pickle.dumps(limit)) == limit
+    assert (
+        Limit.parse("5/minute block 1m, 10m")
+        != Limit.parse("5/minute block 1m, 11m")
+        != Limit.parse("5/minute block 1m")
+    )
 
 
 def test_a_limit_is_frozen():
@@ -129,6 +152,12 @@ def test_a_limit_is_frozen():
         ("10 per 2 years", "one day, week, month or year.*such as 30 days or 365 days"),
         ("10/quarter", "one day, week, month or year"),
         ("10/minute block 1 month", "months and years have no fixed length"),
+        ("10/minute block 1m, 1m", "from 2 to 7 times, each longer than the one before"),
+        ("10/minute block 1m, 2m, 3m, 4m, 5m, 6m, 7m, 8m", "from 2 to 7 times"),
+        ("10/minute block 1m within 1d", "from 2 to 7 times"),
+        ("10/minute block 1m, 10m within", "cannot read 'within'"),
+        ("10/minute block 1m, 10m within 1 month", "months and years have no fixed length"),
+        ("10/minute block 1m, 100/hour", "cannot read ', 100/hour'.*limits are separated by ;"),
         ("10/minute burts 3", "did you mean burst?"),
         ("10/minute burst", "after the rate there may be: burst N"),
         ("10/minute burst 3 burst 4", "'burst' appears twice"),

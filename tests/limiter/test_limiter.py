@@ -372,3 +372,14 @@ def test_the_signatures_of_the_twins_agree():
     for wrong in (lambda: limit.hit(), lambda: limit.hit("k", 1, "20/minute"), lambda: limit.hit("k", price=1)):
         with pytest.raises(TypeError):
             wrong()
+
+
+@pytest.mark.parametrize("verb", ["hit", "peek", "take_up_to", "acquire", "permit", "release"])
+def test_verbs_tell_their_signature(verb):
+    """`help(limiter.hit)` and `inspect` show the parameters and defaults of the class, on the native engine too."""
+
+    def told(function: object) -> list[tuple[str, object, object]]:
+        parameters = inspect.signature(function).parameters.values()
+        return [(each.name, each.kind, each.default) for each in parameters if each.name != "self"]
+
+    assert told(getattr(limiter(), verb)) == told(getattr(Limiter, verb))

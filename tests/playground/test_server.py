@@ -41,8 +41,9 @@ def serving(**given):
 def started(*arguments, **environment):
     """The command in a process of its own, and its first lines up to the address."""
     process = subprocess.Popen(
-        [*COMMAND, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | environment
-    )
+        [*COMMAND, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | environment,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a suite in the background ignores Ctrl-C
+    )  # fmt: skip
     try:
         assert process.stdout is not None
         lines = [process.stdout.readline()]
@@ -88,7 +89,7 @@ def test_ctrl_c_ends_it_while_pages_are_open():
         answer = events.getresponse()
         assert answer.readline() == b"event: page\n"
         process.send_signal(signal.SIGINT)
-        _, complained = process.communicate(timeout=10)
+        _, complained = process.communicate(timeout=60)
         assert (process.returncode, complained) == (0, "")
         events.close()
 

@@ -11,7 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headgate import InvalidCall
-from headgate.policy.address import Networks, Proxies, counted, read_address
+from headgate.policy import Networks, Proxies, RequestView, counted
+from headgate.policy.address import read_address
 
 pytestmark = pytest.mark.engineless
 
@@ -107,19 +108,24 @@ MALFORMED = [
 @pytest.mark.parametrize(("peer", "lines", "client"), X_FORWARDED_FOR)
 def test_x_forwarded_for_is_read_from_the_right_while_it_is_trusted(peer, lines, client):
     """The peer first; then what trusted proxies wrote; never what the client wrote."""
-    assert Proxies(TEN).client(peer, ["for=7.7.7.7"], lines) == client
+    assert Proxies(TEN).client(peer, lines) == client
 
 
 @pytest.mark.parametrize(("lines", "client"), FORWARDED + [([line], PEER) for line in MALFORMED])
 def test_forwarded_is_read_as_rfc_7239_writes_it(lines, client):
     """The same walk over `Forwarded`, with its quotes, its hidden names and the ways to abuse them."""
-    assert Proxies(TEN, header="forwarded").client(PEER, lines, ["7.7.7.7"]) == client
+    assert Proxies(TEN, header="forwarded").client(PEER, lines) == client
 
 
 def test_only_one_header_is_believed():
     """A proxy passes on, as the client wrote it, the header that it does not write itself."""
-    assert Proxies(TEN).client(PEER, ["for=6.6.6.6"], []) == PEER
-    assert Proxies(TEN, header="forwarded").client(PEER, [], ["6.6.6.6"]) == PEER
+    for header, other in (
+        ("x-forwarded-for", "forwarded"),
+        ("forwarded", "x-forwarded-for"),
+        ("x-real-ip", "forwarded"),
+    ):
+        sent = {other: ["for=6.6.6.6" if other == "forwarded" else "6.6.6.6"]}
+        assert RequestView("GET", "/", sent, PEER, Proxies(TEN, header=header)).client == PEER
 
 
 @pytest.mark.parametrize(
@@ -134,19 +140,19 @@ def test_only_one_header_is_believed():
 )  # fmt: skip
 def test_hops_count_entries_from_the_right(hops, lines, client):
     """Exactly `proxy_hops` proxies are trusted, whatever their addresses are."""
-    assert Proxies(hops=hops).client(PEER, [], lines) == client
+    assert Proxies(hops=hops).client(PEER, lines) == client
 
 
 def test_the_peer_of_a_unix_socket_is_trusted_by_name():
     """It has no address. Without a word from it there is nobody, and nobody is None."""
     unix = Proxies(["unix", "10.0.0.0/8"])
-    assert unix.client(None, [], ["6.6.6.6, 203.0.113.9"]) == CLIENT
-    assert unix.client("", [], ["203.0.113.9, 10.0.0.2"]) == CLIENT
-    assert unix.client(None, [], []) is None
-    assert unix.client(None, [], ["6.6.6.6, unix:"]) is None
-    assert unix.client("unix", [], ["6.6.6.6"]) is None
-    assert Proxies(hops=1).client(None, [], ["203.0.113.9"]) == CLIENT
-    assert Proxies(hops=1).client("localhost", [], ["203.0.113.9"]) == CLIENT
+    assert unix.client(None, ["6.6.6.6, 203.0.113.9"]) == CLIENT
+    assert unix.client("", ["203.0.113.9, 10.0.0.2"]) == CLIENT
+    assert unix.client(None, []) is None
+    assert unix.client(None, ["6.6.6.6, unix:"]) is None
+    assert unix.client("unix", ["6.6.6.6"]) is None
+    assert Proxies(hops=1).client(None, ["203.0.113.9"]) == CLIENT
+    assert Proxies(hops=1).client("localhost", ["203.0.113.9"]) == CLIENT
 
 
 def test_trusts_says_whether_a_peer_is_believed():
@@ -194,7 +200,7 @@ def test_a_system_that_reads_octal_changes_nothing(monkeypatch):
 )  # fmt: skip
 def test_a_port_is_digits_and_brackets_are_for_ipv6(entry):
     """An entry that is nearly an address is none."""
-    assert Proxies(TEN).client(PEER, [], [f"6.6.6.6, {entry}"]) == PEER
+    assert Proxies(TEN).client(PEER, [f"6.6.6.6, {entry}"]) == PEER
 
 
 @pytest.mark.parametrize(
@@ -245,7 +251,8 @@ def test_networks_hold_addresses_of_both_families():
         ({"hops": -1}, "hops must be the number of proxies, from 0 to 64; got -1"),
         ({"hops": True}, "from 0 to 64; got True"),
         ({"hops": 1, "trusted": TEN}, "or hops, not both"),
-        ({"header": "X-Real-IP"}, "the proxies write, x-forwarded-for or forwarded; got 'X-Real-IP'"),
+        ({"header": "X-Client"}, "the proxies write, x-forwarded-for or forwarded or cf-connecting-ip"),
+        ({"header": None}, "the proxies write, x-forwarded-for or forwarded"),
     ],
 )  # fmt: skip
 def test_a_mistake_in_the_configuration_is_shown(given, said):
@@ -270,13 +277,36 @@ def test_a_prefix_has_1_to_128_bits(prefix):
         counted("2001:db8::1", prefix)
 
 
+@pytest.mark.parametrize(
+    ("address", "ipv4", "ipv6", "key"),
+    [
+        ("203.0.113.77", 24, 64, "203.0.113.0/24"),
+        ("203.0.113.77", 32, 64, "203.0.113.77"),
+        ("::ffff:203.0.113.77", 16, 64, "203.0.0.0/16"),
+        ("64:ff9b::203.0.113.77", 24, 64, "203.0.113.0/24"),
+        ("2001:db8:1:2:3::4", 24, 56, "2001:db8:1::/56"),
+        ("2001:db8:1:2:3::4", 32, 128, "2001:db8:1:2:3::4/128"),
+    ],
+)
+def test_both_prefix_lengths_can_be_chosen(address, ipv4, ipv6, key):
+    """An address is counted by its network, of IPv4 and of IPv6; IPv4 inside IPv6 is counted as IPv4."""
+    assert counted(address, ipv6, ipv4) == key
+
+
+@pytest.mark.parametrize("prefix", [0, 33, -1, True, 24.0, "24"])
+def test_an_ipv4_prefix_is_a_number_of_bits(prefix):
+    """A prefix outside of 1 to 32 is an error."""
+    with pytest.raises(InvalidCall, match="ipv4_prefix must be a number of bits from 1 to 32"):
+        counted("203.0.113.7", ipv4_prefix=prefix)
+
+
 def test_proxies_are_a_value():
     """Nothing about them changes once they are made, and they travel to other processes."""
     proxies = Proxies(iter(TEN), header="forwarded")
     assert repr(proxies) == "Proxies(trusted=('10.0.0.0/8', '::1'), hops=0, header='forwarded')"
     with pytest.raises(AttributeError):
         proxies.hops = 1  # type: ignore[misc]
-    assert pickle.loads(pickle.dumps(proxies)).client(PEER, ["for=203.0.113.9"], []) == CLIENT
+    assert pickle.loads(pickle.dumps(proxies)).client(PEER, ["for=203.0.113.9"]) == CLIENT
 
 
 @pytest.mark.parametrize("header", ["x-forwarded-for", "forwarded"])
@@ -285,7 +315,7 @@ def test_only_the_end_of_a_header_is_read(header):
     name = "for=" if header == "forwarded" else ""
 
     def client(lines):
-        return Proxies(TEN, header=header).client(PEER, lines, lines)
+        return Proxies(TEN, header=header).client(PEER, lines)
 
     many = [f"{name}203.0.113.9"] + [f"{name}10.0.0.{n % 250}" for n in range(5000, 0, -1)]
     assert client(many) == client([",".join(many)]) == "10.0.0.64"
@@ -310,7 +340,7 @@ headers = st.lists(st.lists(entries, max_size=5).map(",".join), max_size=4)
 def test_the_answer_is_nobody_or_an_address(peer, lines, header, hops):
     """Nothing in a header is an error, and nothing but an address, in its one spelling, comes out."""
     for proxies in (Proxies(hops=hops, header=header), Proxies([*TEN, "unix"], header=header)):
-        client = proxies.client(peer, lines, lines)
+        client = proxies.client(peer, lines)
         assert client is None or client == str(ipaddress.ip_address(client))
         assert client is None or counted(client)
 
@@ -319,7 +349,7 @@ def test_the_answer_is_nobody_or_an_address(peer, lines, header, hops):
 def test_without_proxies_the_peer_is_the_client(peer, forwarded, x_forwarded_for):
     """Headers count for nothing then."""
     expected = ipaddress.ip_address(peer)
-    client = Proxies().client(peer, forwarded, x_forwarded_for)
+    client = Proxies().client(peer, [*forwarded, *x_forwarded_for])
     assert client == str(getattr(expected, "ipv4_mapped", None) or expected)
 
 
@@ -339,10 +369,10 @@ hosts = st.text(st.sampled_from('",;=\\ \xe9for6.'), max_size=30)
 @example(['for=6.6.6.6;x="\\'], CLIENT, [], '\\",for=6.6.6.6', True)
 def test_nothing_a_client_writes_moves_what_proxies_add(claims, client, chain, host, same_line):
     """Any beginning of the header, on the same line or others, and any Host that proxies quote: the answer stays."""
-    expected = Proxies().client(client, [], [])
+    expected = Proxies().client(client, [])
     plain = [client, *(proxy for proxy, _ in chain)]
     rich = [element(client, host), *(element(proxy, its) for proxy, its in chain)]
     for header, added in (("x-forwarded-for", plain), ("forwarded", rich)):
         lines = [", ".join([*claims, *added])] if same_line else [*claims, *added]
-        assert Proxies(TEN, header=header).client(PEER, lines, lines) == expected
-        assert Proxies(hops=len(added), header=header).client(PEER, lines, lines) == expected
+        assert Proxies(TEN, header=header).client(PEER, lines) == expected
+        assert Proxies(hops=len(added), header=header).client(PEER, lines) == expected

@@ -55,6 +55,8 @@ def site(tmp_path):
         ("name: api, key: ip, limits: 5/hour", "name: api, key: ip, limits: 5/hour, for: 1s"),
         ("name: api, key: ip, limits: 5/hour, for: 1s", "name: api, key: ip, limits: 5/hour"),
         ("name: api, key: ip, limits: 5/hour", "name: api, key: ip, limits: 5/hour as calls"),
+        ("name: api, key: ip, limits: 5/hour", "name: api, key: ip, limits: '5/hour block 1s, 2s'"),
+        ("name: api, key: ip, limits: '5/hour block 1s, 2s'", "name: api, key: ip, limits: 5/hour"),
     ],
 )
 def test_a_changed_rule_gives_nobody_a_second_budget(site, old, new):

@@ -68,7 +68,7 @@ def test_a_store_that_fails_while_a_response_is_counted_fails_nobody(caplog):
 
     outcome.charges[0].group.gate.refund = refund
     judged.answer(outcome, 200)
-    assert "the response could not be counted: the cable was cut" in caplog.text
+    assert "a charge could not be corrected: the cable was cut" in caplog.text
 
 
 def test_a_broken_store_changes_who_counts_and_not_what_a_no_looks_like():
@@ -116,7 +116,8 @@ def test_attempts_at_once_in_an_event_loop_and_by_a_slow_store():
             outcome = await run_awaiting(compiled.before(view("POST", "/login")))
             if outcome.kind == "pass":
                 await asyncio.sleep(0)
-                await run_awaiting(settle(outcome.charges, 401, lambda name: None))
+                for charge in outcome.charges:
+                    await run_awaiting(settle(charge, None, 401, lambda name: None))
             return outcome.kind
 
         return sorted(await asyncio.gather(*(attempt() for _ in range(10))))

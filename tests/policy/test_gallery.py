@@ -269,6 +269,23 @@ def test_llm_streams_cost_what_was_guessed():
     assert replies[-1].violated == ["tokens.1"]
 
 
+def test_llm_streams_settle_at_their_end():
+    """A stream tells its tokens after its last piece: of 10,000, three streams of 4,000 leave a debt of 2,000."""
+    site = Site("llm.yaml")
+
+    async def streaming(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        for _ in range(2):
+            await send({"type": "http.response.body", "body": b"data: token\n\n", "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+        scope["state"]["rate_limit"].settle(tokens=4000)
+
+    site.gate.app = streaming
+    replies = [site.ask("POST", "/v1/chat/completions", authorization="Bearer a") for _ in range(4)]
+    assert [reply.status for reply in replies] == [200] * 3 + [429]
+    assert (replies[-1].violated, replies[-1].retry_after) == (["tokens.1"], 14)
+
+
 def test_llm_streams():
     """Four answers of one client are under way at once, and the fifth waits for one of them to end."""
     site = Site("llm.yaml")

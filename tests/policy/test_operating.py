@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+from datetime import datetime
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -105,7 +108,8 @@ def test_a_wrong_name_or_key_is_an_error_that_says_what_to_write(rule, key, says
         ("all", "everyone", "ip"),
     ]
     counting = Counting(*({"name": n, "key": k, "missing": m, "limits": "3/minute"} for n, k, m in rules))
-    for verb in (counting.limits.peek, counting.limits.reset):
+    limits = counting.limits
+    for verb in (limits.peek, limits.reset, limits.unban, lambda rule, key: limits.ban(rule, key, "1h")):
         with pytest.raises(InvalidCall) as raised:
             verb(rule, key)
         assert str(raised.value).startswith(says)
@@ -119,6 +123,29 @@ def test_the_answer_is_over_all_limits_of_the_rule():
         left = counting.limits.peek("api", "203.0.113.7", 2)
         assert [verdict.remaining for verdict in left.verdicts] == [1, 3]
         assert (left.allowed, left.retry_after) == (False, 20.0)
+
+
+@pytest.mark.parametrize(
+    ("limits", "ends"),
+    [
+        ("2/month in Europe/Berlin", datetime(2023, 12, 1, tzinfo=ZoneInfo("Europe/Berlin")).timestamp()),
+        ("2/hour by fixed-window scattered", None),
+    ],
+)
+def test_windows_with_seams_of_their_own_tell_when_they_end(limits, ends):
+    """A month of a zone, and a window of this key alone: the wait is that of a limiter with the same limit and key."""
+    counting = Counting({"name": "api", "key": "ip", "limits": limits})
+    assert [counting.ask() for _ in range(3)] == ["pass", "pass", "deny"]
+    left = counting.limits.peek("api", "203.0.113.7")
+    assert (left.allowed, left.remaining) == (False, 0)
+    if ends is not None:
+        assert left.retry_after == ends - 1_700_000_000
+    counting.clock.us += left.retry_us - 1
+    assert counting.ask() == "deny"
+    counting.clock.us += 1
+    assert counting.ask() == "pass"
+    counting.limits.reset("api", "203.0.113.7")
+    assert counting.limits.peek("api", "203.0.113.7").remaining == 2
 
 
 def test_a_rule_with_more_limits_than_a_decision_takes():
@@ -183,6 +210,8 @@ def test_a_store_that_does_not_answer_is_an_error():
             limits.peek("api", "203.0.113.7")
         with pytest.raises(StoreError):
             limits.reset("api", "203.0.113.7")
+        with pytest.raises(StoreError):
+            limits.ban("api", "203.0.113.7", "1h")
 
 
 def test_rules_on_stores_of_their_own():
@@ -210,3 +239,20 @@ def test_a_running_event_loop_is_not_blocked():
         return in_thread.remaining, (await limits.apeek("api", "203.0.113.7")).remaining
 
     assert asyncio.run(main()) == (1, 1)
+
+
+def test_a_reset_from_code_is_logged_as_the_store_has_the_key(caplog):
+    """At INFO, with rule and key: a secret as its hash, an address as its hash if the edge hashes addresses."""
+    rules = [
+        {"name": "api", "key": {"header": "x-api-key"}, "limits": "5/hour"},
+        {"name": "ip", "key": "ip", "limits": "5/hour"},
+    ]
+    limits = RateLimitMiddleware(plain, {"rules": rules}, hash_addresses=True)
+    with caplog.at_level(logging.INFO, "headgate.key"):
+        Policy({"rules": rules}).bind(MemoryStore()).reset("ip", "203.0.113.7")
+        limits.reset("api", "s3cret")
+        asyncio.run(limits.areset("ip", "203.0.113.7"))
+    assert caplog.messages[0] == "the app reset the key 203.0.113.7 of rule ip"
+    assert [line.rule for line in caplog.records] == ["ip", "api", "ip"]
+    assert all(line.key.startswith("\\h") for line in caplog.records[1:])
+    assert "s3cret" not in caplog.text and "203.0.113.7" not in caplog.text.partition("rule ip")[2]

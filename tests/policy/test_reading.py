@@ -103,7 +103,7 @@ def test_a_mapping_has_the_path_alone():
         (
             "policy.yaml",
             b"rules: \xff",
-            "policy.yaml: cannot be read: 'utf-8' codec can't decode byte 0xff in position 7: invalid start byte",
+            "policy.yaml:1: not UTF-8: found the byte 0xff",
         ),
     ],
 )

@@ -12,7 +12,8 @@ import pytest
 from headgate import LimitWarning
 from headgate.errors import InvalidPolicy
 from headgate.limit.grammar import UNITS
-from headgate.policy import Policy, policy, rule
+from headgate.policy import Policy, header_fields, rule
+from headgate.policy import policy_fields as policy
 from headgate.policy.key import NAMED, WORDS
 from headgate.policy.match import FIELDS, METHODS
 from headgate.policy.schema import schema
@@ -291,7 +292,7 @@ WRONG: list[Any] = [
     *(with_rule(count={"when": {"status": each}}) for each in values(99, 600, "4x", "ok", None, True, [], [401, 999])),
     *(
         with_rule(act=act)
-        for act in values("refuse", "", 5, None, [], {}, {"deny": {}}, {"observe": {}}, {"delay": None}, {"delay": 5})
+        for act in values("refuse", "", 5, None, [], {}, {"deny": 5}, {"observe": {}}, {"delay": None}, {"delay": 5})
     ),
     with_rule(act={"delay": {"hold": 0}}),
     *(with_rule(act={"delay": {"at_most": time}}) for time in values("soon", "", 0, -1, 0.0001, True, None, [], 1e9)),
@@ -416,7 +417,7 @@ def test_the_schema_knows_the_fields_of_the_parser():
     assert tuple(defined["public_algorithm"]["enum"]) == PUBLIC
     assert tuple(defined["rule"]["properties"]) == tuple(rule.FIELDS)
     assert tuple(defined["condition"]["properties"]) == tuple(FIELDS)
-    assert tuple(defined["style"]["enum"]) == policy.HEADER_STYLES
+    assert tuple(defined["style"]["enum"]) == header_fields.HEADER_STYLES
     assert tuple(defined["repeated"]["enum"]) == get_args(Repeated)
     assert tuple(defined["part"]["anyOf"][0]["enum"]) == WORDS
     assert tuple(defined["part"]["anyOf"][1]["properties"]) == tuple(NAMED)

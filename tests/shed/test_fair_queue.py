@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.shed.fair_queue import MOST_TENANTS, FairQueue
+from headgate.waiting.fair_queue import MOST_TENANTS, FairQueue
 from tests.support.inside import tenants_kept
 
 pytestmark = pytest.mark.engineless

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -65,3 +66,18 @@ def test_a_wheel_without_the_native_engine_is_for_any_platform(tmp_path, env):
     assert "Root-Is-Purelib: true" in lines and "Tag: py3-none-any" in lines
     assert "headgate/engine/pure.py" in names
     assert [name for name in names if name.endswith(".so") or ".data/" in name] == []
+
+
+def test_the_first_lines_of_the_readme_run_from_a_wheel(tmp_path):
+    """In an empty environment, without an index to fetch from: the wheel needs no compiler and pulls nothing."""
+    wheel, home = build(tmp_path, HEADGATE_PURE="1"), tmp_path / "empty"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(home)], check=True)
+    python = home / "bin" / "python"
+    into = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", "--no-index", str(wheel)]
+    subprocess.run(into, check=True)
+    lines = re.findall(
+        r"^```python\n(.*?)^```$", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+    )[0]
+    assert len(lines.strip().splitlines()) <= 5
+    ran = subprocess.run([str(python), "-I", "-c", lines], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert ran.stdout == "True 2 0.0\n"

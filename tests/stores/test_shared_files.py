@@ -151,8 +151,8 @@ def test_memory_written_by_something_else_never_crashes(tmp_path):
     ("hidden", "pure", "says"),
     [
         ("", "1", "shared stores need the native engine, which is not here: install a C compiler and reinstall"),
-        ("fcntl", "0", "there are no shared stores on this system (linux), only on Linux and macOS"),
-        ("fcntl", "1", "there are no shared stores on this system (linux), only on Linux and macOS"),
+        ("fcntl", "0", "a shared store needs Linux or macOS, and this system is linux: use memory:// for one process"),
+        ("fcntl", "1", "a shared store needs Linux or macOS, and this system is linux: use memory:// for one process"),
     ],
     ids=["no engine", "no locks", "neither"],
 )

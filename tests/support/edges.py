@@ -70,7 +70,9 @@ class Responder:
 
     def answer(self, outcome: Outcome, status: int = 200, **headers: str) -> None:
         """After the app."""
-        run(settle(outcome.charges, status, lambda name: headers.get(name.replace("-", "_"))))
+        for charge in outcome.charges:
+            if charge.group.follows:
+                run(settle(charge, None, status, lambda name: headers.get(name.replace("-", "_"))))
 
     def kinds(self, times: int, *request: Any, **known: Any) -> list[str]:
         """The same request again and again."""

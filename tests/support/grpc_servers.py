@@ -25,7 +25,7 @@ TWO: dict[str, Any] = {"rules": [{"name": "api", "key": "ip", "limits": "2/minut
 
 class Echo:
     """A service in threads. A message asks for what happens: `abort CODE`, `code CODE`, `raise`, `refuse`,
-    `exhausted`, `cost N`, `wait`."""
+    `exhausted`, `cost N`, `settle N`, `left`, `wait`."""
 
     def __init__(self) -> None:
         self.calls: list[bytes] = []
@@ -47,6 +47,10 @@ class Echo:
             raise BudgetExhausted("api.example", "the budget is used up", 12.2)
         elif word == "cost":
             context.set_trailing_metadata((("x-cost", rest),))
+        elif word == "settle":
+            context.rate_limit.settle(api=int(rest))
+        elif word == "left":
+            return b"%d" % context.rate_limit.remaining
         elif word == "wait":
             self.inside.release()
             while context.is_active() and not self.gate.wait(0.001):

@@ -14,12 +14,12 @@ from headgate.caches import PathCache
 from headgate.limiter.wait_queue import WaitQueue
 from headgate.policy import Policy
 from headgate.policy.compiled import CompiledPolicy
-from headgate.shed.fair_queue import FairQueue
 from headgate.stores.redis.node import Node
 from headgate.stores.redis.renewal import PermitRenewal
 from headgate.stores.redis.senders import Senders
 from headgate.stores.redis.topology import Topology
 from headgate.testing import ManualClock
+from headgate.waiting import FairQueue
 from headgate.waiting.timers import LoopTimers, Timers
 from headgate.web.responder import Responder
 from headgate.web.runtime import Runtime

@@ -26,7 +26,8 @@ from headgate.policy.token import Tokens
 from headgate.policy.values import COOKIE, QUERY, Unclear, cookies, credentials
 from headgate.shaper.base import as_queue
 from headgate.stores import open_store
-from headgate.stores.redis.url import read_url, split_url
+from headgate.stores.options import read_options
+from headgate.stores.redis.url import DEFAULTS, EXAMPLE, OPTIONS, read_url
 from headgate.web.endpoint import route_name
 from headgate.web.grpc.rpc import Rpc, address_of, read_rpc
 from headgate.web.headers import merge_exposed
@@ -80,13 +81,13 @@ def _view(**headers: str) -> RequestView:
 
 def _forwarded(header: str, **how: Any) -> Read:
     proxies = Proxies(header=header, **how)
-    return lambda text: proxies.client("10.0.0.1", [text], [text])
+    return lambda text: proxies.client("10.0.0.1", [text])
 
 
 def _lines(header: str) -> Read:
     """The same text as this number of lines."""
     proxies = Proxies(["10.0.0.0/8"], header=header)
-    return lambda text: proxies.client("10.0.0.1", *[[text[at : at + 9] for at in range(0, len(text), 9)]] * 2)
+    return lambda text: proxies.client("10.0.0.1", [text[at : at + 9] for at in range(0, len(text), 9)])
 
 
 def _query(text: str) -> object:
@@ -184,7 +185,7 @@ READERS: dict[str, Reader] = {
     "content type": Reader(lambda text: Refusal(b"", text), "/ ;=a!", ("", "a/", "a/b;")),
     "route name": Reader(route_name, "/{}<>-._ a", ("", "/a")),
     "redis url": Reader(read_url, ":/?&=@,%[]#.a1", URLS),
-    "redis url options": Reader(split_url, ":/?&=@,%[]#.a1", URLS),
+    "redis url options": Reader(lambda url: read_options(url, DEFAULTS, OPTIONS, EXAMPLE), ":/?&=@,%[]#.a1", URLS),
     "store url": Reader(
         lambda text: open_store(text, None), ":/?&=@,%[]#.a1", ("", "memory:", "memory://", "memory://?max_keys=")
     ),

@@ -130,29 +130,58 @@ class Replayed(NamedTuple):
     refused: int
     counted: int
     """The tokens that the provider has counted, those of answers after the time included."""
-    report: Report
+    reports: tuple[Report, ...]
+    """Of each process."""
+
+    @property
+    def report(self) -> Report:
+        """That of the only process."""
+        (report,) = self.reports
+        return report
 
 
-def replay(exchanges: Iterable[Exchange], limits: Limits, usage: Usage, minutes: int, workers: int = 128) -> Replayed:
-    """Let workers ask without a pause, one exchange after another, so that demand always exceeds the limits."""
+def replay(
+    exchanges: Iterable[Exchange],
+    limits: Limits,
+    usage: Usage,
+    minutes: int,
+    workers: int = 128,
+    processes: int = 1,
+    patience: Callable[[Random], float] | None = None,
+) -> Replayed:
+    """Let workers ask without a pause, one exchange after another, so that demand always exceeds the limits.
+
+    Each process has a budget of its own, all of them on one store. With `patience`, a caller is cancelled after so many
+    seconds, wherever its call is then.
+    """
     loop = VirtualLoop()
     model = SimulatedModel(loop, limits)
     words = f"{limits.requests}/minute as requests; {limits.tokens}/minute as tokens"
-    budget = Budget(words, usage=usage, store=MemoryStore(clock=LoopClock(loop)))
+    store = MemoryStore(clock=LoopClock(loop))
+    budgets = [Budget(words, usage=usage, store=store) for _ in range(processes)]
     left, chance, end = cycle(exchanges), Random(3), minutes * MINUTE
 
-    async def work() -> None:
-        while loop.now < end:
-            response = await budget.run_async(ModelRequest(model, next(left), chance))
-            if isinstance(response, Read):
-                await response.end
+    async def call(budget: Budget) -> None:
+        response = await budget.run_async(ModelRequest(model, next(left), chance))
+        if isinstance(response, Read):
+            await response.end
 
-    for _ in range(workers):
-        loop.create_task(work())
+    async def work(budget: Budget) -> None:
+        while loop.now < end:
+            if patience is None:
+                await call(budget)
+                continue
+            task = loop.create_task(call(budget))
+            await asyncio.wait([task], timeout=patience(chance))
+            task.cancel()
+            await asyncio.wait([task])
+
+    for number in range(workers):
+        loop.create_task(work(budgets[number % processes]))
     try:
         loop.run(end)
         share, admitted = model.used / (limits.tokens * minutes), model.admitted
         loop.run(end + 10 * MINUTE)
     finally:
         loop.let_go()
-    return Replayed(share, admitted, model.refused, model.used, budget.report())
+    return Replayed(share, admitted, model.refused, model.used, tuple([budget.report() for budget in budgets]))

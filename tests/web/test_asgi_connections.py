@@ -111,13 +111,22 @@ async def lives(given: Any, receive: Any, send: Any) -> None:
     await send({"type": "lifespan.shutdown.complete"})
 
 
+async def knows_none(given: Any, receive: Any, send: Any) -> None:
+    raise ValueError("only HTTP")
+
+
+async def ignores_it(given: Any, receive: Any, send: Any) -> None:
+    return
+
+
+@pytest.mark.parametrize("inside", [lives, knows_none, ignores_it])
 @pytest.mark.parametrize("ours", [True, False])
-def test_the_lifespan_closes_the_stores_that_were_opened_here(monkeypatch, ours):
-    """Before the end is announced; a store that the app brought stays open."""
+def test_the_lifespan_closes_the_stores_that_were_opened_here(monkeypatch, ours, inside):
+    """Before the end is announced, also for an app that knows no lifespan; a store that the app brought stays open."""
     monkeypatch.setattr("headgate.stores.MemoryStore", Closing)
     monkeypatch.setattr(Closing, "closed", [])
     store = "memory://?max_keys=1" if ours else Closing(max_keys=1)
-    app = RateLimitMiddleware(lives, {"rules": [RULE], "stores": {"near": "memory://?max_keys=2"}}, store=store)
+    app = RateLimitMiddleware(inside, {"rules": [RULE], "stores": {"near": "memory://?max_keys=2"}}, store=store)
     seen: list[tuple[str, list[int | None]]] = []
 
     async def run() -> None:
@@ -133,6 +142,20 @@ def test_the_lifespan_closes_the_stores_that_were_opened_here(monkeypatch, ours)
 
     asyncio.run(run())
     assert seen == [("lifespan.startup.complete", []), ("lifespan.shutdown.complete", [1, 2] if ours else [2])]
+
+
+def test_an_app_whose_startup_fails_fails_the_startup():
+    """An error after the app has begun its lifespan is raised, as a server expects it."""
+
+    async def fails(given: Any, receive: Any, send: Any) -> None:
+        await receive()
+        raise ValueError("no database")
+
+    async def receive() -> Any:
+        return {"type": "lifespan.startup"}
+
+    with pytest.raises(ValueError, match="no database"):
+        asyncio.run(RateLimitMiddleware(fails, {"rules": [RULE]})({"type": "lifespan"}, receive, receive))
 
 
 def write(file: Any, text: str) -> None:

@@ -140,7 +140,7 @@ def test_litestars_own_middleware_needs_a_store_that_is_shared():
 
 def test_litestars_example_in_the_documentation_runs(tmp_path, monkeypatch):
     """It is no python block there: Litestar looks for the module that a handler is from."""
-    page = (ROOT / "docs/web.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/web/running.md").read_text(encoding="utf-8")
     (example,) = re.findall(r"^```text\n(from litestar [^`]*)^```$", page, re.MULTILINE)
     (tmp_path / "policy.yaml").write_text("rules: [{key: ip, limits: 1/4 weeks}]\n")
     example = example.replace("shared:///dev/shm/api", "memory://")

@@ -11,9 +11,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from headgate.errors import HeadgateError
 from headgate.web.asgi_requests import read_scope
-from headgate.web.endpoint import EndpointLimit
 from headgate.web.starlette import RateLimits, limited
 from tests.support.edges import get
 from tests.support.inside import endpoint_responders, paths_kept
@@ -30,16 +28,6 @@ async def hello(request):
 def serve(policy=None, limit=LIMIT, app=None, **options):
     site = Starlette(routes=[Route("/x/{n}", limit(hello)), Route("/y", hello)], **(app or {}))
     return site, RateLimits(site, policy, **options)
-
-
-def test_async_functions_are_refused_where_they_are_written():
-    """A key that would have to be awaited is an error of the decorator."""
-
-    async def who(request):
-        return "ann"
-
-    with pytest.raises(HeadgateError):
-        EndpointLimit("1/hour", {"key": who})
 
 
 def test_urls_do_not_fill_the_memory_of_every_endpoint():

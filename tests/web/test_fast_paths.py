@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from headgate import MemoryStore
 from headgate.caches import MOST_PATHS, PathCache
 from headgate.errors import InvalidPolicy
-from headgate.policy import Policy
-from headgate.policy.compiled import CompiledPolicy
+from headgate.policy import Policy, compiled
 from headgate.policy.fast_path import FastPath
 from headgate.testing import ManualClock
 from headgate.web.asgi import RateLimitMiddleware as Asgi
@@ -97,13 +96,13 @@ def test_the_first_request_finds_its_fast_path():
 def test_paths_under_the_same_rules_have_one_fast_path_made_once(edge, app, ask, key, monkeypatch):
     """A path that was never seen before costs a look at patterns: no limits are put together for it."""
     made: list[Any] = []
-    put_together = CompiledPolicy._put_together
+    put_together = compiled.put_together
 
     def noted(*given: Any) -> Any:
         made.append(given)
         return put_together(*given)
 
-    monkeypatch.setattr(CompiledPolicy, "_put_together", noted)
+    monkeypatch.setattr(compiled, "put_together", noted)
     rules = [{"match": {"path": "/users/{id}"}, "key": key, "limits": "2/hour"}, {"key": "ip", "limits": "999/hour"}]
     limited = edge(app, {"rules": rules})
     paths = [f"/users/{at}" for at in range(50)] * 3

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import fastapi
 import pytest
-from fastapi import BackgroundTasks, Depends, FastAPI, Header, HTTPException
+from fastapi import APIRouter, BackgroundTasks, Depends, FastAPI, Header, HTTPException
 from fastapi import Request as AnyRequest
 from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import BaseModel
@@ -91,6 +91,31 @@ def test_two_dependencies_are_two_counts_and_a_no_of_one_charges_none():
     assert answer.headers["ratelimit"] == '"all";r=4;t=720, "x";r=3;t=900, "x-2";r=0;t=3600, "x-3";r=3;t=900'
     assert at.codes("/x", times=9, x_key="ann") == [429] * 9
     assert at.client.get("/x", headers={"x-key": "bob"}).headers["ratelimit"].startswith('"all";r=3;')
+
+
+def test_each_decision_at_an_endpoint_is_found_by_its_name_before_any_request():
+    """Dependencies, then decorators, also below an included router and a mount: the names that requests count under."""
+    at = site()
+    router = APIRouter(prefix="/v1", dependencies=[Depends(limit("7/hour", key="everyone"))])
+
+    @router.get("/x", dependencies=[Depends(limit("8/hour", key="everyone"))])
+    @limited("9/hour", key="everyone")
+    async def endpoint() -> None:
+        pass
+
+    below = FastAPI()
+    below.get("/y")(limited("5/hour", key="everyone")(endpoint_of_its_own))
+    at.app.include_router(router)
+    at.app.mount("/sub", below)
+    names = {"v1-x": 7, "v1-x-2": 8, "v1-x-3": 9, "sub-y": 5}
+    assert {name: at.limits.peek(name).remaining for name in names} == names
+    assert [at.client.get(path).status_code for path in ("/v1/x", "/sub/y")] == [200, 200]
+    assert {name: at.limits.peek(name).remaining + 1 for name in names} == names
+    assert at.limits.counts().keys() == names.keys()
+
+
+def endpoint_of_its_own() -> None:
+    """Below a mount."""
 
 
 def test_one_limit_at_several_endpoints_is_a_count_for_each():

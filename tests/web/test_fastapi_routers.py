@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 from fastapi import APIRouter, Depends, FastAPI
+from fastapi.exceptions import FastAPIError
 from fastapi.responses import PlainTextResponse
 from starlette.testclient import TestClient
 
+from headgate import InvalidCall, Limiter
 from headgate.web.fastapi import RateLimits, exempt, limit, limited
 from tests.support.awaiting import awaited
 from tests.support.edges import get, read_answer, scope, still
@@ -187,3 +189,23 @@ def test_routes_added_while_the_app_starts_are_covered():
     at = site(FastAPI(lifespan=lifespan), default="1/hour")
     with at.client:
         assert at.codes("/late", "/late", "/r/late", "/r/late") == [200, 429, 200, 429]
+
+
+@pytest.mark.parametrize("verb", ["hit", "permit"])
+def test_a_method_of_a_limiter_is_no_dependency(verb):
+    """Its key would be a parameter of the query: FastAPI refuses it by its types, or the app does not start."""
+    router = APIRouter(prefix="/api")
+    app = FastAPI()
+    RateLimits(app)
+
+    def start() -> None:
+        @router.get("/export", dependencies=[Depends(getattr(Limiter("1/hour"), verb))])
+        def export() -> str:
+            return "data"
+
+        app.include_router(router)
+        with TestClient(app) as client:
+            client.get("/api/export?key=mine&limit=1000/second")
+
+    with pytest.raises((FastAPIError, InvalidCall), match=f"limiter.{verb}|Invalid args"):
+        start()

@@ -163,7 +163,7 @@ class Load:
             self.versions.setdefault(answer.body, []).append(version_of(answer.fields))
 
 
-@pytest.mark.parametrize("name", BARE)
+@pytest.mark.parametrize("name", ["asgi", pytest.param("wsgi", marks=pytest.mark.soak)])
 def test_a_policy_exchanged_under_load_loses_no_request_and_mixes_nothing(tmp_path, name):
     """Exchanged again and again, then broken: every answer is 200 and of one policy, at last of the last good one."""
     policy, first = tmp_path / "policy.yaml", marked("one", STYLES["one"])

@@ -1,8 +1,8 @@
 """The contract of a step: what an algorithm provides, and what engines and stores rely on.
 
 A step is pure integer arithmetic on one key's state. Each dialect has its own text, with the same names in the same
-order: `__init__.py` (the reference), `kernel.pxi` (C integers), `kernel.lua` (doubles). A store contains no
-arithmetic; it runs steps atomically:
+order: `__init__.py` (the reference), `kernel.pxi` (C integers), `kernel.lua` (doubles), and some have a `.sql` file
+(PL/pgSQL, 64-bit integers). A store contains no arithmetic; it runs steps atomically:
 
     1. `answer` for every call of the decision, which only reads;
     2. if every answer allows: `charge` each state; if any answer refuses: charge nothing.

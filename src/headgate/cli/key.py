@@ -1,40 +1,47 @@
-"""`headgate key`: one key of a policy's rules in the real store. Show what it has left, or reset it."""
+"""`headgate key`: one key of a policy's rules in the real store. Show what it has left, reset, ban or unban it."""
 
 from __future__ import annotations
 
 import argparse
 import os
+import re
 import socket
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final
 from urllib.parse import unquote
 
-from headgate.cli.key_text import describe
+from headgate.cli.key_text import describe, instant
 from headgate.cli.policy import load_policy
 from headgate.cli.request_options import add_request, view_of
+from headgate.clock import SECOND
 from headgate.errors import InvalidCall, StoreError
 from headgate.policy import Policy
-from headgate.policy.command import FoundKeys, found_keys
-from headgate.stores import Store, open_store
+from headgate.policy.command import Bans, FoundKeys, blocks_of, checked_time, found_keys
+from headgate.steps import run
+from headgate.stores import Store, bind_placed, open_store
 from headgate.stores.command import has_table, split, survey
 from headgate.wording import listed, log_of, printable, without_password
 
 LONGEST_KEY: Final = 200
+_NUMBER: Final = re.compile(r"\d{1,9}(?:\.\d{1,3})?", re.ASCII)
 
 log = log_of("headgate.key")
 
 
 def add_verbs(verbs: Any) -> None:  # noqa: ANN401 - argparse has no public name for it
-    """Add `show` and `reset`, each with a policy, a store and a request."""
-    about = "look at one key of a policy's rules in the store, or reset it"
+    """Add `show`, `reset`, `ban` and `unban`, each with a policy, a store and a request."""
+    about = "look at one key of a policy's rules in the store, reset it, ban it or unban it"
     parser = verbs.add_parser("key", help=about, description=f"{about.capitalize()}.")
     actions = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
     each: tuple[tuple[str, Callable[[argparse.Namespace], str], str], ...] = (
         ("show", show, "what the key has left, until when it is blocked, what is in flight, the stamps of a log"),
         ("reset", reset, "forget the counts of the key, and end its block"),
+        ("ban", ban, "refuse every request of the key for a time"),
+        ("unban", unban, "end the ban of the key"),
     )
     for name, verb, says in each:
         action = actions.add_parser(name, help=says, description=f"{says[0].upper()}{says[1:]}.")
@@ -44,6 +51,10 @@ def add_verbs(verbs: Any) -> None:  # noqa: ANN401 - argparse has no public name
         add_request(action)
         if name == "reset":
             action.add_argument("--yes", action="store_true", help="do not ask back")
+        if name == "ban":
+            action.add_argument(
+                "--for", required=True, dest="time", metavar="TIME", help="10m, 1h, 30 days; or seconds"
+            )
         action.set_defaults(verb=verb)
 
 
@@ -66,9 +77,13 @@ def _shown(found: FoundKeys, namespace: str, stores: dict[str, Store]) -> Iterat
         store = stores[rule.store]
         for limit in found.limits:
             if has_table(store, namespace, limit):
-                yield from describe(store.bind(namespace, (limit,)), key)
+                bound = bind_placed(store.clock, namespace, (limit,), partial(store.bind, namespace))
+                yield from describe(bound, key)
             else:
                 yield f"  {limit}: not used yet, {limit.burst} of {limit.burst} left"
+        _, until = run(Bans(store, namespace, awaited=False).look(rule.name, key))
+        if until:
+            yield f"  banned until {instant(until)}"
 
 
 def _plan(found: FoundKeys) -> str:
@@ -78,9 +93,7 @@ def _plan(found: FoundKeys) -> str:
 def reset(chosen: argparse.Namespace) -> str:
     """Forget the counts of each key, after a question on a terminal."""
     policy, found = _find(chosen)
-    named = [f"rule {each.rule.name}: key {printable(key, LONGEST_KEY)}" for each in found for key in each.keys]
-    if not named:
-        raise InvalidCall("; ".join(f"rule {each.rule.name}: {each.why}" for each in found) or "no rule matches")
+    named = _named(found)
     if not chosen.yes:
         _ask(named)
     with _opened(chosen, policy, found) as stores:
@@ -90,8 +103,41 @@ def reset(chosen: argparse.Namespace) -> str:
             for key in each.keys:
                 for limit in limits:
                     store.bind(policy.namespace, (limit,)).clear(key)
-                _tell(chosen, each.rule.name, key)
+                if each.rule.blocks_all:
+                    run(Bans(store, policy.namespace, awaited=False).unban(blocks_of(each.rule), key))
+                _tell(chosen, each.rule.name, key, "reset")
     return "\n".join(f"{each}: reset" for each in named)
+
+
+def ban(chosen: argparse.Namespace) -> str:
+    """Ban each key for a time."""
+    time_us = checked_time(float(chosen.time) if _NUMBER.fullmatch(chosen.time) else chosen.time)
+    return _change(chosen, time_us, f"banned for {time_us / SECOND:g} s")
+
+
+def unban(chosen: argparse.Namespace) -> str:
+    """End the ban of each key."""
+    return _change(chosen, 0, "unbanned")
+
+
+def _change(chosen: argparse.Namespace, time_us: int, done: str) -> str:
+    policy, found = _find(chosen)
+    named = _named(found)
+    with _opened(chosen, policy, found) as stores:
+        for each in found:
+            bans = Bans(stores[each.rule.store], policy.namespace, awaited=False)
+            for key in each.keys:
+                run(bans.ban(each.rule.name, key, time_us) if time_us else bans.unban(each.rule.name, key))
+                _tell(chosen, each.rule.name, key, done)
+    return "\n".join(f"{each}: {done}" for each in named)
+
+
+def _named(found: list[FoundKeys]) -> list[str]:
+    """Return the name of each key, or raise `InvalidCall` if there is none."""
+    named = [f"rule {each.rule.name}: key {printable(key, LONGEST_KEY)}" for each in found for key in each.keys]
+    if not named:
+        raise InvalidCall("; ".join(f"rule {each.rule.name}: {each.why}" for each in found) or "no rule matches")
+    return named
 
 
 def _ask(named: list[str]) -> None:
@@ -106,13 +152,13 @@ def _ask(named: list[str]) -> None:
         raise InvalidCall("nothing was reset")
 
 
-def _tell(chosen: argparse.Namespace, rule: str, key: str) -> None:
-    """Log who has reset which key, and when."""
+def _tell(chosen: argparse.Namespace, rule: str, key: str, done: str) -> None:
+    """Log who has changed which key, and when."""
     when = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
     where = without_password(chosen.store or "its own store")
     log.warning(
-        "%s: %s on %s reset the key %s of rule %s (policy %s, store %s)",
-        when, _who(), printable(socket.gethostname()), printable(key, LONGEST_KEY), rule,
+        "%s: %s on %s %s the key %s of rule %s (policy %s, store %s)",
+        when, _who(), printable(socket.gethostname()), done, printable(key, LONGEST_KEY), rule,
         printable(chosen.policy), printable(where),
     )  # fmt: skip
 

@@ -33,8 +33,9 @@ R = TypeVar("R")
 class Budget:
     """The budget of one API: calls wait for their turn, listen to what the server tells, and retry politely.
 
-    >>> github = Budget("5000/hour", store="redis://cache")
-    >>> http = httpx2.Client(transport=Transport(github))
+    Examples:
+        >>> github = Budget("5000/hour", store="redis://cache")
+        >>> http = httpx2.Client(transport=Transport(github))
 
     Without limits, the budget learns those that the server tells; without any told, it finds the rate by refusals.
     """

@@ -18,13 +18,13 @@ from headgate.engine.choice import (
     Turn,
     pending,
 )
-from headgate.engine.counted_run import Counting, run_counted
+from headgate.engine.counted_run import NEVER_DUE, Counting, run_counted
 from headgate.engine.modes import LEASED, LONGEST_WAIT, PEEK, RESERVE, TAKE, UP_TO, read_clock, slots_for, words_for
 
 if TYPE_CHECKING:
-    from headgate.engine.steps import Cell, give_back, look, recorded_in, settle
+    from headgate.engine.steps import Cell, give_back, look, recorded_in, remembered, settle
 else:
-    _OF_STEPS = ("Cell", "give_back", "look", "recorded_in", "settle")
+    _OF_STEPS = ("Cell", "give_back", "look", "recorded_in", "remembered", "settle")
 
     def __getattr__(name: str) -> object:
         """Load the reference steps when first asked for: only stores that keep states elsewhere run them."""
@@ -36,7 +36,7 @@ else:
 
 
 __all__ = [
-    "LEASED", "LONGEST_WAIT", "NATIVE", "PEEK", "RESERVE", "SHARES", "TAKE", "UP_TO", "Cell", "Counting", "Decider",
-    "Decision", "Engine", "Entry", "Permit", "Places", "Table", "Tally", "Turn", "give_back", "look", "pending",
-    "read_clock", "recorded_in", "run_counted", "settle", "slots_for", "words_for",
+    "LEASED", "LONGEST_WAIT", "NATIVE", "NEVER_DUE", "PEEK", "RESERVE", "SHARES", "TAKE", "UP_TO", "Cell", "Counting",
+    "Decider", "Decision", "Engine", "Entry", "Permit", "Places", "Table", "Tally", "Turn", "give_back", "look",
+    "pending", "read_clock", "recorded_in", "remembered", "run_counted", "settle", "slots_for", "words_for",
 ]  # fmt: skip

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from headgate.engine.choice import NATIVE, Decider, Decision, Tally
 from headgate.engine.tally import ALLOWED
 
 Keys = str | tuple[str, ...]
+NEVER_DUE: Final = 2**62
+"""The instant of a run that needs no look before its decisions."""
 
 
 class Counting(NamedTuple):
@@ -23,6 +25,10 @@ class Counting(NamedTuple):
     """Called with each refusal."""
     on_sample: Callable[[Keys], int]
     """Called with the keys of some decisions; returns the number of decisions until its next call."""
+    on_due: Callable[[Any], object]
+    """Called with the run before a decision at its `due` instant or later. It sets the next one, or raises."""
+    now_us: Callable[[], int]
+    """The clock of `due`."""
 
 
 class CountedRun:
@@ -30,11 +36,14 @@ class CountedRun:
 
     def __init__(self, bound: Any, counting: Counting) -> None:  # noqa: ANN401 - bound limits of any store
         self._run = bound.run
-        self._admitting, self._refusing, self._on_refusal, self._on_sample = counting
+        self._admitting, self._refusing, self._on_refusal, self._on_sample, self._on_due, self._now_us = counting
         self._left = 1
+        self.due = 0
 
     def run(self, keys: Keys, costs: tuple[int, ...]) -> Decision:
         """Decide, with a cost for each limit, and count the decision."""
+        if self.due != NEVER_DUE and self._now_us() >= self.due:
+            self._on_due(self)
         decision: Decision = self._run(keys, costs)
         if decision.allowed:
             for tally in self._admitting:

@@ -88,14 +88,14 @@ cdef class Decider:
         self.waiting, self.wait, self.wake = waiting, wait, wake
         return {"acquire": self.acquire, "permit": self.permit}
 
-    def acquire(self, key, cost=1, timeout=None, *, limit=None):
+    def acquire(self, key, cost=1, timeout=None, *, limit=None, priority=0, fair_by=None, weight=1):
         """Spend the cost, after a wait if needed."""
         cdef Decision decision
-        if timeout is None and limit is None and not self.waiting:
+        if timeout is limit is fair_by is None and priority is ZERO and weight is ONE and not self.waiting:
             decision = self.ask(key, cost, M_TAKE)
             if decision.allowed:
                 return self.counted(decision)
-        return self.wait(key, cost, timeout, limit)
+        return self.wait(key, cost, timeout, limit, priority, fair_by, weight)
 
     def permit(self, key, cost=1, timeout=0, *, limit=None):
         """Spend the cost, after a wait of at most the timeout, until the permit ends."""

@@ -1,5 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 # cython: annotation_typing=False, freethreading_compatible=True, binding=False, optimize.use_switch=True
+# cython: embedsignature=True, embedsignature.format=clinic
 """The native twin of `pure.py`: the same steps, with C integers on memory of its own."""
 
 cimport cython
@@ -34,6 +35,7 @@ include "table.pxi"
 include "atomics.pxi"
 include "work.pxi"
 include "shared_table.pxi"
+include "engine.pxi"
 include "bound_limit.pxi"
 include "arguments.pxi"
 include "tally.pxi"

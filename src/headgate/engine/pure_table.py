@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from headgate.engine.modes import slots_for, words_for
-from headgate.engine.steps import Cell, look
+from headgate.engine.steps import Cell, remembered
 from headgate.layout import WAYS
 from headgate.limit import Limit
 
@@ -98,7 +98,7 @@ class Table:
         leap = int(count * GOLDEN)  # far apart, because heavy users that arrived together would be compared together
         for place in range(min(CANDIDATES, count)):
             index = (self._hand + place * leap) % count
-            verdict = look(bound.limit, self._cells[self._keys[index]], now, 0)[0]
+            verdict = remembered(bound.limit, self._cells[self._keys[index]], now)
             if verdict.reset_us == 0:
                 return index
             in_use = (-verdict.remaining, verdict.reset_us)

@@ -208,6 +208,7 @@ cdef Attempt list_records_of(tuple bounds, Work* work, void* out):
         state = bound.find(work.tags[at])
         if state != NULL:
             until = state[bound.words] + bound.epoch() if bound.block and state[bound.words] else 0
+            until -= until % 8 if bound.grows else 0
             (<list> out)[at] = (until, stamps_in(state, bound) if bound.limit.step.KIND == "log" else [])
     unlock_all(&holding)
     return DONE

@@ -258,7 +258,7 @@ cdef class SharedTable:
                 return False
             bound.look(&word, now, 0, seen)
         else:
-            bound.look(self.state(slot), now, 0, seen)
+            bound.weigh(self.state(slot), now, seen)
             if bound.holds_permits and seen.reset:
                 self.leave_out_dead(self.state(slot), bound, seen)
         return True

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headgate.algorithms import State, Verdict, log
-from headgate.algorithms.block import shut
+from headgate.algorithms.block import end_of, shut, shut_growing
 from headgate.engine.choice import Decision
 from headgate.engine.modes import PEEK, RESERVE, UP_TO
 from headgate.limit import Limit
@@ -76,7 +76,17 @@ def look(limit: Limit, cell: Cell | None, now: int, cost: int, wait: int = 0) ->
             verdict = step.lend(params, now, cost, verdict)
         return verdict, 0
     until = cell.until if cell else 0
+    if limit.growth:
+        return shut_growing(until, limit.growth, now, cost, lambda cost: step.answer(state, params, now, cost))
     return shut(until, limit.block_us, now, cost, lambda cost: step.answer(state, params, now, cost))
+
+
+def remembered(limit: Limit, cell: Cell | None, now: int) -> Verdict:
+    """Return the verdict of a cost of 0; its reset is the time after which the state is as that of a new key."""
+    verdict = look(limit, cell, now, 0)[0]
+    if cell is None or not limit.growth or not cell.until:
+        return verdict
+    return verdict._replace(reset_us=max(verdict.reset_us, end_of(cell.until) + limit.growth[0] - now))
 
 
 def _pause_ahead(
@@ -129,7 +139,8 @@ def recorded_in(limits: tuple[Limit, ...], cells: Sequence[Cell | None], now: in
     records: list[tuple[int, tuple[int, ...]]] = []
     for limit, cell in zip(limits, cells, strict=True):
         stamps = log.counting(cell.state, log.Params(*limit.params), now) if cell and limit.step is log else ()
-        records.append((cell.until if cell and cell.until > now else 0, tuple(stamps)))
+        until = 0 if cell is None else end_of(cell.until) if limit.growth else cell.until
+        records.append((until if until > now else 0, tuple(stamps)))
     return records
 
 

@@ -21,6 +21,10 @@ cdef void* map_zeros(size_t size) noexcept nogil:
     block = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
     return NULL if block == MAP_FAILED else block
 
+cdef inline int64_t epoch_at(int64_t now) noexcept nogil:
+    """Return the epoch of a table made now: a multiple of 8, as the ends of blocks that grow."""
+    return (now - EPOCH_LEAD) & ~<int64_t> 7
+
 cdef void unmap(void* block, size_t size) noexcept nogil:
     if size < MAPPED_FROM:
         free(block)
@@ -75,7 +79,7 @@ cdef class Table:
         self.family = family
         self.words = words_for(limit)
         self.stride = self.words + (1 if limit.block_us else 0)
-        self.epoch = engine.now() - EPOCH_LEAD if self.kernel.relative else 0
+        self.epoch = epoch_at(engine.now()) if self.kernel.relative else 0
         self.span = EPOCH_SPAN if self.kernel.relative else NO_EPOCH_SPAN
         total = slots_for(max_keys) // WAYS
         while total >> self.segment_bits > 64 and (total >> self.segment_bits) * self.set_bytes() > SEGMENT_BYTES:
@@ -188,7 +192,7 @@ cdef class Table:
             fresh[half] = 0
             for way in range(WAYS):
                 slot = first[half] + way
-                bound.look(segment.states + slot * self.stride, now, 0, &seen)
+                bound.weigh(segment.states + slot * self.stride, now, &seen)
                 if seen.reset == 0:
                     fresh[half] += 1
                     if fresh[half] > fresh[0] or half == 0:
@@ -239,7 +243,7 @@ cdef class Table:
             if segment.tags[old] == 0:
                 continue
             had += 1
-            bound.look(segment.states + old * self.stride, now, 0, &seen)
+            bound.weigh(segment.states + old * self.stride, now, &seen)
             if seen.reset == 0:
                 continue
             new = empty_slot(larger, segment.tags[old])
@@ -256,7 +260,7 @@ cdef class Table:
 
     cdef void rebase(self, int64_t now) noexcept nogil:
         """Count packed times from a new epoch, because the clock has left the span that fits in a word."""
-        cdef int64_t at, slot, us, epoch = now - EPOCH_LEAD
+        cdef int64_t at, slot, us, epoch = epoch_at(now)
         cdef int64_t* state
         for at in range(1 << self.segment_bits):
             for slot in range(self.segments[at].sets * WAYS):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Final, TypeAlias
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from headgate.algorithms import CALENDAR, DEFAULT, EXACT, IN_FLIGHT, Algorithm, algorithm_named
+from headgate.algorithms.block import MOST_TIMES
 from headgate.clock import MILLISECOND, SECOND
 from headgate.errors import InvalidLimit
 from headgate.limit.grammar import parse_period, parse_window, write_period
@@ -84,3 +86,36 @@ def microseconds(period: Period, what: str) -> int:
     if us % MILLISECOND or not 0 < us < LONGEST_PERIOD:
         raise InvalidLimit(f"{what} must be a whole number of ms, from 1 ms to 465 weeks; got {period!r}")
     return us
+
+
+class Block(NamedTuple):
+    """The block of a limit."""
+
+    first_us: int
+    growth: tuple[int, ...]
+    """The memory and the times of a block that grows; empty for any other."""
+
+
+def checked_block(given: Period) -> Block:
+    """Return a block: a time, or several, `1m, 10m, 1d within 1w`; without `within`, the memory is the last time."""
+    if not isinstance(given, str) or not ("," in given or "within" in given):
+        return Block(microseconds(given, "the block") if given else 0, ())
+    texts, _, within = given.partition(" within ")
+    times = [microseconds(text, "the block") for text in texts.split(",")]
+    if not 1 < len(times) <= MOST_TIMES or any(later <= sooner for sooner, later in pairwise(times)):
+        raise InvalidLimit(
+            f"a block that grows has from 2 to {MOST_TIMES} times, each longer than the one before, as in "
+            f"1m, 10m, 1d within 1w; got {given!r}"
+        )
+    memory = microseconds(within, "the memory of a block") if within else times[-1]
+    return Block(times[0], (memory, *times, *times[-1:] * (MOST_TIMES - len(times))))
+
+
+def write_block(block_us: int, growth: tuple[int, ...]) -> str:
+    """Write a block as `checked_block` reads it."""
+    if not growth:
+        return write_period(block_us)
+    memory, *times = growth
+    each = dict.fromkeys(times)
+    within = "" if memory == times[-1] else f" within {write_period(memory)}"
+    return ", ".join(map(write_period, each)) + within

@@ -3,8 +3,9 @@
 limits    = limit *( ";" limit )
 limit     = amount ( "/" | "per" ) period *clause | amount "in flight" *holding
 period    = [ count ] unit | "month" | "year"
-clause    = ( "burst" | "queue" ) amount | "by" algorithm | "block" period | "as" name    each once, in any order
+clause    = ( "burst" | "queue" ) amount | "by" algorithm | "block" block | "as" name     each once, in any order
           | "from" weekday | "in" zone                                                    of a day, week, month, year
+block     = period *( "," period ) [ "within" period ]
 holding   = "ttl" period | ( "per" | "as" ) name
 
 `queue` is the burst of a limit that makes requests wait, and is read only where one is meant.
@@ -45,13 +46,14 @@ _DATED: Final = {"day": DAY, "week": WEEK}
 """Units that are windows of the calendar where a zone or a weekday is named."""
 _NUMBER: Final = r"\d[\d_]*"
 _PERIOD: Final = rf"(?:{_NUMBER}\s*)?[^\W\d_]+"  # one place for spaces: two adjacent ones would backtrack
+_BLOCK: Final = rf"{_PERIOD}(?:\s*,\s*{_PERIOD})*(?:\s+within\s+{_PERIOD})?"
 _TIME: Final = re.compile(rf"(?:({_NUMBER})\s*)?([^\s\d_]\S*)", re.ASCII)
 _WINDOW: Final = re.compile(r"(.*?)(?:\s+from\s+(\S+))?(?:\s+in\s+(\S+))?", re.IGNORECASE)
 _HEAD: Final = re.compile(rf"\s*({_NUMBER})\s*(?:/|per\b)\s*({_PERIOD})\s*", re.IGNORECASE | re.ASCII)
 _IN_FLIGHT: Final = re.compile(rf"\s*({_NUMBER})\s*in(?:\s+|-)flight\b\s*", re.IGNORECASE | re.ASCII)
 _HOLDING: Final = re.compile(rf"(?:(ttl)\s+({_PERIOD})|(per|as)\s+(\S+))\s*", re.IGNORECASE | re.ASCII)
 _CLAUSE: Final = re.compile(
-    rf"(?:(burst|queue)\s+({_NUMBER})|(by)\s+([a-z-]+(?:/\w+|\s+scattered\b)?)|(block)\s+({_PERIOD})|(as)\s+(\S+)"
+    rf"(?:(burst|queue)\s+({_NUMBER})|(by)\s+([a-z-]+(?:/\w+|\s+scattered\b)?)|(block)\s+({_BLOCK})|(as)\s+(\S+)"
     r"|(in|from)\s+([^\s;]+))\s*",
     re.IGNORECASE | re.ASCII,
 )
@@ -244,7 +246,7 @@ def _clause_hint(rest: str, clauses: Clauses) -> str:
 _CLAUSES: Final[Clauses] = {
     "burst": ("burst", _number),
     "by": ("algorithm", lambda words: " ".join(words.lower().split())),
-    "block": ("block", str),
+    "block": ("block", lambda words: " ".join(words.lower().split())),
     "as": ("name", parse_name),
     "from": ("from", str.lower),
     "in": ("in", str),

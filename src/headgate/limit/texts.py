@@ -6,15 +6,16 @@ from collections.abc import Sequence
 
 from headgate.errors import InvalidLimit
 from headgate.limit.grammar import parse_fields
-from headgate.limit.value import PAUSE, Limit, parse_limits
+from headgate.limit.pauses import stored_pause
+from headgate.limit.value import Limit, parse_limits
 
 Given = Limit | str | Sequence[Limit | str]
 """Limits as users write them."""
 
 
 def stored_limit(text: str) -> Limit:
-    """Return the limit of a text that a store has written: also of the pause, which is no limit in the grammar."""
-    return PAUSE if text == str(PAUSE) else Limit.parse(text)
+    """Return the limit of a text that a store has written: also of pauses, which are no limits in the grammar."""
+    return stored_pause(text) or Limit.parse(text)
 
 
 def as_limits(given: Given, queues: bool = False) -> tuple[Limit, ...]:

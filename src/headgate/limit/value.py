@@ -22,13 +22,15 @@ from headgate.clock import SECOND
 from headgate.errors import InvalidLimit
 from headgate.limit.fields import (
     LEASE,
+    Block,
     Period,
     algorithm_for,
+    checked_block,
     checked_burst,
     checked_per,
     frames_to_caller,
-    microseconds,
     whole,
+    write_block,
 )
 from headgate.limit.grammar import parse_fields, parse_name, write_period
 from headgate.limit.scattered import scattered_seams
@@ -47,15 +49,16 @@ class LimitWarning(UserWarning):
 class Limit:
     """An amount per period, or in flight. Immutable, hashable; `str` gives a text that parses to the same limit.
 
-    >>> Limit(100, per="minute", burst=20, name="api")
-    Limit('100/minute burst 20 as api')
-    >>> Limit.parse("5 per 2 hours by sliding-log").period
-    7200.0
+    Examples:
+        >>> Limit(100, per="minute", burst=20, name="api")
+        Limit('100/minute burst 20 as api')
+        >>> Limit.parse("5 per 2 hours by sliding-log").period
+        7200.0
     """
 
     __slots__ = (
-        "algorithm", "amount", "block_us", "burst", "calendar", "exact", "family", "identity", "in_flight", "name",
-        "params", "period_us", "step", "_hash",
+        "algorithm", "amount", "block_us", "burst", "calendar", "exact", "family", "growth", "identity", "in_flight",
+        "name", "params", "period_us", "step", "_hash",
     )  # fmt: skip
 
     amount: int
@@ -72,7 +75,9 @@ class Limit:
     algorithm: str
     """`token-bucket`, `sliding-window/60`, ..."""
     block_us: int
-    """How long a refused key stays refused; 0 when there is no block."""
+    """How long a refused key stays refused; 0 when there is no block. The first time of a block that grows."""
+    growth: tuple[int, ...]
+    """For `block 1m, 10m within 1d`: the memory, then seven times, of which the last is repeated; empty otherwise."""
     name: str
     """The name after `as`; empty if there is none."""
     in_flight: bool
@@ -101,8 +106,7 @@ class Limit:
         resolved = algorithm_for(algorithm, period)
         units = whole(amount, "the amount")
         most = units if burst is None else checked_burst(burst, units)
-        block_us = microseconds(block, "the block") if block else 0
-        self._fill(units, period, most, resolved, block_us, parse_name(name) if name else "")
+        self._fill(units, period, most, resolved, checked_block(block), parse_name(name) if name else "")
         if resolved.slots == 1 and 0 < self.amount < COARSE:
             warnings.warn(
                 f"{self}: below {COARSE} the two-counter estimate is coarse; token-bucket, sliding-window/60 or "
@@ -112,7 +116,7 @@ class Limit:
             )
 
     def _fill(
-        self, amount: int, period: int | Calendar, burst: int, resolved: Algorithm, block_us: int, name: str
+        self, amount: int, period: int | Calendar, burst: int, resolved: Algorithm, block: Block, name: str
     ) -> None:
         put = object.__setattr__
         put(self, "amount", amount)
@@ -121,7 +125,8 @@ class Limit:
         put(self, "burst", burst)
         put(self, "algorithm", resolved.name)
         put(self, "in_flight", resolved is IN_FLIGHT)
-        put(self, "block_us", block_us)
+        put(self, "block_us", block.first_us)
+        put(self, "growth", block.growth)
         if self.block_us and self.in_flight:
             raise InvalidLimit("a limit in flight cannot have a block: leave the block out, or limit a rate")
         put(self, "name", name)
@@ -129,7 +134,8 @@ class Limit:
         put(self, "params", resolved.step.fit(self.amount, self.period_us, self.burst, resolved.slots))
         put(self, "exact", resolved.step is not bucket or bucket.is_exact(self.amount, self.period_us))
         words = [self.algorithm] if self.in_flight else [self.algorithm, self.per]
-        put(self, "family", " ".join([*words, *(["block"] if self.block_us else [])]))
+        blocks = ["growing block"] if block.growth else ["block"] if block.first_us else []
+        put(self, "family", " ".join([*words, *blocks]))
         put(self, "identity", f"{self.family} as {self.name}" if self.name else self.family)
         put(self, "_hash", hash(self._fields()))
 
@@ -143,14 +149,13 @@ class Limit:
         units = self.amount if amount is None else whole(amount, "the amount")
         if burst is None:
             burst = units if self.burst == self.amount or not units else self.burst
-        block_us = self.block_us if block is None else microseconds(block, "the block") if block else 0
         limit = object.__new__(Limit)
         limit._fill(
             units,
             self.calendar or self.period_us,
             checked_burst(burst, units),
             CALENDAR if self.calendar else algorithm_named(self.algorithm),
-            block_us,
+            Block(self.block_us, self.growth) if block is None else checked_block(block),
             parse_name(name) if name else self.name,
         )
         return limit
@@ -183,21 +188,6 @@ class Limit:
         object.__setattr__(limit, "params", params)
         return limit
 
-    @staticmethod
-    def _of_pause(sets: int) -> Limit:
-        """Return the pause as a limit: a guard beside other limits or, with `sets`, the limit that a pause charges."""
-        limit = object.__new__(Limit)
-        params = pause.SETS if sets else pause.GUARD
-        fields = {
-            "amount": 0, "period_us": params.longest, "burst": params.burst, "algorithm": pause.KIND, "block_us": 0,
-            "name": pause.KIND, "step": pause, "params": params, "exact": True, "family": pause.KIND,
-            "identity": pause.KIND, "in_flight": False, "calendar": None,
-        }  # fmt: skip
-        for field, value in fields.items():
-            object.__setattr__(limit, field, value)
-        object.__setattr__(limit, "_hash", hash(limit._fields()))
-        return limit
-
     @classmethod
     def parse(cls, text: str) -> Limit:
         """Parse the text of one limit."""
@@ -223,8 +213,13 @@ class Limit:
 
     @property
     def block(self) -> float:
-        """The block in seconds; 0.0 if there is none."""
+        """The block in seconds, the first one if it grows; 0.0 if there is none."""
         return self.block_us / SECOND
+
+    @property
+    def written_block(self) -> str:
+        """The block in words: `10 minutes`, or `minute, 10 minutes, day within week`."""
+        return write_block(self.block_us, self.growth)
 
     @property
     def scattered(self) -> bool:
@@ -239,7 +234,8 @@ class Limit:
     def _fields(self) -> tuple[Any, ...]:
         # A limit from `_starting_within` has the same text and must not compare equal; a placed one must.
         params = self.calendar or (() if self.scattered else self.params)
-        return self.amount, self.period_us, self.burst, self.algorithm, self.block_us, self.name, params
+        block = self.growth or self.block_us
+        return self.amount, self.period_us, self.burst, self.algorithm, block, self.name, params
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Limit):
@@ -256,11 +252,15 @@ class Limit:
         raise AttributeError(f"a Limit cannot be changed; {name} cannot be deleted")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (Limit._of_pause, self.params[2:]) if self.step is pause else (Limit.parse, (str(self),))
+        if self.step is not pause:
+            return Limit.parse, (str(self),)
+        from headgate.limit.pauses import pause_limit  # here, because it makes limits itself
+
+        return pause_limit, (self.algorithm, self.name, tuple(self.params))
 
     def __str__(self) -> str:
         if self.step is pause:
-            return self.name
+            return self.identity
         words = [f"{self.amount} in flight" if self.in_flight else f"{self.amount}/{self.per}"]
         if self.in_flight and self.period_us != LEASE:
             words.append(f"ttl {write_period(self.period_us)}")
@@ -269,19 +269,13 @@ class Limit:
         if self.algorithm != DEFAULT and not (self.in_flight or self.calendar):
             words.append(f"by {self.algorithm}")
         if self.block_us:
-            words.append(f"block {write_period(self.block_us)}")
+            words.append(f"block {self.written_block}")
         if self.name:
             words.append(f"as {self.name}")
         return " ".join(words)
 
     def __repr__(self) -> str:
         return f"Limit({str(self)!r})"
-
-
-PAUSE: Final = Limit._of_pause(sets=0)
-"""The guard: refuses every call of a key that is paused."""
-PAUSING: Final = Limit._of_pause(sets=1)
-"""The same state; the cost of a call is the time of a pause."""
 
 
 @lru_cache(maxsize=1024)  # plans chosen for each request are the same few strings, on the hot path

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Coroutine
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Coroutine, Iterable
 from typing import Any, Self
 
-from headgate.call import Cost
+from headgate.call import Call, Cost
 from headgate.engine import Decision, pending
 from headgate.limit import Given
 from headgate.limiter.base import BaseLimiter
+from headgate.limiter.caller import Caller, Order, order_of
 from headgate.limiter.limited import AsyncLimited, Charge, CostOf, Key
 from headgate.limiter.permit import AsyncPermit
 from headgate.limiter.promises import Promise, depart
 from headgate.limiter.reservation import AsyncReservation
-from headgate.limiter.wait_queue import Caller
+from headgate.limiter.several import acquire_all
+from headgate.limiter.streams import Chunk, largest_part, paced_awaiting, parts_of
 from headgate.steps import run_awaiting, to_the_end
 from headgate.stores import AsyncGate, AsyncStore, Store
 from headgate.waiting.timers import LoopTimers, Timers
@@ -34,23 +36,51 @@ class AsyncLimiter(BaseLimiter[Any, Awaitable[Decision]], AsyncGate):
         self._hit_or_none = None if self._awaits else getattr(self._bound, "hit_or_none", None)
         """The same, for callers that wait if they are refused."""
         self._release_at_once = hot.get("release")
-        for name in ("acquire", "reserve"):
+        for name in ("acquire", "acquire_all", "reserve"):
             method = getattr(type(self), name).__get__(self)
             setattr(self, name, pending(method, method, True))
 
     async def acquire(
-        self, key: str, cost: Cost = 1, timeout: float | None = None, *, limit: Given | None = None
+        self,
+        key: str,
+        cost: Cost = 1,
+        timeout: float | None = None,
+        *,
+        limit: Given | None = None,
+        priority: int = 0,
+        fair_by: str | None = None,
+        weight: float = 1,
     ) -> Decision:
         """Wait until admitted, first come, first served. Refused at once if that would take longer than `timeout`.
 
         Also refused: a cost that can never fit, and a caller that comes when `max_waiting` callers wait already. A
-        caller that is cancelled is not charged.
+        caller that is cancelled is not charged. With a `priority`, the highest goes first; with `fair_by`, callers
+        share the limit by their `weight`.
         """
+        order = None if not priority and fair_by is None and weight == 1 else order_of(priority, fair_by, weight)
         if timeout is None and limit is None and not self._queue.waiting and self._hit_or_none is not None:
             decision: Decision | None = self._hit_or_none(key, cost)
             if decision is not None:
                 return decision
-        return await self._acquire(key, cost, timeout, limit)
+        return await self._acquire(key, cost, timeout, limit, order)
+
+    async def acquire_all(self, *calls: Call, timeout: float | None = None) -> Decision:
+        """Wait like `acquire`, over several limits and keys at once, as `decide` does: all are charged or none is."""
+        return await run_awaiting(acquire_all(self._queue, _Task(self, "", {}, None).about(calls), timeout))
+
+    def stream(
+        self, key: str, chunks: Iterable[Chunk] | AsyncIterable[Chunk], *, limit: Given | None = None
+    ) -> AsyncIterator[Chunk]:
+        """Yield the same chunks, each after its length was acquired: `async for chunk in limiter.stream(user, body)`.
+
+        A chunk above the burst waits for all of its parts. A caller that may not wait raises `RateLimited`.
+        """
+        most = largest_part(self.limits, limit)
+
+        async def pay(size: int) -> list[Decision]:
+            return [await self.acquire(key, part, limit=limit) for part in parts_of(size, most)]
+
+        return paced_awaiting(chunks, pay)
 
     def permit(self, key: str, cost: Cost = 1, timeout: float | None = 0, *, limit: Given | None = None) -> AsyncPermit:
         """Charge the key, and hold the units in flight until the permit ends: `async with limiter.permit("k"):`.
@@ -87,8 +117,10 @@ class AsyncLimiter(BaseLimiter[Any, Awaitable[Decision]], AsyncGate):
         if self._owned and isinstance(self._opened, AsyncStore):
             await self._opened.aclose()
 
-    def _acquire(self, key: str, cost: Cost, timeout: float | None, limit: Given | None) -> Awaitable[Decision]:
-        return run_awaiting(self._queue.acquire(_Task(self, key, cost, limit), timeout))
+    def _acquire(
+        self, key: str, cost: Cost, timeout: float | None, limit: Given | None, order: Order | None = None
+    ) -> Awaitable[Decision]:
+        return run_awaiting(self._queue.acquire(_Task(self, key, cost, limit, order), timeout))
 
     async def _permitted(self, key: str, cost: Cost, timeout: float | None, limit: Given | None) -> Decision:
         if timeout == 0 and not self._waiting_by_key and not self._awaits:
@@ -136,7 +168,7 @@ class _Task(Caller):
         return self._timers.wait_until(at_us)
 
     def queue_up(self) -> None:
-        self._turn: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._turn: asyncio.Future[bool] = self._timers.loop.create_future()
 
     async def wait_for_turn(self, due_us: int | None) -> bool:
         called = await (self._turn if due_us is None else self._timers.wait_for(self._turn, due_us))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headgate.clock import SECOND, Clock
 from headgate.engine import LONGEST_WAIT, Decision
@@ -41,6 +41,7 @@ class BaseLimiter(BaseGate[Bound, Answer]):
     ) -> None:
         checked_namespace(namespace)
         checked_on_error(on_error)
+        self._opened_from: tuple[Store | str | None, Clock | None] = (store, clock)
         self.max_waiting = max_waiting
         self.lease = self._lease = lease
         every = tuple(each for given in limits for each in as_limits(given))
@@ -99,9 +100,25 @@ class BaseLimiter(BaseGate[Bound, Answer]):
             raise InvalidCall(f"a reservation can wait at most {LONGEST_WAIT // SECOND} s; got max_wait={max_wait!r}")
         return wait
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle a limiter by the URL of its store, which another process opens again."""
+        store, clock = self._opened_from
+        if not isinstance(store, str) or store.startswith("memory:") or clock is not None:
+            raise InvalidCall(
+                "only a limiter whose store is a URL that other processes share can be pickled, such as redis://cache "
+                "or shared:///dev/shm/api: the counts of this one are in the memory of this process"
+            )
+        names = ("namespace", "on_error", "max_waiting", "lease", "pausable")
+        return rebuilt, (type(self), self.limits, {"store": store, **{name: getattr(self, name) for name in names}})
+
     def __repr__(self) -> str:
         words = "; ".join(map(str, self.limits))
         return f"{type(self).__name__}({words!r}, namespace={self.namespace!r})"
+
+
+def rebuilt(kind: type[BaseLimiter[Any, Any]], limits: tuple[Limit, ...], options: dict[str, Any]) -> Any:  # noqa: ANN401
+    """Return a limiter from its pickle."""
+    return kind(*limits, **options)
 
 
 def guard_of(limits: tuple[Limit, ...], leased: bool) -> tuple[Limit, ...]:

@@ -3,29 +3,33 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Any, ClassVar, Self
 
-from headgate.call import Cost, checked_key
+from headgate.call import Call, Cost, checked_key
 from headgate.clock import SECOND
 from headgate.engine import Decision, Permit
 from headgate.limit import Given
 from headgate.limiter.base import BaseLimiter
+from headgate.limiter.caller import Caller, order_of
 from headgate.limiter.limited import Charge, CostOf, Key, Limited
 from headgate.limiter.promises import Promise
 from headgate.limiter.reservation import Reservation
-from headgate.limiter.wait_queue import Caller
+from headgate.limiter.several import acquire_all
+from headgate.limiter.streams import Chunk, largest_part, paced, parts_of
 from headgate.steps import run
 from headgate.stores import HOT_VERBS, BoundLimits, Gate, Store
-from headgate.waiting import sleep_until
+from headgate.waiting import sleep_until, warn_if_in_loop
 
 
 class Limiter(BaseLimiter[BoundLimits, Decision], Gate):
     """Admit or refuse requests, and tell when to retry.
 
-    >>> limiter = Limiter("10/second; 1000/hour burst 50")
-    >>> if not (decision := limiter.hit("user:42")):
-    ...     wait = decision.retry_after
+    Examples:
+        >>> limiter = Limiter("10/second; 1000/hour burst 50")
+        >>> if not (decision := limiter.hit("user:42")):
+        ...     wait = decision.retry_after
     """
 
     _HOT: ClassVar[tuple[str, ...]] = (*HOT_VERBS, "acquire", "permit")
@@ -37,13 +41,34 @@ class Limiter(BaseLimiter[BoundLimits, Decision], Gate):
             self._carry(bound.wait_by(self._queue.by_key, self._acquire, self._queue.wake))
 
     def acquire(
-        self, key: str, cost: Cost = 1, timeout: float | None = None, *, limit: Given | None = None
+        self,
+        key: str,
+        cost: Cost = 1,
+        timeout: float | None = None,
+        *,
+        limit: Given | None = None,
+        priority: int = 0,
+        fair_by: str | None = None,
+        weight: float = 1,
     ) -> Decision:
         """Wait until admitted, first come, first served. Refused at once if that would take longer than `timeout`.
 
-        Also refused: a cost that can never fit, and a caller that comes when `max_waiting` callers wait already.
+        Also refused: a cost that can never fit, and a caller that comes when `max_waiting` callers wait already. With a
+        `priority`, the highest goes first; with `fair_by`, callers share the limit by their `weight`.
         """
-        return self._acquire(key, cost, timeout, limit)
+        return self._acquire(key, cost, timeout, limit, priority, fair_by, weight)
+
+    def acquire_all(self, *calls: Call, timeout: float | None = None) -> Decision:
+        """Wait like `acquire`, over several limits and keys at once, as `decide` does: all are charged or none is."""
+        return run(acquire_all(self._queue, _Thread(self, "", {}, None).about(calls), timeout))
+
+    def stream(self, key: str, chunks: Iterable[Chunk], *, limit: Given | None = None) -> Iterator[Chunk]:
+        """Return the same chunks, each after its length was acquired: `limiter.stream(user, file)` paces bytes.
+
+        A chunk above the burst waits for all of its parts. A caller that may not wait raises `RateLimited`.
+        """
+        most = largest_part(self.limits, limit)
+        return paced(chunks, lambda size: [self.acquire(key, part, limit=limit) for part in parts_of(size, most)])
 
     def permit(self, key: str, cost: Cost = 1, timeout: float | None = 0, *, limit: Given | None = None) -> Permit:
         """Charge the key, and hold the units in flight until the permit ends: `with limiter.permit("k"):`.
@@ -78,8 +103,18 @@ class Limiter(BaseLimiter[BoundLimits, Decision], Gate):
         if self._owned and hasattr(self._opened, "close"):
             self._opened.close()
 
-    def _acquire(self, key: str, cost: Cost, timeout: float | None, limit: Given | None) -> Decision:
-        return run(self._queue.acquire(_Thread(self, key, cost, limit), timeout))
+    def _acquire(
+        self,
+        key: str,
+        cost: Cost,
+        timeout: float | None,
+        limit: Given | None,
+        priority: int = 0,
+        fair_by: str | None = None,
+        weight: float = 1,
+    ) -> Decision:
+        order = order_of(priority, fair_by, weight)
+        return run(self._queue.acquire(_Thread(self, key, cost, limit, order), timeout))
 
     def _give_up(self, promise: Promise) -> None:
         for freed in self._queue.promises.free(promise):
@@ -98,6 +133,7 @@ class _Thread(Caller):
     __slots__ = ("_turn",)
 
     def depart(self, promise: Promise) -> Promise:
+        warn_if_in_loop()
         try:
             self.sleep_until(promise.ready_us)
         except BaseException:
@@ -113,6 +149,7 @@ class _Thread(Caller):
         self._turn.acquire()
 
     def wait_for_turn(self, due_us: int | None) -> bool:
+        warn_if_in_loop()
         now = self._limiter.store.clock.now_us()
         return self._turn.acquire(timeout=-1 if due_us is None else max(0, due_us - now) / SECOND)
 

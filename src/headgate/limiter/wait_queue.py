@@ -6,21 +6,25 @@ queue of this process, and only the first of them asks the store again, at the r
 flight has no retry time: the first caller asks when a permit of the key is released in this process, and at intervals,
 because another process may have released one.
 
+Callers with an order (`priority`, `fair_by`) take no promise: they wait in such a queue too, and `line.py` says which
+of them is the next.
+
 A generator yields what a caller does; the limiters run it, in a thread or in an event loop.
 """
 
 from __future__ import annotations
 
 import threading
-from collections import deque
-from typing import Any, Final
+from typing import Final
 
 from headgate.algorithms import NEVER, UNKNOWN
-from headgate.call import Cost, checked_key
+from headgate.call import checked_key
 from headgate.engine import LONGEST_WAIT, Decision
 from headgate.errors import InvalidCall
 from headgate.forks import after_fork
-from headgate.limit import Given, Limit
+from headgate.limit import Limit
+from headgate.limiter.caller import Caller
+from headgate.limiter.line import Line
 from headgate.limiter.promises import Promise, Promises, ready_at
 from headgate.steps import Steps
 from headgate.stores import Store
@@ -35,60 +39,6 @@ LAST_LOOK: Final = 100_000
 """How long, in microseconds, the first caller waits for a release before it asks again; the time doubles up to this."""
 
 
-class Caller:
-    """A caller of a limiter. Each method has its result at once, or returns an awaitable of it."""
-
-    __slots__ = ("_limit", "_limiter", "cost", "key")
-
-    def __init__(self, limiter: Any, key: str, cost: Cost, limit: Given | None) -> None:  # noqa: ANN401 - of either kind
-        self._limiter, self.key, self.cost, self._limit = limiter, key, cost, limit
-
-    def ask(self, wait_us: int) -> Any:  # noqa: ANN401
-        """Reserve the cost if it fits within this time; return the decision."""
-        return self._limiter._reserve(self.key, self.cost, wait_us, self._limit)
-
-    def look(self, cost: Cost) -> Any:  # noqa: ANN401
-        """Peek at a cost; return the decision."""
-        return self._limiter.peek(self.key, cost, limit=self._limit)
-
-    def paused(self) -> Any:  # noqa: ANN401
-        """Return the seconds that are left of the pause of the key."""
-        return self._limiter.paused(self.key)
-
-    def count(self, decision: Decision) -> Decision:
-        """Count the answer that the caller gets, whatever was asked on the way to it."""
-        counted: Decision = self._limiter._count(decision, self._limiter._holds_permits)
-        return counted
-
-    def give_back(self, decision: Decision) -> Any:  # noqa: ANN401
-        """Give back a charge that will not be used."""
-        return self._limiter.refund(decision)
-
-    def give_up(self, promise: Promise) -> Any:  # noqa: ANN401
-        """Give up a promise that will not be used."""
-        return self._limiter._give_up(promise)
-
-    def depart(self, promise: Promise) -> Any:  # noqa: ANN401
-        """Wait until the promise may be used, and give it up on an error; return the promise that was kept."""
-        raise NotImplementedError
-
-    def sleep_until(self, at_us: int) -> Any:  # noqa: ANN401
-        """Sleep until this instant."""
-        raise NotImplementedError
-
-    def queue_up(self) -> None:
-        """Prepare to be called."""
-        raise NotImplementedError
-
-    def wait_for_turn(self, due_us: int | None) -> Any:  # noqa: ANN401
-        """Wait until called, or until the instant; return whether the caller was called."""
-        raise NotImplementedError
-
-    def call(self) -> None:
-        """Wake the caller: it is its turn."""
-        raise NotImplementedError
-
-
 class WaitQueue:
     """The callers that wait for the keys of one limiter in this process."""
 
@@ -100,12 +50,12 @@ class WaitQueue:
         self.promises = Promises(store.clock)
         self.longest = LONGEST_WAIT if max_waiting else NO_WAIT
         """The longest wait of a new caller: 0 while `max_waiting` callers wait."""
-        self.by_key: dict[str, deque[Caller]] = {}
-        """The queues by key; used only if a limit cannot lend."""
+        self.by_key: dict[str, Line] = {}
+        """The queues by key; used only if a limit cannot lend, or if callers have an order."""
         self.lends = all(map(lends, limits))
         self._asked: dict[str, int] = {}
         """The sum of the costs in each queue; costs by name count as 0."""
-        self._most = max_waiting
+        self.most = max_waiting
         self._pausable = pausable
         self._by_clock = store.decides_by_clock
         self._burst = min(limit.burst for limit in limits)
@@ -135,37 +85,39 @@ class WaitQueue:
         if caller.key in self.by_key:
             return (yield from self._wait_turn(caller, due_us))
         wait = self.longest if due_us is None else max(0, min(self.longest, due_us - self.clock.now_us()))
+        wait = wait if caller.order is None else NO_WAIT  # others may still go before it
         first: Decision = yield caller.ask(wait)
         if first.allowed:
             if first.retry_us or caller.key not in self.by_key:
                 return (yield from self._depart(caller, first))
             # An earlier caller was refused while this answer was under way: that caller goes first.
             return (yield from self._wait_turn(caller, due_us, first))
-        if first.never or self.waiting >= self._most or self._too_late(first, due_us):
+        if first.never or self.waiting >= self.most or self.too_late(first, due_us):
             return first
         return (yield from self._wait_turn(caller, due_us))
 
     def _wait_turn(self, caller: Caller, due_us: int | None, spent: Decision | None = None) -> Steps[Decision]:
         """Wait in the queue, and ask the store when it is the caller's turn; `spent`, if any, is given back first."""
-        if self.waiting >= self._most:
+        if self.waiting >= self.most:
             if spent is not None:
                 yield caller.give_back(spent)
             return refusal_of((yield caller.look(caller.cost)))
-        ahead = self._join(caller)
+        ahead = self.join(caller)
         try:
             if spent is not None:
                 yield caller.give_back(spent)
             if ahead is not None:
                 cost = caller.cost
-                whole = max(cost, min(ahead + cost, self._burst)) if isinstance(cost, int) else cost
-                refused: Decision = yield caller.look(whole)
+                if isinstance(cost, int) and caller.order is None:
+                    cost = max(cost, min(ahead + cost, self._burst))
+                refused: Decision = yield caller.look(cost)
                 if refused.never:  # their sum is above a plan's burst: no time is known
-                    refused = yield caller.look(cost)
-                if refused.never or self._too_late(refused, due_us) or not (yield caller.wait_for_turn(due_us)):
+                    refused = yield caller.look(caller.cost)
+                if refused.never or self.too_late(refused, due_us) or not (yield caller.wait_for_turn(due_us)):
                     return refusal_of(refused)
             decision = yield from self._ask_in_turn(caller, due_us)
         finally:
-            self._leave(caller)
+            self.leave(caller)
         return (yield from self._depart(caller, decision)) if decision.allowed else decision
 
     def _ask_in_turn(self, caller: Caller, due_us: int | None) -> Steps[Decision]:
@@ -173,8 +125,8 @@ class WaitQueue:
         look = FIRST_LOOK
         while True:
             left = LONGEST_WAIT if due_us is None else max(0, min(LONGEST_WAIT, due_us - self.clock.now_us()))
-            decision: Decision = yield caller.ask(left)
-            if decision.allowed or decision.never or self._too_late(decision, due_us):
+            decision: Decision = yield caller.ask(left if caller.order is None else NO_WAIT)
+            if decision.allowed or decision.never or self.too_late(decision, due_us):
                 return decision
             pause = decision.retry_us
             if pause == UNKNOWN:
@@ -184,7 +136,7 @@ class WaitQueue:
                     due_us -= max(0, at - self.clock.now_us())  # a manual clock did not move
                 look = min(2 * look, LAST_LOOK)
                 continue
-            if self.lends and pause > LONGEST_WAIT:
+            if self.lends and caller.order is None and pause > LONGEST_WAIT:
                 pause -= LONGEST_WAIT  # from that instant on, the rest can be promised
             yield caller.sleep_until(self.clock.now_us() + pause)
 
@@ -197,7 +149,7 @@ class WaitQueue:
         if not decision.retry_us:
             return (yield from self._go(caller, decision)) if self.waiting else decision
         promise = self.promise(decision)
-        if self.waiting >= self._most:  # other callers came to wait meanwhile
+        if self.waiting >= self.most:  # other callers came to wait meanwhile
             yield caller.give_up(promise)
             return refusal_of(decision)
         self._count(1)
@@ -217,44 +169,45 @@ class WaitQueue:
             raise
         return decision
 
-    def _too_late(self, refused: Decision, due_us: int | None) -> bool:
+    def too_late(self, refused: Decision, due_us: int | None) -> bool:
+        """Return whether a refused caller cannot go before it is due."""
         if refused.allowed or due_us is None:
             return False
         if refused.unknown:
             return self.clock.now_us() >= due_us
         return refused.retry_us == NEVER or self.clock.now_us() + refused.retry_us > due_us
 
-    def _join(self, caller: Caller) -> int | None:
+    def join(self, caller: Caller) -> int | None:
         """Join the end of the queue; return the sum of the costs ahead, or None for the first caller."""
         caller.queue_up()
         with self._lock:
             self._add(1)  # under the same lock: a caller that sees the new count must queue behind this one
-            queue = self.by_key.setdefault(caller.key, deque())
-            ahead = self._asked.get(caller.key, 0) if queue else None
-            queue.append(caller)
-            self._asked[caller.key] = self._asked.get(caller.key, 0) + _units(caller)
+            line = self.by_key.setdefault(caller.key, Line())
+            ahead = None if line.head is None else self._asked.get(caller.key, 0)
+            line.add(caller)
+            self._asked[caller.key] = self._asked.get(caller.key, 0) + caller.units
             return ahead
 
-    def _leave(self, caller: Caller) -> None:
+    def leave(self, caller: Caller) -> None:
         """Leave the queue; if the first caller leaves, call the next one."""
         with self._lock:
             self._add(-1)
-            queue = self.by_key[caller.key]
-            was_head = queue[0] is caller
-            queue.remove(caller)
-            self._asked[caller.key] -= _units(caller)
-            if not queue:
+            line = self.by_key[caller.key]
+            was_head = line.head is caller
+            line.remove(caller)
+            self._asked[caller.key] -= caller.units
+            if line.head is None:
                 del self.by_key[caller.key], self._asked[caller.key]
             elif was_head:
-                queue[0].call()
+                line.head.call()
 
     def wake(self, decision: Decision) -> None:
         """Call the first caller of each key of a decision that was given back: it may ask again."""
         for call in decision.calls:
             with self._lock:
-                queue = self.by_key.get(call.key)
-                if queue:
-                    queue[0].call()
+                line = self.by_key.get(call.key)
+                if line is not None and line.head is not None:
+                    line.head.call()
 
     def _count(self, more: int) -> None:
         with self._lock:
@@ -262,11 +215,7 @@ class WaitQueue:
 
     def _add(self, more: int) -> None:
         self.waiting += more
-        self.longest = LONGEST_WAIT if self.waiting < self._most else NO_WAIT
-
-
-def _units(caller: Caller) -> int:
-    return caller.cost if isinstance(caller.cost, int) else 0
+        self.longest = LONGEST_WAIT if self.waiting < self.most else NO_WAIT
 
 
 def lends(limit: Limit) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, cast, get_args
 
@@ -14,7 +15,9 @@ from headgate.policy.parser import Parser
 from headgate.policy.source import Path_
 from headgate.wording import shown
 
-Act = Literal["deny", "delay", "shadow", "observe"]
+Act = Literal["deny", "delay", "shadow", "observe", "mark"]
+LETS_PASS: Final = frozenset({"observe", "mark"})
+"""Actions that refuse no request."""
 LONGEST_TIME: Final = 10**8
 """Seconds: three years."""
 SHORTEST_DELAY: Final = 0.001
@@ -32,6 +35,13 @@ DELAY: Final[Fields] = {
         time(minimum=SHORTEST_DELAY),
     ),
 }
+DENY: Final[Fields] = {
+    "status": Field("The status of the refusal. Default: 429.", {"type": "integer", "minimum": 400, "maximum": 599}),
+    "message": Field(
+        "A sentence for the client, in the body of the refusal; or one for each limit, by its name.",
+        {"anyOf": [TEXT, {"type": "object", "additionalProperties": TEXT}]},
+    ),
+}
 SHADOW: Final[Fields] = {
     "status": Field("The status of the response. Default: 200.", {"type": "integer", "minimum": 200, "maximum": 599}),
     "body": Field("The body of the response. Default: empty.", TEXT),
@@ -41,6 +51,7 @@ SHADOW: Final[Fields] = {
     ),
 }
 DETAILS: Final[Fields] = {
+    "deny": Field("Refuse, with a status or a message of its own.", table(DENY)),
     "delay": Field("Hold the request until the limit allows it.", table(DELAY)),
     "shadow": Field("Answer without calling the app.", table(SHADOW)),
 }
@@ -58,6 +69,15 @@ class Action:
     status: int = 200
     body: bytes = b""
     content_type: str = "text/plain; charset=utf-8"
+    refusal_status: int = 429
+    """The status of a refusal."""
+    messages: tuple[tuple[str, str], ...] = ()
+    """Sentences for refused clients, by the name of the limit; "" for every limit."""
+
+    def message_for(self, *names: str) -> str:
+        """Return the message for a limit with these names, or for every limit; empty if there is none."""
+        known = dict(self.messages)
+        return next((known[name] for name in (*names, "") if name in known), "")
 
     @property
     def words(self) -> str:
@@ -76,6 +96,8 @@ def read_act(parser: Parser, value: object, path: Path_) -> Action:
         parser.error(path, f"expected one of {', '.join(kinds)}; got {shown(value)}")
         return Action()
     kind, details = next(iter(given.items()))
+    if kind == "deny":
+        return _deny(parser, details, (*path, kind))
     if kind == "delay":
         return _delay(parser, details, (*path, kind))
     if kind == "shadow":
@@ -92,6 +114,18 @@ def read_act(parser: Parser, value: object, path: Path_) -> Action:
         return Action("shadow", status=status, body=body.encode(), content_type=kind_of)
     parser.error(path, f"{kind} has no details; write act: {kind}")
     return Action(cast("Act", kind))
+
+
+def _deny(parser: Parser, value: object, path: Path_) -> Action:
+    given = parser.fields(value, path, DENY)
+    status = parser.whole(given.get("status", 429), (*path, "status"), 400, 599)
+    said = given.get("message", {})
+    messages = {"": said} if isinstance(said, str) else said
+    texts = messages.values() if isinstance(messages, Mapping) else [None]
+    if not all(isinstance(each, str) and _is_text(each) for each in texts):
+        parser.error((*path, "message"), f"expected text, or text by the names of limits; got {shown(said)}")
+        messages = {}
+    return Action(refusal_status=status, messages=tuple((str(name), text) for name, text in messages.items()))
 
 
 def _delay(parser: Parser, value: object, path: Path_) -> Action:

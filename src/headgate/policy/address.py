@@ -1,18 +1,9 @@
-"""The client's address: the peer's, or the one that trusted proxies forward.
-
-A header is written from left to right: each proxy adds the address it saw, and the client can write the beginning. So
-the header is read from the right, and only as far as the writer of each entry is trusted:
-
-    X-Forwarded-For: 6.6.6.6, 203.0.113.9, 10.0.0.2        peer 10.0.0.1, trusted 10.0.0.0/8
-                     claimed  the client   a proxy
-
-Only one header is used. A proxy that adds to one of them passes the other on as the client wrote it.
-"""
+"""Addresses and networks: one canonical text for each, and the keys that addresses are counted by."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_network
@@ -22,13 +13,6 @@ from typing import Final, NamedTuple
 from headgate.errors import InvalidCall
 from headgate.wording import shown
 
-HEADERS: Final = ("x-forwarded-for", "forwarded")
-UNIX: Final = "unix"
-"""The peer of a unix socket, which has no address."""
-MOST_ENTRIES: Final = 64
-MOST_PAIRS: Final = 16
-LONGEST_HEADER: Final = 8192
-"""Characters of a header that are read, from its end: many times the length that proxies add."""
 LONGEST_ADDRESS: Final = 64
 """Characters, with brackets, zone and port. A longer text is not an address and is not cached."""
 
@@ -38,13 +22,6 @@ _NAT64: Final = 0x64_FF9B << 64
 """64:ff9b::/96 without its last 32 bits."""
 _NETWORK: Final = re.compile(r"[0-9A-Fa-f:.]{2,45}(?:/[0-9]{1,3})?")
 _WITH_PORT: Final = re.compile(r"(?:\[([^\[\]]+)\]|([0-9.]+))(?::(?:[0-9]{1,5}|_[A-Za-z0-9._-]+))?")
-_NAME: Final = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
-# Colons and brackets ought to be quoted, and often are not. They delimit nothing here, so they are accepted.
-_PLAIN: Final = r"[!#$%&'*+.^_`|~0-9A-Za-z:\[\]-]+"
-# Possessive, so that hostile text is read once; only in the one form, *+ of characters, that works in every Python
-# (groups: CPython to 3.11.4; ++: PyPy to 7.3.20).
-_QUOTED: Final = r'"[^"\\\x00-\x1f\x7f]*+(?:\\[^\x00-\x1f\x7f][^"\\\x00-\x1f\x7f]*+)*"'
-_PAIR: Final = re.compile(rf"[ \t]*+(?:({_NAME})=({_PLAIN}|{_QUOTED}))?[ \t]*+(;|\Z)")
 
 
 class Address(NamedTuple):
@@ -64,7 +41,7 @@ class Networks:
     _tables: dict[int, tuple[tuple[int, frozenset[int]], ...]] = field(repr=False)
 
     def __init__(self, networks: Iterable[str] = ()) -> None:
-        read = [_read_network(network) for network in _listed(networks)]
+        read = [_read_network(network) for network in listed_networks(networks)]
         object.__setattr__(self, "networks", tuple(map(str, read)))
         object.__setattr__(self, "_tables", {bits: _table(read, bits) for bits in (32, 128)})
 
@@ -80,69 +57,8 @@ class Networks:
         return False
 
 
-@dataclass(frozen=True, slots=True, init=False, eq=False)
-class Proxies:
-    """The proxies in front of this server, by their networks or by their number; compiled once.
-
-    `trusted` are addresses, networks, or `unix` for the peer of a unix socket. `hops` is the number of proxies that
-    every request passes, for balancers whose addresses are not known. It is safe only if no client can bypass them.
-    `header` is the one they write: a client can write anything into the other.
-    """
-
-    trusted: tuple[str, ...]
-    hops: int
-    header: str
-    _networks: Networks = field(repr=False)
-    _unix: bool = field(repr=False)
-
-    def __init__(self, trusted: Iterable[str] = (), *, hops: int = 0, header: str = "x-forwarded-for") -> None:
-        listed = _listed(trusted)
-        networks = Networks([entry for entry in listed if entry != UNIX])
-        _check(listed, networks, hops, header)
-        object.__setattr__(self, "trusted", listed)
-        object.__setattr__(self, "hops", hops)
-        object.__setattr__(self, "header", header)
-        object.__setattr__(self, "_networks", networks)
-        object.__setattr__(self, "_unix", UNIX in listed)
-
-    def trusts(self, peer: str | None) -> bool:
-        """Whether the headers of this peer are trusted. None is the peer of a unix socket; with hops, all peers are."""
-        return self.hops > 0 or (peer in self._networks if peer else self._unix)
-
-    def client(self, peer: str | None, forwarded: Sequence[str], x_forwarded_for: Sequence[str]) -> str | None:
-        """Return the client's address as canonical text, from the peer's and every line of both headers, in order.
-
-        None for a peer without an address and without a trusted proxy. Rules count all of these as one client.
-        """
-        known = read_address(peer) if peer else None
-        if self.hops or (self._networks.has(known) if known else self._unix and not peer):
-            known = self._walk(known, forwarded if self.header == "forwarded" else x_forwarded_for)
-        return known.text if known else None
-
-    def _walk(self, known: Address | None, lines: Sequence[str]) -> Address | None:
-        """Walk from the peer through the forwarded addresses, up to the first that is not trusted.
-
-        An entry that is no address (garbage, `unknown`, a hidden name, nothing at all) ends the walk, and the last
-        address before it is the client: a trusted proxy that does not name its client counts as the client.
-        Skipping the entry would trust the text to its left, which the client may have written. Returning None would
-        let a client that can provoke such an entry escape its own budget. So at worst the clients that a proxy hides
-        share the budget of that proxy.
-
-        The same holds for a header that ends early: fewer entries than hops, or only trusted ones.
-        """
-        entries = _entries(lines) if self.header == "x-forwarded-for" else map(_read_for, _elements(lines))
-        for hop, entry in enumerate(entries, 1):
-            address = read_node(entry)
-            if address is None:
-                return known
-            known = address
-            if hop == self.hops or not (self.hops or self._networks.has(address)):
-                return known
-        return known
-
-
 @lru_cache(maxsize=_CACHED)
-def counted(address: str, ipv6_prefix: int = 64) -> str:
+def counted(address: str, ipv6_prefix: int = 64, ipv4_prefix: int = 32) -> str:
     """Return the key of an address: IPv4 unchanged, IPv6 by its network, `2001:db8:1:2::/64`.
 
     One customer commonly has a whole /64, and could otherwise be 2**64 clients. IPv4 addresses inside IPv6 ones, mapped
@@ -151,12 +67,12 @@ def counted(address: str, ipv6_prefix: int = 64) -> str:
     found = read_address(address)
     if found is None:
         raise InvalidCall(f"{shown(address)} is not an IP address; write for instance 203.0.113.9 or 2001:db8::1")
-    if isinstance(ipv6_prefix, bool) or not isinstance(ipv6_prefix, int) or not 1 <= ipv6_prefix <= 128:
-        raise InvalidCall(f"ipv6_prefix must be a number of bits from 1 to 128; got {shown(ipv6_prefix)}")
-    if found.bits == 32:
-        return found.text
-    if found.value >> 32 == _NAT64:
-        return str(IPv4Address(found.value & 0xFFFF_FFFF))
+    for name, bits, most in (("ipv6_prefix", ipv6_prefix, 128), ("ipv4_prefix", ipv4_prefix, 32)):
+        if isinstance(bits, bool) or not isinstance(bits, int) or not 1 <= bits <= most:
+            raise InvalidCall(f"{name} must be a number of bits from 1 to {most}; got {shown(bits)}")
+    if found.bits == 32 or found.value >> 32 == _NAT64:
+        four = IPv4Address(found.value & 0xFFFF_FFFF)
+        return str(four) if ipv4_prefix == 32 else str(IPv4Network((four, ipv4_prefix), strict=False))
     host = 128 - ipv6_prefix
     return f"{IPv6Address(found.value >> host << host)}/{ipv6_prefix}"
 
@@ -203,69 +119,8 @@ def _address(packed: bytes) -> Address:
     return Address(text, 8 * len(packed), int.from_bytes(packed, "big"))
 
 
-def _entries(lines: Sequence[str]) -> Iterator[str]:
-    """Return the entries between commas, last first. Empty ones count: a proxy wrote them without naming its client."""
-    if not lines:
-        return iter(())
-    several = len(lines) > 1
-    text = ",".join([line[-LONGEST_HEADER:] for line in lines[-MOST_ENTRIES:]]) if several else lines[0]
-    entries = text[-LONGEST_HEADER:].rsplit(",", MOST_ENTRIES)
-    if len(text) > LONGEST_HEADER or len(entries) > MOST_ENTRIES:
-        del entries[0]  # truncated: the rest of 110.0.0.1 may be 10.0.0.1
-    return reversed(entries)
-
-
-def _elements(lines: Sequence[str]) -> Iterator[str]:
-    """The elements of `Forwarded`, last first; a comma in quotes does not divide.
-
-    Read from the left, a quote that the client leaves open would swallow what proxies add. From the right it cannot: an
-    element that is well formed has an even number of quotes, and its end after a comma in quotes an odd one.
-    An entry that stays odd to the end is malformed and left out: the walk ends there either way.
-    """
-    element, within = "", False
-    for entry in _entries(lines):
-        element = f"{entry},{element}" if within else entry
-        if '"' in entry:
-            within ^= entry.replace(r"\\", "").replace(r"\"", "").count('"') % 2 == 1
-        if not within:
-            yield element
-
-
-def _read_for(element: str) -> str:
-    """Return the node of the only `for` in an element of `Forwarded`; empty if it is malformed."""
-    node, at = None, 0
-    for _ in range(MOST_PAIRS):
-        pair = _PAIR.match(element, at)
-        if pair is None:
-            return ""
-        name, value, end = pair.groups()
-        if name and name.lower() == "for":
-            if node is not None:
-                return ""
-            node = value
-        if not end:
-            # No address needs a backslash, so an escaped one is not unescaped: it is not an address.
-            return node.strip('"') if node else ""
-        at = pair.end()
-    return ""
-
-
-def _check(trusted: Sequence[str], networks: Networks, hops: int, header: str) -> None:
-    if isinstance(hops, bool) or not isinstance(hops, int) or not 0 <= hops <= MOST_ENTRIES:
-        raise InvalidCall(f"hops must be the number of proxies, from 0 to {MOST_ENTRIES}; got {shown(hops)}")
-    if hops and trusted:
-        raise InvalidCall(f"give the networks of the proxies or hops, not both; got {shown(trusted)} and hops={hops}")
-    if header not in HEADERS:
-        raise InvalidCall(f"header must be the one that the proxies write, {' or '.join(HEADERS)}; got {shown(header)}")
-    for network in networks.networks:
-        if network.endswith("/0"):
-            raise InvalidCall(
-                f"{network} trusts every address, so a client could claim to be any other; "
-                "list the networks of the proxies, or give their number, as in hops=1"
-            )
-
-
-def _listed(networks: Iterable[str]) -> tuple[str, ...]:
+def listed_networks(networks: Iterable[str]) -> tuple[str, ...]:
+    """Return networks as a tuple, or raise `InvalidCall`."""
     if isinstance(networks, str) or not isinstance(networks, Iterable):
         raise InvalidCall(f'networks must be a list, such as ["10.0.0.0/8", "::1"]; got {shown(networks)}')
     return tuple(networks)

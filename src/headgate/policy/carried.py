@@ -113,6 +113,8 @@ def _other_counts(old: Policy, new: Policy, before: Rule, rule: Rule) -> str:
         return f"its key is now {', '.join(rule.parts)} and was {', '.join(before.parts)}"
     if not old.hashes_as(new):
         return "its keys are hashed with another pepper"
+    if not old.counts_addresses_as(new):
+        return "its addresses are counted by other prefixes"
     return ""
 
 
@@ -137,7 +139,7 @@ def _with_numbers_of(limit: Limit, left: Limit) -> Limit:
         amount = max(left.amount, -(-limit.amount * left.period_us // limit.period_us))
         burst = max(left.burst, amount)
     # The state has a field for a block, so the limit needs one; a short one, as a refusal here must not block.
-    block = (limit.block or 0.001) if left.block_us else None
+    block = _short_block(limit, left) if left.block_us else None
     try:
         return left.replace(amount=amount, burst=burst if left.step.LENDS else amount, block=block)
     except InvalidLimit:  # the algorithm does not accept these numbers
@@ -148,7 +150,15 @@ def _lasts(left: Limit) -> int:
     """Return for how many microseconds an old count can still matter."""
     refills = -(-left.burst * left.period_us // max(1, left.amount))
     longest = left.period_us + (DAY if left.calendar else 0)  # the clocks of its zone may be changed meanwhile
-    return max(longest, left.block_us, refills if left.step.LENDS else 0)
+    blocked = left.growth[0] + left.growth[-1] if left.growth else left.block_us
+    return max(longest, blocked, refills if left.step.LENDS else 0)
+
+
+def _short_block(limit: Limit, left: Limit) -> str | float:
+    """Return a block of the kind of the old limit: that of its successor, or the shortest one."""
+    if not left.growth:
+        return limit.block or 0.001
+    return limit.written_block if limit.growth else "1 ms, 2 ms"
 
 
 def _limits(rule: Rule) -> Iterator[Limit]:

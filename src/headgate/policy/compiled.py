@@ -14,7 +14,9 @@ from headgate.caches import ClearedWhenFull
 from headgate.engine import Decision
 from headgate.errors import HeadgateError, InvalidPolicy
 from headgate.layout import MOST_CALLS
-from headgate.limit import Limit
+from headgate.policy.action import LETS_PASS
+from headgate.policy.banned import PolicyBans
+from headgate.policy.client_key import fallback_key
 from headgate.policy.counting import (
     ALLOWED,
     DEGRADED_ALLOWED,
@@ -27,7 +29,7 @@ from headgate.policy.counting import (
 )
 from headgate.policy.fast_path import FastPath, cost_in_fast_path
 from headgate.policy.gates import Outage, gate_on
-from headgate.policy.key import Params, fallback_key, key_of, keys_of
+from headgate.policy.key import Params, key_of, keys_of
 from headgate.policy.no_address import warn_of_no_address
 from headgate.policy.outcome import (
     FORBIDDEN,
@@ -39,8 +41,9 @@ from headgate.policy.outcome import (
     refused_unclear,
     refused_without,
 )
+from headgate.policy.over_limit import note_over_limit
 from headgate.policy.policy import Policy
-from headgate.policy.questions import NOBODY, Question, Round, flat, passing
+from headgate.policy.questions import NOBODY, Question, Round, flat, passing, put_together
 from headgate.policy.rule import Rule
 from headgate.policy.rule_index import MatchedRules
 from headgate.policy.settling import charge_refused, refund
@@ -69,6 +72,7 @@ class CompiledPolicy:
         self._gates: dict[str, Any] = {}
         for name, store in stores.items():
             self._gates[name] = gate_on(store, policy.namespace, self.counts.gauges, awaited)
+        self._bans = PolicyBans(policy, stores, awaited, self.counts)
         self.awaits = awaited and any(isinstance(store, AsyncStore) for store in stores.values())
         """Whether some gates must be awaited."""
         self._groups: ClearedWhenFull[tuple[Any, ...], tuple[LimitGroup, ...]] = ClearedWhenFull(MOST_GROUPS)
@@ -79,7 +83,7 @@ class CompiledPolicy:
     def bind(self) -> None:
         """Bind every limit of every plan to its store now, so that errors appear at the start and not at a request."""
         errors = []
-        for rule in self.policy.every_rule:
+        for rule in () if self.policy.mode == "off" else self.policy.every_rule:
             for limits in dict.fromkeys((rule.plans or {}).values()):
                 try:
                     for start in range(0, len(limits), MOST_CALLS):
@@ -91,7 +95,7 @@ class CompiledPolicy:
 
     def fast_path(self, found: MatchedRules, method: str, route: str | None = None) -> FastPath | None:
         """Return the fast path of these requests, at `route` for an endpoint; None if each must be examined."""
-        if self.awaits or self.looks_first or not found.set.plain:
+        if self.awaits or self.looks_first or not found.set.plain or self._bans.elsewhere:
             return None
         asked: list[Question] = []
         for rule in found.set.rules:
@@ -105,7 +109,8 @@ class CompiledPolicy:
         group = groups[0]
         if group.counted is None:
             try:
-                group.counted = group.gate.counted_asker(group.limits, self.counts.counting(group))
+                counting = self._bans.counting(group)
+                group.counted = group.gate.counted_asker(group.limits, counting)
             except HeadgateError:  # the store has no room now: each request is examined
                 return None
         return FastPath(group, found.pairs, flat(group, asked)[1], route)
@@ -117,19 +122,29 @@ class CompiledPolicy:
         except Unclear as reason:
             asked = refused_unclear(reason)
         if isinstance(asked, Outcome):
-            if asked.kind != "pass":
-                self.counts.add(ITSELF if asked.rule is None else asked.rule.name, REFUSED)
-            return asked
+            if asked.kind == "pass":
+                return asked
+            observes = self.policy.mode == "observe"
+            self.counts.add(ITSELF if asked.rule is None else asked.rule.name, OBSERVED if observes else REFUSED)
+            if observes:
+                log.info("the policy (observe) would refuse: %s", asked.detail or asked.status)
+            return PASS if observes else asked
         rounds, watched = asked
+        if self._bans.may_have() and (banned := (yield from self._bans.refusal(view, rounds, self))):
+            return banned
         seen: list[Charge] = []
         for question in watched:
             yield from self._watch(view, question, seen)
         outcome = (yield from self._take(view, rounds)) if rounds else PASS
-        return outcome._replace(charges=(*outcome.charges, *seen)) if seen and outcome.kind == "pass" else outcome
+        if outcome.kind == "pass" and (seen or view.marked):
+            return outcome._replace(charges=(*outcome.charges, *seen), marked=view.marked)
+        return outcome
 
     def _asked(self, view: RequestView) -> Outcome | tuple[list[Round], list[Question]]:
-        """Return the questions of the rules and of those that only observe; or an outcome that needs no store."""
+        """Return the questions of the rules and of those that let pass; or an outcome that needs no store."""
         policy = self.policy
+        if policy.mode == "off":
+            return PASS
         if view.unclear is not None:
             return refused_unclear(view.unclear)
         if view.plan is None and (policy.plan_header is not None or policy.plan_claim is not None):
@@ -154,16 +169,16 @@ class CompiledPolicy:
         looked: list[Round] = []
         more: list[Round] = []
         for rule, params in found:
-            observes = rule.act.kind == "observe"
+            lets_pass = rule.act.kind in LETS_PASS
             questions = self._questions(rule, view, params)
             if isinstance(questions, Outcome):
-                if not observes:
+                if not lets_pass:
                     return questions
-                log.info("rule %s (observe) would refuse: %s", rule.name, questions.detail or questions.status)
+                note_over_limit(view, rule, None, questions.detail or questions.status)
                 self.counts.add(rule.name, OBSERVED)
             elif not questions:
                 self.counts.add(rule.name, EXEMPT)
-            elif observes:
+            elif lets_pass:
                 watched += questions
             elif rule.count.requests is not None and not rule.count.requests.holds(view):
                 looked += [([question], True) for question in questions]
@@ -193,7 +208,8 @@ class CompiledPolicy:
         except Unclear:
             if rule.repeated != "each":
                 raise
-            keys = keys_of(rule.key, view, params, fallback_key(view) if rule.missing == "ip" else None)
+            instead = fallback_key(view, rule.client_key) if rule.missing == "ip" else None
+            keys = keys_of(rule.key, view, params, instead)
             return keys or (refused_without(rule, view, params) if rule.missing == "deny" else ())
 
     def _instead(self, rule: Rule, view: RequestView, params: Params) -> Outcome | Sequence[str]:
@@ -204,7 +220,7 @@ class CompiledPolicy:
             return refused_without(rule, view, params)
         if not view.client:
             warn_of_no_address(view)
-        key = key_of(rule.key, view, params, fallback_key(view))
+        key = key_of(rule.key, view, params, fallback_key(view, rule.client_key))
         return () if key is None else (key,)
 
     def _take(self, view: RequestView, rounds: list[Round]) -> Steps[Outcome]:
@@ -236,10 +252,7 @@ class CompiledPolicy:
             decision = decision if group.bounds is None else group.bounds.as_written(decision)
             if not decision.allowed:
                 yield from refund(charges)
-                self.counts.refused(group, decision)
-                if group.counts_refused:
-                    yield from charge_refused(group, decision, costs)
-                return refused(group, decision)
+                return (yield from self._refuse(group, decision, costs))
             delay = max(delay, held := group.delay(decision) if group.delays else 0)
             counted += () if group.degraded else ((group.owners, keys, DELAYED if held else ALLOWED),)
             passed.append(Charge(group, decision))
@@ -248,21 +261,28 @@ class CompiledPolicy:
         self.counts.admitted(counted)
         return passing(passed, delay, tuple(charges)) if passed else PASS
 
+    def _refuse(self, group: LimitGroup, decision: Decision, costs: tuple[int, ...]) -> Steps[Outcome]:
+        self.counts.refused(group, decision)
+        yield from self._bans.spread(group, decision)
+        if group.counts_refused:
+            yield from charge_refused(group, decision, costs)
+        return refused(group, decision)
+
     def _watch(self, view: RequestView, question: Question, seen: list[Charge]) -> Steps[None]:
-        """Count a request for a rule that observes: a refusal is only logged."""
+        """Count a request for a rule that lets it pass: a refusal is only noted."""
         rule, result = question[0], ALLOWED
+        if self._bans.may_have() and (yield from self._bans.observed(view, rule, question[1])):
+            return
         for group in self._grouped(view, [question], looks=not rule.counts_request(view)):
             try:
                 decision: Decision = yield group.ask(*flat(group, [question]))
             except Exception as error:
-                log.info("rule %s (observe) got no answer from the store: %s", rule.name, error)
+                log.info("rule %s (%s) got no answer from the store: %s", rule.name, rule.act.kind, error)
                 result = result or DEGRADED_ALLOWED
             else:
                 if not decision.allowed:
                     result = OBSERVED
-                    log.info("rule %s (observe) would refuse: %r", rule.name, decision)
-                    if view.would_refuse is not None:
-                        view.would_refuse.append(rule.name)
+                    note_over_limit(view, rule, decision, repr(decision))
                 elif group.follows or group.holds_permits:
                     if group.holds_permits:
                         group.gate.hold(decision)
@@ -277,15 +297,4 @@ class CompiledPolicy:
             name = tuple((rule.index, view.plan if rule.limits_of is None else limits) for rule, _, _, limits in asked)
             name = (*name, looks)
         groups = self._groups.get(name)
-        return self._groups.keep(name, self._put_together(asked, looks)) if groups is None else groups
-
-    def _put_together(self, asked: list[Question], looks: bool) -> tuple[LimitGroup, ...]:
-        by_store: dict[str, list[tuple[Rule, Limit]]] = {}
-        for rule, _, _, limits in asked:
-            for limit in limits:
-                by_store.setdefault(rule.store, []).append((rule, limit))
-        groups = []
-        for store, pairs in by_store.items():
-            for start in range(0, len(pairs), MOST_CALLS):  # a decision has at most MOST_CALLS
-                groups.append(LimitGroup(store, self._gates[store], pairs[start : start + MOST_CALLS], looks))  # noqa: PERF401
-        return tuple(groups)
+        return self._groups.keep(name, put_together(asked, self._gates, looks)) if groups is None else groups

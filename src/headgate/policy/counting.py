@@ -11,14 +11,18 @@ from headgate.forks import after_fork
 from headgate.wording import log_of
 
 if TYPE_CHECKING:
+    from headgate.policy.bans import Bans
     from headgate.policy.outcome import LimitGroup, Outcome
     from headgate.policy.rule import Rule
 
 ALLOWED, REFUSED, SHADOWED, OBSERVED, DELAYED, EXEMPT, DEGRADED_ALLOWED, DEGRADED_REFUSED = range(8)
 IN_FLIGHT, WAITING = 4, 5
 """The gauges of a policy: they are numbers of a tally of their own."""
-ITSELF: Final = ""
-"""The name under which decisions are counted that no rule makes: those of `allow`, `deny`, and of unclear requests."""
+ITSELF: Final = "(policy)"
+"""The name under which decisions are counted that no rule makes: those of `allow`, `deny`, and of unclear requests.
+
+No rule can have a name with parentheses.
+"""
 NO_SAMPLE: Final = 2**31
 log = log_of("headgate.policy")
 
@@ -37,7 +41,7 @@ class RuleCounts(NamedTuple):
     shadowed: int
     """Answered in place of the app, by a rule with `act: shadow`."""
     observed: int
-    """Admitted by a rule with `act: observe` that would have refused it."""
+    """Admitted over its limit, by a rule with `act: observe` or `act: mark`."""
     delayed: int
     """Admitted after a wait."""
     exempt: int
@@ -49,6 +53,15 @@ class RuleCounts(NamedTuple):
 
 
 NO_COUNTS: Final = RuleCounts(*[0] * 8)
+
+
+def sum_of(parts: Iterable[Mapping[str, RuleCounts]]) -> dict[str, RuleCounts]:
+    """Return the sum of counts by rule."""
+    total: dict[str, RuleCounts] = {}
+    for part in parts:
+        for name, counts in part.items():
+            total[name] = RuleCounts(*map(sum, zip(total.get(name, NO_COUNTS), counts, strict=True)))
+    return total
 
 
 class Observer(Protocol):
@@ -89,13 +102,16 @@ class PolicyCounts:
         """Count a result of a rule."""
         self.tally(name).add(result)
 
-    def counting(self, group: LimitGroup) -> Counting:
-        """Return where a fast path of these limits counts, natively if possible."""
+    def counting(self, group: LimitGroup, bans: Bans, names: tuple[str, ...]) -> Counting:
+        """Return where a fast path of these limits counts, natively if possible; keys may be banned under `names`."""
         admitting = tuple({rule.name: self.tally(rule.name) for rule in group.owners}.values())
         refusing = tuple(
             (self.tally(rule.name), SHADOWED if rule.act.kind == "shadow" else REFUSED) for rule in group.owners
         )
-        return Counting(admitting, refusing, partial(self.saw_refusal, group), self._sampler(group))
+        on_due = partial(bans.due, names)
+        return Counting(
+            admitting, refusing, partial(self.saw_refusal, group), self._sampler(group), on_due, bans.now_us
+        )
 
     def admitted(self, asked: Iterable[tuple[Sequence[Rule], Sequence[str], int]]) -> None:
         """Count a request that rules have admitted, each with its key, and their result; once for each rule.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from headgate.policy.action import LETS_PASS
 from headgate.policy.compiled import CompiledPolicy
 from headgate.policy.key import Params, is_missing
 from headgate.policy.match import trusted_header
@@ -103,11 +104,11 @@ def _counted(rule: Rule, keys: Outcome | Sequence[str], view: RequestView, param
     limits, idle = rule.limits_for(view), ""
     counted = f"counted by {' and by '.join(keys)}" if not isinstance(keys, Outcome) else ""
     if isinstance(keys, Outcome) or not keys:
-        refused = isinstance(keys, Outcome) and rule.act.kind != "observe"
+        refused = isinstance(keys, Outcome) and rule.act.kind not in LETS_PASS
         counted = f"{'refused' if refused else 'skipped'} because {missing_parts(rule, view, params)}"
         idle = f"rule {rule.name} is skipped"
-    elif rule.act.kind == "observe":
-        idle = f"rule {rule.name} only observes"
+    elif rule.act.kind in LETS_PASS:
+        idle = f"rule {rule.name} only {rule.act.kind}s"
     elif not limits:
         idle = f"rule {rule.name} has no limit for this plan"
     words = "; ".join(map(str, limits)) or "no limit for this plan"

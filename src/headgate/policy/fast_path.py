@@ -11,9 +11,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from headgate.engine import Decision
-from headgate.policy.key import LONGEST_KEY, Params, address_part, client_key, join, key_of, route_part
+from headgate.policy.client_key import AddressPart
+from headgate.policy.key import LONGEST_KEY, Params, join, key_of, route_part
 from headgate.policy.outcome import LimitGroup
-from headgate.policy.rule import DEFAULT_PLAN, Rule
+from headgate.policy.rule import Rule
+from headgate.policy.rule_limits import DEFAULT_PLAN
 from headgate.policy.values import Unclear
 from headgate.policy.view import RequestView
 
@@ -24,7 +26,8 @@ class FastPath:
     """Rules without conditions, on one store that answers at once."""
 
     __slots__ = (
-        "_keyed", "ask", "by_address", "by_params", "costs", "group", "prefix", "responder", "shadows", "write_fields",
+        "_client_key", "_keyed", "ask", "by_address", "by_params", "costs", "group", "prefix", "responder", "shadows",
+        "write_fields",
     )  # fmt: skip
 
     responder: Any
@@ -39,6 +42,7 @@ class FastPath:
         """Returns a decision for keys and `costs`, and counts it; a `StoreError` means that no unit was charged."""
         self.costs = costs
         self._keyed = keyed
+        self._client_key = keyed[0][0].client_key
         first = _before_address(keyed[0][0], route)
         self.prefix = first or ""
         self.by_address = first is not None and len(first) < LONGEST_KEY // 2
@@ -66,7 +70,7 @@ class FastPath:
         """Decide on a request of this client, if the rules count `by_address`; None if the request takes the steps."""
         if not client:
             return None
-        key = client_key(client)
+        key = self._client_key(client)
         try:
             return self.ask(self.prefix + key.replace("|", "\\p") if self.prefix else key, self.costs)  # as `join` does
         except Exception:  # the steps try again, and answer by `on_error`
@@ -96,7 +100,7 @@ class FastPath:
 
 def _before_address(rule: Rule, route: str | None) -> str | None:
     """Return the start of a rule's keys, if all but the client's address is known in advance; otherwise None."""
-    if rule.key[-1] is not address_part:
+    if not isinstance(rule.key[-1], AddressPart):
         return None
     if len(rule.key) == 1:
         return ""
@@ -119,9 +123,11 @@ def cost_in_fast_path(rule: Rule, method: str) -> int | None:
         or rule.plans.keys() != {DEFAULT_PLAN}
         or rule.follows_response
         or rule.holds_permits
+        or rule.blocks_all
         or rule.count.refused
         or rule.count.requests is not None
         or cost.of is not None
+        or rule.awaited
         or cost.by_match
     ):
         return None

@@ -100,7 +100,7 @@ def limits_pattern() -> str:
     clauses = "|".join((
         rf"{any_case('burst', 'queue')}\s+{_NUMBER}",
         rf"{any_case('by')}\s+(?:{'|'.join(whole + parted)})",
-        rf"{any_case('block')}\s+{PERIOD}",
+        rf"{any_case('block')}\s+{PERIOD}(?:\s*,\s*{PERIOD}){{0,6}}(?:\s+{any_case('within')}\s+{PERIOD})?",
         rf"{any_case('as')}\s+{NAME}",
     ))  # fmt: skip
     dated = rf"{any_case('in')}\s+{_ZONE}|{any_case('from')}\s+[A-Za-z]*{any_case('day')}"

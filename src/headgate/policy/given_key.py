@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headgate.errors import InvalidCall
 from headgate.policy.hashing import Hash
-from headgate.policy.key import EMPTY, MISSING, Write, client_key, join, writer
+from headgate.policy.key import join
 from headgate.policy.path import plain_host, tidy
 from headgate.policy.values import COOKIE, QUERY, Kind, kind_of_header
+from headgate.policy.written import EMPTY, MISSING, ClientKey, Write, writer
 from headgate.wording import suggestion
 
 if TYPE_CHECKING:
@@ -25,13 +26,15 @@ Writes = tuple[Write | str, ...]
 EVERYONE: Final = "*"
 
 
-def read_writes(value: object, digest: Hash) -> Writes:
+def read_writes(value: object, digest: Hash, keyed: ClientKey) -> Writes:
     """Return how the values of a rule's `key` are written; the rule itself is checked elsewhere."""
-    return tuple(_write_of(each, digest) for each in (value if isinstance(value, list | tuple) else [value]))
+    return tuple(_write_of(each, digest, keyed) for each in (value if isinstance(value, list | tuple) else [value]))
 
 
-def _write_of(part: object, digest: Hash) -> Write | str:
+def _write_of(part: object, digest: Hash, keyed: ClientKey) -> Write | str:
     written = writer(digest)
+    if part == "ip":
+        return lambda value: keyed(str(value))
     if isinstance(part, str):
         return EVERYONE if part == "everyone" else _WORDS.get(part, _same)(written)
     if not isinstance(part, Mapping) or len(part) != 1:
@@ -68,7 +71,6 @@ def _method(text: str) -> str:
 
 
 _WORDS: Final[dict[str, Callable[[Write], Write]]] = {
-    "ip": lambda written: lambda value: client_key(str(value)),
     "host": _first(plain_host),
     "method": _first(_method),
     "path": _first(tidy),
@@ -129,4 +131,4 @@ def _instead(rule: Rule, wanted: list[str], values: Mapping[str, Any]) -> str:
             f"{missing} of the key of rule {rule.name} is missing; give it or, for requests without it, the client's "
             "address, as in {'ip': '203.0.113.7'}"
         )
-    return MISSING + client_key(str(values["ip"]))
+    return MISSING + rule.client_key(str(values["ip"]))

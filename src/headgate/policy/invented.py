@@ -11,7 +11,8 @@ from typing import Any, Final
 
 from headgate.policy.cost import Cost
 from headgate.policy.policy import Policy
-from headgate.policy.rule import DEFAULT_PLAN, Rule
+from headgate.policy.rule import Rule
+from headgate.policy.rule_limits import DEFAULT_PLAN
 from headgate.policy.source import Source
 
 SENT: Final = frozenset({"header", "cookie", "query"})

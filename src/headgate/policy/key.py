@@ -12,8 +12,7 @@ from itertools import product
 from math import prod
 from typing import Any, Final
 
-from headgate.errors import InvalidCall
-from headgate.policy.address import counted
+from headgate.policy.client_key import AddressPart
 from headgate.policy.forms import WORD, Field, Fields
 from headgate.policy.hashing import Hash, hashed, remembering
 from headgate.policy.match import Values, trusted_header
@@ -22,12 +21,11 @@ from headgate.policy.path import tidy
 from headgate.policy.source import Path_
 from headgate.policy.values import COOKIE, MOST_VALUES, QUERY, Kind, Repeated, Unclear, kind_of_header
 from headgate.policy.view import RequestView, informed
+from headgate.policy.written import EMPTY, ClientKey, Write, writer
 from headgate.wording import listed, shown
 
 Params = Mapping[str, str]
 Part = Callable[[RequestView, Params], str | None]
-Write = Callable[[object], str | None]
-"""Convert a value to a part of a key; None for a value that was not sent."""
 WORDS: Final = ("ip", "user", "plan", "host", "method", "path", "route", "everyone")
 NAMED: Final[Fields] = {
     "header": Field("A request header. Its value is hashed.", WORD),
@@ -38,11 +36,8 @@ NAMED: Final[Fields] = {
     "param": Field("A {name} in the rule's path.", WORD),
     "constant": Field("A fixed text: all requests of this rule share it.", WORD),
 }
-LONGEST_PART: Final = 128
 LONGEST_KEY: Final = 1024
 """Characters, so at most 4,096 bytes."""
-EMPTY: Final = "\\e"
-MISSING: Final = "\\m"
 
 
 def read_key(parser: Parser, value: object, path: Path_, names: Collection[str]) -> tuple[Part, ...]:
@@ -60,15 +55,15 @@ def _read_part(parser: Parser, value: object, path: Path_, names: Collection[str
         return lambda view, params: written(function(view))
     if isinstance(value, str):
         word = parser.one_of(value, path, WORDS)
-        return _words(writer(parser.hashed))[word or "ip"]
+        return _words(writer(parser.hashed), parser.client_key)[word or "ip"]
     found = parser.fields(value, path, NAMED)
     if len(found) != 1:
         parser.error(path, f"a part of a key is one of {', '.join(WORDS)} or {{header: name}}; got {shown(value)}")
-        return address_part
+        return AddressPart(parser.client_key)
     kind, name = next(iter(found.items()))
     if not isinstance(name, str) or not name:
         parser.error((*path, kind), f"expected a name; got {shown(name)}")
-        return address_part
+        return AddressPart(parser.client_key)
     if kind == "param" and name not in names:
         known = f"the path has {listed(names)}" if names else "the rule's path has none"
         parser.error((*path, kind), f"no {{{name}}} in the path; {known}")
@@ -126,43 +121,6 @@ def join(parts: list[str]) -> str:
     return joined if len(joined) <= LONGEST_KEY else hashed(joined)
 
 
-def fallback_key(view: RequestView) -> str:
-    """Return the replacement for a missing part: the client's address, marked so that no sent value can equal it.
-
-    Requests without an address share one budget: unknown clients are limited too.
-    """
-    address = view.client
-    return MISSING + client_key(address) if address else MISSING
-
-
-@lru_cache(maxsize=16_384)
-def client_key(client: str) -> str:
-    """Return the key of a client: an IPv6 address by its network, a name unchanged."""
-    try:
-        return counted(client)
-    except InvalidCall:
-        return _written(client) or EMPTY
-
-
-def writer(digest: Hash) -> Write:
-    """Return a function that makes a value a part of a key: escaped, or hashed if it is long."""
-
-    def written(value: object) -> str | None:
-        if value is None:
-            return None
-        text = value if isinstance(value, str) else str(value)
-        if not text:
-            return EMPTY
-        if len(text) > LONGEST_PART:
-            return digest(text)
-        return text.replace("\\", "\\\\") if "\\" in text else text
-
-    return written
-
-
-_written: Final = writer(hashed)
-
-
 @lru_cache(maxsize=64)
 def keeper(digest: Hash, kind: Kind) -> Callable[[str], str]:
     """Return a function that hashes the plain form of a value that may be secret; results are cached."""
@@ -212,15 +170,9 @@ def route_part(view: RequestView, params: Params) -> str | None:
     return route.replace("\\", "\\\\") if route else None
 
 
-def address_part(view: RequestView, params: Params) -> str | None:
-    """Return the key of the client's address."""
-    address = view.client
-    return client_key(address) if address else None
-
-
-def _words(written: Write) -> dict[str, Part]:
+def _words(written: Write, keyed: ClientKey) -> dict[str, Part]:
     return {
-        "ip": address_part,
+        "ip": AddressPart(keyed),
         "user": lambda view, params: written(view.user),
         "plan": lambda view, params: written(view.plan),
         "host": _host(written),

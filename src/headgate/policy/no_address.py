@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headgate.policy.address import Proxies
+from headgate.policy.proxies import Proxies
 from headgate.policy.view import RequestView
 from headgate.wording import log_of
 

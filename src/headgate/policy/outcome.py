@@ -65,7 +65,7 @@ class LimitGroup:
 
     __slots__ = (
         "ask", "bounds", "counted", "counts_refused", "degraded", "delays", "disclose", "follows", "gate", "hidden",
-        "holds_permits", "limits", "local", "looks", "owners", "store",
+        "holds_permits", "limits", "local", "looks", "owners", "speaks", "store",
     )  # fmt: skip
 
     def __init__(self, store: str, gate: Any, pairs: Sequence[tuple[Rule, Limit]], looks: bool = False) -> None:  # noqa: ANN401
@@ -82,10 +82,11 @@ class LimitGroup:
         """Whether these are such limits."""
         self.counted: Callable[..., Decision] | None = None
         """The `ask` of fast paths, which counts each decision; made for the first of them."""
-        self.counts_refused = self.delays = self.follows = self.holds_permits = False
+        self.counts_refused = self.delays = self.follows = self.holds_permits = self.speaks = False
         at_most, disclose = [], []
         for rule, limit in pairs:  # one loop: a group is made while a request waits
             disclose.append(rule.disclose)
+            self.speaks = self.speaks or bool(rule.act.messages) or rule.act.refusal_status != TOO_MANY
             if looks:
                 continue
             lends = limit.step.LENDS
@@ -155,6 +156,8 @@ class Outcome(NamedTuple):
     """Why a load shedder refuses the request: `fleet`, or a reason that the shedder itself gives."""
     retry_after: int = 0
     """Seconds after which the client of such a request may come back."""
+    marked: Sequence[tuple[Rule, Decision | None]] = ()
+    """The rules with `act: mark` over whose limits the request is, and their decisions: None without a key."""
 
 
 PASS: Final = Outcome("pass")
@@ -167,7 +170,7 @@ def refused(group: LimitGroup, decision: Decision) -> Outcome:
         return Outcome("deny", UNAVAILABLE, rule, overload="fleet")
     if rule.act.kind == "shadow":
         return Outcome("shadow", rule.act.status, rule, decision, group)
-    return Outcome("deny", TOO_MANY, rule, decision, group)
+    return Outcome("deny", rule.act.refusal_status, rule, decision, group)
 
 
 def refused_unclear(reason: Unclear) -> Outcome:

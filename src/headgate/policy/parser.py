@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import warnings
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final, cast, get_args
@@ -10,6 +9,7 @@ from typing import Any, Final, cast, get_args
 from headgate.algorithms import EXACT
 from headgate.errors import InvalidPolicy
 from headgate.limit import LimitWarning
+from headgate.policy.awaited import AWAITED, is_awaited, result_of
 from headgate.policy.hashing import Hash, hashed
 from headgate.policy.source import Path_, Source
 from headgate.policy.values import Repeated
@@ -29,8 +29,12 @@ class Parser:
         self._notes: list[tuple[Path_, str]] = []
         self.hashed: Hash = hashed
         """The hash for secret values."""
+        self.client_key: Callable[[str], str]
+        """The function that makes the key of an address; set by the policy."""
         self.claims_of: ClaimsOf | None = None
         """The function that finds the claims of a request when the app gives none."""
+        self.awaited: list[Callable[..., Any]] = []
+        """Functions of the app that have to be awaited, in the order of the policy."""
         self.repeated: Repeated = "refuse"
         """The treatment of a request that sends different values under one name."""
 
@@ -81,9 +85,12 @@ class Parser:
         return cast("Repeated", self.one_of(given["repeated"], (*path, "repeated"), get_args(Repeated)) or "refuse")
 
     def function(self, value: Callable[..., Any], path: Path_) -> Callable[..., Any]:
-        """Return the app's function of the request; a coroutine function is an error."""
-        if inspect.iscoroutinefunction(value) or inspect.iscoroutinefunction(getattr(value, "__call__", None)):  # noqa: B004
-            self.error(path, f"expected a plain function; {shown(value)} has to be awaited")
+        """Return the app's function of the request; one that has to be awaited is noted in `awaited`."""
+        if is_awaited(value):
+            if AWAITED.isdisjoint(path):
+                self.error(path, f"expected a plain function; {shown(value)} has to be awaited")
+            self.awaited.append(value)
+            return lambda view: result_of(value, view)
         return informed(value, self.claims_of, self.repeated)
 
     def whole(self, value: object, path: Path_, least: int, most: int = EXACT) -> int:

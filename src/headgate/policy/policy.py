@@ -7,98 +7,32 @@ from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
+from headgate.policy.action import Action
+from headgate.policy.client_key import IPV4_PREFIX, IPV6_PREFIX, client_keys
 from headgate.policy.fleet import NAME as FLEET
-from headgate.policy.forms import TEXT, WORD, Field, Fields, Form, array, named, table
 from headgate.policy.hashing import hasher
+from headgate.policy.header_fields import read_headers
 from headgate.policy.key import Params
 from headgate.policy.match import Predicate, read_condition
+from headgate.policy.mode import Mode, milder, read_mode
 from headgate.policy.parser import Parser
+from headgate.policy.policy_fields import FIELDS, PLAN, PREFIXES, VERSION
 from headgate.policy.rule import Rule, read_rule
 from headgate.policy.rule_index import MatchedRules, RuleIndex
 from headgate.policy.secret import read_secret
-from headgate.policy.shed_section import FIELDS as SHED_FIELDS
 from headgate.policy.shed_section import ShedSection, read_shed
 from headgate.policy.source import Source, read_source
-from headgate.policy.token import FIELDS as TOKEN_FIELDS
 from headgate.policy.token import Tokens, read_tokens
 from headgate.policy.values import Repeated, kind_of_header
 from headgate.policy.view import RequestView
+from headgate.policy.written import ClientKey
 from headgate.wording import shown
 
 if TYPE_CHECKING:
     from headgate.policy.bound import BoundPolicy
     from headgate.stores import Store
-
-HEADER_STYLES: Final = ("draft-11", "draft-6", "x-ratelimit", "x-ratelimit-epoch", "none")
-VERSION: Final = 1
-PLAN: Final[Fields] = {
-    "trusted_header": Field("A request header that only a trusted proxy may set.", WORD),
-    "claim": Field("A claim of a token that the app or the policy's `tokens` verified.", WORD),
-}
-_STYLES: Final[Form] = {
-    "anyOf": [
-        named("style"),
-        array(named("style")) | {"maxItems": 1},
-        {
-            "type": "array",
-            "minItems": 2,
-            "uniqueItems": True,
-            "items": {"allOf": [named("style"), {"not": {"const": "none"}}]},
-            "not": {"allOf": [{"contains": {"const": style}} for style in ("x-ratelimit", "x-ratelimit-epoch")]},
-        },
-    ]
-}
-FIELDS: Final[Fields] = {
-    "version": Field("The version of this format.", {"const": VERSION}),
-    "rules": Field(
-        "The rules. All rules that apply to a request are decided together, in one decision for each store: "
-        "all of them are charged, or none. The list may be empty only if there is another section.",
-        {"type": "array", "items": named("rule")},
-    ),
-    "shed": Field(
-        "Load shedding: the requests that are served when there are more than the service can serve.",
-        table(SHED_FIELDS),
-    ),
-    "allow": Field("Requests that always pass, before any rule.", named("condition")),
-    "deny": Field("Requests that are always refused with 403, after allow and before any rule.", named("condition")),
-    "plan": Field(
-        "The source of a request's plan, unless the middleware has a function for it.", table(PLAN, one=True)
-    ),
-    "tokens": Field(
-        "Tokens (JWT) that the policy verifies with this key to use their claims. Claims that the app gives "
-        "take precedence.",
-        table(TOKEN_FIELDS, "key", "algorithms"),
-    ),
-    "repeated": Field(
-        "The treatment of a request that sends different values under one name of a key, the plan or the token. "
-        "refuse: 400. first, last: that value counts. each: every value of a key is counted. Default: refuse.",
-        named("repeated"),
-    ),
-    "pepper": Field(
-        "A secret key for the hashes of headers, cookies, query parameters and long values: without it, guesses "
-        "cannot be compared with the keys in a store. A new pepper makes new keys, so every count starts from "
-        "zero.",
-        named("secret"),
-    ),
-    "headers": Field("The header fields that show how much is left. Default: draft-11.", _STYLES),
-    "namespace": Field(
-        "The namespace of the counts. Policies with the same namespace and store share the budgets of rules "
-        "with the same name. Default: policy.",
-        {"type": "string", "minLength": 1, "maxLength": 128, "pattern": "^[^\\u0000\\n]*$"},
-    ),
-    "stores": Field(
-        "The stores that rules can name, beside the middleware's store.",
-        {
-            "type": "object",
-            "additionalProperties": {
-                "description": "A URL such as shared:///dev/shm/api or redis://cache:6379.",
-                **TEXT,
-            },
-        },
-    ),
-}
 
 
 class Policy:
@@ -116,7 +50,7 @@ class Policy:
             parser.error(("version",), f"expected version {VERSION}; got {shown(version)}")
         self.stores: Mapping[str, str] = _stores(parser, given.get("stores", {}))
         self.namespace = _namespace(parser, given.get("namespace", "policy"))
-        self.headers = _headers(parser, given.get("headers", "draft-11"))
+        self.headers = read_headers(parser, given.get("headers", "draft-11"))
         self.plan_header, self.plan_claim = _plan(parser, given.get("plan"))
         self.tokens: Tokens | None = read_tokens(parser, given["tokens"]) if "tokens" in given else None
         """The verifier of tokens; None if the policy has no `tokens`."""
@@ -126,10 +60,13 @@ class Policy:
         if self.tokens is not None:
             self.tokens.repeated = self.repeated
             parser.claims_of = self.tokens.claims
+        parser.client_key = _client_key(parser, given.get("address_prefixes", {}))
         if "pepper" in given:
             parser.hashed = hasher(read_secret(parser, given["pepper"], ("pepper",)) or b"")
         self.allow = read_condition(parser, given["allow"], ("allow",), every=True) if "allow" in given else None
         self.deny: Predicate | None = read_condition(parser, given["deny"], ("deny",)) if "deny" in given else None
+        self.mode: Mode = read_mode(parser, given.get("mode", "enforce"), ("mode",))
+        """Whether the rules refuse, only observe, or do nothing."""
         self.rules = _rules(parser, given.get("rules"), self.stores, given.keys() <= {"version", "rules"})
         self.shed: ShedSection | None = (
             read_shed(parser, given["shed"], self.stores, len(self.rules)) if "shed" in given else None
@@ -137,7 +74,7 @@ class Policy:
         """The settings of a load shedder; None if the policy has no `shed`."""
         parser.finish()
         self._settings = {field: given[field] for field in given if field not in ("rules", "shed")}
-        self._index = RuleIndex(self.every_rule)
+        self._apply_mode()
 
     @classmethod
     def load(cls, given: Policy | str | Path | Mapping[str, Any]) -> Policy:
@@ -158,8 +95,26 @@ class Policy:
         """Return the same policy with other versions of its own rules, in the same order."""
         policy = copy(self)
         policy.rules = tuple(rules)
-        policy._index = RuleIndex(policy.every_rule)
+        policy._apply_mode()
         return policy
+
+    def switched_off(self) -> Policy:
+        """Return the same policy, which does nothing: its rules are known by their names only."""
+        policy = copy(self)
+        policy.mode = "off"
+        policy._settings = {**self._settings, "mode": "off"}
+        policy._apply_mode()
+        return policy
+
+    def _apply_mode(self) -> None:
+        """Let every rule observe if the policy does; index the rules, unless the policy is off."""
+        if self.mode == "observe":
+            self.rules = tuple(replace(rule, act=Action("observe")) for rule in self.rules)
+        if self.shed is not None:
+            self.shed = replace(self.shed, mode=milder(self.mode, self.shed.mode))
+        if self.mode == "off":
+            self.allow = self.deny = self.plan_header = self.plan_claim = None
+        self._index = RuleIndex(() if self.mode == "off" else self.every_rule)
 
     def with_only(self, rules: Sequence[Rule]) -> Policy:
         """Return the same policy with some of its rules, in the same order, and without load shedding."""
@@ -175,6 +130,10 @@ class Policy:
     def hashes_as(self, other: Policy) -> bool:
         """Whether both policies hash a secret to the same key."""
         return bool(self._settings.get("pepper") == other._settings.get("pepper"))
+
+    def counts_addresses_as(self, other: Policy) -> bool:
+        """Whether both policies make the same key of an address."""
+        return bool(self._settings.get("address_prefixes") == other._settings.get("address_prefixes"))
 
     def rules_for(self, method: str, path: str) -> MatchedRules:
         """Return the rules whose methods and paths match, in order, each with the named segments of its path."""
@@ -254,16 +213,10 @@ def _namespace(parser: Parser, value: object) -> str:
     return "policy"
 
 
-def _headers(parser: Parser, value: object) -> tuple[str, ...]:
-    styles = parser.words(value, ("headers",), "a style of headers")
-    known = tuple(style for style in styles if parser.one_of(style, ("headers",), HEADER_STYLES))
-    families = ["x-ratelimit" if style.startswith("x-ratelimit") else style for style in known]
-    if len(set(families)) < len(families) or ("none" in known and len(known) > 1):
-        parser.error(
-            ("headers",),
-            f"two styles write the same fields, or none is combined with another; got {shown(value)}",
-        )
-    return known
+def _client_key(parser: Parser, value: object) -> ClientKey:
+    given = parser.fields(value, ("address_prefixes",), PREFIXES)
+    ipv4 = parser.whole(given.get("ipv4", IPV4_PREFIX), ("address_prefixes", "ipv4"), 1, 32)
+    return client_keys(ipv4, parser.whole(given.get("ipv6", IPV6_PREFIX), ("address_prefixes", "ipv6"), 1, 128))
 
 
 def _plan(parser: Parser, value: object) -> tuple[str | None, str | None]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from headgate.decision import tightest
+from headgate.layout import MOST_CALLS
 from headgate.limit import Limit
 from headgate.policy.outcome import Charge, LimitGroup, Outcome
 from headgate.policy.rule import Rule
@@ -44,3 +46,16 @@ def passing(passed: list[Charge], delay_us: int, charges: tuple[Charge, ...]) ->
     group, decision = passed[0] if len(passed) == 1 else _tightest(passed)
     rule = group.owners[0] if len(group.owners) == 1 else group.owner(decision)
     return Outcome("pass", 200, rule, decision, group, delay_us, charges)
+
+
+def put_together(asked: list[Question], gates: Mapping[str, Any], looks: bool) -> tuple[LimitGroup, ...]:
+    """Return the groups of some questions, one for each store; with `looks`, groups that charge nothing."""
+    by_store: dict[str, list[tuple[Rule, Limit]]] = {}
+    for rule, _, _, limits in asked:
+        for limit in limits:
+            by_store.setdefault(rule.store, []).append((rule, limit))
+    groups = []
+    for store, pairs in by_store.items():
+        for start in range(0, len(pairs), MOST_CALLS):  # a decision has at most MOST_CALLS
+            groups.append(LimitGroup(store, gates[store], pairs[start : start + MOST_CALLS], looks))  # noqa: PERF401
+    return tuple(groups)

@@ -34,6 +34,8 @@ class PolicyFile(Generic[Ready]):
 
     def __init__(self, given: Policy | str | Path | Mapping[str, Any], prepare: Callable[[Policy], Ready]) -> None:
         self._path = Path(given) if isinstance(given, str | Path) else None
+        self.can_change = self._path is not None
+        """Whether the policy comes from a file."""
         self._prepare = prepare
         self._seen = self._stamp()
         self._next_look = time.monotonic() + EVERY
@@ -58,11 +60,6 @@ class PolicyFile(Generic[Ready]):
     def path(self) -> Path | None:
         """The file, if the policy comes from one."""
         return self._path
-
-    @property
-    def can_change(self) -> bool:
-        """Whether the policy comes from a file."""
-        return self._path is not None
 
     def next(self) -> Ready | None:
         """Return a new policy once, when it is ready. Checks the file at most once a second, and never reads it."""

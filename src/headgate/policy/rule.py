@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, cast, get_args
 
-from headgate.errors import HeadgateError, InvalidLimit, InvalidPolicy
-from headgate.limit import Given, Limit, as_limits, parse_name
+from headgate.errors import HeadgateError, InvalidPolicy
+from headgate.limit import Limit, parse_name
 from headgate.policy.action import Action, read_act, read_time
 from headgate.policy.cost import COUNT, Cost, Count, read_cost, read_count
 from headgate.policy.forms import NAME, TEXT, Field, Fields, Form, array, named, one_of, some, table, time
@@ -17,15 +17,16 @@ from headgate.policy.hashing import Hash
 from headgate.policy.key import Part, part_names, read_key
 from headgate.policy.match import Match, Predicate, read_condition, read_match
 from headgate.policy.parser import Parser
+from headgate.policy.rule_limits import DEFAULT_PLAN, Plans, all_block, compile_limits, warn_of_no_debt
 from headgate.policy.source import Path_
 from headgate.policy.values import Repeated
 from headgate.policy.view import RequestView
+from headgate.policy.written import ClientKey
 from headgate.stores import OnError
 from headgate.wording import shown
 
 Missing = Literal["skip", "ip", "deny"]
 Disclose = Literal["full", "retry", "none"]
-DEFAULT_PLAN: Final = "default"
 _BY_PLAN: Final[Form] = {
     "description": "Limits by plan. `default` is for requests without a plan or with one that is not listed.",
     "type": "object",
@@ -56,6 +57,10 @@ FIELDS: Final[Fields] = {
         {"anyOf": [named("action"), named("detailed_action")]},
     ),
     "for": Field("The time for which a key stays blocked after a refusal: 10m, or seconds.", time(exclusiveMinimum=0)),
+    "blocks": Field(
+        "all: while the rule blocks a key, requests of that key are refused under the other rules of the policy too.",
+        one_of(("all",)),
+    ),
     "missing": Field(
         "The treatment of a request without a part of the key. ip: the client's address replaces the part. "
         "skip: the rule does not apply. deny: 401, which names the missing part; 403 for a part that a "
@@ -80,9 +85,6 @@ FIELDS: Final[Fields] = {
     "exempt": Field("Requests that match, but that the rule does not apply to.", named("condition")),
     "store": Field("The name of one of the policy's stores. Default: the middleware's store.", TEXT),
 }
-LONGEST_NAME: Final = 64
-
-Plans = Mapping[str, tuple[Limit, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +101,8 @@ class Rule:
     """How a value that code gives becomes a part of the key."""
     digest: Hash
     """The hash of values that may be secret, keyed with the policy's pepper."""
+    client_key: ClientKey
+    """The key of an address, by the policy's `address_prefixes`."""
     plans: Plans | None
     limits_of: Callable[[RequestView], Any] | None
     """The app's function that chooses the limits of a request."""
@@ -108,12 +112,16 @@ class Rule:
     act: Action
     block: float
     """Seconds for which a refused key stays refused."""
+    blocks_all: bool
+    """Whether a block of a key holds under every rule."""
     missing: Missing
     repeated: Repeated
     on_error: OnError
     disclose: Disclose
     exempt: Predicate | None
     store: str
+    awaited: tuple[Callable[..., Any], ...] = ()
+    """The app's functions in this rule that have to be awaited."""
     follows_response: bool = dataclasses.field(init=False)
     """Whether the charge depends on the response."""
     by_params: bool = dataclasses.field(init=False)
@@ -151,7 +159,7 @@ def read_rule(parser: Parser, value: object, path: Path_, index: int, stores: Ma
     given = parser.fields(value, path, FIELDS)
     if not isinstance(value, Mapping):
         return None
-    of_policy = parser.repeated
+    of_policy, parser.awaited = parser.repeated, []
     parser.repeated = parser.read_repeated(given, path)
     try:
         return _read_fields(parser, given, path, index, stores)
@@ -173,28 +181,44 @@ def _read_fields(parser: Parser, given: Mapping[str, Any], path: Path_, index: i
     plans = None if choose else _plans(parser, limits, (*path, "limits"), name, act, block)
     cost = read_cost(parser, given.get("cost", 1), (*path, "cost"), name)
     if cost.rises:
-        _warn_of_no_debt(parser, plans or {}, (*path, "limits"), name)
+        warn_of_no_debt(parser, plans or {}, (*path, "limits"), name)
     return Rule(
         index=index,
         name=name,
         match=match,
         key=read_key(parser, given.get("key", "ip"), (*path, "key"), names),
         parts=part_names(given.get("key", "ip")),
-        writes=read_writes(given.get("key", "ip"), parser.hashed),
+        writes=read_writes(given.get("key", "ip"), parser.hashed, parser.client_key),
         digest=parser.hashed,
+        client_key=parser.client_key,
         plans=plans,
         limits_of=choose,
         cost=cost,
         count=_count(parser, given.get("count", {}), (*path, "count"), name, match),
         act=act,
         block=block,
+        blocks_all=_blocks_all(parser, given, path, plans, act),
         missing=cast("Missing", _word(parser, given, path, "missing", Missing, "ip")),
         repeated=parser.repeated,
         on_error=cast("OnError", _word(parser, given, path, "on_error", OnError, "local")),
         disclose=cast("Disclose", _word(parser, given, path, "disclose", Disclose, "full")),
         exempt=read_condition(parser, given["exempt"], (*path, "exempt"), every=True) if "exempt" in given else None,
         store=check_store(parser, given.get("store", ""), (*path, "store"), stores),
+        awaited=tuple(parser.awaited),
     )
+
+
+def _blocks_all(parser: Parser, given: Mapping[str, Any], path: Path_, plans: Plans | None, act: Action) -> bool:
+    if "blocks" not in given or parser.one_of(given["blocks"], (*path, "blocks"), ("all",)) is None:
+        return False
+    if plans is None or act.kind not in ("deny", "shadow") or not all_block(plans):
+        parser.error(
+            (*path, "blocks"),
+            "a rule that blocks all needs a block for each of its limits, as in for: 10m, and act: deny",
+        )
+    if any(part.startswith("param ") for part in part_names(given.get("key", "ip"))):
+        parser.error((*path, "blocks"), "a {name} of the path is not in other paths: choose another key")
+    return True
 
 
 def _count(parser: Parser, value: object, path: Path_, name: str, match: Match) -> Count:
@@ -224,18 +248,6 @@ def _unknown_store(parser: Parser, store: object, path: Path_, stores: Mapping[s
         parser.one_of(store, path, stores)
     else:
         parser.error(path, f"unknown store {shown(store)}: this policy defines no stores")
-
-
-def _warn_of_no_debt(parser: Parser, plans: Plans, path: Path_, name: str) -> None:
-    """Warn of windows and logs, which cannot owe: they lose a later cost beyond their room unless they block."""
-    every = (limit for limits in plans.values() for limit in limits if not limit.in_flight)
-    limits = dict.fromkeys(str(limit) for limit in every if not limit.step.LENDS and not limit.block_us)
-    if limits:
-        parser.warn(
-            path,
-            f"rule {name}: a cost that rises after the response is charged to {', '.join(limits)} only as far as "
-            "there is room; use a token bucket",
-        )
 
 
 def _word(parser: Parser, given: Mapping[str, Any], path: Path_, field: str, known: Any, default: str) -> str:  # noqa: ANN401
@@ -271,23 +283,3 @@ def _limits(parser: Parser, value: object, path: Path_, name: str, act: Action, 
     except HeadgateError as reason:
         parser.error(path, str(reason))
         return ()
-
-
-def compile_limits(name: str, given: object, act: Action, block: float) -> tuple[Limit, ...]:
-    """Return a rule's limits, named after the rule; empty if none are given."""
-    if given is None or given in ("", [], ()):
-        return ()
-    limits = as_limits(cast("Given", given), queues=act.kind == "delay")
-    for limit in limits:
-        if act.kind == "delay" and not limit.step.LENDS:
-            raise InvalidLimit(f"a delay needs a limit of the bucket family; {limit} is not")
-    return tuple(
-        _named(name, at, limit, several=len(limits) > 1, burst=act.hold, block=block) for at, limit in enumerate(limits)
-    )
-
-
-def _named(rule: str, at: int, limit: Limit, several: bool, burst: int, block: float) -> Limit:
-    """Name a limit after its rule: rules never share a state, and a refusal names its rule."""
-    own = limit.name or (str(at + 1) if several else "")
-    name = f"{rule[: LONGEST_NAME - len(own) - 1]}.{own}"[:LONGEST_NAME] if own else rule
-    return limit.replace(name=name, burst=burst or None, block=block or None)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any, Final, get_args
 
 from headgate.algorithms import EXACT
-from headgate.policy import policy, rule
+from headgate.policy import policy_fields as policy
+from headgate.policy import rule
 from headgate.policy.action import DETAILS, Act
 from headgate.policy.cost import COSTS, MATCHED
 from headgate.policy.forms import PERIOD, TEXT, Form, any_case, array, limits_pattern, named, one_of, table
+from headgate.policy.header_fields import HEADER_STYLES
 from headgate.policy.key import NAMED, WORDS
 from headgate.policy.match import FIELDS, METHODS
 from headgate.policy.numbers import RANGE
@@ -68,7 +70,7 @@ def _values() -> dict[str, Form]:
             "draft-11: RateLimit-Policy and RateLimit. draft-6: RateLimit-Limit, -Remaining, -Reset. x-ratelimit: "
             "the same as X-RateLimit-*. x-ratelimit-epoch: the same, with the reset in seconds since the epoch. "
             "none: no such fields.",
-            one_of(policy.HEADER_STYLES),
+            one_of(HEADER_STYLES),
         ),
         "method": {"anyOf": [one_of(METHODS), {"type": "string", "pattern": f"^{any_case(*METHODS)}$"}]},
         "path": _path(),
@@ -94,7 +96,7 @@ def _values() -> dict[str, Form]:
         ),
         "action": _told(
             "deny: 429. delay: hold the request until the limit allows it. shadow: send a normal-looking answer "
-            "without calling the app. observe: let the request pass and log it.",
+            "without calling the app. observe: let it pass and log it. mark: let it pass and tell its endpoint.",
             one_of(get_args(Act)),
         ),
         "time": _told("A time such as 10m, 2 hours, 500ms.", {"type": "string", "pattern": rf"^\s*{PERIOD}\s*$"}),

@@ -5,11 +5,12 @@ The steps are generators, like those of `compiled.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from headgate.call import Call, checked_cost
 from headgate.engine import LONGEST_WAIT, RESERVE, Decision
 from headgate.errors import HeadgateError
+from headgate.limit import Limit
 from headgate.policy.outcome import Charge, LimitGroup
 from headgate.policy.rule import Rule
 from headgate.steps import Steps
@@ -27,32 +28,58 @@ def refund(charges: Sequence[Charge]) -> Steps[None]:
             log.warning("a charge could not be refunded: %s", error)
 
 
-def settle(
-    charges: Sequence[Charge], status: int, header: Callable[[str], str | None]
-) -> Steps[dict[LimitGroup, Decision]]:
-    """Correct the charges by the response: give back unused units, charge further ones.
+Settled = tuple[tuple[int, ...], Decision, tuple[bool, ...]]
+"""A charge after a correction: the units of each limit that are charged now; what is left; and for each limit whether
+the app has told its cost, which is final. A plain tuple, as every response that counts makes some."""
 
-    Return the current decision for each group whose charge changed.
-    """
-    left: dict[LimitGroup, Decision] = {}
-    for group, decision in charges:
-        if not group.follows:
-            continue
-        unused, more = [], []
-        for rule, limit, cost in zip(group.owners, group.limits, decision.costs, strict=True):
-            further = 0 if limit.in_flight else _real(rule, cost, status, header) - cost
-            unused.append(max(0, -further))
-            more.append(max(0, further))
-        try:
-            if any(unused):
-                yield group.gate.refund(decision, tuple(unused))
-            if any(more):
-                yield from charge_more(group, decision, tuple(more))
-            if any(unused) or any(more):
-                left[group] = yield group.gate.look(decision)
-        except Exception as error:
-            log.warning("the response could not be counted: %s", error)
-    return left
+
+def settle(charge: Charge, before: Settled | None, status: int, header: Callable[[str], str | None]) -> Steps[Settled]:
+    """Correct a charge by the response; `before` has the corrections so far."""
+    group, decision = charge
+    costs = decision.costs
+    before = before or (costs, decision, (False,) * len(costs))
+    real = []
+    for place, limit in enumerate(group.limits):  # one loop: a response waits for it
+        fixed = limit.in_flight or before[2][place]
+        real.append(before[0][place] if fixed else _real(group.owners[place], costs[place], status, header))
+    return _correct(charge, before, tuple(real))
+
+
+def settle_by_name(charge: Charge, before: Settled | None, units: Mapping[str, int]) -> Steps[Settled]:
+    """Correct a charge by the units that the app tells under the name of a rule or a limit, once for each limit."""
+    group, decision = charge
+    costs, left, by_app = before or (decision.costs, decision, (False,) * len(group.limits))
+    told, real = list(by_app), list(costs)
+    for place, (rule, limit) in enumerate(zip(group.owners, group.limits, strict=True)):
+        named = [units[name] for name in names_of(rule, limit) if name in units]
+        if named and not told[place] and not limit.in_flight:
+            told[place], real[place] = True, named[0]
+    return _correct(charge, (costs, left, tuple(told)), tuple(real))
+
+
+def names_of(rule: Rule, limit: Limit) -> tuple[str, ...]:
+    """Return the names of a limit: its own with and without its rule's, and its rule's."""
+    return limit.name, limit.name.removeprefix(f"{rule.name}."), rule.name
+
+
+def _correct(charge: Charge, before: Settled, real: tuple[int, ...]) -> Steps[Settled]:
+    """Give back the units above the real costs, and charge those that are missing."""
+    group, decision = charge
+    costs, left, by_app = before
+    unused, more = [], []
+    for cost, wanted in zip(costs, real, strict=True):
+        unused.append(max(0, cost - wanted))
+        more.append(max(0, wanted - cost))
+    try:
+        if any(unused):
+            yield group.gate.refund(decision, tuple(unused))
+        if any(more):
+            yield from charge_more(group, decision, tuple(more))
+        if any(unused) or any(more):
+            costs, left = real, (yield group.gate.look(decision))
+    except Exception as error:
+        log.warning("a charge could not be corrected: %s", error)
+    return costs, left, by_app
 
 
 def charge_refused(group: LimitGroup, decision: Decision, costs: tuple[int, ...]) -> Steps[None]:

@@ -7,19 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal, NamedTuple, cast, get_args
+from typing import Any, Final, NamedTuple
 
 from headgate.policy.action import read_time
 from headgate.policy.fleet import FIELDS as FLEET_FIELDS
 from headgate.policy.fleet import FleetRule, read_fleet
 from headgate.policy.forms import WORD, Field, Fields, Form, array, named, one_of, some, table, time
 from headgate.policy.key import Part, part_names, read_key
+from headgate.policy.mode import MODE, Mode, read_mode
 from headgate.policy.parser import Parser
 from headgate.policy.shed_classes import ORDER, Classes, read_classes, read_order
 from headgate.policy.source import Path_
 from headgate.wording import shown
 
-Mode = Literal["enforce", "observe", "off"]
 ESTIMATORS: Final = ("adaptive", "aimd", "vegas", "gradient2")
 SIGNALS: Final = ("busy", "cpu", "loop_lag", "queue")
 TIMEOUT: Final = 1.0
@@ -68,11 +68,7 @@ FIELDS: Final[Fields] = {
     "exempt": Field("Requests that are never counted and never refused.", named("condition")),
     "workers": Field("Shed by how busy the workers of this process are.", table(WORKERS, "signals")),
     "fleet": Field("A limit in flight for all processes together.", table(FLEET_FIELDS, "limit")),
-    "mode": Field(
-        "enforce: refuse. observe: admit all requests, and count those that enforce would refuse. off: do nothing. "
-        "Default: enforce.",
-        {"enum": [*get_args(Mode), False]},
-    ),
+    "mode": MODE,
 }
 
 
@@ -139,13 +135,8 @@ def read_shed(parser: Parser, value: object, stores: Mapping[str, str], rules: i
         timeout=_timeout(parser, given.get("timeout", TIMEOUT), (*path, "timeout")),
         signals=_signals(parser, workers, (*path, "workers")) if "workers" in given else (),
         fleet=() if fleet is None else (fleet, fleet.observing()),
-        mode=_mode(parser, given.get("mode", "enforce"), (*path, "mode")),
+        mode=read_mode(parser, given.get("mode", "enforce"), (*path, "mode")),
     )
-
-
-def _mode(parser: Parser, value: object, path: Path_) -> Mode:
-    word = "off" if value is False else value  # YAML reads a plain off as false
-    return cast("Mode", parser.one_of(word, path, get_args(Mode)) or "enforce")
 
 
 def _limit(parser: Parser, value: object, path: Path_) -> tuple[int | str, Bounds | None]:

@@ -81,7 +81,10 @@ def _text_of(path: Path) -> str:
     try:
         data = _read_file(path)
         text = data.decode("utf-8") if len(data) <= LARGEST else ""
-    except (OSError, ValueError) as reason:  # ValueError: an impossible file name, or bytes that are not UTF-8
+    except UnicodeDecodeError as reason:
+        line = _same_lines(data[: reason.start].decode("utf-8")).count("\n") + 1
+        raise InvalidPolicy([f"{path.name}:{line}: not UTF-8: found the byte 0x{data[reason.start]:02x}"]) from None
+    except (OSError, ValueError) as reason:  # ValueError: an impossible file name
         raise InvalidPolicy([f"{path}: cannot be read: {reason}"]) from None
     if len(data) > LARGEST:
         raise InvalidPolicy([f"{path}: a policy may have at most {LARGEST} bytes"])

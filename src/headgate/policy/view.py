@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
-from headgate.policy.address import Proxies
 from headgate.policy.path import plain_host
+from headgate.policy.proxies import Proxies
 from headgate.policy.values import (
     COOKIE,
     HEADER,
@@ -29,8 +29,9 @@ class RequestView:
     """One request. `headers` has lower-case names and every line of each, in order."""
 
     __slots__ = (
-        "_claims", "_client", "_proxies", "_query", "claims_of", "headers", "method", "path", "peer",
-        "plan", "query_string", "repeated", "request", "request_class", "route", "unclear", "user", "would_refuse",
+        "_claims", "_client", "_proxies", "_query", "claims_of", "headers", "marked", "method", "path", "peer",
+        "plan", "query_string", "repeated", "request", "request_class", "results", "route", "unclear", "user",
+        "would_refuse",
     )  # fmt: skip
 
     def __init__(
@@ -64,6 +65,10 @@ class RequestView:
         """The reason for a refusal that an edge has found."""
         self.request_class: str | None = None
         """The class of the request, for the fleet's limit of `shed`; None if that does not apply."""
+        self.results: dict[Callable[..., Any], Any] | None = None
+        """The results of the app's functions that have to be awaited."""
+        self.marked: tuple[Any, ...] = ()
+        """The rules with `act: mark` over whose limits the request is, with their decisions."""
         self.would_refuse: list[str] | None = None
         """The names of rules that observe and would refuse, if a shedder observes; None if it enforces."""
 
@@ -78,10 +83,13 @@ class RequestView:
             if proxies is None or not proxies.trusts(peer):
                 self._client = peer
             else:
-                lines = self.headers.get
-                self._client = proxies.client(peer, lines("forwarded", []), lines("x-forwarded-for", [])) or peer
+                self._client = proxies.client(peer, self.headers.get(proxies.header, [])) or peer
         client: str | None = self._client
         return client
+
+    @client.setter
+    def client(self, given: str | None) -> None:
+        self._client = given
 
     @property
     def claims(self) -> Mapping[str, Any] | None:

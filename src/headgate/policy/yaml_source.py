@@ -64,6 +64,9 @@ def read_yaml(text: str, bounds: Bounds, words: bool = False) -> tuple[Any, dict
     try:
         builder = _Builder(text, bounds, words)
         return builder.document(), builder.lines, builder.errors
+    except yaml.reader.ReaderError as reason:  # which knows the place in the text, and not the line
+        at = text.count("\n", 0, reason.position) + 1
+        raise NotYaml(at, f"the character #x{reason.character:04x} is not allowed") from None
     except yaml.YAMLError as reason:
         mark = getattr(reason, "problem_mark", None)
         line = mark.line + 1 if mark is not None else None

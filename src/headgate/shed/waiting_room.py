@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Generic, TypeVar
 
 from headgate.clock import MILLISECOND
-from headgate.shed.fair_queue import FairQueue
+from headgate.waiting import FairQueue
 
 T = TypeVar("T")
 NEWEST_AFTER = 100 * MILLISECOND

@@ -13,12 +13,13 @@ from headgate.stores.contract import AsyncStore, BoundLimits, Costs, Held, Keys,
 from headgate.stores.fallback import share_of
 from headgate.stores.gate import HOT_VERBS, Answer, BaseGate, Bound, Gate
 from headgate.stores.memory import MemoryStore
+from headgate.stores.placed import bind_placed
 from headgate.wording import shown
 
 __all__ = [
     "HOT_VERBS", "Answer", "AsyncGate", "AsyncStore", "BaseGate", "Bound", "BoundLimits", "Costs", "Gate", "Held",
-    "Keys", "Lease", "Marks", "MemoryStore", "OnError", "Record", "Store", "checked_limits", "checked_namespace",
-    "checked_on_error", "open_store", "share_of",
+    "Keys", "Lease", "Marks", "MemoryStore", "OnError", "Record", "Store", "bind_placed", "checked_limits",
+    "checked_namespace", "checked_on_error", "open_store", "share_of",
 ]  # fmt: skip
 
 if TYPE_CHECKING:

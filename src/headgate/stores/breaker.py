@@ -102,6 +102,7 @@ class Prober:
         self._probe = probe
         self._failures = failures
         self._hook = hook
+        self._told = False
         self.forget()
 
     def forget(self) -> None:
@@ -116,6 +117,13 @@ class Prober:
 
     def failed(self, server: Any, error: BaseException, began: float | None = None) -> None:  # noqa: ANN401
         """Note that the server did not answer, or replied with an error, to a command that began at `began`."""
+        if not self._told and "timeout" in type(error).__name__.lower():
+            self._told = True
+            log.warning(
+                "%s gave no answer within the deadline, so this answer is degraded. If the way to it is just slow, "
+                "write a longer one into the URL, as in ?deadline=0.5",
+                server.name,
+            )
         if server.breaker.failed(0.0 if began is None else time.monotonic() - began):
             self._tell(Transition(server.name, False, f"{type(error).__name__}: {error}"))
             server.hang_up()

@@ -59,6 +59,10 @@ class PlacedLimits:
         """Return the permits in flight of a key."""
         return self._bound(key).holders(key)
 
+    def records(self, key: str) -> Any:  # noqa: ANN401
+        """Return the record of a key under each limit."""
+        return self._bound(key).records(key)
+
     def _bound(self, keys: Keys) -> Any:  # noqa: ANN401
         now = self._clock.now_us()
         phases = (self._phase(keys),) if isinstance(keys, str) else tuple(map(self._phase, keys))

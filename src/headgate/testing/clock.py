@@ -12,10 +12,11 @@ from headgate.clock import SECOND
 class ManualClock:
     """A clock that starts at 0 (1970-01-01 UTC, the start of a window) and moves only by `advance` or `set`.
 
-    >>> clock = ManualClock()
-    >>> clock.advance(1.5)
-    >>> clock.now()
-    1.5
+    Examples:
+        >>> clock = ManualClock()
+        >>> clock.advance(1.5)
+        >>> clock.now()
+        1.5
     """
 
     def __init__(self, start: float = 0.0) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from headgate.call import Call
 from headgate.limit import Limit
 from headgate.limiter import Limiter
+from headgate.policy import Policy
 from headgate.stores import Store
 from headgate.testing.clock import ManualClock
 from headgate.testing.suite_limits import EVERY_ALGORITHM, PAUSABLE
@@ -134,3 +135,28 @@ class PauseSuite:
         assert (refused.allowed, refused.retry_after, refused.binding.name) == (False, 60.0, "pause")
         assert limiter.decide(Call(limiter.limits[0], "u"), Call(org, "p")).remaining == 7
         assert limiter.hit("u", {"user": 2}).remaining == 7
+
+    def test_a_key_of_a_policy_is_banned(self) -> None:
+        """A ban of up to 366 days is exact to the microsecond, of one key under one rule, and ends by `unban`."""
+        clock = ManualClock(START)
+        store = self.store(clock)
+        rules = [{"name": name, "key": "user", "limits": "10/minute"} for name in ("api", "other")]
+        limits = Policy({"rules": rules}).bind(store)
+        limits.ban("api", "u", "366 days")
+        limits.ban("api", "v", 10)
+        limits.ban("api", "v", 5)
+        clock.advance(9.999999)
+        assert [limits.peek("api", user).retry_us for user in ("u", "v", "w")] == [
+            366 * 86_400_000_000 - 9_999_999,
+            1,
+            0,
+        ]
+        assert limits.peek("other", "u")
+        clock.advance(0.000001)
+        assert limits.peek("api", "v").remaining == 10
+        assert not limits.peek("api", "u")
+        limits.unban("api", "u")
+        assert limits.peek("api", "u")
+        limits.ban("api", "u", "1h")
+        store.clear("policy")
+        assert limits.peek("api", "u")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import time
+import warnings
 
 from headgate.clock import SECOND, Clock
 from headgate.errors import InvalidCall
@@ -15,6 +17,23 @@ def checked_wait(seconds: float) -> int:
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds >= 0:
         raise InvalidCall(f"a time to wait must be a number of seconds from 0, or None; got {seconds!r}")
     return round(min(seconds, 1e9) * SECOND)
+
+
+_warned = False
+
+
+def warn_if_in_loop() -> None:
+    """Warn once, if a thread that runs an event loop is about to sleep: every task of the loop would sleep with it."""
+    global _warned
+    asyncio = sys.modules.get("asyncio")
+    if _warned or asyncio is None or asyncio._get_running_loop() is None:
+        return
+    _warned = True
+    warnings.warn(
+        "a Limiter waits in a running event loop, which stops all of its tasks: use AsyncLimiter and `await` there",
+        RuntimeWarning,
+        stacklevel=2,
+    )
 
 
 def sleep_until(clock: Clock, at_us: int) -> None:

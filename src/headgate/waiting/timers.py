@@ -12,7 +12,12 @@ from itertools import count
 from typing import Any, Final
 
 from headgate.clock import SECOND, Clock
+from headgate.errors import InvalidCall
 
+NO_LOOP: Final = (
+    "no event loop of asyncio runs here: waiting needs asyncio, also under anyio; its trio backend is not supported. "
+    "In a trio app, use a Limiter in a thread"
+)
 LONGEST_TIMER: Final = 86_400.0
 MOST_LEFT_BEHIND: Final = 64
 """Waiters that finished early stay in the heap until they are more than this, and more than half of the heap."""
@@ -155,8 +160,10 @@ class Timers:
         self._timers: dict[int, LoopTimers] = {}
 
     def here(self) -> LoopTimers:
-        """Return the timers of the running event loop."""
-        loop = asyncio.get_running_loop()
+        """Return the timers of the running event loop; raise `InvalidCall` under another library, such as trio."""
+        loop = asyncio._get_running_loop()
+        if loop is None:
+            raise InvalidCall(NO_LOOP)
         timers = self._timers.get(id(loop))
         if timers is None or timers.loop is not loop:
             self._timers = {key: each for key, each in self._timers.items() if not each.loop.is_closed()}

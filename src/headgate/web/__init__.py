@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 __all__ = [
     "ASGI", "Answer", "Clients", "Reader", "RequestLimits", "Runtime", "ScopeHeaders", "WebOptions",
-    "limits_of", "snapshot_of",
+    "limits_of", "plain_fields", "snapshot_of",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from headgate.web.clients import Clients
     from headgate.web.headers import ASGI
     from headgate.web.options import WebOptions
+    from headgate.web.request_decision import plain_fields
     from headgate.web.request_limits import RequestLimits, limits_of
     from headgate.web.responder import Answer
     from headgate.web.runtime import Reader, Runtime
@@ -33,6 +34,7 @@ else:
         "ScopeHeaders": "headgate.web.asgi_requests",
         "WebOptions": "headgate.web.options",
         "limits_of": "headgate.web.request_limits",
+        "plain_fields": "headgate.web.request_decision",
         "snapshot_of": "headgate.web.watching",
     }
 

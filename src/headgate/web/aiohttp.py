@@ -12,7 +12,7 @@ A decorator only marks its handler; the limits are put in front of it when the a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterator
 from contextvars import ContextVar
 from typing import Any, Final, Unpack
 
@@ -30,7 +30,7 @@ from headgate.errors import InvalidCall
 from headgate.policy import Proxies, RequestView
 from headgate.steps import Steps, run_awaiting
 from headgate.web.aiohttp_refusals import RateLimitExceeded, refusal_for, refusal_of
-from headgate.web.aiohttp_requests import address_of, lines_of, read_request, request_key
+from headgate.web.aiohttp_requests import RATE_LIMIT, address_of, lines_of, read_request, request_key
 from headgate.web.aiohttp_routes import Guard, prefix_of, put_in_front, routes_in, routes_of
 from headgate.web.asgi import POLICY_VIOLATION, SWITCHED, finish
 from headgate.web.callables import full_name
@@ -39,11 +39,12 @@ from headgate.web.endpoint import EndpointLimit
 from headgate.web.headers import WSGI
 from headgate.web.mounts import below
 from headgate.web.options import Options, PolicyGiven, WebOptions
+from headgate.web.request_decision import RequestDecision
 from headgate.web.request_limits import RequestLimits, limits_of
 from headgate.web.responder import RAISED
 from headgate.web.runtime import Reader, Runtime
 
-__all__ = ["RateLimitExceeded", "RateLimits", "exempt", "limited"]
+__all__ = ["RATE_LIMIT", "RateLimitExceeded", "RateLimits", "exempt", "limited"]
 
 ORIGIN: Final = istr("Access-Control-Allow-Origin")
 _LAST: Final[ContextVar[tuple[RequestLimits[str], Any] | None]] = ContextVar("headgate", default=None)
@@ -74,6 +75,7 @@ class RateLimits(Edge[str]):
         reader = Reader(WSGI, self._read, lines_of)
         self._runtime: Runtime[str] = Runtime(policy, reader, WebOptions(**options), awaited=True)
         self._runtime.routes = lambda: routes_in(app, self._root or "")
+        self._runtime.endpoints = self._endpoints
         self._limits = limits_of(self._runtime)
         self._app = app
         self._default = None if default is None else (EndpointLimit(default, {"key": key}),)
@@ -96,13 +98,20 @@ class RateLimits(Edge[str]):
         runtime, limits = self._runtime, self._limits()
         if runtime.looks:
             limits.view = runtime.look(request)
-        request[self._on_request] = limits
+        self._keep(request, limits)
         admitted = limits.admit(request, request.method, self._path(request), address_of(request.remote))
         if not isinstance(admitted, bool):
             admitted = await run_awaiting(admitted)
         if not admitted:
             raise refusal_of(request, limits)
         return await _answer(request, limits, handler)
+
+    def _keep(self, request: web.Request, limits: RequestLimits[str]) -> RequestLimits[str]:
+        """Keep the limits of a request; its handler finds the decision as `request[RATE_LIMIT]`."""
+        request[self._on_request] = limits
+        seen = request[RATE_LIMIT] = RequestDecision()
+        seen.limits = limits
+        return limits
 
     def _read(self, request: web.Request, proxies: Proxies | None) -> RequestView:
         """Return the view of a request, for rules."""
@@ -132,6 +141,12 @@ class RateLimits(Edge[str]):
                 call = self._guard(handler, place, known, call)
             put_in_front(route, call)
 
+    def _endpoints(self) -> Iterator[Place]:
+        """Yield the places of the app's handlers, once the app has started."""
+        for handler, place in self._limited.values():
+            for method in hdrs.METH_ALL:
+                yield from places_of(handler, place, method, self._default)
+
     def _catching(self, handler: Any) -> Guard:  # noqa: ANN401
         """Wrap a handler: an error of a limiter or a budget of the app's own in it becomes a refusal like any other."""
 
@@ -141,7 +156,7 @@ class RateLimits(Edge[str]):
             except RAISED as error:
                 limits = self._limits_of(request)
                 if limits is None:
-                    limits = request[self._on_request] = self._limits()
+                    limits = self._keep(request, self._limits())
                 raise refusal_for(request, limits, error) from error
             return answer
 
@@ -155,7 +170,7 @@ class RateLimits(Edge[str]):
             nonlocal plain
             limits = None if plain else self._limits_of(request)
             if limits is None:
-                limits = request[self._on_request] = self._limits()
+                limits = self._keep(request, self._limits())
                 if self._runtime.looks:
                     limits.view = self._runtime.look(request)
                 if plain is None:

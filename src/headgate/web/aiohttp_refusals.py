@@ -68,13 +68,20 @@ def refusal_of(request: web.Request, limits: RequestLimits[str]) -> RateLimitExc
     outcome = limits.refused[1]
     if outcome.kind == "shadow":
         return _Shadow(status, fields, body)
-    return REFUSALS[status](fields, body, outcome.decision)
+    return refused(status, fields, body, outcome.decision)
 
 
 def refusal_for(request: web.Request, limits: RequestLimits[str], error: Raised) -> RateLimitExceeded:
     """Return the exception for an error of a limiter or a budget of the app's own in a handler."""
     status, fields, body = limits.deny_for(error, _accepted(request))
-    return REFUSALS[status](fields, body, getattr(error, "decision", None))
+    return refused(status, fields, body, getattr(error, "decision", None))
+
+
+def refused(status: int, fields: Pairs[str], body: bytes, decision: Decision | None) -> RateLimitExceeded:
+    """Return the exception for a status; one that aiohttp has no class for is a plain refusal with that status."""
+    if status not in REFUSALS:
+        REFUSALS[status] = type("RateLimitExceeded", (RateLimitExceeded,), {"status_code": status})
+    return REFUSALS[status](fields, body, decision)
 
 
 def _accepted(request: web.Request) -> str | None:

@@ -11,6 +11,7 @@ from aiohttp import web
 
 from headgate.policy import Proxies, RequestView
 from headgate.policy.edges import read_address
+from headgate.web.request_decision import RequestDecision
 from headgate.web.request_limits import RequestLimits
 
 
@@ -48,6 +49,10 @@ def lines_of(request: web.Request, header: str) -> Sequence[str]:
 
 _KEY: Final[Any] = web.RequestKey("headgate", RequestLimits) if hasattr(web, "RequestKey") else None
 """Made at import: aiohttp looks for the module that makes a key, and finds none in threads but the main one."""
+
+
+RATE_LIMIT: Final[Any] = web.RequestKey("rate_limit", RequestDecision) if hasattr(web, "RequestKey") else "rate_limit"
+"""The key under which a handler finds the decision about its request: `request[RATE_LIMIT]`."""
 
 
 def request_key() -> Any:  # noqa: ANN401

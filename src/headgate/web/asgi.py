@@ -8,11 +8,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, ClassVar, Final, Unpack
 
+from headgate.engine import Decision
 from headgate.policy import RequestView
+from headgate.policy.edges import FastPath
 from headgate.steps import Steps, run, run_awaiting, run_to_the_end
 from headgate.web.asgi_requests import SCOPES, Scope, ScopeHeaders, accepted_in, path_of
 from headgate.web.edge import Edge
 from headgate.web.options import Options, PolicyGiven, WebOptions
+from headgate.web.request_decision import decision_of
 from headgate.web.request_limits import RequestLimits, limits_of
 from headgate.web.responder import RAISED, Answer, Pairs, Responder
 from headgate.web.runtime import Runtime
@@ -29,6 +32,8 @@ TRY_AGAIN_LATER: Final = 1013
 BUSY: Final = 503
 SWITCHED: Final = 101
 """The status of a websocket."""
+RATE_LIMIT: Final = "rate_limit"
+"""The key in a scope's state under which the app finds the decision about the request."""
 REQUEST_LIMITS: Final = "headgate"
 """The key in a scope under which endpoints find the limits of the request."""
 
@@ -48,6 +53,9 @@ class RateLimitMiddleware(Edge[bytes]):
         self._runtime: Runtime[bytes] = Runtime(policy, SCOPES, WebOptions(**options), awaited=True)
         self._runtime.routes = lambda: routes_below(self.app)
         self._limits = limits_of(self._runtime)
+        self._decision = decision_of(self._limits)
+        self._without_limits = self._decision()
+        """The decision about requests that no limit applies to."""
         self._fronted = policy is not None
         self._decides = self._fronted and not self.endpoints
         """Whether a request may be decided on at once, so that no limits of it have to be kept."""
@@ -63,33 +71,34 @@ class RateLimitMiddleware(Edge[bytes]):
         if not self._decides:
             await self._admit(scope, receive, send, path, view)
             return
-        entry = place = None
+        entry = place = decision = None
         if runtime.entrances is None:
             way = runtime.fast_paths[scope["method"], path]
         else:
             entry, way = runtime.entrances[scope["method"], path]
             way = way if entry is None or (place := entry.enter()) is not None else False
-        served = way is True
         try:
             if way is True:  # no rule applies
+                scope.setdefault("state", {})[RATE_LIMIT] = self._without_limits
                 await self.app(scope, receive, send)
                 return
             if way is not False:  # decided at once: no limits of the request have to be kept
                 if way.by_address:
-                    peer = _peer_of(scope)
+                    peer = client[0] if (client := scope.get("client")) else None  # as `_peer_of`, without a call
                     decision = way.decide(peer if runtime.clients is None else runtime.clients(scope, peer))
                 else:
                     decision = way.decide_by(view := view or runtime.view(scope))
                 if decision is not None:
-                    served = True
                     if decision.allowed:
+                        seen = scope.setdefault("state", {})[RATE_LIMIT] = self._decision()
+                        seen.way, seen.decided = way, decision
                         await self.app(scope, receive, _telling(way.responder, way.write_fields(decision), send))
                     else:
-                        await _answer(send, way.responder.refuse_fast(way, decision, accepted_in(scope["headers"])))
+                        await _refuse(send, way, decision, scope)
                     return
         finally:
             if entry is not None and place is not None:
-                entry.leave(place, served)
+                entry.leave(place, decision is not None or way is True)  # type: ignore[comparison-overlap]
         await self._admit(scope, receive, send, path, view)
 
     async def _admit(self, scope: Scope, receive: Receive, send: Send, path: str, view: RequestView | None) -> None:
@@ -100,15 +109,22 @@ class RateLimitMiddleware(Edge[bytes]):
             return
         limits.view = view
         way = self._runtime.fast_paths[scope["method"], path] if self.endpoints else False
-        admitted = limits.admit(scope, scope["method"], path, _peer_of(scope), None, way)
+        peer = client[0] if (client := scope.get("client")) else None
+        admitted = limits.admit(scope, scope["method"], path, peer, None, way)
         if not isinstance(admitted, bool):
             admitted = await run_awaiting(admitted)
         if not admitted:
             await _answer(send, limits.refuse(accepted_in(scope["headers"])))
-        elif self.endpoints or limits.follows:
+        elif self.endpoints or limits.follows or self._runtime.awaits:  # the app may settle what it was charged
             await self._pass(scope, receive, send, limits)
         else:
+            self._show(scope, limits)
             await self.app(scope, receive, _telling(limits.responder, limits.fields, send))
+
+    def _show(self, scope: Scope, limits: RequestLimits[bytes]) -> None:
+        """Let the app read the decision, as `request.state.rate_limit`."""
+        seen = scope.setdefault("state", {})[RATE_LIMIT] = self._decision()
+        seen.limits = limits
 
     async def _pass(self, scope: Scope, receive: Receive, send: Send, limits: RequestLimits[bytes]) -> None:
         """Call the app; add the header fields to its response, and settle the charges by it."""
@@ -127,6 +143,8 @@ class RateLimitMiddleware(Edge[bytes]):
                     return send(message)
             return send({**message, "headers": limits.with_fields(message.get("headers", ()))})
 
+        seen = scope.setdefault("state", {})[RATE_LIMIT] = self._decision()
+        seen.limits = limits
         if self.endpoints:
             limits.path, limits.view = path_of(scope), None
             scope[REQUEST_LIMITS] = limits
@@ -146,8 +164,10 @@ class RateLimitMiddleware(Edge[bytes]):
     async def _other(self, kind: str, scope: Scope, receive: Receive, send: Send) -> None:
         if kind == "websocket":
             await self._websocket(scope, receive, send)
+        elif kind == "lifespan":
+            await self._lifespan(scope, receive, send)
         else:
-            await self.app(scope, receive, self._closing(send) if kind == "lifespan" else send)
+            await self.app(scope, receive, send)
 
     async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
         runtime, limits = self._runtime, self._limits()
@@ -163,6 +183,7 @@ class RateLimitMiddleware(Edge[bytes]):
             return
         limits.take_no_sample()  # a websocket may stay open for days
         limits.path, limits.view = path, None
+        self._show(scope, limits)
         if self.endpoints:
             scope[REQUEST_LIMITS] = limits
         try:
@@ -197,15 +218,31 @@ class RateLimitMiddleware(Edge[bytes]):
         await run_awaiting(limits.release())  # a message is in flight until the app gets it
         return True
 
-    def _closing(self, send: Send) -> Send:
-        """Close the stores when the app has shut down."""
+    async def _lifespan(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Close the stores when the app has shut down; for an app that knows no lifespan, when the server tells it."""
+        knows = False
+
+        async def get() -> Message:
+            nonlocal knows
+            knows = True
+            return await receive()
 
         async def answer(message: Message) -> None:
+            nonlocal knows
+            knows = True
             if message["type"] in ("lifespan.shutdown.complete", "lifespan.shutdown.failed"):
                 await self.aclose()
             await send(message)
 
-        return answer
+        try:
+            await self.app(scope, get, answer)
+        except Exception:  # so an app tells that it knows no lifespan
+            if knows:
+                raise
+        if not knows:
+            for moment in ("startup", "shutdown"):
+                await receive()
+                await answer({"type": f"lifespan.{moment}.complete"})
 
 
 async def finish(limits: RequestLimits[Any], steps: Steps[None]) -> None:
@@ -243,6 +280,11 @@ async def _answer(send: Send, response: Answer[bytes]) -> None:
     status, headers, body = response
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body, "more_body": False})  # some test clients need `more_body`
+
+
+async def _refuse(send: Send, way: FastPath, decision: Decision, scope: Scope) -> None:
+    """Answer a request that a fast path has refused."""
+    await _answer(send, way.responder.refuse_fast(way, decision, accepted_in(scope["headers"]), scope))
 
 
 def _telling(responder: Responder[bytes], fields: Pairs[bytes], send: Send) -> Send:

@@ -83,17 +83,17 @@ class ScopeHeaders(Mapping[str, list[str]]):
 
     def first(self, name: str) -> str | None:
         """Return the first line of a header, or None."""
-        lines = (self._lines or self._read()).get(name)
+        lines = (self._read() if self._lines is None else self._lines).get(name)
         return lines[0] if lines else None
 
     def __contains__(self, name: object) -> bool:
-        return name in (self._lines or self._read())
+        return name in (self._read() if self._lines is None else self._lines)
 
     def __getitem__(self, name: str) -> list[str]:
-        return (self._lines or self._read())[name]
+        return (self._read() if self._lines is None else self._lines)[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._lines or self._read())
+        return iter(self._read() if self._lines is None else self._lines)
 
     def __len__(self) -> int:
-        return len(self._lines or self._read())
+        return len(self._read() if self._lines is None else self._lines)

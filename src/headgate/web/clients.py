@@ -27,7 +27,7 @@ class Clients:
         self._lines = lines
 
         def find(peer: str | None, *lines: str) -> str | None:
-            return (proxies.client(peer, lines, lines) or peer) if proxies.trusts(peer) else peer
+            return (proxies.client(peer, lines) or peer) if proxies.trusts(peer) else peer
 
         self._find = find
         self._known = lru_cache(MOST)(find)
@@ -38,6 +38,15 @@ class Clients:
         if len(lines) == 1 and len(lines[0]) <= LONGEST:
             return self._known(peer, lines[0])
         return self._find(peer, *lines)
+
+
+def clients_of(
+    client: Callable[[Any], str | None] | None, proxies: Proxies | None, lines: Lines
+) -> Callable[[Any, str | None], str | None] | None:
+    """Return a function from request and peer to the client; None if the peer is the client."""
+    if client is not None:
+        return lambda request, peer: client(request)
+    return None if proxies is None else Clients(proxies, lines)
 
 
 class AskedView(RequestView):

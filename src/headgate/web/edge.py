@@ -50,13 +50,16 @@ class Edge(RuleKeys, Generic[AnyStr]):
     def counts(self) -> Mapping[str, RuleCounts]:
         """Return the decisions of each rule in this process, by their result; they only grow, also over a reload.
 
-        Under "" are the decisions that no rule makes: those of the policy's `allow` and `deny`, and unclear requests.
+        Under "(policy)" are decisions that no rule makes: of the policy's `allow` and `deny`, and on unclear requests.
         """
         return self._runtime.counts.values()
 
-    def snapshot(self) -> Snapshot:
-        """Return everything that was counted in this process: rules, stores, and the keys refused most and busiest."""
-        return snapshot_of(self._runtime)
+    def snapshot(self, keys: bool = True) -> Snapshot:
+        """Return everything that was counted in this process: rules, stores, and the keys refused most and busiest.
+
+        Without `keys`, the lists of keys are empty, which is much quicker.
+        """
+        return snapshot_of(self._runtime, keys)
 
     def reload(self) -> bool:
         """Read the policy's file again; False if the policy stays as it was. For a signal handler."""

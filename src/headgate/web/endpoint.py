@@ -8,7 +8,6 @@ same `name` share one count.
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count
@@ -16,7 +15,7 @@ from typing import Any, Final
 from weakref import WeakSet
 
 from headgate.policy import Policy, RequestView
-from headgate.policy.edges import Source
+from headgate.policy.edges import Source, is_awaited
 from headgate.wording import called
 
 CALLABLE: Final = ("limits", "key", "cost", "exempt")
@@ -61,8 +60,14 @@ def named_limits() -> Iterator[tuple[str, EndpointLimit]]:
 def _adapted(value: Any, call: Call) -> Any:  # noqa: ANN401
     if isinstance(value, list | tuple):
         return [_adapted(each, call) for each in value]
-    if not callable(value) or (call is with_request and inspect.iscoroutinefunction(value)):
-        return value  # the policy raises for a function that cannot be awaited here
+    if not callable(value):
+        return value
+    if call is with_request and is_awaited(value):
+
+        async def awaited(view: RequestView) -> Any:  # noqa: ANN401
+            return await value(view.request)
+
+        return awaited
     return lambda view: call(value, view)
 
 

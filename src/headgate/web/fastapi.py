@@ -12,7 +12,8 @@ async def search(q: str): ...
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from types import BuiltinMethodType
 from typing import Any, Final, Unpack
 
 from headgate.wording import requiring
@@ -21,15 +22,18 @@ with requiring("headgate.web.fastapi", "fastapi"):
     from fastapi import FastAPI
 
 
+from headgate.errors import InvalidCall
+from headgate.web import asgi
 from headgate.web.callables import mark_of
-from headgate.web.headers import FIELDS
+from headgate.web.headers import fields_of
 from headgate.web.options import Options, PolicyGiven
+from headgate.web.request_decision import RequestDecision
 from headgate.web.starlette import Limit, RateLimitExceeded, RateLimitMiddleware, exempt, limited
 from headgate.web.starlette import RateLimits as StarletteRateLimits
 from headgate.web.starlette_limits import EXEMPT
 from headgate.web.starlette_routes import flat
 
-__all__ = ["RateLimitExceeded", "RateLimitMiddleware", "RateLimits", "exempt", "limit", "limited"]
+__all__ = ["RateLimitExceeded", "RateLimitMiddleware", "RateLimits", "RequestDecision", "exempt", "limit", "limited"]
 
 limit = Limit
 """`Depends(limit("10/minute"))`"""
@@ -52,10 +56,21 @@ class RateLimits(StarletteRateLimits):
         self._document = app.openapi
         app.openapi = self._openapi  # type: ignore[method-assign]
 
+    def _surround(self) -> asgi.App:
+        for route in flat(self._app.routes):
+            refuse_verbs(getattr(route, "dependant", None))
+        return super()._surround()
+
     def limits_at(self, route: Any) -> tuple[Limit, ...]:  # noqa: ANN401
         """Return an endpoint's own limits: its decorators', and those among its dependencies."""
         limits = super().limits_at(route)
         return limits if mark_of(route.endpoint, EXEMPT) else (*limits, *limits_of(getattr(route, "dependant", None)))
+
+    def decisions_at(self, route: Any) -> Sequence[Sequence[Limit]]:  # noqa: ANN401
+        """Return the limits of each decision: of each dependency, then those of the decorators together."""
+        exempted = mark_of(route.endpoint, EXEMPT)
+        dependencies = () if exempted else dict.fromkeys(limits_of(getattr(route, "dependant", None)))
+        return [*([each] for each in dependencies), *super().decisions_at(route)]
 
     def _openapi(self) -> dict[str, Any]:
         """Return the document, with a 429 wherever a limit may refuse."""
@@ -83,7 +98,7 @@ class RateLimits(StarletteRateLimits):
         )
 
     def _fields(self) -> dict[str, Any]:
-        fields = {field: "string" for style in self.policy.headers for field in FIELDS[style]}
+        fields = {field: "string" for style in self.policy.headers for field in fields_of(style)}
         return {field: {"schema": {"type": kind}} for field, kind in {**fields, "Retry-After": "integer"}.items()}
 
 
@@ -94,6 +109,23 @@ def limits_of(dependant: Any) -> Iterator[Limit]:  # noqa: ANN401
             yield dependant.call
         for each in dependant.dependencies:
             yield from limits_of(each)
+
+
+def refuse_verbs(dependant: Any) -> None:  # noqa: ANN401
+    """Raise `InvalidCall` for `Depends(limiter.hit)`: its key, cost and limit would be the client's to choose.
+
+    FastAPI itself refuses methods of the pure engine, by their types. Those of the native engine have names alone.
+    """
+    if dependant is None:
+        return
+    call = dependant.call
+    if isinstance(call, BuiltinMethodType) and type(call.__self__).__module__.partition(".")[0] == "headgate":
+        raise InvalidCall(
+            f"Depends(limiter.{call.__name__}) takes the key, the cost and the limit from the query, where the client "
+            "chooses them; write a function that takes the request, chooses the key and calls the limiter"
+        )
+    for each in dependant.dependencies:
+        refuse_verbs(each)
 
 
 def _too_many() -> dict[str, Any]:

@@ -10,6 +10,7 @@
 | draft-6           | `RateLimit-Limit`, `-Remaining`, `-Reset` of the binding limit; the reset in seconds from now  |
 | x-ratelimit       | the same as `X-RateLimit-*`                                                                    |
 | x-ratelimit-epoch | the same with the reset in seconds since the epoch                                             |
+| own names         | limit, remaining and reset under names that the policy chooses; the reset in seconds from now  |
 | none              | none of these                                                                                  |
 
 Every number is a whole number, rounded so that no client retries early. `w` is the shortest whole number of seconds in
@@ -36,6 +37,7 @@ from headgate.clock import SECOND, Clock, WallClock
 from headgate.errors import HeadgateError
 from headgate.layout import ANSWER_FIELDS
 from headgate.limit import Limit
+from headgate.policy.edges import HeaderStyle
 from headgate.web.disclosure import (
     REMAINING,
     RESET_US,
@@ -176,6 +178,7 @@ def _three(
 ) -> FieldWriter[AnyStr]:
     """Write limit, remaining and reset; with a clock, the reset is an instant."""
     limit_field, remaining_field, reset_field = map(codec.name, fields)
+    unnamed = codec.name("")
     totals = [(limit_field, codec.value(str(min(limit.burst, LARGEST)))) for limit in plan.limits]
     number = codec.value("%d")
 
@@ -187,7 +190,7 @@ def _three(
         if reset_us != UNKNOWN:
             reset = whole_seconds(reset_us if clock is None else reset_us + clock.now_us())
             told.append((reset_field, number % reset))
-        return told
+        return told if all(fields) else [pair for pair in told if pair[0] != unnamed]
 
     return write_fields
 
@@ -203,25 +206,34 @@ FIELDS: Final[dict[str, tuple[str, ...]]] = {
 """The fields that each style sends."""
 
 
-def _writer(style: str, plan: Disclosure, codec: HeaderCodec[AnyStr], clock: Clock) -> FieldWriter[AnyStr]:
+def fields_of(style: HeaderStyle) -> tuple[str, ...]:
+    """Return the names of the fields of a style."""
+    return FIELDS[style] if isinstance(style, str) else tuple(name for name in style if name)
+
+
+def _writer(style: HeaderStyle, plan: Disclosure, codec: HeaderCodec[AnyStr], clock: Clock) -> FieldWriter[AnyStr]:
+    if not isinstance(style, str):
+        return _three(style, plan, codec, None)
     if style == "draft-11":
         return _draft_11(plan, codec)
     return _three(FIELDS[style], plan, codec, clock if style.endswith("-epoch") else None)
 
 
-def checked_styles(styles: Sequence[str]) -> tuple[str, ...]:
+def checked_styles(styles: Sequence[HeaderStyle]) -> tuple[HeaderStyle, ...]:
     """Return the styles that send fields; raise for styles that cannot be combined."""
     given = (styles,) if isinstance(styles, str) else tuple(styles)
     for style in given:
-        if style not in FIELDS:
+        if not isinstance(style, tuple) and style not in FIELDS:
             raise HeadgateError(f"unknown style of header fields {style!r}; expected one of {', '.join(FIELDS)}")
-    fields = [field for style in given for field in FIELDS[style]]
+    fields = [field for style in given for field in fields_of(style)]
     if len(set(fields)) < len(fields) or ("none" in given and len(given) > 1) or not given:
         raise HeadgateError(f"styles of header fields must send different fields, or be 'none' alone; got {given!r}")
     return tuple(style for style in given if style != "none")
 
 
-def headers_for(styles: Sequence[str], codec: HeaderCodec[AnyStr], clock: Clock | None = None) -> Compile[AnyStr]:
+def headers_for(
+    styles: Sequence[HeaderStyle], codec: HeaderCodec[AnyStr], clock: Clock | None = None
+) -> Compile[AnyStr]:
     """Compile styles; the clock is read by `x-ratelimit-epoch` only."""
     sending = checked_styles(styles)
     time = clock or WallClock()
@@ -238,9 +250,9 @@ def headers_for(styles: Sequence[str], codec: HeaderCodec[AnyStr], clock: Clock 
     return compiled
 
 
-def exposed_fields(styles: Sequence[str]) -> str:
+def exposed_fields(styles: Sequence[HeaderStyle]) -> str:
     """Return the `Access-Control-Expose-Headers` that lets a browser's script read the fields of these styles."""
-    return ", ".join([field for style in checked_styles(styles) for field in FIELDS[style]] + ["Retry-After"])
+    return ", ".join([field for style in checked_styles(styles) for field in fields_of(style)] + ["Retry-After"])
 
 
 def merge_exposed(existing: str, ours: str) -> str:
@@ -253,7 +265,7 @@ def merge_exposed(existing: str, ours: str) -> str:
 
 
 def expose_for(
-    styles: Sequence[str], codec: HeaderCodec[AnyStr]
+    styles: Sequence[HeaderStyle], codec: HeaderCodec[AnyStr]
 ) -> Callable[[Iterable[tuple[AnyStr, AnyStr]]], list[tuple[AnyStr, AnyStr]]]:
     """Return a function that adds the fields of these styles to those that a response exposes already."""
     ours, spelling = exposed_fields(styles), codec.name("Access-Control-Expose-Headers")

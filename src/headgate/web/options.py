@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Final, TypedDict
 
+from headgate.errors import InvalidCall
 from headgate.policy import Policy, Proxies
 from headgate.stores import Store
 from headgate.web.refusal import Refusal
@@ -21,6 +22,8 @@ NO_RULES: Final[Mapping[str, Any]] = {"namespace": "policy", "rules": []}
 class WebOptions:
     """The options of an edge."""
 
+    enabled: bool = True
+    """Whether limits apply; without them every request passes, and nothing is counted."""
     store: Store | str | None = None
     """The store that counts, or its URL; the memory of the process by default."""
     trusted_proxies: Sequence[str] = ()
@@ -28,7 +31,9 @@ class WebOptions:
     proxy_hops: int = 0
     """The number of proxies in front of the app, if their addresses are not known."""
     forwarded_header: str = "x-forwarded-for"
-    """The header that the proxies write."""
+    """The header that the proxies write: a list such as x-forwarded-for, or one address, such as cf-connecting-ip."""
+    client: Callable[..., str | None] | None = None
+    """A function from the framework's own request to the client's address, in place of peer and headers."""
     user: Callable[..., str | None] | None = None
     """A function from the framework's own request to the user, for keys."""
     claims: Callable[..., Mapping[str, Any] | None] | None = None
@@ -39,6 +44,11 @@ class WebOptions:
     """The body of refusals."""
     hash_addresses: bool = False
     """Whether addresses appear as hashes where keys are listed and logged."""
+
+    def __post_init__(self) -> None:
+        """Check what no type checker may have seen: the text "false" would be true."""
+        if not isinstance(self.enabled, bool):
+            raise InvalidCall(f"enabled must be True or False; got {self.enabled!r}")
 
     @property
     def proxies(self) -> Proxies | None:
@@ -53,10 +63,12 @@ WebOptions.__init__ = explained(WebOptions.__init__)  # type: ignore[method-assi
 class Options(TypedDict, total=False):
     """`WebOptions` as keyword arguments, for type checkers."""
 
+    enabled: bool
     store: Store | str | None
     trusted_proxies: Sequence[str]
     proxy_hops: int
     forwarded_header: str
+    client: Callable[..., str | None] | None
     user: Callable[..., str | None] | None
     claims: Callable[..., Mapping[str, Any] | None] | None
     plan: Callable[..., str | None] | None

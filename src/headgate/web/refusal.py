@@ -18,14 +18,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
 from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any, AnyStr, Final, NamedTuple, Protocol
 
 from headgate.algorithms import NEVER
-from headgate.errors import HeadgateError
+from headgate.errors import HeadgateError, InvalidCall
 from headgate.layout import ANSWER_FIELDS
+from headgate.web.app_bodies import Body, FieldWriter, Reason, Sent, brought, content
 from headgate.web.disclosure import Disclose, Disclosure, Names, disclosure_for
 from headgate.web.headers import Compile, HeaderCodec, HeaderWriter
 from headgate.wording import shown
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 PROBLEM: Final = "application/problem+json"
 JSON: Final = "application/json"
 TEXT: Final = "text/plain"
+HTML: Final = "text/html"
+HTML_IN_UTF8: Final = "text/html; charset=utf-8"
 OFFERS: Final = {PROBLEM: PROBLEM, JSON: JSON, TEXT: "text/plain; charset=utf-8"}
 """The content type of each kind of body, in the order of preference."""
 
@@ -44,27 +46,12 @@ LONGEST_ACCEPT: Final = 256
 """Browsers send about 140 characters. A longer header is not read."""
 MOST_RANGES: Final = 16
 _RANGE: Final = re.compile(
-    r"(?:^|,)[ \t]*(application/(?:problem\+json|json|\*)|text/(?:plain|\*)|\*/\*)[ \t]*(;[^,]*)?(?=,|$)", re.IGNORECASE
+    r"(?:^|,)[ \t]*(application/(?:problem\+json|json|\*)|text/(?:plain|html|\*)|\*/\*)[ \t]*(;[^,]*)?(?=,|$)",
+    re.IGNORECASE,
 )
 _WEIGHT: Final = re.compile(r";[ \t]*q[ \t]*=[ \t]*([^;]*)", re.IGNORECASE)
 _QUALITY: Final = re.compile(r"(?:0(?:\.\d{0,3})?|1(?:\.0{0,3})?)[ \t]*", re.ASCII)
 _CONTENT_TYPE: Final = re.compile(r"[!-.0-~]+/[!-~][ -~]*", re.ASCII)
-
-
-class Reason(NamedTuple):
-    """Why a request is refused; for another status, `QUOTA._replace(status=403)`."""
-
-    status: int
-    kind: str
-    title: str
-    type: str = "about:blank"
-    """The URI of the problem in the registry of problem types."""
-    advice: str = "Try again later."
-    """The text if no wait is shown."""
-    detail: str = ""
-    """What is wrong with this request; replaces the advice, in every kind of body."""
-    overload: str = ""
-    """Why a load shedder refuses it: the member `reason` of both kinds of JSON."""
 
 
 def _registered(status: int, kind: str, title: str) -> Reason:
@@ -78,10 +65,6 @@ BAD_REQUEST: Final = Reason(400, "bad-request", "Bad Request")
 UNAUTHORIZED: Final = Reason(401, "unauthorized", "Unauthorized")
 FORBIDDEN: Final = Reason(403, "forbidden", "Forbidden", advice="This client may not pass.")
 
-Content = bytes | str | Mapping[str, Any]
-"""A mapping is sent as JSON."""
-Body = Content | Callable[[Reason, "Decision | None", int | None], Content]
-"""A callable takes the reason, the decision, and the seconds to wait: None if no wait helps or none is shown."""
 Response = tuple[int, list[tuple[AnyStr, AnyStr]], bytes]
 """Status, header fields and body."""
 
@@ -90,7 +73,11 @@ class Refuse(Protocol[AnyStr]):
     """Builds the response to one refused request."""
 
     def __call__(
-        self, decision: Decision | None, accept: str | bytes | None = None, retry_after: float | None = None
+        self,
+        decision: Decision | None,
+        accept: str | bytes | None = None,
+        retry_after: float | None = None,
+        request: object = None,
     ) -> Response[AnyStr]:
         """Return the response. `accept` may be any text; `retry_after` may be later than the decision's own."""
         ...
@@ -110,20 +97,21 @@ class CompileRefusal(Protocol[AnyStr]):
         ...
 
 
-def negotiate(accept: str | bytes | None) -> str:
-    """Return one of `OFFERS`, in bounded time and without raising, for any text from a client."""
+def negotiate(accept: str | bytes | None, page: bool = False) -> str:
+    """Return one of `OFFERS`, or `HTML` if there is a page, in bounded time and without raising, for any text."""
     if not accept or len(accept) > LONGEST_ACCEPT:
         return PROBLEM
-    return _negotiate(accept)
+    return _negotiate(accept, page)
 
 
 @lru_cache(maxsize=512)  # clients send few different values; a flood of others is bounded in number and length
-def _negotiate(accept: str | bytes) -> str:
+def _negotiate(accept: str | bytes, page: bool) -> str:
     text = accept.decode("latin-1") if isinstance(accept, bytes) else accept
     ranges: dict[str, float] = {}
     for found in islice(_RANGE.finditer(text), MOST_RANGES):
         ranges.setdefault(found[1].lower(), _quality(found[2] or ""))
-    return max(OFFERS, key=lambda offer: _worth(offer, ranges))  # the first of equals, even if all are 0
+    offers = (*OFFERS, HTML) if page else OFFERS
+    return max(offers, key=lambda offer: _worth(offer, ranges))  # the first of equals, even if all are 0
 
 
 def _worth(offer: str, ranges: dict[str, float]) -> float:
@@ -171,10 +159,12 @@ def bodies(reason: Reason, violated: tuple[str, ...]) -> dict[str, Bodies]:
     quoted = json.dumps(advice)[1:-1]
     detail = f', "detail": "{quoted}"' if reason.detail else ""
     wait, never = "Retry after ", "No wait helps: it asks for more than can ever pass at once."
+    said, told = (f"{reason.detail} ", f"{quoted} ") if reason.detail else ("", "")
+    known = f'{error}{detail}, "retry_after": '
     return {
-        PROBLEM: _bodies(f"{problem}{wait}", ' s."}', f'{problem}{never}"}}', f'{problem}{quoted}"}}'),
-        JSON: _bodies(f'{error}, "retry_after": ', "}", f'{error}, "retry_after": null}}', f"{error}{detail}}}"),
-        TEXT: _bodies(f"{text}{wait}", " s.\n", f"{text}{never}\n", f"{text}{advice}\n"),
+        PROBLEM: _bodies(f"{problem}{told}{wait}", ' s."}', f'{problem}{told}{never}"}}', f'{problem}{quoted}"}}'),
+        JSON: _bodies(known, "}", f"{known}null}}", f"{error}{detail}}}"),
+        TEXT: _bodies(f"{text}{said}{wait}", " s.\n", f"{text}{said}{never}\n", f"{text}{advice}\n"),
     }
 
 
@@ -182,31 +172,20 @@ def _bodies(*texts: str) -> Bodies:
     return Bodies(*(text.encode() for text in texts))
 
 
-def content(given: Content, content_type: str | None = None) -> tuple[bytes, str]:
-    """Return a body given by the app as bytes, and its content type."""
-    if isinstance(given, bytes):
-        return given, content_type or OFFERS[TEXT]
-    if isinstance(given, str):
-        return given.encode(), content_type or OFFERS[TEXT]
-    if isinstance(given, Mapping):
-        return json.dumps(dict(given)).encode(), content_type or JSON
-    raise HeadgateError(f"a body must be bytes, a str, a mapping, or a callable that returns one; got {shown(given)}")
-
-
-Sent = tuple[bytes, tuple[AnyStr, AnyStr]]
-FieldWriter = Callable[["Decision | None", str | bytes | None, int], Sent[AnyStr]]
-"""Returns the body, and the field of its content type."""
-
-
 class Refusal:
     """The body of every refusal: chosen by the client's `Accept`, or given by the app."""
 
-    def __init__(self, body: Body | None = None, content_type: str | None = None) -> None:
+    def __init__(self, body: Body | None = None, content_type: str | None = None, *, html: Body | None = None) -> None:
+        if html is not None and body is not None:
+            raise InvalidCall("a body is sent to every client, so html would never be: leave one of both out")
         if content_type is not None and not _CONTENT_TYPE.fullmatch(content_type):
             raise HeadgateError(f"invalid content type {shown(content_type)}; write 'text/html; charset=utf-8', say")
-        if body is not None and not callable(body):
-            content(body)
+        for given in (body, html):
+            if given is not None and not callable(given):
+                content(given)
         self.body = body
+        self.html = html
+        """The page for browsers, which prefer HTML; programs get JSON or text."""
         self.content_type = content_type
 
     def compile(self, headers: Compile[AnyStr], codec: HeaderCodec[AnyStr]) -> CompileRefusal[AnyStr]:
@@ -219,15 +198,16 @@ class Refusal:
         ) -> Refuse[AnyStr]:
             plan = disclosure_for(limits, names, disclose)
             write: HeaderWriter[AnyStr] = headers(limits, names, disclose)
-            write_fields = (
-                _negotiated(reason, plan, codec) if self.body is None else self._brought(self.body, reason, codec)
-            )
+            write_fields = self._writer(reason, plan, codec)
 
             def refuse(
-                decision: Decision | None, accept: str | bytes | None = None, retry_after: float | None = None
+                decision: Decision | None,
+                accept: str | bytes | None = None,
+                retry_after: float | None = None,
+                request: object = None,
             ) -> Response[AnyStr]:
                 seconds = plan.wait(decision, retry_after)
-                body, kind = write_fields(decision, accept, seconds)
+                body, kind = write_fields(decision, accept, seconds, request)
                 pairs = write(decision, None, seconds)
                 pairs += (kind, (length, number % len(body)))
                 return reason.status, pairs, body
@@ -236,17 +216,21 @@ class Refusal:
 
         return compiled
 
-    def _brought(self, body: Body, reason: Reason, codec: HeaderCodec[AnyStr]) -> FieldWriter[AnyStr]:
-        field = codec.name("Content-Type")
+    def _writer(self, reason: Reason, plan: Disclosure, codec: HeaderCodec[AnyStr]) -> FieldWriter[AnyStr]:
+        if self.body is not None:
+            return brought(self.body, self.content_type, reason, codec)
+        negotiated = _negotiated(reason, plan, codec)
+        if self.html is None:
+            return negotiated
+        page = brought(self.html, self.content_type or HTML_IN_UTF8, reason, codec)
 
-        def sent(given: Content) -> Sent[AnyStr]:
-            sending, kind = content(given, self.content_type)
-            return sending, (field, codec.value(kind))
+        def write_fields(
+            decision: Decision | None, accept: str | bytes | None, seconds: int, request: object
+        ) -> Sent[AnyStr]:
+            chosen = page if negotiate(accept, page=True) == HTML else negotiated
+            return chosen(decision, accept, seconds, request)
 
-        if callable(body):
-            return lambda decision, accept, seconds: sent(body(reason, decision, seconds if seconds > 0 else None))
-        always = sent(body)
-        return lambda decision, accept, seconds: always
+        return write_fields
 
 
 def _negotiated(reason: Reason, plan: Disclosure, codec: HeaderCodec[AnyStr]) -> FieldWriter[AnyStr]:
@@ -258,7 +242,9 @@ def _negotiated(reason: Reason, plan: Disclosure, codec: HeaderCodec[AnyStr]) ->
         each = zip(plan.shown, plan.names, strict=True) if answers else ()
         return tuple([name for place, name in each if not answers[ANSWER_FIELDS * place]])
 
-    def write_fields(decision: Decision | None, accept: str | bytes | None, seconds: int) -> Sent[AnyStr]:
+    def write_fields(
+        decision: Decision | None, accept: str | bytes | None, seconds: int, request: object
+    ) -> Sent[AnyStr]:
         media = negotiate(accept)
         return (alone or bodies(reason, violated(decision)))[media].body(seconds), types[media]
 

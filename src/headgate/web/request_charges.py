@@ -13,9 +13,19 @@ from typing import Any, AnyStr, ClassVar, Final, Generic, Literal
 
 from headgate.engine import Decision
 from headgate.permit import Outcome as PermitOutcome
-from headgate.policy.edges import Charge, FastPath, LimitGroup, Outcome, refund, release, settle
+from headgate.policy.edges import (
+    Charge,
+    FastPath,
+    Outcome,
+    Settled,
+    names_of,
+    refund,
+    release,
+    settle,
+    settle_by_name,
+)
 from headgate.shed import ShedPermit
-from headgate.steps import Steps
+from headgate.steps import Steps, run
 from headgate.web.responder import Responder
 
 FAILED: Final = 500
@@ -47,10 +57,12 @@ class RequestCharges(Generic[AnyStr]):
     """Whether the load shedder was asked about this request."""
     _permit_outcome: PermitOutcome | None = None
     _counted = False
-    _left: Mapping[LimitGroup, Decision] = MappingProxyType({})
-    """Decisions after the response has changed what was charged."""
+    _settled: Mapping[Decision, Settled] = MappingProxyType({})
+    """Charges that the response or the app has corrected."""
+    _told: Mapping[str, int] = MappingProxyType({})
+    """Real costs by name that the app has told, and that are charged when the request ends."""
 
-    def _every(self) -> tuple[Decided[AnyStr], ...]:
+    def outcomes(self) -> tuple[Decided[AnyStr], ...]:
         """Return all admissions."""
         if not self.fast:
             return self.admitted
@@ -88,18 +100,57 @@ class RequestCharges(Generic[AnyStr]):
             self._counted, self.follows = True, self.holds_permits
             if self.permit is not None:
                 self.started(status)
+            if self._told:
+                yield from self._settle_told()
             for _, outcome in self.admitted:
-                if outcome.charges:
-                    left = yield from settle(outcome.charges, status, header)
-                    self._left = {**self._left, **left}
+                for charge in outcome.charges:
+                    if charge.group.follows:
+                        settled = yield from settle(charge, self._settled.get(charge.decision), status, header)
+                        self._settled = {**self._settled, charge.decision: settled}
 
     def end(self, status: int = FAILED, header: Callable[[str], str | None] = lambda name: None) -> Steps[None]:
         """End the request: settle it if no response did, by default as failed, and release its permits."""
         yield from self.after(status, header)
         yield from self.release()
 
+    def take_real_costs(self, units: Mapping[str, int]) -> None:
+        """Take the real costs by name: at once; with a store that has to be awaited, with the response."""
+        if self.fast:
+            self.admitted, self.fast = self.outcomes(), False  # the header fields show what is left afterwards
+        if not self.runtime.awaits:
+            run(self._settle_by_name(units))
+            return
+        self._told = {**units, **self._told}
+        self.follows = self.holds_permits = self.charged = True  # then the edge calls `after` and `release`
+
+    def _settle_told(self) -> Steps[None]:
+        told, self._told = self._told, MappingProxyType({})
+        yield from self._settle_by_name(told)
+
+    def _settle_by_name(self, units: Mapping[str, int]) -> Steps[None]:
+        for charge in self.charges():
+            if not charge.group.looks:  # such a group charges nothing
+                settled = yield from settle_by_name(charge, self._settled.get(charge.decision), units)
+                self._settled = {**self._settled, charge.decision: settled}
+
+    def charges(self) -> list[Charge]:
+        """Return every charge of the request."""
+        found: list[Charge] = []
+        for _, outcome in self.outcomes():
+            found += [charge for charge in outcome.charges if charge.decision is not outcome.decision]
+            if outcome.group is not None and outcome.decision is not None:
+                found.append(Charge(outcome.group, outcome.decision))
+        return found
+
+    def names(self) -> set[str]:
+        """Return the names under which the app can tell the real costs of this request."""
+        asked = [pair for group, _ in self.charges() for pair in zip(group.owners, group.limits, strict=True)]
+        return {name for rule, limit in asked for name in names_of(rule, limit)}
+
     def release(self) -> Steps[None]:
-        """Release the permits of the request."""
+        """Release the permits of the request, and charge the real costs that the app has told."""
+        if self._told:
+            yield from self._settle_told()
         if self.holds_permits:
             self.charged = False
             if self.permit is not None:
@@ -110,16 +161,12 @@ class RequestCharges(Generic[AnyStr]):
 
     def refund(self) -> Steps[None]:
         """Give back all charges: the request goes no further."""
-        admitted, self.admitted, self.fast = self._every(), (), None
+        every, self.admitted, self.fast = self.charges(), (), None
         self.shed_asked = self.charged = False
         if self.permit is not None:
             self.let_go()
         self.follows = self.holds_permits = False
-        for _, outcome in admitted:
-            every = [charge for charge in outcome.charges if charge.decision is not outcome.decision]
-            if outcome.group is not None and outcome.decision is not None:
-                every.append(Charge(outcome.group, outcome.decision))
-            yield from refund(every)
+        yield from refund(every)
 
 
 def outcome_of(status: int) -> PermitOutcome:

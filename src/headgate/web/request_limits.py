@@ -52,6 +52,8 @@ class RequestLimits(RequestCharges[AnyStr]):
     """Limits of endpoints that were evaluated already."""
     denial: Denial[AnyStr] | None = None
     """The last refusal, if the app may still send another response in its place."""
+    request: Request = None
+    """The refused request, for the function that makes the body of a refusal."""
     streams: bool = False
     """Whether the request ends only when its streamed response has been sent."""
     _fast_refusal: tuple[FastPath, Decision] | None = None
@@ -91,11 +93,11 @@ class RequestLimits(RequestCharges[AnyStr]):
         if limits is not None and (
             self.fast is not None or self.permit is not None
         ):  # a policy always comes first, so only limits can be second
-            return self._add_fast(way, decision)
+            return self._add_fast(way, decision, request)
         if decision.allowed:
             self.fast = way, decision
             return True
-        self._fast_refusal, self._refused = (way, decision), None
+        self._fast_refusal, self._refused, self.request = (way, decision), None, request
         return False
 
     def read(self, request: Request, method: str, where: str, limits: Limits | None) -> RequestView:
@@ -124,10 +126,15 @@ class RequestLimits(RequestCharges[AnyStr]):
         responder = runtime.responder(view) if limits is None else runtime.responder_at(view, limits)
         if runtime.prepare is not None:
             yield from runtime.prepare(view, responder, limits or ())
+        if runtime.awaited_options.names:
+            yield runtime.awaited_options.step(request, view)
+        if responder.awaited:
+            yield from responder.await_functions(view)
         outcome = yield from responder.compiled.before(view)
         if view.would_refuse and self.permit is not None:
             self.permit.shedder.count_refusal(self.permit, "fleet")
         if outcome.kind != "pass":
+            self.request = request
             return (yield from self._refuse(responder, outcome))
         self._add(responder, outcome)
         if outcome.delay_us:
@@ -148,16 +155,17 @@ class RequestLimits(RequestCharges[AnyStr]):
             gauges.add(WAITING, -1)
 
     def _add(self, responder: Responder[AnyStr], outcome: Outcome) -> None:
-        every = [] if self.fast is None else list(self._every())
+        every = [] if self.fast is None else list(self.outcomes())
         every.append((responder, outcome))
         self.admitted, self.fast = tuple(every), False
         for charge in outcome.charges:
             self.follows = self.charged = True
             self.holds_permits = self.holds_permits or charge.group.holds_permits
 
-    def _add_fast(self, fast: FastPath, decision: Decision) -> bool | Steps[bool]:
+    def _add_fast(self, fast: FastPath, decision: Decision, request: Request) -> bool | Steps[bool]:
         """Add a decision of a fast path that is not the first about this request."""
         if not decision.allowed:
+            self.request = request
             return self._refuse(fast.responder, refused(fast.group, decision))
         self._add(fast.responder, Outcome("pass", 200, None, decision, fast.group))
         return True
@@ -188,15 +196,15 @@ class RequestLimits(RequestCharges[AnyStr]):
         """Return status, headers and body of the refusal."""
         if self._fast_refusal is not None:
             fast, decision = self._fast_refusal
-            answer: Answer[AnyStr] = fast.responder.refuse_fast(fast, decision, accept)
+            answer: Answer[AnyStr] = fast.responder.refuse_fast(fast, decision, accept, self.request)
             return answer
         responder, outcome = self.refused
-        return responder.refuse(outcome, accept)
+        return responder.refuse(outcome, accept, self.request)
 
     def deny(self, accept: str | bytes | None) -> Answer[AnyStr]:
         """Like `refuse`, if the app may send another response: the fields of the refusal are added to that."""
         responder, outcome = self.refused
-        answer = responder.refuse(outcome, accept)
+        answer = responder.refuse(outcome, accept, self.request)
         if outcome.kind == "deny":
             self._deny(responder, answer)
         return answer
@@ -234,7 +242,8 @@ class RequestLimits(RequestCharges[AnyStr]):
         told: list[GroupDecision[AnyStr]] = []
         for responder, outcome in self.admitted:
             if outcome.group is not None and outcome.decision is not None:
-                told.append((responder, outcome.group, self._left.get(outcome.group, outcome.decision)))
+                settled = self._settled.get(outcome.decision)
+                told.append((responder, outcome.group, outcome.decision if settled is None else settled[1]))
         if len(told) == 1:
             responder, group, decision = told[0]
             return responder.fields(group, decision)

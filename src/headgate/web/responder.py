@@ -9,8 +9,8 @@ from typing import Any, AnyStr, Final, Generic, NamedTuple
 from headgate.caches import ClearedWhenFull
 from headgate.clock import Clock, SystemClock, WallClock
 from headgate.engine import Decision
-from headgate.errors import BudgetExhausted, RateLimited
-from headgate.policy import Policy
+from headgate.errors import BudgetExhausted, InvalidPolicy, RateLimited
+from headgate.policy import Policy, RequestView
 from headgate.policy.edges import (
     METHODS,
     CompiledPolicy,
@@ -19,11 +19,16 @@ from headgate.policy.edges import (
     MatchedRules,
     Outcome,
     PolicyCounts,
+    Results,
     RuleSet,
     cost_in_fast_path,
+    in_threads,
+    names_of,
     refused,
 )
+from headgate.steps import Steps
 from headgate.stores import Store
+from headgate.web.app_bodies import Reason
 from headgate.web.headers import Compile, FieldWriter, HeaderCodec, expose_for, headers_for
 from headgate.web.refusal import (
     BAD_REQUEST,
@@ -67,13 +72,15 @@ class Responder(Generic[AnyStr]):
         counts: PolicyCounts | None = None,
     ) -> None:
         self.compiled = CompiledPolicy(policy, stores, awaited=awaited, counts=counts)
+        self.awaited = check_awaited(policy, awaited)
+        """Whether functions of the app have to be awaited before some rules can be evaluated."""
         self._looks_at_paths = any(rule.match.patterns for rule in policy.rules)
         self.counts_messages = any(rule.match.messages for rule in policy.rules)
         self.codec: HeaderCodec[AnyStr] = codec
         self._compile: Compile[AnyStr] = headers_for(policy.headers, codec, _told_by(stores[""]))
         self._expose: Callable[[Iterable[tuple[AnyStr, AnyStr]]], Pairs[AnyStr]] = expose_for(policy.headers, codec)
         self._writers: dict[LimitGroup, FieldWriter[AnyStr]] = {}
-        self._refusers: dict[LimitGroup, Refuse[AnyStr]] = {}
+        self._refusers: dict[tuple[LimitGroup, Reason], Refuse[AnyStr]] = {}
         self._overloads: ClearedWhenFull[str, Refuse[AnyStr]] = ClearedWhenFull(
             MOST_WRITERS, lambda why: self._refusals((), "", "full", CAPACITY._replace(overload=why))
         )
@@ -86,6 +93,13 @@ class Responder(Generic[AnyStr]):
         self._allows_origin: AnyStr = codec.name("Access-Control-Allow-Origin").lower()
         self._second = 0
         self._refused: set[str] = set()
+
+    def await_functions(self, view: RequestView) -> Steps[None]:
+        """Await the functions of the rules that may apply to a request."""
+        rules = self.compiled.policy.rules_for(view.method, view.path).set.rules
+        functions = [function for rule in rules for function in rule.awaited]
+        if functions:
+            yield Results(view, functions)
 
     def way_of(self, method: str, path: str) -> Way:
         """Return how requests with this method and path are decided."""
@@ -135,36 +149,41 @@ class Responder(Generic[AnyStr]):
                 return self._expose(given + fields)
         return given + fields
 
-    def refuse(self, outcome: Outcome, accept: str | bytes | None) -> Answer[AnyStr]:
+    def refuse(self, outcome: Outcome, accept: str | bytes | None, request: object = None) -> Answer[AnyStr]:
         """Return status, headers and body of a refusal."""
         if outcome.kind == "shadow" and outcome.rule is not None:
             act = outcome.rule.act
             pairs = (("Content-Type", act.content_type), ("Content-Length", str(len(act.body))))
             return act.status, [(self.codec.name(name), self.codec.value(value)) for name, value in pairs], act.body
         if outcome.group is not None and outcome.decision is not None:
-            return self.refuse_by(outcome.group, outcome.decision, accept)
+            return self.refuse_by(outcome.group, outcome.decision, accept, request)
         if outcome.overload:
-            return self._overloads[outcome.overload](None, accept, outcome.retry_after)
+            return self._overloads[outcome.overload](None, accept, outcome.retry_after, request)
         reason = REASONS.get(outcome.status, QUOTA)
-        answer = self._refusals((), "", "full", reason._replace(detail=outcome.detail))(None, accept, None)
+        answer = self._refusals((), "", "full", reason._replace(detail=outcome.detail))(None, accept, None, request)
         if outcome.challenge:
             answer[1].append((self.codec.name("WWW-Authenticate"), self.codec.value(outcome.challenge)))
         return answer
 
-    def refuse_by(self, group: LimitGroup, decision: Decision, accept: str | bytes | None) -> Answer[AnyStr]:
+    def refuse_by(
+        self, group: LimitGroup, decision: Decision, accept: str | bytes | None, request: object = None
+    ) -> Answer[AnyStr]:
         """Like `refuse`, for a refusal by limits."""
-        refuse = self._refusers.get(group)
+        reason = reason_of(group, decision) if group.speaks else QUOTA
+        refuse = self._refusers.get((group, reason))
         if refuse is None:
             if len(self._refusers) >= MOST_WRITERS:
                 self._refusers.clear()
-            refuse = self._refusers[group] = self._refusals(group.limits, "", group.disclose, QUOTA)
-        return refuse(decision, accept, self._retry_after(decision))
+            refuse = self._refusers[group, reason] = self._refusals(group.limits, "", group.disclose, reason)
+        return refuse(decision, accept, self._retry_after(decision), request)
 
-    def refuse_fast(self, fast: FastPath, decision: Decision, accept: str | bytes | None) -> Answer[AnyStr]:
+    def refuse_fast(
+        self, fast: FastPath, decision: Decision, accept: str | bytes | None, request: object = None
+    ) -> Answer[AnyStr]:
         """Like `refuse`, for a refusal by a fast path."""
         if fast.shadows:
-            return self.refuse(refused(fast.group, decision), accept)
-        return self.refuse_by(fast.group, decision, accept)
+            return self.refuse(refused(fast.group, decision), accept, request)
+        return self.refuse_by(fast.group, decision, accept, request)
 
     def refuse_raised(self, error: Raised, accept: str | bytes | None) -> Answer[AnyStr]:
         """Like `refuse`, for an error of a limiter of the app's own; or of a budget: no client did anything wrong."""
@@ -184,6 +203,12 @@ class Responder(Generic[AnyStr]):
         return decision.retry_after_spread() if len(self._refused) > CROWD else None
 
 
+def reason_of(group: LimitGroup, decision: Decision) -> Reason:
+    """Return the reason of a refusal by a rule with a status or a message of its own."""
+    rule, limit = group.owner(decision), decision.binding
+    return QUOTA._replace(status=rule.act.refusal_status, detail=rule.act.message_for(*names_of(rule, limit)))
+
+
 class Denial(NamedTuple, Generic[AnyStr]):
     """A refusal for which the app may send a response of its own."""
 
@@ -195,6 +220,14 @@ class Denial(NamedTuple, Generic[AnyStr]):
         given = list(headers)
         there = {name.lower() for name, _ in given}
         return self.responder.with_fields(given, [pair for pair in self.fields if pair[0].lower() not in there])
+
+
+def check_awaited(policy: Policy, awaited: bool) -> bool:
+    """Return whether functions of a policy have to be awaited; raise `InvalidPolicy` if the edge cannot do so."""
+    every = [(rule.name, function) for rule in policy.rules for function in rule.awaited]
+    if every and not awaited:
+        raise InvalidPolicy([f"rule {name}: {in_threads(function)}" for name, function in every])
+    return bool(every)
 
 
 def _all_fast(policy: Policy) -> bool:

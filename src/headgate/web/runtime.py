@@ -12,14 +12,15 @@ from typing import Any, AnyStr, Generic, NamedTuple
 
 from headgate.caches import PathCache
 from headgate.clock import Clock, SystemClock
-from headgate.observe import KeyWatch
+from headgate.observe import KeyWatch, tell_of_end
 from headgate.policy import Policy, Proxies, RequestView
 from headgate.policy.edges import Carried, PolicyCounts, PolicyFile, Reload, Unclear, compare, with_carried
 from headgate.shed import LoadShedder
 from headgate.steps import Steps
 from headgate.stores import Store, open_store
 from headgate.waiting.timers import Timers
-from headgate.web.clients import Clients, Lines
+from headgate.web.awaited_options import AwaitedOptions
+from headgate.web.clients import Lines, clients_of
 from headgate.web.endpoint import EndpointLimit, rules_at
 from headgate.web.endpoint_ways import EndpointWays
 from headgate.web.headers import HeaderCodec
@@ -58,6 +59,9 @@ class Ready(NamedTuple, Generic[AnyStr]):
 class Runtime(Generic[AnyStr]):
     """A policy in front of an app."""
 
+    endpoints: Callable[[], Iterable[tuple[str, tuple[EndpointLimit, ...]]]] | None = None
+    """Returns the route and the limits of each endpoint, where the edge knows them before a request."""
+
     def __init__(
         self, policy: PolicyGiven | None, reader: Reader[AnyStr], options: WebOptions, *, awaited: bool
     ) -> None:
@@ -66,6 +70,7 @@ class Runtime(Generic[AnyStr]):
         self.awaited = awaited
         """Whether event loops run the steps of this edge."""
         self._options = options
+        self.awaited_options = AwaitedOptions(options, awaited)
         self._refusal = options.refusal or Refusal()
         self.store = open_store(options.store, None)
         self._home = self.store
@@ -73,8 +78,8 @@ class Runtime(Generic[AnyStr]):
         """Stores by URL."""
         self._owned = [self.store] if self.store is not options.store else []
         self.proxies = options.proxies
-        self.clients = None if self.proxies is None else Clients(self.proxies, reader.lines)
-        """Finds the client's address behind trusted proxies; None without proxies."""
+        self.clients = clients_of(options.client, self.proxies, reader.lines)
+        """Finds the client's address: by the app's function, or behind proxies; None if the peer is the client."""
         self.clock: Clock = SystemClock()
         self.timers = Timers(self.clock)
         self.check: Callable[[], None] | None = None
@@ -88,7 +93,7 @@ class Runtime(Generic[AnyStr]):
         """The current policy, as it was read."""
         self._carried: tuple[Carried, ...] = ()
         """Limits of earlier policies that still apply for a while."""
-        self._misconfiguration: Misconfiguration | None = Misconfiguration(self.proxies is not None)
+        self._misconfiguration: Misconfiguration | None = Misconfiguration(self.clients is not None)
         self.looks = True
         """Whether the edge must call `look` before it admits a request."""
         self._shedding: Shedding | None = None
@@ -97,6 +102,11 @@ class Runtime(Generic[AnyStr]):
         """The results of every rule, which outlive a reload; and the keys refused most and busiest."""
         self._exchange(self._prepare(self._plain))
         warn_of_workers([self.store, *self._opened.values()])
+
+    @property
+    def enabled(self) -> bool:
+        """Whether the limits of the app apply."""
+        return self._options.enabled
 
     @property
     def namespace(self) -> str:
@@ -125,7 +135,7 @@ class Runtime(Generic[AnyStr]):
 
     def _prepare(self, policy: Policy) -> Ready[AnyStr]:
         """Do everything that takes time or can fail before a policy is used; in a thread after a file has changed."""
-        store, policy = self.store, self.select(policy)
+        store, policy = self.store, self.select(policy if self._options.enabled else policy.switched_off())
         reload = compare(self._plain, policy, self._carried, store.clock.now_us())
         responder = self._open(with_carried(policy, reload.carried))
         responder.compiled.bind()
@@ -149,11 +159,11 @@ class Runtime(Generic[AnyStr]):
         self.awaits = ready.responder.compiled.awaits
         """Whether some of the stores have to be awaited."""
         self.fast_paths_at: EndpointWays[AnyStr] = EndpointWays(
-            partial(self._open_at, ready.responder.compiled.policy), self._options.plan is None
+            partial(self._open_at, ready.responder.compiled.policy),
+            self._options.plan is None and not self.awaited_options.names,
         )
         """Ways by the limits of an endpoint, its route and a known method."""
-        find = self.responder_now.way_of if self._options.plan is None else _looked_at
-        self.ways: PathCache[Way] = PathCache(find)
+        self.ways: PathCache[Way] = PathCache(self.awaited_options.ways(ready.responder))
         """Ways by method and path."""
         self._shedding = follow(self._shedding, ready.policy.shed, self)
         self.shedding = None if getattr(self.store, "admits_all", False) else self._shedding
@@ -183,9 +193,11 @@ class Runtime(Generic[AnyStr]):
         """Return the view of a request, for rules."""
         options = self._options
         view = self.reader.view(request, self.proxies)
-        if options.user is not None:
+        if options.client is not None:
+            view.client = options.client(request)
+        if options.user is not None and "user" not in self.awaited_options.names:
             view.user = options.user(request)
-        if options.claims is not None:
+        if options.claims is not None and "claims" not in self.awaited_options.names:
             view.claims = options.claims(request)
         tokens = self.responder_now.compiled.policy.tokens
         if tokens is not None:
@@ -233,14 +245,14 @@ class Runtime(Generic[AnyStr]):
 
     def responder(self, view: RequestView) -> Responder[AnyStr]:
         """Return the responder for a request in front of the app."""
-        if self._options.plan is not None:
-            self._choose_plan(view, self._options.plan)
+        if self.awaited_options.plan_at_once is not None:
+            self._choose_plan(view, self.awaited_options.plan_at_once)
         return self.responder_now
 
     def responder_at(self, view: RequestView, limits: tuple[EndpointLimit, ...]) -> Responder[AnyStr]:
         """Return the responder for the limits of an endpoint, whose route is `view.route`."""
-        if self._options.plan is not None:
-            self._choose_plan(view, self._options.plan)
+        if self.awaited_options.plan_at_once is not None:
+            self._choose_plan(view, self.awaited_options.plan_at_once)
         return self.fast_paths_at.responder(limits, view.route or "endpoint")
 
     def _choose_plan(self, view: RequestView, plan_of: Callable[[RequestView], str | None]) -> None:
@@ -268,20 +280,17 @@ class Runtime(Generic[AnyStr]):
         self._compared, self.looks = False, True
 
     def close(self) -> None:
-        """Close the stores that were opened here."""
+        """Close the stores that were opened here, after the last counts are published."""
+        tell_of_end()
         for store in (*self._owned, *self._opened.values()):
             if hasattr(store, "close"):
                 store.close()
 
     async def aclose(self) -> None:
         """Like `close`, in an event loop."""
+        tell_of_end()
         for store in (*self._owned, *self._opened.values()):
             if hasattr(store, "aclose"):
                 await store.aclose()
             elif hasattr(store, "close"):
                 store.close()
-
-
-def _looked_at(method: str, path: str) -> bool:
-    """Take no fast path: the app's `plan` function must be called for each request."""
-    return False

@@ -169,7 +169,7 @@ class Shedding:
             key = None if section.tenant is None else key_of(section.tenant, view, {})
         except Unclear:
             key = None
-        return key or fallback_key(view), section.weights.get(view.plan or "", 1.0)
+        return key or fallback_key(view, client_key), section.weights.get(view.plan or "", 1.0)
 
     def _view(self, asked: Asked) -> Steps[RequestView]:
         """Return the view of a request with its plan; the rules use the same."""

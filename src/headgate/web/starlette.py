@@ -9,7 +9,7 @@ async def search(request): ...
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Unpack
 
 from headgate.wording import requiring
@@ -30,15 +30,26 @@ with requiring("headgate.web.starlette", "starlette"):
 from headgate.errors import HeadgateError, InvalidCall
 from headgate.web import asgi
 from headgate.web.asgi_requests import Scope
-from headgate.web.callables import mark_of, misplaced
+from headgate.web.callables import full_name, mark_of, misplaced
 from headgate.web.edge import Edge
+from headgate.web.endpoint import EndpointLimit
 from headgate.web.options import Options, PolicyGiven
+from headgate.web.request_decision import RequestDecision
 from headgate.web.responder import RAISED
 from headgate.web.starlette_refusals import RateLimitExceeded, answer_raised, send_refusal
-from headgate.web.starlette_routes import as_included, endpoints_of, routes_in
+from headgate.web.starlette_routes import as_included, endpoints_of, placed, route_named, routes_in
 from headgate.web.unreached import router_behind
 
-__all__ = ["Limit", "RateLimitExceeded", "RateLimitMiddleware", "RateLimits", "exempt", "limited", "send_refusal"]
+__all__ = [
+    "Limit",
+    "RateLimitExceeded",
+    "RateLimitMiddleware",
+    "RateLimits",
+    "RequestDecision",
+    "exempt",
+    "limited",
+    "send_refusal",
+]
 
 
 class RateLimitMiddleware(asgi.RateLimitMiddleware):
@@ -92,6 +103,7 @@ class RateLimits(Edge[bytes]):
         self._outside = RateLimitMiddleware(_nothing, policy, **options)
         self._runtime = self._outside._runtime
         self._runtime.routes = lambda: routes_in(app)
+        self._runtime.endpoints = self._endpoints
         self._outside.routes_of = lambda: app.routes
         self._app = app
         self._build = app.build_middleware_stack
@@ -129,10 +141,30 @@ class RateLimits(Edge[bytes]):
                 await enter(connection, (self._default,))
         await handle(scope, *way)
 
+    def _endpoints(self) -> Iterator[tuple[str, tuple[EndpointLimit, ...]]]:
+        """Yield the route and the limits of each decision at each endpoint."""
+        for template, route in placed(self._app.routes):
+            decisions = [[each for each in limits if not each.messages] for limits in self.decisions_at(route)]
+            if self._default and not self.limits_at(route) and not mark_of(route.endpoint, EXEMPT):
+                decisions = [[self._default]]
+            name = full_name(route.endpoint)
+            for times, limits in enumerate(filter(None, decisions), 1):
+                yield route_named(template, name, times), tuple(each.limit for each in limits)
+
+    def decisions_at(self, route: Any) -> Sequence[Sequence[Limit]]:  # noqa: ANN401
+        """Return the limits of each decision at an endpoint, in the order in which they are made."""
+        return [decorators_at(route)]
+
     def limits_at(self, route: Any) -> tuple[Limit, ...]:  # noqa: ANN401
         """Return an endpoint's own limits."""
-        _, _, limits = mark_of(route.endpoint, LIMITS) or (None, None, ())
-        return limits
+        return decorators_at(route)
+
+
+def decorators_at(route: Any) -> tuple[Limit, ...]:  # noqa: ANN401
+    """Return the limits of an endpoint's decorators."""
+    limits: tuple[Limit, ...]
+    _, _, limits = mark_of(route.endpoint, LIMITS) or (None, None, ())
+    return limits
 
 
 async def _nothing(scope: Scope, receive: asgi.Receive, send: asgi.Send) -> None:

@@ -18,9 +18,10 @@ from headgate.web.asgi import REQUEST_LIMITS
 from headgate.web.asgi_requests import Scope
 from headgate.web.callables import asking_for, called, mark_of, name_after, note_limited
 from headgate.web.endpoint import EndpointLimit
+from headgate.web.request_decision import RequestDecision
 from headgate.web.request_limits import RequestLimits
 from headgate.web.starlette_refusals import accepted, refusal_of
-from headgate.web.starlette_routes import Known, Place, place_of
+from headgate.web.starlette_routes import Known, Place, place_of, route_named
 
 LIMITS: Final = "__headgate_limits__"
 """The attribute of a limited endpoint: the endpoint itself, the original, and the limits. Other decorators copy it and
@@ -50,10 +51,15 @@ class Limit:
         self.limit = EndpointLimit(limits, {"key": key, **rule})
         self.messages = messages
 
-    async def __call__(self, connection: HTTPConnection) -> None:
-        """Admit the request, or raise `RateLimitExceeded`."""
+    async def __call__(self, connection: HTTPConnection) -> RequestDecision:
+        """Admit the request and return the decision of this limit, or raise `RateLimitExceeded`."""
+        seen = RequestDecision()
+        seen.limits = limits = request_limits_of(connection)
+        before = len(limits.outcomes())
         if not mark_of(connection.scope.get("endpoint"), EXEMPT):
             await enter(connection, (self,))
+        seen.only = [outcome for _, outcome in limits.outcomes()[before:]]
+        return seen
 
 
 def request_limits_of(connection: HTTPConnection) -> RequestLimits[bytes]:
@@ -85,7 +91,7 @@ def enter_at_once(connection: HTTPConnection, limits: tuple[Limit, ...], place: 
     if not asked:
         return None
     times = scope[ENTERED] = scope.get(ENTERED, 0) + 1
-    route = place.route if times == 1 else f"{place.template}/{times} {place.name} {times}"  # counts of its own
+    route = route_named(place.template, place.name, times)  # counts of its own
     peer = scope.get("client")
     admitted = request_limits.admit(scope, scope.get("method", "WEBSOCKET"), route, peer[0] if peer else None, asked)
     return None if admitted is True else _enter(connection, request_limits, admitted)

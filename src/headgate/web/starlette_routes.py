@@ -97,6 +97,21 @@ def _routes_below(routes: Iterable[Any], prefix: str) -> Iterator[Route]:
             yield read_route(f"{path}/**", None, r"\{", r"^\*\*$|:path\}")
 
 
+def route_named(template: str, name: str, times: int) -> str:
+    """Return the route by which the limits of an endpoint count that decide first, or later, on the same request."""
+    return f"{template} {name}" if times == 1 else f"{template}/{times} {name} {times}"
+
+
+def placed(routes: Iterable[Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the template and the route of every endpoint, also below mounts."""
+    for route in flat(routes):
+        path = prefix + str(getattr(route, "path", ""))
+        if isinstance(route, Mount | Host):
+            yield from placed(route.routes or (), path)
+        elif hasattr(route, "endpoint"):
+            yield path or "/", route
+
+
 def endpoints_of(routes: Iterable[Any]) -> Iterator[Any]:
     """Yield the routes of every endpoint, also below mounts."""
     for route in flat(routes):

@@ -15,6 +15,7 @@ from headgate.steps import run
 from headgate.web.edge import Edge
 from headgate.web.headers import WSGI
 from headgate.web.options import Options, PolicyGiven, WebOptions
+from headgate.web.request_decision import decision_of
 from headgate.web.request_limits import RequestLimits, limits_of
 from headgate.web.responder import Answer, Pairs, Responder
 from headgate.web.runtime import Reader, Runtime
@@ -23,6 +24,8 @@ from headgate.web.unreached import routes_below
 Environ = dict[str, Any]
 StartResponse = Callable[..., Any]
 App = Callable[[Environ, StartResponse], Iterable[bytes]]
+RATE_LIMIT: Final = "headgate.rate_limit"
+"""The key in an environ under which the app finds the decision about the request."""
 
 
 class RateLimitMiddleware(Edge[str]):
@@ -33,6 +36,9 @@ class RateLimitMiddleware(Edge[str]):
         self._runtime: Runtime[str] = Runtime(policy, ENVIRONS, WebOptions(**options), awaited=False)
         self._runtime.routes = lambda: routes_below(self.app)
         self._limits = limits_of(self._runtime)
+        self._decision = decision_of(self._limits)
+        self._without_limits = self._decision()
+        """The decision about requests that no limit applies to."""
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         """Handle one request."""
@@ -43,6 +49,7 @@ class RateLimitMiddleware(Edge[str]):
             path = path_of(environ)
         way = runtime.fast_paths[environ["REQUEST_METHOD"], path]
         if way is True:  # no rule applies
+            environ[RATE_LIMIT] = self._without_limits
             return self.app(environ, start_response)
         if way is not False:  # decided at once: no limits of the request have to be kept
             if way.by_address:
@@ -53,8 +60,10 @@ class RateLimitMiddleware(Edge[str]):
                 decision = way.decide_by(view)
             if decision is not None:
                 if decision.allowed:
+                    seen = environ[RATE_LIMIT] = self._decision()
+                    seen.way, seen.decided = way, decision
                     return self.app(environ, _telling(way.responder, way.write_fields(decision), start_response))
-                answer = way.responder.refuse_fast(way, decision, environ.get("HTTP_ACCEPT"))
+                answer = way.responder.refuse_fast(way, decision, environ.get("HTTP_ACCEPT"), environ)
                 return _answer(answer, environ, start_response)
         limits = self._limits()
         limits.view = view
@@ -63,6 +72,8 @@ class RateLimitMiddleware(Edge[str]):
             admitted = run(admitted)
         if not admitted:
             return _answer(limits.refuse(environ.get("HTTP_ACCEPT")), environ, start_response)
+        seen = environ[RATE_LIMIT] = self._decision()
+        seen.limits = limits
         if limits.follows:
             return self._count(environ, start_response, limits)
         return self.app(environ, _telling(limits.responder, limits.fields, start_response))

@@ -268,3 +268,13 @@ def test_forked_processes_of_multiprocessing_share_no_connection(server):
         for child in children:
             child.join()
     assert got == [EACH] * 4
+
+
+def test_the_first_degraded_answer_says_when_the_link_is_slower_than_the_deadline(proxy, caplog):
+    """Once: the operator of a distant server learns which option to change."""
+    with Limiter("5/minute", store=f"{proxy.url}?deadline=0.05") as limiter:
+        assert not limiter.hit("k").degraded
+        proxy.delay(0.2)
+        assert [limiter.hit("k").degraded for _ in range(2)] == [True, True]
+    told = [line for line in caplog.messages if "gave no answer within the deadline" in line]
+    assert len(told) == 1 and "?deadline=0.5" in told[0]

@@ -20,7 +20,8 @@ from tests.support.serving import UnixConnection
 
 
 def asked(request: web.Request) -> Asked:
-    return asked_of(request.method, request.path, request.query_string, request.headers.items())
+    seen = request.get(aiohttp.RATE_LIMIT)
+    return asked_of(request.method, request.path, request.query_string, request.headers.items(), seen)
 
 
 def by_request(function: Any) -> Any:

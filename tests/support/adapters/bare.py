@@ -65,7 +65,8 @@ class AsgiSuite(MiddlewareSuite):
 
 def of_scope(scope: Any) -> Asked:
     lines = ((name.decode(), value.decode()) for name, value in scope["headers"])
-    return asked_of(scope["method"], scope["path"], scope["query_string"].decode(), lines)
+    seen = scope.get("state", {}).get("rate_limit")
+    return asked_of(scope["method"], scope["path"], scope["query_string"].decode(), lines, seen)
 
 
 class WsgiSuite(MiddlewareSuite):
@@ -88,7 +89,8 @@ class WsgiSuite(MiddlewareSuite):
 
 def of_environ(environ: Any) -> Asked:
     lines = ((name[5:].replace("_", "-"), value) for name, value in environ.items() if name.startswith("HTTP_"))
-    return asked_of(environ["REQUEST_METHOD"], environ["PATH_INFO"], environ["QUERY_STRING"], lines)
+    seen = environ.get("headgate.rate_limit")
+    return asked_of(environ["REQUEST_METHOD"], environ["PATH_INFO"], environ["QUERY_STRING"], lines, seen)
 
 
 class WsgiSite:

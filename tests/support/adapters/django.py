@@ -27,7 +27,8 @@ from tests.support.adapters.loops import AsgiSite, asked_of, in_loop, pieces_of
 
 def asked(request: Any) -> Asked:
     query = request.META.get("QUERY_STRING", "")
-    return asked_of(request.method, request.path, query, request.headers.items())
+    seen = getattr(request, "rate_limit", None)
+    return asked_of(request.method, request.path, query, request.headers.items(), seen)
 
 
 def respond(reply: Reply, stream: Any) -> HttpResponse:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from typing import Any
 
-from flask import Flask, Response, request
+from flask import Flask, Response, g, request
 
 from headgate.testing.edges import App, EdgeSuite, Endpoint, with_functions
 from headgate.web import flask
@@ -38,7 +39,7 @@ def put(built: Flask, endpoint: Endpoint) -> None:
     """One route."""
 
     def view(**_: Any) -> Response:
-        reply = endpoint.handle(of_environ(request.environ))
+        reply = endpoint.handle(replace(of_environ(request.environ), rate_limit=g.rate_limit))
         return Response(reply.body, reply.status, dict(reply.headers))
 
     path, name = re.sub(r"\{(\w+)\}", r"<\1>", endpoint.path), f"at {endpoint.path}".replace(".", "")

@@ -38,22 +38,22 @@ async def pieces_of(body: Iterator[bytes]) -> AsyncIterator[bytes]:
         yield piece
 
 
-def asked_of(method: str, path: str, query: str, headers: Any) -> Asked:
+def asked_of(method: str, path: str, query: str, headers: Any, rate_limit: Any = None) -> Asked:
     """A request in no framework's words."""
     lines = {name.lower(): value for name, value in headers}
-    return Asked(method, path, dict(parse_qsl(query, keep_blank_values=True)), lines)
+    return Asked(method, path, dict(parse_qsl(query, keep_blank_values=True)), lines, rate_limit)
 
 
 class AsgiSite:
     """An ASGI app that has been started."""
 
     def __init__(self, app: Any, limits: Any, run: Run[Any]) -> None:
-        self._app, self._run = app, run
+        self._app, self.run = app, run
         self.limits = limits
 
     def ask(self, method: str, path: str, headers: Mapping[str, str], client: str | None) -> Answer:
         """As a server does: a HEAD has no body, and an app that fails before it has answered is answered for."""
-        answer: Answer = self._run(self._ask(method, path, headers, client))
+        answer: Answer = self.run(self._ask(method, path, headers, client))
         return answer
 
     async def _ask(self, method: str, path: str, headers: Mapping[str, str], client: str | None) -> Answer:

@@ -10,18 +10,18 @@ import asyncio
 import time
 import weakref
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from headgate.clock import SECOND, Clock, SystemClock
 from headgate.engine import TAKE, read_clock
-from headgate.errors import InvalidCall, StoreError
+from headgate.errors import StoreError
 from headgate.forks import after_fork
 from headgate.limit import Limit
 from headgate.stores.breaker import Transition
 from headgate.stores.contract import Store
 from headgate.stores.health import HealthReport
 from headgate.stores.leases.terms import Lease, checked_terms
-from headgate.stores.memory import MemoryStore
+from headgate.stores.options import checked_pepper, local_store, read_options
 from headgate.stores.redis.bound import BoundLimits, Space
 from headgate.stores.redis.bound_async import AsyncBoundLimits
 from headgate.stores.redis.compiled import Command, CompiledLimits
@@ -34,12 +34,11 @@ from headgate.stores.redis.pipeline import Pipelines
 from headgate.stores.redis.refusal_cache import RefusalCache
 from headgate.stores.redis.renewal import PermitRenewal
 from headgate.stores.redis.topology import Topology
-from headgate.stores.redis.url import Options, read_client, read_url, split_url
+from headgate.stores.redis.url import DEFAULTS, EXAMPLE, OPTIONS, read_client, read_url
 from headgate.wording import explained
 
 __all__ = ["RedisStore", "Transition"]
 
-LONGEST_PEPPER: Final = 64
 Leased = TypeVar("Leased", "LeasedLimits", "AsyncLeasedLimits")
 
 
@@ -72,18 +71,15 @@ class RedisStore:
             "deadline": deadline, "connect_timeout": connect_timeout, "remember_refusals": remember_refusals,
             "nodes": nodes,
         }  # fmt: skip
-        url, in_url = split_url(url) if isinstance(url, str) else (url, {})
-        said: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-        options = Options(**{**in_url, **said}).checked()
-        if not isinstance(pepper, bytes) or len(pepper) > LONGEST_PEPPER:
-            raise InvalidCall(f"pepper must be bytes, at most {LONGEST_PEPPER}, and the same in the whole fleet")
-        self._pepper = pepper
+        url, in_url = read_options(url, DEFAULTS, OPTIONS, EXAMPLE) if isinstance(url, str) else (url, DEFAULTS)
+        options = in_url.with_arguments(given)
+        self._pepper = checked_pepper(pepper)
         self.nodes = self._least_nodes = options.nodes
         """The number of processes that share a limit while the server is away."""
         self._clock = clock
         self._waiting_clock = clock or SystemClock()
         self._remember_us = round(options.remember_refusals * SECOND)
-        self.local = _local_store(local, clock)
+        self.local = local_store(local, clock)
         """The store that answers while the server is away."""
         described = read_url(url) if isinstance(url, str) else read_client(url)
         connector = Connector(described, Timeouts(options.deadline, options.connect_timeout))
@@ -208,11 +204,3 @@ class RedisStore:
 
 def _monotonic_us() -> int:
     return time.monotonic_ns() // 1000
-
-
-def _local_store(local: Store | str | None, clock: Clock | None) -> Store:
-    if local is None:
-        return MemoryStore(clock=clock)
-    from headgate.stores import open_store  # here, since that module imports this one
-
-    return open_store(local, clock if isinstance(local, str) else None)

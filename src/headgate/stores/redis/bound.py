@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple, TypeVar
 
 from headgate.algorithms import log
+from headgate.algorithms.block import end_of
 from headgate.engine import PEEK, RESERVE, TAKE, UP_TO, Decision
 from headgate.errors import StoreError
 from headgate.layout import UNIT_BITS, WORD
@@ -188,6 +189,7 @@ class BoundSteps:
             for limit in self.limits:
                 name = subject + names.suffix(limit)
                 until = int(node.command(b"GET", name + b"b") or 0) if limit.block_us else 0
+                until = end_of(until) if limit.growth else until
                 raw = node.command(b"GET", name) if limit.step is log else None
                 stamps = log.counting(_ring(raw), log.Params(*limit.params), now) if raw else ()
                 found.append((until if until > now else 0, tuple(stamps)))

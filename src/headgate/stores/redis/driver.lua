@@ -31,7 +31,7 @@ return table.concat(reply)
 --- several
 for group = 1, groups do
     local at, packed = (group - 1) * WIDTH, {struct.unpack('PACKED', ARGV[group])}
-    local states, blocks, costs, look, lend, charge, verdicts = {}, {}, {}, {}, {}, {}, {}
+    local states, blocks, memory, costs, look, lend, charge, verdicts = {}, {}, {}, {}, {}, {}, {}, {}
     local wait, when, ahead = WAIT, now, 0
     LIMITS
     if UP_TO and costs[1] > 0 then
@@ -62,8 +62,9 @@ for group = 1, groups do
             if amount > 0 then
                 part = min(part, floor(turn * amount / period))
                 if remaining < part then share = floor(remaining * remaining / part) end
-                if crowded then  -- what comes back in a place and a quarter, and a part of what is left
-                    share = min(share, floor(5 * amount * spacing / (4 * period)) + floor(remaining / parts))
+                if crowded then  -- what comes back in a place and a quarter, rounded by chance, and a part of the rest
+                    local units = 5 * amount * spacing / (4 * period) + now % 1000 / 1000
+                    share = min(share, floor(units) + floor(remaining / parts))
                 end
             elseif crowded and reset > 0 then  -- the turns until the window ends, and half as many tokens again
                 share = min(share, ceil(remaining * 3 * spacing / (2 * reset)))
@@ -104,7 +105,7 @@ for group = 1, groups do
             end
             -- Also if the state is empty and gone: the rest of its block may be shorter than the promised retry.
             if not allowed and blocks[i] and ends > now then
-                redis.call('SET', blocks[i], ends, 'PX', ceil((ends - now) / 1000) + slack)
+                redis.call('SET', blocks[i], ends, 'PX', ceil((ends - now + (memory[i] or 0)) / 1000) + slack)
             end
         end
     end
@@ -153,6 +154,12 @@ end
 blocks[INDEX] = KEYS[at + PLACE + 1]
 local ends_INDEX, open_INDEX = tonumber(redis.call('GET', blocks[INDEX]) or 0), look[INDEX]
 look[INDEX] = function(cost) return block_shut(ends_INDEX, packed[BLOCK], now, cost, open_INDEX) end
+
+--- growing
+blocks[INDEX], memory[INDEX] = KEYS[at + PLACE + 1], packed[BLOCK]
+local ends_INDEX, open_INDEX = tonumber(redis.call('GET', blocks[INDEX]) or 0), look[INDEX]
+local growth_INDEX = {unpack(packed, BLOCK, BLOCK + 7)}
+look[INDEX] = function(cost) return block_grow(ends_INDEX, growth_INDEX, now, cost, open_INDEX) end
 
 --- give
 for group = 1, groups do

@@ -10,13 +10,13 @@ from __future__ import annotations
 import hashlib
 import re
 from functools import lru_cache
-from importlib import resources
 from typing import Final, NamedTuple
 
-from headgate.algorithms import EXACT, NEVER, UNKNOWN, pause
+from headgate.algorithms import pause
+from headgate.algorithms.block import PLACES
 from headgate.engine import PEEK, RESERVE, TAKE, UP_TO
-from headgate.layout import ANSWER_FIELDS, FRACTION_BITS, UNIT_BITS
 from headgate.limit import Limit
+from headgate.stores.kernels import fill, read_sections, read_text
 
 GIVE: Final = 100
 """The mode of scripts that give back; this mode and those below exist only on a server."""
@@ -39,13 +39,6 @@ LIBRARY: Final = {
 }  # fmt: skip
 
 
-NUMBERS: Final = {
-    "NEVER": str(NEVER), "UNKNOWN": str(UNKNOWN), "FINEST": str(1 << FRACTION_BITS), "UNITS": str(1 << UNIT_BITS),
-    "FIELDS": "<" + "i8" * ANSWER_FIELDS, "EXACT": str(EXACT),
-}  # fmt: skip
-"""The constants that are filled into kernels and the driver."""
-
-
 class Shape(NamedTuple):
     """The part of a limit that chooses its code; all the rest is sent as numbers."""
 
@@ -54,6 +47,13 @@ class Shape(NamedTuple):
     kernel: str
     """The file in that folder, without its suffix."""
     blocks: bool
+    grows: bool
+    """Whether its block grows."""
+
+    @property
+    def numbers(self) -> int:
+        """The numbers of its block among the parameters."""
+        return PLACES if self.grows else int(self.blocks)
 
 
 class Script(NamedTuple):
@@ -65,13 +65,13 @@ class Script(NamedTuple):
 
 def shape_of(limit: Limit) -> Shape:
     """Return the shape of a limit."""
-    return Shape(limit.step.KIND, limit.step.kernel(limit.params), limit.block_us > 0)
+    return Shape(limit.step.KIND, limit.step.kernel(limit.params), limit.block_us > 0, bool(limit.growth))
 
 
 def sent_params(limit: Limit) -> tuple[int, ...]:
     """Return the parameters of a limit that its kernel declares, in the kernel's order."""
     names = _Kernel.batch(limit.step.KIND, limit.step.kernel(limit.params)).params
-    block = (limit.block_us,) if limit.block_us else ()
+    block = limit.growth or ((limit.block_us,) if limit.block_us else ())
     return (*(getattr(limit.params, name) for name in names), *block)
 
 
@@ -84,7 +84,7 @@ def script(shapes: tuple[Shape, ...], mode: int) -> Script:
 
 class _Kernel:
     def __init__(self, kind: str, file: str) -> None:
-        heads, self.sections = _sections(_read(f"headgate.algorithms.{kind}", file))
+        heads, self.sections = read_sections(f"headgate.algorithms.{kind}", f"{file}.lua")
         self.name = kind if file == "kernel" else file
         self.params = heads["params"].split()
         self.state = ", ".join(heads["state"].split())
@@ -116,33 +116,20 @@ class _Kernel:
         )
 
 
-def _read(package: str, file: str) -> str:
-    """A file in Lua, with its numbers."""
-    return _fill(resources.files(package).joinpath(f"{file}.lua").read_text("utf-8"), **NUMBERS)
-
-
-def _sections(text: str) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the `--- name value` lines of a file, and the code under each `--- name`."""
-    heads = dict(re.findall(r"^--- (\w+) (.+)$", text, re.MULTILINE))
-    parts = re.split(r"^--- (\w+)(?: .+)?\n", text, flags=re.MULTILINE)
-    return heads, {name: re.sub(r"^\s*--[^\n]*\n", "", code, flags=re.MULTILINE).strip()
-                   for name, code in zip(parts[1::2], parts[2::2], strict=True)}  # fmt: skip
-
-
 def _compose(shapes: tuple[Shape, ...], mode: int) -> str:
     if mode == RESET:
         return "return redis.call('DEL', unpack(KEYS))"
-    driver = _sections(_read(__package__, "driver"))[1]
+    driver = read_sections(__package__, "driver.lua").codes
     if mode == HEARTBEAT:
         return driver["heartbeat"]
     if mode == RENEW:
         names = _Kernel.batch("concurrency", "kernel").sections["helpers"]
-        return "\n".join((names, _fill(driver["time"], WIDTH="1"), driver["renew"]))
+        return "\n".join((names, fill(driver["time"], WIDTH="1"), driver["renew"]))
     kernels = [_Kernel.batch(shape.kind, shape.kernel) for shape in shapes]
     helpers = [kernel.sections.get("helpers", "") for kernel in dict.fromkeys(kernels)]
     if mode == TAKE and len(shapes) == 1 and not shapes[0].blocks:
         kernel = kernels[0]
-        body = _fill(
+        body = fill(
             driver["single"],
             PARAMS=", ".join(kernel.params),
             PACKED=_packed(len(kernel.params) + 1),
@@ -155,10 +142,12 @@ def _compose(shapes: tuple[Shape, ...], mode: int) -> str:
     else:
         helpers += [kernel.functions() for kernel in dict.fromkeys(kernels)]
         if any(shape.blocks for shape in shapes):
-            helpers.append(_read("headgate.algorithms.block", "kernel"))
+            helpers.append(read_text("headgate.algorithms.block", "kernel.lua"))
+        if any(shape.grows for shape in shapes):
+            helpers.append(read_text("headgate.algorithms.block", "growing.lua"))
         body = _body(driver, shapes, kernels, mode)
     width = len(shapes) + sum(shape.blocks for shape in shapes) + (mode == AHEAD)
-    code = "\n".join([*helpers, _fill(driver["time"], WIDTH=str(width)), body])
+    code = "\n".join([*helpers, fill(driver["time"], WIDTH=str(width)), body])
     used = [name for name in LIBRARY if re.search(rf"\b{name}\(", code)]
     aliases = f"local {', '.join(used)} = {', '.join(LIBRARY[name] for name in used)}\n" if used else ""
     return aliases + code
@@ -177,16 +166,17 @@ def _body(driver: dict[str, str], shapes: tuple[Shape, ...], kernels: list[_Kern
             "HELD": ", ".join(f"states[{index}][{2 + at}]" for at in range(kernel.state.count(",") + 1)),
             "GIVEN": ", ".join(f"packed[{offset + at + 1}]" for at in range(numbers)),
             "BLOCK": str(offset + numbers + 1),
-            "COST": str(offset + numbers + shape.blocks + 1),
+            "COST": str(offset + numbers + shape.numbers + 1),
         }
-        text = driver["back"] if mode == GIVE else driver["limit"] + ("\n" + driver["block"] if shape.blocks else "")
+        block = "growing" if shape.grows else "block" if shape.blocks else ""
+        text = driver["back"] if mode == GIVE else driver["limit"] + ("\n" + driver[block] if block else "")
         if mode == RESERVE and "lend" in kernel.sections:
             text += "\n" + driver["lend"]
-        parts.append(_fill(text, **fields))
+        parts.append(fill(text, **fields))
         address += 1 + shape.blocks
-        offset += numbers + shape.blocks + (3 if mode == GIVE else 1)
+        offset += numbers + shape.numbers + (3 if mode == GIVE else 1)
     more = {RESERVE: 1, AHEAD: TURN_NUMBERS + SHARE_NUMBERS * len(shapes)}.get(mode, 0)
-    return _fill(
+    return fill(
         driver["give" if mode == GIVE else "several"],
         LIMITS="\n".join(parts),
         GIVES="\n".join(parts),
@@ -204,8 +194,3 @@ def _body(driver: dict[str, str], shapes: tuple[Shape, ...], kernels: list[_Kern
 
 def _packed(count: int) -> str:
     return "<" + "i8" * count
-
-
-def _fill(template: str, **words: str) -> str:
-    """Replace words in capitals by their text, also in `KIND_read` and `ends_INDEX`."""
-    return re.sub(r"(?<![A-Z])[A-Z]+(?:_TO)?(?![A-Z])", lambda found: words.get(found[0], found[0]), template)

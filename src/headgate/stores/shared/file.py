@@ -90,7 +90,7 @@ def new_head(limit: Limit, order: int, now_us: int, left: int, max_keys: int | N
         words=words,
         stride=words + (limit.block_us > 0),
         journal=2 if limit.step is log else words,
-        epoch=now_us - EPOCH_LEAD if limit.step is bucket else 0,
+        epoch=(now_us - EPOCH_LEAD) // 8 * 8 if limit.step is bucket else 0,
         order=order,
     )
     head = head._replace(sets=_sets(head, limit, left, max_keys))

@@ -13,21 +13,17 @@ import errno
 import os
 import re
 import stat
-import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Final
 
 from headgate.engine import NATIVE, SHARES
 from headgate.errors import InvalidCall, StoreError
+from headgate.system import lock_file, missing, needs, unlock_file
 from headgate.wording import shown
 
-try:
-    import fcntl
-except ModuleNotFoundError:  # as on Windows
-    fcntl = None  # type: ignore[assignment]
-
 _INSTEAD: Final = "use memory:// for one process, redis:// for several"
+_SHARED: Final = ("a shared store", _INSTEAD)
 BUILDING: Final = "building-"
 _OWN: Final = re.compile(rf"lock|meta|roll|[0-9a-f]{{14}}\.table|{BUILDING}.*", re.DOTALL)
 MODES: Final = (0o700, 0o770)
@@ -38,10 +34,9 @@ LONGEST_BUILD: Final = 60.0
 
 def check_system() -> None:
     """Raise `StoreError` on a system without shared stores."""
-    if sys.modules.get("fcntl") is None or (NATIVE and not SHARES):
-        raise StoreError(
-            f"there are no shared stores on this system ({sys.platform}), only on Linux and macOS: {_INSTEAD}"
-        )
+    needs("fcntl", *_SHARED)
+    if NATIVE and not SHARES:
+        raise missing(*_SHARED)
 
 
 def check_engine() -> None:
@@ -112,12 +107,11 @@ class Folder:
         while True:
             fd = self.open_or_make("lock", 1, bytes)
             try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if not lock_file(fd, *_SHARED):
+                    os.close(fd)
+                    return None
                 if os.fstat(fd).st_nlink:
                     return fd
-            except BlockingIOError:
-                os.close(fd)
-                return None
             except BaseException:
                 os.close(fd)
                 raise
@@ -236,8 +230,8 @@ def is_own(file: str) -> bool:
 
 
 def _unlock(fd: int) -> None:
-    """Unlock a file and close it; closing alone leaves it locked by a child that was forked meanwhile."""
-    fcntl.flock(fd, fcntl.LOCK_UN)
+    """Unlock a file and close it."""
+    unlock_file(fd)
     os.close(fd)
 
 

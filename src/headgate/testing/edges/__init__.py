@@ -14,15 +14,17 @@ from __future__ import annotations
 from headgate.testing.edges.admission import Admission
 from headgate.testing.edges.app import Answer, App, Asked, Endpoint, Reply, Site, with_functions
 from headgate.testing.edges.clients import Clients
+from headgate.testing.edges.decisions import Decisions
 from headgate.testing.edges.endpoints import Endpoints
 from headgate.testing.edges.operation import Operation
 from headgate.testing.edges.outcomes import Outcomes
+from headgate.testing.edges.refusals import Refusals
 from headgate.testing.edges.shedding import Shedding
 
 __all__ = ["Answer", "App", "Asked", "EdgeSuite", "Endpoint", "MiddlewareSuite", "Reply", "Site", "with_functions"]
 
 
-class MiddlewareSuite(Admission, Clients, Outcomes, Operation, Shedding):
+class MiddlewareSuite(Admission, Clients, Decisions, Outcomes, Operation, Refusals, Shedding):
     """The tests of a policy in front of any app. Write a subclass that defines `serve`."""
 
 

@@ -15,6 +15,8 @@ class Asked:
     path: str
     query: Mapping[str, str]
     headers: Mapping[str, str]
+    rate_limit: Any = None
+    """The decision about the request, as the edge shows it to a handler; None for functions that are asked before."""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Final
 
-from headgate.stores import MemoryStore
+from headgate.stores import MemoryStore, Store
 from headgate.testing.clock import ManualClock
 from headgate.testing.edges.app import Answer, App, Endpoint, Handle, Site, hello
 from headgate.wording import log_of
@@ -61,12 +61,16 @@ class Serving:
         """Build the app in the framework, and serve it."""
         raise TypeError("a subclass of an edge's suite must define serve(app)")
 
+    def store(self, clock: ManualClock) -> Store:
+        """Return the store of a site; a subclass may return another one, to try an edge on it."""
+        return MemoryStore(clock=clock)
+
     @contextmanager
     def site(self, *endpoints: Endpoint, **given: Any) -> Iterator[Browser]:  # noqa: ANN401
         """Serve an app of these endpoints on a manual clock; arguments that `App` lacks are options of the edge."""
         clock = ManualClock(LATER)
         app = {name: given.pop(name) for name in ("policy", "default", "key") if name in given}
-        options = {"store": MemoryStore(clock=clock), **given}
+        options = {"store": self.store(clock), **given}
         with self.serve(App(endpoints=endpoints or (Endpoint(),), options=options, **app)) as site:
             yield Browser(site, clock, self.client)
 

@@ -8,6 +8,11 @@ from headgate.testing.edges.browser import Serving
 ONCE = {"limits": "1/minute"}
 
 
+def device(asked: Asked) -> str | None:
+    """Return a client by a header."""
+    return asked.headers.get("x-device")
+
+
 def user(asked: Asked) -> str | None:
     """Return the user in a header."""
     return asked.headers.get("x-user")
@@ -52,6 +57,40 @@ class Clients(Serving):
             with self.limiting(where, ONCE, proxy_hops=1) as site:
                 said = ("6.6.6.6, 198.51.100.1", "7.7.7.7, 198.51.100.1", "198.51.100.2")
                 assert [site.ask(x_forwarded_for=each).status for each in said] == [200, 429, 200], where
+
+    def test_a_header_of_one_address_is_believed_from_trusted_proxies_only(self) -> None:
+        """Proxies that replace a header name the client; two lines, a list or no address count as the proxy itself."""
+        for where in self.places:
+            for header in ("cf-connecting-ip", "true-client-ip", "fly-client-ip", "x-real-ip"):
+                field = header.replace("-", "_")
+                for trusted, expected in (([self.client], [200, 200, 429, 200, 429]), ((), [200, 429, 429, 429, 429])):
+                    said = ("198.51.100.1", "2001:db8::1", "198.51.100.1", "198.51.100.2, 198.51.100.3", "unknown")
+                    with self.limiting(where, ONCE, trusted_proxies=trusted, forwarded_header=header) as site:
+                        found = [site.ask(**{field: each, "x_forwarded_for": "6.6.6.6"}).status for each in said]
+                    assert found == expected, (where, header, trusted)
+
+    def test_a_function_of_the_app_may_find_the_client(self) -> None:
+        """`client` is given the framework's request, in place of peer and headers; None is a client without address."""
+        for where in self.places:
+            with self.limiting(where, ONCE, client=device) as site:
+                assert [site.codes(x_device=each) for each in ("a", "a", "b")] == [[200], [429], [200]], where
+                assert site.codes(times=2) == [200, 429], where
+                assert site.codes(client=self.other_client, x_forwarded_for="6.6.6.6") == [429], where
+
+    def test_networks_of_any_length_share_a_budget(self) -> None:
+        """`address_prefixes` of the policy are the bits of IPv4 and IPv6 addresses that make a key."""
+        policy = {"address_prefixes": {"ipv4": 24, "ipv6": 56}, "rules": [{"key": "ip", "limits": "1/minute"}]}
+        said = (
+            "203.0.113.1",
+            "203.0.113.254",
+            "203.0.114.1",
+            "2001:db8:0:1::1",
+            "2001:db8:0:ff::1",
+            "2001:db8:0:100::1",
+        )
+        with self.site(policy=policy, trusted_proxies=[self.client]) as site:
+            found = [site.ask(x_forwarded_for=each).status for each in said]
+        assert found == [200, 429, 200, 200, 429, 200]
 
     def test_requests_without_an_address_share_one_budget(self) -> None:
         """Clients of a unix socket count as one client, separate from every address, also in rules with functions."""

@@ -13,6 +13,7 @@ from headgate.web import asgi
 from headgate.web.django.request import Request, View
 from headgate.web.django.site import rate_limits
 from headgate.web.django.site_limits import ON_REQUEST, SiteLimits
+from headgate.web.request_decision import RequestDecision
 from headgate.web.responder import RAISED
 
 
@@ -39,13 +40,16 @@ class RateLimitMiddleware:
         """Return the limits of a new request, or None if limits are disabled."""
         opened = rate_limits.opened
         setup = opened.setup
+        seen = request.rate_limit = RequestDecision()
         if not setup.enabled:
+            seen.only = ()
             return None
         limits = opened.limits(self._awaits)()
         if limits.runtime.looks:
             view = limits.runtime.look(request)
             limits.view = view if setup.policy is not None else None  # middleware may add to it before the view
         setattr(request, ON_REQUEST, limits)
+        seen.limits = limits
         return limits
 
     def _pass(self, request: Request) -> Any:  # noqa: ANN401
@@ -79,7 +83,7 @@ class RateLimitMiddleware:
             response = await self.get_response(request)
             if limits.follows:
                 await asgi.finish(limits, limits.after(response.status_code, response.headers.get))
-            if limits.holds_permits and response.streaming:
+            if response.streaming and (limits.holds_permits or limits.runtime.awaits):  # it may settle at its end
                 limits.end_with(response)
             return limits.tell(response)
         finally:

@@ -66,7 +66,12 @@ def route_of(request: Request, at: str = "") -> str | None:
     route = found.route
     if is_language_prefix_patterns_used(getattr(request, "urlconf", None) or settings.ROOT_URLCONF)[0]:
         route = route.removeprefix(f"{get_language()}/")
-    return f"/{route}:{at} {found.view_name}" if at else f"/{route} {found.view_name}"
+    return route_named(route, found.view_name, at)
+
+
+def route_named(route: str, name: str, at: str = "") -> str:
+    """Return a route as limits count by it: its template, the place inside of the view if any, and the view's name."""
+    return f"/{route}:{at} {name}" if at else f"/{route} {name}"
 
 
 def result_of(function: Callable[..., Any], view: RequestView) -> Any:  # noqa: ANN401

@@ -55,7 +55,14 @@ class Setup:
         self.policy = given.get("POLICY")
         self.default = self._default()
         as_given = {name: given[name.upper()] for name in OPTION_NAMES if name.upper() in given}
-        known = {"store": None, "user": None, "plan": None, "claims": self._function("CLAIMS")}
+        known = {
+            "enabled": self.enabled,
+            "store": None,
+            "user": None,
+            "plan": None,
+            "claims": self._function("CLAIMS"),
+            "client": self._function("CLIENT"),
+        }
         self.options = WebOptions(**{**as_given, **known, "refusal": self._refusal()})
         self.by_user = self._look_at_the_rest()
         """Whether the policy counts by user."""

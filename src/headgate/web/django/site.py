@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property, partial
 from threading import RLock
@@ -16,10 +16,12 @@ from django.urls import URLResolver, get_resolver
 from django.urls.resolvers import LocalePrefixPattern, RoutePattern
 
 from headgate.forks import after_fork
+from headgate.observe import Snapshot, summed
 from headgate.policy import Policy
-from headgate.policy.edges import CountedRule, RuleKeys, check_no_loop
+from headgate.policy.edges import CountedRule, RuleCounts, RuleKeys, check_no_loop, sum_of
 from headgate.shed import LoadShedder
 from headgate.stores import Store, open_store
+from headgate.web.django.endpoints import endpoints_in
 from headgate.web.django.request import lines_of, read_request
 from headgate.web.django.settings import Setup
 from headgate.web.django.site_limits import SiteLimits, preparing
@@ -28,6 +30,7 @@ from headgate.web.headers import WSGI
 from headgate.web.rules_by_name import counted_rule
 from headgate.web.runtime import Reader, Runtime
 from headgate.web.unreached import Route, read_route
+from headgate.web.watching import snapshot_of
 from headgate.wording import Renamed
 
 
@@ -86,6 +89,7 @@ class _Opened:
         reader = Reader(WSGI, partial(read_request, setup.user_of), lines_of)
         runtime = Runtime(setup.policy, reader, replace(setup.options, store=self.store), awaited=awaited)
         runtime.routes = routes_in
+        runtime.endpoints = partial(endpoints_in, setup)
         runtime.prepare = preparing(setup, awaited)
         limits = self._limits[awaited] = type("SiteLimits", (SiteLimits,), {"runtime": runtime, "setup": setup})
         return limits
@@ -139,6 +143,14 @@ class RateLimits(RuleKeys):
     def namespace(self) -> str:
         """The namespace of every count made here."""
         return self.policy.namespace
+
+    def counts(self) -> Mapping[str, RuleCounts]:
+        """Return the decisions of each rule in this process, by their result; they only grow, also over a reload."""
+        return sum_of([runtime.counts.values() for runtime in self.opened.runtimes])
+
+    def snapshot(self, keys: bool = True) -> Snapshot:
+        """Return everything that was counted in this process: rules, stores, and the keys refused most and busiest."""
+        return summed([snapshot_of(runtime, keys) for runtime in self.opened.runtimes], keys)
 
     def _counted(self, rule: str) -> CountedRule:
         return counted_rule(self._runtime_now, rule)

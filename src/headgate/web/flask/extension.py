@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, Unpack
 
 from flask import Flask, Request, Response, current_app
@@ -13,7 +13,16 @@ from headgate.errors import HeadgateError, InvalidCall
 from headgate.steps import run
 from headgate.web.edge import Edge
 from headgate.web.endpoint import EndpointLimit
-from headgate.web.flask.requests import LIMITED, current_flask, current_request, exceeded, reader, refuse, tell
+from headgate.web.flask.requests import (
+    LIMITED,
+    current_flask,
+    current_request,
+    exceeded,
+    reader,
+    refuse,
+    tell,
+    with_decision,
+)
 from headgate.web.flask.views import EXTENSION, NOWHERE, Place, call, place_of
 from headgate.web.options import OPTION_NAMES, Options, PolicyGiven, WebOptions
 from headgate.web.request_limits import RequestLimits, limits_of
@@ -27,14 +36,14 @@ PREFIX: Final = "HEADGATE_"
 ENABLED: Final = "HEADGATE_ENABLED"
 PROXY_FIXED: Final = "werkzeug.proxy_fix.orig"
 FORWARDED: Final = ("HTTP_X_FORWARDED_FOR", "HTTP_FORWARDED")
-SETTINGS: Final = ("policy", "default", "key", *OPTION_NAMES)
+SETTINGS: Final = ("policy", "default", "key", *(name for name in OPTION_NAMES if name != "enabled"))
 
 
 class RateLimits(Edge[str]):
     """The extension. `default` are the limits of each endpoint that has none of its own, counted by `key` (`ip`).
 
     Options that are not given are read from the app's config: `store` from `HEADGATE_STORE`, and so on. Functions
-    (`user`, `claims`, `plan`) take no arguments: they read `flask.request`, `g` or `current_user`.
+    (`client`, `user`, `claims`, `plan`) take no arguments: they read `flask.request`, `g` or `current_user`.
     """
 
     def __init__(
@@ -63,6 +72,7 @@ class RateLimits(Edge[str]):
             if raised not in app.error_handler_spec[None][None]:  # the app's own handler is kept
                 app.register_error_handler(raised, edge.raised)
         app.extensions[EXTENSION] = edge
+        app.app_ctx_globals_class = with_decision(app.app_ctx_globals_class)
         self._apps.append(app)
 
     @property
@@ -81,7 +91,9 @@ class AppLimits(Edge[str]):
     def __init__(self, app: Flask, settings: Mapping[str, Any]) -> None:
         options = dict(settings)
         policy, default, key = options.pop("policy", None), options.pop("default", None), options.pop("key", "ip")
-        options.update({name: _asking(options[name]) for name in ("user", "claims", "plan") if name in options})
+        options.update(
+            {name: _asking(options[name]) for name in ("client", "user", "claims", "plan") if name in options}
+        )
         read = reader(options.pop("user", None))
         self._app = app
         self._config = app.config
@@ -91,6 +103,7 @@ class AppLimits(Edge[str]):
         """Whether a policy is in front of every endpoint."""
         self._runtime: Runtime[str] = Runtime(policy, read, WebOptions(**options), awaited=False)
         self._runtime.routes = lambda: routes_in(app)
+        self._runtime.endpoints = self._endpoints
         self._limits = limits_of(self._runtime)
 
     def before(self) -> Response | None:
@@ -157,6 +170,14 @@ class AppLimits(Edge[str]):
         limits: RequestLimits[str] | None = current_request().__dict__.get(LIMITED)
         if limits is not None and limits.follows and not limits.streams:
             run(limits.end())
+
+    def _endpoints(self) -> Iterator[tuple[str, tuple[EndpointLimit, ...]]]:
+        """Yield the route and the limits of each endpoint; not kept, as limits may still be added to it."""
+        for rule in self._app.url_map.iter_rules():
+            for method in rule.methods or ():
+                place = place_of(self._app, rule, method, self.default)
+                if place.limits:
+                    yield place.route, place.limits
 
     def place(self, rule: Rule, method: str) -> Place:
         """Return the limits of an endpoint; found at its first request, as views may be added after the extension."""

@@ -13,6 +13,7 @@ from headgate.engine import Decision
 from headgate.policy import Proxies, RequestView
 from headgate.web.clients import AskedView, UserOf
 from headgate.web.headers import WSGI, exposed_fields, merge_exposed
+from headgate.web.request_decision import RequestDecision
 from headgate.web.request_limits import RequestLimits
 from headgate.web.responder import Answer
 from headgate.web.runtime import Reader, Runtime
@@ -50,6 +51,20 @@ def reader(user_of: UserOf | None) -> Reader[str]:
     return Reader(WSGI, read, lines_of)
 
 
+def with_decision(globals_class: type[Any]) -> type[Any]:
+    """Return a class of `g` with `g.rate_limit`, which is made when a view reads it."""
+
+    def rate_limit(self: object) -> RequestDecision:
+        limits = current_request().__dict__.get(LIMITED)
+        seen = RequestDecision()
+        seen.limits = limits
+        if limits is None:
+            seen.only = ()
+        return seen
+
+    return type(globals_class.__name__, (globals_class,), {"rate_limit": property(rate_limit)})
+
+
 def refuse(limits: RequestLimits[str], environ: Mapping[str, Any]) -> Response:
     """Raise a refusal, so that the app's error handlers apply; return a shadow response unchanged."""
     answer = limits.deny(environ.get("HTTP_ACCEPT"))
@@ -66,7 +81,7 @@ def exceeded(answer: Answer[str], decision: Decision | None) -> HTTPException:
     response = current_app.response_class(body, status, fields)
     if status == RateLimitExceeded.code:
         return RateLimitExceeded(response, decision)
-    return default_exceptions[status](response=response)
+    return default_exceptions.get(status, HTTPException)(response=response)
 
 
 def tell(headers: Headers, fields: Sequence[tuple[str, str]], instead: bool, runtime: Runtime[str]) -> None:

@@ -10,6 +10,7 @@ import grpc
 
 from headgate.steps import Steps
 from headgate.web.grpc.rpc import STATUSES, Metadata, Refused, refusal_for, status_of
+from headgate.web.request_decision import RequestDecision
 from headgate.web.request_limits import RequestLimits
 from headgate.web.responder import Raised
 
@@ -27,6 +28,13 @@ class Context:
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401
         return getattr(self._context, name)
+
+    @property
+    def rate_limit(self) -> RequestDecision:
+        """The decision about the call."""
+        seen = RequestDecision()
+        seen.limits = self._request_limits
+        return seen
 
     def set_trailing_metadata(self, trailing_metadata: Any) -> None:  # noqa: ANN401
         """Set the metadata as the server's own context does, with the fields that show what is left."""

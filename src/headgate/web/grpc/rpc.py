@@ -147,7 +147,12 @@ def _refused(answer: Answer[str], plan: Disclosure | None, decision: Decision | 
         wait = int(metadata["retry-after"]) * 1000
     if wait is not None:
         metadata[PUSHBACK] = str(wait)
-    return Refused(CODES[status], body.decode(errors="replace").strip(), tuple(metadata.items()), None)
+    return Refused(
+        CODES.get(status, grpc.StatusCode.RESOURCE_EXHAUSTED),
+        body.decode(errors="replace").strip(),
+        tuple(metadata.items()),
+        None,
+    )
 
 
 def _pushback(plan: Disclosure, decision: Decision, retry_after: str | None) -> int | None:

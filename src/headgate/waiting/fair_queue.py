@@ -1,4 +1,4 @@
-"""The requests of one class that wait: fair between tenants, by start-time fair queueing (Goyal, Vin and Cheng, 1996).
+"""Requests that wait: fair between tenants, by start-time fair queueing (Goyal, Vin and Cheng, 1996).
 
 Every tenant has a tag. The waiting tenant with the lowest tag is served next, and its tag grows by 1/weight; a tenant
 that comes back after a pause starts at the tag that was served last. So tenants that always wait are served in
@@ -61,6 +61,10 @@ class FairQueue(Generic[T]):
         """Remove the request that is served next: of its tenant's requests the oldest, or the newest."""
         while self._by_tag:
             tag, _, tenant = self._by_tag[0]
+            if tag < tenant.tag:  # it was charged more meanwhile
+                self._serial += 1
+                heapq.heapreplace(self._by_tag, (tenant.tag, self._serial, tenant))
+                continue
             self._served = tag
             if not tenant.waiting:
                 heapq.heappop(self._by_tag)
@@ -72,6 +76,12 @@ class FairQueue(Generic[T]):
             self.size -= 1
             return tenant.waiting.pop() if newest else tenant.waiting.popleft()
         return None
+
+    def charge(self, tenant: str, units: float) -> None:
+        """Count further units of service to a tenant, of a request that cost more than one."""
+        found = self._tenants.get(tenant)
+        if found is not None:
+            found.tag += units / found.weight
 
     def drop(self, newest: bool) -> T | None:
         """Remove a request of the tenant with the longest queue for its weight: the newest, or the oldest."""

@@ -1,0 +1,72 @@
+"""Limiters in pickles, in the wrong kind of loop, and waits that block one."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+import subprocess
+import sys
+import warnings
+from typing import Any
+
+import pytest
+
+from headgate import AsyncLimiter, InvalidCall, Limiter, MemoryStore
+from headgate.testing import ManualClock
+from headgate.waiting import sleep
+from tests.support.homes import LATER
+
+
+def test_a_limiter_with_a_url_is_pickled(tmp_path):
+    """Another process counts with it in the same store, by the same options."""
+    url = f"sqlite://{tmp_path}/limits.db"
+    with Limiter("3/hour", "9/day as long", store=url, namespace="n", on_error="raise", max_waiting=7) as limiter:
+        assert limiter.hit("k")
+        code = "import pickle, sys; it = pickle.load(sys.stdin.buffer); print(it.hit('k').remaining, it.max_waiting)"
+        asked = [sys.executable, "-c", code]
+        told = subprocess.run(asked, input=pickle.dumps(limiter), capture_output=True, check=True)
+        assert told.stdout.split() == [b"1", b"7"]
+        assert limiter.hit("k").remaining == 0
+    awaited = pickle.loads(pickle.dumps(AsyncLimiter("3/hour", store=url)))
+    assert (type(awaited), awaited.limits, awaited.namespace) == (AsyncLimiter, Limiter("3/hour").limits, "default")
+
+
+@pytest.mark.parametrize("given", [{}, {"store": "memory://"}, {"store": MemoryStore()}, {"clock": ManualClock()}])
+def test_a_limiter_whose_counts_stay_here_is_not_pickled(given):
+    """Its copy in another process would count apart, unnoticed."""
+    with pytest.raises(InvalidCall, match="only a limiter whose store is a URL"):
+        pickle.dumps(Limiter("3/hour", **given))
+
+
+def test_a_wait_that_blocks_a_running_event_loop_is_warned_of_once(monkeypatch):
+    """The first wait warns; a wait in a thread of its own, and a hit, do not."""
+    monkeypatch.setattr(sleep, "_warned", False)
+    limiter = Limiter("1/second burst 1", clock=ManualClock(LATER))
+
+    async def story() -> list[str]:
+        limiter.hit("k")
+        await asyncio.to_thread(limiter.acquire, "k")
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            for _ in range(3):
+                limiter.acquire("k")
+        return [str(each.message) for each in told]
+
+    [warning] = asyncio.run(story())
+    assert "use AsyncLimiter" in warning
+
+
+def test_a_wait_under_another_library_says_that_it_needs_asyncio():
+    """Trio has no event loop of asyncio: what fits now is decided, and a wait is an error that names the reason."""
+    limiter = AsyncLimiter("1/second burst 1", clock=ManualClock(LATER))
+
+    def step(awaitable: Any) -> object:
+        try:
+            awaitable.__await__().send(None)
+        except StopIteration as done:
+            return done.value
+        raise AssertionError("it waits")
+
+    assert step(limiter.acquire("k"))
+    with pytest.raises(InvalidCall, match="trio backend is not supported"):
+        step(limiter.acquire("k"))
