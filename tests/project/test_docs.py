@@ -1,7 +1,8 @@
 """Every example in the documentation runs, and what it says comes out comes out.
 
-A page is one program: its python blocks run in order, in one namespace. After an expression, a comment `# -> repr`
-states what it gives; a comment of that form beside anything else, or on a line that is never reached, is a failure.
+A page is one program: its python blocks run in order in one namespace. A page with `<!-- continues PAGE -->` runs after
+the blocks of that page. After an expression, a comment `# -> repr` states what it gives; a comment of that form beside
+anything else, or on a line that is never reached, is a failure.
 """
 
 from __future__ import annotations
@@ -25,14 +26,24 @@ from headgate.testing import ManualClock
 from tests.support import ROOT
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-NATIVE_ONLY = {"shared.md"}
-OWN_PROCESS = {"django.md"}
+LONGEST = 250
+"""Lines of a page. A longer one is about two subjects."""
+NATIVE_ONLY = {"docs/recipes/docker.md", "docs/shared.md", "docs/shared/operating.md"}
+OWN_PROCESS = {
+    "docs/django.md",
+    "docs/django/rest-framework.md",
+    "docs/django/testing.md",
+    "docs/reference/servers.md",
+}
 """Django has one settings for a process."""
-NEEDS_SERVER = {"in-flight.md", "leases.md", "redis.md"}
-TEXTS = [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
+NEEDS_GRPC = {"docs/grpc.md", "docs/reference/client.md", "docs/reference/servers.md"}
+NEEDS_STRAWBERRY = {"docs/recipes/graphql.md"}
+NEEDS_SERVER = {"docs/in-flight/failures.md", "docs/leases.md", "docs/recipes/serverless.md", "docs/redis.md"}
+TEXTS = [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "examples").rglob("*.md"))]
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+LINK = re.compile(r"\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+CONTINUES = re.compile(r"^<!-- continues (\S+) -->$", re.MULTILINE)
 ARROW = re.compile(r".*#\s*->\s*(.*)")
 
 
@@ -69,15 +80,17 @@ class Claims(ast.NodeTransformer):
         return node
 
 
-def run_page(page: Path) -> None:
-    """Run a page's blocks and compare every arrow."""
+def run_page(page: Path) -> dict[str, Any]:
+    """Run a page's blocks, after those of the page that it continues, and compare every arrow."""
     reached = set()
 
     def came_out(line: int, expected: str, value: object) -> None:
         reached.add(line)
         assert repr(value) == expected, f"{name_of(page)}, line {line}"
 
-    namespace: dict[str, Any] = {"__name__": page.stem, "__came_out": came_out}
+    before = CONTINUES.search(page.read_text(encoding="utf-8"))
+    namespace = run_page((page.parent / before[1]).resolve()) if before else {}
+    namespace |= {"__name__": page.stem, "__came_out": came_out}
     for source in blocks_of(page):
         arrows = arrows_in(source)
         claims = Claims(arrows)
@@ -85,19 +98,23 @@ def run_page(page: Path) -> None:
         assert not claims.unclaimed, f"{name_of(page)}: an arrow beside no expression: {claims.unclaimed}"
         exec(compile(tree, str(page), "exec"), namespace)
         assert arrows.keys() <= reached, f"{name_of(page)}: never reached: {arrows.keys() - reached}"
+    return namespace
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_examples_are_true(page, monkeypatch):
     """Every python block runs, and every expression gives what the arrow beside it says."""
-    if page.name in NATIVE_ONLY and not NATIVE:
+    name = name_of(page)
+    if name in NATIVE_ONLY and not NATIVE:
         pytest.skip("about what only the native engine has")
-    if page.name == "grpc.md":
+    if name in NEEDS_GRPC:
         pytest.importorskip("grpc")
-    if page.name in OWN_PROCESS:
+    if name in NEEDS_STRAWBERRY:
+        pytest.importorskip("strawberry")
+    if name in OWN_PROCESS:
         code = "import sys, pathlib, tests.project.test_docs as docs; docs.run_page(pathlib.Path(sys.argv[1]))"
         subprocess.run([sys.executable, "-c", code, str(page)], cwd=ROOT, check=True)
-    elif page.name in NEEDS_SERVER:
+    elif name in NEEDS_SERVER:
         from tests.support.servers import Server
 
         with Server(tcp=True) as server:
@@ -143,8 +160,23 @@ def anchors_of(page: Path) -> set[str]:
 
 def test_index_lists_every_page():
     """No page is left out of the list of pages."""
-    listed = set(LINK.findall((ROOT / "docs/index.md").read_text(encoding="utf-8")))
-    assert {page.name for page in (ROOT / "docs").glob("*.md")} - {"index.md"} <= listed
+    docs = ROOT / "docs"
+    listed = set(LINK.findall((docs / "index.md").read_text(encoding="utf-8")))
+    assert {page.relative_to(docs).as_posix() for page in docs.rglob("*.md")} - {"index.md"} <= listed
+
+
+@pytest.mark.skipif(not (ROOT / "mkdocs.yml").exists(), reason="the site is built from the source tree")
+def test_the_site_leads_through_every_page():
+    """Each page has one place in the flow of the site, from which the next one follows."""
+    docs = ROOT / "docs"
+    listed = re.findall(r"^ +- (?:.*: )?(\S+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
+    assert sorted(listed) == sorted(page.relative_to(docs).as_posix() for page in docs.rglob("*.md"))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_pages_are_short(page):
+    """A page has one subject: a reader sees its end, and a link leads near to its answer."""
+    assert page.read_text(encoding="utf-8").count("\n") <= LONGEST
 
 
 @pytest.mark.parametrize("documented", [Limit, Decision, ManualClock, Limiter], ids=lambda each: each.__name__)

@@ -22,7 +22,6 @@ REPLACED = {
     "_limits": "each request's limits are counted as they are made",
     "_lock": "a lock that another thread holds during a fork, or that notes what is done under it",
     "_looked": "a server that must not be asked for its settings",
-    "_put_together": "the number of groups that are made",
     "_refunding": "a lock that another thread holds during a fork",
     "_reserve": "the question of a caller that waits: it is counted, and fails on its way",
     "_use": "a store that `headgate.testing` exchanges while another thread decides",

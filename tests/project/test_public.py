@@ -34,11 +34,11 @@ def test_public_words_of_a_limiter_and_a_decision():
         return [name for name in dir(thing) if not name.startswith("_") and hasattr(thing, name)]
 
     assert public(headgate.Limiter) == [
-        "acquire", "close", "counts", "decide", "hit", "holders", "in_flight", "leased", "limited", "pause", "paused",
-        "peek", "permit", "refund", "release", "reserve", "reset", "take_up_to", "waiting",
+        "acquire", "acquire_all", "close", "counts", "decide", "hit", "holders", "in_flight", "leased", "limited",
+        "pause", "paused", "peek", "permit", "refund", "release", "reserve", "reset", "stream", "take_up_to", "waiting",
     ]  # fmt: skip
     assert public(headgate.Decision) == [
-        "allowed", "binding", "calls", "costs", "degraded", "granted", "limit", "never",
+        "allowed", "as_dict", "binding", "calls", "costs", "degraded", "granted", "limit", "never",
         "remaining", "reset_after", "reset_us", "retry_after", "retry_after_spread", "retry_us", "unknown", "verdicts",
     ]  # fmt: skip
 

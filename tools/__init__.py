@@ -1,0 +1,1 @@
+"""Programs for this repository, which are not shipped."""
