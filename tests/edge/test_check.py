@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from headgate.edge.original import TARGET_PATTERN, read_uri
 from tests.support.asked import InProcess
 
 pytestmark = pytest.mark.engineless
@@ -32,6 +36,16 @@ def test_the_original_request_is_ruled_on():
     assert asked("/a%20b/c?q=1", *sent[1:]) == 204
     assert asked("/a%20b/c?q=1", *sent[:2], ("X-Key", "other"), ("Cookie", "c=1")) == 204
     assert asked("/a%20b/c?q=1", *sent) == 429
+
+
+@given(
+    st.one_of(st.sampled_from(["/", "*", "http://", "HTTPS://", ""]), st.text("/*?:hHtTpPsS .a\xe9")).flatmap(
+        lambda start: st.text("/*?:hHtTpPsS .a\xe9").map(lambda rest: start + rest)
+    )
+)
+def test_the_document_tells_which_targets_are_read(target):
+    """A target is read if, and only if, it fits the pattern that the OpenAPI document shows."""
+    assert (read_uri(target.encode("latin-1")) is not None) == bool(re.search(TARGET_PATTERN, target))
 
 
 def test_a_path_is_read_as_a_server_reads_it():

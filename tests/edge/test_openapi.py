@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.edge import HOST, serving
+from tests.support.soaking import fresh_seed
 
 pytestmark = [
     pytest.mark.engineless,
@@ -34,7 +35,8 @@ def attacked(tmp_path: Path, *options: str) -> None:
     command = str(Path(sys.executable).with_name("st"))
     with serving("--policy", str(tmp_path / "policy.yaml"), "--workers", "1") as service:
         before = service.workers()
-        words = ["run", f"http://{HOST}:{service.port}/openapi.json", "--generation-database", "none", *options]
+        words = ["run", f"http://{HOST}:{service.port}/openapi.json", "--generation-database", "none"]
+        words += ["--seed", str(fresh_seed()), *options]
         ran = subprocess.run([command, *words], cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False)
         assert ran.returncode == 0, ran.stdout[-4000:]
         assert service.workers() == before and service.check("/")[0] == 204

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
 from tests.edge.envoy.test_envoy import LIMITS, PATIENT, envoy, limited, needs_envoy
+from tests.support import soaking
 from tests.support.proxies import app, crowd
 
 pytestmark = pytest.mark.soak
-CALLS = min(1_000_000, int(1_000 * float(os.environ.get("SOAK_SECONDS", "120"))))
+CALLS = min(1_000_000, int(1_000 * soaking.SECONDS))
 AT_ONCE = 8
 ROUND = 500
 

@@ -16,11 +16,11 @@ from tests.limiter.in_flight.test_permits_processes import folder_of
 from tests.support.holding import CONTEXT, Crowd, Holder, damage
 from tests.support.homes import Home, home_of
 from tests.support.servers import wait_until
+from tests.support.soaking import SECONDS, fresh_seed
 
 pytestmark = pytest.mark.soak
 shares = pytest.mark.skipif(not NATIVE, reason="shared stores need the native engine")
 
-SECONDS = float(os.environ.get("SOAK_SECONDS", "120"))
 PART = min(1.0, SECONDS / 120)
 WITHIN = {"shared": 1.0, "redis": 1.0 + 0.25}
 """Seconds after which what the dead held is free: on a server it is the lease, and a moment to find out."""
@@ -34,7 +34,7 @@ def home(request) -> Iterator[Home]:
 
 def test_two_hundred_killed_holders_free_their_permits_in_time(home):
     """Ten rounds of twenty, each killed at a random moment; living processes keep their permits."""
-    chance, text = random.Random(), "50 in flight ttl 1s"
+    chance, text = random.Random(fresh_seed()), "50 in flight ttl 1s"
     limiter = home.limiter(text)
     mine = limiter.permit("k", 10)
     for _ in range(max(1, round(10 * PART))):
@@ -63,7 +63,7 @@ STORMS = {
 def test_a_storm_of_kills_stops_and_forks_never_lets_too_many_in(tmp_path, storm):
     """As a witness sees it at every instant; and in the end nothing is held any more."""
     kind, text, most, longest_stop = STORMS[storm]
-    seed, seconds = random.randrange(2**32), SECONDS / 4
+    seed, seconds = fresh_seed(), SECONDS / 4
     print("seed", seed)
     with (
         home_of(kind) as home,
@@ -95,7 +95,7 @@ def disturb(crowd: Crowd, chance: random.Random, longest_stop: float) -> None:
 @shares
 def test_thousands_of_damaged_tables():
     """Random damage to tables of permits never crashes a process."""
-    rounds, seed = int(5_000 * max(PART, 0.02)), random.randrange(2**32)
+    rounds, seed = int(5_000 * max(PART, 0.02)), fresh_seed()
     with home_of("shared") as home:
         process = CONTEXT.Process(target=damage, args=(folder_of(home.url), rounds, seed))
         process.start()

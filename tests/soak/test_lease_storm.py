@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import random
 import time
 from collections.abc import Iterator
 from itertools import chain, count
@@ -13,16 +11,15 @@ import pytest
 from tests.support.lease_laws import admitted, equal, fairness, try_out, try_out_sliding, unequal, violations
 from tests.support.lease_setup import Setup
 from tests.support.lease_world import World
+from tests.support.soaking import SECONDS, fresh_seed
 
 pytestmark = pytest.mark.soak
-
-SECONDS = float(os.environ.get("SOAK_SECONDS", "120"))
 
 
 def until_time_is_up() -> Iterator[int]:
     """The thousand, then fresh seeds; a failure names its seed."""
     end = time.monotonic() + SECONDS
-    for seed in chain(range(1000), count(random.randrange(2**32))):
+    for seed in chain(range(1000), count(fresh_seed())):
         yield seed
         if time.monotonic() >= end:
             return

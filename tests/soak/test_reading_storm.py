@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import logging
-import os
 import random
 import time
 
 import pytest
 
 from tests.support.readers import READERS, Reader, Text, is_linear, texts
+from tests.support.soaking import SECONDS, fresh_seed
 
 pytestmark = pytest.mark.soak
-
-SECONDS = float(os.environ.get("SOAK_SECONDS", "120"))
 
 
 def chosen(reader: Reader, chance: random.Random) -> Text:
@@ -33,7 +31,7 @@ def test_no_text_takes_more_than_a_constant_for_each_of_its_characters(name):
             assert is_linear(reader.read, text, reader.size), text
             if time.monotonic() > end:
                 break
-        seed = random.randrange(2**32)
+        seed = fresh_seed()
         chance = random.Random(seed)
         while time.monotonic() < end:
             text = chosen(reader, chance)

@@ -18,13 +18,14 @@ from headgate.engine import Decision
 from headgate.stores.redis import RedisStore
 from tests.soak.latencies import awaited_latencies, latencies, percentile
 from tests.stores.redis import test_async as test_redis_async
+from tests.support import soaking
 from tests.support.faults import FAULTS, heal, in_trouble, limiter_on, open_store, spent
 from tests.support.proxy import Proxy
 from tests.support.servers import Server, wait_until
 
 pytestmark = pytest.mark.soak
 
-SECONDS = float(os.environ.get("SOAK_SECONDS", "120")) / 6
+SECONDS = soaking.SECONDS / 6
 DEADLINE = 0.05
 CONNECT = 0.25
 SLACK = 1.0
@@ -80,7 +81,7 @@ def disturbances(server: Server, proxy: Proxy, seed: int) -> Iterator[tuple[Act,
 
 def test_threads_keep_exact_books_through_every_fault(server):
     """The server has the charges that threads were told of, whatever happened to the wire."""
-    seed = random.randrange(2**32)
+    seed = soaking.fresh_seed()
     chance, stop, failures = random.Random(seed), threading.Event(), list[BaseException]()
     books = [Books(f"k{n}") for n in range(8)]
 
@@ -113,7 +114,7 @@ def test_threads_keep_exact_books_through_every_fault(server):
 
 def test_tasks_keep_exact_books_through_every_fault_and_cancellation(server):
     """The server has the charges that the tasks were told of, whichever tasks were cancelled."""
-    seed = random.randrange(2**32)
+    seed = soaking.fresh_seed()
     chance = random.Random(seed)
     books = [Books(f"k{n}") for n in range(32)]
 
@@ -152,7 +153,7 @@ def test_a_million_cancelled_awaits_leave_every_answer_with_its_caller(server):
     end = time.monotonic() + SECONDS
     for _ in range(100):
         server.client().flushall()
-        test_redis_async.cancel(server, 10_000, random.randrange(2**32))
+        test_redis_async.cancel(server, 10_000, soaking.fresh_seed())
         if time.monotonic() > end:
             break
 

@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import soaking
 from tests.support.edge import HOST, serving
 
 pytestmark = [pytest.mark.soak, pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="looks at processes")]
 AT_ONCE = 50
-REQUESTS = int(float(os.environ.get("SOAK_SECONDS", "120")) / 120 * 1_000_000) // AT_ONCE * AT_ONCE
+REQUESTS = int(soaking.SECONDS / 120 * 1_000_000) // AT_ONCE * AT_ONCE
 GROWTH = 8 * 2**20
 """Bytes that a worker may grow by after its caches are full."""
 POLICY = """\

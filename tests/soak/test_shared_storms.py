@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import random
-
 import pytest
 
 from headgate.engine import NATIVE
 from tests.stores.test_shared import LIMITS
 from tests.stores.test_shared_instants import CASES, can_trace, kill_at_instructions
-from tests.support import sharing
+from tests.support import sharing, soaking
 from tests.support.sharing import fuzz
 
 pytestmark = [pytest.mark.soak, pytest.mark.skipif(not NATIVE, reason="shared stores need the native engine")]
 
-PART = min(1.0, float(os.environ.get("SOAK_SECONDS", "120")) / 120)
+PART = min(1.0, soaking.SECONDS / 120)
 
 
 @pytest.mark.parametrize("text", LIMITS)
@@ -31,7 +28,7 @@ def test_two_hundred_kills(tmp_path):
     for run in range(max(2, int(20 * PART))):
         folder = tmp_path / str(run)
         folder.mkdir()
-        seed = random.randrange(2**32)
+        seed = soaking.fresh_seed()
         sharing.storm(folder, LIMITS[run % len(LIMITS)].format(400_000), 400_000, kills=10, seconds=2.0, seed=seed)
 
 
@@ -45,4 +42,4 @@ def test_kills_at_every_instruction(tmp_path, case):
 def test_ten_thousand_damaged_files(tmp_path):
     """Each mutation of a file gives an error or an answer, and never ends the process."""
     rounds = int(10_000 * max(PART, 0.05))
-    assert fuzz(tmp_path, rounds, seed=random.randrange(2**32))["rounds"] == rounds
+    assert fuzz(tmp_path, rounds, seed=soaking.fresh_seed())["rounds"] == rounds

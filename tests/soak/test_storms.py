@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import sys
 import time
@@ -13,16 +12,16 @@ from headgate import Limiter, MemoryStore
 from headgate.testing import ManualClock
 from headgate.testing.suite import EVERY_ALGORITHM, PLANS, SEVERAL, SINGLE
 from headgate.testing.traces import compare
-from tests.support import side_by_side
+from tests.support import side_by_side, soaking
 
 pytestmark = pytest.mark.soak
 
-SECONDS = float(os.environ.get("SOAK_SECONDS", "120")) / 3
+SECONDS = soaking.SECONDS / 3
 
 
 def until_time_is_up():
     end = time.monotonic() + SECONDS
-    seed = random.randrange(2**32)
+    seed = soaking.fresh_seed()
     while time.monotonic() < end:
         yield seed
         seed += 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 import time
 from collections.abc import Iterator
@@ -16,11 +15,12 @@ import pytest
 from headgate import AsyncLimiter, AsyncShaper, Limiter
 from headgate.stores import Store
 from headgate.testing import ManualClock
+from tests.support import soaking
 from tests.support.homes import EVERY_HOME, LATER, Home, cancel_at_random, home_of, let_run, nobody_waits
 
 pytestmark = pytest.mark.soak
 
-SECONDS = float(os.environ.get("SOAK_SECONDS", "120")) / 12
+SECONDS = soaking.SECONDS / 12
 """For each home of each storm."""
 
 
@@ -33,7 +33,7 @@ def home(request) -> Iterator[Home]:
 def until_time_is_up() -> Iterator[int]:
     """Fresh seeds every time; a failure names its seed."""
     end = time.monotonic() + SECONDS
-    seed = random.randrange(2**32)
+    seed = soaking.fresh_seed()
     while True:
         yield seed
         seed += 1
@@ -104,7 +104,7 @@ def wait_there(url: str, counts: SynchronizedArray[Any], place: int) -> None:
 @pytest.mark.parametrize("home", ["shared", "redis"], indirect=True)
 def test_processes_killed_while_they_wait(home):
     """Whatever a dead one had charged drains; the others never get more than the limit, and nearly all of it."""
-    context, chance = get_context("spawn"), random.Random()
+    context, chance = get_context("spawn"), random.Random(soaking.fresh_seed())
     counts = context.Array("q", 1000, lock=False)
     limiter = home.limiter("500/second burst 50")
     limiter.peek("k")

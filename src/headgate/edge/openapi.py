@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from headgate.edge.fields import LONGEST, OF_LIMIT, OF_POLICY, Field
-from headgate.edge.original import METHOD_PATTERN
+from headgate.edge.fields import OF_LIMIT, OF_POLICY, Field
+from headgate.edge.original import METHOD_PATTERN, TARGET_PATTERN
 from headgate.edge.questions import MOST
 from headgate.version import __version__
 
@@ -149,7 +149,7 @@ def _check() -> dict[str, Any]:
         "X-Forwarded-Uri": (
             "The target of the request.",
             True,
-            {"type": "string", "pattern": "^/[!-~]*$", "maxLength": LONGEST},
+            {"type": "string", "pattern": TARGET_PATTERN},
         ),
         "X-Forwarded-Host": ("The host of the request.", False, {"type": "string"}),
         "X-Forwarded-For": ("The client, and proxies before this one.", False, {"type": "string"}),

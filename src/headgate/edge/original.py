@@ -19,6 +19,8 @@ ONCE: Final = (METHOD, URI, HOST)
 """Headers that a proxy sends in one line; two different lines are two different requests."""
 METHOD_PATTERN: Final = "[!#$%&'*+.^_`|~0-9A-Za-z-]{1,32}"
 """A token of HTTP, of a length that every method has."""
+TARGET_PATTERN: Final = r"^(/|\*$|\*\?|[Hh][Tt][Tt][Pp][Ss]?://)"
+"""A target of HTTP that `read_uri` reads: a path, a URL, or the * of OPTIONS."""
 LONGEST_KNOWN: Final = 256
 """Targets up to this length are read once; there are few of them on most sites."""
 DOTS: Final = frozenset({".", ".."})
