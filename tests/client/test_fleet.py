@@ -26,6 +26,9 @@ pytestmark = pytest.mark.engineless
 PROCESSES = 4
 TASKS = 16
 LIMIT = "50/second"
+ALLOWED = "60/second by sliding-log"
+"""The limit of the server. On a busy machine requests that left in time arrive together; four processes that each took
+the whole budget for their own would still send three times as many."""
 
 
 class Api(ThreadingHTTPServer):
@@ -35,7 +38,7 @@ class Api(ThreadingHTTPServer):
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
-        self.limiter = Limiter(f"{LIMIT} by sliding-log")
+        self.limiter = Limiter(ALLOWED)
         self.statuses: Counter[int] = Counter()
 
     @property
@@ -110,7 +113,7 @@ def test_a_process_that_is_killed_costs_the_others_nothing(api, tmp_path):
         seen = [counts_of(worker) for worker in workers[1:]]
     assert all(set(counts) <= {"200", "refused here"} for counts in seen), seen
     assert all(counts["200"] > 10 for counts in seen), seen
-    assert api.statuses[429] <= 2, "jitter alone can cost one refusal and those under way"
+    assert api.statuses[429] <= 2, "a refusal, and a request that was under way"
 
 
 @pytest.mark.soak

@@ -26,6 +26,9 @@ def opened(browser, served):
     with visit(browser, served.address, height=800) as seen:
         seen.page.wait_for_selector(".lane")
         seen.page.click("text=only my clicks")
+        until(seen.page, "document.querySelector('[data-traffic=clicks]').getAttribute('aria-pressed') === 'true'")
+        seen.page.keyboard.press("r")  # the page began with traffic of its own
+        until(seen.page, "document.querySelectorAll('.lane')[5].querySelector('dd').textContent === '0'")
         yield seen
 
 

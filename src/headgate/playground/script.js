@@ -254,6 +254,8 @@ document.addEventListener("keydown", (event) => {
   else return;
   event.preventDefault();
 });
+// A pointer leaves no focus on a button: space sends a request then. The keyboard's clicks have no detail.
+document.addEventListener("click", (event) => event.detail && event.target.closest("button")?.blur());
 for (const button of document.querySelectorAll("[data-do]")) button.addEventListener("click", () => act(button.dataset.do));
 by("pause").addEventListener("click", () => act("pause", !head.paused));
 by("traffic").addEventListener("click", (event) => {
