@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench import machine
+from bench.compare import compare
 from bench.harness import run_all
 from bench.jobs import QUICK, Job, Results, Scale
 from bench.report import Target, heading, paragraph, render, targets_table
@@ -22,6 +23,9 @@ limit of 20 and no other, and the last answer of every timed run is checked."""
 
 def main(argv: Sequence[str] | None = None) -> int:
     options = parse(argv)
+    if options.compare:
+        print(compare(*options.compare))
+        return 0
     scale = QUICK if options.quick else Scale()
     chosen = [section for section in SECTIONS if options.only in (None, section.name)]
     facts = machine.describe()
@@ -40,6 +44,9 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="a smoke run: short, noisy, fewer keys")
     parser.add_argument("--only", choices=[section.name for section in SECTIONS], help="one section")
     parser.add_argument("--json", type=Path, metavar="FILE", help="save every figure of every round")
+    parser.add_argument(
+        "--compare", type=Path, nargs=2, metavar=("BEFORE", "AFTER"), help="compare the ratios of two saved runs"
+    )
     parser.add_argument("--plot", type=Path, metavar="DIR", help="write the plots of the sections there, as SVG")
     return parser.parse_args(argv)
 

@@ -70,7 +70,21 @@ FOR_USERS = {
     *(("headgate.client", name) for name in ("backoff", "chat", "deadline")),
     *(
         ("headgate.lab", name)
-        for name in ("LogFacts", "Measured", "RefusedClient", "Request", "Series", "Waits", "Wrong")
+        for name in (
+            "Advice",
+            "BurstCurve",
+            "Change",
+            "LogFacts",
+            "Measured",
+            "PolicyEffect",
+            "Race",
+            "RefusedClient",
+            "Request",
+            "RuleEffect",
+            "Series",
+            "Waits",
+            "Wrong",
+        )
     ),
     *(("headgate.lab.overload", name) for name in ("Result", "Scenario", "Stream", "measure", "run")),
 }

@@ -6,10 +6,11 @@ that can observe the behaviour by a public name does so.
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Callable, Sized
 from typing import Any
 
-from headgate import AsyncLimiter, Limiter, LoadShedder
+from headgate import AsyncLimiter, Limiter, LoadShedder, cli
 from headgate.caches import PathCache
 from headgate.limiter.wait_queue import WaitQueue
 from headgate.policy import Policy
@@ -164,3 +165,15 @@ def bounds_kept(compiled: CompiledPolicy) -> int:
 def sqlite_connection(store: Any) -> Any:
     """The connection of a SQLite store: a test makes its file unable to grow."""
     return store._connection
+
+
+def arguments_of_verbs(parser: argparse.ArgumentParser | None = None, name: str = "") -> dict[str, list[str]]:
+    """The arguments of each verb of the command, by its words: the reference has to have all of them."""
+    actions = (parser or cli._parser())._actions
+    found: dict[str, list[str]] = {}
+    for action in actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for word, verb in action.choices.items():
+                found |= arguments_of_verbs(verb, f"{name} {word}".strip())
+    given = [action for action in actions if action.dest != "help"]
+    return found or {name: [(each.option_strings or [str(each.metavar or each.dest).upper()])[0] for each in given]}

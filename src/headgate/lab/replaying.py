@@ -23,7 +23,7 @@ def replay(requests: Log | Iterable[Row], *limits: Limit | str, progress: Progre
     """Send the same requests through several limits, or through one limit by every algorithm, in virtual time.
 
     Examples:
-        >>> print(replay(Log("access.log.gz"), "60/minute"))  # doctest: +SKIP
+        >>> print(replay(Log(["access.log.gz"]), "60/minute"))  # doctest: +SKIP
     """
     candidates, remarks = compared(limits)
     measurement = Measurement(candidates)

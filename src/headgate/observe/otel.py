@@ -12,16 +12,14 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from headgate.errors import InvalidCall
 from headgate.observe.metrics import METRICS, Histogram, Metric, Sample, values
 from headgate.observe.parts import Source
 from headgate.observe.publish import Watched
 from headgate.observe.published import NO_KEYS
+from headgate.wording import requiring
 
-try:
+with requiring("headgate.observe.otel", "opentelemetry-api", "opentelemetry", extra="otel"):
     from opentelemetry.metrics import CallbackOptions, Observation, get_meter
-except ImportError as missing:  # pragma: no cover
-    raise InvalidCall("metrics for OpenTelemetry need its API: pip install 'headgate[otel]'") from missing
 
 FRESH: Final = 1.0
 """Seconds for which the instruments of one collection share a snapshot."""

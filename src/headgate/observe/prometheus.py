@@ -6,17 +6,15 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from headgate.errors import InvalidCall
 from headgate.observe.metrics import values
 from headgate.observe.parts import Source
 from headgate.observe.publish import Watched
 from headgate.observe.published import NO_KEYS
+from headgate.wording import requiring
 
-try:
+with requiring("headgate.observe.prometheus", "prometheus-client", "prometheus_client", extra="prometheus"):
     from prometheus_client import REGISTRY
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
-except ImportError as missing:  # pragma: no cover
-    raise InvalidCall("metrics for Prometheus need its library: pip install 'headgate[prometheus]'") from missing
 
 
 def export(*sources: Source, publish: str | Path | None = None, registry: Any = None) -> Collector:  # noqa: ANN401
