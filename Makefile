@@ -12,7 +12,7 @@ PYTEST := $(BIN)/python -m pytest -n 3 --dist worksteal
 unexport PYTHONDONTWRITEBYTECODE
 SOURCES := pyproject.toml setup.py $(shell find src -name 'decision.py' -o -name 'entry.py' -o -name 'layout.py' -o -name 'permit.py' -o -name 'pending.py' -o -name '*.pyx' -o -name '*.px[id]')
 
-.PHONY: run test test-edges native pure check format docs pictures test-docs bench soak wheel release-check coverage types matrix oldest clean
+.PHONY: run test test-edges native pure check format docs pictures screenshots test-docs bench soak wheel release-check coverage types matrix oldest clean
 
 run: $(VENV)/.core  ## the playground on a terminal; elsewhere, the same burst through every algorithm as a table
 	@if [ -t 1 ]; then $(BIN)/headgate playground; else $(BIN)/headgate demo; fi
@@ -50,6 +50,9 @@ docs: $(VENV)/.docs  ## the site, in `site`; a warning is an error, and nothing 
 
 pictures: $(VENV)/.dev  ## the pictures of the documentation, drawn from decisions; `make check` tells if they are old
 	$(BIN)/python -m tools.pictures
+
+screenshots: $(VENV)/.dev  ## the playground, a report and `top` as pictures, by a browser of this machine
+	$(BIN)/python -m tools.screenshots
 
 test-docs: $(VENV)/.dev docs  ## the site as a reader sees it: links, and each page in a browser
 	$(BIN)/python -m pytest -m site tests/project/test_site.py

@@ -184,3 +184,20 @@ def test_a_directory_of_published_counts(tmp_path: Path):
 def _refusals(path: Path) -> int:
     rules = open_source(str(path))()["rules"]
     return sum(rule["counts"]["refused"] for rule in rules)
+
+
+@pytest.mark.parametrize(
+    ("told", "shown"),
+    [
+        ("5/minute", "5/minute"),
+        ("5/minute as login", "5/minute"),
+        ("5/minute by sliding-log as login.2", "5/minute by sliding-log"),
+        ("5/minute as login.own", "5/minute as own"),
+        ("5/minute as other", "5/minute as other"),
+    ],
+)
+def test_a_limit_is_shown_without_the_name_of_its_rule(told, shown):
+    """The rule stands beside its limits: of a name only the part that the user gave is repeated."""
+    history = History()
+    history.add(snapshot(0, [rule("login", 0, 0, told)]))
+    assert history.rules()[0].limits == shown

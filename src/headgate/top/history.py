@@ -109,7 +109,7 @@ class History:
         passed, refused = now.passed - first.passed, now.refused - first.refused
         return RuleRates(
             *name,
-            "; ".join(str(limit.get("text", "")) for limit in _rows(rule, "limits")),
+            "; ".join(_text(str(limit.get("text", "")), name[1]) for limit in _rows(rule, "limits")),
             *(_rates_of(seen[-2], seen[-1]) if len(seen) > 1 else (0.0, 0.0)),
             refused / (passed + refused) if passed + refused > 0 else None,
             now.observed - first.observed,
@@ -152,6 +152,15 @@ def _name(rule: Mapping[str, Any]) -> Name:
 
 def _key(row: Mapping[str, Any]) -> tuple[str, str]:
     return str(row.get("rule", "")), str(row.get("key", ""))
+
+
+def _text(limit: str, rule: str) -> str:
+    """Return a limit without the name that its rule gives it: the rule stands beside it."""
+    text, _, name = limit.rpartition(" as ")
+    given = name.removeprefix(rule).removeprefix(".")
+    if not text or not name.startswith(rule):
+        return limit
+    return text if not given or given.isdigit() else f"{text} as {given}"
 
 
 def _number(row: Mapping[str, Any], name: str) -> int:
