@@ -35,6 +35,8 @@ class BoundedProtocol(HttpToolsProtocol):
     most = MOST
     _unread = 0
     """Bytes of a head that is not complete."""
+    _whole: Any = None
+    """The last request whose body has come to its end."""
 
     def connection_made(self, transport: Any) -> None:  # noqa: ANN401 - asyncio's or uvloop's
         """Take a connection, unless there are too many."""
@@ -49,12 +51,21 @@ class BoundedProtocol(HttpToolsProtocol):
             return
         before = self.cycle
         super().data_received(data)
-        if self.cycle is not before or (before is not None and not before.response_complete):
+        if self.cycle is not before or self.cycle is not self._whole or not _is_answered(self.cycle):
             self._unread = 0
             return
         self._unread += len(data)
         if self._unread > LONGEST_HEAD:
             self.transport.write(TOO_LONG)
+
+    def on_message_complete(self) -> None:
+        """Note that a request is whole: until then, what comes is a body, also if the request was answered before.
+
+        The rest of such a body is dropped. A client may send all of it before it reads the answer, and would hear
+        nothing if the connection were closed.
+        """
+        self._whole = self.cycle
+        super().on_message_complete()
 
     def _drop(self, data: bytes) -> None:
         """Drop the rest of a head that is too long; the sweep ends the connection of a client that does not."""
@@ -104,9 +115,14 @@ class Connections:
             each.shutdown()
 
 
+def _is_answered(cycle: Any) -> bool:  # noqa: ANN401 - uvicorn's
+    """Whether no answer is under way."""
+    return cycle is None or cycle.response_complete
+
+
 def _waits_for_client(connection: Any) -> bool:  # noqa: ANN401 - uvicorn's
     """Whether the client has begun something that it must go on with; an idle connection has a timer of its own."""
     cycle = connection.cycle
-    if cycle is None or cycle.response_complete:
+    if _is_answered(cycle):
         return connection.timeout_keep_alive_task is None
     return bool(cycle.more_body or connection.flow.write_paused)

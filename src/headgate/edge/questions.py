@@ -17,8 +17,6 @@ from headgate.wording import shown, suggestion
 MOST: Final = 100
 """Questions in one request."""
 MOST_BYTES: Final = 1_048_576
-MOST_DROPPED: Final = 16 * MOST_BYTES
-"""Bytes of a body that is too long."""
 MOST_MISTAKES: Final = 20
 Receive = Callable[[], Awaitable[Any]]
 Decide = Callable[[], Awaitable[dict[str, Any]]]
@@ -109,22 +107,17 @@ def _given(
 
 
 async def read_body(receive: Receive) -> bytes | None:
-    """Return the body of a request; None if it is too long.
-
-    The rest of a long body is read and dropped, since a client may send all of it before it reads the answer. A body
-    that goes on and on is not read to its end.
-    """
+    """Return the body of a request; None if it is too long, of which the server drops the rest."""
     parts, length = [], 0
     while True:
         message = await receive()
         part = message.get("body", b"")
         length += len(part)
-        if length <= MOST_BYTES:
-            parts.append(part)
-        elif length > MOST_DROPPED:
+        if length > MOST_BYTES:
             return None
+        parts.append(part)
         if not message.get("more_body", False):  # also if the client is gone
-            return b"".join(parts) if length <= MOST_BYTES else None
+            return b"".join(parts)
 
 
 def _no_number(text: str) -> NoReturn:
