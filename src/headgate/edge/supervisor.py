@@ -25,7 +25,7 @@ DRAIN: Final = 15.0
 MOST_FAILURES: Final = 5
 """The number of times in a row that a worker may die young before the whole service ends."""
 YOUNG: Final = 5.0
-"""A worker that lives for fewer seconds counts as failed; its successor waits a little longer each time."""
+"""A worker that serves for fewer seconds counts as failed; its successor waits a little longer each time."""
 FIRST_PAUSE: Final = 0.1
 EVERY: Final = 1.0
 """Seconds between two looks at files."""
@@ -51,7 +51,8 @@ class Running:
         self.process: Any = spawning.Process(target=run_worker, args=(worker, theirs), name=worker.name, daemon=False)
         self.process.start()
         theirs.close()
-        self.since = time.monotonic()
+        self.since: float | None = None
+        """When it began to serve: what it takes to start says nothing about how long it lives."""
         self.is_ready = False
         self.ends_by: float | None = None
         """When it is killed, if it was told to end."""
@@ -164,7 +165,7 @@ class Supervisor:
         except (EOFError, OSError):  # it has ended, which its sentinel tells
             running.is_ready = True
             return
-        running.is_ready = True
+        running.is_ready, running.since = True, time.monotonic()
         for slot in self._slots:
             if slot.coming is running:
                 before, slot.serving, slot.coming = slot.serving, running, None
@@ -176,7 +177,7 @@ class Supervisor:
             tell()
 
     def _note_end(self, running: Running) -> None:
-        code, lived = running.process.exitcode, time.monotonic() - running.since
+        code, lived = running.process.exitcode, 0.0 if running.since is None else time.monotonic() - running.since
         running.close()
         if running in self._leaving:
             self._leaving.remove(running)
