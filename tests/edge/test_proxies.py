@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
@@ -11,19 +10,13 @@ import pytest
 
 from tests.support.access_logs import place
 from tests.support.edge import serving
-from tests.support.proxies import Answer, app, ask, block_of, closed, crowd, proxy
+from tests.support.proxies import PAGES, Answer, app, ask, block_of, closed, crowd, installed, patient, proxy
 
-PAGES = {"nginx": "nginx.md", "traefik": "traefik.md", "caddy": "caddy.md"}
 pytestmark = [
     pytest.mark.engineless,
     pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="looks at processes of Linux"),
 ]
-PROXIES = [
-    pytest.param(
-        each, marks=pytest.mark.skipif(place(each) is None, reason=f"{each} is not installed: make test-edges")
-    )
-    for each in PAGES
-]
+PROXIES = [installed(each) for each in PAGES]
 POLICY = """\
 rules:
   - {name: burst, match: {path: "/burst/{server}"}, key: [ip, {param: server}], limits: 40/day}
@@ -79,17 +72,6 @@ def test_a_proxy_lets_exactly_the_limit_pass(server, service, app_port, tmp_path
         assert ask(port, "/denied")[0] == 403
 
 
-def patient(text):
-    """A configuration for a test that counts: on a busy machine 100 ms may pass, and requests would pass with them."""
-    return text.replace("100ms", "10s").replace("50ms", "10s")
-
-
-def hang(service, number=signal.SIGSTOP):
-    """Stop every process of a service where it is, or let them go on."""
-    for pid in (service.process.pid, *service.workers()):
-        os.kill(pid, number)
-
-
 @pytest.mark.parametrize("server", PROXIES)
 def test_a_page_still_comes_while_the_service_is_away(server, app_port, tmp_path):
     """A service hangs, then is killed: open by default, closed without the marked line; Traefik is always closed."""
@@ -100,13 +82,12 @@ def test_a_page_still_comes_while_the_service_is_away(server, app_port, tmp_path
         shut = proxy(server, text if server == "traefik" else closed(text), app_port, service.port, tmp_path / "closed")
         with opened as open_port, shut as closed_port:
             assert [ask(port, "/free")[0] for port in (open_port, closed_port)] == [200, 200]
-            hang(service)
+            service.hang()
             if server == "traefik":
                 found += waits(service, open_port)
             else:
                 found += [ask(port, "/free")[0] for port in (open_port, closed_port)]
-            os.killpg(service.process.pid, signal.SIGKILL)
-            service.process.wait()
+            service.kill()
             found += [ask(port, "/free")[0] for port in (open_port, closed_port)]
     assert found == {"nginx": [200, 500, 200, 500], "caddy": [200, 504, 200, 502], "traefik": [200, 500, 500]}[server]
 
@@ -117,7 +98,7 @@ def waits(service, port):
         asked = pool.submit(ask, port, "/free")
         with pytest.raises(TimeoutError):
             asked.result(0.5)
-        hang(service, signal.SIGCONT)
+        service.go_on()
         return [asked.result()[0]]
 
 
@@ -163,6 +144,6 @@ def test_traefik_gives_up_on_a_service_that_hangs(app_port, tmp_path):
         serving("--policy", str(tmp_path / "policy.yaml"), "--workers", "1") as service,
         proxy("traefik", block_of(PAGES["traefik"]), app_port, service.port, tmp_path / "proxy") as port,
     ):
-        hang(service)
+        service.hang()
         assert ask(port, "/free", timeout=60)[0] == 500
-        hang(service, signal.SIGCONT)
+        service.go_on()

@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 HOST = "127.0.0.1"
@@ -63,6 +63,24 @@ class Service:
         """Tell it to end as a process manager does, and return its exit code."""
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(30)
+
+    def hang(self) -> None:
+        """Stop every process where it is: connections are still taken by the kernel, and nothing is answered."""
+        self._every(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """End a hang."""
+        self._every(signal.SIGCONT)
+
+    def kill(self) -> None:
+        """End every process that still runs at once, also one that hangs."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+    def _every(self, number: int) -> None:
+        for pid in (self.process.pid, *self.workers()):
+            os.kill(pid, number)
 
     def ask(self, method: str, path: str, headers: dict[str, str] | None = None, body: bytes | None = None) -> Answer:
         """One request, on a connection of its own."""

@@ -11,14 +11,24 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from tests.support import ROOT
 from tests.support.access_logs import HOST, listens, place
 from tests.support.servers import free_port, wait_until
 
 Answer = tuple[int, dict[str, str]]
+PAGES = {"nginx": "nginx.md", "traefik": "traefik.md", "caddy": "caddy.md"}
 STATIC = "entryPoints: {{web: {{address: '{host}:{port}'}}}}\nproviders: {{file: {{filename: {folder}/routes.yaml}}}}\n"
 """What Traefik needs beside the routes on the page."""
+
+
+def installed(server: str) -> Any:
+    """A proxy as a parameter of a test, which is skipped where the proxy is not installed."""
+    missing = pytest.mark.skipif(place(server) is None, reason=f"{server} is not installed: make test-edges")
+    return pytest.param(server, marks=missing)
 
 
 def block_of(page: str) -> str:
@@ -35,10 +45,16 @@ def closed(text: str) -> str:
     return "".join(kept)
 
 
+def patient(text: str) -> str:
+    """A configuration for a test that counts: on a busy machine 75 ms may pass, and requests would pass with them."""
+    return re.sub(r"\b\d+ms\b", "10s", text)
+
+
 class App(BaseHTTPRequestHandler):
     """An app that says ok."""
 
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # else a body waits 40 ms for the acknowledgement of its head
     fields: Mapping[str, str] = {}
     """More header fields of an answer."""
 

@@ -5,33 +5,20 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import json
-import os
-import re
 import signal
-import subprocess
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
 
-from tests.support import ROOT
-from tests.support.access_logs import HOST, listens, place
-from tests.support.edge import Service, serving
+from tests.support.access_logs import HOST, place
+from tests.support.edge import Service
+from tests.support.envoy import CLOSED, ENVOY, LIMITS, METHOD, PATIENT, TOKENS, envoy, limited, needs_envoy
 from tests.support.proxies import app, ask, crowd
-from tests.support.servers import free_port, wait_until
+from tests.support.servers import wait_until
 
-METHOD = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"
-LIMITS, ENVOY, TOKENS = re.findall(
-    r"^```yaml\n(.*?)^```$", (ROOT / "docs/edge/envoy.md").read_text(), re.MULTILINE | re.DOTALL
-)
-ENDPOINT = "              - endpoint: {address: {socket_address: {address: 127.0.0.1, port_value: %d}}}\n"
-PATIENT = ENVOY.replace("timeout: 0.05s", "timeout: 10s")
-"""For tests that count: on a busy machine 50 ms may pass, and Envoy would let requests pass."""
-CLOSED = ENVOY.replace("failure_mode_deny: false # OPEN", "failure_mode_deny: true # OPEN")
 RATE_LIMITS = """\
                             rate_limits:
                               - actions:
@@ -39,47 +26,10 @@ RATE_LIMITS = """\
                                   - remote_address: {}
 """
 pytestmark = pytest.mark.engineless
-needs_envoy = pytest.mark.skipif(place("envoy") is None, reason="Envoy is not installed: make test-edges")
 needs_protos = pytest.mark.skipif(
     place("envoy") is None or importlib.util.find_spec("envoy.service") is None,
     reason="xds-protos is not installed: make test-edges",
 )
-
-
-@contextmanager
-def limited(folder: Path, workers: int, text: str = LIMITS) -> Iterator[tuple[Service, list[int]]]:
-    """A service with the limits of the page, and its ports for gRPC."""
-    (folder / "limits").mkdir()
-    (folder / "limits" / "edge.yaml").write_text(text)
-    options = ("--envoy", str(folder / "limits"), "--workers", str(workers), "--grpc", f"{HOST}:0")
-    with serving(*options) as service:
-        ready = next(line for line in service.lines if line.startswith("ready"))
-        yield service, [int(port) for port in re.findall(r"grpc://[^:]+:(\d+)", ready)]
-
-
-@contextmanager
-def envoy(text: str, app_port: int, ports: list[int], folder: Path, threads: int = 2) -> Iterator[int]:
-    """Envoy with a configuration of the page on other ports; its port. Each thread has a connection to the service."""
-    port = free_port()
-    assert ENDPOINT % 8081 + ENDPOINT % 8082 in text
-    text = text.replace(ENDPOINT % 8081 + ENDPOINT % 8082, "".join(ENDPOINT % each for each in ports))
-    text = text.replace("port_value: 10000", f"port_value: {port}").replace(
-        "port_value: 8000", f"port_value: {app_port}"
-    )
-    folder.mkdir()
-    (folder / "envoy.yaml").write_text(text)
-    binary = place("envoy")
-    assert binary is not None
-    options = ["--disable-hot-restart", "--concurrency", str(threads), "-l", "warn"]
-    with (folder / "output").open("wb") as output:
-        process = subprocess.Popen([binary, "-c", str(folder / "envoy.yaml"), *options], stdout=output, stderr=output)
-    try:
-        wait_until(lambda: process.poll() is not None or listens(port), "Envoy listens")
-        assert process.poll() is None, (folder / "output").read_text()
-        yield port
-    finally:
-        process.terminate()
-        process.wait(20)
 
 
 @needs_envoy
@@ -111,11 +61,9 @@ def test_a_page_still_comes_while_the_service_is_away(tmp_path: Path) -> None:
         opened = envoy(ENVOY, app_port, ports, tmp_path / "open")
         with opened as open_port, envoy(CLOSED, app_port, ports, tmp_path / "closed") as closed_port:
             found.append([ask(port, "/")[0] for port in (open_port, closed_port)])
-            for pid in (service.process.pid, *service.workers()):
-                os.kill(pid, signal.SIGSTOP)
+            service.hang()
             found.append([ask(port, "/")[0] for port in (open_port, closed_port)])
-            os.killpg(service.process.pid, signal.SIGKILL)
-            service.process.wait()
+            service.kill()
             found.append([ask(port, "/")[0] for port in (open_port, closed_port)])
     assert found == [[200, 200], [200, 500], [200, 500]]
 

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
-import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import grpc
 import pytest
@@ -20,14 +17,15 @@ import pytest
 from headgate.edge.envoy.messages import RateLimitResponse
 from tests.edge.envoy.support import request
 from tests.support.certificates import certificate
-from tests.support.edge import HOST, Service, serving
+from tests.support.edge import HOST, Service
+from tests.support.envoy import METHOD, limited
+from tests.support.loads import Load
 from tests.support.servers import wait_until
 
 pytestmark = [
     pytest.mark.engineless,
     pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="looks at processes of Linux"),
 ]
-METHOD = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"
 FILE = """\
 domain: d
 descriptors:
@@ -39,38 +37,15 @@ MOST = 50_000
 """Calls of one load: in the time that they take, a bucket of a year gets no unit back."""
 
 
-@contextmanager
-def limited(folder: Path, *options: str, workers: int = 2) -> Iterator[tuple[Service, list[int]]]:
-    """A service with limits in a directory of that folder, and its ports for gRPC."""
-    directory = folder / "limits"
-    directory.mkdir()
-    (directory / "d.yaml").write_text(FILE)
-    words = ("--envoy", str(directory), "--workers", str(workers), "--grpc", f"{HOST}:0", *options)
-    with serving(*words) as service:
-        ready = next(line for line in service.lines if line.startswith("ready"))
-        yield service, [int(port) for port in re.findall(r"grpc://[^:]+:(\d+)", ready)]
-
-
-class Load:
+class Callers(Load):
     """Clients that call without a pause, two for each port, each on a connection that it keeps."""
 
     def __init__(self, ports: list[int]) -> None:
-        self._ends = threading.Event()
+        super().__init__(partial(self._run, port) for port in ports * 2)
         self.names: Counter[tuple[int, str]] = Counter()
         """The number of answers, by port and by the name of the limit that they tell; each of them was a yes."""
         self.failures: list[int] = []
         """The port of each call that failed."""
-        self._threads = [threading.Thread(target=self._run, args=(port,)) for port in ports * 2]
-
-    def __enter__(self) -> Self:
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ends.set()
-        for thread in self._threads:
-            thread.join()
 
     @property
     def passed(self) -> int:
@@ -80,7 +55,7 @@ class Load:
         message = request([("k", "v")]).SerializeToString()
         with grpc.insecure_channel(f"{HOST}:{port}", [("grpc.use_local_subchannel_pool", 1)]) as channel:
             call: Any = channel.unary_unary(METHOD)
-            while not self._ends.is_set() and self.passed < MOST:
+            while not self.ends.is_set() and self.passed < MOST:
                 try:
                     answer = RateLimitResponse.FromString(call(message, timeout=20, wait_for_ready=True))
                 except grpc.RpcError:
@@ -103,14 +78,14 @@ def test_no_call_and_no_count_is_lost_while_files_change_and_workers_die(tmp_pat
     A worker that is killed loses the calls on its connections. Each other call is counted once, and its port is served
     again by another worker, with the last good file.
     """
-    with limited(tmp_path) as (service, ports):
-        file, old = tmp_path / "limits" / "d.yaml", service.workers()[2:]  # those for HTTP were started before
-        with Load(ports) as load:
+    with limited(tmp_path, 2, FILE) as (service, ports):
+        file, old = tmp_path / "limits" / "edge.yaml", service.workers()[2:]  # those for HTTP were started before
+        with Callers(ports) as load:
             wait_until(lambda: len(load.names) == 2, "both ports answer")
             file.write_text(FILE.replace("first", "second"))
             wait_until(lambda: all(load.names[port, "second"] for port in ports), "both ports tell the new name")
             file.write_text(FILE.replace("first", "third").replace("year", "yeer"))
-            service.line("d.yaml:3: .*yeer")
+            service.line("edge.yaml:3: .*yeer")
             assert load.failures == []
             os.kill(old[0], signal.SIGKILL)
             service.line(r"gRPC worker 1 died \(killed by SIGKILL\); another one takes its place")
@@ -127,7 +102,7 @@ def test_calls_are_answered_over_tls(tmp_path: Path) -> None:
     """With the certificate of the other port; a client without TLS gets nothing."""
     cert, key = certificate(tmp_path)
     message = request([("k", "v")]).SerializeToString()
-    with limited(tmp_path, "--tls-cert", cert, "--tls-key", key, workers=1) as (_, (port,)):
+    with limited(tmp_path, 1, FILE, "--tls-cert", cert, "--tls-key", key) as (_, (port,)):
         trusting = grpc.ssl_channel_credentials(Path(cert).read_bytes())
         with grpc.secure_channel(f"localhost:{port}", trusting) as channel:
             answer = RateLimitResponse.FromString(channel.unary_unary(METHOD)(message, timeout=20))
