@@ -7,8 +7,8 @@ import hmac
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final
 
+from headgate.edge.envoy.blocks import Fields
 from headgate.edge.envoy.frames import MOST_STREAMS
-from headgate.edge.envoy.http2 import Fields
 from headgate.edge.envoy.limits import EnvoyLimits
 from headgate.edge.envoy.messages import PACKAGE, request_from_bytes
 from headgate.edge.envoy.sending import Response

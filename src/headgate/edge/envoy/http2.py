@@ -12,13 +12,10 @@ from collections.abc import Callable
 from typing import Final, cast
 
 from headgate.edge.envoy import frames as f
+from headgate.edge.envoy.blocks import Blocks, Fields
 from headgate.edge.envoy.frames import Failed, frame
 from headgate.edge.envoy.receiving import Receiver
 from headgate.edge.envoy.sending import Response, Sender
-from headgate.wording import requiring
-
-with requiring("headgate.edge.envoy", "hpack", "hpack", "serve"):
-    from hpack import Decoder, HPACKError
 
 MOST_CONNECTIONS: Final = 1024
 FIRST: Final = 10.0
@@ -26,7 +23,6 @@ FIRST: Final = 10.0
 SILENCE: Final = 60.0
 """Seconds after which a peer that sends nothing is asked for a sign of life; after as many again it is dropped."""
 DRAINING: Final = b"draining"
-Fields = dict[bytes, bytes]
 Answer = Callable[[Fields, bytes, Callable[[Response], None]], None]
 """Called with a request; calls back once with the response, at once or later."""
 
@@ -51,9 +47,7 @@ class Connection(asyncio.Protocol):
         self._connections = connections
         self._data = bytearray()
         self._begun = False
-        self._decoder = Decoder(max_header_list_size=f.LARGEST_HEADERS)
-        self._blocks: dict[bytes, Fields] = {}
-        """Header blocks that only point into the table, decoded; valid until a block changes the table."""
+        self._blocks = Blocks()
         self._streams: dict[int, Stream] = {}
         self._last = 0
         self._open_block: tuple[int, int, bytearray] | None = None
@@ -178,7 +172,7 @@ class Connection(asyncio.Protocol):
             self._on_block(first_flags, stream, bytes(block))
 
     def _on_block(self, flags: int, stream: int, block: bytes) -> None:
-        fields = self._decoded(block)  # also of a refused request: the table must stay that of the peer
+        fields = self._blocks.fields(block)  # also of a refused request: the table must stay that of the peer
         found = self._streams.get(stream)
         if found is not None:  # trailers
             if not flags & f.END_STREAM:
@@ -194,20 +188,6 @@ class Connection(asyncio.Protocol):
         found = self._streams[stream] = Stream(fields)
         if flags & f.END_STREAM:
             self._complete(stream, found)
-
-    def _decoded(self, block: bytes) -> Fields:
-        known = self._blocks.get(block)
-        if known is not None:
-            return known
-        try:
-            fields = dict(cast("list[tuple[bytes, bytes]]", self._decoder.decode(block, raw=True)))
-        except HPACKError:
-            raise Failed(f.COMPRESSION_ERROR) from None
-        if block and min(block) >= 0x80 and 0xFF not in block and len(self._blocks) < f.MOST_STREAMS:
-            self._blocks[block] = fields  # every byte points at one field of the table, and changes nothing
-        else:
-            self._blocks.clear()
-        return fields
 
     def _on_data(self, flags: int, stream: int, payload: bytes) -> None:
         self._receiver.take(len(payload))
