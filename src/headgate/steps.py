@@ -7,14 +7,35 @@ thrown into the generator. In a thread, a step has its result at once, and its e
 from __future__ import annotations
 
 from collections.abc import Coroutine, Generator
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from headgate.errors import InvalidCall
 
 if TYPE_CHECKING:
-    from asyncio import Task
+    from asyncio import AbstractEventLoop, Task
 
 T = TypeVar("T")
 Steps = Generator[Any, Any, T]
 """A generator that yields results or awaitables, and returns the result of all steps."""
+NO_LOOP: Final = (
+    "no event loop of asyncio runs here: waiting, and stores that are awaited, need asyncio; trio is not supported, "
+    "also not as the backend of anyio. Run the app on asyncio, or call a Limiter in a thread, as in "
+    "trio.to_thread.run_sync(limiter.hit, key)"
+)
+
+
+class NoEventLoop(InvalidCall):
+    """A coroutine needs asyncio and runs elsewhere: a mistake in the program, and not an outage of a store."""
+
+
+def running_loop() -> AbstractEventLoop:
+    """Return the running event loop of asyncio, or raise `NoEventLoop`, as under trio."""
+    from asyncio import _get_running_loop  # here, because a limiter for threads needs no event loop
+
+    loop = _get_running_loop()
+    if loop is None:
+        raise NoEventLoop(NO_LOOP)
+    return loop
 
 
 class Deferred:
@@ -69,9 +90,18 @@ async def run_to_the_end(steps: Steps[None]) -> None:
 
 async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
     """Return the result of a coroutine, which goes on if its caller is cancelled."""
-    from asyncio import get_running_loop, shield  # here, because a limiter for threads needs no event loop
+    from asyncio import shield  # here, because a limiter for threads needs no event loop
 
-    return await shield(kept(get_running_loop().create_task(work)))
+    return await shield(kept(start(work)))
+
+
+def start(work: Coroutine[Any, Any, T]) -> Task[T]:
+    """Start a task in the running event loop; raise `NoEventLoop` if there is none."""
+    try:
+        return running_loop().create_task(work)
+    except NoEventLoop:
+        work.close()  # else Python would warn that it was never awaited
+        raise
 
 
 unfinished: set[Task[Any]] = set()

@@ -1,4 +1,4 @@
-"""Limiters in pickles, in the wrong kind of loop, and waits that block one."""
+"""Limiters in pickles, and waits that block an event loop."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import pickle
 import subprocess
 import sys
 import warnings
-from typing import Any
 
 import pytest
 
@@ -54,19 +53,3 @@ def test_a_wait_that_blocks_a_running_event_loop_is_warned_of_once(monkeypatch):
 
     [warning] = asyncio.run(story())
     assert "use AsyncLimiter" in warning
-
-
-def test_a_wait_under_another_library_says_that_it_needs_asyncio():
-    """Trio has no event loop of asyncio: what fits now is decided, and a wait is an error that names the reason."""
-    limiter = AsyncLimiter("1/second burst 1", clock=ManualClock(LATER))
-
-    def step(awaitable: Any) -> object:
-        try:
-            awaitable.__await__().send(None)
-        except StopIteration as done:
-            return done.value
-        raise AssertionError("it waits")
-
-    assert step(limiter.acquire("k"))
-    with pytest.raises(InvalidCall, match="trio backend is not supported"):
-        step(limiter.acquire("k"))

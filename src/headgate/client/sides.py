@@ -16,7 +16,7 @@ from headgate.clock import SECOND, Clock
 from headgate.limit import Limit
 from headgate.limiter import Limiter
 from headgate.limiter.async_ import AsyncLimiter
-from headgate.steps import Steps, run, run_awaiting
+from headgate.steps import Steps, run, run_awaiting, running_loop
 from headgate.stores import OnError, Store
 from headgate.waiting import sleep_until
 from headgate.waiting.timers import Timers
@@ -175,7 +175,7 @@ class Loops(_Sides):
 
     async def enter(self, line: Line, ticket: int, timeout: float | None) -> bool:
         """Return True when this call is let into a line, or False after the timeout."""
-        loop = asyncio.get_running_loop()
+        loop = running_loop()
         entered: asyncio.Future[None] = loop.create_future()
         call = _caller(loop, entered)
         if line.enter(ticket, call):

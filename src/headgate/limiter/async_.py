@@ -161,6 +161,10 @@ class _Task(Caller):
 
     __slots__ = ("_turn",)
 
+    def ask(self, wait_us: int) -> Any:  # noqa: ANN401
+        """Reserve nothing for later where nobody can wait for it, as under trio."""
+        return super().ask(wait_us if asyncio._get_running_loop() is not None else 0)
+
     async def depart(self, promise: Promise) -> Promise:
         return await depart(self._timers, promise, self.give_up)
 
@@ -178,7 +182,7 @@ class _Task(Caller):
 
     def call(self) -> None:
         loop = self._turn.get_loop()
-        if loop is _running_loop():
+        if loop is asyncio._get_running_loop():
             self._tell()
         elif not loop.is_closed():
             loop.call_soon_threadsafe(self._tell)
@@ -191,10 +195,3 @@ class _Task(Caller):
     def _timers(self) -> LoopTimers:
         timers: Timers = self._limiter._timers
         return timers.here()
-
-
-def _running_loop() -> asyncio.AbstractEventLoop | None:
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None

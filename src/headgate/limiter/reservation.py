@@ -165,7 +165,7 @@ class AsyncReservation(_Reserved):
     async def wait(self) -> None:
         """Wait until the reservation may be used."""
         self._checked()
-        await self._timers.here().wait_until(self._ready_us)
+        await self._timers.wait_until(self._ready_us)
 
     async def settle(self, actual: int | Mapping[str, int] | None = None, /, **by_name: int) -> None:
         """Say what it really cost: `settle(431)`, or `settle(tpm=431)` where limits have names; once."""

@@ -277,7 +277,7 @@ class CompiledPolicy:
             try:
                 decision: Decision = yield group.ask(*flat(group, [question]))
             except Exception as error:
-                log.info("rule %s (%s) got no answer from the store: %s", rule.name, rule.act.kind, error)
+                self._outage.note(rule, error)
                 result = result or DEGRADED_ALLOWED
             else:
                 if not decision.allowed:

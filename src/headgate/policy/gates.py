@@ -13,6 +13,8 @@ from headgate.engine import PEEK, TAKE, Counting, Decision, Tally, run_counted
 from headgate.errors import HeadgateError
 from headgate.limit import Limit
 from headgate.policy.outcome import UNAVAILABLE, LimitGroup, Outcome
+from headgate.policy.rule import Rule
+from headgate.steps import NoEventLoop
 from headgate.stores import AsyncGate, AsyncStore, Gate, MemoryStore, Store, checked_limits, share_of
 from headgate.wording import log_of
 
@@ -77,7 +79,10 @@ def gate_on(store: Store, namespace: str, gauges: Tally, awaited: bool = False) 
 
 
 class Outage:
-    """Degraded answers of one policy. A store's own `local` store counts for it; its `nodes` share the limits."""
+    """Degraded answers of one policy. A store's own `local` store counts for it; its `nodes` share the limits.
+
+    An app on trio is no outage: it could count nothing, so each of its requests raises `NoEventLoop`.
+    """
 
     def __init__(self, namespace: str, stores: Mapping[str, Store], gauges: Tally) -> None:
         self._namespace = namespace
@@ -90,6 +95,8 @@ class Outage:
         self, group: LimitGroup, keys: tuple[str, ...], costs: tuple[int, ...], error: Exception
     ) -> Outcome | tuple[LimitGroup, Decision] | None:
         """Return a refusal, the local decision with its group, or None if every rule allows the request."""
+        if isinstance(error, NoEventLoop):
+            raise error
         self._complain(error)
         closed = next((rule for rule in group.owners if rule.on_error in ("deny", "raise")), None)
         if closed is not None:
@@ -105,6 +112,12 @@ class Outage:
             self._complain(reason)
             return Outcome("deny", UNAVAILABLE, group.owners[counting[0]])
         return group.local, decision
+
+    def note(self, rule: Rule, error: Exception) -> None:
+        """Note that a rule which lets every request pass got no answer."""
+        if isinstance(error, NoEventLoop):
+            raise error
+        log.info("rule %s (%s) got no answer from the store: %s", rule.name, rule.act.kind, error)
 
     def _local_group(self, group: LimitGroup, counting: list[int]) -> LimitGroup:
         store = self._stores[group.store]

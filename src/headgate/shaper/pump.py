@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
 from typing import TYPE_CHECKING, Final, Generic, Self, TypeVar
 
+from headgate.steps import running_loop
 from headgate.waiting import sleep_until
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ class AsyncPump(_Counts[T]):
 
     async def __anext__(self) -> T:
         if self._reader is None and not self._over:
-            self._reader = asyncio.get_running_loop().create_task(self._read())
+            self._reader = running_loop().create_task(self._read())
         while not self._queue:
             if self._over:
                 if self._error is not None:

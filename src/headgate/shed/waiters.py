@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol
 
 from headgate.clock import SECOND, Clock
+from headgate.steps import running_loop
 
 if TYPE_CHECKING:
     import asyncio
@@ -59,10 +60,8 @@ class LoopWaiter:
     """A caller that awaits in an event loop."""
 
     def __init__(self, permit: ShedPermit) -> None:
-        import asyncio  # loaded already, since a task runs this
-
         self.permit = permit
-        self._loop = asyncio.get_running_loop()
+        self._loop = running_loop()
         self.woken: asyncio.Future[bool] = self._loop.create_future()
 
     def wake(self) -> None:

@@ -11,7 +11,7 @@ from headgate.call import Call, Cost, checked_cost, checked_key
 from headgate.engine import PEEK, RESERVE, TAKE, UP_TO, Decision, pending
 from headgate.errors import StoreError
 from headgate.limit import Given, Limit
-from headgate.steps import kept
+from headgate.steps import kept, start
 from headgate.stores.arguments import Holding, in_flight_of, listed
 from headgate.stores.contract import AsyncStore, Costs, Keys, LeasingStore, Store
 from headgate.stores.gate import COUNTED, BaseGate
@@ -159,13 +159,12 @@ class AsyncGate(BaseGate[Any, Awaitable[Decision]]):
         self, work: Coroutine[Any, Any, T], finish: Callable[[asyncio.Task[T]], Coroutine[Any, Any, None]]
     ) -> T:
         """Wait for work that is not cancelled with its caller; if the caller is cancelled, `finish` gets the task."""
-        loop = asyncio.get_running_loop()
-        task = loop.create_task(work)
+        task = start(work)
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
             if not task.cancelled():
-                kept(loop.create_task(finish(task)))
+                kept(start(finish(task)))
             raise
 
     async def _given_back(self, deciding: asyncio.Task[Decision]) -> None:

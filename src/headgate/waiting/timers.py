@@ -12,12 +12,8 @@ from itertools import count
 from typing import Any, Final
 
 from headgate.clock import SECOND, Clock
-from headgate.errors import InvalidCall
+from headgate.steps import running_loop
 
-NO_LOOP: Final = (
-    "no event loop of asyncio runs here: waiting needs asyncio, also under anyio; its trio backend is not supported. "
-    "In a trio app, use a Limiter in a thread"
-)
 LONGEST_TIMER: Final = 86_400.0
 MOST_LEFT_BEHIND: Final = 64
 """Waiters that finished early stay in the heap until they are more than this, and more than half of the heap."""
@@ -160,15 +156,18 @@ class Timers:
         self._timers: dict[int, LoopTimers] = {}
 
     def here(self) -> LoopTimers:
-        """Return the timers of the running event loop; raise `InvalidCall` under another library, such as trio."""
-        loop = asyncio._get_running_loop()
-        if loop is None:
-            raise InvalidCall(NO_LOOP)
+        """Return the timers of the running event loop; raise `NoEventLoop` under another library, such as trio."""
+        loop = running_loop()
         timers = self._timers.get(id(loop))
         if timers is None or timers.loop is not loop:
             self._timers = {key: each for key, each in self._timers.items() if not each.loop.is_closed()}
             timers = self._timers[id(loop)] = LoopTimers(loop, self._clock)
         return timers
+
+    async def wait_until(self, at_us: int) -> None:
+        """Return at the instant or just after it, never before; one that has come needs no event loop."""
+        if at_us > self._clock.now_us() or asyncio._get_running_loop() is not None:
+            await self.here().wait_until(at_us)
 
 
 class Instant:

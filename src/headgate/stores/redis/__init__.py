@@ -6,7 +6,6 @@ spellings of each, or a ready redis-py client. Scripts on the server decide, by 
 
 from __future__ import annotations
 
-import asyncio
 import time
 import weakref
 from collections.abc import Callable
@@ -17,6 +16,7 @@ from headgate.engine import TAKE, read_clock
 from headgate.errors import StoreError
 from headgate.forks import after_fork
 from headgate.limit import Limit
+from headgate.steps import running_loop
 from headgate.stores.breaker import Transition
 from headgate.stores.contract import Store
 from headgate.stores.health import HealthReport
@@ -159,7 +159,7 @@ class RedisStore:
 
     async def aclose(self) -> None:
         """Close the connections of threads and of this event loop."""
-        pipelines = self._pipelines.pop(id(asyncio.get_running_loop()), None)
+        pipelines = self._pipelines.pop(id(running_loop()), None)
         if pipelines is not None:
             await pipelines.close()
         self.close()
@@ -178,7 +178,7 @@ class RedisStore:
         return read_clock(self._clock)
 
     def _running_pipelines(self) -> Pipelines:
-        loop = asyncio.get_running_loop()
+        loop = running_loop()
         pipelines = self._pipelines.get(id(loop))
         if pipelines is None or pipelines.loop is not loop:
             self._pipelines = {key: each for key, each in self._pipelines.items() if not each.loop.is_closed()}

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from headgate.engine import TAKE, Decision
 from headgate.limit import Limit
+from headgate.steps import running_loop
 from headgate.stores.contract import Costs, Held, Keys, Marks, Record
 from headgate.stores.redis.bound import BoundSteps, Space
 from headgate.stores.redis.connect import FAILURES
@@ -41,11 +42,11 @@ class AsyncBoundLimits(BoundSteps):
 
     async def holders(self, key: str) -> list[Held]:
         """Return the permits in flight of a key; asked in a thread, since only operators call it."""
-        return await asyncio.to_thread(self.holders_of, key)
+        return await running_loop().run_in_executor(None, self.holders_of, key)
 
     async def records(self, key: str) -> list[Record]:
         """Return the record of a key under each limit; read in a thread, since only operators call it."""
-        return await asyncio.to_thread(self.records_of, key)
+        return await running_loop().run_in_executor(None, self.records_of, key)
 
     async def _exchange(self, steps: Steps[T]) -> T:
         """Run steps. A decision over several slots that is cancelled first gives back its charges."""

@@ -16,6 +16,7 @@ from headgate.call import Cost
 from headgate.clock import Clock
 from headgate.engine import PEEK, RESERVE, TAKE, UP_TO, Decision, Tally
 from headgate.limit import Given
+from headgate.steps import running_loop
 from headgate.stores.contract import Costs, Keys, Marks
 from headgate.stores.leases.grants import Answer
 from headgate.stores.leases.returns import MOMENT, returns
@@ -226,10 +227,10 @@ class AsyncLeasedLimits(AsyncBoundLimits, Leasing):
     def _refill_here(self, key: str) -> Refill | None:
         """Return the refill that runs in this event loop: one in another loop cannot be awaited."""
         task = self._refilling.get(key)
-        return task if task is not None and task.get_loop() is asyncio.get_running_loop() else None
+        return task if task is not None and task.get_loop() is running_loop() else None
 
     def _start_refill(self, key: str, units: int, most: int) -> Refill:
-        loop = asyncio.get_running_loop()
+        loop = running_loop()
         task = self._refilling[key] = loop.create_task(self._refilled(key, units, most))
         return task
 
@@ -255,7 +256,7 @@ class AsyncLeasedLimits(AsyncBoundLimits, Leasing):
         pause = self.next_return()
         self._sweeping = None
         if pause is not None:
-            task = self._sweeping = asyncio.get_running_loop().create_task(self._sweep(max(MOMENT, pause)))
+            task = self._sweeping = running_loop().create_task(self._sweep(max(MOMENT, pause)))
             self._sweeps.add(task)
             task.add_done_callback(self._sweeps.discard)
 
@@ -284,7 +285,7 @@ class AsyncLeasedLimits(AsyncBoundLimits, Leasing):
 
     async def aclose(self) -> None:
         """Give back every lease."""
-        loop = asyncio.get_running_loop()
+        loop = running_loop()
         if self._sweeping is not None and self._sweeping.get_loop() is loop:
             self._sweeping.cancel()
             self._sweeping = None

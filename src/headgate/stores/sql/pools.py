@@ -7,6 +7,7 @@ import threading
 from typing import Any, Final, NamedTuple
 
 from headgate.errors import InvalidCall
+from headgate.steps import running_loop
 from headgate.stores.options import Options
 from headgate.stores.sql.base import DatabaseError
 from headgate.stores.sql.library import AsyncConnectionPool, ConnectionPool, psycopg
@@ -71,7 +72,7 @@ class Pools:
 
     async def hang_up_async(self) -> None:
         """Close the free connections of this event loop."""
-        _, pool = self._of_loops.get(id(asyncio.get_running_loop()), (None, None))
+        _, pool = self._of_loops.get(id(running_loop()), (None, None))
         if pool is not None:
             await pool.drain()
 
@@ -84,7 +85,7 @@ class Pools:
 
     async def aclose(self) -> None:
         """Close the connections of this event loop."""
-        _, pool = self._of_loops.pop(id(asyncio.get_running_loop()), (None, None))
+        _, pool = self._of_loops.pop(id(running_loop()), (None, None))
         if pool is not None:
             await pool.close()
 
@@ -114,7 +115,7 @@ class Pools:
             return self._ready
         if self._ready is not None:
             raise InvalidCall("a ConnectionPool serves threads only; give a URL, or an AsyncConnectionPool")
-        loop = asyncio.get_running_loop()
+        loop = running_loop()
         of, pool = self._of_loops.get(id(loop), (None, None))
         if of is not loop or pool is None:
             self._of_loops = {key: each for key, each in self._of_loops.items() if not each[0].is_closed()}

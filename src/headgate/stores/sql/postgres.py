@@ -7,7 +7,6 @@ one for the limit, and otherwise with the reference steps here.
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -15,6 +14,7 @@ from typing import Any, Final, TypeVar
 
 from headgate.clock import Clock
 from headgate.errors import InvalidCall
+from headgate.steps import running_loop
 from headgate.stores.breaker import Transition
 from headgate.stores.contract import Store
 from headgate.stores.deadline import Deadline
@@ -92,7 +92,7 @@ class PostgresStore(SqlStore):
     async def aclose(self) -> None:
         """Close the connections of threads and of this event loop."""
         await self._pools.aclose()
-        await asyncio.to_thread(self.close)
+        await running_loop().run_in_executor(None, self.close)
 
     def make_table(self) -> str:
         """Make the table, if it is not there; return the name of the server and of the database."""
@@ -132,7 +132,7 @@ class PostgresStore(SqlStore):
         raise AssertionError  # the last attempt has returned or raised
 
     async def _run_async(self, task: Task[T]) -> T:
-        due, loop = 0.0, asyncio.get_running_loop()
+        due, loop = 0.0, running_loop()
         for tries in range(1, MOST_TRIES + 1):
             transaction = self._transaction(task)
             try:
@@ -188,7 +188,7 @@ class PostgresStore(SqlStore):
             yield connection
         except ServerError:
             with suppress(*FAILURES, ServerError):
-                async with Deadline(asyncio.get_running_loop().time() + GRACE):
+                async with Deadline(running_loop().time() + GRACE):
                     await converse_async(connection, alone("ROLLBACK"))
             raise
         finally:

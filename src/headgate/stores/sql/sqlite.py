@@ -6,7 +6,6 @@ lock, so no other process decides meanwhile. Event loops ask in one thread.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import random
 import sqlite3
@@ -21,6 +20,7 @@ from urllib.parse import unquote
 
 from headgate.clock import Clock, WallClock
 from headgate.errors import InvalidCall
+from headgate.steps import running_loop
 from headgate.stores.breaker import Transition
 from headgate.stores.contract import Store
 from headgate.stores.options import Options, read_options
@@ -120,7 +120,7 @@ class SqliteStore(SqlStore):
 
     async def aclose(self) -> None:
         """Close the file."""
-        await asyncio.to_thread(self.close)
+        await running_loop().run_in_executor(None, self.close)
 
     def _forget(self) -> None:
         self._abandoned = self._connection  # kept: closing it could truncate the parent's log
@@ -144,7 +144,7 @@ class SqliteStore(SqlStore):
     async def _run_async(self, task: Task[T]) -> T:
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, "headgate-sqlite")
-        loop, due = asyncio.get_running_loop(), self._due()
+        loop, due = running_loop(), self._due()
         return await loop.run_in_executor(self._thread, self._run_by, task, due)
 
     def _run_by(self, task: Task[T], due: float) -> T:
