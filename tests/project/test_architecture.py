@@ -20,10 +20,10 @@ PACKAGE = Path(headgate.__file__).parent
 TESTS = Path(__file__).parents[1]
 
 LAYERS = [
-    {"logs", "forks", "caches", "layout", "steps"},
+    {"logs", "forks", "caches", "layout"},
     {"wording"},
     {"errors", "clock", "version"},
-    {"system"},
+    {"system", "steps"},
     {"algorithms"},
     {"limit"},
     {"call", "decision", "permit"},
