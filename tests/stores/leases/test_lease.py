@@ -6,19 +6,12 @@ Virtual time, real servers; everything here holds for threads and for event loop
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 
 import pytest
 
 from headgate import AsyncLimiter, Call, InvalidCall, InvalidLimit, Lease, Limit, Limiter
 from headgate.engine import NATIVE
-from tests.support.leasing import EVERY_KIND, MOST, START, WINDOW, Bank, drain, open_bank, warm
-
-
-@pytest.fixture(params=["threads", "tasks"])
-def bank(server, request) -> Iterator[Bank]:
-    with open_bank(server, request.param) as bank:
-        yield bank
+from tests.support.leasing import EVERY_KIND, MOST, START, WINDOW, drain, warm
 
 
 @pytest.mark.parametrize("kind", [Limiter, AsyncLimiter])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -17,12 +16,6 @@ pytestmark = pytest.mark.engineless
 
 FAST = "1000/second burst 500"
 TICK = 0.02
-
-
-@pytest.fixture(params=["threads", "tasks"])
-def bank(server, request) -> Iterator[Bank]:
-    with open_bank(server, request.param) as bank:
-        yield bank
 
 
 def short(bank: Bank, limit: str = FAST, spread: float = 0.0, **options):

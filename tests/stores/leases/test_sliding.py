@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from headgate import Lease, Limit
-from tests.support.leasing import SLIDING, SLOTS, START, Bank, drain, open_bank, warm
+from tests.support.leasing import SLIDING, SLOTS, START, drain, warm
 from tests.support.sliding_laws import admits
 
 LONG = Lease(validity=3600)
@@ -15,12 +13,6 @@ BOTH = pytest.mark.parametrize(("limit", "seam"), [(SLIDING, 800), (SLOTS, 20)],
 """The limit, and the seconds from the start to the end of its window or slot."""
 
 SHORT = pytest.mark.parametrize("limit", [f"10000/10 seconds by sliding-window/{slots}" for slots in (1, 10)])
-
-
-@pytest.fixture(params=["threads", "tasks"])
-def bank(server, request) -> Iterator[Bank]:
-    with open_bank(server, request.param) as bank:
-        yield bank
 
 
 @BOTH
