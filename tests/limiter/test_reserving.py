@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-from multiprocessing import get_context
 from typing import Any
 
 import pytest
@@ -12,6 +11,7 @@ import pytest
 from headgate import AsyncLimiter, InvalidCall, Limiter, RateLimited
 from headgate.testing import ManualClock
 from tests.support.homes import LATER, PATIENCE, Interrupting, in_each_home, let_run, until
+from tests.support.processes import CONTEXT
 
 NO_PROMISE = [f"10/second {how}" for how in ("by fixed-window", "by sliding-log", "by sliding-window", "block 5s")]
 
@@ -249,9 +249,8 @@ def hold_there(url: str, ready: Any) -> None:
 @pytest.mark.parametrize("home", ["shared", "redis"], indirect=True)
 def test_a_killed_process_leaves_what_it_charged_which_drains(home, clock):
     """SIGKILL while it holds three reservations: nothing more, nothing less."""
-    context = get_context("spawn")
-    here, there = context.Pipe()
-    process = context.Process(target=hold_there, args=(home.url, there))
+    here, there = CONTEXT.Pipe()
+    process = CONTEXT.Process(target=hold_there, args=(home.url, there))
     process.start()
     assert here.recv() == [0.0, 1.0, 2.0]
     process.kill()

@@ -7,7 +7,6 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from itertools import chain
-from multiprocessing import get_context
 from typing import Any
 
 import pytest
@@ -18,6 +17,7 @@ from headgate.testing.suite import EVERY_ALGORITHM
 from tests.support import side_by_side
 from tests.support.homes import LATER, HandMoved, Interrupting, eventually, in_line, nobody_waits
 from tests.support.inside import queue_of
+from tests.support.processes import CONTEXT
 
 LINES = ("10/second by fixed-window", "10/second by sliding-log", "10/second by sliding-window/5", "10/second block 2s")
 """Limits that cannot promise a time: their callers stand in line."""
@@ -324,8 +324,8 @@ def acquire_there(url: str, count: int) -> list[int]:
 def test_processes_wait_in_one_line(home):
     """Every place is given once, in the order of asking, whichever process asks."""
     with (
-        ProcessPoolExecutor(1, mp_context=get_context("spawn")) as one,
-        ProcessPoolExecutor(1, mp_context=get_context("spawn")) as other,
+        ProcessPoolExecutor(1, mp_context=CONTEXT) as one,
+        ProcessPoolExecutor(1, mp_context=CONTEXT) as other,
     ):
         turns = [pool.submit(acquire_there, home.url, 5).result() for pool in (one, other) * 4]
         assert list(chain(*turns)) == [0] * 10 + [1000 * n for n in range(1, 31)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 
 import pytest
 
@@ -13,6 +12,7 @@ from headgate.testing import ManualClock
 from tests.support.awaiting import awaited
 from tests.support.homes import LATER, Home, Interrupting, in_each_home, let_run, until
 from tests.support.inside import entries, timers_of
+from tests.support.processes import CONTEXT
 
 LEDGER = ((0, 4_000, 4_000), (1_000, 2_500, 2_500), (500, 3_200, 3_200), (700, 6_000, 4_300))
 """Each second: how many wait already, arrive, and are let in, by 3000/second with room for 5000."""
@@ -206,7 +206,7 @@ def enter_there(url: str, count: int) -> list[int]:
 @pytest.mark.parametrize("home", ["shared", "redis"], indirect=True)
 def test_two_processes_have_one_queue(home):
     """Together they get every place once; each of them in order."""
-    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
+    with ProcessPoolExecutor(2, mp_context=CONTEXT) as pool:
         one, other = pool.map(enter_there, [home.url] * 2, [300, 300])
     assert one == sorted(one) and other == sorted(other)
     assert sorted(one + other) == [-(-1_000_000 * place // 3_000) for place in range(500)]

@@ -13,8 +13,9 @@ import pytest
 
 from headgate.engine import NATIVE
 from tests.limiter.in_flight.test_permits_processes import folder_of
-from tests.support.holding import CONTEXT, Crowd, Holder, damage
+from tests.support.holding import Crowd, Holder, damage
 from tests.support.homes import Home, home_of
+from tests.support.processes import CONTEXT
 from tests.support.servers import wait_until
 from tests.support.soaking import SECONDS, fresh_seed
 

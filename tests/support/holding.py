@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import logging
-import multiprocessing
 import os
 import random
 import shutil
@@ -19,12 +18,9 @@ from typing import Any, Self
 from headgate import Limiter, StoreError
 from headgate.engine import Permit
 from headgate.stores.shared import SharedStore
+from tests.support.processes import CONTEXT
 from tests.support.servers import wait_until
 
-CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(
-    ["tests.support.holding", "headgate.stores.redis"]
-)  # a holder starts in a few milliseconds
 PATIENCE = 20.0
 """Seconds after which a process that does not answer hangs."""
 

@@ -23,9 +23,10 @@ from headgate.testing import ManualClock
 from tests.stores.leases.test_processes import in_child
 from tests.stores.test_shared import lock_bytes
 from tests.stores.test_shared_instants import MOST_STEPS, can_trace, changes, step, stopped_child
-from tests.support.holding import CONTEXT, PATIENCE, Crowd, Holder, damage
+from tests.support.holding import PATIENCE, Crowd, Holder, damage
 from tests.support.homes import home_of
 from tests.support.inside import bound_of
+from tests.support.processes import CONTEXT
 from tests.support.servers import wait_until
 from tests.support.sharing import words_of
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import multiprocessing
 import os
 import select
 import signal
@@ -25,9 +24,9 @@ from headgate.stores.redis import RedisStore
 from tests.support.faults import PATIENT, calls
 from tests.support.inside_leases import lease_locks
 from tests.support.leasing import BEFORE_LOW, MOST, WINDOW, Bank, drain, open_bank, warm
+from tests.support.processes import CONTEXT
 from tests.support.servers import Server, wait_until
 
-SPAWN = multiprocessing.get_context("spawn")
 LIMITS = ["10000/4 weeks by fixed-window", "1/hour burst 10000", "10000/4 weeks by sliding-window/28"]
 VALIDITY = 0.25
 
@@ -37,7 +36,7 @@ forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not
 
 @pytest.fixture(scope="module")
 def fleet() -> Iterator[ProcessPoolExecutor]:
-    with ProcessPoolExecutor(4, mp_context=SPAWN) as pool:
+    with ProcessPoolExecutor(4, mp_context=CONTEXT) as pool:
         yield pool
 
 
@@ -150,8 +149,8 @@ def hold(url: str, told: Connection) -> None:
 def test_what_a_process_held_when_it_went_is_lost_and_nothing_else(server, killed):
     """Tokens that a process had leased stay charged when it is killed or exits; the rest is there."""
     limit = "3000/4 weeks by fixed-window"
-    ours, theirs = SPAWN.Pipe()
-    process = SPAWN.Process(target=hold, args=(f"{server.url}?deadline=5", theirs))
+    ours, theirs = CONTEXT.Pipe()
+    process = CONTEXT.Process(target=hold, args=(f"{server.url}?deadline=5", theirs))
     process.start()
     assert ours.recv() == 50
     store = RedisStore(server.url, deadline=PATIENT)
@@ -192,8 +191,8 @@ def test_processes_that_live_and_ask_no_more_give_back_what_they_leased(server, 
     """Two of them, by real time: in the end the server counts what was spent and nothing else."""
     limit, pipes, workers = "6000/4 weeks by fixed-window", [], []
     for _ in range(2):
-        ours, theirs = SPAWN.Pipe()
-        workers.append(SPAWN.Process(target=lease_and_idle, args=(server.url, awaited, theirs)))
+        ours, theirs = CONTEXT.Pipe()
+        workers.append(CONTEXT.Process(target=lease_and_idle, args=(server.url, awaited, theirs)))
         pipes.append(ours)
         workers[-1].start()
     assert [pipe.recv() for pipe in pipes] == [50, 50]
@@ -226,8 +225,8 @@ def storm(url: str, limit: str, counts: Any, number: int) -> None:
 def test_a_worker_killed_in_the_middle_costs_at_most_what_it_held(server):
     """Of 20,000 at least 70 % are admitted, and never more than all."""
     limit = "20000/4 weeks by fixed-window"
-    counts = SPAWN.Array("q", 4, lock=False)
-    workers = [SPAWN.Process(target=storm, args=(server.url, limit, counts, number)) for number in range(4)]
+    counts = CONTEXT.Array("q", 4, lock=False)
+    workers = [CONTEXT.Process(target=storm, args=(server.url, limit, counts, number)) for number in range(4)]
     for worker in workers:
         worker.start()
     for worker in workers:
@@ -364,8 +363,8 @@ def test_processes_that_are_cut_off_admit_one_limit_together():
     pipes, workers = [], []
     with Server() as server:
         for _ in range(2):
-            ours, theirs = SPAWN.Pipe()
-            workers.append(SPAWN.Process(target=cut_off, args=(server.url, theirs)))
+            ours, theirs = CONTEXT.Pipe()
+            workers.append(CONTEXT.Process(target=cut_off, args=(server.url, theirs)))
             pipes.append(ours)
             workers[-1].start()
         assert [pipe.recv() for pipe in pipes] == ["there"] * 2

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
 import random
 import re
 import time
@@ -18,6 +17,7 @@ from headgate import AsyncLimiter, Call, Decision, Limit, Limiter
 from headgate.stores import Store
 from headgate.testing import ManualClock, ReferenceStore
 from headgate.testing.traces import Trace, compare
+from tests.support.processes import CONTEXT
 from tests.support.proxy import Proxy
 from tests.support.remote import KINDS, RemoteSuite, patient
 from tests.support.servers import BINARIES, Server, wait_until
@@ -79,7 +79,7 @@ def server(running: Server) -> Server:
 
 @pytest.fixture(scope="module")
 def fleet() -> Iterator[ProcessPoolExecutor]:
-    with ProcessPoolExecutor(4, mp_context=multiprocessing.get_context("spawn")) as pool:
+    with ProcessPoolExecutor(4, mp_context=CONTEXT) as pool:
         yield pool
 
 
