@@ -14,6 +14,7 @@ from headgate.client.httpx import Transport
 from headgate.client.usage import Chat
 from tests.support.model_server import ModelServer
 from tests.support.serving import in_thread
+from tests.support.transports.httpx import PLAIN
 
 pytestmark = pytest.mark.engineless
 
@@ -24,6 +25,11 @@ LIMITS = "6000/minute as requests; 600000/minute as tokens"
 def server() -> Iterator[ModelServer]:
     with in_thread(ModelServer()) as served:
         yield served
+
+
+def transport(budget: Budget, inner: Any) -> Transport:
+    """Return a transport of a budget that sends by this class of httpx2."""
+    return Transport(budget, inner(verify=PLAIN))
 
 
 class OpenAI:
@@ -41,7 +47,7 @@ class OpenAI:
         self._budget = budget
 
     def ask(self, content: str, **options: Any) -> Any:
-        with httpx2.Client(transport=Transport(self._budget)) as http:
+        with httpx2.Client(transport=transport(self._budget, httpx2.HTTPTransport)) as http:
             client = self.library().OpenAI(http_client=http, **self._options)
             answer = client.chat.completions.create(
                 model="m", messages=[{"role": "user", "content": content}], **options
@@ -49,7 +55,7 @@ class OpenAI:
             return list(answer) if options.get("stream") else answer
 
     async def ask_awaited(self, content: str, **options: Any) -> Any:
-        async with httpx2.AsyncClient(transport=Transport(self._budget)) as http:
+        async with httpx2.AsyncClient(transport=transport(self._budget, httpx2.AsyncHTTPTransport)) as http:
             client = self.library().AsyncOpenAI(http_client=http, **self._options)
             answer = await client.chat.completions.create(
                 model="m", messages=[{"role": "user", "content": content}], **options
@@ -74,7 +80,7 @@ class Anthropic:
         self._budget = budget
 
     def ask(self, content: str, **options: Any) -> Any:
-        with httpx2.Client(transport=Transport(self._budget)) as http:
+        with httpx2.Client(transport=transport(self._budget, httpx2.HTTPTransport)) as http:
             client = self.library().Anthropic(http_client=http, **self._options)
             answer = client.messages.create(
                 model="m", max_tokens=500, messages=[{"role": "user", "content": content}], **options
@@ -82,7 +88,7 @@ class Anthropic:
             return list(answer) if options.get("stream") else answer
 
     async def ask_awaited(self, content: str, **options: Any) -> Any:
-        async with httpx2.AsyncClient(transport=Transport(self._budget)) as http:
+        async with httpx2.AsyncClient(transport=transport(self._budget, httpx2.AsyncHTTPTransport)) as http:
             client = self.library().AsyncAnthropic(http_client=http, **self._options)
             answer = await client.messages.create(
                 model="m", max_tokens=500, messages=[{"role": "user", "content": content}], **options

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
@@ -10,6 +11,9 @@ from headgate.client import Budget
 from headgate.client.httpx import Transport
 from headgate.testing import ManualClock
 from tests.support.transports.clients import Body, Client, Got, awaited, lowered, streamed
+
+PLAIN = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+"""Nobody here asks by TLS, and to read the certificates of all authorities takes each transport 24 ms."""
 
 
 class HttpxClient:
@@ -28,7 +32,7 @@ class HttpxClient:
 
 @contextmanager
 def in_threads(library: Any, budget: Budget, address: str, connections: int) -> Iterator[Client]:
-    inner = library.HTTPTransport(limits=library.Limits(max_connections=connections))
+    inner = library.HTTPTransport(verify=PLAIN, limits=library.Limits(max_connections=connections))
     with library.Client(transport=Transport(budget, inner), base_url=address) as client:
         yield HttpxClient(client)
 
@@ -37,7 +41,7 @@ def in_threads(library: Any, budget: Budget, address: str, connections: int) -> 
 def in_loops(library: Any, budget: Budget, address: str, clock: ManualClock, moves: bool) -> Iterator[Client]:
     @asynccontextmanager
     async def opened() -> AsyncIterator[Callable[..., Any]]:
-        inner = library.AsyncHTTPTransport(limits=library.Limits(max_connections=1))
+        inner = library.AsyncHTTPTransport(verify=PLAIN, limits=library.Limits(max_connections=1))
         async with library.AsyncClient(transport=Transport(budget, inner), base_url=address) as client:
 
             async def send(method: str, path: str, headers: Mapping[str, str], body: Body) -> Got:
