@@ -13,8 +13,21 @@ from tests.support.virtual_budget import told_limit
 pytestmark = pytest.mark.engineless
 
 
-@pytest.mark.parametrize("processes", [1, 4])
-@pytest.mark.parametrize("limit", ["100/second", "100/second by fixed-window", "600/minute by sliding-log"])
+SOAK = pytest.mark.soak
+CROWDS = pytest.mark.parametrize(
+    ("limit", "processes"),
+    [
+        ("100/second", 1),
+        ("100/second by fixed-window", 4),
+        ("600/minute by sliding-log", 4),
+        pytest.param("100/second", 4, marks=SOAK),
+        pytest.param("100/second by fixed-window", 1, marks=SOAK),
+        pytest.param("600/minute by sliding-log", 1, marks=SOAK),
+    ],
+)
+
+
+@CROWDS
 def test_a_published_limit_is_used_and_never_exceeded(world, limit, processes):
     """256 callers of one process or four: nothing is refused, and 97 % of what is allowed passes."""
     w = world(limit)
@@ -26,8 +39,7 @@ def test_a_published_limit_is_used_and_never_exceeded(world, limit, processes):
     assert w.api.statuses[200] >= 0.97 * allowed
 
 
-@pytest.mark.parametrize("processes", [1, 4])
-@pytest.mark.parametrize("limit", ["100/second", "100/second by fixed-window", "600/minute by sliding-log"])
+@CROWDS
 def test_a_told_limit_is_learned(world, limit, processes):
     """A budget without limits takes those of the first answer: 95 % is used, and 0.5 % refused at most."""
     w = world(limit, told_limit)
@@ -47,9 +59,9 @@ def test_a_told_limit_is_learned(world, limit, processes):
     [
         ("100/second", 4),
         ("50/second by fixed-window", 1),
-        pytest.param("100/second", 1, marks=pytest.mark.soak),
-        pytest.param("50/second by fixed-window", 4, marks=pytest.mark.soak),
-        *(pytest.param("100/second by sliding-log", processes, marks=pytest.mark.soak) for processes in (1, 4)),
+        pytest.param("100/second", 1, marks=SOAK),
+        pytest.param("50/second by fixed-window", 4, marks=SOAK),
+        *(pytest.param("100/second by sliding-log", processes, marks=SOAK) for processes in (1, 4)),
     ],
 )
 def test_a_rate_is_found_from_refusals_alone(world, limit, processes):

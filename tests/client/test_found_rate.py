@@ -52,7 +52,9 @@ def fleet():
         each.loop.let_go()
 
 
-@pytest.mark.parametrize("latency", [0.002, pytest.param(0.005, marks=pytest.mark.soak), 0.05])
+@pytest.mark.parametrize(
+    "latency", [0.002, *(pytest.param(latency, marks=pytest.mark.soak) for latency in (0.005, 0.05))]
+)
 def test_a_crowd_that_begins_one_after_another_finds_the_rate(fleet, latency: float):
     """The server refuses after some milliseconds, when each process has sent a dozen requests: that tells nothing about
     a second. From the 30th second on, 95 % is used and 1 % refused at most."""

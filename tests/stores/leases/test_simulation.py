@@ -43,6 +43,16 @@ BOTH = pytest.mark.parametrize("awaited", ["no", "yes"], ids=["threads", "tasks"
 SOAK = pytest.mark.soak
 
 
+def in_turn(*cases: tuple[str, int, float], soak: tuple[tuple[str, int, float], ...] = ()) -> pytest.MarkDecorator:
+    """Limits, nodes and times, for threads and for tasks in turn; `make soak` tries each in both ways."""
+    ways = [(case, at % 2 == number) for at, case in enumerate(cases) for number in range(2)]
+    tried = [
+        pytest.param(*case, ("no", "yes")[at % 2], marks=() if now else SOAK)
+        for at, (case, now) in enumerate([*ways, *((case, False) for case in soak for _ in range(2))])
+    ]
+    return pytest.mark.parametrize(("limits", "nodes", "times", "awaited"), tried)
+
+
 @pytest.mark.parametrize("first", [0, pytest.param(5, marks=SOAK)])
 def test_no_storm_breaks_a_law(first):
     """Crashes, partitions, losses, delays, skewed clocks, a server that forgets, greed; each seed is another world."""
@@ -152,17 +162,13 @@ def test_who_loses_or_doubles_is_found_out(ledger_type):
     assert any(uncounted(world) for world in islice(ambushes(ledger_type), 5))
 
 
-@BOTH
-@pytest.mark.parametrize(
-    ("limits", "nodes", "times"),
-    [
-        ("1000/second", 10, 2.0),
-        ("1000/second burst 100", 40, 1.2),
-        ("50/second", 10, 1.5),
-        ("1000/second by fixed-window", 10, 1.5),
-        pytest.param("2000/2s by fixed-window", 40, 1.5, marks=SOAK),
-        ("300/500ms by fixed-window", 40, 1.2),
-    ],
+@in_turn(
+    ("1000/second", 10, 2.0),
+    ("1000/second burst 100", 40, 1.2),
+    ("50/second", 10, 1.5),
+    ("1000/second by fixed-window", 10, 1.5),
+    ("300/500ms by fixed-window", 40, 1.2),
+    soak=(("2000/2s by fixed-window", 40, 1.5),),
 )
 def test_a_saturated_fleet_admits_what_the_limit_allows(limits, nodes, times, awaited):
     """95 % of what a round trip for each request would admit, alike for all; 90 % where half have ten times more."""
@@ -176,14 +182,10 @@ def test_a_saturated_fleet_admits_what_the_limit_allows(limits, nodes, times, aw
     assert fairness(alike) > 0.9
 
 
-@BOTH
-@pytest.mark.parametrize(
-    ("limits", "nodes", "times"),
-    [
-        *(("1000/second", 4, times) for times in (0.5, 1.0, 2.0, 5.0)),
-        ("2000/second burst 300", 60, 2.0),
-        *(pytest.param("2000/second burst 300", 60, times, marks=SOAK) for times in (0.5, 1.0, 5.0)),
-    ],
+@in_turn(
+    *(("1000/second", 4, times) for times in (0.5, 1.0, 2.0, 5.0)),
+    ("2000/second burst 300", 60, 2.0),
+    soak=tuple(("2000/second burst 300", 60, times) for times in (0.5, 1.0, 5.0)),
 )
 def test_a_key_above_its_limit_is_asked_about_at_a_pace(limits, nodes, times, awaited):
     """At most 50 questions a second of a node and 2,000 of all, at least 97 % of the limit, and alike for all."""
