@@ -5,9 +5,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 MATRIX ?=
 EDGES := tests/tasks $(foreach edge,starlette fastapi endpoints flask django drf aiohttp grpc edges,$(wildcard tests/web/test_$(edge)*.py))
-# A third worker, since tests wait more than they work. A worker without work takes some from another one's end, so that
-# the tests of a file mostly share their server.
-PYTEST := $(BIN)/python -m pytest -n 3 --dist worksteal
+# Two workers more than two cores have, since many tests wait. A worker without work takes some from another one's end,
+# so that the tests of a file mostly share their server.
+PYTEST := $(BIN)/python -m pytest -n 4 --dist worksteal
 # Modules are compiled once for all workers, and for the processes that tests start by the hundred.
 unexport PYTHONDONTWRITEBYTECODE
 SOURCES := pyproject.toml setup.py $(shell find src -name 'decision.py' -o -name 'entry.py' -o -name 'layout.py' -o -name 'permit.py' -o -name 'pending.py' -o -name '*.pyx' -o -name '*.px[id]')

@@ -71,7 +71,7 @@ needs_both = pytest.mark.skipif(not NATIVE, reason="the reference is the pure en
 @pytest.mark.parametrize("text", [*SINGLE, *SEVERAL])
 def test_the_twins_give_equal_answers(text):
     """Native and reference, driven through more traces than every store is, answer the same, bit for bit."""
-    for seed in range(100, 108):
+    for seed in range(100, 104):
         compare(text, lambda clock: MemoryStore(clock=clock), seed, 300)
 
 
@@ -79,7 +79,7 @@ def test_the_twins_give_equal_answers(text):
 @pytest.mark.parametrize("plans", PLANS, ids=lambda plans: plans[0])
 def test_the_twins_give_equal_answers_to_changing_plans(plans):
     """A state that one plan wrote is read alike in both by another, at promised instants and a microsecond beside."""
-    for seed in range(100, 112):
+    for seed in range(100, 106):
         compare(plans[0], lambda clock: MemoryStore(clock=clock), seed, 300, plans[1:])
 
 

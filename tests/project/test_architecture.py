@@ -106,8 +106,8 @@ def imports(path: Path) -> Iterator[str]:
         id(node)
         for block in ast.walk(tree)
         if isinstance(block, ast.If)
-        and "TYPE_CHECKING" in ast.unparse(block.test)
-        and "NATIVE" not in ast.unparse(block.test)
+        and "TYPE_CHECKING" in (condition := ast.unparse(block.test))
+        and "NATIVE" not in condition
         for node in ast.walk(block)
     }
     for node in ast.walk(tree):
@@ -154,6 +154,7 @@ def test_every_package_has_a_layer():
     assert {package_of(path) for path in SOURCES} - {"testing"} <= LAYER_OF.keys()
 
 
+@cache
 def is_module(name: str) -> bool:
     """Whether this is the full name of a module of Headgate."""
     if re.fullmatch(r"headgate(\.\w+)+", name) is None:
@@ -162,6 +163,7 @@ def is_module(name: str) -> bool:
     return (place / "__init__.py").exists() or place.with_suffix(".py").exists() or place.with_suffix(".pyx").exists()
 
 
+@cache
 def offered_by(module: str) -> set[str]:
     """The names that the `__init__.py` of a package binds by its own imports."""
     front = PACKAGE.parent.joinpath(*module.split("."), "__init__.py")

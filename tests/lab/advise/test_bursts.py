@@ -95,7 +95,9 @@ def test_the_burst_is_exact_on_random_traces(seed, costs):
             check(own, client, at, limit)
 
 
-@pytest.mark.parametrize("name", ["nginx-erddap-api-2024.log.gz", "apache-wordpress-2016.log.gz"])
+@pytest.mark.parametrize(
+    "name", ["nginx-erddap-api-2024.log.gz", pytest.param("apache-wordpress-2016.log.gz", marks=pytest.mark.soak)]
+)
 def test_the_burst_is_exact_on_real_logs(name):
     """At three rates the engine agrees, for each client of a real log, or the 300 that need most of the larger one."""
     rows = [tuple(each) for each in Log([trace(name)])]

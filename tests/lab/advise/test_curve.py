@@ -124,7 +124,7 @@ def test_the_policy_is_a_policy():
 @pytest.mark.parametrize(
     ("name", "requests", "clients", "limit", "refused"),
     [
-        ("apache-wordpress-2016.log.gz", 206_860, 8_799, "20/minute burst 54", 42),
+        pytest.param("apache-wordpress-2016.log.gz", 206_860, 8_799, "20/minute burst 54", 42, marks=pytest.mark.soak),
         ("nginx-erddap-api-2024.log.gz", 10_479, 917, "5/minute burst 27", 4),
     ],
 )

@@ -82,6 +82,7 @@ class TestCluster(OnCluster):
 
 class TestAwaitedCluster(OnCluster):
     waits = True
+    steps = 60
 
 
 def test_a_hit_is_one_command_on_one_node(cluster):

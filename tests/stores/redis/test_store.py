@@ -63,6 +63,7 @@ class TestRedis8(OnServer):
 
 class TestAwaited(OnServer):
     waits = True
+    steps = 60
 
 
 @pytest.fixture(scope="module")
