@@ -135,7 +135,7 @@ def test_threads_that_give_back_leave_everything(store, text, rounds):
     limiter = Limiter(text, store=store, on_error="raise")
 
     def use(number: int) -> None:
-        for _ in range(5 * rounds):
+        for _ in range(10 * rounds):
             limiter.refund(limiter.hit("k", 1 + number % 3))
             with limiter.permit("k") as permit:
                 pass
@@ -149,7 +149,7 @@ def test_threads_that_give_back_leave_everything(store, text, rounds):
 def test_a_decision_is_given_back_once_by_all_threads(store, text, rounds):
     """Each thread gives the same decisions back, in parts and whole, and reads them meanwhile: they come back once."""
     limiter = Limiter(text, store=store, on_error="raise")
-    spent = [limiter.hit(f"{number % 9}", 10) for number in range(4 * rounds)]
+    spent = [limiter.hit(f"{number % 9}", 10) for number in range(10 * rounds)]
     shown = [(each.costs, each.verdicts) for each in spent]
 
     def give_back(number: int) -> list[Any]:
