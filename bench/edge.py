@@ -4,31 +4,27 @@ from __future__ import annotations
 
 import json
 import os
-import re
-import selectors
-import socket
 import subprocess
 import sys
-from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from statistics import median, quantiles
+from statistics import median
 from time import perf_counter, sleep
 from typing import Any, NamedTuple
 
-from bench.contestant import MissingError, WorkloadError
+from bench.contestant import MissingError
+from bench.edge_load import Done, ask, paced
 from bench.harness import ROOT
 from bench.measure import Figures
 from bench.server import _free_port, _listens
 from bench.sharer import own_directory
+from bench.web_load import HOST
 from bench.web_serve import cores, cpu_seconds, median_ratio
 
 CHECK = "GET /check, 20 rules, header fields"
-HOST = "127.0.0.1"
 RULES = 20
-CONNECTIONS = 8
 LONGER = 10
 """A run under load lasts so many times as long as one of calls in process, and at least a second."""
 REQUEST = (
@@ -36,7 +32,6 @@ REQUEST = (
     b"X-Forwarded-Method: GET\r\nX-Forwarded-Uri: /service-3/users?page=2\r\n"
     b"X-Forwarded-Host: app.example.com\r\nX-Forwarded-For: 203.0.113.9\r\n\r\n"
 )
-LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 
 
 class Server(NamedTuple):
@@ -50,7 +45,7 @@ class Server(NamedTuple):
     cpu: list[float]
     """Microseconds of the processor for each request."""
 
-    def run(self, seconds: float, ask: Callable[[int, float], tuple[int, float]]) -> None:
+    def run(self, seconds: float, ask: Callable[[int, float], Done]) -> None:
         before = cpu_seconds(self.pid)
         answers, spent = ask(self.port, seconds)
         after = cpu_seconds(self.pid)
@@ -66,103 +61,50 @@ async def app(scope: Any, receive: Any, send: Any) -> None:
     await send({"type": "http.response.body", "body": b"{}"})
 
 
-def measure_edge(name: str, seconds: float, repeats: int) -> Figures:
-    """CPU for a request and the most requests a second, in turn; then the latency at half of the lower peak."""
-    for package in ("uvicorn", "httptools", "uvloop"):
+def prepared(*packages: str) -> tuple[set[int], set[int]]:
+    """Move this process to the cores of clients; return the cores of servers, and these."""
+    for package in packages:
         if find_spec(package) is None:
             raise MissingError(f"{package} is not installed")
     for_server, for_client = cores()
     if for_client:
         os.sched_setaffinity(0, for_client)
+    return for_server, for_client
+
+
+def in_turn(servers: list[Server], seconds: float, repeats: int, ask: Callable[[int, float], Done]) -> None:
+    """Load each server for a while, again and again; the first run of each is not counted."""
+    for each in servers:
+        ask(each.port, seconds)
+    for _ in range(repeats):
+        for each in servers:
+            each.run(seconds, ask)
+
+
+def beside(bare: Server, service: Server) -> Figures:
+    """What a service did, beside a server that does nothing."""
+    return {
+        "rate": max(service.rates),
+        "bare_rate": max(bare.rates),
+        "cpu_us": min(service.cpu),
+        "bare_cpu_us": min(bare.cpu),
+        "cpu_ratio": median_ratio(bare.cpu, service.cpu),
+    }
+
+
+def measure_edge(name: str, seconds: float, repeats: int) -> Figures:
+    """CPU for a request and the most requests a second, in turn; then the latency at half of the lower peak."""
+    for_server, _ = prepared("uvicorn", "httptools", "uvloop")
     span = max(1.0, LONGER * seconds)
     with own_directory() as directory, ExitStack() as running:
         echo = running.enter_context(echoing(for_server))
         begin = perf_counter()
         service = running.enter_context(deciding(directory, for_server))
         ready = perf_counter() - begin
-        for each in (echo, service):
-            asked(each.port, 0.5)
-        for _ in range(repeats):
-            for each in (echo, service):
-                each.run(span, asked)
+        in_turn([echo, service], span, repeats, lambda port, time: ask(port, REQUEST, time))
         rate = min(max(each.rates) for each in (echo, service)) / 2
-        late = {each.name: [paced(each.port, rate, span) for _ in range(repeats)] for each in (echo, service)}
-    return {
-        "call": name,
-        "ready": ready,
-        "rate": max(service.rates),
-        "bare_rate": max(echo.rates),
-        "cpu_us": min(service.cpu),
-        "bare_cpu_us": min(echo.cpu),
-        "cpu_ratio": median_ratio(echo.cpu, service.cpu),
-        "p99_ms": median(late[service.name]) * 1e3,
-        "bare_p99_ms": median(late[echo.name]) * 1e3,
-    }
-
-
-def asked(port: int, seconds: float, request: bytes = REQUEST) -> tuple[int, float]:
-    """Ask as fast as the answers come; return their number and the seconds that they took."""
-    answers = 0
-    with connected(port) as (selector, connections):
-        for each in connections:
-            each.sendall(request)
-        start = perf_counter()
-        while (now := perf_counter()) < start + seconds:
-            for key, _ in selector.select(1):
-                if complete(key):
-                    answers += 1
-                    key.fileobj.sendall(request)  # type: ignore[union-attr]
-    if not answers:
-        raise WorkloadError("there was no answer")
-    return answers, now - start
-
-
-def paced(port: int, rate: float, seconds: float) -> float:
-    """Ask at a rate, whenever answers come; return the 99th percentile of the seconds from due to answered."""
-    count, waits, due = int(rate * seconds), list[float](), deque[float]()
-    sent: dict[int, float] = {}
-    with connected(port) as (selector, connections):
-        idle, start, at = deque(connections), perf_counter(), 0
-        while len(waits) < count and perf_counter() < start + 3 * seconds:
-            while at < count and start + at / rate <= perf_counter():
-                due.append(start + at / rate)
-                at += 1
-            while due and idle:
-                each = idle.popleft()
-                sent[each.fileno()] = due.popleft()
-                each.sendall(REQUEST)
-            for key, _ in selector.select(max(0.0, start + at / rate - perf_counter()) if at < count else 1):
-                if complete(key):
-                    waits.append(perf_counter() - sent[key.fd])
-                    idle.append(key.fileobj)  # type: ignore[arg-type]
-    if len(waits) < count:
-        raise WorkloadError(f"{count - len(waits)} of {count} requests at {rate:.0f}/s had no answer")
-    return quantiles(waits, n=100)[-1]
-
-
-@contextmanager
-def connected(port: int) -> Iterator[tuple[selectors.BaseSelector, list[socket.socket]]]:
-    """Connections that are kept; the data of each in the selector is what was read of its answer."""
-    with selectors.DefaultSelector() as selector, ExitStack() as closing:
-        connections = [closing.enter_context(socket.create_connection((HOST, port), 5)) for _ in range(CONNECTIONS)]
-        for each in connections:
-            each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            selector.register(each, selectors.EVENT_READ, bytearray())
-        yield selector, connections
-
-
-def complete(key: selectors.SelectorKey) -> bool:
-    """Read what there is of an answer; whether that is all of it."""
-    connection: Any = key.fileobj
-    key.data.extend(connection.recv(65_536))
-    head, blank, body = bytes(key.data).partition(b"\r\n\r\n")
-    length = LENGTH.search(head)
-    if not blank or (length and len(body) < int(length[1])):
-        return False
-    if head[9:10] != b"2":
-        raise WorkloadError(f"the answer was {head!r}")
-    key.data.clear()
-    return True
+        late = [median(paced(each.port, REQUEST, rate, span) for _ in range(repeats)) * 1e3 for each in (echo, service)]
+    return {"call": name, "ready": ready, "bare_p99_ms": late[0], "p99_ms": late[1], **beside(echo, service)}
 
 
 @contextmanager

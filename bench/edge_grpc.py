@@ -6,24 +6,22 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from bench.contestant import MissingError, WorkloadError
-from bench.edge import LONGER, Server, ended, pin, started
-from bench.grpc_load import CONNECTIONS, HOST, UNDER_WAY, call
+from bench.edge import LONGER, Server, beside, ended, in_turn, pin, prepared, started
+from bench.edge_load import call
+from bench.grpc_load import CONNECTIONS, HOST, UNDER_WAY
 from bench.harness import ROOT
 from bench.measure import Figures
 from bench.server import _free_port, _listens
 from bench.sharer import own_directory
-from bench.web_serve import cores, median_ratio
 
 SHOULD = "ShouldRateLimit, a descriptor of 2 entries"
 METHOD = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"
@@ -56,28 +54,14 @@ def message(value: str) -> bytes:
 
 def measure_grpc(name: str, seconds: float, repeats: int) -> Figures:
     """CPU for a call and the most calls a second, in turn."""
-    for package in ("grpc", "hpack", "google.protobuf"):
-        if find_spec(package) is None:
-            raise MissingError(f"{package} is not installed")
-    for_server, for_client = cores()
-    if for_client:
-        os.sched_setaffinity(0, for_client)
-    span = max(1.0, LONGER * seconds)
+    for_server, _ = prepared("grpc", "hpack", "google.protobuf")
     with own_directory() as directory, ExitStack() as running:
         empty = running.enter_context(answering(for_server))
         service = running.enter_context(limiting(directory, for_server))
         prove(service.port)
-        for _ in range(repeats + 1):
-            for each in (empty, service):
-                each.run(span, lambda port, time: call(port, METHOD, message("api"), time))
-    return {
-        "call": name,
-        "rate": max(service.rates[1:]),
-        "bare_rate": max(empty.rates[1:]),
-        "cpu_us": min(service.cpu[1:]),
-        "bare_cpu_us": min(empty.cpu[1:]),
-        "cpu_ratio": median_ratio(empty.cpu[1:], service.cpu[1:]),
-    }
+        span = max(1.0, LONGER * seconds)
+        in_turn([empty, service], span, repeats, lambda port, time: call(port, METHOD, message("api"), time))
+    return {"call": name, **beside(empty, service)}
 
 
 def prove(port: int) -> None:

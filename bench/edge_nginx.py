@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from functools import partial
 from pathlib import Path
 
 from bench.client_servers import nginx
 from bench.contestant import MissingError
-from bench.edge import HOST, LONGER, Server, asked, deciding, ended, pin
+from bench.edge import LONGER, Server, deciding, ended, in_turn, pin, prepared
+from bench.edge_load import ask
 from bench.harness import ROOT
 from bench.measure import Figures
 from bench.server import _free_port, _listens
 from bench.sharer import own_directory
-from bench.web_serve import cores
+from bench.web_load import HOST
 
 NGINX = "nginx"
 ALONE, LIMITING, ASKING = "nginx alone", "nginx, limit_req", "nginx, asking /check"
@@ -58,22 +57,17 @@ ADDED = {
 
 def measure_nginx(name: str, seconds: float, repeats: int) -> Figures:
     """CPU of nginx for a request, and the most requests a second, each kind in turn."""
-    for_server, for_client = cores()
-    if for_client:
-        os.sched_setaffinity(0, for_client)
-    span = max(1.0, LONGER * seconds)
+    for_server, for_client = prepared()
     with own_directory() as directory, ExitStack() as running:
         service = running.enter_context(deciding(directory, for_client))
         servers = [
             running.enter_context(serving(kind, Path(directory), service.port, for_server, number))
             for number, kind in enumerate(ADDED)
         ]
-        for _ in range(repeats + 1):
-            for each in servers:
-                each.run(span, partial(asked, request=REQUEST))
+        in_turn(servers, max(1.0, LONGER * seconds), repeats, lambda port, time: ask(port, REQUEST, time))
     figures: Figures = {"call": name}
     for each in servers:
-        figures |= {f"{each.name} cpu_us": min(each.cpu[1:]), f"{each.name} rate": max(each.rates[1:])}
+        figures |= {f"{each.name} cpu_us": min(each.cpu), f"{each.name} rate": max(each.rates)}
     return figures
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from statistics import median
 
-from bench.edge import CHECK, CONNECTIONS, RULES
+from bench.edge import CHECK, RULES
 from bench.edge_grpc import ABOUT, SHOULD
+from bench.edge_load import ASKING, CALLING
 from bench.edge_nginx import ADDED, NGINX
 from bench.jobs import Job, Results, Scale, divided
 from bench.report import Table, Target, number, ratio
 from bench.sections.section import Section
+from bench.web_load import CONNECTIONS
 
 JOB = Job("edge", CHECK)
 CALLS = Job("edge grpc", SHOULD)
@@ -97,12 +99,13 @@ SECTION = Section(
     "serve",
     "27. serve: the decision service",
     f"""`headgate serve` with one worker, shared memory and a policy of {RULES} rules by path, two of which apply,
-    beside a bare uvicorn app that answers with two bytes; both on httptools and uvloop. The client sends the request
-    of a proxy, seven header fields, over {CONNECTIONS} connections to both in turn; CPU is that of the process that
-    serves, and the ratio is the median of neighbouring runs. For the latency, requests come at half of the lower peak,
-    at even distances, and their time counts from when they are due. ShouldRateLimit is asked with one descriptor of
-    two entries, {ABOUT}, in turn with a server of grpc.aio that answers with no bytes; first, the client of grpcio has
-    to see 20 of 25 calls pass. nginx is one process; asked is the service with the policy above, on the other core.""",
+    beside a bare uvicorn app that answers with two bytes; both on httptools and uvloop. {ASKING} sends the request of
+    a proxy, seven header fields, over {CONNECTIONS} connections to both in turn; CPU is that of the process that
+    serves, and the ratio is the median of neighbouring runs. For the latency, a client of this bench asks at half of
+    the lower peak, at even distances, and the time of a request counts from when it is due. ShouldRateLimit is asked
+    by {CALLING} with one descriptor of two entries, {ABOUT}, in turn with a server of grpc.aio that answers with no
+    bytes; first, the client of grpcio has to see 20 of 25 calls pass. nginx is one process; asked is the service with
+    the policy above, on the other core.""",
     jobs,
     tables,
     targets,
