@@ -43,7 +43,7 @@ def text_of(server: str) -> str:
 
 @pytest.mark.parametrize("server", TIMEOUTS)
 def test_the_timeouts_on_a_page_leave_time_for_the_app(server):
-    """What a proxy may wait for the service, all in all, is at most 100 ms: of 150 ms, a third is left for the page."""
+    """A proxy waits for the service for at most 100 ms in all: of 150 ms, a third is left for the page."""
     found = [re.findall(rf"^\s+{name} ([\d.]+)(m?)s\b", text_of(server), re.MULTILINE) for name in TIMEOUTS[server]]
     assert [len(each) for each in found] == [1] * len(found)
     assert sum(float(number) / (1000 if milli else 1) for ((number, milli),) in found) <= 0.100
