@@ -13,7 +13,7 @@ from tests.support.access_logs import HOST
 needs_wrk = pytest.mark.skipif(shutil.which("wrk") is None, reason="wrk is not installed: apt-get install wrk")
 
 
-def passed_and_refused(port: int, path: str, seconds: int = 3, connections: int = 32) -> tuple[int, int]:
+def passed_and_refused(port: int, path: str, seconds: int = 2, connections: int = 32) -> tuple[int, int]:
     """How many requests for a page had 200 and how many had another status; a connection that fails is an error.
 
     At its end wrk leaves some answers unread. They are refusals if the limit was used up long before.
