@@ -28,7 +28,7 @@ def run(*command: object, cwd: Path, **env: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def fresh(tmp_path_factory) -> Path:
+def fresh(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The Python of an empty environment in which the wheel was installed, without an index."""
     home = tmp_path_factory.mktemp("wheel")
     shutil.copytree(ROOT / "src", home / "tree/src", ignore=shutil.ignore_patterns("*.so", "__pycache__", "*.egg-info"))
