@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from flask import Flask, current_app, g, request
+from flask import Flask, Response, current_app, g, request
 
 import headgate
 from headgate import MemoryStore
 from headgate.errors import HeadgateError, InvalidCall
 from headgate.testing import reset_all
-from headgate.web.flask import RateLimits, limited
+from headgate.web.flask import RateLimitExceeded, RateLimits, limited
 from headgate.web.refusal import Refusal
 from tests.support.edges import still
 from tests.support.servers import wait_until
@@ -72,6 +72,50 @@ def test_a_request_within_a_request():
     answers = [outer.test_client().get("/") for _ in range(2)]
     assert [answer.text for answer in answers] == ["bare 200", "bare 429"]
     assert [answer.headers["RateLimit"] for answer in answers] == ['"index";r=4;t=12', '"index";r=3;t=24']
+
+
+def test_a_view_that_passes_its_environ_on_to_another_app():
+    """Each app adds its own fields, and hidden limits that are asked afterwards are the outer app's."""
+    inner, outer = make(default="9/minute"), make()
+    put(inner, "/")
+    hidden = limited("5/minute", name="hidden")(hello)
+
+    def passing() -> Response:
+        told: list[tuple[str, str]] = []
+        body = b"".join(inner(request.environ, lambda status, headers: told.extend(headers)))
+        hidden()
+        return Response(body, headers=told)
+
+    put(outer, "/", passing)
+    fields = outer.test_client().get("/").headers.getlist("RateLimit")
+    assert fields == ['"index";r=8;t=7', '"hidden";r=4;t=12']
+
+
+def test_a_response_counts_as_the_functions_after_the_request_leave_it():
+    """Functions that were registered before the extension are called last, and change the response all the same."""
+    app = Flask("shop")
+
+    @app.after_request
+    def hide(response: Response) -> Response:
+        response.status_code = 401
+        return response
+
+    RateLimits(app, store=still())
+    put(app, "/", limited("1/minute", count={"when": {"status": 401}})(hello))
+    assert statuses(app, "/", "/") == [401, 401]
+    assert [app.test_client().get("/").headers["RateLimit"] for _ in range(2)] == ['"index";r=0;t=60'] * 2
+
+
+def test_a_context_without_a_server_holds_a_permit_until_it_ends():
+    """A unit test may call a view by itself: no response is sent that could end the request."""
+    app = make()
+    view = limited("1 in flight")(hello)
+    put(app, "/", view)
+    for _ in range(3):
+        with app.test_request_context("/"):
+            assert view() == "hello"
+            with pytest.raises(RateLimitExceeded), app.test_request_context("/"):
+                view()
 
 
 def test_settings_from_the_config_and_arguments_that_win():
@@ -159,7 +203,7 @@ def test_functions_before_the_request_keep_their_order():
 
 SERVED = """
 from flask import Flask
-from headgate.web.flask import RateLimits, limited
+from headgate.web.flask import RateLimitExceeded, RateLimits, limited
 
 app = Flask(__name__)
 limits = RateLimits(app)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
@@ -17,6 +17,8 @@ UserOf = Callable[[Any], str | None]
 """Returns the user of a framework's request."""
 Lines = Callable[[Any, str], Sequence[str]]
 """Returns the lines of one header, by its lower-case name, from the framework's request."""
+ClientOf = Callable[[Any, str | None], str | None]
+"""Returns the address of the client, from the framework's request and its peer."""
 
 
 class Clients:
@@ -25,12 +27,8 @@ class Clients:
     def __init__(self, proxies: Proxies, lines: Lines) -> None:
         self._header = proxies.header
         self._lines = lines
-
-        def find(peer: str | None, *lines: str) -> str | None:
-            return (proxies.client(peer, lines) or peer) if proxies.trusts(peer) else peer
-
-        self._find = find
-        self._known = lru_cache(MOST)(find)
+        self._find = _finder(proxies)
+        self._known = lru_cache(MOST)(self._find)
 
     def __call__(self, request: Any, peer: str | None) -> str | None:  # noqa: ANN401
         """Return the same address as `RequestView.client`."""
@@ -40,13 +38,39 @@ class Clients:
         return self._find(peer, *lines)
 
 
+def _finder(proxies: Proxies) -> Callable[..., str | None]:
+    def find(peer: str | None, *lines: str) -> str | None:
+        return (proxies.client(peer, lines) or peer) if proxies.trusts(peer) else peer
+
+    return find
+
+
+def _in_environs(proxies: Proxies, variable: str) -> ClientOf:
+    """Return `Clients` for servers that have joined the lines of the header, as this variable."""
+    find = _finder(proxies)
+    known = lru_cache(MOST)(find)
+
+    def client(environ: Mapping[str, str], peer: str | None) -> str | None:
+        line = environ.get(variable)
+        if line is None:
+            return find(peer)
+        return known(peer, line) if len(line) <= LONGEST else find(peer, line)
+
+    return client
+
+
 def clients_of(
-    client: Callable[[Any], str | None] | None, proxies: Proxies | None, lines: Lines
-) -> Callable[[Any, str | None], str | None] | None:
+    client: Callable[[Any], str | None] | None,
+    proxies: Proxies | None,
+    lines: Lines,
+    variable_of: Callable[[str], str] | None = None,
+) -> ClientOf | None:
     """Return a function from request and peer to the client; None if the peer is the client."""
     if client is not None:
         return lambda request, peer: client(request)
-    return None if proxies is None else Clients(proxies, lines)
+    if proxies is None:
+        return None
+    return Clients(proxies, lines) if variable_of is None else _in_environs(proxies, variable_of(proxies.header))
 
 
 class AskedView(RequestView):

@@ -253,6 +253,10 @@ class RequestLimits(RequestCharges[AnyStr]):
         """Return the headers of a response, with our fields added."""
         if self.denial is not None:
             return self.denial.completed(headers)
+        if self.fast:  # most responses
+            way, decision = self.fast
+            fields = way.write_fields(decision)
+            return way.responder.with_fields(headers, fields) if fields else headers
         fields = self.fields
         return self.responder.with_fields(headers, fields) if fields else headers
 

@@ -44,6 +44,8 @@ class Reader(NamedTuple, Generic[AnyStr]):
     lines: Lines
     remaining: Callable[[Any], float | None] | None = None
     """Returns the seconds that the caller still waits, where a protocol has deadlines."""
+    variable_of: Callable[[str], str] | None = None
+    """Returns the name of a header in requests that are environs."""
 
 
 class Ready(NamedTuple, Generic[AnyStr]):
@@ -78,7 +80,7 @@ class Runtime(Generic[AnyStr]):
         """Stores by URL."""
         self._owned = [self.store] if self.store is not options.store else []
         self.proxies = options.proxies
-        self.clients = clients_of(options.client, self.proxies, reader.lines)
+        self.clients = clients_of(options.client, self.proxies, reader.lines, reader.variable_of)
         """Finds the client's address: by the app's function, or behind proxies; None if the peer is the client."""
         self.clock: Clock = SystemClock()
         self.timers = Timers(self.clock)

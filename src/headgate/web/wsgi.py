@@ -87,7 +87,7 @@ class RateLimitMiddleware(Edge[str]):
             return start_response(status, limits.with_fields(headers), *exc_info)
 
         try:
-            return _Counted(self.app(environ, start), limits)
+            return Counted(self.app(environ, start), limits)
         except BaseException:
             run(limits.end())
             raise
@@ -122,7 +122,7 @@ def path_of(environ: Environ) -> str:
     return raw if raw.isascii() else raw.encode("latin-1", "replace").decode("utf-8", "replace")
 
 
-ENVIRONS: Final = Reader(WSGI, read_environ, lines_of)
+ENVIRONS: Final = Reader(WSGI, read_environ, lines_of, variable_of=variable_of)
 
 
 def _telling(responder: Responder[str], fields: Pairs[str], start_response: StartResponse) -> StartResponse:
@@ -142,7 +142,7 @@ def _answer(response: Answer[str], environ: Environ, start_response: StartRespon
     return [] if environ["REQUEST_METHOD"] == "HEAD" else [body]
 
 
-class _Counted:
+class Counted:
     """The unchanged pieces of an app's response; ends the request after the last, even if none was sent."""
 
     def __init__(self, pieces: Iterable[bytes], limits: RequestLimits[str]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Unpack
 
 from flask import Flask, Request, Response, current_app
@@ -18,9 +18,10 @@ from headgate.web.flask.requests import (
     current_flask,
     current_request,
     exceeded,
+    limits_by_hand,
     reader,
     refuse,
-    tell,
+    settle,
     with_decision,
 )
 from headgate.web.flask.views import EXTENSION, NOWHERE, Place, call, place_of
@@ -29,7 +30,8 @@ from headgate.web.request_limits import RequestLimits, limits_of
 from headgate.web.responder import RAISED, Raised
 from headgate.web.runtime import Runtime
 from headgate.web.werkzeug_routes import routes_in
-from headgate.web.wsgi import path_of
+from headgate.web.wsgi import App as WsgiApp
+from headgate.web.wsgi import Counted, Environ, StartResponse, path_of
 from headgate.wording import nearest
 
 PREFIX: Final = "HEADGATE_"
@@ -66,8 +68,7 @@ class RateLimits(Edge[str]):
             raise InvalidCall("this app already has a RateLimits; create one for each app, and call init_app once")
         edge = AppLimits(app, settings_from(app.config, SETTINGS, self._given))
         app.before_request(edge.before)
-        app.after_request(edge.after)
-        app.teardown_request(edge.teardown)
+        app.wsgi_app = edge.sending(app.wsgi_app)  # type: ignore[assignment]
         for raised in RAISED:
             if raised not in app.error_handler_spec[None][None]:  # the app's own handler is kept
                 app.register_error_handler(raised, edge.raised)
@@ -99,6 +100,8 @@ class AppLimits(Edge[str]):
         self._config = app.config
         self._places: dict[tuple[str, str], Place] = {}
         self.default = None if default is None else EndpointLimit(default, {"key": key}, call)
+        self._name = f"headgate.limits.{id(self):x}"
+        """The name of a request's limits in its environ, which apps may pass on to each other."""
         self._fronted = policy is not None
         """Whether a policy is in front of every endpoint."""
         self._runtime: Runtime[str] = Runtime(policy, read, WebOptions(**options), awaited=False)
@@ -114,11 +117,11 @@ class AppLimits(Edge[str]):
         environ, rule = asked.environ, asked.url_rule
         if self._runtime.looks:
             self._runtime.look(_unforwarded(environ) if PROXY_FIXED in environ else environ)
-        place = NOWHERE if rule is None else self.place(rule, asked.method)
+        place = NOWHERE if rule is None else self._places.get((rule.endpoint, asked.method)) or self.place(rule, asked)
         if not self._fronted and not place.limits:
             return None
-        limits, peer = self._limits(), environ.get("REMOTE_ADDR")
-        asked.__dict__[LIMITED] = limits
+        limits = asked.__dict__[LIMITED] = environ.get(self._name) or self._limits_of(asked)
+        peer = environ.get("REMOTE_ADDR")
         if self._fronted:
             admitted = limits.admit(environ, environ["REQUEST_METHOD"], path_of(environ), peer)
             if not (admitted if isinstance(admitted, bool) else run(admitted)):
@@ -140,36 +143,41 @@ class AppLimits(Edge[str]):
     def _limits_of(self, asked: Request) -> RequestLimits[str]:
         limits: RequestLimits[str] | None = asked.__dict__.get(LIMITED)
         if limits is None:
-            limits = asked.__dict__[LIMITED] = self._limits()
+            limits = asked.environ.get(self._name)
+            asked.__dict__[LIMITED] = limits = limits_by_hand(asked, self._limits) if limits is None else limits
         return limits
 
-    def after(self, response: Response) -> Response:
-        """Add the header fields to the response, and settle the charges by it."""
-        limits: RequestLimits[str] | None = current_request().__dict__.get(LIMITED)
-        if limits is None:
-            return response
-        if limits.follows:
-            run(limits.after(response.status_code, response.headers.get))
-        if limits.denial is not None:
-            tell(response.headers, limits.denial.fields, False, self._runtime)
-        elif limits.fast is not None:
-            tell(response.headers, limits.fields, True, self._runtime)
-        if limits.holds_permits and response.is_streamed and "Content-Length" not in response.headers:
-            limits.streams = True  # the body is produced while it is sent
-            response.call_on_close(lambda: run(limits.end()))
-        return response
+    def sending(self, app: WsgiApp) -> WsgiApp:
+        """Return the app's `wsgi_app`, which adds the header fields to each response, and settles the charges by it.
+
+        Not in `after_request`: there, functions of others may still change the response. And each field takes Flask a
+        microsecond there.
+        """
+        limits_of, name = self._limits, self._name
+
+        def wsgi_app(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+            limits = environ[name] = limits_of()
+
+            def start(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Any:  # noqa: ANN401
+                if limits.follows:
+                    settle(limits, status, headers)
+                told = limits.with_fields(headers)
+                return start_response(status, told) if exc_info is None else start_response(status, told, exc_info)
+
+            try:
+                pieces = app(environ, start)
+                return Counted(pieces, limits) if limits.streams else pieces
+            finally:
+                if limits.follows and not limits.streams:
+                    run(limits.end())
+
+        return wsgi_app
 
     def raised(self, error: Raised) -> Any:  # noqa: ANN401
         """Handle an error of a limiter or a budget of the app's own in a view like a refusal of the extension."""
         asked = current_request()
         answer = self._limits_of(asked).deny_for(error, asked.environ.get("HTTP_ACCEPT"))
         return current_app.handle_user_exception(exceeded(answer, getattr(error, "decision", None)))
-
-    def teardown(self, error: BaseException | None) -> None:
-        """End the request: settle one without a response, and release its permits."""
-        limits: RequestLimits[str] | None = current_request().__dict__.get(LIMITED)
-        if limits is not None and limits.follows and not limits.streams:
-            run(limits.end())
 
     def _endpoints(self) -> Iterator[tuple[str, tuple[EndpointLimit, ...]]]:
         """Yield the route and the limits of each endpoint; not kept, as limits may still be added to it."""
@@ -179,12 +187,10 @@ class AppLimits(Edge[str]):
                 if place.limits:
                     yield place.route, place.limits
 
-    def place(self, rule: Rule, method: str) -> Place:
-        """Return the limits of an endpoint; found at its first request, as views may be added after the extension."""
-        place = self._places.get((rule.endpoint, method))
-        if place is None:
-            place = self._places[rule.endpoint, method] = place_of(self._app, rule, method, self.default)
-        return place
+    def place(self, rule: Rule, asked: Request) -> Place:
+        """Find the limits of an endpoint; at its first request, as views may be added after the extension."""
+        found = self._places[rule.endpoint, asked.method] = place_of(self._app, rule, asked.method, self.default)
+        return found
 
 
 def _asking(function: Callable[[], Any]) -> Callable[[Any], Any]:

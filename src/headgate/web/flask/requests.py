@@ -6,25 +6,23 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from flask import Flask, Request, Response, current_app, request
-from werkzeug.datastructures import Headers
 from werkzeug.exceptions import HTTPException, TooManyRequests, default_exceptions
 
 from headgate.engine import Decision
 from headgate.policy import Proxies, RequestView
+from headgate.steps import run
 from headgate.web.clients import AskedView, UserOf
-from headgate.web.headers import WSGI, exposed_fields, merge_exposed
+from headgate.web.headers import WSGI
 from headgate.web.request_decision import RequestDecision
 from headgate.web.request_limits import RequestLimits
 from headgate.web.responder import Answer
-from headgate.web.runtime import Reader, Runtime
-from headgate.web.wsgi import lines_of, read_environ
+from headgate.web.runtime import Reader
+from headgate.web.wsgi import lines_of, read_environ, variable_of
 
 LIMITED: Final = "headgate_limits"
 """The key of a request's limits in its `__dict__`; not in `g`, which may outlive the request."""
 current_request: Callable[[], Request] = request._get_current_object  # type: ignore[attr-defined]
 current_flask: Callable[[], Flask] = current_app._get_current_object  # type: ignore[attr-defined]
-ORIGIN: Final = "access-control-allow-origin"
-EXPOSE: Final = "Access-Control-Expose-Headers"
 
 
 class RateLimitExceeded(TooManyRequests):
@@ -48,7 +46,7 @@ def reader(user_of: UserOf | None) -> Reader[str]:
         view.route = None if rule is None else rule.rule
         return view
 
-    return Reader(WSGI, read, lines_of)
+    return Reader(WSGI, read, lines_of, variable_of=variable_of)
 
 
 def with_decision(globals_class: type[Any]) -> type[Any]:
@@ -84,14 +82,21 @@ def exceeded(answer: Answer[str], decision: Decision | None) -> HTTPException:
     return default_exceptions.get(status, HTTPException)(response=response)
 
 
-def tell(headers: Headers, fields: Sequence[tuple[str, str]], instead: bool, runtime: Runtime[str]) -> None:
-    """Add header fields; `instead` replaces fields that are present, as an app may reuse a response."""
-    there = {name.lower() for name, _ in headers}
-    for name, value in fields:
-        if name.lower() not in there:
-            headers.add(name, value)
-        elif instead:
-            headers[name] = value
-    if ORIGIN in there and fields:
-        ours = exposed_fields(runtime.policy.headers)
-        headers[EXPOSE] = merge_exposed(",".join(headers.getlist(EXPOSE)), ours)
+def limits_by_hand(asked: Request, limits_of: type[RequestLimits[str]]) -> RequestLimits[str]:
+    """Return the limits of a request that no server has sent, as in a `test_request_context`; they end with it."""
+    limits, close = limits_of(), asked.close
+
+    def end() -> None:
+        close()
+        if limits.follows:
+            run(limits.end())
+
+    asked.close = end  # type: ignore[method-assign]
+    return limits
+
+
+def settle(limits: RequestLimits[str], status: str, headers: Sequence[tuple[str, str]]) -> None:
+    """Settle the charges by a response; one whose length is not known is produced while it is sent."""
+    said = {name.lower(): value for name, value in headers}
+    run(limits.after(int(status[:3]), said.get))
+    limits.streams = limits.holds_permits and "content-length" not in said

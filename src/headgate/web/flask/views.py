@@ -64,11 +64,15 @@ def _checked(view: Any) -> Any:  # noqa: ANN401
 
 def _guarded(view: Callable[..., Any], limits: tuple[EndpointLimit, ...]) -> Callable[..., Any]:
     """Wrap a view. If another decorator hides its limits from the extension, the wrapper evaluates them."""
-    name = full_name(view)
+    name, first = full_name(view), limits[0]
 
     @functools.wraps(view)
     def plain(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-        answer = _admit(limits, name)
+        try:
+            decided = first in current_request().__dict__[LIMITED].asked
+        except (KeyError, RuntimeError):  # not decided by the extension, or no request
+            decided = False
+        answer = None if decided else _admit(limits, name)
         return view(*args, **kwargs) if answer is None else answer
 
     @functools.wraps(view)
