@@ -49,6 +49,23 @@ def refused(words, decision, accept=None, retry_after=None, body=None, content_t
     return status, fields, sent
 
 
+def test_refusals_of_an_overloaded_server_are_written_once_and_sent_often():
+    """Each content type and each wait has its own refusal, and a field that an edge adds to one is not sent again."""
+
+    def compiled():
+        return Refusal().compile(headers_for(("draft-11",), WSGI), WSGI)((), reason=web.CAPACITY)
+
+    asked = [(accept, wait) for accept in (None, "*/*", JSON, b"text/plain") for wait in (None, 1.0, 2, 30)]
+    fresh = [compiled()(None, *each) for each in asked]
+    assert len({(body, str(pairs)) for _, pairs, body in fresh}) == 12
+    same = compiled()
+    for _ in range(3):
+        answers = [same(None, *each) for each in asked]
+        assert answers == fresh
+        for _, pairs, _ in answers:
+            pairs.append(("Access-Control-Allow-Origin", "*"))
+
+
 def test_a_refusal_from_end_to_end():
     """A client that hits a limiter once too often gets this response."""
     limiter = Limiter("1/minute", clock=ManualClock(1e9))

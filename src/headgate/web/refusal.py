@@ -45,6 +45,7 @@ OFFERS: Final = {PROBLEM: PROBLEM, JSON: JSON, TEXT: "text/plain; charset=utf-8"
 LONGEST_ACCEPT: Final = 256
 """Browsers send about 140 characters. A longer header is not read."""
 MOST_RANGES: Final = 16
+MOST_REMEMBERED: Final = 256
 _RANGE: Final = re.compile(
     r"(?:^|,)[ \t]*(application/(?:problem\+json|json|\*)|text/(?:plain|html|\*)|\*/\*)[ \t]*(;[^,]*)?(?=,|$)",
     re.IGNORECASE,
@@ -212,7 +213,7 @@ class Refusal:
                 pairs += (kind, (length, number % len(body)))
                 return reason.status, pairs, body
 
-            return refuse
+            return refuse if limits or self.body is not None or self.html is not None else remembering(refuse)
 
         return compiled
 
@@ -231,6 +232,28 @@ class Refusal:
             return chosen(decision, accept, seconds, request)
 
         return write_fields
+
+
+def remembering(refuse: Refuse[AnyStr]) -> Refuse[AnyStr]:
+    """Return `refuse` for refusals that no limit causes: an overloaded server sends the same few all the time."""
+    known: dict[tuple[str, float | None], Response[AnyStr]] = {}
+
+    def remembered(
+        decision: Decision | None,
+        accept: str | bytes | None = None,
+        retry_after: float | None = None,
+        request: object = None,
+    ) -> Response[AnyStr]:
+        named = (negotiate(accept), retry_after)
+        answer = known.get(named)
+        if answer is None:
+            answer = refuse(decision, accept, retry_after, request)
+            if len(known) < MOST_REMEMBERED:
+                known[named] = answer
+        status, pairs, body = answer
+        return status, pairs.copy(), body  # edges add to them
+
+    return remembered
 
 
 def _negotiated(reason: Reason, plan: Disclosure, codec: HeaderCodec[AnyStr]) -> FieldWriter[AnyStr]:
