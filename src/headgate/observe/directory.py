@@ -24,6 +24,8 @@ _PUBLISH: Final = ("publish", "leave it out, and export one process")
 MOST_WORKERS: Final = 1_024
 MOST_BYTES: Final = 8 * 2**20
 """A larger file is not ours."""
+BUFFER: Final = 256 * 2**10
+"""The bytes that are read at once: most files are smaller."""
 BROKEN: Final = (ValueError, LookupError, TypeError, AttributeError)
 """Errors of a file that has another form than ours."""
 log = log_of("headgate.observe")
@@ -132,7 +134,7 @@ class Directory:
         """Return what a worker has published; None for a file that is none of ours, which is logged once."""
         path = self._file(number)
         try:
-            with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
+            with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb", BUFFER) as file:
                 seen = os.fstat(file.fileno())
                 if not stat.S_ISREG(seen.st_mode) or seen.st_uid != os.geteuid() or seen.st_size > MOST_BYTES:
                     raise ValueError("not a file of this user, or too large")

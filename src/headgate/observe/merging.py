@@ -48,10 +48,12 @@ def _rules(every: Iterable[Snapshot], newest: Iterable[Snapshot]) -> list[RulePa
             name = (rule["namespace"], rule["rule"])
             total = found.get(name)
             if total is None:
-                total = found[name] = {**rule, "limits": limits.get(name, []), "counts": {}}
+                found[name] = {**rule, "limits": limits.get(name, []), "counts": dict(rule["counts"])}
+                continue
             counts = total["counts"]
             for result, count in rule["counts"].items():
-                counts[result] = counts.get(result, 0) + count
+                if count or result not in counts:  # most are zero
+                    counts[result] = counts.get(result, 0) + count
     return list(found.values())
 
 
@@ -121,8 +123,8 @@ def _keys(every: Sequence[Snapshot], name: str) -> tuple[list[KeyPart], int]:
             found[key] = count + one["count"] - floor, error + one["error"] - floor, min(since, one["since"])
     listed = sorted(found.items(), key=lambda one: (-one[1][0], one[0]))
     cut = listed[MOST_KEYS][1][0] if len(listed) > MOST_KEYS else 0
-    each = [
-        KeyPart(rule=rule, key=key, count=count, error=error, since=since)
+    each: list[KeyPart] = [
+        {"rule": rule, "key": key, "count": count, "error": error, "since": since}
         for (rule, key), (count, error, since) in listed[:MOST_KEYS]
     ]
     return each, max(unlisted, cut)

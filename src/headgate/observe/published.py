@@ -10,14 +10,13 @@ import json
 from typing import Any, BinaryIO, Final, NamedTuple, cast
 
 from headgate.observe.merging import merged
-from headgate.observe.snapshot import KeyPart, Snapshot, empty, without_keys
+from headgate.observe.snapshot import KeyPart, RulePart, Snapshot, empty, without_keys
 
-FORMAT: Final = 2
+FORMAT: Final = 3
 NO_KEYS, FIRST_KEYS, ALL_KEYS = range(3)
 """How much of the lists of keys a reader needs: nothing for metrics, the first of each for a screen."""
 FIRST: Final = 50
 """The keys of a list in its first line."""
-FIELDS: Final = tuple(KeyPart.__annotations__)
 
 
 class Published(NamedTuple):
@@ -45,7 +44,7 @@ class Past:
 def text_of(own: Snapshot, past: Past | None) -> str:
     """Return the text of a worker's file."""
     counts = own if past is None else merged([own], own["at"], [past.seen], keys=False)
-    first = _dumped({"format": FORMAT, "counts": without_keys(counts)})
+    first = _dumped({"format": FORMAT, "counts": {**without_keys(counts), "rules": _rule_rows(counts["rules"])}})
     return "\n".join((first, *_keys_text(own), *([] if past is None else past.keys)))
 
 
@@ -54,7 +53,7 @@ def read_file(file: BinaryIO, keys: int) -> Published:
     found = json.loads(file.readline())
     if found["format"] != FORMAT:
         raise ValueError(f"format {found['format']!r}")
-    own = cast("Snapshot", {**empty(0.0), **found["counts"]})
+    own = cast("Snapshot", {**empty(0.0), **found["counts"], "rules": _read_rules(found["counts"]["rules"])})
     if keys == NO_KEYS:
         return Published(own, None)
     own.update(_read_keys(file, keys))  # type: ignore[typeddict-item]
@@ -62,6 +61,36 @@ def read_file(file: BinaryIO, keys: int) -> Published:
     past["started"] = own["started"]
     past.update(_read_keys(file, keys))  # type: ignore[typeddict-item]
     return Published(own, past if past["refused_keys"] or past["busiest_keys"] else None)
+
+
+def _rule_rows(rules: list[RulePart]) -> dict[str, Any]:
+    """Return rules as rows of numbers; what most of them share, their limits and the names of counts, stands once."""
+    limits: dict[str, int] = {}
+    names: dict[tuple[str, ...], int] = {}
+    rows = [
+        [
+            rule["namespace"],
+            rule["rule"],
+            limits.setdefault(_dumped(rule["limits"]), len(limits)),
+            names.setdefault(tuple(rule["counts"]), len(names)),
+            list(rule["counts"].values()),
+        ]
+        for rule in rules
+    ]
+    return {"limits": [json.loads(each) for each in limits], "names": list(names), "rows": rows}
+
+
+def _read_rules(found: Any) -> list[RulePart]:  # noqa: ANN401 - from JSON
+    limits, names = found["limits"], found["names"]
+    return [
+        {
+            "namespace": namespace,
+            "rule": rule,
+            "limits": limits[limited],
+            "counts": dict(zip(names[named], counts, strict=True)),
+        }
+        for namespace, rule, limited, named, counts in found["rows"]
+    ]
 
 
 def _keys_text(seen: Snapshot) -> tuple[str, str]:
@@ -86,7 +115,10 @@ def _read_keys(file: BinaryIO, keys: int) -> dict[str, Any]:
         rows, floor = part["rows"] + more.get(name, []), part["floor"]
         cut = keys == FIRST_KEYS and len(rows) == FIRST
         parts["floors"][name] = max(floor, rows[-1][2]) if cut else floor
-        parts[f"{name}_keys"] = [dict(zip(FIELDS, row, strict=True)) for row in rows]
+        parts[f"{name}_keys"] = [
+            {"rule": rule, "key": key, "count": count, "error": error, "since": since}
+            for rule, key, count, error, since in rows
+        ]
     return parts
 
 

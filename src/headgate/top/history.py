@@ -11,6 +11,8 @@ SECONDS: Final = 60
 """The length of a spark line, and of the share of refusals."""
 PASSED: Final = ("allowed", "observed", "delayed", "degraded_allowed")
 REFUSED: Final = ("refused", "shadowed", "degraded_refused")
+COUNTED: Final = PASSED + REFUSED
+OBSERVED: Final = COUNTED.index("observed")
 Name = tuple[str, str]
 
 
@@ -121,7 +123,9 @@ class History:
         if not self._last:
             return []
         now, before = self._last[-1], self._last[0]
-        counts = {_key(row): _number(row, "count") for row in _rows(before, which)}
+        rows = _rows(now, which)[:most]
+        shown = {_key(row) for row in rows}
+        counts = {key: _number(row, "count") for row in _rows(before, which) if (key := _key(row)) in shown}
         past = max(_at(now) - _at(before), 1e-9)
         return [
             KeyRates(
@@ -131,7 +135,7 @@ class History:
                 max(0, times - counts.get(_key(row), times)) / past,
                 row.get("since"),
             )
-            for row in _rows(now, which)[:most]
+            for row in rows
         ]
 
 
@@ -172,8 +176,10 @@ def _counted(rule: Mapping[str, Any]) -> Counted:
     counts = rule.get("counts")
     if not isinstance(counts, Mapping):
         return Counted(0, 0, 0)
-    passed, refused = (sum(_number(counts, name) for name in names) for names in (PASSED, REFUSED))
-    return Counted(passed, refused, _number(counts, "observed"))
+    numbers = [counts.get(name, 0) for name in COUNTED]
+    if set(map(type, numbers)) != {int}:  # of another program, or of an attacker
+        numbers = [_number(counts, name) for name in COUNTED]
+    return Counted(sum(numbers[: len(PASSED)]), sum(numbers[len(PASSED) :]), numbers[OBSERVED])
 
 
 def _at(snapshot: Mapping[str, Any]) -> float:
