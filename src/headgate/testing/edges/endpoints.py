@@ -23,7 +23,7 @@ UNAVAILABLE = {
     "status": 503,
     "detail": "Retry after 13 s.",
 }
-MANY = 300
+MANY = 260
 """A number of endpoints larger than the number of tables in a store."""
 
 
