@@ -6,6 +6,7 @@ import json
 import tempfile
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from headgate.errors import BudgetExhausted, InvalidCall, InvalidPolicy, RateLimited
 from headgate.limiter import Limiter
@@ -23,8 +24,8 @@ UNAVAILABLE = {
     "status": 503,
     "detail": "Retry after 13 s.",
 }
-MANY = 260
-"""A number of endpoints larger than the number of tables in a store."""
+FEW_TABLES, MANY = 16, 20
+"""The most tables of a store, and more endpoints than that."""
 
 
 def once(path: str = "/", **rule: Any) -> Endpoint:  # noqa: ANN401
@@ -207,7 +208,9 @@ class Endpoints(Serving):
     def test_more_endpoints_than_a_store_has_tables(self) -> None:
         """Limits with the same algorithm and period share a table, for any numbers and any endpoint."""
         paths = [f"/e{number}" for number in range(1, MANY + 1)]
-        with self.site(*(Endpoint(path=path, limits=({"limits": f"{path[2:]}/hour"},)) for path in paths)) as site:
+        rules = [{"limits": f"{number}/hour", "on_error": "deny"} for number in range(1, MANY + 1)]
+        endpoints = [Endpoint(path=path, limits=(rule,)) for path, rule in zip(paths, rules, strict=True)]
+        with patch("headgate.stores.tables.MOST_TABLES", FEW_TABLES), self.site(*endpoints) as site:
             assert site.codes(*paths) == [200] * MANY
             assert site.codes("/e1", "/e2", "/e2") == [429, 200, 429]
 
