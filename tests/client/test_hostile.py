@@ -46,7 +46,7 @@ def seconds_of(budget: Budget, clock: ManualClock, answers: Iterator[httpx2.Resp
     return clock.now() - began
 
 
-@pytest.mark.parametrize("status", [200, 403, 429, 503])
+@pytest.mark.parametrize("status", [200, 429, *(pytest.param(each, marks=pytest.mark.soak) for each in (403, 503))])
 @pytest.mark.parametrize("name", NAMES)
 def test_no_broken_field_breaks_a_caller(name, status):
     """Each value of each field, in each status: a response or `BudgetExhausted`, within the caps."""
