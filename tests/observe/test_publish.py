@@ -147,6 +147,11 @@ def test_only_the_user_can_read_and_write(tmp_path):
         Directory(path).write(read(path))
 
 
+def of_rules(table: str) -> str:
+    """The first line of a file with this table of rules."""
+    return f'{{"format": 3, "counts": {{"rules": {{"limits": {table}}}}}}}'
+
+
 @pytest.mark.parametrize(
     "hostile",
     [
@@ -154,10 +159,13 @@ def test_only_the_user_can_read_and_write(tmp_path):
         "[]",
         "{}",
         "nonsense",
-        '{"format": 2, "counts": []}',
+        '{"format": 3, "counts": []}',
         json.dumps({"format": 9}),
-        '{"format": 2, "counts": {"rules": [{"namespace": "a", "rule": "b", "counts": {"allowed": "7"}}]}}',
-        '{"format": 2, "counts": {}}\n{"refused": {"rows": [[1, 2]], "floor": 0}}\n{}',
+        '{"format": 3, "counts": {"rules": []}}',
+        of_rules('[[]], "names": [["allowed"]], "rows": [["a", "b", 0, 0, ["7"]]]'),
+        of_rules('[[]], "names": [["allowed"]], "rows": [["a", "b", 0, 0, []]]'),
+        of_rules('[], "names": [["allowed"]], "rows": [["a", "b", 0, 0, [7]]]'),
+        of_rules('[], "names": [], "rows": []') + '\n{"refused": {"rows": [[1, 2]], "floor": 0}}\n{}',
     ],
 )
 def test_hostile_files_are_left_out(tmp_path, hostile, caplog):

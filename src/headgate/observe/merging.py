@@ -48,7 +48,8 @@ def _rules(every: Iterable[Snapshot], newest: Iterable[Snapshot]) -> list[RulePa
             name = (rule["namespace"], rule["rule"])
             total = found.get(name)
             if total is None:
-                found[name] = {**rule, "limits": limits.get(name, []), "counts": dict(rule["counts"])}
+                counts = {result: 0 + count for result, count in rule["counts"].items()}  # raises if one is no number
+                found[name] = {**rule, "limits": limits.get(name, []), "counts": counts}
                 continue
             counts = total["counts"]
             for result, count in rule["counts"].items():
