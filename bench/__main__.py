@@ -27,7 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(compare(*options.compare))
         return 0
     scale = QUICK if options.quick else Scale()
-    chosen = [section for section in SECTIONS if options.only in (None, section.name)]
+    chosen = [section for section in SECTIONS if not options.only or section.name in options.only]
     facts = machine.describe()
     results = run_all(jobs_of(chosen, scale), scale)
     targets = [target for section in chosen for target in section.targets(results, scale)]
@@ -42,7 +42,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a smoke run: short, noisy, fewer keys")
-    parser.add_argument("--only", choices=[section.name for section in SECTIONS], help="one section")
+    parser.add_argument(
+        "--only", action="append", choices=[section.name for section in SECTIONS], help="one section, or several"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="save every figure of every round")
     parser.add_argument(
         "--compare", type=Path, nargs=2, metavar=("BEFORE", "AFTER"), help="compare the ratios of two saved runs"
