@@ -74,13 +74,13 @@ release-check: $(VENV)/.dev  ## a release without publishing it: built twice, ch
 	$(BIN)/python -m pip install --quiet --group release
 	.ci/release-check $(BIN)
 
-# Shared memory is the native engine's alone: only its Python files are measured there. Compiled lines are not measured,
-# they are compared with the pure ones, answer by answer.
-coverage: $(VENV)/.dev  ## lines of the whole package on the pure engine, branches of policy and web; at least 97 % of each
+# Both halves of `make test` together: the pure engine runs in one, shared memory and the services over it in the other.
+# Compiled lines are not measured: they are compared with the pure ones, answer by answer.
+coverage: $(VENV)/.dev  ## lines of the whole package, branches of policy and web; at least 97 % of each
 	$(BIN)/python -m pip install --quiet --group coverage
 	rm -f .coverage*
-	HEADGATE_PURE=1 WHOLE_SUITE=1 $(PYTEST) --cov --cov-report=
-	$(PYTEST) --cov --cov-append --cov-report= tests/stores/test_shared*.py tests/cli/test_shared*.py
+	HEADGATE_PURE=1 $(PYTEST) --cov --cov-report=
+	$(PYTEST) --cov --cov-append --cov-report=
 	mkdir -p .cache && $(BIN)/coverage json --quiet -o .cache/coverage.json
 	$(BIN)/python -m tools.coverage_floor .cache/coverage.json
 

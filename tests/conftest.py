@@ -24,9 +24,8 @@ os.environ["UVICORN_TIMEOUT_WORKER_HEALTHCHECK"] = "30"
 
 
 def pytest_ignore_collect(collection_path):
-    """What does not touch the engine's tables is not run, nor imported, a second time on the pure one; only
-    `make coverage` runs all of it there."""
-    if wants_pure() and "WHOLE_SUITE" not in os.environ and collection_path.suffix == ".py":
+    """What does not touch the engine's tables is not run, nor imported, a second time on the pure one."""
+    if wants_pure() and collection_path.suffix == ".py":
         return True if "pytest.mark.engineless" in collection_path.read_text(encoding="utf-8") else None
     return None
 
