@@ -23,7 +23,7 @@ Decide = Callable[[], Awaitable[dict[str, Any]]]
 
 
 class Mistakes(Exception):
-    """What is wrong with a question, by its field."""
+    """The mistakes in a question, by field."""
 
     def __init__(self, *found: dict[str, str]) -> None:
         super().__init__(found)

@@ -66,7 +66,7 @@ def watch(source: Source) -> None:
     newest, view = History(), View()
     newest.add(source())  # raises before the screen is taken
     history = newest.copied()
-    """What is drawn: while the screen is paused, snapshots are read on."""
+    """The snapshots that are drawn: while the screen is paused, snapshots are read on."""
     read: SimpleQueue[Snapshot | StoreError] = SimpleQueue()
     with Terminal() as terminal:
         threading.Thread(target=_read_on, args=(source, read, terminal), daemon=True).start()

@@ -29,7 +29,7 @@ class Reason(NamedTuple):
     advice: str = "Try again later."
     """The text if no wait is shown."""
     detail: str = ""
-    """What is wrong with this request; replaces the advice, in every kind of body."""
+    """The mistake in this request; replaces the advice, in every kind of body."""
     overload: str = ""
     """Why a load shedder refuses it: the member `reason` of both kinds of JSON."""
 

@@ -108,7 +108,7 @@ class Connection(asyncio.Protocol):
         self._transport.abort()
 
     def _begin(self) -> bool:
-        """Read the first bytes of a connection; whoever does not speak HTTP/2 is cut off."""
+        """Read the first bytes of a connection; a peer that does not speak HTTP/2 is cut off."""
         if not self._data.startswith(f.PREFACE):
             if not f.PREFACE.startswith(self._data):
                 self._transport.abort()

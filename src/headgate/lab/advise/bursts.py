@@ -62,7 +62,7 @@ def measure(requests: Iterable[Row], limits: Sequence[Limit], window_us: int) ->
 
 
 class _Tally:
-    """What is known of a client so far."""
+    """The facts of a client so far."""
 
     __slots__ = ("_last", "_levels", "_most", "_peaks", "_rates", "_recent", "_requests", "_window_us")
 

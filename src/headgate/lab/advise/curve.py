@@ -38,7 +38,7 @@ class Rung:
 
     @property
     def most(self) -> int:
-        """What one client can pass in the protected period, at most."""
+        """The most that one client can pass in the protected period."""
         return self.limit.amount + self.limit.burst
 
 

@@ -19,7 +19,7 @@ MOST_CLIENTS: Final = 10**12
 
 @dataclass(frozen=True)
 class Needs:
-    """What is wanted: an amount per period, and how much each property of an algorithm matters."""
+    """The needs of an app: an amount per period, and how much each property of an algorithm matters."""
 
     amount: int = 100
     period_us: int = MINUTE

@@ -76,7 +76,7 @@ class RefusedClient:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """What happened over time, in bins of equal length."""
+    """The requests over time, in bins of equal length."""
 
     start: int
     """The start of the first bin, in microseconds since the epoch."""

@@ -79,7 +79,7 @@ class Log:
 
     @property
     def facts(self) -> LogFacts:
-        """What is known so far."""
+        """The facts that are known so far."""
         order, tally = self._order, self._tally
         lacks = frozenset[str]().union(*(file.format.lacks for file in self._files))
         return LogFacts(

@@ -11,7 +11,7 @@ from headgate.lab.logs import LogFacts
 
 @dataclass(frozen=True, slots=True)
 class RuleEffect:
-    """What one rule would have done."""
+    """The work that one rule would have done."""
 
     name: str
     limits: str
@@ -31,7 +31,7 @@ class RuleEffect:
 
 @dataclass(frozen=True, slots=True)
 class PolicyEffect:
-    """What one policy would have done."""
+    """The work that one policy would have done."""
 
     name: str
     rules: tuple[RuleEffect, ...]

@@ -22,7 +22,7 @@ Way = tuple[MatchedRules, FastPath | None]
 
 
 class RuleCounts:
-    """What one rule did."""
+    """The work of one rule."""
 
     __slots__ = ("clients", "delayed", "longest_delay", "matched", "observed", "refused", "shadowed")
 

@@ -12,7 +12,7 @@ from headgate.version import __version__
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """How a result came about, for those who want to have it again."""
+    """The origin of a result, for readers that want to have it again."""
 
     command: str
     seed: int | None
@@ -20,7 +20,7 @@ class About:
     made: str
     """The time at which the report was made, as the reader shall see it."""
     versions: Mapping[str, str]
-    """What was in use, by name, in the order in which it is shown."""
+    """The versions in use, by name, in the order in which they are shown."""
 
 
 def versions() -> dict[str, str]:

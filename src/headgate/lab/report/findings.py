@@ -1,4 +1,4 @@
-"""What the plots show, in a sentence each: the same for those who do not see them."""
+"""What the plots show, in a sentence each: the same for readers that do not see them."""
 
 from __future__ import annotations
 
