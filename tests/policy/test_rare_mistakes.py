@@ -80,7 +80,7 @@ def test_other_prefixes_of_addresses_are_a_reason_to_count_anew():
 
 
 def test_stores_that_a_policy_has_opened_are_closed_with_it(tmp_path):
-    """Also in an event loop, where a store may have only the plain way to close; a store that was given stays open."""
+    """A store may have only the plain way to close, also in an event loop; a store that was given stays open."""
     policy = Policy({"rules": [{**RULE, "store": "own"}], "stores": {"own": f"sqlite://{tmp_path / 'limits.db'}"}})
     given = MemoryStore()
 
