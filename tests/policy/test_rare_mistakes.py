@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from headgate import InvalidPolicy, MemoryStore, Policy
+from headgate import InvalidPolicy, MemoryStore, Policy, SqliteStore
 from headgate.policy.edges import compare
 from headgate.web.wsgi import RateLimitMiddleware
 from tests.support.edges import plain_wsgi
@@ -79,9 +79,11 @@ def test_other_prefixes_of_addresses_are_a_reason_to_count_anew():
     assert "its addresses are counted by other prefixes" in str(compare(old, new, (), 0))
 
 
-def test_stores_that_a_policy_has_opened_are_closed_with_it(tmp_path):
-    """A store may have only the plain way to close, also in an event loop; a store that was given stays open."""
+def test_stores_that_a_policy_has_opened_are_closed_with_it(tmp_path, monkeypatch):
+    """The end of the block closes them, also in an event loop."""
     policy = Policy({"rules": [{**RULE, "store": "own"}], "stores": {"own": f"sqlite://{tmp_path / 'limits.db'}"}})
+    closed, close = [], SqliteStore.close
+    monkeypatch.setattr(SqliteStore, "close", lambda store: (closed.append(type(store)), close(store)))
     given = MemoryStore()
 
     async def opened() -> int:
@@ -90,4 +92,6 @@ def test_stores_that_a_policy_has_opened_are_closed_with_it(tmp_path):
 
     with policy.bind(given) as bound:
         assert bound.peek("api", "203.0.113.9").remaining == 10
+    assert closed == [SqliteStore]
     assert asyncio.run(opened()) == 10
+    assert closed == [SqliteStore] * 2
