@@ -82,9 +82,14 @@ def test_other_prefixes_of_addresses_are_a_reason_to_count_anew():
 def test_stores_that_a_policy_has_opened_are_closed_with_it(tmp_path, monkeypatch):
     """The end of the block closes them, also in an event loop."""
     policy = Policy({"rules": [{**RULE, "store": "own"}], "stores": {"own": f"sqlite://{tmp_path / 'limits.db'}"}})
-    closed, close = [], SqliteStore.close
-    monkeypatch.setattr(SqliteStore, "close", lambda store: (closed.append(type(store)), close(store)))
-    given = MemoryStore()
+    closed: list[type] = []
+    given, close = MemoryStore(), SqliteStore.close
+
+    def noted(store: SqliteStore) -> None:
+        closed.append(type(store))
+        close(store)
+
+    monkeypatch.setattr(SqliteStore, "close", noted)
 
     async def opened() -> int:
         async with policy.bind(given) as bound:
