@@ -17,6 +17,7 @@ from headgate.web.flask.requests import (
     LIMITED,
     current_flask,
     current_request,
+    ended,
     exceeded,
     limits_by_hand,
     reader,
@@ -31,7 +32,7 @@ from headgate.web.responder import RAISED, Raised
 from headgate.web.runtime import Runtime
 from headgate.web.werkzeug_routes import routes_in
 from headgate.web.wsgi import App as WsgiApp
-from headgate.web.wsgi import Counted, Environ, StartResponse, path_of
+from headgate.web.wsgi import Environ, StartResponse, path_of
 from headgate.wording import nearest
 
 PREFIX: Final = "HEADGATE_"
@@ -166,10 +167,11 @@ class AppLimits(Edge[str]):
 
             try:
                 pieces = app(environ, start)
-                return Counted(pieces, limits) if limits.streams else pieces
-            finally:
-                if limits.follows and not limits.streams:
+            except BaseException:
+                if limits.follows:
                     run(limits.end())
+                raise
+            return ended(pieces, limits) if limits.follows else pieces
 
         return wsgi_app
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from flask import Flask, Request, Response, current_app, request
@@ -17,7 +17,7 @@ from headgate.web.request_decision import RequestDecision
 from headgate.web.request_limits import RequestLimits
 from headgate.web.responder import Answer
 from headgate.web.runtime import Reader
-from headgate.web.wsgi import lines_of, read_environ, variable_of
+from headgate.web.wsgi import Counted, lines_of, read_environ, variable_of
 
 LIMITED: Final = "headgate_limits"
 """The key of a request's limits in its `__dict__`; not in `g`, which may outlive the request."""
@@ -100,3 +100,11 @@ def settle(limits: RequestLimits[str], status: str, headers: Sequence[tuple[str,
     said = {name.lower(): value for name, value in headers}
     run(limits.after(int(status[:3]), said.get))
     limits.streams = limits.holds_permits and "content-length" not in said
+
+
+def ended(pieces: Iterable[bytes], limits: RequestLimits[str]) -> Iterable[bytes]:
+    """End a request with its response, or when that has been sent, if it is produced meanwhile."""
+    if limits.streams:
+        return Counted(pieces, limits)
+    run(limits.end())
+    return pieces
