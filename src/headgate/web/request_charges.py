@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, AnyStr, ClassVar, Final, Generic, Literal
+from typing import TYPE_CHECKING, Any, AnyStr, ClassVar, Final, Generic, Literal
 
 from headgate.engine import Decision
 from headgate.permit import Outcome as PermitOutcome
@@ -25,8 +25,11 @@ from headgate.policy.edges import (
     settle_by_name,
 )
 from headgate.shed import ShedPermit
-from headgate.steps import Steps, run
+from headgate.steps import Steps, kept, run, run_awaiting, running_loop, start
 from headgate.web.responder import Responder
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
 
 FAILED: Final = 500
 """The status that a request without a response counts as."""
@@ -61,6 +64,8 @@ class RequestCharges(Generic[AnyStr]):
     """Charges that the response or the app has corrected."""
     _told: Mapping[str, int] = MappingProxyType({})
     """Real costs by name that the app has told, and that are charged when the request ends."""
+    _over_in: AbstractEventLoop | None = None
+    """The event loop in which the request was, once it is over and the store has to be awaited."""
 
     def outcomes(self) -> tuple[Decided[AnyStr], ...]:
         """Return all admissions."""
@@ -120,8 +125,22 @@ class RequestCharges(Generic[AnyStr]):
         if not self.runtime.awaits:
             run(self._settle_by_name(units))
             return
+        if self._over_in is not None:
+            self._over_in.call_soon_threadsafe(self._settle_late, units)
+            return
         self._told = {**units, **self._told}
         self.follows = self.holds_permits = self.charged = True  # then the edge calls `after` and `release`
+
+    def over(self, loop: AbstractEventLoop | None = None) -> None:
+        """Note that the request is over. The body of a response may end later, where its client has gone.
+
+        A framework then drops its generator, and a `settle` in the `finally` of that comes after all else.
+        """
+        if self.runtime.awaits:
+            self._over_in = loop or running_loop()
+
+    def _settle_late(self, units: Mapping[str, int]) -> None:
+        kept(start(run_awaiting(self._settle_by_name(units))))
 
     def _settle_told(self) -> Steps[None]:
         told, self._told = self._told, MappingProxyType({})

@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 from asgiref.sync import iscoroutinefunction, markcoroutinefunction
 from django.http.response import HttpResponseBase
 
-from headgate.steps import run
-from headgate.web import asgi
+from headgate.steps import run, running_loop
+from headgate.web import asgi_sending
 from headgate.web.django.request import Request, View
 from headgate.web.django.site import rate_limits
 from headgate.web.django.site_limits import ON_REQUEST, SiteLimits
@@ -82,13 +82,13 @@ class RateLimitMiddleware:
         try:
             response = await self.get_response(request)
             if limits.follows:
-                await asgi.finish(limits, limits.after(response.status_code, response.headers.get))
+                await asgi_sending.finish(limits, limits.after(response.status_code, response.headers.get))
             if response.streaming and (limits.holds_permits or limits.runtime.awaits):  # it may settle at its end
-                limits.end_with(response)
+                limits.end_with(response, running_loop())
             return limits.tell(response)
         finally:
             if limits.follows and not limits.streams:
-                await asgi.finish(limits, limits.end())
+                await asgi_sending.finish(limits, limits.end())
 
     def process_exception(self, request: Request, exception: Exception) -> HttpResponseBase | None:
         """Answer an error of a limiter or a budget of the app's own in a view like a refusal of the middleware."""

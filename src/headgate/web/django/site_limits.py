@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Sequence
 from functools import partial
-from typing import Any, ClassVar, Final, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 from asgiref.sync import async_to_sync, iscoroutinefunction, sync_to_async
 from django.http import HttpResponse
@@ -21,6 +21,9 @@ from headgate.web.django.settings import Setup
 from headgate.web.endpoint import EndpointLimit
 from headgate.web.request_limits import OF_A_BODY, RequestLimits
 from headgate.web.responder import Answer, Raised, Responder
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
 
 ON_REQUEST: Final = "_headgate"
 """The attribute of a request that holds its limits, for the middleware, decorators and throttles."""
@@ -126,10 +129,16 @@ class SiteLimits(RequestLimits[str]):
             return await sync_to_async(self.respond)(request, refusal)
         return _completed(await view(request, refusal), refusal)
 
-    def end_with(self, response: HttpResponseBase) -> None:
+    def end_with(self, response: HttpResponseBase, loop: AbstractEventLoop | None = None) -> None:
         """Release permits after the last piece of a streamed response: Django then closes it, in a thread."""
         self.streams = True
-        response._resource_closers.append(lambda: self._run(self.end()))
+
+        def close() -> None:
+            if loop is not None:
+                self.over(loop)
+            self._run(self.end())
+
+        response._resource_closers.append(close)
 
     def tell(self, response: HttpResponseBase) -> HttpResponseBase:
         """Add the header fields that show how much is left."""
