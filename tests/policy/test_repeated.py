@@ -294,7 +294,7 @@ def test_a_fast_path_leaves_what_is_said_twice_to_the_long_way():
     app = Asgi(plain, {"rules": [BY_KEY]}, store=still())
     one, two = [(b"x-key", b"a")], [(b"x-key", b"a"), (b"x-key", b"b")]
     assert [_ask(app, lines).status for lines in (one, two, one, two, one)] == [200, 400, 200, 400, 429]
-    assert isinstance(runtime_of(app).fast_paths["GET", "/"], FastPath)
+    assert isinstance(runtime_of(app).fast_paths["GET"]["/"], FastPath)
     app = Asgi(plain, {"repeated": "each", "rules": [BY_KEY]}, store=still())
     assert [_ask(app, lines).status for lines in (one, two, [(b"x-key", b"b")], one, [(b"x-key", b"b")])] == [
         200, 200, 200, 429, 429,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sized
 from typing import Any
 
 from headgate import AsyncLimiter, Limiter, LoadShedder, cli
-from headgate.caches import PathCache
+from headgate.caches import PathTable
 from headgate.limiter.wait_queue import WaitQueue
 from headgate.policy import Policy
 from headgate.policy.compiled import CompiledPolicy
@@ -140,9 +140,15 @@ def ways_kept(edge: Any) -> dict[Any, Any]:
     return ways
 
 
-def older_than(cache: PathCache[Any]) -> int:
-    """The number of paths in the older generation of a cache."""
-    return len(cache._before)
+def fast_paths_kept(edge: Any) -> dict[tuple[str, str], Any]:
+    """The fast paths that an edge has cached, by method and path."""
+    tables = runtime_of(edge).fast_paths
+    return {(method, path): found for method, table in tables.items() for path, found in table.items()}
+
+
+def older_than(table: PathTable[Any]) -> int:
+    """The number of paths in the older generation of a table."""
+    return len(table._before)
 
 
 def endpoint_responders(edge: Any) -> list[Responder[Any]]:

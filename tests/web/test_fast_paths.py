@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate import MemoryStore
-from headgate.caches import MOST_PATHS, PathCache
+from headgate.caches import MOST_METHODS, MOST_PATHS, PathCache
 from headgate.errors import InvalidPolicy
 from headgate.policy import Policy, compiled
 from headgate.policy.fast_path import FastPath
@@ -19,7 +19,7 @@ from headgate.web.endpoint import EndpointLimit, rules_at
 from headgate.web.request_limits import limits_of
 from headgate.web.wsgi import RateLimitMiddleware as Wsgi
 from tests.support.edges import LATER, Answer, asgi, wsgi
-from tests.support.inside import older_than, runtime_of, ways_kept
+from tests.support.inside import fast_paths_kept, older_than, runtime_of, ways_kept
 from tests.support.stores import away
 
 KEYS: list[Any] = [
@@ -74,7 +74,7 @@ def test_the_short_way_answers_as_the_long_way(rules, requests, headers):
             spelling = path if ask is asgi else path.encode().decode("latin-1")
             answers = [ask(each, method, spelling, headers=fields) for each in (short, long)]
             assert answers[0] == answers[1]
-        assert not any(runtime_of(long).fast_paths.values())
+        assert not any(fast_paths_kept(long).values())
 
 
 def served(app: Any, *request: Any, **more: Any) -> Answer:
@@ -84,11 +84,11 @@ def served(app: Any, *request: Any, **more: Any) -> Answer:
 def test_the_first_request_finds_its_fast_path():
     """A path gets its fast path with the first request, and a very long path is not kept."""
     app = Asgi(_hello, {"rules": [{"match": {"path": "/a"}, "key": "ip", "limits": "2/minute"}]})
-    assert not runtime_of(app).fast_paths
+    assert not fast_paths_kept(app)
     assert [served(app, "GET", "/a").status for _ in range(3)] == [200, 200, 429]
-    assert [key for key, found in runtime_of(app).fast_paths.items() if found] == [("GET", "/a")]
+    assert [key for key, found in fast_paths_kept(app).items() if found] == [("GET", "/a")]
     served(app, "GET", "/" + "a" * 300)
-    assert len(runtime_of(app).fast_paths) == 1  # what is that long is not kept
+    assert len(fast_paths_kept(app)) == 1  # what is that long is not kept
 
 
 @pytest.mark.parametrize("key", ["ip", {"param": "id"}])
@@ -121,13 +121,34 @@ def test_a_flood_of_paths_leaves_those_that_are_asked_for_again():
 
     recent: PathCache[str] = PathCache(find)
     for at in range(10 * MOST_PATHS):
-        assert recent["GET", f"/flood/{at}"] == f"/flood/{at}"
+        assert recent["GET"][f"/flood/{at}"] == f"/flood/{at}"
         if at % 1000 == 0:
-            assert recent["GET", "/known"] == "/known"
+            assert recent["GET"]["/known"] == "/known"
     assert found.count("/known") == 1
-    assert len(recent) <= MOST_PATHS and older_than(recent) <= MOST_PATHS
-    recent["GET", "/" + "a" * 300]
-    assert ("GET", "/" + "a" * 300) not in recent
+    assert len(recent["GET"]) <= MOST_PATHS and older_than(recent["GET"]) <= MOST_PATHS
+    recent["GET"]["/" + "a" * 300]
+    assert "/" + "a" * 300 not in recent["GET"]
+
+
+def test_a_flood_of_methods_leaves_the_paths_of_common_ones():
+    """Invented methods have few tables, which share the bound of all paths, and a known path is found once."""
+    found: list[str] = []
+
+    def find(method: str, path: str) -> str:
+        found.append(method)
+        return path
+
+    recent: PathCache[str] = PathCache(find)
+    for at in range(2 * MOST_PATHS):
+        assert recent[f"METHOD{at}"]["/"] == "/"
+        assert recent["GET"]["/"] == "/"
+    assert found.count("GET") == 1
+    assert len(recent) <= MOST_METHODS
+    for at in range(3 * MOST_PATHS):
+        recent[f"METHOD{at % 8}"][f"/{at}"]
+        recent["GET"]["/"]
+    assert found.count("GET") == 1
+    assert sum(map(len, recent.values())) <= MOST_PATHS
 
 
 def test_a_flood_of_methods_makes_one_fast_path():
@@ -138,7 +159,7 @@ def test_a_flood_of_methods_makes_one_fast_path():
         assert limits_of(runtime_of(app))().admit({}, f"METHOD{at}", "/search", f"192.0.2.{at}", limits) is True
     assert len(runtime_of(app).fast_paths_at) == 1
     for at in range(100):
-        assert isinstance(runtime_of(app).fast_paths[f"METHOD{at}", "/"], FastPath)
+        assert isinstance(runtime_of(app).fast_paths[f"METHOD{at}"]["/"], FastPath)
     assert len(ways_kept(app)) == 1
 
 
@@ -155,7 +176,7 @@ def test_rules_that_look_at_more_than_their_key_have_none(rule):
     """A rule with conditions, functions, plans or counts by the response goes the long way."""
     app = Asgi(_hello, {"rules": [{"key": "ip", "limits": "2/minute", **rule}]})
     served(app)
-    assert runtime_of(app).fast_paths == {("GET", "/"): False}
+    assert fast_paths_kept(app) == {("GET", "/"): False}
 
 
 @pytest.mark.parametrize("field", [{"allow": {"ip": "203.0.113.0/24"}}, {"deny": {"ip": "10.0.0.0/8"}}])
@@ -163,7 +184,7 @@ def test_policies_that_look_at_every_request_have_none(field):
     """A policy with lists goes the long way."""
     app = Asgi(_hello, {"rules": [{"key": "ip", "limits": "1/minute"}], **field})
     assert [served(app).status for _ in range(2)] == ([200, 200] if "allow" in field else [200, 429])
-    assert runtime_of(app).fast_paths == {("GET", "/"): False}
+    assert fast_paths_kept(app) == {("GET", "/"): False}
 
 
 def test_a_store_that_has_no_answer_any_more_leaves_it_to_the_rule():
@@ -211,7 +232,7 @@ def test_the_address_alone_decides_where_the_rest_of_the_key_is_known(keys, by_a
     """Rules whose keys differ in the client's address only are asked about without a view of the request."""
     rules = [{"name": f"r{at}", "key": key, "limits": "2/minute"} for at, key in enumerate(keys)]
     app = Asgi(_hello, {"rules": rules})
-    way = runtime_of(app).fast_paths["GET", "/"]
+    way = runtime_of(app).fast_paths["GET"]["/"]
     assert isinstance(way, FastPath) and way.by_address is by_address
     assert [served(app).status for _ in range(3)] == [200, 200, 429]
 

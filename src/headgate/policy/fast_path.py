@@ -18,6 +18,7 @@ from headgate.policy.rule import Rule
 from headgate.policy.rule_limits import DEFAULT_PLAN
 from headgate.policy.values import Unclear
 from headgate.policy.view import RequestView
+from headgate.policy.written import ClientKey
 
 Keys = str | tuple[str, ...]
 
@@ -26,13 +27,15 @@ class FastPath:
     """Rules without conditions, on one store that answers at once."""
 
     __slots__ = (
-        "_client_key", "_keyed", "ask", "by_address", "by_params", "costs", "group", "prefix", "responder", "shadows",
-        "write_fields",
+        "_keyed", "ask", "by_address", "by_params", "costs", "decide", "group", "prefix", "responder", "shadows",
+        "write_fields", "writes_fields",
     )  # fmt: skip
 
     responder: Any
     """The responder of the policy, and the writer of a decision's header fields: both are set by `headgate.web`."""
     write_fields: Callable[[Decision], list[tuple[Any, Any]]]
+    writes_fields: bool
+    """Whether it writes any."""
 
     def __init__(
         self, group: LimitGroup, keyed: Sequence[tuple[Rule, Params]], costs: tuple[int, ...], route: str | None = None
@@ -42,9 +45,10 @@ class FastPath:
         """Returns a decision for keys and `costs`, and counts it; a `StoreError` means that no unit was charged."""
         self.costs = costs
         self._keyed = keyed
-        self._client_key = keyed[0][0].client_key
         first = _before_address(keyed[0][0], route)
         self.prefix = first or ""
+        self.decide = _deciding(keyed[0][0].client_key, self.prefix, self.ask, costs)
+        """Decides on a request of this client, if the rules count `by_address`; None if the request takes the steps."""
         self.by_address = first is not None and len(first) < LONGEST_KEY // 2
         """Whether every rule counts by the client's address, after `prefix`."""
         self.by_params = False
@@ -66,16 +70,6 @@ class FastPath:
         fast_path._keyed = keyed
         return fast_path
 
-    def decide(self, client: str | None) -> Decision | None:
-        """Decide on a request of this client, if the rules count `by_address`; None if the request takes the steps."""
-        if not client:
-            return None
-        key = self._client_key(client)
-        try:
-            return self.ask(self.prefix + key.replace("|", "\\p") if self.prefix else key, self.costs)  # as `join` does
-        except Exception:  # the steps try again, and answer by `on_error`
-            return None
-
     def decide_by(self, view: RequestView) -> Decision | None:
         """Decide on a request, whatever its rules count by; None if the request takes the steps."""
         keys = self._keys(view)
@@ -96,6 +90,30 @@ class FastPath:
         if None in by_rule.values():
             return None
         return tuple([by_rule[rule.index] or "" for rule in self.group.owners])
+
+
+def _deciding(
+    client_key: ClientKey, prefix: str, ask: Callable[[Keys, tuple[int, ...]], Decision], costs: tuple[int, ...]
+) -> Callable[[str | None], Decision | None]:
+    """Return a function that decides by a client's address: it has nothing to look up in the fast path."""
+
+    def decide(client: str | None) -> Decision | None:
+        if not client:
+            return None
+        try:
+            return ask(client_key(client), costs)
+        except Exception:  # the steps try again, and answer by `on_error`
+            return None
+
+    def decide_after(client: str | None) -> Decision | None:
+        if not client:
+            return None
+        try:
+            return ask(prefix + client_key(client).replace("|", "\\p"), costs)  # as `join` does
+        except Exception:
+            return None
+
+    return decide_after if prefix else decide
 
 
 def _before_address(rule: Rule, route: str | None) -> str | None:

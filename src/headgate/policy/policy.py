@@ -137,7 +137,7 @@ class Policy:
 
     def rules_for(self, method: str, path: str) -> MatchedRules:
         """Return the rules whose methods and paths match, in order, each with the named segments of its path."""
-        return self._index.found[method, "/" if self._index.pathless else path]
+        return self._index.found[method]["/" if self._index.pathless else path]
 
     def find(self, method: str, path: str) -> MatchedRules:
         """Like `rules_for`, but uncached, for callers that keep the result."""
@@ -145,7 +145,7 @@ class Policy:
 
     def matching(self, view: RequestView, exempted: list[Rule] | None = None) -> Sequence[tuple[Rule, Params]]:
         """Return the rules that apply to a request; those that exempt it are added to `exempted`."""
-        found = self._index.found[view.method, "/" if self._index.pathless else view.path]
+        found = self._index.found[view.method]["/" if self._index.pathless else view.path]
         if found.set.plain:
             return found.pairs
         matching = []

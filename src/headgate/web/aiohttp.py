@@ -32,7 +32,7 @@ from headgate.steps import Steps, run_awaiting
 from headgate.web.aiohttp_refusals import RateLimitExceeded, refusal_for, refusal_of
 from headgate.web.aiohttp_requests import RATE_LIMIT, address_of, lines_of, read_request, request_key
 from headgate.web.aiohttp_routes import Guard, prefix_of, put_in_front, routes_in, routes_of
-from headgate.web.asgi import POLICY_VIOLATION, SWITCHED, finish
+from headgate.web.asgi_sending import POLICY_VIOLATION, SWITCHED, finish
 from headgate.web.callables import full_name
 from headgate.web.edge import Edge
 from headgate.web.endpoint import EndpointLimit

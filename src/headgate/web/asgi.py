@@ -5,33 +5,35 @@ app = RateLimitMiddleware(app, policy="policy.yaml", store="shared:///dev/shm/ap
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any, ClassVar, Final, Unpack
+from collections.abc import Awaitable, Callable
+from typing import ClassVar, Final, Unpack
 
-from headgate.engine import Decision
 from headgate.policy import RequestView
-from headgate.policy.edges import FastPath
-from headgate.steps import Steps, run, run_awaiting, run_to_the_end
-from headgate.web.asgi_requests import SCOPES, Scope, ScopeHeaders, accepted_in, path_of
+from headgate.steps import run_awaiting
+from headgate.web.asgi_requests import SCOPES, Scope, accepted_in, path_of
+from headgate.web.asgi_sending import (
+    POLICY_VIOLATION,
+    SWITCHED,
+    Message,
+    Receive,
+    Send,
+    Told,
+    answer_with,
+    counting,
+    finish,
+    refuse_fast,
+    refuse_websocket,
+    telling,
+)
 from headgate.web.edge import Edge
 from headgate.web.options import Options, PolicyGiven, WebOptions
-from headgate.web.request_decision import decision_of
+from headgate.web.request_decision import RequestDecision, decision_of
 from headgate.web.request_limits import RequestLimits, limits_of
-from headgate.web.responder import RAISED, Answer, Pairs, Responder
+from headgate.web.responder import RAISED
 from headgate.web.runtime import Runtime
 from headgate.web.unreached import routes_below
 
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
-POLICY_VIOLATION: Final = 1008
-"""The close code of a websocket that sent too many messages."""
-TRY_AGAIN_LATER: Final = 1013
-"""The close code of a websocket for which the server has no room now."""
-BUSY: Final = 503
-SWITCHED: Final = 101
-"""The status of a websocket."""
 RATE_LIMIT: Final = "rate_limit"
 """The key in a scope's state under which the app finds the decision about the request."""
 REQUEST_LIMITS: Final = "headgate"
@@ -53,11 +55,12 @@ class RateLimitMiddleware(Edge[bytes]):
         self._runtime: Runtime[bytes] = Runtime(policy, SCOPES, WebOptions(**options), awaited=True)
         self._runtime.routes = lambda: routes_below(self.app)
         self._limits = limits_of(self._runtime)
-        self._decision = decision_of(self._limits)
+        self._decision = decision_of(self._limits, RequestDecision)
+        self._told = decision_of(self._limits, Told)
         self._without_limits = self._decision()
         """The decision about requests that no limit applies to."""
         self._fronted = policy is not None
-        self._decides = self._fronted and not self.endpoints
+        self._runtime.decides = self._decides = self._fronted and not self.endpoints
         """Whether a request may be decided on at once, so that no limits of it have to be kept."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -65,21 +68,28 @@ class RateLimitMiddleware(Edge[bytes]):
         if scope["type"] != "http":
             await self._other(scope["type"], scope, receive, send)
             return
-        runtime = self._runtime
-        view = runtime.look(scope) if runtime.looks else None
-        path = path_of(scope) if scope.get("root_path") else scope["path"]
-        if not self._decides:
-            await self._admit(scope, receive, send, path, view)
-            return
-        entry = place = decision = None
-        if runtime.entrances is None:
-            way = runtime.fast_paths[scope["method"], path]
+        runtime, view, entry = self._runtime, None, None
+        try:
+            path = path_of(scope) if scope["root_path"] else scope["path"]
+        except KeyError:  # servers may leave it out, and few do
+            path = scope["path"]
+        if (ways := runtime.front) is not None:
+            way = ways[scope["method"]][path]
         else:
-            entry, way = runtime.entrances[scope["method"], path]
-            way = way if entry is None or (place := entry.enter()) is not None else False
+            view = runtime.look(scope) if runtime.looks else None
+            if not self._decides:
+                await self._admit(scope, receive, send, path, view)
+                return
+            place = decision = None
+            if runtime.entrances is None:
+                way = runtime.fast_paths[scope["method"]][path]
+            else:
+                entry, way = runtime.entrances[scope["method"]][path]
+                way = way if entry is None or (place := entry.enter()) is not None else False
         try:
             if way is True:  # no rule applies
-                scope.setdefault("state", {})[RATE_LIMIT] = self._without_limits
+                state = scope["state"] if "state" in scope else scope.setdefault("state", {})
+                state["rate_limit"] = self._without_limits
                 await self.app(scope, receive, send)
                 return
             if way is not False:  # decided at once: no limits of the request have to be kept
@@ -90,11 +100,16 @@ class RateLimitMiddleware(Edge[bytes]):
                     decision = way.decide_by(view := view or runtime.view(scope))
                 if decision is not None:
                     if decision.allowed:
-                        seen = scope.setdefault("state", {})[RATE_LIMIT] = self._decision()
-                        seen.way, seen.decided = way, decision
-                        await self.app(scope, receive, _telling(way.responder, way.write_fields(decision), send))
+                        seen = self._told()
+                        seen.way, seen.decided, seen.send = way, decision, send
+                        state = scope["state"] if "state" in scope else scope.setdefault("state", {})
+                        state["rate_limit"] = seen
+                        try:
+                            await self.app(scope, receive, seen.tell if way.writes_fields else send)
+                        finally:
+                            seen.send = None  # it refers to the scope, and the scope to the decision
                     else:
-                        await _refuse(send, way, decision, scope)
+                        await refuse_fast(send, way, decision, scope)
                     return
         finally:
             if entry is not None and place is not None:
@@ -108,18 +123,18 @@ class RateLimitMiddleware(Edge[bytes]):
             await self._pass(scope, receive, send, limits)
             return
         limits.view = view
-        way = self._runtime.fast_paths[scope["method"], path] if self.endpoints else False
+        way = self._runtime.fast_paths[scope["method"]][path] if self.endpoints else False
         peer = client[0] if (client := scope.get("client")) else None
         admitted = limits.admit(scope, scope["method"], path, peer, None, way)
         if not isinstance(admitted, bool):
             admitted = await run_awaiting(admitted)
         if not admitted:
-            await _answer(send, limits.refuse(accepted_in(scope["headers"])))
+            await answer_with(send, limits.refuse(accepted_in(scope["headers"])))
         elif self.endpoints or limits.follows or self._runtime.awaits:  # the app may settle what it was charged
             await self._pass(scope, receive, send, limits)
         else:
             self._show(scope, limits)
-            await self.app(scope, receive, _telling(limits.responder, limits.fields, send))
+            await self.app(scope, receive, telling(limits.responder, limits.fields, send))
 
     def _show(self, scope: Scope, limits: RequestLimits[bytes]) -> None:
         """Let the app read the decision, as `request.state.rate_limit`."""
@@ -136,7 +151,7 @@ class RateLimitMiddleware(Edge[bytes]):
                 return send(message)
             started = True
             if limits.charged:
-                return _counting(limits, message, send)
+                return counting(limits, message, send)
             if limits.permit is not None:
                 limits.started(message["status"])
                 if limits.fast is None and limits.denial is None:  # no rule has anything to tell
@@ -153,11 +168,13 @@ class RateLimitMiddleware(Edge[bytes]):
         except RAISED as no:
             if started or not self.endpoints:
                 raise
-            await _answer(answer, limits.deny_for(no, accepted_in(scope["headers"])))
+            await answer_with(answer, limits.deny_for(no, accepted_in(scope["headers"])))
         finally:
             limits.connection = None  # it refers to the scope, and the scope to the limits
             if limits.permit is not None:
                 limits.let_go()
+            if self._runtime.awaits:
+                limits.over()
             if limits.follows:  # a permit is held, or no response was sent
                 await finish(limits, limits.end())
 
@@ -190,6 +207,8 @@ class RateLimitMiddleware(Edge[bytes]):
             await self.app(scope, self._counting_messages(scope, receive, send, limits) if counts else receive, send)
         finally:
             limits.connection = None
+            if self._runtime.awaits:
+                limits.over()
             await finish(limits, limits.end(SWITCHED))
 
     def _counting_messages(self, scope: Scope, receive: Receive, send: Send, opened: RequestLimits[bytes]) -> Receive:
@@ -245,56 +264,6 @@ class RateLimitMiddleware(Edge[bytes]):
                 await answer({"type": f"lifespan.{moment}.complete"})
 
 
-async def finish(limits: RequestLimits[Any], steps: Steps[None]) -> None:
-    """Run the last steps of a request; shielded from cancellation if its store has to be awaited."""
-    if limits.runtime.awaits:
-        await run_to_the_end(steps)
-    else:
-        run(steps)
-
-
-async def refuse_websocket(scope: Scope, receive: Receive, send: Send, answer: Answer[bytes]) -> None:
-    """Refuse before the handshake: with an HTTP response if the server can send one, else with a close."""
-    await receive()  # websocket.connect
-    if "websocket.http.response" in (scope.get("extensions") or {}):
-        status, headers, body = answer
-        await send({"type": "websocket.http.response.start", "status": status, "headers": headers})
-        await send({"type": "websocket.http.response.body", "body": body, "more_body": False})
-    else:
-        await send({"type": "websocket.close", "code": TRY_AGAIN_LATER if answer[0] == BUSY else POLICY_VIOLATION})
-
-
 def _peer_of(scope: Scope) -> str | None:
     peer = scope.get("client")
     return peer[0] if peer else None
-
-
-async def _counting(limits: RequestLimits[bytes], message: Message, send: Send) -> None:
-    """Settle the charges by the start of a response, then send it with fields that show what is left."""
-    headers = message.get("headers", ())
-    await finish(limits, limits.after(message["status"], ScopeHeaders(headers).first))
-    await send({**message, "headers": limits.with_fields(headers)})
-
-
-async def _answer(send: Send, response: Answer[bytes]) -> None:
-    status, headers, body = response
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body, "more_body": False})  # some test clients need `more_body`
-
-
-async def _refuse(send: Send, way: FastPath, decision: Decision, scope: Scope) -> None:
-    """Answer a request that a fast path has refused."""
-    await _answer(send, way.responder.refuse_fast(way, decision, accepted_in(scope["headers"]), scope))
-
-
-def _telling(responder: Responder[bytes], fields: Pairs[bytes], send: Send) -> Send:
-    """Add the fields of a decision to the response, for charges that no response changes."""
-    if not fields:
-        return send
-
-    def answer(message: Message) -> Awaitable[None]:
-        if message["type"] == "http.response.start":  # an app may send the same message every time
-            message = {**message, "headers": responder.with_fields(message.get("headers", ()), fields)}
-        return send(message)
-
-    return answer

@@ -112,6 +112,8 @@ class HeaderWriter(Generic[AnyStr]):
 
     def __init__(self, plan: Disclosure, says: Sequence[FieldWriter[AnyStr]], refusal: RefusalFields[AnyStr]) -> None:
         self.plan = plan
+        self.writes = bool(says)
+        """Whether `write_remaining` writes anything."""
         self.write_remaining: FieldWriter[AnyStr] = (
             says[0]
             if len(says) == 1

@@ -132,12 +132,11 @@ class RequestCharges(Generic[AnyStr]):
         self.follows = self.holds_permits = self.charged = True  # then the edge calls `after` and `release`
 
     def over(self, loop: AbstractEventLoop | None = None) -> None:
-        """Note that the request is over. The body of a response may end later, where its client has gone.
+        """Note that the request is over, with a store that is awaited; its body may end later, if its client has gone.
 
         A framework then drops its generator, and a `settle` in the `finally` of that comes after all else.
         """
-        if self.runtime.awaits:
-            self._over_in = loop or running_loop()
+        self._over_in = loop or running_loop()
 
     def _settle_late(self, units: Mapping[str, int]) -> None:
         kept(start(run_awaiting(self._settle_by_name(units))))

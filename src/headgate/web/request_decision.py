@@ -8,7 +8,7 @@ request.state.rate_limit.settle(tokens=answer.tokens)       # the real cost of a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, TypeVar
 
 from headgate.call import checked_cost
 from headgate.decision import Decision, tightest
@@ -38,8 +38,8 @@ class RequestDecision:
     False if the request is over the limit of a rule with `act: mark`, which lets it pass; then the fields are those of
     that limit. Otherwise they are those of the limit with the least left. They are None if no limit was asked.
 
-    There is no `__init__`, and attributes are set only where they are needed: every request has one of these, and few
-    endpoints read it.
+    There is no `__init__`, and attributes are set only where they are needed, so they are read by `getattr`: every
+    request has one of these, and few endpoints read it.
     """
 
     __slots__ = ("decided", "limits", "only", "way")
@@ -53,11 +53,6 @@ class RequestDecision:
     """The limits of the request, where they are kept."""
     only: Sequence[Outcome] | None
     """The outcome of a single `limit(...)`, whose dependency returns its own decision."""
-
-    def __getattr__(self, name: str) -> None:
-        """Return None for an attribute that was not set."""
-        if name not in RequestDecision.__slots__:
-            raise AttributeError(f"{RequestDecision.__name__!r} object has no attribute {name!r}")
 
     def __bool__(self) -> bool:
         return self.allowed
@@ -125,7 +120,7 @@ class RequestDecision:
         to this request.
         """
         given = {name: checked_cost(each) for name, each in {**(units or {}), **by_name}.items()}
-        if self.limits is None and self.only is not None:  # no limit was asked
+        if getattr(self, "limits", None) is None and getattr(self, "only", None) is not None:  # no limit was asked
             return
         limits = self._kept()
         for name in given.keys() - limits.names():
@@ -138,22 +133,27 @@ class RequestDecision:
 
     def _kept(self) -> RequestLimits[Any]:
         """Return the limits of the request; a fast path keeps none until they are needed."""
-        if self.limits is None:
-            self.limits = self.kind()
-            if self.way is not None:
-                self.limits.fast = self.way, self.decided
-        return self.limits
+        limits: RequestLimits[Any] | None = getattr(self, "limits", None)
+        if limits is None:
+            limits = self.limits = self.kind()
+            if hasattr(self, "way"):
+                limits.fast = self.way, self.decided
+        return limits
 
     def _outcomes(self) -> Sequence[Outcome]:
-        return [outcome for _, outcome in self._kept().outcomes()] if self.only is None else self.only
+        only: Sequence[Outcome] | None = getattr(self, "only", None)
+        return [outcome for _, outcome in self._kept().outcomes()] if only is None else only
 
     def _marked(self) -> list[tuple[Any, Decision | None]]:
         return [pair for outcome in self._outcomes() for pair in outcome.marked]
 
 
-def decision_of(kind: type[RequestLimits[Any]]) -> type[RequestDecision]:
+Seen = TypeVar("Seen", bound=RequestDecision)
+
+
+def decision_of(kind: type[RequestLimits[Any]], base: type[Seen]) -> type[Seen]:
     """Return an app's subclass of `RequestDecision`, which saves each request a call of `__init__`."""
-    return type("RequestDecision", (RequestDecision,), {"kind": kind, "__slots__": ()})
+    return type(RequestDecision.__name__, (base,), {"kind": kind, "__slots__": ()})
 
 
 def _check_name(runtime: Any, name: str) -> None:  # noqa: ANN401

@@ -80,7 +80,7 @@ class RequestLimits(RequestCharges[AnyStr]):
         elif (shedding := runtime.shedding) is not None and not self.shed_asked and method != MESSAGE:
             return shedding.admit(self, request, method, where, peer)  # type: ignore[no-any-return]
         elif way is None:
-            way = runtime.ways[method, where]
+            way = runtime.ways[method][where]
         if way is True or way is False:  # no rule applies to such requests, or each view has to be read
             return way or self._decide(request, method, where, limits, None)
         if way.by_address:

@@ -125,7 +125,9 @@ class Responder(Generic[AnyStr]):
         fast_path = self.compiled.fast_path(matched, method, route)
         if fast_path is None:
             return False
-        fast_path.responder, fast_path.write_fields = self, self._writer(fast_path.group)
+        group = fast_path.group
+        fast_path.responder, fast_path.write_fields = self, self._writer(group)
+        fast_path.writes_fields = self._compile(group.limits, "", group.disclose).writes
         return fast_path
 
     def fields(self, group: LimitGroup | None, decision: Decision | None) -> Pairs[AnyStr]:

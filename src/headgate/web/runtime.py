@@ -98,6 +98,7 @@ class Runtime(Generic[AnyStr]):
         self._misconfiguration: Misconfiguration | None = Misconfiguration(self.clients is not None)
         self.looks = True
         """Whether the edge must call `look` before it admits a request."""
+        self.decides = True  # whether the edge does so by itself, and keeps no limits for endpoints
         self._shedding: Shedding | None = None
         self.watch = KeyWatch(options.hash_addresses)
         self.counts = PolicyCounts(self.watch)
@@ -174,6 +175,8 @@ class Runtime(Generic[AnyStr]):
         """The entries of requests that a middleware in a loop may decide on by itself; None without a shedder."""
         self.fast_paths = self.ways if self.shedding is None else PathCache(self.shedding.front)  # last, for threads
         """The ways of requests that a middleware may decide on by itself."""
+        self.front: PathCache[Way] | None = None if self.looks or not self.decides or self.shedding else self.ways
+        """The same, while the edge has nothing to do before it takes one: no look, and no load shedder."""
 
     def _open(self, policy: Policy) -> Responder[AnyStr]:
         stores = {"": self.store}
@@ -225,6 +228,7 @@ class Runtime(Generic[AnyStr]):
         if not self._compared:
             self._compare()
         self.looks = self._misconfiguration is not None or can_change
+        self.front = self.ways if self.decides and not self.looks and self.shedding is None else None
         return view
 
     def follow(self) -> None:
@@ -278,8 +282,8 @@ class Runtime(Generic[AnyStr]):
 
     def _take_up(self, ready: Ready[AnyStr]) -> None:
         """Decide by another policy; its rules are compared with the app's routes at the next request."""
-        self._exchange(ready)
         self._compared, self.looks = False, True
+        self._exchange(ready)
 
     def close(self) -> None:
         """Close the stores that were opened here, after the last counts are published."""

@@ -67,7 +67,7 @@ class Shedding:
         self.shedder = shedder
         self._runtime = runtime
         self._candidates: PathCache[Candidates] = PathCache(section.classes.candidates)
-        self._only: PathCache[str | None] = PathCache(lambda method, path: self._candidates[method, path].only)
+        self._only: PathCache[str | None] = PathCache(lambda method, path: self._candidates[method][path].only)
         self._timeout = section.timeout or None
         trusts = runtime.proxies is not None
         self._class_header = section.class_header if trusts else None
@@ -83,14 +83,14 @@ class Shedding:
 
     def front(self, method: str, path: str) -> Way:
         """Return the way of requests that a middleware may decide on by itself: those that are always exempt."""
-        exempt: bool = self._candidates[method, path].exempt == ()
-        return exempt and self._runtime.ways[method, path]
+        exempt: bool = self._candidates[method][path].exempt == ()
+        return exempt and self._runtime.ways[method][path]
 
     def _entrance(self, method: str, path: str) -> tuple[Entry | None, Way]:
-        way = self._runtime.ways[method, path]
-        if self._candidates[method, path].exempt == ():
+        way = self._runtime.ways[method][path]
+        if self._candidates[method][path].exempt == ():
             return None, way
-        name = None if self._reads else self._only[method, path]
+        name = None if self._reads else self._only[method][path]
         return (None, False) if name is None or way is False else (self._entries[name], way)
 
     def admit(
@@ -98,7 +98,7 @@ class Shedding:
     ) -> bool | Steps[bool]:
         """Take a permit for a request, then decide by the rules; like `RequestLimits.admit`."""
         limits.shed_asked = True
-        name = self._only[method, where]
+        name = self._only[method][where]
         if name is None:
             return self._classify(Asked(limits, request, method, where, peer))
         if self._reads:
@@ -109,7 +109,7 @@ class Shedding:
         if permit.state == "asked":
             return self._wait(Asked(limits, request, method, where, peer), permit)
         limits.hold(permit)
-        way = self._runtime.ways[method, where]
+        way = self._runtime.ways[method][where]
         if way is True:  # no rule applies
             return True
         try:
@@ -126,7 +126,7 @@ class Shedding:
 
     def _classify(self, asked: Asked) -> Steps[bool]:
         """Find the class of a request by its view."""
-        candidates = self._candidates[asked.method, asked.where]
+        candidates = self._candidates[asked.method][asked.where]
         name = None
         if candidates.exempt != ():
             view = yield from self._view(asked)

@@ -12,6 +12,7 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Unpack
 
+from headgate.web.asgi_sending import Receive, Send
 from headgate.wording import requiring
 
 with requiring("headgate.web.starlette", "starlette"):
@@ -62,7 +63,7 @@ class RateLimitMiddleware(asgi.RateLimitMiddleware):
         self.routes_of: Callable[[], Any] = lambda: getattr(router_behind(self.app), "routes", ())
         self._runtime.check = self._check
 
-    async def _other(self, kind: str, scope: Scope, receive: asgi.Receive, send: asgi.Send) -> None:
+    async def _other(self, kind: str, scope: Scope, receive: Receive, send: Send) -> None:
         """Fail the startup of an app with a misplaced decorator, whose limit would never apply."""
         if kind == "lifespan":
             try:
@@ -117,7 +118,7 @@ class RateLimits(Edge[bytes]):
                 handlers.setdefault(raised, answer_raised)
         inside: asgi.App = self._build()
 
-        async def cover_first(scope: Scope, receive: asgi.Receive, send: asgi.Send) -> None:
+        async def cover_first(scope: Scope, receive: Receive, send: Send) -> None:
             if scope["type"] != "lifespan":  # during startup an app may still add routes
                 self._cover()
                 self._outside.app = inside
@@ -167,5 +168,5 @@ def decorators_at(route: Any) -> tuple[Limit, ...]:  # noqa: ANN401
     return limits
 
 
-async def _nothing(scope: Scope, receive: asgi.Receive, send: asgi.Send) -> None:
+async def _nothing(scope: Scope, receive: Receive, send: Send) -> None:
     """Replace the app until it is built."""

@@ -16,6 +16,7 @@ from headgate.steps import Steps, run_awaiting
 from headgate.web import asgi
 from headgate.web.asgi import REQUEST_LIMITS
 from headgate.web.asgi_requests import Scope
+from headgate.web.asgi_sending import Receive, Send
 from headgate.web.callables import asking_for, called, mark_of, name_after, note_limited
 from headgate.web.endpoint import EndpointLimit
 from headgate.web.request_decision import RequestDecision
@@ -34,7 +35,7 @@ ENTERED: Final = "headgate_entered"
 Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 
 
-def connection_of(scope: Scope, receive: asgi.Receive, send: asgi.Send) -> HTTPConnection:
+def connection_of(scope: Scope, receive: Receive, send: Send) -> HTTPConnection:
     """Return the connection of a scope."""
     return (Request if scope["type"] == "http" else WebSocket)(scope, receive, send)
 
@@ -182,7 +183,7 @@ class _LimitedApp:
         name_after(app, self)
         self._app, self._limits = app, limits
 
-    async def __call__(self, scope: Scope, receive: asgi.Receive, send: asgi.Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await enter(connection_of(scope, receive, send), self._limits)
         await self._app(scope, receive, send)
 

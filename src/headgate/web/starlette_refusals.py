@@ -12,7 +12,8 @@ from starlette.websockets import WebSocket, WebSocketState
 
 from headgate.engine import Decision
 from headgate.errors import BudgetExhausted
-from headgate.web.asgi import BUSY, POLICY_VIOLATION, REQUEST_LIMITS, TRY_AGAIN_LATER
+from headgate.web.asgi import REQUEST_LIMITS
+from headgate.web.asgi_sending import BUSY, POLICY_VIOLATION, TRY_AGAIN_LATER
 from headgate.web.request_limits import OF_A_BODY
 from headgate.web.responder import RAISED, Answer
 

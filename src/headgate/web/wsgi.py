@@ -15,7 +15,7 @@ from headgate.steps import run
 from headgate.web.edge import Edge
 from headgate.web.headers import WSGI
 from headgate.web.options import Options, PolicyGiven, WebOptions
-from headgate.web.request_decision import decision_of
+from headgate.web.request_decision import RequestDecision, decision_of
 from headgate.web.request_limits import RequestLimits, limits_of
 from headgate.web.responder import Answer, Pairs, Responder
 from headgate.web.runtime import Reader, Runtime
@@ -36,7 +36,7 @@ class RateLimitMiddleware(Edge[str]):
         self._runtime: Runtime[str] = Runtime(policy, ENVIRONS, WebOptions(**options), awaited=False)
         self._runtime.routes = lambda: routes_below(self.app)
         self._limits = limits_of(self._runtime)
-        self._decision = decision_of(self._limits)
+        self._decision = decision_of(self._limits, RequestDecision)
         self._without_limits = self._decision()
         """The decision about requests that no limit applies to."""
 
@@ -47,7 +47,7 @@ class RateLimitMiddleware(Edge[str]):
         path: str = environ.get("PATH_INFO") or "/"
         if not path.isascii():
             path = path_of(environ)
-        way = runtime.fast_paths[environ["REQUEST_METHOD"], path]
+        way = runtime.fast_paths[environ["REQUEST_METHOD"]][path]
         if way is True:  # no rule applies
             environ[RATE_LIMIT] = self._without_limits
             return self.app(environ, start_response)

@@ -134,7 +134,7 @@ class SiteLimits(RequestLimits[str]):
         self.streams = True
 
         def close() -> None:
-            if loop is not None:
+            if loop is not None and self.runtime.awaits:
                 self.over(loop)
             self._run(self.end())
 
