@@ -44,12 +44,15 @@ class RateLimitMiddleware(Edge[str]):
         """Handle one request."""
         runtime = self._runtime
         view = runtime.look(environ) if runtime.looks else None
-        path: str = environ.get("PATH_INFO") or "/"
+        try:
+            path: str = environ["PATH_INFO"] or "/"
+        except KeyError:  # servers may leave it out, and few do
+            path = "/"
         if not path.isascii():
             path = path_of(environ)
         way = runtime.fast_paths[environ["REQUEST_METHOD"]][path]
         if way is True:  # no rule applies
-            environ[RATE_LIMIT] = self._without_limits
+            environ["headgate.rate_limit"] = self._without_limits
             return self.app(environ, start_response)
         if way is not False:  # decided at once: no limits of the request have to be kept
             if way.by_address:
@@ -60,9 +63,11 @@ class RateLimitMiddleware(Edge[str]):
                 decision = way.decide_by(view)
             if decision is not None:
                 if decision.allowed:
-                    seen = environ[RATE_LIMIT] = self._decision()
+                    seen = environ["headgate.rate_limit"] = self._decision()
                     seen.way, seen.decided = way, decision
-                    return self.app(environ, _telling(way.responder, way.write_fields(decision), start_response))
+                    if way.writes_fields:
+                        start_response = _telling(way.responder, way.write_fields(decision), start_response)
+                    return self.app(environ, start_response)
                 answer = way.responder.refuse_fast(way, decision, environ.get("HTTP_ACCEPT"), environ)
                 return _answer(answer, environ, start_response)
         limits = self._limits()
