@@ -42,15 +42,16 @@ class RateLimitMiddleware(Edge[str]):
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         """Handle one request."""
-        runtime = self._runtime
-        view = runtime.look(environ) if runtime.looks else None
+        runtime, view = self._runtime, None
+        if (ways := runtime.front) is None:
+            view, ways = runtime.look(environ) if runtime.looks else None, runtime.fast_paths
         try:
             path: str = environ["PATH_INFO"] or "/"
         except KeyError:  # servers may leave it out, and few do
             path = "/"
         if not path.isascii():
             path = path_of(environ)
-        way = runtime.fast_paths[environ["REQUEST_METHOD"]][path]
+        way = ways[environ["REQUEST_METHOD"]][path]
         if way is True:  # no rule applies
             environ["headgate.rate_limit"] = self._without_limits
             return self.app(environ, start_response)
@@ -81,7 +82,8 @@ class RateLimitMiddleware(Edge[str]):
         seen.limits = limits
         if limits.follows:
             return self._count(environ, start_response, limits)
-        return self.app(environ, _telling(limits.responder, limits.fields, start_response))
+        fields = limits.fields
+        return self.app(environ, _telling(limits.responder, fields, start_response) if fields else start_response)
 
     def _count(self, environ: Environ, start_response: StartResponse, limits: RequestLimits[str]) -> Iterable[bytes]:
         """Call the app, and settle the charges by its response; the fields show what is left after that."""
@@ -132,11 +134,10 @@ ENVIRONS: Final = Reader(WSGI, read_environ, lines_of, variable_of=variable_of)
 
 def _telling(responder: Responder[str], fields: Pairs[str], start_response: StartResponse) -> StartResponse:
     """Add the fields of a decision to the response, for charges that no response changes."""
-    if not fields:
-        return start_response
 
-    def start(status: str, headers: list[tuple[str, str]], *exc_info: Any) -> Any:  # noqa: ANN401
-        return start_response(status, responder.with_fields(headers, fields), *exc_info)
+    def start(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Any:  # noqa: ANN401
+        told = responder.with_fields(headers, fields)
+        return start_response(status, told) if exc_info is None else start_response(status, told, exc_info)
 
     return start
 
