@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import ClassVar, Final, Unpack
 
 from headgate.policy import RequestView
+from headgate.policy.edges import FastPath
 from headgate.steps import run_awaiting
 from headgate.web.asgi_requests import SCOPES, Scope, accepted_in, path_of
 from headgate.web.asgi_sending import (
@@ -60,7 +61,7 @@ class RateLimitMiddleware(Edge[bytes]):
         self._without_limits = self._decision()
         """The decision about requests that no limit applies to."""
         self._fronted = policy is not None
-        self._runtime.decides = self._decides = self._fronted and not self.endpoints
+        self._decides = self._fronted and not self.endpoints
         """Whether a request may be decided on at once, so that no limits of it have to be kept."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -68,53 +69,66 @@ class RateLimitMiddleware(Edge[bytes]):
         if scope["type"] != "http":
             await self._other(scope["type"], scope, receive, send)
             return
-        runtime, view, entry = self._runtime, None, None
+        runtime, view = self._runtime, None
         try:
             path = path_of(scope) if scope["root_path"] else scope["path"]
         except KeyError:  # servers may leave it out, and few do
             path = scope["path"]
-        if (ways := runtime.front) is not None:
-            way = ways[scope["method"]][path]
-        else:
+        if not self._decides or (ways := runtime.front) is None:
             view = runtime.look(scope) if runtime.looks else None
-            if not self._decides:
-                await self._admit(scope, receive, send, path, view)
+            if not self._decides or runtime.entrances is not None:
+                await (self._enter if self._decides else self._admit)(scope, receive, send, path, view)
                 return
-            place = decision = None
-            if runtime.entrances is None:
-                way = runtime.fast_paths[scope["method"]][path]
-            else:
-                entry, way = runtime.entrances[scope["method"]][path]
-                way = way if entry is None or (place := entry.enter()) is not None else False
+            ways = runtime.fast_paths
+        way = ways[scope["method"]][path]
+        if way is True:  # no rule applies
+            state = scope["state"] if "state" in scope else scope.setdefault("state", {})
+            state["rate_limit"] = self._without_limits
+            await self.app(scope, receive, send)
+        elif way is False or not await self._go(scope, receive, send, way, view):
+            await self._admit(scope, receive, send, path, view)
+
+    async def _enter(self, scope: Scope, receive: Receive, send: Send, path: str, view: RequestView | None) -> None:
+        """Handle a request to an app with a load shedder, whose place it takes natively if nobody waits."""
+        entry, way = self._runtime.entrances[scope["method"]][path]  # type: ignore[index]
+        place = None
+        if entry is not None and (place := entry.enter()) is None:
+            way = False
+        is_done = way is not False  # also if the app raises
         try:
-            if way is True:  # no rule applies
-                state = scope["state"] if "state" in scope else scope.setdefault("state", {})
-                state["rate_limit"] = self._without_limits
+            if way is True:
+                scope.setdefault("state", {})["rate_limit"] = self._without_limits
                 await self.app(scope, receive, send)
-                return
-            if way is not False:  # decided at once: no limits of the request have to be kept
-                if way.by_address:
-                    peer = client[0] if (client := scope.get("client")) else None  # as `_peer_of`, without a call
-                    decision = way.decide(peer if runtime.clients is None else runtime.clients(scope, peer))
-                else:
-                    decision = way.decide_by(view := view or runtime.view(scope))
-                if decision is not None:
-                    if decision.allowed:
-                        seen = self._told()
-                        seen.way, seen.decided, seen.send = way, decision, send
-                        state = scope["state"] if "state" in scope else scope.setdefault("state", {})
-                        state["rate_limit"] = seen
-                        try:
-                            await self.app(scope, receive, seen.tell if way.writes_fields else send)
-                        finally:
-                            seen.send = None  # it refers to the scope, and the scope to the decision
-                    else:
-                        await refuse_fast(send, way, decision, scope)
-                    return
+            elif way is not False:
+                is_done = await self._go(scope, receive, send, way, view)
         finally:
             if entry is not None and place is not None:
-                entry.leave(place, decision is not None or way is True)  # type: ignore[comparison-overlap]
-        await self._admit(scope, receive, send, path, view)
+                entry.leave(place, is_done)
+        if not is_done:
+            await self._admit(scope, receive, send, path, view)
+
+    async def _go(self, scope: Scope, receive: Receive, send: Send, way: FastPath, view: RequestView | None) -> bool:
+        """Decide on a request at once, so that no limits of it have to be kept; False if it takes the steps."""
+        runtime = self._runtime
+        if way.by_address:
+            peer = client[0] if (client := scope.get("client")) else None  # as `_peer_of`, without a call
+            decision = way.decide(peer if runtime.clients is None else runtime.clients(scope, peer))
+        else:
+            decision = way.decide_by(view or runtime.view(scope))
+        if decision is None:
+            return False
+        if not decision.allowed:
+            await refuse_fast(send, way, decision, scope)
+            return True
+        seen = self._told()
+        seen.way, seen.decided, seen.send = way, decision, send
+        state = scope["state"] if "state" in scope else scope.setdefault("state", {})
+        state["rate_limit"] = seen
+        try:
+            await self.app(scope, receive, seen.tell if way.writes_fields else send)
+        finally:
+            seen.send = None  # it refers to the scope, and the scope to the decision
+        return True
 
     async def _admit(self, scope: Scope, receive: Receive, send: Send, path: str, view: RequestView | None) -> None:
         """Decide on a request whose limits have to be kept."""

@@ -76,8 +76,7 @@ class Runtime(Generic[AnyStr]):
         self._refusal = options.refusal or Refusal()
         self.store = open_store(options.store, None)
         self._home = self.store
-        self._opened: dict[str, Store] = {}
-        """Stores by URL."""
+        self._opened: dict[str, Store] = {}  # by URL
         self._owned = [self.store] if self.store is not options.store else []
         self.proxies = options.proxies
         self.clients = clients_of(options.client, self.proxies, reader.lines, reader.variable_of)
@@ -98,7 +97,6 @@ class Runtime(Generic[AnyStr]):
         self._misconfiguration: Misconfiguration | None = Misconfiguration(self.clients is not None)
         self.looks = True
         """Whether the edge must call `look` before it admits a request."""
-        self.decides = True  # whether the edge does so by itself, and keeps no limits for endpoints
         self._shedding: Shedding | None = None
         self.watch = KeyWatch(options.hash_addresses)
         self.counts = PolicyCounts(self.watch)
@@ -175,7 +173,7 @@ class Runtime(Generic[AnyStr]):
         """The entries of requests that a middleware in a loop may decide on by itself; None without a shedder."""
         self.fast_paths = self.ways if self.shedding is None else PathCache(self.shedding.front)  # last, for threads
         """The ways of requests that a middleware may decide on by itself."""
-        self.front: PathCache[Way] | None = None if self.looks or not self.decides or self.shedding else self.ways
+        self.front: PathCache[Way] | None = None if self.looks or self.shedding else self.ways
         """The same, while the edge has nothing to do before it takes one: no look, and no load shedder."""
 
     def _open(self, policy: Policy) -> Responder[AnyStr]:
@@ -228,7 +226,7 @@ class Runtime(Generic[AnyStr]):
         if not self._compared:
             self._compare()
         self.looks = self._misconfiguration is not None or can_change
-        self.front = self.ways if self.decides and not self.looks and self.shedding is None else None
+        self.front = None if self.looks or self.shedding else self.ways
         return view
 
     def follow(self) -> None:

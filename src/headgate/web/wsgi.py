@@ -71,6 +71,12 @@ class RateLimitMiddleware(Edge[str]):
                     return self.app(environ, start_response)
                 answer = way.responder.refuse_fast(way, decision, environ.get("HTTP_ACCEPT"), environ)
                 return _answer(answer, environ, start_response)
+        return self._admit(environ, start_response, path, view)
+
+    def _admit(
+        self, environ: Environ, start_response: StartResponse, path: str, view: RequestView | None
+    ) -> Iterable[bytes]:
+        """Decide on a request whose limits have to be kept."""
         limits = self._limits()
         limits.view = view
         admitted = limits.admit(environ, environ["REQUEST_METHOD"], path, environ.get("REMOTE_ADDR"), None, way=False)
