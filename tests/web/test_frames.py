@@ -59,8 +59,8 @@ def test_a_request_runs_a_bounded_number_of_functions(rule, first, another_path,
 
 
 @pytest.mark.skipif(not NATIVE, reason="the pure engine runs its own functions for each place")
-def test_an_idle_load_shedder_runs_one_function():
-    """The middleware is the one: a place is taken and given back in C, once the first requests have been looked at."""
+def test_an_idle_load_shedder_runs_two_functions():
+    """Both are the middleware's: a place is taken and given back in C, once the first requests have been looked at."""
     app = RateLimitMiddleware(_hello, {"rules": [], "shed": {}})
     assert app.shedder is not None
     app.shedder.estimator.idle_until = 1 << 62
@@ -83,4 +83,4 @@ def test_an_idle_load_shedder_runs_one_function():
 
     before = sys.getprofile()
     asyncio.run(ask())
-    assert begun == ["__call__"] * 3
+    assert begun == ["__call__", "_enter"] * 3
