@@ -7,14 +7,18 @@ import random
 import zoneinfo
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 from dateutil import tz  # type: ignore[import-untyped]
 
 from headgate import InvalidLimit, Limit, Limiter, MemoryStore
+from headgate.engine import NATIVE
 from headgate.limit.calendar import Calendar, zone_named
+from headgate.stores import open_store
 from headgate.testing import ManualClock
+from tests.support.postgres import PROGRAMS, WHY_NOT, running
 
 HOUR = 3_600
 ZONES = (
@@ -135,6 +139,42 @@ def test_windows_begin_so_at_every_transition_of_every_zone():
             check_around(zone, instant)
             checked += 1
     assert checked > 10_000
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("kind", ["memory", "shared", "redis", "sqlite", "postgresql"])
+def test_every_store_keeps_to_the_seams(kind, tmp_path, request):
+    """On the days of every transition of rare zones, a used up day is told its end, and begins anew at that instant."""
+    clock = ManualClock(FIRST)
+    store = open_store(url_of(kind, tmp_path, request), clock)
+    try:
+        for zone in ZONES:
+            limiter = Limiter(f"1/day in {zone}", store=store, on_error="raise")
+            for transition in transitions(zone):
+                key, at = f"{zone} {transition}", transition * 1_000_000
+                begin, end = Calendar("day", zone=zone).seams(at)[1:3]
+                clock.us = begin
+                assert limiter.hit(key).allowed, (zone, transition)
+                for clock.us in (at, end - 1):
+                    assert limiter.hit(key).retry_us == end - clock.us, (zone, transition)
+                clock.us = end
+                assert limiter.hit(key).allowed, (zone, transition)
+    finally:
+        if hasattr(store, "close"):
+            store.close()
+
+
+def url_of(kind: str, folder: Path, request: pytest.FixtureRequest) -> str:
+    """The URL of a store of this kind; the test is skipped where it cannot be had."""
+    if kind == "redis":
+        return f"{request.getfixturevalue('server').url}?deadline=5"
+    if kind == "postgresql":
+        if PROGRAMS is None:
+            pytest.skip(WHY_NOT)
+        return running().url()
+    if kind == "shared" and not NATIVE:
+        pytest.skip("shared stores need the native engine")
+    return {"memory": "memory://", "shared": f"shared://{folder}/store", "sqlite": f"sqlite://{folder}/limits.db"}[kind]
 
 
 def transitions(zone: str) -> Iterator[int]:
