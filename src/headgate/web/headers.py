@@ -160,9 +160,6 @@ def _draft_11(plan: Disclosure, codec: HeaderCodec[AnyStr]) -> FieldWriter[AnySt
     policy = (codec.name("RateLimit-Policy"), codec.value(", ".join(items)))
     field, template = codec.name("RateLimit"), codec.value(", ".join(templates))
 
-    def say_one(decision: Decision) -> list[tuple[AnyStr, AnyStr]]:
-        return [policy, (field, template % (decision.remaining, -(-decision.reset_us // SECOND)))]
-
     def write_fields(decision: Decision) -> list[tuple[AnyStr, AnyStr]]:
         answers = decision._answers
         numbers: list[int] = []
@@ -172,7 +169,17 @@ def _draft_11(plan: Disclosure, codec: HeaderCodec[AnyStr]) -> FieldWriter[AnySt
                 numbers.append(-(-answers[row + RESET_US] // SECOND))
         return [policy, (field, template % tuple([min(number, LARGEST) for number in numbers] if large else numbers))]
 
-    return say_one if len(plan.limits) == 1 and not large and not rows[0][1] else write_fields
+    if len(plan.limits) > 1 or large or rows[0][1]:
+        return write_fields
+    return _one_limit(policy, field, template)
+
+
+def _one_limit(policy: tuple[AnyStr, AnyStr], field: AnyStr, template: AnyStr) -> FieldWriter[AnyStr]:
+    """Return a writer for most policies: one limit, and `name;r=%d;t=%d` as its template."""
+    if isinstance(template, bytes):
+        return lambda decision: [policy, (field, template % (decision.remaining, -(-decision.reset_us // SECOND)))]
+    begin = template.removesuffix("%d;t=%d").replace("%%", "%")  # for text, this is quicker than %
+    return lambda decision: [policy, (field, f"{begin}{decision.remaining};t={-(-decision.reset_us // SECOND)}")]
 
 
 def _three(
