@@ -45,7 +45,7 @@ def _functions_run_by(app: Any, path: str) -> int:
 @pytest.mark.skipif(not NATIVE, reason="the pure engine runs its own functions for each decision")
 @pytest.mark.parametrize(
     ("rule", "first", "another_path", "again"),
-    [(RULE, 98, 35, 25), ({**RULE, "count": {"when": {"status": [401, 403]}}}, 110, 86, 76)],
+    [(RULE, 98, 26, 20), ({**RULE, "count": {"when": {"status": [401, 403]}}}, 110, 80, 73)],
     ids=["plain", "count.when"],
 )
 def test_a_request_runs_a_bounded_number_of_functions(rule, first, another_path, again):
