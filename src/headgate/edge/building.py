@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from headgate.edge.app import App
+from headgate.edge.policy_check import PolicyCheck
 from headgate.edge.proxied import Check
 from headgate.edge.questions import Questions
-from headgate.edge.ruling import Ruling
 from headgate.edge.runtime import EdgeRuntime
 from headgate.edge.settings import Settings
 from headgate.errors import InvalidCall
@@ -26,7 +26,7 @@ def build(settings: Settings, store: str) -> tuple[App, EdgeRuntime]:
     runtime = EdgeRuntime(settings.policy, store, settings.hash_addresses)
     has_policy = settings.policy is not None
     check = Check(runtime, Proxies(settings.trusted)) if has_policy else None
-    questions = Questions(Ruling(runtime) if has_policy else None, runtime.plain)
+    questions = Questions(PolicyCheck(runtime) if has_policy else None, runtime.plain)
     return App(check, questions, read_tokens(settings.token_file), _envoy(settings, runtime)), runtime
 
 

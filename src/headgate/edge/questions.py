@@ -9,7 +9,7 @@ from typing import Any, Final, NoReturn
 from headgate.edge.answers import as_json, problem
 from headgate.edge.fields import OF_LIMIT, OF_POLICY, Field
 from headgate.edge.plain import PlainLimits
-from headgate.edge.ruling import Ruling
+from headgate.edge.policy_check import PolicyCheck
 from headgate.errors import HeadgateError, InvalidCall, StoreError
 from headgate.web import Answer
 from headgate.wording import shown, suggestion
@@ -33,8 +33,8 @@ class Mistakes(Exception):
 class Questions:
     """Reads questions, and answers them in their order; each is a decision of its own."""
 
-    def __init__(self, ruling: Ruling | None, plain: PlainLimits) -> None:
-        self._ruling = ruling
+    def __init__(self, policy_check: PolicyCheck | None, plain: PlainLimits) -> None:
+        self._policy_check = policy_check
         self._plain = plain
 
     async def __call__(self, receive: Receive) -> Answer[bytes]:
@@ -81,9 +81,9 @@ class Questions:
                 raise
             except HeadgateError as reason:
                 raise Mistakes({"at": f"{at}.limit".lstrip("."), "detail": str(reason)}) from None
-        if self._ruling is None:
+        if self._policy_check is None:
             raise Mistakes({"at": at, "detail": "this service has no policy: ask for a limit and a key"})
-        return self._ruling.question(**_given(question, OF_POLICY, at, ()))
+        return self._policy_check.question(**_given(question, OF_POLICY, at, ()))
 
 
 def _given(

@@ -26,7 +26,7 @@ class AskedLimits(RequestLimits[bytes]):
         yield from ()
 
 
-class Ruling:
+class PolicyCheck:
     """Asks the policy."""
 
     def __init__(self, runtime: EdgeRuntime) -> None:
