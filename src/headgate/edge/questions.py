@@ -8,7 +8,7 @@ from typing import Any, Final, NoReturn
 
 from headgate.edge.answers import as_json, problem
 from headgate.edge.fields import OF_LIMIT, OF_POLICY, Field
-from headgate.edge.plain import PlainLimits
+from headgate.edge.limit_check import NamedLimits
 from headgate.edge.policy_check import PolicyCheck
 from headgate.errors import HeadgateError, InvalidCall, StoreError
 from headgate.web import Answer
@@ -33,7 +33,7 @@ class Mistakes(Exception):
 class Questions:
     """Reads questions, and answers them in their order; each is a decision of its own."""
 
-    def __init__(self, policy_check: PolicyCheck | None, plain: PlainLimits) -> None:
+    def __init__(self, policy_check: PolicyCheck | None, plain: NamedLimits) -> None:
         self._policy_check = policy_check
         self._plain = plain
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from headgate.edge.applied import applied
+from headgate.edge.limit_check import NamedLimits
 from headgate.edge.original import ORIGINALS
-from headgate.edge.plain import PlainLimits
 from headgate.observe import Snapshot, limiter_parts
 from headgate.policy import Policy
 from headgate.web import Runtime, WebOptions, snapshot_of
@@ -20,7 +20,7 @@ class EdgeRuntime(Runtime[bytes]):
         self.notes: tuple[str, ...] | None = None
         """What the current policy does not do here; None before there is one."""
         super().__init__(policy, ORIGINALS, WebOptions(store=store, hash_addresses=hash_addresses), awaited=True)
-        self.plain = PlainLimits(self.store)
+        self.plain = NamedLimits(self.store)
         """The limits of plain questions, which no policy has."""
 
     def snapshot(self, keys: bool = True) -> Snapshot:

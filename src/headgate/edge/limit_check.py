@@ -17,7 +17,7 @@ MOST: Final = 100
 """Different limits. Each takes memory in the store for as long as the service runs, and callers can invent them."""
 
 
-class PlainLimits:
+class NamedLimits:
     """The limits that were asked for so far."""
 
     def __init__(self, store: Store) -> None:
