@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headgate.edge.answers import as_json, problem
 from headgate.edge.openapi import document
-from headgate.edge.proxied import Check
+from headgate.edge.proxy_check import ProxyCheck
 from headgate.edge.questions import MOST_BYTES, Questions, read_body
 from headgate.web import Answer
 
@@ -30,7 +30,7 @@ class App:
 
     def __init__(
         self,
-        check: Check | None,
+        check: ProxyCheck | None,
         questions: Questions,
         tokens: Sequence[bytes] = (),
         envoy: EnvoyLimits | None = None,

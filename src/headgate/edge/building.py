@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from headgate.edge.app import App
 from headgate.edge.policy_check import PolicyCheck
-from headgate.edge.proxied import Check
+from headgate.edge.proxy_check import ProxyCheck
 from headgate.edge.questions import Questions
 from headgate.edge.runtime import EdgeRuntime
 from headgate.edge.settings import Settings
@@ -25,7 +25,7 @@ def build(settings: Settings, store: str) -> tuple[App, EdgeRuntime]:
     """Return the app and its runtime; raise if a file cannot be read."""
     runtime = EdgeRuntime(settings.policy, store, settings.hash_addresses)
     has_policy = settings.policy is not None
-    check = Check(runtime, Proxies(settings.trusted)) if has_policy else None
+    check = ProxyCheck(runtime, Proxies(settings.trusted)) if has_policy else None
     questions = Questions(PolicyCheck(runtime) if has_policy else None, runtime.plain)
     return App(check, questions, read_tokens(settings.token_file), _envoy(settings, runtime)), runtime
 

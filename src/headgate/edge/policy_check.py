@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from headgate.clock import SECOND
 from headgate.edge.original import Headers, Original, read_uri
-from headgate.edge.proxied import PASSED, refused
+from headgate.edge.proxy_check import PASSED, refused
 from headgate.edge.runtime import EdgeRuntime
 from headgate.steps import Steps, run_awaiting
 from headgate.web import RequestLimits, plain_fields

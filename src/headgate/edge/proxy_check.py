@@ -40,7 +40,7 @@ _METHOD: Final = re.compile(METHOD_PATTERN.encode())
 log = log_of("headgate.edge")
 
 
-class Check:
+class ProxyCheck:
     """Rules on the requests that proxies tell of."""
 
     def __init__(self, runtime: EdgeRuntime, proxies: Proxies) -> None:
