@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from headgate.edge.answers import as_json, problem
+from headgate.edge.json_check import MOST_BYTES, JsonCheck, read_body
 from headgate.edge.openapi import document
 from headgate.edge.proxy_check import ProxyCheck
-from headgate.edge.questions import MOST_BYTES, Questions, read_body
 from headgate.web import Answer
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class App:
     def __init__(
         self,
         check: ProxyCheck | None,
-        questions: Questions,
+        questions: JsonCheck,
         tokens: Sequence[bytes] = (),
         envoy: EnvoyLimits | None = None,
     ) -> None:

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from headgate.edge.app import App
+from headgate.edge.json_check import JsonCheck
 from headgate.edge.policy_check import PolicyCheck
 from headgate.edge.proxy_check import ProxyCheck
-from headgate.edge.questions import Questions
 from headgate.edge.runtime import EdgeRuntime
 from headgate.edge.settings import Settings
 from headgate.errors import InvalidCall
@@ -26,7 +26,7 @@ def build(settings: Settings, store: str) -> tuple[App, EdgeRuntime]:
     runtime = EdgeRuntime(settings.policy, store, settings.hash_addresses)
     has_policy = settings.policy is not None
     check = ProxyCheck(runtime, Proxies(settings.trusted)) if has_policy else None
-    questions = Questions(PolicyCheck(runtime) if has_policy else None, runtime.plain)
+    questions = JsonCheck(PolicyCheck(runtime) if has_policy else None, runtime.plain)
     return App(check, questions, read_tokens(settings.token_file), _envoy(settings, runtime)), runtime
 
 

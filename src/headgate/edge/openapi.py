@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from headgate.edge.fields import OF_LIMIT, OF_POLICY, Field
+from headgate.edge.json_check import MOST
 from headgate.edge.original import METHOD_PATTERN, TARGET_PATTERN
-from headgate.edge.questions import MOST
 from headgate.version import __version__
 
 Schema = Mapping[str, Any]

@@ -30,7 +30,7 @@ class Mistakes(Exception):
         self.found = found
 
 
-class Questions:
+class JsonCheck:
     """Reads questions, and answers them in their order; each is a decision of its own."""
 
     def __init__(self, policy_check: PolicyCheck | None, plain: NamedLimits) -> None:
