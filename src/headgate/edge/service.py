@@ -13,8 +13,8 @@ from typing import Final
 
 from headgate.edge.admin import AdminPort
 from headgate.edge.building import build
+from headgate.edge.checked_files import CheckedFiles
 from headgate.edge.http import run_http, tls_of
-from headgate.edge.kept import Kept
 from headgate.edge.listening import Place, listening, read_place
 from headgate.edge.messages import log_to_stderr
 from headgate.edge.run_directory import run_directory
@@ -66,7 +66,7 @@ def serve(settings: Settings, say: Say) -> None:
         ).run()
 
 
-def _open_admin(settings: Settings, kept: Sequence[Kept], closing: ExitStack) -> str:
+def _open_admin(settings: Settings, kept: Sequence[CheckedFiles], closing: ExitStack) -> str:
     """Open the admin port; return its URL, or its path."""
     place = read_place(settings.admin or "", "--admin")
     listener = closing.enter_context(listening(place, "--admin"))
@@ -82,11 +82,11 @@ def _shown(settings: Settings, place: Place, listener: socket.socket) -> str:
     return str(place) if place.path else f"{_scheme(settings)}://{_bound(place, listener.getsockname())}"
 
 
-def _kept(settings: Settings, store: str, directory: Path) -> tuple[Settings, list[Kept]]:
+def _kept(settings: Settings, store: str, directory: Path) -> tuple[Settings, list[CheckedFiles]]:
     """Return the settings of workers, whose files are always good, and the files."""
     kept = []
     if settings.policy is not None:
-        policy = Kept(settings.policy, directory / "policy", lambda file: EdgeRuntime(file, store).close())
+        policy = CheckedFiles(settings.policy, directory / "policy", lambda file: EdgeRuntime(file, store).close())
         settings = replace(settings, policy=policy.path)
         kept.append(policy)
     if settings.envoy is not None:
@@ -94,7 +94,7 @@ def _kept(settings: Settings, store: str, directory: Path) -> tuple[Settings, li
 
         algorithm = settings.envoy_algorithm
         given = str(Path(settings.envoy).resolve())
-        limits = Kept(given, directory / "envoy", lambda folder: _read(read_domains(Path(folder), algorithm)))
+        limits = CheckedFiles(given, directory / "envoy", lambda folder: _read(read_domains(Path(folder), algorithm)))
         settings = replace(settings, envoy=limits.path)
         kept.append(limits)
     return settings, kept

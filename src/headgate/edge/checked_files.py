@@ -22,7 +22,7 @@ Stamps = tuple[tuple[str, int, int, int], ...]
 log = log_of("headgate.edge")
 
 
-class Kept:
+class CheckedFiles:
     """The last good version of a file, or of a directory of files."""
 
     def __init__(self, given: str, folder: Path, read: Callable[[str], None]) -> None:
