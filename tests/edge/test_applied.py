@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headgate.edge.applied import applied
+from headgate.edge.service_policy import applied
 from headgate.policy import Policy
 
 pytestmark = pytest.mark.engineless

@@ -13,8 +13,8 @@ import pytest
 import yaml
 
 from headgate.cli import main
-from headgate.edge.applied import applied
 from headgate.edge.envoy import read_domains
+from headgate.edge.service_policy import applied
 from headgate.errors import InvalidPolicy
 from headgate.policy import Policy
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from headgate.edge.applied import applied
 from headgate.edge.limit_check import NamedLimits
 from headgate.edge.original import ORIGINALS
+from headgate.edge.service_policy import applied
 from headgate.observe import Snapshot, limiter_parts
 from headgate.policy import Policy
 from headgate.web import Runtime, WebOptions, snapshot_of

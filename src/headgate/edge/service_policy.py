@@ -18,14 +18,14 @@ OF_APPS: Final = ("user", "route")
 """Parts of keys that only an app knows."""
 
 
-class Applied(NamedTuple):
+class ServicePolicy(NamedTuple):
     """A policy as a service applies it, and a note on each rule that does something else here than in an app."""
 
     policy: Policy
     notes: tuple[str, ...]
 
 
-def applied(policy: Policy) -> Applied:
+def applied(policy: Policy) -> ServicePolicy:
     """Leave out all that needs a response or the end of a request; say what was left out, and what to do."""
     notes: list[str] = []
     rules = [kept for rule in policy.rules if (kept := _kept(rule, notes)) is not None]
@@ -34,7 +34,7 @@ def applied(policy: Policy) -> Applied:
             "shed: load is shed by how requests end, which this service never sees. It does nothing here: "
             "put the section into the policy of the app's own middleware"
         )
-    return Applied(policy.with_only(rules), tuple(notes))
+    return ServicePolicy(policy.with_only(rules), tuple(notes))
 
 
 def _kept(rule: Rule, notes: list[str]) -> Rule | None:
