@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.edge.original import TARGET_PATTERN, read_uri
+from headgate.edge.original_request import TARGET_PATTERN, read_uri
 from tests.support.asked import InProcess
 
 pytestmark = pytest.mark.engineless

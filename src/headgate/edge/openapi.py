@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from headgate.edge.fields import OF_LIMIT, OF_POLICY, Field
 from headgate.edge.json_check import MOST
-from headgate.edge.original import METHOD_PATTERN, TARGET_PATTERN
+from headgate.edge.original_request import METHOD_PATTERN, TARGET_PATTERN
 from headgate.version import __version__
 
 Schema = Mapping[str, Any]

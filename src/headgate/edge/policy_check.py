@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from headgate.clock import SECOND
-from headgate.edge.original import Headers, Original, read_uri
+from headgate.edge.original_request import Headers, OriginalRequest, read_uri
 from headgate.edge.proxy_check import PASSED, refused
 from headgate.edge.runtime import EdgeRuntime
 from headgate.steps import Steps, run_awaiting
@@ -43,7 +43,7 @@ class PolicyCheck:
     ) -> Callable[[], Awaitable[dict[str, Any]]]:
         """Return a function that decides."""
         where, query = read_uri(path.encode()) or ("/", b"")
-        request = Original(method.upper(), where, query, headers or [], ip)
+        request = OriginalRequest(method.upper(), where, query, headers or [], ip)
         request.user, request.plan = user, plan
 
         async def decide() -> dict[str, Any]:

@@ -18,7 +18,7 @@ from typing import Final
 
 from headgate.caches import ClearedWhenFull
 from headgate.edge.answers import problem
-from headgate.edge.original import HOST, METHOD, METHOD_PATTERN, ONCE, URI, Original, lines_of, read_uri
+from headgate.edge.original_request import HOST, METHOD, METHOD_PATTERN, ONCE, URI, OriginalRequest, lines_of, read_uri
 from headgate.edge.runtime import EdgeRuntime
 from headgate.policy import Proxies
 from headgate.policy.edges import METHODS
@@ -65,7 +65,7 @@ class ProxyCheck:
             return self._unclear(
                 "the proxy must send X-Forwarded-Method and X-Forwarded-Uri, the method and the target of the request"
             )
-        request = Original(method.decode("latin-1"), target[0], target[1], headers, peer)
+        request = OriginalRequest(method.decode("latin-1"), target[0], target[1], headers, peer)
         request.proxies, request.host = self._proxies, fields.get(HOST)
         limits = self._limits()
         way = False if "/." in request.path else None

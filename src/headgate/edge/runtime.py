@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headgate.edge.limit_check import NamedLimits
-from headgate.edge.original import ORIGINALS
+from headgate.edge.original_request import ORIGINALS
 from headgate.edge.service_policy import applied
 from headgate.observe import Snapshot, limiter_parts
 from headgate.policy import Policy

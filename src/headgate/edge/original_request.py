@@ -26,7 +26,7 @@ LONGEST_KNOWN: Final = 256
 DOTS: Final = frozenset({".", ".."})
 
 
-class Original:
+class OriginalRequest:
     """A request to rule on. `peer` is the proxy that tells of it, or the client itself if no proxy is in between."""
 
     __slots__ = ("headers", "host", "method", "path", "peer", "plan", "proxies", "query", "user")
@@ -44,7 +44,7 @@ class Original:
         self.plan: str | None = None
 
 
-def view_of(request: Original, proxies: Proxies | None) -> RequestView:
+def view_of(request: OriginalRequest, proxies: Proxies | None) -> RequestView:
     """Return the view of an original request, for rules."""
     headers = request.headers
     if request.host is not None:
