@@ -5,8 +5,8 @@ from __future__ import annotations
 import codecs
 from typing import Any, Final, Protocol
 
+from headgate.client.usage.bounded_bytes import BoundedBytes
 from headgate.client.usage.json_text import object_in, parsed, usage_at_end, whole
-from headgate.client.usage.kept import Kept
 from headgate.client.usage.tokens import CACHE_FIELDS, Tokens, told_tokens
 
 RESPONSE_ENDS: Final = frozenset({"response.completed", "response.incomplete", "response.failed"})
@@ -39,7 +39,7 @@ class BodyAnswer:
     """A JSON body with a `usage`. Of a long body, as of many embeddings, only the end is kept."""
 
     def __init__(self) -> None:
-        self._kept = Kept()
+        self._kept = BoundedBytes()
 
     def feed(self, chunk: bytes) -> None:
         """Keep the bytes."""
@@ -55,7 +55,7 @@ class StreamAnswer:
     """A stream of events, `text/event-stream`, of OpenAI's chat, its completions, its responses, or Anthropic."""
 
     def __init__(self) -> None:
-        self._line, self._data = Kept(), Kept()
+        self._line, self._data = BoundedBytes(), BoundedBytes()
         self._name = ""
         self._after_return = False
         self._begun = False
@@ -82,7 +82,7 @@ class StreamAnswer:
         return told_tokens(self._usage) if self._ended else None
 
     def _read_line(self) -> None:
-        line, self._line = self._line, Kept()
+        line, self._line = self._line, BoundedBytes()
         start = line.head if line.cut else bytes(line.data)
         if not self._begun:
             self._begun, start = True, start.removeprefix(codecs.BOM_UTF8)
@@ -102,7 +102,7 @@ class StreamAnswer:
             self._data.add(value.removeprefix(b" "))
 
     def _read_event(self) -> None:
-        (data, self._data), (name, self._name) = (self._data, Kept()), (self._name, "")
+        (data, self._data), (name, self._name) = (self._data, BoundedBytes()), (self._name, "")
         text = data.data
         if data.cut:
             if name in RESPONSE_ENDS:

@@ -10,7 +10,7 @@ TAIL: Final = 1 << 16
 """The bytes that are kept of more than that. Answers tell their usage at the end."""
 
 
-class Kept:
+class BoundedBytes:
     """All bytes while they are few, otherwise the last of them and a few of the first."""
 
     __slots__ = ("cut", "data", "head")
