@@ -7,8 +7,8 @@ from threading import Thread
 
 import pytest
 
-from headgate.client.calm import Calm
 from headgate.client.counts import Counter
+from headgate.client.pending_counts import PendingCounts
 from headgate.client.rate_finder import RateFinder
 from headgate.client.retry_budget import RetryBudget
 from headgate.client.throttle import Throttle
@@ -38,7 +38,7 @@ class Books:
 def test_counts_that_are_told_together_are_the_same():
     """1,000 requests in 20 s, at random: every count has the same requests at the same time."""
     chance, calm_books, books = Random(5), Books(), Books()
-    calm = Calm(calm_books.finder, calm_books.retry_budget, calm_books.throttle)
+    calm = PendingCounts(calm_books.finder, calm_books.retry_budget, calm_books.throttle)
     now = 0
     for _ in range(1_000):
         now += chance.randrange(40 * MILLISECOND)
@@ -60,7 +60,7 @@ def test_counts_that_are_told_together_are_the_same():
 def test_an_answer_counts_with_the_last_request_that_was_sent():
     """No clock is read for it: 100 answers that come after the last request are those of its half second."""
     books = Books()
-    calm = Calm(books.finder, books.retry_budget, books.throttle)
+    calm = PendingCounts(books.finder, books.retry_budget, books.throttle)
     calm.begin(3 * SECOND)
     for _ in range(100):
         calm.passed()

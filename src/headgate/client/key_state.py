@@ -6,11 +6,11 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from headgate.client.calm import Calm
 from headgate.client.credit import Credit
 from headgate.client.learning import Learned
 from headgate.client.line import Line
 from headgate.client.pacing import slower
+from headgate.client.pending_counts import PendingCounts
 from headgate.client.rate_finder import RateFinder
 from headgate.client.retry_budget import RetryBudget
 from headgate.client.slowness import Slowness
@@ -59,7 +59,7 @@ class KeyState:
         self._finder, self._retry_budget, self._throttle = RateFinder(), RetryBudget(), Throttle()
         self.slowness = Slowness()
         self.spreads = Spreads()
-        self.calm = Calm(self._finder, self._retry_budget, self._throttle)
+        self.calm = PendingCounts(self._finder, self._retry_budget, self._throttle)
         self._pause_us = 0
 
     @property

@@ -16,7 +16,7 @@ from headgate.client.throttle import Throttle
 from headgate.forks import after_fork
 
 
-class Calm:
+class PendingCounts:
     """The counts of one key that were not told yet; safe for threads. Times are in microseconds."""
 
     def __init__(self, finder: RateFinder, retry_budget: RetryBudget, throttle: Throttle) -> None:
