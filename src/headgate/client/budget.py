@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any, Literal, ParamSpec, TypeVar
 
 from headgate.call import checked_cost
-from headgate.client.at_once import AtOnce
 from headgate.client.exchange import Exchange
+from headgate.client.fast_path import FastPath
 from headgate.client.key_states import KeyStates
 from headgate.client.keys import KeyOf
 from headgate.client.pacing import checked_headroom, counts_tokens, named, paced
@@ -72,9 +72,9 @@ class Budget:
         threads, loops = (kind(self.store, here, namespace, on_error) for kind in (Threads, Loops))
         self._threads, self._loops = self._exchange(threads), self._exchange(loops)
         known = self.store.clock, self._tally, self._states, refusal == "raise"
-        self.run = AtOnce(self._threads, threads, *known).run
+        self.run = FastPath(self._threads, threads, *known).run
         """Sends a request of a transport in this thread, in its turn, and returns the last response."""
-        self.run_async = AtOnce(self._loops, loops, *known).run_async
+        self.run_async = FastPath(self._loops, loops, *known).run_async
         """Sends a request of a transport in the running event loop."""
 
     def paced(self, key: str, cost: int = 1) -> Callable[[Callable[P, R]], Callable[P, R]]:

@@ -28,7 +28,7 @@ FULL: Final = round(LEAD * SECOND)
 Hit = Callable[[str], Any]
 
 
-class AtOnce:
+class FastPath:
     """Sends requests of one budget, in threads or in event loops."""
 
     def __init__(

@@ -76,7 +76,7 @@ def test_a_request_that_need_not_wait_takes_few_calls():
         (
             "Transport.handle_request",
             "_Request.__init__",
-            "AtOnce.run",
+            "FastPath.run",
             "_Request.send",
             "_Request.head",
             "tells_nothing",
