@@ -46,10 +46,10 @@ class FastPath:
             hit = state.hit_in_threads or self._look(state, began_us)
             if hit is None or not hit(state.key).allowed:
                 return run(self._wait(state, request, began_us, hit))
-            calm = state.calm
-            if began_us >= calm.ends_us:
-                calm.begin(began_us)
-            calm.sent()
+            counts = state.pending_counts
+            if began_us >= counts.ends_us:
+                counts.begin(began_us)
+            counts.sent()
             self._tally.sent()
             if request_class.get() is not None:
                 request.added = outgoing_headers()
@@ -61,7 +61,7 @@ class FastPath:
                 status, headers = request.head(response)
                 if status >= 400 or not tells_nothing(headers):
                     return run(self._exchange.send(state, request, Went(began_us, response)))
-                calm.passed()
+                counts.passed()
             return response
         except BudgetExhausted as error:
             if self._raises:
@@ -76,10 +76,10 @@ class FastPath:
             hit = state.hit_in_loops or self._look(state, began_us)
             if hit is None or not (await hit(state.key)).allowed:
                 return await run_awaiting(self._wait(state, request, began_us, hit))
-            calm = state.calm
-            if began_us >= calm.ends_us:
-                calm.begin(began_us)
-            calm.sent()
+            counts = state.pending_counts
+            if began_us >= counts.ends_us:
+                counts.begin(began_us)
+            counts.sent()
             self._tally.sent()
             if request_class.get() is not None:
                 request.added = outgoing_headers()
@@ -93,7 +93,7 @@ class FastPath:
                 status, headers = request.head(response)
                 if status >= 400 or not tells_nothing(headers):
                     return await run_awaiting(self._exchange.send(state, request, Went(began_us, response)))
-                calm.passed()
+                counts.passed()
             return response
         except BudgetExhausted as error:
             if self._raises:

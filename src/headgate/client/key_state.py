@@ -29,7 +29,7 @@ class KeyState:
         "_retry_budget",
         "_throttle",
         "answered",
-        "calm",
+        "pending_counts",
         "credit",
         "full_until_us",
         "hit_in_loops",
@@ -59,25 +59,25 @@ class KeyState:
         self._finder, self._retry_budget, self._throttle = RateFinder(), RetryBudget(), Throttle()
         self.slowness = Slowness()
         self.spreads = Spreads()
-        self.calm = PendingCounts(self._finder, self._retry_budget, self._throttle)
+        self.pending_counts = PendingCounts(self._finder, self._retry_budget, self._throttle)
         self._pause_us = 0
 
     @property
     def finder(self) -> RateFinder:
         """The rate that is found from refusals."""
-        self.calm.tell()
+        self.pending_counts.tell()
         return self._finder
 
     @property
     def retry_budget(self) -> RetryBudget:
         """The budget of retries."""
-        self.calm.tell()
+        self.pending_counts.tell()
         return self._retry_budget
 
     @property
     def throttle(self) -> Throttle:
         """The throttle of a server that fails."""
-        self.calm.tell()
+        self.pending_counts.tell()
         return self._throttle
 
     def stir(self) -> None:

@@ -37,38 +37,38 @@ class Books:
 
 def test_counts_that_are_told_together_are_the_same():
     """1,000 requests in 20 s, at random: every count has the same requests at the same time."""
-    chance, calm_books, books = Random(5), Books(), Books()
-    calm = PendingCounts(calm_books.finder, calm_books.retry_budget, calm_books.throttle)
+    chance, pending_books, books = Random(5), Books(), Books()
+    counts = PendingCounts(pending_books.finder, pending_books.retry_budget, pending_books.throttle)
     now = 0
     for _ in range(1_000):
         now += chance.randrange(40 * MILLISECOND)
-        if now >= calm.ends_us:
-            calm.begin(now)
-        calm.sent()
-        calm.passed()
+        if now >= counts.ends_us:
+            counts.begin(now)
+        counts.sent()
+        counts.passed()
         books.retry_budget.count_request(now)
         books.finder.sent(now)
         books.finder.passed(now)
         books.throttle.count(now, accepted=True)
-    calm.tell()
+    counts.tell()
     seen = books.seen(now)
-    assert calm_books.seen(now) == seen
+    assert pending_books.seen(now) == seen
     assert seen[1] > 40
-    assert calm_books.finder.is_idle
+    assert pending_books.finder.is_idle
 
 
 def test_an_answer_counts_with_the_last_request_that_was_sent():
     """No clock is read for it: 100 answers that come after the last request are those of its half second."""
     books = Books()
-    calm = PendingCounts(books.finder, books.retry_budget, books.throttle)
-    calm.begin(3 * SECOND)
+    counts = PendingCounts(books.finder, books.retry_budget, books.throttle)
+    counts.begin(3 * SECOND)
     for _ in range(100):
-        calm.passed()
-    calm.begin(125 * SECOND)
+        counts.passed()
+    counts.begin(125 * SECOND)
     for _ in range(20):
         books.throttle.count(123 * SECOND, accepted=False)
     assert books.throttle.chance(124 * SECOND) == 0.9  # 0 if they were still remembered
-    assert calm.ends_us == 125 * SECOND + SECOND // 2
+    assert counts.ends_us == 125 * SECOND + SECOND // 2
 
 
 def test_a_counter_loses_nothing_between_threads():
