@@ -19,7 +19,7 @@ from headgate.errors import HeadgateError
 from headgate.limit import Limit
 from headgate.limit.grammar import parse_name, parse_period
 from headgate.policy import Policy, Proxies, RequestView
-from headgate.policy.carried import compare, with_carried
+from headgate.policy.carried_counts import compare, with_carried
 from headgate.policy.path import compile_host, compile_pattern, plain_host
 from headgate.policy.source import read_text
 from headgate.policy.token import Tokens

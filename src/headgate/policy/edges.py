@@ -7,7 +7,7 @@ a `CompiledPolicy`, which end in an `Outcome`; charges are settled after the res
 
 from headgate.policy.address import read_address, read_node
 from headgate.policy.awaited import Results, in_threads, is_awaited
-from headgate.policy.carried import Carried, Reload, compare, with_carried
+from headgate.policy.carried_counts import CarriedCounts, Reload, compare, with_carried
 from headgate.policy.client_key import client_key, fallback_key
 from headgate.policy.compiled import CompiledPolicy
 from headgate.policy.counting import IN_FLIGHT, NO_COUNTS, WAITING, PolicyCounts, RuleCounts, sum_of
@@ -30,7 +30,7 @@ from headgate.policy.source import Source, read_words
 from headgate.policy.values import Unclear
 
 __all__ = [
-    "DEFAULT_PLAN", "IN_FLIGHT", "METHODS", "NO_COUNTS", "WAITING", "Candidates", "Carried", "Charge",
+    "DEFAULT_PLAN", "IN_FLIGHT", "METHODS", "NO_COUNTS", "WAITING", "Candidates", "CarriedCounts", "Charge",
     "CompiledPolicy", "CountedRule", "FastPath", "HeaderStyle", "LimitGroup", "MatchedRules", "Outcome", "Pattern",
     "PolicyCounts", "PolicyFile", "Reload", "Results", "Rule", "RuleCounts", "RuleKeys", "RuleSet", "Segment",
     "Settled", "ShedSection", "Source", "Unclear", "check_no_loop", "client_key", "compare", "cost_in_fast_path",

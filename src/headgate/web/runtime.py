@@ -14,7 +14,7 @@ from headgate.caches import PathCache
 from headgate.clock import Clock, SystemClock
 from headgate.observe import KeyWatch, tell_of_end
 from headgate.policy import Policy, Proxies, RequestView
-from headgate.policy.edges import Carried, PolicyCounts, PolicyFile, Reload, Unclear, compare, with_carried
+from headgate.policy.edges import CarriedCounts, PolicyCounts, PolicyFile, Reload, Unclear, compare, with_carried
 from headgate.shed import LoadShedder
 from headgate.steps import Steps
 from headgate.stores import Store, open_store
@@ -92,7 +92,7 @@ class Runtime(Generic[AnyStr]):
         self._compared = False
         self._plain = self.policy_file.policy
         """The current policy, as it was read."""
-        self._carried: tuple[Carried, ...] = ()
+        self._carried: tuple[CarriedCounts, ...] = ()
         """Limits of earlier policies that still apply for a while."""
         self._misconfiguration: Misconfiguration | None = Misconfiguration(self.clients is not None)
         self.looks = True

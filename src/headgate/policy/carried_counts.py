@@ -19,7 +19,7 @@ from headgate.policy.policy import Policy
 from headgate.policy.rule import Rule
 
 
-class Carried(NamedTuple):
+class CarriedCounts(NamedTuple):
     """A limit of an earlier policy, in a plan of a rule of this one."""
 
     rule: str
@@ -31,21 +31,21 @@ class Carried(NamedTuple):
 class Reload(NamedTuple):
     """The result of comparing an old policy with a new one."""
 
-    carried: tuple[Carried, ...]
+    carried: tuple[CarriedCounts, ...]
     lines: tuple[tuple[int, str], ...]
     """Log lines with their levels: rules whose counts are carried, and rules that have new counts."""
     at_us: int
     """The time at which the policies were compared."""
 
-    def taken_up(self, now_us: int) -> tuple[Carried, ...]:
+    def taken_up(self, now_us: int) -> tuple[CarriedCounts, ...]:
         """Return the carried limits with later ends: the old policy has counted until now."""
         return tuple(each._replace(until_us=each.until_us + now_us - self.at_us) for each in self.carried)
 
 
-def compare(old: Policy, new: Policy, earlier: Sequence[Carried], now_us: int) -> Reload:
+def compare(old: Policy, new: Policy, earlier: Sequence[CarriedCounts], now_us: int) -> Reload:
     """Return the limits of `old`, and those it carried from `earlier`, that are counted beside those of `new`."""
     lines: list[tuple[int, str]] = []
-    carried: list[Carried] = []
+    carried: list[CarriedCounts] = []
     names: dict[str, str] = {}
     for before, rule in _pairs(old, new):
         changed = _other_counts(old, new, before, rule)
@@ -55,7 +55,7 @@ def compare(old: Policy, new: Policy, earlier: Sequence[Carried], now_us: int) -
         names[before.name] = rule.name
         for plan, left, limit in _left_behind(before, rule):
             lasts = _lasts(left)
-            carried.append(Carried(rule.name, plan, _with_numbers_of(limit, left), now_us + lasts))
+            carried.append(CarriedCounts(rule.name, plan, _with_numbers_of(limit, left), now_us + lasts))
             lines.append((logging.INFO, f"rule {rule.name}: {left} is counted beside {limit} for {lasts / SECOND:g} s"))
     going = (each for each in earlier if each.rule in names and each.until_us > now_us)
     carried += [each._replace(rule=names[each.rule]) for each in going]
@@ -65,7 +65,7 @@ def compare(old: Policy, new: Policy, earlier: Sequence[Carried], now_us: int) -
     return Reload(tuple(kept), tuple(lines), now_us)
 
 
-def with_carried(policy: Policy, carried: Sequence[Carried]) -> Policy:
+def with_carried(policy: Policy, carried: Sequence[CarriedCounts]) -> Policy:
     """Return the policy with the carried limits in its rules."""
     if not carried:
         return policy
