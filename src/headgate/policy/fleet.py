@@ -16,8 +16,8 @@ from headgate.limit import Limit, as_limits
 from headgate.policy.action import Action
 from headgate.policy.cost import Cost, Count
 from headgate.policy.forms import TEXT, Field, Fields
-from headgate.policy.given_key import EVERYONE
 from headgate.policy.key import read_key
+from headgate.policy.key_from_values import EVERYONE
 from headgate.policy.match import Match
 from headgate.policy.parser import Parser
 from headgate.policy.rule import Rule, check_store

@@ -12,9 +12,9 @@ from headgate.limit import Limit, parse_name
 from headgate.policy.action import Action, read_act, read_time
 from headgate.policy.cost import COUNT, Cost, Count, read_cost, read_count
 from headgate.policy.forms import NAME, TEXT, Field, Fields, Form, array, named, one_of, some, table, time
-from headgate.policy.given_key import Writes, read_writes
 from headgate.policy.hashing import Hash
 from headgate.policy.key import Part, part_names, read_key
+from headgate.policy.key_from_values import Writes, read_writes
 from headgate.policy.match import Match, Predicate, read_condition, read_match
 from headgate.policy.parser import Parser
 from headgate.policy.rule_limits import DEFAULT_PLAN, Plans, all_block, compile_limits, warn_of_no_debt
