@@ -13,7 +13,7 @@ from headgate.policy.compiled import CompiledPolicy
 from headgate.policy.counting import IN_FLIGHT, NO_COUNTS, WAITING, PolicyCounts, RuleCounts, sum_of
 from headgate.policy.fast_path import FastPath, cost_in_fast_path
 from headgate.policy.header_fields import HeaderStyle
-from headgate.policy.hidden import without_addresses
+from headgate.policy.hidden_addresses import without_addresses
 from headgate.policy.key import key_of
 from headgate.policy.match import METHODS
 from headgate.policy.operating import CountedRule, RuleKeys, check_no_loop, unknown_rule
