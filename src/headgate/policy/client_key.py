@@ -9,8 +9,8 @@ from typing import Final
 from headgate.errors import InvalidCall
 from headgate.policy.address import counted
 from headgate.policy.hashing import hashed
+from headgate.policy.key_escaping import EMPTY, MISSING, ClientKey, writer
 from headgate.policy.view import RequestView
-from headgate.policy.written import EMPTY, MISSING, ClientKey, writer
 
 _written: Final = writer(hashed)
 IPV4_PREFIX: Final = 32

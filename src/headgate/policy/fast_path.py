@@ -13,12 +13,12 @@ from typing import Any
 from headgate.engine import Decision
 from headgate.policy.client_key import AddressPart
 from headgate.policy.key import LONGEST_KEY, Params, join, key_of, route_part
+from headgate.policy.key_escaping import ClientKey
 from headgate.policy.outcome import LimitGroup
 from headgate.policy.rule import Rule
 from headgate.policy.rule_limits import DEFAULT_PLAN
 from headgate.policy.values import Unclear
 from headgate.policy.view import RequestView
-from headgate.policy.written import ClientKey
 
 Keys = str | tuple[str, ...]
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from headgate.policy.key_escaping import EMPTY, MISSING
 from headgate.policy.rule import Rule
-from headgate.policy.written import EMPTY, MISSING
 
 HASH = "\\h"
 """How a hash begins: values are escaped, so no value begins so."""

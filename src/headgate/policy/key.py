@@ -15,13 +15,13 @@ from typing import Any, Final
 from headgate.policy.client_key import AddressPart
 from headgate.policy.forms import WORD, Field, Fields
 from headgate.policy.hashing import Hash, hashed, remembering
+from headgate.policy.key_escaping import EMPTY, ClientKey, Write, writer
 from headgate.policy.match import Values, trusted_header
 from headgate.policy.parser import Parser
 from headgate.policy.path import tidy
 from headgate.policy.source import Path_
 from headgate.policy.values import COOKIE, MOST_VALUES, QUERY, Kind, Repeated, Unclear, kind_of_header
 from headgate.policy.view import RequestView, informed
-from headgate.policy.written import EMPTY, ClientKey, Write, writer
 from headgate.wording import listed, shown
 
 Params = Mapping[str, str]

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 from headgate.errors import InvalidCall
 from headgate.policy.hashing import Hash
 from headgate.policy.key import join
+from headgate.policy.key_escaping import EMPTY, MISSING, ClientKey, Write, writer
 from headgate.policy.path import plain_host, tidy
 from headgate.policy.values import COOKIE, QUERY, Kind, kind_of_header
-from headgate.policy.written import EMPTY, MISSING, ClientKey, Write, writer
 from headgate.wording import suggestion
 
 if TYPE_CHECKING:

@@ -15,6 +15,7 @@ from headgate.policy.fleet import NAME as FLEET
 from headgate.policy.hashing import hasher
 from headgate.policy.header_fields import read_headers
 from headgate.policy.key import Params
+from headgate.policy.key_escaping import ClientKey
 from headgate.policy.match import Predicate, read_condition
 from headgate.policy.mode import Mode, milder, read_mode
 from headgate.policy.parser import Parser
@@ -27,7 +28,6 @@ from headgate.policy.source import Source, read_source
 from headgate.policy.token import Tokens, read_tokens
 from headgate.policy.values import Repeated, kind_of_header
 from headgate.policy.view import RequestView
-from headgate.policy.written import ClientKey
 from headgate.wording import shown
 
 if TYPE_CHECKING:

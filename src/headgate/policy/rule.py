@@ -14,6 +14,7 @@ from headgate.policy.cost import COUNT, Cost, Count, read_cost, read_count
 from headgate.policy.forms import NAME, TEXT, Field, Fields, Form, array, named, one_of, some, table, time
 from headgate.policy.hashing import Hash
 from headgate.policy.key import Part, part_names, read_key
+from headgate.policy.key_escaping import ClientKey
 from headgate.policy.key_from_values import Writes, read_writes
 from headgate.policy.match import Match, Predicate, read_condition, read_match
 from headgate.policy.parser import Parser
@@ -21,7 +22,6 @@ from headgate.policy.rule_limits import DEFAULT_PLAN, Plans, all_block, compile_
 from headgate.policy.source import Path_
 from headgate.policy.values import Repeated
 from headgate.policy.view import RequestView
-from headgate.policy.written import ClientKey
 from headgate.stores import OnError
 from headgate.wording import shown
 
