@@ -12,7 +12,7 @@ import pytest
 
 from headgate import MemoryStore
 from headgate.policy import Policy
-from headgate.policy.invented import inventions
+from headgate.policy.forgeable_keys import inventions
 from headgate.policy.source import read_source
 from headgate.shed.estimators import Fixed
 from headgate.testing import ManualClock

@@ -2,8 +2,8 @@
 
 from headgate.policy.bans import Bans, blocks_of, checked_time
 from headgate.policy.explain import explain
+from headgate.policy.forgeable_keys import inventions
 from headgate.policy.found_keys import FoundKeys, found_keys
-from headgate.policy.invented import inventions
 from headgate.policy.schema import schema
 from headgate.policy.source import Source, read_source
 

@@ -9,7 +9,7 @@ import pytest
 
 from headgate.cli import main
 from headgate.policy import Policy
-from headgate.policy.invented import inventions
+from headgate.policy.forgeable_keys import inventions
 from headgate.policy.path import compile_pattern
 from headgate.policy.source import read_source
 
