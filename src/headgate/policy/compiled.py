@@ -15,7 +15,6 @@ from headgate.engine import Decision
 from headgate.errors import HeadgateError, InvalidPolicy
 from headgate.layout import MOST_CALLS
 from headgate.policy.action import LETS_PASS
-from headgate.policy.banned import PolicyBans
 from headgate.policy.client_key import fallback_key
 from headgate.policy.counting import (
     ALLOWED,
@@ -43,6 +42,7 @@ from headgate.policy.outcome import (
 )
 from headgate.policy.over_limit import note_over_limit
 from headgate.policy.policy import Policy
+from headgate.policy.policy_bans import PolicyBans
 from headgate.policy.questions import NOBODY, Question, Round, flat, passing, put_together
 from headgate.policy.rule import Rule
 from headgate.policy.rule_index import MatchedRules

@@ -14,9 +14,9 @@ from headgate.engine import PEEK, Decision
 from headgate.errors import InvalidCall
 from headgate.layout import MOST_CALLS
 from headgate.limit import Given, Limit, Period
-from headgate.policy.banned import until_end_of_ban
 from headgate.policy.bans import Bans, blocks_of, checked_time
 from headgate.policy.key_from_values import GivenKey, key_from
+from headgate.policy.policy_bans import until_end_of_ban
 from headgate.policy.rule import Rule
 from headgate.policy.rule_limits import DEFAULT_PLAN, compile_limits
 from headgate.steps import Steps, run, run_awaiting
