@@ -6,7 +6,7 @@ a `CompiledPolicy`, which end in an `Outcome`; charges are settled after the res
 """
 
 from headgate.policy.address import read_address, read_node
-from headgate.policy.awaited import Results, in_threads, is_awaited
+from headgate.policy.awaited_functions import Results, in_threads, is_awaited
 from headgate.policy.carried_counts import CarriedCounts, Reload, compare, with_carried
 from headgate.policy.client_key import client_key, fallback_key
 from headgate.policy.compiled import CompiledPolicy

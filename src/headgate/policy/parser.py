@@ -9,7 +9,7 @@ from typing import Any, Final, cast, get_args
 from headgate.algorithms import EXACT
 from headgate.errors import InvalidPolicy
 from headgate.limit import LimitWarning
-from headgate.policy.awaited import AWAITED, is_awaited, result_of
+from headgate.policy.awaited_functions import AWAITED, is_awaited, result_of
 from headgate.policy.hashing import Hash, hashed
 from headgate.policy.source import Path_, Source
 from headgate.policy.values import Repeated
