@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Self
 
-from headgate.policy.operating import CountedRule, RuleKeys, rule_named
+from headgate.policy.rule_keys import CountedRule, RuleKeys, rule_named
 from headgate.stores import Store, open_store
 
 if TYPE_CHECKING:

@@ -16,12 +16,12 @@ from headgate.policy.header_fields import HeaderStyle
 from headgate.policy.hidden_addresses import without_addresses
 from headgate.policy.key import key_of
 from headgate.policy.match import METHODS
-from headgate.policy.operating import CountedRule, RuleKeys, check_no_loop, unknown_rule
 from headgate.policy.outcome import Charge, LimitGroup, Outcome, refused
 from headgate.policy.path import Pattern, Segment, tidy
 from headgate.policy.reload import PolicyFile
 from headgate.policy.rule import Rule
 from headgate.policy.rule_index import MatchedRules, RuleSet
+from headgate.policy.rule_keys import CountedRule, RuleKeys, check_no_loop, unknown_rule
 from headgate.policy.rule_limits import DEFAULT_PLAN
 from headgate.policy.settling import Settled, names_of, refund, release, settle, settle_by_name
 from headgate.policy.shed_classes import Candidates

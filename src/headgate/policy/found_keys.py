@@ -9,10 +9,10 @@ from headgate.limit import Limit
 from headgate.policy.compiled import CompiledPolicy
 from headgate.policy.explain import missing_parts
 from headgate.policy.key import Params
-from headgate.policy.operating import CountedRule, rule_named
 from headgate.policy.outcome import Outcome
 from headgate.policy.policy import Policy
 from headgate.policy.rule import Rule
+from headgate.policy.rule_keys import CountedRule, rule_named
 from headgate.policy.values import Unclear
 from headgate.policy.view import RequestView
 from headgate.stores import MemoryStore
