@@ -13,7 +13,7 @@ from aiohttp import web
 
 from headgate.errors import HeadgateError
 from headgate.web.mounts import below
-from headgate.web.unreached import Route, read_route
+from headgate.web.unmatched_rules import Route, read_route
 
 Guard = Callable[[web.Request], Awaitable[web.StreamResponse]]
 

@@ -32,7 +32,7 @@ from headgate.web.request_decision import RequestDecision, decision_of
 from headgate.web.request_limits import RequestLimits, limits_of
 from headgate.web.responder import RAISED
 from headgate.web.runtime import Runtime
-from headgate.web.unreached import routes_below
+from headgate.web.unmatched_rules import routes_below
 
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 RATE_LIMIT: Final = "rate_limit"

@@ -29,7 +29,7 @@ from headgate.web.options import NO_RULES, PolicyGiven, WebOptions
 from headgate.web.refusal import Refusal
 from headgate.web.responder import Responder, Way
 from headgate.web.shedding import Shedding, follow
-from headgate.web.unreached import Route, tell_of_unreached
+from headgate.web.unmatched_rules import Route, tell_of_unreached
 from headgate.web.waits import Pause
 from headgate.wording import log_of
 

@@ -39,7 +39,7 @@ from headgate.web.request_decision import RequestDecision
 from headgate.web.responder import RAISED
 from headgate.web.starlette_refusals import RateLimitExceeded, answer_raised, send_refusal
 from headgate.web.starlette_routes import as_included, endpoints_of, placed, route_named, routes_in
-from headgate.web.unreached import router_behind
+from headgate.web.unmatched_rules import router_behind
 
 __all__ = [
     "Limit",

@@ -10,7 +10,7 @@ from starlette.routing import Host, Mount, WebSocketRoute
 from headgate.web.asgi_requests import Scope
 from headgate.web.callables import full_name
 from headgate.web.responder import MOST_FAST_PATHS
-from headgate.web.unreached import Route, read_route
+from headgate.web.unmatched_rules import Route, read_route
 
 
 class Place:

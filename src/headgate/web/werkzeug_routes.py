@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from headgate.web.unreached import Route, read_route
+from headgate.web.unmatched_rules import Route, read_route
 
 NAMES: Final = re.compile(r"<(?:([A-Za-z_]\w*)(?:\(.*?\))?:)?\w+>")
 

@@ -19,7 +19,7 @@ from headgate.web.request_decision import RequestDecision, decision_of
 from headgate.web.request_limits import RequestLimits, limits_of
 from headgate.web.responder import Answer, Pairs, Responder
 from headgate.web.runtime import Reader, Runtime
-from headgate.web.unreached import routes_below
+from headgate.web.unmatched_rules import routes_below
 
 Environ = dict[str, Any]
 StartResponse = Callable[..., Any]

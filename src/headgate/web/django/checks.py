@@ -16,7 +16,7 @@ from headgate.web.django.middleware import RateLimitMiddleware
 from headgate.web.django.request import primary_key
 from headgate.web.django.settings import Setup
 from headgate.web.django.site import routes_in
-from headgate.web.unreached import unreached
+from headgate.web.unmatched_rules import unreached
 
 AUTHENTICATION: Final = "django.contrib.auth.middleware.AuthenticationMiddleware"
 OURS: Final = f"{RateLimitMiddleware.__module__}.{RateLimitMiddleware.__qualname__}"

@@ -29,7 +29,7 @@ from headgate.web.edge import NOW
 from headgate.web.headers import WSGI
 from headgate.web.rules_by_name import counted_rule
 from headgate.web.runtime import Reader, Runtime
-from headgate.web.unreached import Route, read_route
+from headgate.web.unmatched_rules import Route, read_route
 from headgate.web.watching import snapshot_of
 from headgate.wording import Renamed
 

@@ -27,7 +27,7 @@ from headgate.web.asgi import RateLimitMiddleware as Asgi
 from headgate.web.fastapi import RateLimits as FastApiLimits
 from headgate.web.flask import RateLimits as FlaskLimits
 from headgate.web.starlette import RateLimits as StarletteLimits
-from headgate.web.unreached import Wild, meets, routes_below
+from headgate.web.unmatched_rules import Wild, meets, routes_below
 from headgate.web.wsgi import RateLimitMiddleware as Wsgi
 from tests.support.django_site import site
 from tests.support.edges import asgi, wsgi
