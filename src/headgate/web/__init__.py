@@ -16,13 +16,13 @@ __all__ = [
 if TYPE_CHECKING:
     from headgate.web.asgi_requests import ScopeHeaders
     from headgate.web.clients import Clients
+    from headgate.web.edge_snapshot import snapshot_of
     from headgate.web.headers import ASGI
     from headgate.web.options import WebOptions
     from headgate.web.request_decision import plain_fields
     from headgate.web.request_limits import RequestLimits, limits_of
     from headgate.web.responder import Answer
     from headgate.web.runtime import Reader, Runtime
-    from headgate.web.watching import snapshot_of
 else:
     _LATER = {
         "ASGI": "headgate.web.headers",
@@ -35,7 +35,7 @@ else:
         "WebOptions": "headgate.web.options",
         "limits_of": "headgate.web.request_limits",
         "plain_fields": "headgate.web.request_decision",
-        "snapshot_of": "headgate.web.watching",
+        "snapshot_of": "headgate.web.edge_snapshot",
     }
 
     def __getattr__(name: str) -> object:

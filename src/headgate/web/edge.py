@@ -9,8 +9,8 @@ from headgate.observe import Snapshot
 from headgate.policy import Policy
 from headgate.policy.edges import CountedRule, RuleCounts, RuleKeys, check_no_loop
 from headgate.shed import LoadShedder
+from headgate.web.edge_snapshot import snapshot_of
 from headgate.web.rules_by_name import counted_rule
-from headgate.web.watching import snapshot_of
 from headgate.wording import Renamed
 
 if TYPE_CHECKING:

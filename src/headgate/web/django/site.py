@@ -26,11 +26,11 @@ from headgate.web.django.request import lines_of, read_request
 from headgate.web.django.settings import Setup
 from headgate.web.django.site_limits import SiteLimits, preparing
 from headgate.web.edge import NOW
+from headgate.web.edge_snapshot import snapshot_of
 from headgate.web.headers import WSGI
 from headgate.web.rules_by_name import counted_rule
 from headgate.web.runtime import Reader, Runtime
 from headgate.web.unmatched_rules import Route, read_route
-from headgate.web.watching import snapshot_of
 from headgate.wording import Renamed
 
 
