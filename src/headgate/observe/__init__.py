@@ -1,6 +1,6 @@
 """Watching: which keys are refused and busiest, log lines of refusals, and counts as metrics. A sink is one file."""
 
-from headgate.observe.ending import tell_of_end
+from headgate.observe.at_close import tell_of_end
 from headgate.observe.keys import KeyWatch
 from headgate.observe.parts import key_parts, limiter_parts, rule_part, store_part, summed
 from headgate.observe.snapshot import LimiterPart, Snapshot, empty
