@@ -11,10 +11,10 @@ import pytest
 
 from headgate import Limiter, MemoryStore
 from headgate.observe.merging import merged
-from headgate.observe.parts import key_list
 from headgate.observe.refusal_log import RefusalLog
 from headgate.observe.sketch import Sketch
 from headgate.observe.snapshot import empty
+from headgate.observe.snapshot_parts import key_list
 from headgate.testing import ManualClock
 from headgate.web.wsgi import RateLimitMiddleware
 

@@ -17,11 +17,11 @@ import pytest
 from headgate import Limiter, StoreError
 from headgate.observe import tell_of_end
 from headgate.observe.directory import Directory
-from headgate.observe.parts import key_list
 from headgate.observe.publish import Watched, read
 from headgate.observe.published import ALL_KEYS, FIRST_KEYS
 from headgate.observe.sketch import Sketch
 from headgate.observe.snapshot import Snapshot, empty
+from headgate.observe.snapshot_parts import key_list
 from tests.support.flight import forks, in_child
 
 WORKER = """

@@ -2,8 +2,8 @@
 
 from headgate.observe.at_close import tell_of_end
 from headgate.observe.keys import KeyWatch
-from headgate.observe.parts import key_parts, limiter_parts, rule_part, store_part, summed
 from headgate.observe.snapshot import LimiterPart, Snapshot, empty
+from headgate.observe.snapshot_parts import key_parts, limiter_parts, rule_part, store_part, summed
 
 __all__ = [
     "KeyWatch",

@@ -8,8 +8,8 @@ from typing import Any
 
 from headgate.observe.access import FORWARDED, May, bearing, from_loopback, guarded_by, peer_itself
 from headgate.observe.pages import Pages, Seen
-from headgate.observe.parts import Source
 from headgate.observe.publish import Watched
+from headgate.observe.snapshot_parts import Source
 
 __all__ = ["AsgiPages", "May", "bearing", "from_loopback", "pages"]
 

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from headgate.observe.metrics import METRICS, Histogram, Metric, Sample, values
-from headgate.observe.parts import Source
 from headgate.observe.publish import Watched
 from headgate.observe.published import NO_KEYS
+from headgate.observe.snapshot_parts import Source
 from headgate.wording import requiring
 
 with requiring("headgate.observe.otel", "opentelemetry-api", "opentelemetry", extra="otel"):

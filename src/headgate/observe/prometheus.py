@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from headgate.observe.metrics import values
-from headgate.observe.parts import Source
 from headgate.observe.publish import Watched
 from headgate.observe.published import NO_KEYS
+from headgate.observe.snapshot_parts import Source
 from headgate.wording import requiring
 
 with requiring("headgate.observe.prometheus", "prometheus-client", "prometheus_client", extra="prometheus"):

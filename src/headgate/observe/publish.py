@@ -10,9 +10,9 @@ from typing import Final
 from headgate.forks import after_fork
 from headgate.observe.at_close import at_end
 from headgate.observe.directory import Directory
-from headgate.observe.parts import Source, snapshot_of
 from headgate.observe.published import ALL_KEYS, FIRST_KEYS, NO_KEYS
 from headgate.observe.snapshot import Snapshot
+from headgate.observe.snapshot_parts import Source, snapshot_of
 from headgate.wording import log_of
 
 __all__ = ["FIRST_KEYS", "Watched", "read"]

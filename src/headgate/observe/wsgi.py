@@ -9,8 +9,8 @@ from typing import Any
 
 from headgate.observe.access import FORWARDED, guarded_by, peer_itself
 from headgate.observe.pages import Pages
-from headgate.observe.parts import Source
 from headgate.observe.publish import Watched
+from headgate.observe.snapshot_parts import Source
 
 
 def pages(*sources: Source, publish: str | Path | None = None, token: str | None = None) -> WsgiPages:
