@@ -6,7 +6,7 @@ import pytest
 
 from headgate import Limiter
 from headgate.client.dialects import read
-from headgate.client.told import Answer, Told
+from headgate.client.server_limits import Answer, ServerLimit
 from headgate.clock import SECOND
 from headgate.testing import ManualClock
 from headgate.web.headers import ASGI, WSGI, headers_for
@@ -25,7 +25,7 @@ def fields(text: str) -> list[tuple[str, str]]:
     return [(name, value.strip()) for name, _, value in lines]
 
 
-def told(text: str, status: int = 200, body: bytes = b"") -> tuple[Told, ...]:
+def told(text: str, status: int = 200, body: bytes = b"") -> tuple[ServerLimit, ...]:
     """The limits that these header lines tell."""
     return read(status, fields(text), NOW, body).told
 
@@ -94,91 +94,103 @@ LIMITS = [
     (
         'RateLimit-Policy: "burst";q=100;w=60, "daily";q=1000;w=86400\n'
         'RateLimit: "burst";r=50;t=30, "daily";r=950;t=4320',
-        [Told("burst", 100, 60.0, 50, 30.0), Told("daily", 1000, 86_400.0, 950, 4320.0)],
+        [ServerLimit("burst", 100, 60.0, 50, 30.0), ServerLimit("daily", 1000, 86_400.0, 950, 4320.0)],
     ),
-    ('RateLimit: "x";a=7;w=30\nRateLimit-Policy: "x";q=10;w=60', [Told("x", 10, 60.0, 7, 30.0)]),
-    ('RateLimit: default;r=0;t=1\nRateLimit-Policy: default; q=5; w=1; pk=:Zm9v:', [Told("default", 5, 1.0, 0, 1.0)]),
-    ('RateLimit-Policy: "a";q=5;w=1\nRateLimit-Policy: "b";q=6;w=2', [Told("a", 5, 1.0), Told("b", 6, 2.0)]),
-    ('RateLimit-Policy: "a";q=5;w=1\nRateLimit: "b";r=6', [Told("b", remaining=6), Told("a", 5, 1.0)]),
-    ('RateLimit: "a\\"b";r=6', [Told('a"b', remaining=6)]),
+    ('RateLimit: "x";a=7;w=30\nRateLimit-Policy: "x";q=10;w=60', [ServerLimit("x", 10, 60.0, 7, 30.0)]),
+    (
+        'RateLimit: default;r=0;t=1\nRateLimit-Policy: default; q=5; w=1; pk=:Zm9v:',
+        [ServerLimit("default", 5, 1.0, 0, 1.0)],
+    ),
+    (
+        'RateLimit-Policy: "a";q=5;w=1\nRateLimit-Policy: "b";q=6;w=2',
+        [ServerLimit("a", 5, 1.0), ServerLimit("b", 6, 2.0)],
+    ),
+    ('RateLimit-Policy: "a";q=5;w=1\nRateLimit: "b";r=6', [ServerLimit("b", remaining=6), ServerLimit("a", 5, 1.0)]),
+    ('RateLimit: "a\\"b";r=6', [ServerLimit('a"b', remaining=6)]),
     ('RateLimit-Policy: "a";q=9;qu="concurrent-requests"\nRateLimit: "a";r=9', []),
-    ('RateLimit-Policy: "a";q=9;w=1;qu="content-bytes", "b";q=9;w=1;qu="requests"', [Told("b", 9, 1.0)]),
-    ('RateLimit: "a";r=6\nX-RateLimit-Remaining: 3', [Told("a", remaining=6)]),
-    ('RateLimit: "a";r=\nX-RateLimit-Remaining: 3', [Told(remaining=3)]),
-    ('RateLimit: "a";r=-1;t=5\nX-RateLimit-Remaining: 3', [Told(remaining=3)]),
-    ('RateLimit: "a";r=1;t=99999999999', [Told("a", remaining=1)]),
+    ('RateLimit-Policy: "a";q=9;w=1;qu="content-bytes", "b";q=9;w=1;qu="requests"', [ServerLimit("b", 9, 1.0)]),
+    ('RateLimit: "a";r=6\nX-RateLimit-Remaining: 3', [ServerLimit("a", remaining=6)]),
+    ('RateLimit: "a";r=\nX-RateLimit-Remaining: 3', [ServerLimit(remaining=3)]),
+    ('RateLimit: "a";r=-1;t=5\nX-RateLimit-Remaining: 3', [ServerLimit(remaining=3)]),
+    ('RateLimit: "a";r=1;t=99999999999', [ServerLimit("a", remaining=1)]),
     # express-rate-limit, draft 7 and draft 6
     (
         "RateLimit-Policy: 100;w=60\nRateLimit: limit=100, remaining=50, reset=30",
-        [Told(None, 100, 60.0, 50, 30.0)],
+        [ServerLimit(None, 100, 60.0, 50, 30.0)],
     ),
-    ("RateLimit: limit=100,remaining=0", [Told(None, 100, None, 0)]),
+    ("RateLimit: limit=100,remaining=0", [ServerLimit(None, 100, None, 0)]),
     ("RateLimit: limit=100, colour=red", []),
     (
         "RateLimit-Policy: 100;w=60\nRateLimit-Limit: 100\nRateLimit-Remaining: 50\nRateLimit-Reset: 30",
-        [Told(None, 100, 60.0, 50, 30.0)],
+        [ServerLimit(None, 100, 60.0, 50, 30.0)],
     ),
     # GitLab: the reset of draft 6 as an epoch
     (
         f"RateLimit-Limit: 60\nRateLimit-Observed: 67\nRateLimit-Remaining: 0\nRateLimit-Reset: {EPOCH + 30}",
-        [Told(None, 60, None, 0, 30.0)],
+        [ServerLimit(None, 60, None, 0, 30.0)],
     ),
     # Envoy
     (
         'x-ratelimit-limit: 10, 10;w=1;name="a", 1000;w=3600\nx-ratelimit-remaining: 9\nx-ratelimit-reset: 1',
-        [Told(None, 10, 1.0, 9, 1.0)],
+        [ServerLimit(None, 10, 1.0, 9, 1.0)],
     ),
-    ("x-ratelimit-limit: 10, 10;w=1, 10;w=60", [Told(None, 10)]),
+    ("x-ratelimit-limit: 10, 10;w=1, 10;w=60", [ServerLimit(None, 10)]),
     # slowapi, our epoch style
     (
         f"X-RateLimit-Limit: 100\nX-RateLimit-Remaining: 99\nX-RateLimit-Reset: {EPOCH + 61}",
-        [Told(None, 100, None, 99, 61.0)],
+        [ServerLimit(None, 100, None, 99, 61.0)],
     ),
-    (f"X-RateLimit-Reset: {EPOCH + 61}.5", [Told(reset=61.5)]),
-    (f"X-RateLimit-Reset: {(EPOCH + 61) * 1000 + 250}", [Told(reset=61.25)]),
-    ("X-RateLimit-Reset: 2026-11-16T20:01:00Z", [Told(reset=60.0)]),
-    ("X-RateLimit-Reset: 2026-11-16T21:01:00.5+01:00", [Told(reset=60.5)]),
-    ("X-RateLimit-Reset: 2026-11-16T20:01:00", [Told(reset=60.0)]),
-    ("X-RateLimit-Reset: Mon, 16 Nov 2026 20:01:00 GMT", [Told(reset=60.0)]),
+    (f"X-RateLimit-Reset: {EPOCH + 61}.5", [ServerLimit(reset=61.5)]),
+    (f"X-RateLimit-Reset: {(EPOCH + 61) * 1000 + 250}", [ServerLimit(reset=61.25)]),
+    ("X-RateLimit-Reset: 2026-11-16T20:01:00Z", [ServerLimit(reset=60.0)]),
+    ("X-RateLimit-Reset: 2026-11-16T21:01:00.5+01:00", [ServerLimit(reset=60.5)]),
+    ("X-RateLimit-Reset: 2026-11-16T20:01:00", [ServerLimit(reset=60.0)]),
+    ("X-RateLimit-Reset: Mon, 16 Nov 2026 20:01:00 GMT", [ServerLimit(reset=60.0)]),
     ("X-RateLimit-Reset: 2026-13-16T20:01:00Z", []),
-    ("X-RateLimit-Reset: 1000000001", [Told(reset=0.0)]),
+    ("X-RateLimit-Reset: 1000000001", [ServerLimit(reset=0.0)]),
     ("X-RateLimit-Reset: 1000000000", []),
     ("X-RateLimit-Limit: 0\nX-RateLimit-Remaining: -1\nX-RateLimit-Reset: NaN", []),
-    ("X-Rate-Limit-Limit: 900\nX-Rate-Limit-Remaining: 89\nX-Rate-Limit-Reset: 60", [Told(None, 900, None, 89, 60.0)]),
+    (
+        "X-Rate-Limit-Limit: 900\nX-Rate-Limit-Remaining: 89\nX-Rate-Limit-Reset: 60",
+        [ServerLimit(None, 900, None, 89, 60.0)],
+    ),
     # Reddit
-    ("X-Ratelimit-Used: 2\nX-Ratelimit-Remaining: 598.0\nX-Ratelimit-Reset: 333", [Told(None, None, None, 598, 333.0)]),
+    (
+        "X-Ratelimit-Used: 2\nX-Ratelimit-Remaining: 598.0\nX-Ratelimit-Reset: 333",
+        [ServerLimit(None, None, None, 598, 333.0)],
+    ),
     # GitHub
     (
         f"X-RateLimit-Limit: 5000\nX-RateLimit-Remaining: 4987\nX-RateLimit-Used: 13\nX-RateLimit-Resource: core\n"
         f"X-RateLimit-Reset: {EPOCH + 1800}",
-        [Told("core", 5000, None, 4987, 1800.0)],
+        [ServerLimit("core", 5000, None, 4987, 1800.0)],
     ),
     # Discord
     (
         f"X-RateLimit-Limit: 5\nX-RateLimit-Remaining: 0\nX-RateLimit-Reset: {EPOCH + 65}.123\n"
         "X-RateLimit-Reset-After: 64.57\nX-RateLimit-Bucket: abcd1234",
-        [Told("abcd1234", 5, None, 0, 64.57)],
+        [ServerLimit("abcd1234", 5, None, 0, 64.57)],
     ),
-    ("X-RateLimit-Global: true\nRetry-After: 65", [Told("global")]),
-    ("X-RateLimit-Reset-After: soon\nX-RateLimit-Remaining: 3", [Told(remaining=3)]),
+    ("X-RateLimit-Global: true\nRetry-After: 65", [ServerLimit("global")]),
+    ("X-RateLimit-Reset-After: soon\nX-RateLimit-Remaining: 3", [ServerLimit(remaining=3)]),
     # OpenAI, Groq, Azure
     (
         "x-ratelimit-limit-requests: 60\nx-ratelimit-limit-tokens: 150000\nx-ratelimit-remaining-requests: 59\n"
         "x-ratelimit-remaining-tokens: 149984\nx-ratelimit-reset-requests: 1s\nx-ratelimit-reset-tokens: 6m0s",
-        [Told("requests", 60, 60.0, 59, 1.0), Told("tokens", 150_000, 60.0, 149_984, 360.0)],
+        [ServerLimit("requests", 60, 60.0, 59, 1.0), ServerLimit("tokens", 150_000, 60.0, 149_984, 360.0)],
     ),
     (
         "x-ratelimit-limit-requests: 200\nx-ratelimit-remaining-requests: 199\nx-ratelimit-reset-requests: 7m12s",
-        [Told("requests", 200, 86_400.0, 199, 432.0)],
+        [ServerLimit("requests", 200, 86_400.0, 199, 432.0)],
     ),
     ("x-ratelimit-reset-requests: 12ms\nx-ratelimit-reset-tokens: 2m59.5s",
-     [Told("requests", reset=0.012), Told("tokens", reset=179.5)]),
-    ("x-ratelimit-reset-tokens: 1d2h3m4s", [Told("tokens", reset=93_784.0)]),
+     [ServerLimit("requests", reset=0.012), ServerLimit("tokens", reset=179.5)]),
+    ("x-ratelimit-reset-tokens: 1d2h3m4s", [ServerLimit("tokens", reset=93_784.0)]),
     ("x-ratelimit-reset-tokens: 6m0", []),
     (
         "x-ratelimit-remaining-requests: -1\nx-ratelimit-limit-tokens: 10000\nx-ratelimit-remaining-tokens: 9000\n"
         "x-ratelimit-reset-tokens: 30",
-        [Told("tokens", 10_000, 60.0, 9000, 30.0)],
+        [ServerLimit("tokens", 10_000, 60.0, 9000, 30.0)],
     ),
     # Anthropic
     (
@@ -188,14 +200,14 @@ LIMITS = [
         "anthropic-ratelimit-input-tokens-reset: 2026-11-16T20:00:05Z\n"
         "anthropic-ratelimit-output-tokens-remaining: 8000",
         [
-            Told("requests", 50, 60.0, 49, 2.0),
-            Told("input-tokens", 40_000, 60.0, 39_000, 5.0),
-            Told("output-tokens", remaining=8000),
+            ServerLimit("requests", 50, 60.0, 49, 2.0),
+            ServerLimit("input-tokens", 40_000, 60.0, 39_000, 5.0),
+            ServerLimit("output-tokens", remaining=8000),
         ],
     ),
     # Shopify
-    ("X-Shopify-Shop-Api-Call-Limit: 32/40", [Told(limit=40, remaining=8)]),
-    ("X-Shopify-Shop-Api-Call-Limit: 41/40", [Told(limit=40, remaining=0)]),
+    ("X-Shopify-Shop-Api-Call-Limit: 32/40", [ServerLimit(limit=40, remaining=8)]),
+    ("X-Shopify-Shop-Api-Call-Limit: 41/40", [ServerLimit(limit=40, remaining=0)]),
     ("X-Shopify-Shop-Api-Call-Limit: 40", []),
     # Stripe, nginx
     ("Stripe-Rate-Limited-Reason: global-rate", []),
@@ -290,7 +302,7 @@ def test_a_ledger_of_retry_infos(status, seconds):
 
 def test_headers_may_have_any_form():
     """A mapping or pairs, str or bytes, in any case: the answer is the same."""
-    expected = Answer(429, True, 30.0, None, (Told(limit=100),))
+    expected = Answer(429, True, 30.0, None, (ServerLimit(limit=100),))
     for headers in (
         {"Retry-After": "30", "X-RateLimit-Limit": "100"},
         {"retry-after": " 30 ", "x-ratelimit-limit": "100"},
@@ -310,9 +322,9 @@ def test_the_fields_of_our_own_servers_are_read(codec, style):
     write = headers_for((style,), codec, clock)(limiter.limits)
     window, name = (60.0, "api") if style == "draft-11" else (None, None)
     accepted = read(200, write(limiter.hit("k", 4)), NOW)
-    assert accepted == Answer(200, told=(Told(name, 10, window, 6, 24.0),))
+    assert accepted == Answer(200, told=(ServerLimit(name, 10, window, 6, 24.0),))
     refused = read(429, write(limiter.hit("k", 7)), NOW)
-    assert refused == Answer(429, True, 6.0, None, (Told(name, 10, window, 6, 24.0),))
+    assert refused == Answer(429, True, 6.0, None, (ServerLimit(name, 10, window, 6, 24.0),))
 
 
 def test_header_fields_of_httpx_are_read_line_by_line():

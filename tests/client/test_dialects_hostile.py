@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from headgate.client.dialects import read
 from headgate.client.dialects.numbers import LONGEST, MOST
 from headgate.client.dialects.structured import items_of
-from headgate.client.told import Answer
+from headgate.client.server_limits import Answer
 
 pytestmark = pytest.mark.engineless
 

@@ -14,7 +14,7 @@ import pytest
 from headgate.client import Budget, Report, Retries
 from headgate.client.dialects import read, tells_nothing
 from headgate.client.httpx import Transport
-from headgate.client.told import Answer
+from headgate.client.server_limits import Answer
 from headgate.errors import BudgetExhausted
 from headgate.stores import MemoryStore
 from headgate.testing import ManualClock

@@ -8,7 +8,7 @@ import pytest
 
 from headgate.client.key_state import KeyState
 from headgate.client.learning import Learned
-from headgate.client.told import Told
+from headgate.client.server_limits import ServerLimit
 from headgate.clock import SECOND
 
 pytestmark = pytest.mark.engineless
@@ -24,7 +24,9 @@ def calm() -> KeyState:
 
 def spread(state: KeyState) -> None:
     for second in range(5):
-        state.learned.hear([Told(limit=100, window=60, remaining=5, reset=30 - second)], NOW + (second - 4) * SECOND)
+        state.learned.hear(
+            [ServerLimit(limit=100, window=60, remaining=5, reset=30 - second)], NOW + (second - 4) * SECOND
+        )
 
 
 def promise(state: KeyState) -> None:

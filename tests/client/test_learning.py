@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headgate.client.learning import Learned
-from headgate.client.told import Told
+from headgate.client.server_limits import ServerLimit
 from headgate.clock import SECOND
 
 pytestmark = pytest.mark.engineless
@@ -15,5 +15,5 @@ pytestmark = pytest.mark.engineless
 def test_a_window_that_is_not_told_is_guessed_by_its_reset(reset: float, window: int):
     """Servers tell resets in whole seconds, rounded up: a window of one second may be told to end in two."""
     learned = Learned((), 0.02, tokens=False)
-    learned.hear([Told(limit=200, remaining=199, reset=reset)], SECOND)
+    learned.hear([ServerLimit(limit=200, remaining=199, reset=reset)], SECOND)
     assert [(limit.amount, limit.period_us // SECOND) for limit in learned.limits] == [(200, window)]

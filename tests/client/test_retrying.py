@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from headgate import InvalidCall
 from headgate.client.retrying import GiveUp, Retries, Retry, Sent, decide, retried_above
-from headgate.client.told import Answer
+from headgate.client.server_limits import Answer
 
 pytestmark = pytest.mark.engineless
 

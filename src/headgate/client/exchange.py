@@ -10,9 +10,9 @@ from headgate.client.key_state import KeyState
 from headgate.client.outgoing import Outgoing
 from headgate.client.report import Tally
 from headgate.client.retrying import Retries
+from headgate.client.server_limits import Answer
 from headgate.client.settlement import Settlement
 from headgate.client.sides import Side
-from headgate.client.told import Answer
 from headgate.client.tries import Tries
 from headgate.client.turn import Turns, one
 from headgate.clock import DAY, SECOND, Clock

@@ -9,8 +9,8 @@ from typing import Final
 
 from headgate.client.guessed_window import GuessedWindow
 from headgate.client.pacing import REQUESTS, UNLIMITED, counts_tokens, named, paced, slowed
+from headgate.client.server_limits import ServerLimit
 from headgate.client.token_window import windows_of
-from headgate.client.told import Told
 from headgate.clock import MILLISECOND, SECOND
 from headgate.errors import InvalidLimit
 from headgate.limit import Limit
@@ -86,7 +86,7 @@ class Learned:
         """True if the server has told other limits than were published."""
         return self._limits != self._published
 
-    def hear(self, all_told: Iterable[Told], now_us: int) -> float:
+    def hear(self, all_told: Iterable[ServerLimit], now_us: int) -> float:
         """Learn from a response. Return for how many seconds nothing is left, or 0."""
         all_told = tuple(all_told)
         if self._names is None:
@@ -108,7 +108,7 @@ class Learned:
             self._repace(now_us)
         return self.paces
 
-    def _name_of(self, told: Told) -> str | None:
+    def _name_of(self, told: ServerLimit) -> str | None:
         """Return the name of the limit that is meant, or None if calls do not know their cost in its units."""
         name = (told.name or REQUESTS).replace("-", "_")
         if name in self._published:
@@ -120,7 +120,7 @@ class Learned:
                 return own
         return name if _NAME.fullmatch(name) else REQUESTS
 
-    def _adopt(self, name: str, told: Told, now_us: int) -> None:
+    def _adopt(self, name: str, told: ServerLimit, now_us: int) -> None:
         if told.limit is None:
             return
         own = self._published.get(name)
@@ -141,7 +141,7 @@ class Learned:
             self.windows = windows_of(self._limits.values())
             self._repace(0)
 
-    def _window_of(self, name: str, told: Told, own: Limit | None, now_us: int) -> int | None:
+    def _window_of(self, name: str, told: ServerLimit, own: Limit | None, now_us: int) -> int | None:
         """Return the window of a told limit in microseconds: told, published, or guessed by the resets."""
         if told.window is not None:
             return max(1, round(told.window * 1_000)) * MILLISECOND
@@ -150,7 +150,7 @@ class Learned:
         guess = self._guesses.setdefault(name, GuessedWindow())
         return guess.hear(round((told.reset or 0) * SECOND), now_us)
 
-    def _watch(self, name: str, told: Told, now_us: int) -> float:
+    def _watch(self, name: str, told: ServerLimit, now_us: int) -> float:
         """Look whether the window ends at a fixed instant; if it does, pace what remains until then."""
         if told.remaining is None or told.reset is None:
             return 0.0

@@ -22,7 +22,7 @@ from typing import Final, Literal, NamedTuple
 
 from headgate.client.arguments import checked_count, checked_seconds
 from headgate.client.full_jitter import backoff
-from headgate.client.told import Answer
+from headgate.client.server_limits import Answer
 
 Failure = Literal["refused", "lost"]
 """A request without an answer: the connection was refused, so nothing was sent; or it was lost on the way."""

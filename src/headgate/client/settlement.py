@@ -9,8 +9,8 @@ from headgate.client.key_state import KeyState
 from headgate.client.outgoing import Outgoing
 from headgate.client.pacing import counts_tokens
 from headgate.client.report import Tally
+from headgate.client.server_limits import Answer
 from headgate.client.sides import Side
-from headgate.client.told import Answer
 from headgate.client.turn import Fitted, Turn
 from headgate.client.usage import UsageReader, UsageRequest
 from headgate.clock import SECOND

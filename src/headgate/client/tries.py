@@ -9,7 +9,7 @@ from headgate.client.deadlines import time_left
 from headgate.client.key_state import KeyState
 from headgate.client.outgoing import Outgoing
 from headgate.client.retrying import Failure, GiveUp, Retries, Sent, decide
-from headgate.client.told import Answer
+from headgate.client.server_limits import Answer
 from headgate.clock import SECOND, Clock
 from headgate.errors import BudgetExhausted
 from headgate.wording import log_of

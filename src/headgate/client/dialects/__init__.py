@@ -1,7 +1,7 @@
 """Dialects: the header fields in which servers tell of their limits. Each dialect is a pure function in its own file.
 
     read(429, {"Retry-After": "30", "X-RateLimit-Limit": "100", "X-RateLimit-Remaining": "0"}, now)
-        ->  Answer(429, refused=True, retry_after=30.0, told=(Told(limit=100, remaining=0),))
+        ->  Answer(429, refused=True, retry_after=30.0, told=(ServerLimit(limit=100, remaining=0),))
 
 The wait is the first that is told as such, in the order of `WAITS` and then `LIMITS`. The limits are those of the first
 dialect that tells any. A value that is malformed, negative, not finite or too large to be true is not told.
@@ -28,10 +28,10 @@ from headgate.client.dialects import (
 )
 from headgate.client.dialects.response import Headers, Response, fields_of, tells_nothing
 from headgate.client.dialects.should_retry import should_retry as wish_of
-from headgate.client.told import Answer, Told
+from headgate.client.server_limits import Answer, ServerLimit
 
 __all__ = ["LIMITS", "WAITS", "read", "tells_nothing"]
-Dialect = Callable[[Response], list[Told]]
+Dialect = Callable[[Response], list[ServerLimit]]
 WAITS: Final[tuple[Dialect, ...]] = (retry_after_ms.read, retry_after.read, grpc.read)
 LIMITS: Final[tuple[Dialect, ...]] = (
     draft_11.read,
@@ -63,7 +63,7 @@ def read(status: int, headers: Headers, now: int, body: bytes = b"") -> Answer:
     return Answer(status, refused, _wait(response, told, refused), wish_of(response), tuple(told))
 
 
-def _wait(response: Response, told: Iterable[Told], refused: bool) -> float | None:
+def _wait(response: Response, told: Iterable[ServerLimit], refused: bool) -> float | None:
     waits = (found.retry_after for dialect in WAITS for found in dialect(response))
     explicit = next(waits, None)
     if explicit is None:

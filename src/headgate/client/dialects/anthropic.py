@@ -10,12 +10,12 @@ from typing import Final
 
 from headgate.client.dialects.response import Response
 from headgate.client.dialects.three import read_three
-from headgate.client.told import Told
+from headgate.client.server_limits import ServerLimit
 
 MINUTE: Final = 60.0
 
 
-def read(response: Response) -> list[Told]:
+def read(response: Response) -> list[ServerLimit]:
     """Return the limits of requests and of each kind of tokens that can be read."""
     units = ("requests", "tokens", "input-tokens", "output-tokens")
     each = [told for unit in units for told in read_three(response, f"anthropic-ratelimit-{unit}", unit)]

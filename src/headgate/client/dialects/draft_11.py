@@ -12,7 +12,7 @@ from headgate.client.dialects.names import name_of
 from headgate.client.dialects.numbers import amount, seconds, total
 from headgate.client.dialects.response import Response
 from headgate.client.dialects.structured import Item, items_of
-from headgate.client.told import Told
+from headgate.client.server_limits import ServerLimit
 
 
 def _named(text: str) -> dict[str, Item]:
@@ -24,7 +24,7 @@ def _counts_requests(policy: Item | None) -> bool:
     return policy is None or policy.parameters.get("qu", "requests") == "requests"
 
 
-def _told(name: str, policy: Item | None, state: Item | None) -> Told | None:
+def _told(name: str, policy: Item | None, state: Item | None) -> ServerLimit | None:
     quota = policy.parameters if policy else {}
     left = state.parameters if state else {}
     available, until = ("a", "w") if "a" in left else ("r", "t")
@@ -32,10 +32,10 @@ def _told(name: str, policy: Item | None, state: Item | None) -> Told | None:
     remaining, reset = amount(left.get(available, "")), seconds(left.get(until, ""))
     if limit is None and remaining is None:
         return None
-    return Told(name_of(name), limit, window, remaining, reset)
+    return ServerLimit(name_of(name), limit, window, remaining, reset)
 
 
-def read(response: Response) -> list[Told]:
+def read(response: Response) -> list[ServerLimit]:
     """Return a limit for each policy that counts requests."""
     policies, states = _named(response.get("ratelimit-policy")), _named(response.get("ratelimit"))
     found = (

@@ -8,12 +8,12 @@ from typing import Final
 from headgate.client.dialects.numbers import amount, seconds, total
 from headgate.client.dialects.response import Response
 from headgate.client.dialects.windows import window_of
-from headgate.client.told import Told
+from headgate.client.server_limits import ServerLimit
 
 _MEMBER: Final = re.compile(r"[ \t]*(limit|remaining|reset)=([0-9.]{1,20})[ \t]*(?:;[^,]*)?")
 
 
-def read(response: Response) -> list[Told]:
+def read(response: Response) -> list[ServerLimit]:
     """Return the limit, if the field has this form."""
     members: dict[str, str] = {}
     for part in response.get("ratelimit").split(","):
@@ -25,4 +25,4 @@ def read(response: Response) -> list[Told]:
     remaining, reset = amount(members.get("remaining", "")), seconds(members.get("reset", ""))
     if limit is None and remaining is None and reset is None:
         return []
-    return [Told(None, limit, window_of(limit, response.get("ratelimit-policy")), remaining, reset)]
+    return [ServerLimit(None, limit, window_of(limit, response.get("ratelimit-policy")), remaining, reset)]

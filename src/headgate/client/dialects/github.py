@@ -12,7 +12,7 @@ from typing import Final
 from headgate.client.dialects.names import name_of
 from headgate.client.dialects.response import Response
 from headgate.client.dialects.three import read_three
-from headgate.client.told import Told
+from headgate.client.server_limits import ServerLimit
 
 SECONDARY_WAIT: Final = 60.0
 
@@ -27,13 +27,13 @@ def is_refusal(response: Response) -> bool:
     return response.status == 403 and (response.get("x-ratelimit-remaining") == "0" or is_secondary(response))
 
 
-def read(response: Response) -> list[Told]:
+def read(response: Response) -> list[ServerLimit]:
     """Return the limit of the resource, or the wait for the secondary limit."""
     secondary = is_secondary(response)
     resource = name_of(response.get("x-ratelimit-resource"))
     if resource is None and not secondary:
         return []
-    told = read_three(response, "x-ratelimit", resource) or ([Told(resource)] if secondary else [])
+    told = read_three(response, "x-ratelimit", resource) or ([ServerLimit(resource)] if secondary else [])
     if secondary and told[0].remaining != 0:
         return [replace(told[0], retry_after=SECONDARY_WAIT)]
     return told

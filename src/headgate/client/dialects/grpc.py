@@ -10,7 +10,7 @@ from typing import Final
 from headgate.client.dialects.numbers import LONGEST, number
 from headgate.client.dialects.protobuf import Malformed, last_varint, messages
 from headgate.client.dialects.response import Response
-from headgate.client.told import Told
+from headgate.client.server_limits import ServerLimit
 
 PUSHBACK: Final = "grpc-retry-pushback-ms"
 _RETRY_INFO: Final = b"/google.rpc.RetryInfo"
@@ -27,7 +27,7 @@ def _delay(status: bytes) -> float | None:
     return None
 
 
-def read(response: Response) -> list[Told]:
+def read(response: Response) -> list[ServerLimit]:
     """Return the wait; a negative pushback forbids retries and tells none."""
     pushback = response.get(PUSHBACK)
     if pushback:
@@ -38,4 +38,4 @@ def read(response: Response) -> list[Told]:
             wait = _delay(response.get("grpc-status-details-bin").encode("latin-1"))
         except (Malformed, UnicodeEncodeError):
             wait = None
-    return [] if wait is None or wait > LONGEST else [Told(retry_after=wait)]
+    return [] if wait is None or wait > LONGEST else [ServerLimit(retry_after=wait)]

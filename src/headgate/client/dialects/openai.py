@@ -12,7 +12,7 @@ from typing import Final
 from headgate.client.dialects.numbers import amount, total
 from headgate.client.dialects.resets import reset_of
 from headgate.client.dialects.response import Response
-from headgate.client.told import Told
+from headgate.client.server_limits import ServerLimit
 
 MINUTE: Final = 60.0
 DAY: Final = 86_400.0
@@ -20,14 +20,14 @@ BETWEEN: Final = 2_300.0
 """The geometric mean of both: resets are rounded, so a window is found by its order of magnitude."""
 
 
-def read(response: Response) -> list[Told]:
+def read(response: Response) -> list[ServerLimit]:
     """Return the limits of requests and tokens that can be read."""
     told = []
     for unit in ("requests", "tokens"):
         size, left, renewal = (response.get(f"x-ratelimit-{field}-{unit}") for field in ("limit", "remaining", "reset"))
         limit, remaining, reset = total(size), amount(left), reset_of(response, renewal)
         if limit is not None or remaining is not None or reset is not None:
-            told.append(Told(unit, limit, _window(unit, limit, remaining, reset), remaining, reset))
+            told.append(ServerLimit(unit, limit, _window(unit, limit, remaining, reset), remaining, reset))
     return told
 
 

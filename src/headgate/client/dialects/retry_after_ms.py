@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from headgate.client.dialects.numbers import LONGEST, number
 from headgate.client.dialects.response import Response
-from headgate.client.told import Told
+from headgate.client.server_limits import ServerLimit
 
 
-def read(response: Response) -> list[Told]:
+def read(response: Response) -> list[ServerLimit]:
     """Return the wait, if the response tells it in milliseconds."""
     for name in ("retry-after-ms", "x-ms-retry-after-ms"):
         found = number(response.get(name))
         if found is not None and found / 1000 <= LONGEST:
-            return [Told(retry_after=found / 1000)]
+            return [ServerLimit(retry_after=found / 1000)]
     return []

@@ -6,10 +6,10 @@ from headgate.client.dialects.numbers import amount
 from headgate.client.dialects.resets import reset_of
 from headgate.client.dialects.response import Response
 from headgate.client.dialects.windows import limit_of, window_of
-from headgate.client.told import Told
+from headgate.client.server_limits import ServerLimit
 
 
-def read_three(response: Response, prefix: str, name: str | None = None) -> list[Told]:
+def read_three(response: Response, prefix: str, name: str | None = None) -> list[ServerLimit]:
     """Return the limit in `<prefix>-limit`, `-remaining` and `-reset`, if any of them can be read."""
     quotas, left, renewal = (response.get(f"{prefix}-{field}") for field in ("limit", "remaining", "reset"))
     if not (quotas or left or renewal):
@@ -18,4 +18,4 @@ def read_three(response: Response, prefix: str, name: str | None = None) -> list
     if limit is None and remaining is None and reset is None:
         return []
     window = window_of(limit, quotas) or window_of(limit, response.get("ratelimit-policy"))
-    return [Told(name, limit, window, remaining, reset)]
+    return [ServerLimit(name, limit, window, remaining, reset)]

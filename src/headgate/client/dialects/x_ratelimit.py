@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from headgate.client.dialects.response import Response
 from headgate.client.dialects.three import read_three
-from headgate.client.told import Told
+from headgate.client.server_limits import ServerLimit
 
 
-def read(response: Response) -> list[Told]:
+def read(response: Response) -> list[ServerLimit]:
     """Return the limit in fields that begin with `X-`."""
     return read_three(response, "x-ratelimit") or read_three(response, "x-rate-limit")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ServerLimit:
     """One limit of the server, as a response tells it; a field that the response does not tell is None."""
 
     name: str | None = None
@@ -32,5 +32,5 @@ class Answer:
     """The time to wait before the next request: told as such, or the reset of the limits that refused."""
     should_retry: bool | None = None
     """Whether the server asks for a retry or forbids it; None if it leaves that to the client."""
-    told: tuple[Told, ...] = ()
+    told: tuple[ServerLimit, ...] = ()
     """The limits that the response tells, each one once."""
