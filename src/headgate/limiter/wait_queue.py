@@ -24,7 +24,7 @@ from headgate.errors import InvalidCall
 from headgate.forks import after_fork
 from headgate.limit import Limit
 from headgate.limiter.caller import Caller
-from headgate.limiter.line import Line
+from headgate.limiter.key_queue import KeyQueue
 from headgate.limiter.promises import Promise, Promises, ready_at
 from headgate.steps import Steps
 from headgate.stores import Store
@@ -50,7 +50,7 @@ class WaitQueue:
         self.promises = Promises(store.clock)
         self.longest = LONGEST_WAIT if max_waiting else NO_WAIT
         """The longest wait of a new caller: 0 while `max_waiting` callers wait."""
-        self.by_key: dict[str, Line] = {}
+        self.by_key: dict[str, KeyQueue] = {}
         """The queues by key; used only if a limit cannot lend, or if callers have an order."""
         self.lends = all(map(lends, limits))
         self._asked: dict[str, int] = {}
@@ -182,7 +182,7 @@ class WaitQueue:
         caller.queue_up()
         with self._lock:
             self._add(1)  # under the same lock: a caller that sees the new count must queue behind this one
-            line = self.by_key.setdefault(caller.key, Line())
+            line = self.by_key.setdefault(caller.key, KeyQueue())
             ahead = None if line.head is None else self._asked.get(caller.key, 0)
             line.add(caller)
             self._asked[caller.key] = self._asked.get(caller.key, 0) + caller.units

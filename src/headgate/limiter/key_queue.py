@@ -19,7 +19,7 @@ PLAIN: Final = Order()
 """The order of a caller that has none, among others that do."""
 
 
-class Line:
+class KeyQueue:
     """Callers that wait; the `head` asks the store."""
 
     __slots__ = ("_ordered", "_waiting", "head")
