@@ -10,7 +10,7 @@ from typing import Final, Literal, cast, get_args
 from headgate.clock import SECOND, write_seconds
 from headgate.errors import HeadgateError
 from headgate.limit import parse_period
-from headgate.policy.forms import TEXT, Field, Fields, table, time
+from headgate.policy.field_types import TEXT, Field, Fields, table, time
 from headgate.policy.parser import Parser
 from headgate.policy.source import Path_
 from headgate.wording import shown

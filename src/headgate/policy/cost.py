@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from headgate.call import checked_cost
 from headgate.errors import HeadgateError, InvalidPolicy
-from headgate.policy.forms import Field, Fields, named, some, table
+from headgate.policy.field_types import Field, Fields, named, some, table
 from headgate.policy.match import FIELDS as CONDITIONS
 from headgate.policy.match import METHODS, Match, Predicate, read_condition, read_match
 from headgate.policy.parser import Parser

@@ -15,7 +15,7 @@ from headgate.errors import HeadgateError
 from headgate.limit import Limit, as_limits
 from headgate.policy.action import Action
 from headgate.policy.cost import Cost, Count
-from headgate.policy.forms import TEXT, Field, Fields
+from headgate.policy.field_types import TEXT, Field, Fields
 from headgate.policy.key import read_key
 from headgate.policy.key_from_values import EVERYONE
 from headgate.policy.match import Match

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from headgate.policy.forms import Field, Fields, Form, array, named, table
+from headgate.policy.field_types import Field, Fields, Form, array, named, table
 from headgate.policy.parser import Parser
 from headgate.wording import shown
 

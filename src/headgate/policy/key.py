@@ -13,7 +13,7 @@ from math import prod
 from typing import Any, Final
 
 from headgate.policy.client_key import AddressPart
-from headgate.policy.forms import WORD, Field, Fields
+from headgate.policy.field_types import WORD, Field, Fields
 from headgate.policy.hashing import Hash, hashed, remembering
 from headgate.policy.key_escaping import EMPTY, ClientKey, Write, writer
 from headgate.policy.match import Values, trusted_header

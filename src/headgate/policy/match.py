@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from headgate.errors import InvalidCall
 from headgate.policy.address import Networks
-from headgate.policy.forms import TEXT, Field, Fields, array, named, names_to, some
+from headgate.policy.field_types import TEXT, Field, Fields, array, named, names_to, some
 from headgate.policy.numbers import read_range
 from headgate.policy.parser import Parser
 from headgate.policy.path import Pattern, compile_host, compile_pattern

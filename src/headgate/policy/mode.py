@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, Literal, cast, get_args
 
-from headgate.policy.forms import Field
+from headgate.policy.field_types import Field
 from headgate.policy.parser import Parser
 from headgate.policy.source import Path_
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from math import inf
 from typing import Final
 
-from headgate.policy.forms import Field, Fields
+from headgate.policy.field_types import Field, Fields
 from headgate.policy.parser import Parser
 from headgate.policy.source import Path_
 from headgate.wording import shown

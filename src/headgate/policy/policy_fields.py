@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from headgate.policy.forms import TEXT, WORD, Field, Fields, named, table
+from headgate.policy.field_types import TEXT, WORD, Field, Fields, named, table
 from headgate.policy.header_fields import STYLES
 from headgate.policy.mode import MODE
 from headgate.policy.shed_section import FIELDS as SHED_FIELDS

@@ -11,7 +11,7 @@ from headgate.errors import HeadgateError, InvalidPolicy
 from headgate.limit import Limit, parse_name
 from headgate.policy.action import Action, read_act, read_time
 from headgate.policy.cost import COUNT, Cost, Count, read_cost, read_count
-from headgate.policy.forms import NAME, TEXT, Field, Fields, Form, array, named, one_of, some, table, time
+from headgate.policy.field_types import NAME, TEXT, Field, Fields, Form, array, named, one_of, some, table, time
 from headgate.policy.hashing import Hash
 from headgate.policy.key import Part, part_names, read_key
 from headgate.policy.key_escaping import ClientKey

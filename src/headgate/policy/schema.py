@@ -9,7 +9,7 @@ from headgate.policy import policy_fields as policy
 from headgate.policy import rule
 from headgate.policy.action import DETAILS, Act
 from headgate.policy.cost import COSTS, MATCHED
-from headgate.policy.forms import PERIOD, TEXT, Form, any_case, array, limits_pattern, named, one_of, table
+from headgate.policy.field_types import PERIOD, TEXT, Form, any_case, array, limits_pattern, named, one_of, table
 from headgate.policy.header_fields import HEADER_STYLES
 from headgate.policy.key import NAMED, WORDS
 from headgate.policy.match import FIELDS, METHODS

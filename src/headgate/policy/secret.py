@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from headgate.policy.forms import WORD, Field, Fields
+from headgate.policy.field_types import WORD, Field, Fields
 from headgate.policy.parser import Parser
 from headgate.policy.source import Path_
 from headgate.wording import shown

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from headgate.policy.action import read_time
+from headgate.policy.field_types import WORD, Field, Fields, Form, array, named, one_of, some, table, time
 from headgate.policy.fleet import FIELDS as FLEET_FIELDS
 from headgate.policy.fleet import FleetRule, read_fleet
-from headgate.policy.forms import WORD, Field, Fields, Form, array, named, one_of, some, table, time
 from headgate.policy.key import Part, part_names, read_key
 from headgate.policy.mode import MODE, Mode, read_mode
 from headgate.policy.parser import Parser

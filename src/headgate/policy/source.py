@@ -11,7 +11,7 @@ from stat import S_ISREG
 from typing import Any, Final, NamedTuple
 
 from headgate.errors import InvalidPolicy
-from headgate.policy.forms import Path_
+from headgate.policy.field_types import Path_
 from headgate.policy.yaml_source import INSTALLED, Bounds, NotYaml, TooLarge, read_yaml
 from headgate.wording import missing
 

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from headgate.caches import ClearedWhenFull
-from headgate.policy.forms import WORD, Field, Fields, Form, array, named
+from headgate.policy.field_types import WORD, Field, Fields, Form, array, named
 from headgate.policy.parser import Parser
 from headgate.policy.secret import read_secret
 from headgate.policy.source import Path_

@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any, Final, NamedTuple
 
-from headgate.policy.forms import Path_
+from headgate.policy.field_types import Path_
 
 try:
     import yaml
