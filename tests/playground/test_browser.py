@@ -65,10 +65,10 @@ def test_the_seam_attack_ends_with_twenty_and_ten(opened):
     """The key s: 20 of 10 in the fixed window, 10 in the log, as limiters say that are asked directly."""
     page = opened.page
     page.keyboard.press("s")
-    until(page, "document.getElementById('tale').textContent.startsWith('fixed-window let 20')")
+    until(page, "document.getElementById('caption').textContent.startsWith('fixed-window let 20')")
     bucket, _, *windows = cells(page, "most")  # the queue still lets requests leave
     assert [bucket, *windows] == ["10", "2.0x 20", "1.1x 11", "10", "10"]
-    assert page.inner_text("#tale") == (
+    assert page.inner_text("#caption") == (
         "fixed-window let 20 pass within 10 s, 2.0 times the limit: it forgot the first 10 when the window ended. "
         "sliding-log let 10 pass."
     )

@@ -36,7 +36,7 @@ def most(world):
 
 
 def test_the_seam_attack_doubles_the_fixed_window_and_nothing_else():
-    """Ten before the end of a window and ten after it: 20 pass a fixed window, 10 the log; the tale says so."""
+    """Ten before the end of a window and ten after it: 20 pass a fixed window, 10 the log; the caption says so."""
     world = quiet()
     world.attack()
     run(world, 5)
@@ -44,7 +44,7 @@ def test_the_seam_attack_doubles_the_fixed_window_and_nothing_else():
         "token-bucket": 10, "leaky-bucket": 4, "fixed-window": 20, "sliding-window": 11, "sliding-window/6": 10,
         "sliding-log": 10,
     }  # fmt: skip
-    assert world.tale.text == (
+    assert world.caption.text == (
         "fixed-window let 20 pass within 10 s, 2.0 times the limit: it forgot the first 10 when the window ended. "
         "sliding-log let 10 pass."
     )
@@ -143,7 +143,7 @@ def test_a_burst_is_told():
     world = quiet()
     world.click(12)
     run(world, 0.2)
-    assert world.tale.text == (
+    assert world.caption.text == (
         "Of 12 requests at once passed: token-bucket 10, leaky-bucket 10, fixed-window 10, sliding-window 10, "
         "sliding-window/6 10 and sliding-log 10."
     )

@@ -105,7 +105,7 @@ function take(frame) {
   frames = [...frames.slice(-19), { at: performance.now(), time: frame.t }];
   const old = frame.t - PERIODS * view.period - 2 * view.bin;
   frame.lanes.forEach((told, place) => takeLane(lanes[place], told, frame, old));
-  if (by("tale").textContent !== frame.tale) tell(frame.tale);
+  if (by("caption").textContent !== frame.caption) tell(frame.caption);
   if (frame.lines.length) {
     lines = [...lines, ...frame.lines].slice(-60);
     by("lines").textContent = [`${"".padEnd(12)}   tb   lb   fw   sw  sw6   sl`, ...lines.slice().reverse()].join("\n");
@@ -116,7 +116,7 @@ function take(frame) {
 function tell(text) {
   const names = head.lanes.map((lane) => lane.name).sort((one, other) => other.length - one.length);
   const parts = text.split(new RegExp(`(${names.join("|")})`));
-  by("tale").replaceChildren(...parts.map((part, at) => {
+  by("caption").replaceChildren(...parts.map((part, at) => {
     if (at % 2 === 0) return part;
     const bold = document.createElement("strong");
     bold.textContent = part;
@@ -241,7 +241,7 @@ function connect() {
   source.addEventListener("page", (event) => { page = JSON.parse(event.data); head = null; });
   source.addEventListener("head", (event) => begin(JSON.parse(event.data)));
   source.addEventListener("frame", (event) => take(JSON.parse(event.data)));
-  source.onerror = () => { by("tale").textContent = "The playground has ended, or too many pages are open. Start it again and load this page."; };
+  source.onerror = () => { by("caption").textContent = "The playground has ended, or too many pages are open. Start it again and load this page."; };
 }
 
 const KEYS = { s: "attack", b: "burst", " ": "one", r: "restart" };

@@ -10,8 +10,8 @@ from headgate.clock import DAY, MILLISECOND, SECOND, HandClock, write_seconds
 from headgate.errors import InvalidCall
 from headgate.lab import TRAFFIC, Scene
 from headgate.limit import Limit, as_limits
+from headgate.playground.caption import Caption
 from headgate.playground.lanes import lanes_of
-from headgate.playground.tale import Tale
 from headgate.wording import shown, suggestion
 
 PERIODS_SHOWN: Final = 3
@@ -73,7 +73,7 @@ class World:
         self._clock = HandClock(self.start)
         self.now = self.start
         self.lanes = lanes_of(self.limit, self._clock)
-        self.tale = Tale(self.limit)
+        self.caption = Caption(self.limit)
         self._bin_us = max(1, PERIODS_SHOWN * period // BINS)
         self._bin = -1
         """The number of the present bin, from the start of the world."""
@@ -99,7 +99,7 @@ class World:
         self.traffic = name
         if name == LOG:
             self.restart()
-        self.tale.begin()
+        self.caption.begin()
         self._begin_traffic()
 
     def set_log(self, times: Sequence[int]) -> None:
@@ -124,7 +124,7 @@ class World:
         """Send requests by hand, at once."""
         if not 1 <= count <= MOST_AMOUNT:
             raise InvalidCall(f"a burst has 1 to {MOST_AMOUNT} requests; got {shown(count)}")
-        self.tale.begin()
+        self.caption.begin()
         for _ in range(count):
             heapq.heappush(self._asked, (self.now, True))
         if count > 1:
@@ -132,7 +132,7 @@ class World:
 
     def attack(self) -> None:
         """Send the whole limit just before a window ends, and again just after, after a quiet period."""
-        self.tale.begin()
+        self.caption.begin()
         period, amount = self.limit.period_us, self.limit.amount
         edge = min(SECOND, period // 20)
         seam = -(-(self.now + period + 2 * edge) // period) * period
@@ -191,11 +191,11 @@ class World:
         answers = [lane.request(self._requests, time, self._bin) for lane in self.lanes]
         self._times.append(time)
         self._answers.append(answers)
-        self.tale.watch(self.lanes, time)
+        self.caption.watch(self.lanes, time)
         if self._burst and not self._asked:
             count, before = self._burst
             self._burst = None
-            self.tale.tell_burst(self.lanes, before, count)
+            self.caption.tell_burst(self.lanes, before, count)
 
     def _leave(self, until: int) -> None:
         for place, lane in enumerate(self.lanes):
@@ -253,7 +253,7 @@ class World:
         """Return what has changed since the last frame. Times count from the start of the world."""
         times, answers, left = self._times, self._answers, self._left
         lanes = [lane.frame(self.now) for lane in self.lanes]
-        frame: dict[str, Any] = {"t": self.now - self.start, "tale": self.tale.text, "lanes": lanes}
+        frame: dict[str, Any] = {"t": self.now - self.start, "caption": self.caption.text, "lanes": lanes}
         if len(times) <= SINGLE:
             frame["q"] = [time - self.start for time in times]
             frame["i"] = self._requests - len(times) + 1

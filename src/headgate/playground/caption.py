@@ -1,4 +1,4 @@
-"""The tale: one sentence that tells what just happened."""
+"""The caption: one sentence that tells what just happened."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ REMARKABLE = 1.5
 """The multiple of the limit that replaces the invitation, while the user has done nothing yet."""
 
 
-class Tale:
+class Caption:
     """Tells of the lane that let the most pass in a period, whenever that becomes worse, and of bursts."""
 
     def __init__(self, limit: Limit) -> None:
