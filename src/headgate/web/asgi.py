@@ -18,7 +18,7 @@ from headgate.web.asgi_sending import (
     Message,
     Receive,
     Send,
-    Told,
+    ToldDecision,
     answer_with,
     counting,
     finish,
@@ -57,7 +57,7 @@ class RateLimitMiddleware(Edge[bytes]):
         self._runtime.routes = lambda: routes_below(self.app)
         self._limits = limits_of(self._runtime)
         self._decision = decision_of(self._limits, RequestDecision)
-        self._told = decision_of(self._limits, Told)
+        self._told = decision_of(self._limits, ToldDecision)
         self._without_limits = self._decision()
         """The decision about requests that no limit applies to."""
         self._fronted = policy is not None

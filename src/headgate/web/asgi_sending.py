@@ -63,7 +63,7 @@ async def refuse_fast(send: Send, way: FastPath, decision: Decision, scope: Scop
     await answer_with(send, way.responder.refuse_fast(way, decision, accepted_in(scope["headers"]), scope))
 
 
-class Told(RequestDecision):
+class ToldDecision(RequestDecision):
     """The decision of a fast path that the app sees, and that its response tells: one object does for both."""
 
     __slots__ = ("send",)
