@@ -27,7 +27,7 @@ LONGEST_PAUSE: Final = DAY / SECOND
 """Limiters pause for no longer; a server that still refuses then is asked once a day."""
 
 
-class Went(NamedTuple):
+class FirstAttempt(NamedTuple):
     """The outcome of a first attempt that was sent at once."""
 
     began_us: int
@@ -42,7 +42,7 @@ class Exchange:
         self._turns, self._side, self._clock = turns, side, clock
         self._tally, self._retries = tally, retries
 
-    def send(self, state: KeyState, request: Outgoing, went: Went | None = None) -> Steps[Any]:
+    def send(self, state: KeyState, request: Outgoing, went: FirstAttempt | None = None) -> Steps[Any]:
         """Send a request until it is answered, and return the transport's response; `went`: its first attempt was."""
         tries = Tries(self._retries, state, request, self._clock, went and went.began_us)
         if request_class.get() is not None:
@@ -99,7 +99,7 @@ class Exchange:
             return response
         return (yield from self._conclude(state, request, tries, response, settlement))
 
-    def _heard_of(self, state: KeyState, request: Outgoing, tries: Tries, went: Went) -> Steps[Any]:
+    def _heard_of(self, state: KeyState, request: Outgoing, tries: Tries, went: FirstAttempt) -> Steps[Any]:
         """Return the response to an attempt that was sent at once, if that is one for the caller."""
         if went.error is None:
             return (yield from self._conclude(state, request, tries, went.response, None))

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from headgate.client.dialects import tells_nothing
-from headgate.client.exchange import Exchange, Went
+from headgate.client.exchange import Exchange, FirstAttempt
 from headgate.client.key_state import KeyState
 from headgate.client.key_states import KeyStates
 from headgate.client.outgoing import Outgoing
@@ -56,11 +56,11 @@ class FastPath:
             try:
                 response = request.send()
             except Exception as error:
-                return run(self._exchange.send(state, request, Went(began_us, error=error)))
+                return run(self._exchange.send(state, request, FirstAttempt(began_us, error=error)))
             if request.answered:
                 status, headers = request.head(response)
                 if status >= 400 or not tells_nothing(headers):
-                    return run(self._exchange.send(state, request, Went(began_us, response)))
+                    return run(self._exchange.send(state, request, FirstAttempt(began_us, response)))
                 counts.passed()
             return response
         except BudgetExhausted as error:
@@ -88,11 +88,11 @@ class FastPath:
                 if hasattr(response, "__await__"):
                     response = await response
             except Exception as error:
-                return await run_awaiting(self._exchange.send(state, request, Went(began_us, error=error)))
+                return await run_awaiting(self._exchange.send(state, request, FirstAttempt(began_us, error=error)))
             if request.answered:
                 status, headers = request.head(response)
                 if status >= 400 or not tells_nothing(headers):
-                    return await run_awaiting(self._exchange.send(state, request, Went(began_us, response)))
+                    return await run_awaiting(self._exchange.send(state, request, FirstAttempt(began_us, response)))
                 counts.passed()
             return response
         except BudgetExhausted as error:
