@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate import InvalidCall
-from headgate.client.retrying import GiveUp, Retries, Retry, Sent, decide, retried_above
+from headgate.client.retrying import Attempted, GiveUp, Retries, Retry, decide, retried_above
 from headgate.client.server_limits import Answer
 
 pytestmark = pytest.mark.engineless
@@ -59,7 +59,7 @@ def decided(sent, outcome, retries=Retries(), random=half):  # noqa: B008 - froz
 )
 def test_a_ledger_of_failures(outcome, get, post, keyed):
     """What was not processed is sent again by any method, the rest only if a second time does no harm."""
-    requests = {"get": Sent("GET"), "post": Sent("POST"), "keyed": Sent("POST", KEYED)}
+    requests = {"get": Attempted("GET"), "post": Attempted("POST"), "keyed": Attempted("POST", KEYED)}
     found = {name: decided(sent, outcome) for name, sent in requests.items()}
     words = {name: "yes" if isinstance(each, Retry) else each.reason for name, each in found.items()}
     assert words == {"get": get, "post": post, "keyed": keyed}
@@ -68,22 +68,22 @@ def test_a_ledger_of_failures(outcome, get, post, keyed):
 @pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE", "get"])
 def test_an_idempotent_method_is_sent_again_after_a_lost_connection(method):
     """RFC 9110 names the methods that have the same effect if they are sent twice."""
-    assert decided(Sent(method), "lost") == Retry(0.25)
+    assert decided(Attempted(method), "lost") == Retry(0.25)
 
 
 @pytest.mark.parametrize("method", ["POST", "PATCH", "CONNECT", "LOCK", ""])
 def test_any_other_method_is_not(method):
     """The server may have done what was asked: a second order is worse than an error."""
-    assert decided(Sent(method), "lost") == GiveUp("method")
-    assert decided(Sent(method, {"idempotency-key": "k"}), "lost") == Retry(0.25)
-    assert decided(Sent(method, {"Idempotency-Key": ""}), "lost") == GiveUp("method")
+    assert decided(Attempted(method), "lost") == GiveUp("method")
+    assert decided(Attempted(method, {"idempotency-key": "k"}), "lost") == Retry(0.25)
+    assert decided(Attempted(method, {"Idempotency-Key": ""}), "lost") == GiveUp("method")
 
 
 def test_a_body_that_cannot_be_sent_twice_is_not():
     """However well the failure is understood."""
     for outcome in (REFUSED, "refused", answer(500, should_retry=True)):
-        assert decided(Sent("GET", repeatable=False), outcome) == GiveUp("body")
-    assert decided(Sent("GET", repeatable=False), answer(404)) == GiveUp("final")
+        assert decided(Attempted("GET", repeatable=False), outcome) == GiveUp("body")
+    assert decided(Attempted("GET", repeatable=False), answer(404)) == GiveUp("final")
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_a_body_that_cannot_be_sent_twice_is_not():
 )
 def test_a_request_of_an_sdk_that_retries_is_left_to_it(count, above):
     """Retries within retries multiply: 3 x 4 attempts are 12. An SDK counts its own in a header field."""
-    sent = Sent("GET", {"X-Stainless-Retry-Count": count})
+    sent = Attempted("GET", {"X-Stainless-Retry-Count": count})
     assert retried_above(sent) is above
     assert decided(sent, REFUSED) == (GiveUp("sdk") if above else Retry(0.25))
 
@@ -117,20 +117,22 @@ def test_a_request_of_an_sdk_that_retries_is_left_to_it(count, above):
 )
 def test_a_ledger_of_waits(attempts, outcome, lowest, highest):
     """A 429 waits the told time, others up to half more within the caps, an untold time is full jitter."""
-    sent = Sent("GET", attempts=attempts)
+    sent = Attempted("GET", attempts=attempts)
     assert decided(sent, outcome, random=lambda: 0.0) == Retry(lowest)
     assert decided(sent, outcome, random=lambda: 1.0) == Retry(highest)
 
 
 def test_a_spread_is_cut_at_the_caps():
     """A wait of 50 s is spread up to 75 s. Half of a crowd waits the longest time, as spread as its failures were."""
-    waits = [decided(Sent("GET"), answer(503, 50.0), random=lambda chance=chance: chance) for chance in (0.2, 0.4, 0.9)]
+    waits = [
+        decided(Attempted("GET"), answer(503, 50.0), random=lambda chance=chance: chance) for chance in (0.2, 0.4, 0.9)
+    ]
     assert waits == [Retry(55.0), Retry(60.0), Retry(60.0)]
 
 
 def test_there_are_at_most_four_attempts():
     """The first one included."""
-    assert [decided(Sent("GET", attempts=made), REFUSED) for made in (1, 2, 3, 4, 9)] == [
+    assert [decided(Attempted("GET", attempts=made), REFUSED) for made in (1, 2, 3, 4, 9)] == [
         Retry(0.25), Retry(0.5), Retry(1.0), GiveUp("attempts"), GiveUp("attempts"),
     ]  # fmt: skip
 
@@ -138,27 +140,27 @@ def test_there_are_at_most_four_attempts():
 @pytest.mark.parametrize("told", [60.001, 171.0, 259_200.0])
 def test_three_days_are_not_slept(told):
     """A told time above the longest wait gives the caller the answer at once."""
-    assert decided(Sent("GET"), answer(429, told)) == GiveUp("longest_wait")
-    assert decided(Sent("GET"), answer(503, told)) == GiveUp("longest_wait")
+    assert decided(Attempted("GET"), answer(429, told)) == GiveUp("longest_wait")
+    assert decided(Attempted("GET"), answer(503, told)) == GiveUp("longest_wait")
 
 
 def test_no_wait_ends_after_the_time_in_all():
     """A wait is begun only if it ends in time; the spread of a told time is narrowed to the rest."""
-    assert decided(Sent("GET", elapsed=100), answer(429, 20.0)) == Retry(20.0)
-    assert decided(Sent("GET", elapsed=100.001), answer(429, 20.0)) == GiveUp("in_all")
-    assert decided(Sent("GET", elapsed=96), answer(503, 20.0), random=lambda: 1.0) == Retry(24.0)
-    assert decided(Sent("GET", elapsed=119.8), "refused") == GiveUp("in_all")
-    assert decided(Sent("GET", elapsed=130), "refused", random=lambda: 0.0) == GiveUp("in_all")
+    assert decided(Attempted("GET", elapsed=100), answer(429, 20.0)) == Retry(20.0)
+    assert decided(Attempted("GET", elapsed=100.001), answer(429, 20.0)) == GiveUp("in_all")
+    assert decided(Attempted("GET", elapsed=96), answer(503, 20.0), random=lambda: 1.0) == Retry(24.0)
+    assert decided(Attempted("GET", elapsed=119.8), "refused") == GiveUp("in_all")
+    assert decided(Attempted("GET", elapsed=130), "refused", random=lambda: 0.0) == GiveUp("in_all")
 
 
 def test_caps_are_settable():
     """Attempts, the longest wait, the time in all, base and ceiling of the backoff."""
     patient = Retries(attempts=9, longest_wait=600, in_all=3600, base=2, ceiling=100)
-    assert decided(Sent("GET", attempts=8, elapsed=3000), answer(429, 600.0), patient) == Retry(600.0)
-    assert decided(Sent("GET", attempts=2), REFUSED, patient) == Retry(2.0)
-    assert decided(Sent("GET", attempts=8), REFUSED, patient) == Retry(50.0)
-    assert decided(Sent("GET", attempts=8), REFUSED, Retries(attempts=9, longest_wait=3)) == Retry(1.5)
-    assert decided(Sent("GET"), REFUSED, Retries(attempts=1)) == GiveUp("attempts")
+    assert decided(Attempted("GET", attempts=8, elapsed=3000), answer(429, 600.0), patient) == Retry(600.0)
+    assert decided(Attempted("GET", attempts=2), REFUSED, patient) == Retry(2.0)
+    assert decided(Attempted("GET", attempts=8), REFUSED, patient) == Retry(50.0)
+    assert decided(Attempted("GET", attempts=8), REFUSED, Retries(attempts=9, longest_wait=3)) == Retry(1.5)
+    assert decided(Attempted("GET"), REFUSED, Retries(attempts=1)) == GiveUp("attempts")
 
 
 @pytest.mark.parametrize(
@@ -196,7 +198,7 @@ outcomes = st.one_of(
 )  # fmt: skip
 def test_never_early_and_never_above_a_cap(outcome, attempts, elapsed, chance, retries):
     """A retry comes no earlier than the told time, within each cap, and never from a server that forbids it."""
-    decision = decided(Sent("GET", attempts=attempts, elapsed=elapsed), outcome, retries, lambda: chance)
+    decision = decided(Attempted("GET", attempts=attempts, elapsed=elapsed), outcome, retries, lambda: chance)
     if isinstance(decision, Retry):
         told = outcome.retry_after if isinstance(outcome, Answer) else None
         assert (told or 0) <= decision.wait <= retries.longest_wait

@@ -68,7 +68,7 @@ class GiveUp(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class Attempted:
     """A request, and what has been tried so far."""
 
     method: str
@@ -87,7 +87,7 @@ class Sent:
 
 
 def decide(
-    sent: Sent, outcome: Answer | Failure, retries: Retries, random: Callable[[], float] = draw
+    sent: Attempted, outcome: Answer | Failure, retries: Retries, random: Callable[[], float] = draw
 ) -> Retry | GiveUp:
     """Return whether the request is sent again, and when."""
     reason = _obstacle(sent, outcome)
@@ -110,13 +110,13 @@ def decide(
     return Retry(wait) if wait <= left else GiveUp("in_all")
 
 
-def retried_above(sent: Sent) -> bool:
+def retried_above(sent: Attempted) -> bool:
     """Whether an SDK sends this request again by itself: `x-stainless-retry-count` is above 0."""
     count = sent.header("x-stainless-retry-count").strip()
     return count.isdigit() and count.strip("0") != ""
 
 
-def _obstacle(sent: Sent, outcome: Answer | Failure) -> Reason | None:
+def _obstacle(sent: Attempted, outcome: Answer | Failure) -> Reason | None:
     """Return what stands against a retry at any time."""
     wish = outcome.should_retry if isinstance(outcome, Answer) else None
     processed = _processed(outcome)

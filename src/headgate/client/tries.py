@@ -8,7 +8,7 @@ from typing import Final
 from headgate.client.deadlines import time_left
 from headgate.client.key_state import KeyState
 from headgate.client.outgoing import Outgoing
-from headgate.client.retrying import Failure, GiveUp, Retries, Sent, decide
+from headgate.client.retrying import Attempted, Failure, GiveUp, Retries, decide
 from headgate.client.server_limits import Answer
 from headgate.clock import SECOND, Clock
 from headgate.errors import BudgetExhausted
@@ -78,7 +78,7 @@ class Tries:
     def _until_next(self, outcome: Answer | Failure) -> float | None:
         request, now_us = self._request, self._clock.now_us()
         elapsed = (now_us - self._began_us) / SECOND
-        sent = Sent(request.method, request.headers, self._attempts, elapsed, request.repeatable)
+        sent = Attempted(request.method, request.headers, self._attempts, elapsed, request.repeatable)
         verdict = decide(sent, outcome, self._retries)
         if isinstance(verdict, GiveUp):
             if verdict.reason == "sdk":
