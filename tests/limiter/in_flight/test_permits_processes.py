@@ -20,9 +20,9 @@ from headgate.engine import NATIVE
 from headgate.layout import HEADER_WORDS, PARTICIPANTS, STRIPE_WORDS, STRIPES
 from headgate.stores.shared import SharedStore
 from headgate.testing import ManualClock
-from tests.stores.leases.test_processes import in_child
 from tests.stores.test_shared import lock_bytes
 from tests.stores.test_shared_instants import MOST_STEPS, can_trace, changes, step, stopped_child
+from tests.support.forks import in_child
 from tests.support.holding import PATIENCE, Crowd, Holder, damage
 from tests.support.homes import home_of
 from tests.support.inside import bound_of

@@ -15,10 +15,10 @@ import pytest
 from headgate import AsyncLimiter, Limit, Limiter, StoreError
 from headgate.stores.redis import RedisStore
 from headgate.stores.redis.names import Names
-from tests.stores.leases.test_processes import in_child
 from tests.support.awaiting import awaited
 from tests.support.clusters import Cluster, SentinelSet
 from tests.support.faults import PATIENT, open_store
+from tests.support.forks import in_child
 from tests.support.holding import Crowd, Holder
 from tests.support.inside import renewal_of, topology_of
 from tests.support.remote import asked, patient

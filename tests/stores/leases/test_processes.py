@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
-import select
 import signal
 import threading
 import time
-import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing.connection import Connection
 from typing import Any
@@ -22,8 +19,7 @@ import redis
 from headgate import AsyncLimiter, Lease, Limiter
 from headgate.stores.redis import RedisStore
 from tests.support.faults import PATIENT, calls
-from tests.support.inside_leases import lease_locks
-from tests.support.leasing import BEFORE_LOW, MOST, WINDOW, Bank, drain, open_bank, warm
+from tests.support.leasing import drain, warm
 from tests.support.processes import CONTEXT
 from tests.support.servers import Server, wait_until
 
@@ -31,7 +27,6 @@ LIMITS = ["10000/4 weeks by fixed-window", "1/hour burst 10000", "10000/4 weeks 
 VALIDITY = 0.25
 
 pytestmark = [pytest.mark.engineless, pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")]
-forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 
 
 @pytest.fixture(scope="module")
@@ -237,105 +232,6 @@ def test_a_worker_killed_in_the_middle_costs_at_most_what_it_held(server):
     assert Limiter(limit, store=store).peek("k", 0).remaining == 0
     assert 20_000 * 0.7 <= admitted <= 20_000  # two leases of a tenth each, and one on its way
     store.close()
-
-
-def in_child(work: Callable[[], Any]) -> Any:
-    """What a forked child makes of it; one that hangs, and be it while it is born, is killed."""
-    reads, writes = os.pipe()
-    child = os.fork()
-    if not child:
-        try:
-            os.write(writes, json.dumps(work()).encode())
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            os._exit(0)
-    os.close(writes)
-    waiting = select.poll()
-    waiting.register(reads, select.POLLIN)
-    if not waiting.poll(20_000):
-        os.kill(child, signal.SIGKILL)
-    with os.fdopen(reads) as answers:
-        text = answers.read()
-    os.waitpid(child, 0)
-    assert text, "the child hung or failed"
-    return json.loads(text)
-
-
-@forks
-def test_a_fork_leaves_the_permits_to_the_parent(server):
-    """A child asks the server for its own tokens, and the parent's refunds stay the parent's."""
-    with open_bank(server) as bank:
-        limiter = bank.limiter(WINDOW)
-        decision = [limiter.hit("k") for _ in range(50)][-1]
-        held = bank.charged(WINDOW) - 50
-
-        def work() -> list[int]:
-            before = bank.trips()
-            first = limiter.hit("k").remaining
-            asked = bank.trips() - before
-            limiter.refund(decision)  # it is the parent's
-            spent = warm(limiter, hits=99)
-            limiter.close()
-            return [first, asked, spent]
-
-        assert in_child(work) == [MOST - 50 - held - 1, 1, 99]
-        assert bank.charged(WINDOW) == 50 + held + 100
-        assert warm(limiter) == 50
-        limiter.close()
-        assert bank.charged(WINDOW) == 200
-
-
-@forks
-def test_a_fork_in_the_middle_of_anything_does_not_stop_the_child(server):
-    """Other threads of the parent may hold every lock there is."""
-    with open_bank(server) as bank:
-        limiter = bank.limiter(WINDOW)
-        warm(limiter)
-        locks = lease_locks(limiter)
-        for lock in locks:
-            lock.acquire()
-        admitted = in_child(lambda: warm(limiter, hits=100))
-        for lock in locks:
-            lock.release()
-        assert (admitted, warm(limiter)) == (100, 50)
-        limiter.close()
-
-
-@forks
-def test_an_event_loop_that_forks_while_it_buys_keeps_what_it_bought(server, proxy):
-    """The child buys for itself and gives back the rest; the parent spends what was on its way."""
-    bank = Bank(server, url=proxy.url)
-    limiter = AsyncLimiter(WINDOW, store=bank.store, lease=Lease(validity=0.05), on_error="raise")
-
-    async def hits(count: int) -> int:
-        async with asyncio.timeout(10):
-            return sum([(await limiter.hit("k")).allowed for _ in range(count)])
-
-    async def child() -> int:
-        charged = bank.charged(WINDOW)
-        admitted = await hits(100)
-        await asyncio.sleep(0.2)  # what is bought ahead has arrived
-        bank.clock.advance(1)
-        await asyncio.to_thread(wait_until, lambda: bank.charged(WINDOW) == charged + 100, "the rest is given back")
-        await bank.store.aclose()
-        return admitted
-
-    async def parent() -> None:
-        await hits(BEFORE_LOW)
-        charged = bank.charged(WINDOW)
-        proxy.hold()
-        await hits(1)
-        await asyncio.to_thread(wait_until, lambda: bank.charged(WINDOW) > charged, "the next lease is charged")
-        proxy.release()
-        assert in_child(lambda: asyncio.run(child())) == 100
-        await hits(7)
-        await limiter.aclose()
-        await bank.store.aclose()
-
-    asyncio.run(parent())
-    assert bank.charged(WINDOW) == BEFORE_LOW + 108
-    bank.close()
 
 
 def cut_off(url: str, told: Connection) -> None:
