@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import re
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
-from tests.project.test_architecture import TESTED, stated_in
+from tests.project.test_architecture import PACKAGE, TESTS, parsed
 
 pytestmark = pytest.mark.engineless
 
@@ -14,6 +18,42 @@ RIDDLE = re.compile(r"^(who|what|those who)\b|\b(whoever|whom|so many|as new)\b"
 FRAGMENT = re.compile(r"^(And|Also|Nor|Or|Then)\b")
 NOT_YET = {"test_retrying.py: test_a_ledger_of_failures"}
 """Tests whose docstrings still have such a word."""
+
+
+class Stated(NamedTuple):
+    """A test and its docstring."""
+
+    name: str
+    line: int
+    docstring: str
+
+
+@cache
+def stated_in(path: Path) -> list[Stated]:
+    """The tests of a file, and of the classes in it."""
+    tree = parsed(path)
+    return [
+        Stated(node.name, node.lineno, ast.get_docstring(node) or "")
+        for holder in (tree, *(node for node in tree.body if isinstance(node, ast.ClassDef)))
+        for node in holder.body
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_")
+    ]
+
+
+TESTED = [path for folder in (TESTS, PACKAGE / "testing") for path in sorted(folder.rglob("*.py"))]
+
+
+def test_every_test_states_a_behaviour():
+    """The docstring of a test is a sentence that says more than its name; suites for others are held to it too."""
+    tests = [(f"{path.name}:{test.line}: {test.name}", test) for path in TESTED for test in stated_in(path)]
+    stated = {name: test.docstring for name, test in tests}
+    repeated = [
+        name
+        for name, test in tests
+        if re.findall(r"[a-z0-9]+", stated[name].lower()) == test.name.lower().split("_")[1:]
+    ]
+    assert [name for name in stated if not stated[name].endswith((".", "?", "!"))] == []
+    assert repeated == []
 
 
 @pytest.mark.parametrize(
