@@ -52,6 +52,8 @@ def site(tmp_path):
         ("name: api, key: ip, limits: 5/hour by sliding-log", "name: api, key: ip, limits: 5/hour by fixed-window"),
         ("name: api, key: ip, limits: 5/hour by fixed-window", "name: api, key: ip, limits: 5/2h by fixed-window"),
         ("name: api, key: ip, limits: 5/hour", "name: calls, key: ip, limits: 5/hour"),
+        ("name: api, key: ip, limits: 5/hour", "name: calls, key: ip, limits: 5/hour by sliding-log"),
+        ("name: api, key: ip, limits: 5/hour", "name: calls, key: ip, limits: 5/2h by fixed-window"),
         ("name: api, key: ip, limits: 5/hour", "name: api, key: ip, limits: 5/hour, for: 1s"),
         ("name: api, key: ip, limits: 5/hour, for: 1s", "name: api, key: ip, limits: 5/hour"),
         ("name: api, key: ip, limits: 5/hour", "name: api, key: ip, limits: 5/hour as calls"),
@@ -154,6 +156,56 @@ def test_a_rule_whose_counts_cannot_be_found_begins_anew_and_is_named(site, capl
         site.change(new, more)
         site.admitted(3)
     assert [why in record.getMessage() for record in caplog.records].count(True) == 1
+
+
+def test_of_several_renamed_rules_each_takes_up_the_counts_of_its_like(site):
+    """Rules of the same limits belong together, whatever their order; what is left belongs to the rule that is left."""
+    rest = "match: {path: /**}, key: ip"
+    site = site(f"name: a, {rest}, limits: 5/hour}}, {{name: b, {rest}, limits: 7/hour by sliding-log")
+    assert site.admitted(9) == 5
+    site.change(f"name: c, {rest}, limits: 7/hour by sliding-log}}, {{name: d, {rest}, limits: 6/hour by fixed-window")
+    fields = wsgi(site.app, REMOTE_ADDR="192.0.2.1").fields
+    assert fields["ratelimit"] == '"c";r=7;t=0, "b";r=2;t=3600, "d";r=6;t=0, "a";r=0;t=3600'
+
+
+def test_a_plan_that_was_not_listed_before_takes_up_the_counts_of_the_default(tmp_path):
+    """By which its requests were counted until now."""
+    file, clock = tmp_path / "policy.yaml", ManualClock()
+    rule = "rules: [{{name: api, key: ip, limits: {}}}]"
+    file.write_text(rule.format("5/hour"))
+    app = RateLimitMiddleware(plain_wsgi, file, store=MemoryStore(clock=clock), plan=lambda environ: "gold")
+    assert [wsgi(app).status for _ in range(6)] == [200] * 5 + [429]
+    file.write_text(rule.format("{default: 5/hour, gold: 6/hour by sliding-log}"))
+    assert app.reload() is True
+    assert wsgi(app).status == 429
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "level", "line"),
+    [
+        (
+            "name: a, key: ip, limits: 5/hour",
+            "name: a, key: ip, limits: 5/hour}, {name: b, key: everyone, limits: 9/hour",
+            "INFO",
+            "rule b is new, and so are its counts",
+        ),
+        (
+            "match: {path: /a}, key: ip, limits: 5/hour",
+            "match: {path: /b}, key: ip, limits: 9/hour}, {match: {path: /a}, key: ip, limits: 5/hour",
+            "WARNING",
+            "rule rule-1 is about other requests than before, and goes on with the same counts: a rule without a name "
+            "is known by its place in the list; give it a name",
+        ),
+    ],
+    ids=["new", "another in its place"],
+)
+def test_the_log_names_rules_that_are_new_or_have_moved(site, caplog, old, new, level, line):
+    """Once, and a rule with a name of its own may change its requests without a word."""
+    site = site(old)
+    with caplog.at_level(logging.INFO, "headgate"):
+        site.change(new)
+    told = [(record.levelname, record.getMessage()) for record in caplog.records]
+    assert told.count((level, line)) == 1
 
 
 def test_the_log_names_what_goes_on(site, caplog):

@@ -8,15 +8,23 @@ matter. Meanwhile it has the numbers of its successor: a reload that raises a li
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from headgate.clock import DAY, SECOND
 from headgate.errors import InvalidLimit
 from headgate.limit import Limit
 from headgate.policy.policy import Policy
 from headgate.policy.rule import Rule
+from headgate.policy.rule_limits import DEFAULT_PLAN
+
+NAMED_BY_PLACE: Final = re.compile(r"rule-\d+")
+MOVED: Final = (
+    "rule {} is about other requests than before, and goes on with the same counts: a rule without a name is known by "
+    "its place in the list; give it a name"
+)
 
 
 class CarriedCounts(NamedTuple):
@@ -48,10 +56,15 @@ def compare(old: Policy, new: Policy, earlier: Sequence[CarriedCounts], now_us: 
     carried: list[CarriedCounts] = []
     names: dict[str, str] = {}
     for before, rule in _pairs(old, new):
+        if before is None:
+            lines.append((logging.INFO, f"rule {rule.name} is new, and so are its counts"))
+            continue
         changed = _other_counts(old, new, before, rule)
         if changed:
             lines.append((logging.WARNING, f"rule {rule.name} has new counts: {changed}"))
             continue
+        if _moved(before, rule):
+            lines.append((logging.WARNING, MOVED.format(rule.name)))
         names[before.name] = rule.name
         for plan, left, limit in _left_behind(before, rule):
             lasts = _lasts(left)
@@ -59,9 +72,9 @@ def compare(old: Policy, new: Policy, earlier: Sequence[CarriedCounts], now_us: 
             lines.append((logging.INFO, f"rule {rule.name}: {left} is counted beside {limit} for {lasts / SECOND:g} s"))
     going = (each for each in earlier if each.rule in names and each.until_us > now_us)
     carried += [each._replace(rule=names[each.rule]) for each in going]
-    there = {limit.identity for rule in new.rules for limit in _limits(rule)}
     by_state = {(each.plan, each.limit.identity): each for each in reversed(carried)}
-    kept = (each for each in by_state.values() if each.limit.identity not in there)
+    places = _places(new)
+    kept = (each for each in by_state.values() if not _is_counted(each, places.get(each.limit.identity, ())))
     return Reload(tuple(kept), tuple(lines), now_us)
 
 
@@ -78,29 +91,52 @@ def with_carried(policy: Policy, carried: Sequence[CarriedCounts]) -> Policy:
     return policy.with_compiled(list(rules.values()))
 
 
-def _pairs(old: Policy, new: Policy) -> Iterator[tuple[Rule, Rule]]:
-    """Yield old and new version of each rule: the same name, or another name and otherwise equal."""
+def _pairs(old: Policy, new: Policy) -> Iterator[tuple[Rule | None, Rule]]:
+    """Yield old and new version of each rule: of the same name, or else of other names and about the same requests.
+
+    Of several such rules, the one with the same limits is the old version. A rule without one is new.
+    """
     by_name = {rule.name: rule for rule in old.rules}
     names = {rule.name for rule in new.rules}
-    gone: dict[tuple[Any, ...], list[Rule]] = {}
-    for rule in reversed(old.rules):
-        if rule.name not in names:
-            gone.setdefault(_but_name(rule), []).append(rule)
+    gone = {rule.name: rule for rule in old.rules if rule.name not in names}
+    come = []
     for rule in new.rules:
         if rule.name in by_name:
             yield by_name[rule.name], rule
-        elif gone and (same := gone.get(_but_name(rule))):
-            yield same.pop(), rule
+        else:
+            come.append(rule)
+    for alike in (lambda rule: (_requests(rule), _plans(rule)), _requests):
+        found: dict[Any, list[Rule]] = {}
+        for rule in reversed(gone.values()):
+            found.setdefault(alike(rule), []).append(rule)
+        rest = []
+        for rule in come:
+            if same := found.get(alike(rule)):
+                before = same.pop()
+                del gone[before.name]
+                yield before, rule
+            else:
+                rest.append(rule)
+        come = rest
+    yield from ((None, rule) for rule in come)
 
 
-def _but_name(rule: Rule) -> tuple[Any, ...]:
-    """Return the comparable fields of a rule, without its name."""
+def _moved(before: Rule, rule: Rule) -> bool:
+    """Return whether a rule seems to have the name of another one only because rules were added or removed above it."""
+    return NAMED_BY_PLACE.fullmatch(rule.name) is not None and _requests(before) != _requests(rule)
+
+
+def _requests(rule: Rule) -> tuple[Any, ...]:
+    """Return the fields of a rule that say which requests it counts, and by which key."""
     match = rule.match
     paths = tuple(pattern.text for pattern in match.patterns)
-    plans = tuple(
-        (plan, *(str(limit.replace(name="any")) for limit in limits)) for plan, limits in (rule.plans or {}).items()
-    )
-    return match.methods, paths, len(match.conditions), match.messages, rule.parts, rule.store, plans
+    return match.methods, paths, len(match.conditions), match.messages, rule.parts, rule.store
+
+
+def _plans(rule: Rule) -> tuple[Any, ...]:
+    """Return the limits of a rule, without their names."""
+    plans = (rule.plans or {}).items()
+    return tuple((plan, *(str(limit.replace(name="any")) for limit in limits)) for plan, limits in plans)
 
 
 def _other_counts(old: Policy, new: Policy, before: Rule, rule: Rule) -> str:
@@ -120,8 +156,9 @@ def _other_counts(old: Policy, new: Policy, before: Rule, rule: Rule) -> str:
 
 def _left_behind(before: Rule, rule: Rule) -> Iterator[tuple[str, Limit, Limit]]:
     """Yield plan, old limit and new limit for each limit whose state is no longer read."""
+    was = before.plans or {}
     for plan, limits in (rule.plans or {}).items():
-        old = (before.plans or {}).get(plan, ())
+        old = was.get(plan, was.get(DEFAULT_PLAN, ()))  # by which requests of a plan that was not listed were counted
         left = [each for each in old if each.identity not in {limit.identity for limit in limits}]
         come = [each for each in limits if each.identity not in {limit.identity for limit in old}]
         for gone, limit in zip(left, come, strict=False):
@@ -161,6 +198,16 @@ def _short_block(limit: Limit, left: Limit) -> str | float:
     return limit.written_block if limit.growth else "1 ms, 2 ms"
 
 
-def _limits(rule: Rule) -> Iterator[Limit]:
-    for limits in (rule.plans or {}).values():
-        yield from limits
+def _places(policy: Policy) -> dict[str, list[tuple[str, str]]]:
+    """Return the rules and plans in which each limit stands, by its identity."""
+    places: dict[str, list[tuple[str, str]]] = {}
+    for rule in policy.rules:
+        for plan, limits in (rule.plans or {}).items():
+            for limit in limits:
+                places.setdefault(limit.identity, []).append((rule.name, plan))
+    return places
+
+
+def _is_counted(carried: CarriedCounts, places: Iterable[tuple[str, str]]) -> bool:
+    """Return whether a request may meet the limit without its being carried: other plans of its rule do not matter."""
+    return any(rule != carried.rule or plan == carried.plan for rule, plan in places)
