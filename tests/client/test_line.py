@@ -84,3 +84,19 @@ def test_callers_that_are_gone_are_passed_over():
     assert let_in == [2]
     line.leave()
     assert not line.busy
+
+
+def test_a_caller_whose_loop_was_closed_is_not_waited_for():
+    """The next caller that comes takes its place, and those that waited before it are let in after it."""
+    line = Line()
+    let_in: list[int] = []
+    callers = [Caller(line, let_in) for _ in range(3)]
+    closed = [False]
+    assert line.enter(callers[0].ticket, callers[0], lambda: closed[0])
+    assert not line.enter(callers[1].ticket, callers[1], lambda: closed[0])
+    closed[0] = True
+    assert line.enter(callers[2].ticket, callers[2])
+    line.leave()
+    assert (line.busy, let_in) == (True, [1])
+    line.leave()
+    assert not line.busy

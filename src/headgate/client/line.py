@@ -11,6 +11,13 @@ from headgate.forks import after_fork
 
 Call = Callable[[], bool]
 """Lets a waiting caller in; returns False if that caller is gone."""
+IsGone = Callable[[], bool]
+"""Returns True if a caller can never leave: its event loop was closed while the caller was inside."""
+
+
+def never_gone() -> bool:
+    """Return False: a thread always comes to its end."""
+    return False
 
 
 class Line:
@@ -30,7 +37,8 @@ class Line:
         self._lock = threading.Lock()
         self.busy = False
         """True while a caller is inside."""
-        self._waiting: dict[int, Call] = {}
+        self._is_gone: IsGone = never_gone
+        self._waiting: dict[int, tuple[Call, IsGone]] = {}
         self._order: list[int] = []
 
     def __len__(self) -> int:
@@ -40,13 +48,16 @@ class Line:
         """Return a place behind all others."""
         return next(self._tickets)
 
-    def enter(self, ticket: int, call: Call) -> bool:
-        """Return True if the caller is inside now; else `call` is called once it is."""
+    def enter(self, ticket: int, call: Call, is_gone: IsGone = never_gone) -> bool:
+        """Return True if the caller is inside now; else `call` is called once it is.
+
+        A caller that is gone is not waited for; the next caller that comes takes its place.
+        """
         with self._lock:
-            if not self.busy:
-                self.busy = True
+            if not self.busy or self._is_gone():
+                self.busy, self._is_gone = True, is_gone
                 return True
-            self._waiting[ticket] = call
+            self._waiting[ticket] = call, is_gone
             heappush(self._order, ticket)
             return False
 
@@ -67,8 +78,9 @@ class Line:
         """Return the call of the next caller, who is inside then; None if the line is empty."""
         with self._lock:
             while self._order:
-                call = self._waiting.pop(heappop(self._order), None)
-                if call is not None:
+                waiting = self._waiting.pop(heappop(self._order), None)
+                if waiting is not None:
+                    call, self._is_gone = waiting
                     return call
             self.busy = False
             return None

@@ -178,7 +178,7 @@ class Loops(_Sides):
         loop = running_loop()
         entered: asyncio.Future[None] = loop.create_future()
         call = _caller(loop, entered)
-        if line.enter(ticket, call):
+        if line.enter(ticket, call, loop.is_closed):
             return True
         came = False
         try:

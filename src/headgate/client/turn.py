@@ -157,6 +157,8 @@ class Turns:
                 wait = min(max(reservation.retry_after, SHORTEST_SLEEP), UNITS_COME_BACK)
                 self._check(state, wait, USED_UP)
                 yield self._side.sleep(wait)
+        except GeneratorExit:  # thrown away with its event loop: nothing can be awaited, and the place stays charged
+            raise
         except BaseException:
             yield from self._give_back(state, turn)
             raise
@@ -195,6 +197,8 @@ class Turns:
                 paused = yield self._side.paused(state.learned.paces, state.key)
                 if not paused:
                     return False
+        except GeneratorExit:  # thrown away with its event loop: nothing can be awaited, and the place stays charged
+            raise
         except BaseException:
             yield from self._give_back(state, turn)
             raise
