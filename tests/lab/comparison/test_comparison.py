@@ -185,6 +185,14 @@ def test_what_cannot_be_replayed_is_refused(limits, words):
         replay([], *limits)
 
 
+def test_refusals_are_counted_in_their_second():
+    """The series of each limit has the refusals at the time of their requests, and the units above its amount."""
+    compared = replay(requests_at(0, 0.5, 1, 2, 2.5, 4), "1/3s by sliding-log", Limit(1, "3s", burst=2))
+    assert compared.series.offered == (2, 1, 2, 0, 1)
+    assert compared.series.refused == ((1, 1, 2, 0, 0), (0, 1, 2, 0, 0))
+    assert compared.series.above == ((0, 0, 0, 0, 0), (1, 0, 0, 0, 0))
+
+
 def test_long_logs_have_few_bins():
     """Bins become longer with the log, and lose no request; what is above the limit stays visible."""
     month = [(day * 24 * 3600 * SECOND + at, "ann", 1, "", "", 0) for day in range(30) for at in range(8)]

@@ -34,7 +34,8 @@ class Lane:
         self.limit = limit
         self._store = MemoryStore(max_bytes=MOST_BYTES, clock=clock)
         self.hit = Limiter(limit, store=self._store).hit
-        self.refused = self.clients = self.most = 0
+        self.refused = self.refused_before = self.clients = self.most = 0
+        """`refused_before` are the refusals that the bins have already."""
         self.same_passed = self.same_refused = self.own_passed = self.own_refused = 0
         self.offered = Estimate(limit, clock) if limit.step.KIND == "window" else None
 
@@ -63,24 +64,19 @@ class Estimate:
     def __init__(self, limit: Limit, clock: Clock) -> None:
         self.passed = self.refused = 0
         self._full = False
-        self._most = (EXACT - 1) // (limit.period_us // limit.params[3])
-        self._hit = Limiter(limit.replace(amount=self._most, block=0), store=MemoryStore(clock=clock)).hit
+        most = (EXACT - 1) // (limit.period_us // limit.params[3])
+        self.least = most - limit.amount
+        """What remains at least, if the estimate is within the amount."""
+        self.hit = Limiter(limit.replace(amount=most, block=0), store=MemoryStore(clock=clock)).hit
 
-    def count(self, key: str, cost: int) -> None:
-        """Count a request whose answer was right."""
-        if not self._hit(key, cost).allowed:
+    def miss(self, counted: bool, fits: bool) -> None:
+        """Note a request that was not counted, or whose estimate differs from the truth: whether it fits."""
+        if not counted:
             self._full = True
-
-    def compare(self, key: str, cost: int, amount: int, fits: bool) -> None:
-        """Count this request, and compare the estimate with the truth: whether it fits in the exact window."""
-        decision = self._hit(key, cost)
-        if not decision.allowed:
-            self._full = True
-        elif (self._most - decision.remaining <= amount) is not fits:
-            if fits:
-                self.refused += 1
-            else:
-                self.passed += 1
+        elif fits:
+            self.refused += 1
+        else:
+            self.passed += 1
 
     def wrong(self) -> Wrong | None:
         """Return the wrong answers; None if a client has sent more than can be counted."""
@@ -96,7 +92,7 @@ class QueueLane:
         self._enter = Shaper(limit, store=self._store).enter
         self._departures: dict[str, Trailing] = {}
         self._waits: Counter[int] = Counter()
-        self.refused = self.clients = self.most = 0
+        self.refused = self.refused_before = self.clients = self.most = 0
 
     def admits(self, time: int, key: str, cost: int) -> bool:
         """Take a place in the queue of this client; False if it is full."""

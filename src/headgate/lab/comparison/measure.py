@@ -14,85 +14,16 @@ from typing import Final
 from headgate.clock import HandClock
 from headgate.errors import InvalidCall
 from headgate.lab.comparison.bins import Bins
-from headgate.lab.comparison.clients import Client, Parts, Past
-from headgate.lab.comparison.lanes import Lane, QueueLane, lane_for
+from headgate.lab.comparison.clients import Ask, Client, Past
+from headgate.lab.comparison.lanes import QueueLane, lane_for
 from headgate.lab.comparison.limits import Candidate
+from headgate.lab.comparison.questions import questions
 from headgate.lab.comparison.results import Comparison
 from headgate.lab.logs import LogFacts, Row
 from headgate.lab.text import ERRORS
 from headgate.limit import Limit
 
 SHOWN_CLIENTS: Final = 10
-
-
-class Question:
-    """An amount per period, and the lanes of the limits that enforce it: they are compared with the same windows."""
-
-    def __init__(self, amount: int, period: int, clock: HandClock) -> None:
-        self.amount = amount
-        self.period = period
-        self._clock = clock
-        self.least_most = 0
-        """The least `most` of the lanes, or less."""
-        self.lanes: list[tuple[int, Lane]] = []
-        """The lanes, with their places in the comparison."""
-
-    def ask(self, past: Past, client: Client, time: int, cost: int, bins: Bins) -> None:
-        """Ask every limit about a request, and compare the answers with exact windows."""
-        self._clock.us = time
-        allowed = [lane.hit(client.key, cost).allowed for _, lane in self.lanes]
-        if past.parts is None:
-            fits = past.shared.at(time) + cost <= self.amount
-            if fits and all(allowed):
-                units = past.shared.add(time, cost)
-                if units > self.least_most:
-                    self.note_most(units)
-                return
-            past.parts = Parts(past.shared, len(self.lanes))
-            self._begin_estimates(client.key, past.shared.two_periods, time)
-        self._compare(past.parts, allowed, client, time, cost, bins)
-
-    def note_most(self, units: int) -> None:
-        """Note what one client has passed in a period, by every limit."""
-        for _, lane in self.lanes:
-            lane.most = max(lane.most, units)
-        self.least_most = min(lane.most for _, lane in self.lanes)
-
-    def _begin_estimates(self, key: str, uses: Iterable[tuple[int, int]], now: int) -> None:
-        """Count requests that were not estimated when they came, because every limit has counted them itself."""
-        estimates = [lane.offered for _, lane in self.lanes if lane.offered is not None]
-        if estimates:
-            for time, cost in uses:
-                self._clock.us = time
-                for estimate in estimates:
-                    estimate.count(key, cost)
-            self._clock.us = now
-
-    def _compare(self, past: Parts, allowed: Sequence[bool], client: Client, time: int, cost: int, bins: Bins) -> None:
-        amount = self.amount
-        offered_fits = past.offered.at(time) + cost <= amount
-        past.offered.add(time, cost)
-        exact_fits = past.exact.at(time) + cost <= amount
-        if exact_fits:
-            past.exact.add(time, cost)
-        for (place, lane), passed, passes in zip(self.lanes, past.passed, allowed, strict=True):
-            same_fits = passed.at(time) + cost <= amount
-            if passes:
-                units = passed.add(time, cost)
-                if units > lane.most:
-                    lane.most = units
-                if not same_fits:
-                    lane.same_passed += 1
-                    above = bins.above[place]
-                    above[-1] = max(above[-1], units - amount)
-                if not exact_fits:
-                    lane.own_passed += 1
-            else:
-                _refuse(lane, place, client, time, bins)
-                lane.same_refused += same_fits
-                lane.own_refused += exact_fits
-            if lane.offered is not None:
-                lane.offered.compare(client.key, cost, amount, offered_fits)
 
 
 class Measurement:
@@ -102,7 +33,7 @@ class Measurement:
         limits = [each.limit for each in candidates]
         self._clock = HandClock()
         self._lanes = [lane_for(each, self._clock) for each in candidates]
-        self._questions = _questions(self._lanes, self._clock)
+        self._questions = questions(self._lanes, self._clock)
         self._queues = [(place, lane) for place, lane in enumerate(self._lanes) if isinstance(lane, QueueLane)]
         self._bins = Bins(len(limits))
         self._clients: dict[str, Client] = {}
@@ -144,10 +75,8 @@ class Measurement:
             if client.units <= fitting:
                 client.visit.append(request)
             elif cost:
-                if client.pasts is None and self._fits_still(client, time):
-                    client.visit.append(request)
-                else:
-                    self._ask(client, time, cost)
+                for ask, past in self._near(client, request) if client.pasts is None else client.pasts:
+                    ask(past, client, time, cost, bins)
             if queues:
                 self._queue(client, time, cost)
         self._count(seen)
@@ -172,20 +101,30 @@ class Measurement:
         )
 
     def _count(self, seen: int) -> None:
+        for question in self._questions:
+            question.count()
         if seen:
             self._requests += seen
             self._bins.offered[-1] += seen
+            for refused, lane in zip(self._bins.refused, self._lanes, strict=True):
+                refused[-1] += lane.refused - lane.refused_before
+                lane.refused_before = lane.refused
 
-    def _ask(self, client: Client, time: int, cost: int) -> None:
-        """Ask every limit; the first time in a visit, first about the requests of the visit so far."""
-        if client.pasts is None:
-            client.pasts = [Past(each.period) for each in self._questions]
-            for earlier, _, units, *_ in client.visit:
-                if units:
-                    self._ask(client, earlier, units)
-            client.visit = []
-        for question, past in zip(self._questions, client.pasts, strict=True):
-            question.ask(past, client, time, cost, self._bins)
+    def _near(self, client: Client, request: Row) -> Sequence[tuple[Ask, Past]]:
+        """Return what to ask about a request of a visit that may not fit any more: nothing, if it still does.
+
+        Otherwise every limit is asked from now on, and first about the requests of the visit so far.
+        """
+        if self._fits_still(client, request[0]):
+            client.visit.append(request)
+            return ()
+        client.pasts = [(each.ask, Past(each.period)) for each in self._questions]
+        for time, _, cost, *_ in client.visit:
+            if cost:
+                for ask, past in client.pasts:
+                    ask(past, client, time, cost, self._bins)
+        client.visit = []
+        return client.pasts
 
     def _fits_still(self, client: Client, time: int) -> bool:
         """Forget the requests of a visit that every limit has forgotten; return whether the visit fits in every limit.
@@ -206,7 +145,8 @@ class Measurement:
         self._clock.us = time
         for place, lane in self._queues:
             if not lane.admits(time, client.key, cost):
-                _refuse(lane, place, client, time, self._bins)
+                lane.refused += 1
+                lane.clients += bool(client.refuse(1 << place, time))
 
     def _end_visit(self, client: Client) -> None:
         self._note_most(client)
@@ -219,15 +159,6 @@ class Measurement:
         for question in self._questions:
             if client.units > question.least_most:
                 question.note_most(_most_in(question.period, client.visit))
-
-
-def _questions(lanes: Sequence[Lane | QueueLane], clock: HandClock) -> list[Question]:
-    questions: dict[tuple[int, int], Question] = {}
-    for place, lane in enumerate(lanes):
-        if isinstance(lane, Lane):
-            amount, period = lane.limit.amount, lane.limit.period_us
-            questions.setdefault((amount, period), Question(amount, period, clock)).lanes.append((place, lane))
-    return list(questions.values())
 
 
 def _forgets_after(limit: Limit) -> int:
@@ -248,14 +179,3 @@ def _most_in(period: int, visit: Sequence[Row]) -> int:
         if units > most:
             most = units
     return most
-
-
-def _refuse(lane: Lane | QueueLane, place: int, client: Client, time: int, bins: Bins) -> None:
-    """Count a refusal."""
-    bins.refused[place][-1] += 1
-    if not client.refused_by >> place & 1:
-        client.refused_by |= 1 << place
-        lane.clients += 1
-    lane.refused += 1
-    if place == 0:
-        client.refuse(time)

@@ -72,7 +72,7 @@ class Order:
         spread = self._spread
         batch: list[Row] = []
         for second in self._due(floor):
-            bucket = self._unpacked(second)
+            bucket = self._unpacked(second) if second in self._packed else self._held.pop(second)
             if len(bucket) == 1:
                 batch.append(bucket[0])
             elif spread:
@@ -91,7 +91,8 @@ class Order:
         seconds = sorted(self._held.keys() | self._packed.keys())
         end = len(seconds) if floor is None else bisect_left(seconds, floor)
         self._count -= sum([len(self._held.get(second, ())) for second in islice(seconds, end)])
-        self._bytes -= sum([self._size(second) for second in islice(seconds, end)])
+        if self._packed:
+            self._bytes -= sum([self._size(second) for second in islice(seconds, end)])
         if self._count > self._most:
             self._pack(seconds[end:])
         while self._bytes > MOST_PACKED:
