@@ -98,6 +98,13 @@ def test_a_refused_request_is_charged_nowhere(service: Service) -> None:
     assert service.codes(FIVE) == (OK, [(OK, 4)])
 
 
+def test_one_hit_that_is_spelled_out_is_the_hit_of_every_request(service: Service) -> None:
+    """A client that sends `hits_addend: 1` is charged as one that sends none: nowhere, if its request is refused."""
+    service.codes(TWO, hits=2)
+    assert service.codes(FIVE, TWO, request_hits=1) == (OVER, [(OK, 5), (OVER, 0)])
+    assert service.codes(FIVE, request_hits=1) == (OK, [(OK, 4)])
+
+
 def test_a_replaced_limit_is_not_charged(service: Service) -> None:
     """The limit that is replaced keeps its count."""
     service.codes(TWO, BETTER)

@@ -124,9 +124,12 @@ def _brought(amount: int, unit: int, algorithm: str) -> Rule:
 
 
 def _hits(request: Any, descriptor: Any) -> tuple[int, bool]:  # noqa: ANN401
-    """Return the hits of a descriptor, and whether they are brought; 0 of a descriptor asks, 0 of a request is none."""
+    """Return the hits of a descriptor, and whether they are brought.
+
+    0 of a descriptor asks. 0 or 1 of a request is the one hit of a request that brings none: some clients spell it out.
+    """
     if not descriptor.HasField("hits_addend"):
-        return int(request.hits_addend) or 1, request.hits_addend > 0
+        return int(request.hits_addend) or 1, request.hits_addend > 1
     hits = min(int(descriptor.hits_addend.value), EXACT)
     return -hits if descriptor.is_negative_hits else hits, True
 
