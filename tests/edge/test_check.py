@@ -97,6 +97,8 @@ def test_the_client_is_found_behind_trusted_proxies():
     assert found == [204, 204, 429, 204]
     lines = [("X-Forwarded-For", "6.6.6.6"), ("X-Forwarded-For", "1.1.1.1")]
     assert app.ask("GET", "/check", [*told, *lines])[0] == 429
+    long = ", ".join(["6.6.6.6"] * 40 + ["1.1.1.1"])
+    assert app.ask("GET", "/check", [*told, ("X-Forwarded-For", long)])[0] == 429
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,8 @@ class App:
         envoy: EnvoyLimits | None = None,
     ) -> None:
         self._check = check
+        self._open_check = None if tokens else check
+        """The answer to most questions: of a proxy, and without a token."""
         self._questions = questions
         self._tokens = tokens
         self.envoy = envoy
@@ -45,7 +47,12 @@ class App:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        status, headers, body = await self._answer(scope, receive)
+        if self._open_check is not None and scope["path"] == "/check" and scope["method"] == "GET":
+            peer = scope["client"]
+            found = self._open_check(scope["headers"], peer[0] if peer else None, scope["query_string"])
+        else:
+            found = self._answer(scope, receive)
+        status, headers, body = await found
         if self.drains:
             headers = [*headers, CLOSE]
         await send({"type": "http.response.start", "status": status, "headers": headers})
@@ -53,9 +60,6 @@ class App:
 
     async def _answer(self, scope: Scope, receive: Receive) -> Answer[bytes]:
         path, method, headers = scope["path"], scope["method"], scope["headers"]
-        if path == "/check" and method == "GET" and self._check is not None and not self._tokens:  # most questions
-            peer = scope["client"]
-            return await self._check(headers, peer[0] if peer else None, scope["query_string"])
         if path == "/healthz":
             return _only("GET", method) or as_json({"status": "ok"})
         if path == "/readyz":

@@ -31,14 +31,23 @@ class OriginalRequest:
 
     __slots__ = ("headers", "host", "method", "path", "peer", "plan", "proxies", "query", "user")
 
-    def __init__(self, method: str, path: str, query: bytes | str, headers: Headers, peer: str | None) -> None:
+    def __init__(
+        self,
+        method: str,
+        path: str,
+        query: bytes | str,
+        headers: Headers,
+        peer: str | None,
+        proxies: Proxies | None = None,
+        host: bytes | None = None,
+    ) -> None:
         self.method = method
         self.path = path
         self.query = query
         self.headers = headers
         self.peer = peer
-        self.proxies: Proxies | None = None
-        self.host: bytes | None = None
+        self.proxies = proxies
+        self.host = host
         """The host that the client asked for, if the proxy tells it."""
         self.user: str | None = None
         self.plan: str | None = None

@@ -14,19 +14,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Final
 
 from headgate.caches import ClearedWhenFull
 from headgate.edge.answers import problem
-from headgate.edge.original_request import HOST, METHOD, METHOD_PATTERN, ONCE, URI, OriginalRequest, lines_of, read_uri
+from headgate.edge.original_request import HOST, METHOD, METHOD_PATTERN, ONCE, URI, OriginalRequest, read_uri
 from headgate.edge.runtime import EdgeRuntime
 from headgate.policy import Proxies
 from headgate.policy.edges import METHODS
 from headgate.steps import run_awaiting
-from headgate.web import Answer, Clients, RequestLimits, limits_of
+from headgate.web import Answer, RequestLimits, limits_of
 from headgate.wording import log_of
 
 MOST_PEERS: Final = 1024
+MOST_CLIENTS: Final = 4096
+LONGEST: Final = 256
+"""The length up to which a line of forwarded addresses is read once."""
 PASSED: Final = 204
 ASKS: Final = b"deny=403"
 """The query of a proxy that takes every no but 401 and 403 for an error."""
@@ -34,7 +38,7 @@ UNAUTHORIZED: Final = 401
 FORBIDDEN: Final = 403
 MISDIRECTED: Final = 421
 STATUS: Final = b"x-headgate-status"
-KNOWN: Final = frozenset(method.encode() for method in METHODS)
+KNOWN: Final = {method.encode(): method for method in METHODS}
 _METHOD: Final = re.compile(METHOD_PATTERN.encode())
 
 log = log_of("headgate.edge")
@@ -47,7 +51,8 @@ class ProxyCheck:
         self._runtime = runtime
         self._proxies = proxies
         self._limits = limits_of(runtime)
-        self._clients = Clients(proxies, lines_of)
+        self._header = proxies.header.encode("latin-1")
+        self._client = lru_cache(MOST_CLIENTS)(self._found)
         self._trusted: ClearedWhenFull[str | None, bool] = ClearedWhenFull(MOST_PEERS, proxies.trusts)
         self._logged: set[str] = set()
 
@@ -59,23 +64,27 @@ class ProxyCheck:
         if len(fields) != len(headers) and (fields := joined(headers)) is None:  # type: ignore[arg-type]
             return self._unclear("the proxy sends different lines of an X-Forwarded header; it must overwrite them")
         assert fields is not None  # noqa: S101 - for the type checker
-        method, uri = fields.get(METHOD), fields.get(URI)
+        given, uri, line = fields.get(METHOD), fields.get(URI), fields.get(self._header)
         target = None if uri is None else read_uri(uri)
-        if method is None or target is None or (method not in KNOWN and not _METHOD.fullmatch(method)):
+        if given is None or target is None or (given not in KNOWN and not _METHOD.fullmatch(given)):
             return self._unclear(
                 "the proxy must send X-Forwarded-Method and X-Forwarded-Uri, the method and the target of the request"
             )
-        request = OriginalRequest(method.decode("latin-1"), target[0], target[1], headers, peer)
-        request.proxies, request.host = self._proxies, fields.get(HOST)
+        method, (path, asked) = KNOWN.get(given) or given.decode("latin-1"), target
+        client = self._client(peer, line) if line is None or len(line) <= LONGEST else self._found(peer, line)
+        request = OriginalRequest(method, path, asked, headers, peer, self._proxies, fields.get(HOST))
         limits = self._limits()
-        way = False if "/." in request.path else None
-        admitted = limits.admit(request, request.method, request.path, self._clients(fields, peer), None, way)
+        admitted = limits.admit(request, method, path, client, None, False if "/." in path else None)
         if not isinstance(admitted, bool):
             admitted = await run_awaiting(admitted)
         if admitted:
             return PASSED, limits.fields, b""
         answer = refused(limits, fields.get(b"accept"))
         return for_nginx(answer) if query else answer
+
+    def _found(self, peer: str | None, line: bytes | None) -> str | None:
+        """Return the client behind a trusted peer that sends this line of addresses."""
+        return self._proxies.client(peer, () if line is None else (line.decode("latin-1"),)) or peer
 
     def _misasked(self, peer: str | None) -> Answer[bytes]:
         if self._trusted[peer]:

@@ -9,13 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 __all__ = [
-    "ASGI", "Answer", "Clients", "Reader", "RequestLimits", "Runtime", "ScopeHeaders", "WebOptions",
+    "ASGI", "Answer", "Reader", "RequestLimits", "Runtime", "ScopeHeaders", "WebOptions",
     "limits_of", "plain_fields", "snapshot_of",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
     from headgate.web.asgi_requests import ScopeHeaders
-    from headgate.web.clients import Clients
     from headgate.web.edge_snapshot import snapshot_of
     from headgate.web.headers import ASGI
     from headgate.web.options import WebOptions
@@ -27,7 +26,6 @@ else:
     _LATER = {
         "ASGI": "headgate.web.headers",
         "Answer": "headgate.web.responder",
-        "Clients": "headgate.web.clients",
         "Reader": "headgate.web.runtime",
         "RequestLimits": "headgate.web.request_limits",
         "Runtime": "headgate.web.runtime",
