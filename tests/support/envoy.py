@@ -28,11 +28,21 @@ CLOSED = ENVOY.replace("failure_mode_deny: false # OPEN", "failure_mode_deny: tr
 needs_envoy = pytest.mark.skipif(place("envoy") is None, reason="Envoy is not installed: make test-edges")
 
 
+def link_limits(folder: Path, version: str, text: str) -> None:
+    """Write limits into a new directory, and let the link point there in one step."""
+    (folder / version).mkdir()
+    (folder / version / "edge.yaml").write_text(text)
+    (folder / "next").symlink_to(version)
+    (folder / "next").replace(folder / "limits")
+
+
 @contextmanager
 def limited(folder: Path, workers: int, text: str = LIMITS, *options: str) -> Iterator[tuple[Service, list[int]]]:
-    """A service with limits in `folder/limits/edge.yaml`, those of the page unless told, and its ports for gRPC."""
-    (folder / "limits").mkdir()
-    (folder / "limits" / "edge.yaml").write_text(text)
+    """A service with limits in `folder/limits/edge.yaml`, those of the page unless told, and its ports for gRPC.
+
+    `limits` is a link, as that of many operators.
+    """
+    link_limits(folder, "v1", text)
     words = ("--envoy", str(folder / "limits"), "--workers", str(workers), "--grpc", f"{HOST}:0", *options)
     with serving(*words) as service:
         ready = next(line for line in service.lines if line.startswith("ready"))

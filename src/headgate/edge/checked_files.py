@@ -26,7 +26,7 @@ class CheckedFiles:
     """The last good version of a file, or of a directory of files."""
 
     def __init__(self, given: str, folder: Path, read: Callable[[str], None]) -> None:
-        self._given = Path(given)
+        self._given = Path(os.path.abspath(given))  # not resolved: operators change links, too
         self._folder = folder
         self._read = read
         """Reads a version; raises if it is bad."""

@@ -93,7 +93,7 @@ def _kept(settings: Settings, store: str, directory: Path) -> tuple[Settings, li
         from headgate.edge.envoy import read_domains  # here, because protobuf is needed for Envoy only
 
         algorithm = settings.envoy_algorithm
-        given = str(Path(settings.envoy).resolve())
+        given = settings.envoy
         limits = CheckedFiles(given, directory / "envoy", lambda folder: _read(read_domains(Path(folder), algorithm)))
         settings = replace(settings, envoy=limits.path)
         kept.append(limits)

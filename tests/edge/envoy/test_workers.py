@@ -18,7 +18,7 @@ from headgate.edge.envoy.messages import RateLimitResponse
 from tests.edge.envoy.support import request
 from tests.support.certificates import certificate
 from tests.support.edge import HOST, Service
-from tests.support.envoy import METHOD, limited
+from tests.support.envoy import METHOD, limited, link_limits
 from tests.support.loads import Load
 from tests.support.servers import wait_until
 
@@ -73,7 +73,7 @@ def left(service: Service) -> int:
 
 
 def test_no_call_and_no_count_is_lost_while_files_change_and_workers_die(tmp_path: Path) -> None:
-    """A changed file is taken up by every worker, one with a mistake by none, and no call fails meanwhile.
+    """A directory behind a link is replaced: every worker takes it up, and none a file with a mistake; no call fails.
 
     A worker that is killed loses the calls on its connections. Each other call is counted once, and its port is served
     again by another worker, with the last good file.
@@ -82,7 +82,7 @@ def test_no_call_and_no_count_is_lost_while_files_change_and_workers_die(tmp_pat
         file, old = tmp_path / "limits" / "edge.yaml", service.workers()[2:]  # those for HTTP were started before
         with Callers(ports) as load:
             wait_until(lambda: len(load.names) == 2, "both ports answer")
-            file.write_text(FILE.replace("first", "second"))
+            link_limits(tmp_path, "v2", FILE.replace("first", "second"))
             wait_until(lambda: all(load.names[port, "second"] for port in ports), "both ports tell the new name")
             file.write_text(FILE.replace("first", "third").replace("year", "yeer"))
             service.line("edge.yaml:3: .*yeer")
