@@ -102,6 +102,17 @@ def test_what_is_watched_ends_too():
     assert judged.left() == 2
 
 
+@pytest.mark.parametrize("act", ["observe", "mark"])
+def test_a_request_that_another_rule_refuses_holds_no_watched_permit(act):
+    """A rule that lets every request pass holds permits of served requests only."""
+    judged = responder({**FLIGHT, "act": act}, {"name": "strict", "limits": "1/minute"})
+    first = judged.ask()
+    assert judged.kinds(3) == ["deny"] * 3
+    assert judged.left() == 1
+    end(judged, first)
+    assert judged.left() == 2
+
+
 def test_a_later_store_that_refuses_gives_back_what_an_earlier_one_holds():
     """A permit taken in the first store is free again when the second one refuses."""
     near, far = (still() for _ in range(2))

@@ -46,9 +46,10 @@ from headgate.policy.policy_bans import PolicyBans
 from headgate.policy.questions import NOBODY, Question, Round, flat, passing, put_together
 from headgate.policy.rule import Rule
 from headgate.policy.rule_index import MatchedRules
-from headgate.policy.settling import charge_refused, refund
+from headgate.policy.settling import charge_refused, refund, release
 from headgate.policy.values import Unclear
 from headgate.policy.view import RequestView
+from headgate.policy.watched import Watched
 from headgate.steps import Steps
 from headgate.stores import AsyncStore, Store
 from headgate.wording import log_of
@@ -77,6 +78,7 @@ class CompiledPolicy:
         """Whether some gates must be awaited."""
         self._groups: ClearedWhenFull[tuple[Any, ...], tuple[LimitGroup, ...]] = ClearedWhenFull(MOST_GROUPS)
         self._outage = Outage(policy.namespace, stores, self.counts.gauges)
+        self._watched = Watched(self._bans, self._outage, self.counts)
         self.looks_first = any((policy.allow, policy.deny, policy.plan_header, policy.plan_claim))
         """Whether each request must be examined before the rules."""
 
@@ -132,11 +134,15 @@ class CompiledPolicy:
         rounds, watched = asked
         if self._bans.may_have() and (banned := (yield from self._bans.refusal(view, rounds, self))):
             return banned
-        seen: list[Charge] = []
-        for question in watched:
-            yield from self._watch(view, question, seen)
-        outcome = (yield from self._take(view, rounds)) if rounds else PASS
-        if outcome.kind == "pass" and (seen or view.marked):
+        seen = (yield from self._watched.count(view, watched, self)) if watched else []
+        try:
+            outcome = (yield from self._take(view, rounds)) if rounds else PASS
+        except BaseException:
+            yield from refund(seen)
+            raise
+        if outcome.kind != "pass":
+            yield from release(seen)
+        elif seen or view.marked:
             return outcome._replace(charges=(*outcome.charges, *seen), marked=view.marked)
         return outcome
 
@@ -267,27 +273,6 @@ class CompiledPolicy:
         if group.counts_refused:
             yield from charge_refused(group, decision, costs)
         return refused(group, decision)
-
-    def _watch(self, view: RequestView, question: Question, seen: list[Charge]) -> Steps[None]:
-        """Count a request for a rule that lets it pass: a refusal is only noted."""
-        rule, result = question[0], ALLOWED
-        if self._bans.may_have() and (yield from self._bans.observed(view, rule, question[1])):
-            return
-        for group in self._grouped(view, [question], looks=not rule.counts_request(view)):
-            try:
-                decision: Decision = yield group.ask(*flat(group, [question]))
-            except Exception as error:
-                self._outage.note(rule, error)
-                result = result or DEGRADED_ALLOWED
-            else:
-                if not decision.allowed:
-                    result = OBSERVED
-                    note_over_limit(view, rule, decision, repr(decision))
-                elif group.follows or group.holds_permits:
-                    if group.holds_permits:
-                        group.gate.hold(decision)
-                    seen.append(Charge(group, decision))
-        self.counts.admitted([((rule,), (question[1],), result)])
 
     def _grouped(self, view: RequestView, asked: list[Question], looks: bool = False) -> tuple[LimitGroup, ...]:
         """Return the groups of a request's rules, one for each store; with `looks`, groups that charge nothing."""

@@ -63,7 +63,7 @@ class RequestDecision:
         refused = [decision for _, decision in self._marked() if decision is not None]
         if refused:
             return max(refused, key=lambda each: each.retry_after)
-        passed = [outcome.decision for outcome in self._outcomes() if outcome.decision is not None]
+        passed = [decision for outcome in self._outcomes() for decision in _shown(outcome)]
         if len(passed) < 2:
             return passed[0] if passed else None
         return passed[tightest([each.granted for each in passed], [each.remaining for each in passed])]
@@ -146,6 +146,12 @@ class RequestDecision:
 
     def _marked(self) -> list[tuple[Any, Decision | None]]:
         return [pair for outcome in self._outcomes() for pair in outcome.marked]
+
+
+def _shown(outcome: Outcome) -> list[Decision]:
+    """Return the decisions of an admission that an endpoint sees: not those of rules that only observe."""
+    marks = [charge.decision for charge in outcome.charges if charge.group.owners[0].act.kind == "mark"]
+    return marks if outcome.decision is None else [outcome.decision, *marks]
 
 
 Seen = TypeVar("Seen", bound=RequestDecision)

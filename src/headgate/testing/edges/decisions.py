@@ -88,6 +88,24 @@ class Decisions(Serving):
                     assert self.left(site) == left, (where, real)
                 assert said == [], (where, real)
 
+    def test_a_rule_that_lets_every_request_pass_takes_the_real_cost(self) -> None:
+        """A rule that marks or observes counts what its handler tells; the handler sees the numbers of a mark only."""
+        for where in self.places:
+            for act, shown in (("mark", [90, 86]), ("observe", [None, None])):
+                seen: list[Any] = []
+
+                def handle(asked: Asked, seen: list[Any] = seen) -> Reply:
+                    seen.append(asked.rate_limit.remaining)
+                    asked.rate_limit.settle(api=4)
+                    return Reply()
+
+                with self.limiting(where, {**COSTLY, "act": act}, handle=handle) as site:
+                    answers = [site.ask() for _ in range(2)]
+                    assert [each.status for each in answers] == [200, 200], (where, act)
+                    assert not any("ratelimit" in each.fields for each in answers), (where, act)
+                    assert self.left(site) == "92", (where, act)
+                assert seen == shown, (where, act)
+
     def test_a_handler_may_settle_where_limits_are_disabled(self) -> None:
         """With `enabled=False` a handler sees a decision without numbers, and what it settles is nothing."""
         for where in self.places:
