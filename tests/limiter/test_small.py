@@ -7,10 +7,11 @@ import pickle
 import subprocess
 import sys
 import warnings
+from collections.abc import Callable
 
 import pytest
 
-from headgate import AsyncLimiter, InvalidCall, Limiter, MemoryStore
+from headgate import AsyncLimiter, Call, InvalidCall, Limiter, MemoryStore
 from headgate.testing import ManualClock
 from headgate.waiting import sleep
 from tests.support.homes import LATER
@@ -37,19 +38,34 @@ def test_a_limiter_whose_counts_stay_here_is_not_pickled(given):
         pickle.dumps(Limiter("3/hour", **given))
 
 
-def test_a_wait_that_blocks_a_running_event_loop_is_warned_of_once(monkeypatch):
-    """The first wait warns; a wait in a thread of its own, and a hit, do not."""
-    monkeypatch.setattr(sleep, "_warned", False)
-    limiter = Limiter("1/second burst 1", clock=ManualClock(LATER))
+BUCKET = "1/second burst 1"
+BLOCKING: dict[str, tuple[str, Callable[[Limiter], object]]] = {
+    "a promise": (BUCKET, lambda limiter: limiter.acquire("k")),
+    "a window": ("1/second by fixed-window", lambda limiter: limiter.acquire("k")),
+    "a log": ("1/second by sliding-log", lambda limiter: limiter.acquire("k")),
+    "an order": (BUCKET, lambda limiter: limiter.acquire("k", priority=1)),
+    "several subjects": (BUCKET, lambda limiter: limiter.acquire_all(Call(*limiter.limits, "k"))),
+    "a stream": (BUCKET, lambda limiter: list(limiter.stream("k", [b"b"]))),
+    "a reservation": (BUCKET, lambda limiter: limiter.reserve("k").wait()),
+}
 
-    async def story() -> list[str]:
-        limiter.hit("k")
-        await asyncio.to_thread(limiter.acquire, "k")
+
+@pytest.mark.parametrize(("limits", "blocks"), BLOCKING.values(), ids=BLOCKING)
+def test_a_wait_that_blocks_a_running_event_loop_is_warned_of_once(limits, blocks, monkeypatch):
+    """The first wait warns of the line that called it; a wait in a thread of its own, and a call that need not wait,
+    do not."""
+    monkeypatch.setattr(sleep, "_warned", False)
+    limiter = Limiter(limits, clock=ManualClock(LATER))
+
+    async def story() -> list[warnings.WarningMessage]:
+        blocks(limiter)
+        await asyncio.to_thread(blocks, limiter)
         with warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always")
             for _ in range(3):
-                limiter.acquire("k")
-        return [str(each.message) for each in told]
+                blocks(limiter)
+        return told
 
     [warning] = asyncio.run(story())
-    assert "use AsyncLimiter" in warning
+    assert "use AsyncLimiter" in str(warning.message)
+    assert warning.filename == __file__

@@ -13,7 +13,7 @@ from headgate.engine import LONGEST_WAIT, PEEK, RESERVE, Decision
 from headgate.errors import InvalidCall, RateLimited
 from headgate.limiter.wait_queue import WaitQueue, lends
 from headgate.steps import Steps, run, run_awaiting
-from headgate.waiting import sleep_until
+from headgate.waiting import sleep_until, warn_if_in_loop
 
 if TYPE_CHECKING:
     from headgate.limiter.async_ import AsyncLimiter
@@ -128,6 +128,8 @@ class Reservation(_Reserved):
     def wait(self) -> None:
         """Wait until the reservation may be used."""
         self._checked()
+        if self._ready_us > self._clock.now_us():
+            warn_if_in_loop()
         sleep_until(self._clock, self._ready_us)
 
     def settle(self, actual: int | Mapping[str, int] | None = None, /, **by_name: int) -> None:

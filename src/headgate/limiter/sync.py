@@ -133,7 +133,6 @@ class _Thread(Caller):
     __slots__ = ("_turn",)
 
     def depart(self, promise: Promise) -> Promise:
-        warn_if_in_loop()
         try:
             self.sleep_until(promise.ready_us)
         except BaseException:
@@ -142,7 +141,10 @@ class _Thread(Caller):
         return promise
 
     def sleep_until(self, at_us: int) -> None:
-        sleep_until(self._limiter.store.clock, at_us)
+        clock = self._limiter.store.clock
+        if at_us > clock.now_us():
+            warn_if_in_loop()
+        sleep_until(clock, at_us)
 
     def queue_up(self) -> None:
         self._turn = threading.Lock()

@@ -32,8 +32,16 @@ def warn_if_in_loop() -> None:
     warnings.warn(
         "a Limiter waits in a running event loop, which stops all of its tasks: use AsyncLimiter and `await` there",
         RuntimeWarning,
-        stacklevel=2,
+        stacklevel=_level_of_caller(),
     )
+
+
+def _level_of_caller() -> int:
+    """Return the place in the stack of the line that called Headgate, which a warning should name."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("headgate."):
+        level, frame = level + 1, frame.f_back
+    return level
 
 
 def sleep_until(clock: Clock, at_us: int) -> None:
