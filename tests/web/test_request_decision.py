@@ -11,7 +11,7 @@ from flask import Flask, g
 from starlette.testclient import TestClient
 from starlette.websockets import WebSocketDisconnect
 
-from headgate import MemoryStore
+from headgate import InvalidCall, MemoryStore
 from headgate.testing import ManualClock
 from headgate.testing.edges import Asked, Reply
 from headgate.web import flask
@@ -67,6 +67,20 @@ def test_a_dependency_returns_its_own_decision():
         return [one.remaining, two.remaining, two.limit, every.remaining, len(two.as_dict()["calls"])]
 
     assert [TestClient(app).get("/").json() for _ in range(2)] == [[49, 4, 5, 4, 1], [48, 3, 5, 3, 1]]
+
+
+def test_a_cost_without_a_name_is_an_error():
+    """A request may be charged to several limits, so the name says which cost is meant."""
+    app, _ = api(policy={"rules": [{"name": "tokens", "key": "ip", "limits": "100/hour"}]})
+
+    @app.get("/")
+    def read(request: Request) -> str:
+        with pytest.raises(InvalidCall) as error:
+            request.state.rate_limit.settle(431)
+        return str(error.value)
+
+    told = "settle needs the name of a rule or a limit, as in settle(tokens=431); got 431"
+    assert TestClient(app).get("/").json() == told
 
 
 def test_a_dependency_of_an_exempt_endpoint_returns_a_decision_without_numbers():

@@ -73,7 +73,7 @@ def refusal_of(request: web.Request, limits: RequestLimits[str]) -> RateLimitExc
 
 def refusal_for(request: web.Request, limits: RequestLimits[str], error: Raised) -> RateLimitExceeded:
     """Return the exception for an error of a limiter or a budget of the app's own in a handler."""
-    status, fields, body = limits.deny_for(error, _accepted(request))
+    status, fields, body = limits.deny_for(error, _accepted(request), request)
     return refused(status, fields, body, getattr(error, "decision", None))
 
 

@@ -182,7 +182,7 @@ class RateLimitMiddleware(Edge[bytes]):
         except RAISED as no:
             if started or not self.endpoints:
                 raise
-            await answer_with(answer, limits.deny_for(no, accepted_in(scope["headers"])))
+            await answer_with(answer, limits.deny_for(no, accepted_in(scope["headers"]), scope))
         finally:
             limits.connection = None  # it refers to the scope, and the scope to the limits
             if limits.permit is not None:

@@ -17,7 +17,7 @@ from headgate.policy import Policy
 from headgate.policy.edges import FastPath, Outcome, names_of
 from headgate.web.endpoint import named_limits
 from headgate.web.request_limits import RequestLimits
-from headgate.wording import nearest
+from headgate.wording import nearest, shown
 
 NOTHING_ASKED: Final[Mapping[str, Any]] = {
     "allowed": True, "limit": None, "remaining": None, "retry_after": None, "reset_after": None, "retry_us": None,
@@ -119,6 +119,10 @@ class RequestDecision:
         the store has to be awaited. A charge that is not settled stays. Nothing happens for a rule that does not apply
         to this request.
         """
+        if units is not None and not isinstance(units, Mapping):
+            raise InvalidCall(
+                f"settle needs the name of a rule or a limit, as in settle(tokens=431); got {shown(units)}"
+            )
         given = {name: checked_cost(each) for name, each in {**(units or {}), **by_name}.items()}
         if getattr(self, "limits", None) is None and getattr(self, "only", None) is not None:  # no limit was asked
             return

@@ -170,8 +170,9 @@ class RequestLimits(RequestCharges[AnyStr]):
         self._add(fast.responder, Outcome("pass", 200, None, decision, fast.group))
         return True
 
-    def turn_away(self, outcome: Outcome) -> bool:
+    def turn_away(self, outcome: Outcome, request: Request) -> bool:
         """Refuse a request for which the load shedder has no permit."""
+        self.request = request
         self._refused, self._fast_refusal = (self.runtime.responder_now, outcome), None
         return False
 
@@ -209,10 +210,10 @@ class RequestLimits(RequestCharges[AnyStr]):
             self._deny(responder, answer)
         return answer
 
-    def deny_for(self, error: Raised, accept: str | bytes | None) -> Answer[AnyStr]:
+    def deny_for(self, error: Raised, accept: str | bytes | None, request: Request) -> Answer[AnyStr]:
         """Like `deny`, for a limiter or a budget of the app's own in a view. The charges so far stay."""
         responder = self.runtime.responder_now
-        answer: Answer[AnyStr] = responder.refuse_raised(error, accept)
+        answer: Answer[AnyStr] = responder.refuse_raised(error, accept, request)
         self._deny(responder, answer)
         return answer
 

@@ -187,13 +187,13 @@ class Responder(Generic[AnyStr]):
             return self.refuse(refused(fast.group, decision), accept, request)
         return self.refuse_by(fast.group, decision, accept, request)
 
-    def refuse_raised(self, error: Raised, accept: str | bytes | None) -> Answer[AnyStr]:
+    def refuse_raised(self, error: Raised, accept: str | bytes | None, request: object = None) -> Answer[AnyStr]:
         """Like `refuse`, for an error of a limiter of the app's own; or of a budget: no client did anything wrong."""
         if isinstance(error, BudgetExhausted):
-            return self._refusals((), "", "full", CAPACITY)(None, accept, max(1.0, error.retry_after))
+            return self._refusals((), "", "full", CAPACITY)(None, accept, max(1.0, error.retry_after), request)
         decision = error.decision
         limits, _ = decision._asked
-        return self._refusals(limits, "", "full", QUOTA)(decision, accept, self._retry_after(decision))
+        return self._refusals(limits, "", "full", QUOTA)(decision, accept, self._retry_after(decision), request)
 
     def _retry_after(self, decision: Decision) -> float | None:
         """Return a staggered wait if many keys are refused in this second; None for the decision's own."""

@@ -105,7 +105,7 @@ class Shedding:
             return self._ask(Asked(limits, request, method, where, peer), name)
         permit = self.shedder.permit(name, timeout=self._timeout, at_once=True)
         if permit.state == "refused":
-            return limits.turn_away(_outcome_of(permit))
+            return limits.turn_away(_outcome_of(permit), request)
         if permit.state == "asked":
             return self._wait(Asked(limits, request, method, where, peer), permit)
         limits.hold(permit)
@@ -149,7 +149,7 @@ class Shedding:
         """Let a request wait that has no permit, or refuse it."""
         if permit.state == "asked":
             return self._wait(asked, permit)
-        return asked.limits.turn_away(_outcome_of(permit))
+        return asked.limits.turn_away(_outcome_of(permit), asked.request)
 
     def _wait(self, asked: Asked, permit: ShedPermit) -> Steps[bool]:
         """Wait for a permit, as the request of a tenant."""

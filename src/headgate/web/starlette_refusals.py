@@ -85,7 +85,7 @@ async def answer_raised(connection: HTTPConnection, error: Exception) -> Any:  #
     request_limits = connection.scope.get(REQUEST_LIMITS)
     if request_limits is None:
         raise error
-    answer = request_limits.deny_for(error, accepted(connection))
+    answer = request_limits.deny_for(error, accepted(connection), connection.scope)
     if isinstance(error, BudgetExhausted):  # no refusal of a client, so handlers of refusals are not called
         return await send_refusal(connection, refusal_of(connection, answer, None))
     refusal = refusal_of(connection, answer, error.decision)

@@ -16,6 +16,7 @@ from headgate.testing.edges.app import Asked, Endpoint, Handle, Reply
 from headgate.testing.edges.browser import LATER, Serving
 from headgate.testing.edges.operation import policy_of
 from headgate.testing.edges.outcomes import Gate, as_asked
+from headgate.web.refusal import Refusal
 
 ALL: dict[str, Any] = {"rules": [{"name": "all", "key": "ip", "limits": "5/hour"}]}
 UNAVAILABLE = {
@@ -243,6 +244,14 @@ class Endpoints(Serving):
             assert {"ratelimit", "ratelimit-policy"}.isdisjoint(answer.fields), policy
             assert json.loads(short.body) == {"error": "temporary-reduced-capacity", "retry_after": 13}, policy
             assert left == ('"all";r=2;t=2160' if policy else ""), "what the policy charged for both stays charged"
+
+    def test_the_body_of_such_a_refusal_is_made_with_the_request(self) -> None:
+        """The function that makes the bodies of refusals sees the request, whichever limiter refuses it."""
+        limiter = Limiter("1/hour as views", store=MemoryStore(clock=ManualClock(LATER)))
+        body = Refusal(lambda reason, decision, seconds, request: f"{reason.status} {request is not None}")
+        with self.site(Endpoint(handle=asking(limiter)), refusal=body) as site:
+            assert site.codes() == [200]
+            assert site.ask().body == b"429 True"
 
     def test_counts_by_the_response_see_a_limiter_of_the_apps_own(self) -> None:
         """A rule that counts 429 responses also counts refusals by the app's own limiter."""

@@ -16,6 +16,7 @@ from headgate.testing.control import disabled
 from headgate.testing.edges.app import Asked, Endpoint, Reply
 from headgate.testing.edges.browser import SOON, Browser, Serving, logged
 from headgate.testing.edges.outcomes import Gate, as_asked
+from headgate.web.refusal import Refusal
 
 ONE_AT_ONCE = {"limit": 1, "timeout": 0}
 FIELDS = ("cache-control", "content-type", "ratelimit", "ratelimit-policy")
@@ -42,9 +43,10 @@ class Shedding(Serving):
     @contextmanager
     def shedding(self, handle: Any, *rules: Any, **shed: Any) -> Iterator[Browser]:  # noqa: ANN401
         """Serve an app with this handler at `/`, `/pay` and `/healthz`, by default one request at once."""
+        options = {"refusal": shed.pop("refusal")} if "refusal" in shed else {}
         policy = {"rules": list(rules), "shed": {**ONE_AT_ONCE, **shed}}
         paths = [Endpoint(path=path, handle=handle) for path in ("/", "/pay", "/healthz")]
-        with self.site(*paths, policy=policy) as site:
+        with self.site(*paths, policy=policy, **options) as site:
             yield site
 
     @contextmanager
@@ -101,6 +103,13 @@ class Shedding(Serving):
             assert found == ["no-store", "application/problem+json", None, None]
             told, wait = json.loads(other.body), int(other.fields["retry-after"])
             assert told == {"error": "temporary-reduced-capacity", "reason": "limit", "retry_after": wait}
+
+    def test_the_body_of_such_a_refusal_is_made_with_the_request(self) -> None:
+        """The function that makes the bodies of refusals sees the request that has no permit."""
+        gate = Gate()
+        body = Refusal(lambda reason, decision, seconds, request: f"{reason.overload} {request is not None}")
+        with self.shedding(gate, refusal=body) as site, self.full(site, gate):
+            assert site.ask().body == b"limit True"
 
     def test_a_request_waits_for_its_permit(self) -> None:
         """A request that comes while the permits are held is served when one is free."""

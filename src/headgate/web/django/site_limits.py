@@ -103,7 +103,7 @@ class SiteLimits(RequestLimits[str]):
 
     def refusal_for(self, request: Request, error: Raised) -> RateLimitExceeded:
         """Return the refusal for a limiter or a budget of the app's own in a view; the charges so far stay."""
-        answer = self.deny_for(error, request.META.get("HTTP_ACCEPT"))
+        answer = self.deny_for(error, request.META.get("HTTP_ACCEPT"), request)
         return self._keep(answer, getattr(error, "decision", None), hides=False)
 
     def _keep(self, answer: Answer[str], decision: Decision | None, hides: bool, detail: str = "") -> RateLimitExceeded:

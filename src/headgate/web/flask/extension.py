@@ -178,7 +178,7 @@ class AppLimits(Edge[str]):
     def raised(self, error: Raised) -> Any:  # noqa: ANN401
         """Handle an error of a limiter or a budget of the app's own in a view like a refusal of the extension."""
         asked = current_request()
-        answer = self._limits_of(asked).deny_for(error, asked.environ.get("HTTP_ACCEPT"))
+        answer = self._limits_of(asked).deny_for(error, asked.environ.get("HTTP_ACCEPT"), asked.environ)
         return current_app.handle_user_exception(exceeded(answer, getattr(error, "decision", None)))
 
     def _endpoints(self) -> Iterator[tuple[str, tuple[EndpointLimit, ...]]]:

@@ -105,7 +105,7 @@ class Interceptor(Edge[str]):
         return limits, self._admit(rpc, limits, "MESSAGE", wanted)
 
     def _admit(self, rpc: Rpc, limits: RequestLimits[str], method: str, wanted: Wanted) -> bool | Steps[bool]:
-        peer = address_of(rpc.context.peer())
+        peer, limits.request = address_of(rpc.context.peer()), rpc
         admitted = limits.admit(rpc, method, rpc.method, peer)
         if not wanted or admitted is False:
             return admitted

@@ -132,7 +132,7 @@ def refusal(limits: RequestLimits[str]) -> Refused:
 
 def refusal_for(limits: RequestLimits[str], error: Raised) -> Refused:
     """Like `refusal`, for a limiter or a budget of the app's own in a handler."""
-    answer = limits.runtime.responder_now.refuse_raised(error, "text/plain")
+    answer = limits.runtime.responder_now.refuse_raised(error, "text/plain", limits.request)
     if isinstance(error, BudgetExhausted):
         return _refused(answer, None, None)
     decision = error.decision
