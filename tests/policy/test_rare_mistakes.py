@@ -33,10 +33,20 @@ def test_a_field_with_a_wrong_value_is_named(fields, told):
         Policy({"rules": [{**RULE, **fields}]})
 
 
-def test_a_header_field_without_a_name_is_named():
-    """The header fields of an app need names that can be sent."""
-    with pytest.raises(InvalidPolicy, match="expected the name of a field, as in X-Calls-Left; got 'a b'"):
-        Policy({"rules": [RULE], "headers": {"remaining": "a b"}})
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("a b", "expected the name of a field, as in X-Calls-Left; got 'a b'"),
+        ("X-Left\r\nSet-Cookie: a=b", "expected the name of a field"),
+        ("X-Left\n", "expected the name of a field"),
+        ("Content-Length", "responses have a field Content-Length already"),
+        ("retry-after", "responses have a field retry-after already"),
+    ],
+)
+def test_a_name_that_cannot_be_sent_is_no_header_field(name, told):
+    """The header fields of an app need names that are theirs, and that add no other line to a response."""
+    with pytest.raises(InvalidPolicy, match=told):
+        Policy({"rules": [RULE], "headers": {"remaining": name}})
 
 
 @pytest.mark.parametrize(

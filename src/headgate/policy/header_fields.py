@@ -12,6 +12,11 @@ from headgate.wording import shown
 
 HEADER_STYLES: Final = ("draft-11", "draft-6", "x-ratelimit", "x-ratelimit-epoch", "none")
 NAME: Final = "[A-Za-z0-9-]{1,64}"
+TAKEN: Final = frozenset({
+    "cache-control", "connection", "content-encoding", "content-length", "content-type", "date", "keep-alive",
+    "location", "retry-after", "set-cookie", "te", "trailer", "transfer-encoding", "upgrade", "www-authenticate",
+})  # fmt: skip
+"""Fields that frame a response or that a refusal has: a number under their name would break it."""
 _NAMED: Final[Form] = {"type": "string", "pattern": f"^{NAME}$"}
 FIELD_NAMES: Final[Fields] = {
     "limit": Field("The field with the most that can pass at once.", _NAMED),
@@ -65,6 +70,8 @@ def _read_names(parser: Parser, value: Mapping[str, Any]) -> tuple[HeaderStyle, 
     for name, field in given.items():
         if not isinstance(field, str) or not re.fullmatch(NAME, field):
             parser.error(("headers", name), f"expected the name of a field, as in X-Calls-Left; got {shown(field)}")
+        elif field.lower() in TAKEN:
+            parser.error(("headers", name), f"responses have a field {field} already; choose a name of your own")
     if len({str(field).lower() for field in given.values()}) < len(given) or not given:
         parser.error(("headers",), f"expected different names of fields; got {shown(value)}")
     return (FieldNames(*(str(given.get(name, "")) for name in FieldNames._fields)),)
