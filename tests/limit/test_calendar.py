@@ -7,18 +7,16 @@ import random
 import zoneinfo
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
 from dateutil import tz  # type: ignore[import-untyped]
 
 from headgate import InvalidLimit, Limit, Limiter, MemoryStore
-from headgate.engine import NATIVE
 from headgate.limit.calendar import Calendar, zone_named
 from headgate.stores import open_store
 from headgate.testing import ManualClock
-from tests.support.postgres import PROGRAMS, WHY_NOT, running
+from tests.support.urls import url_of
 
 HOUR = 3_600
 ZONES = (
@@ -162,19 +160,6 @@ def test_every_store_keeps_to_the_seams(kind, tmp_path, request):
     finally:
         if hasattr(store, "close"):
             store.close()
-
-
-def url_of(kind: str, folder: Path, request: pytest.FixtureRequest) -> str:
-    """The URL of a store of this kind; the test is skipped where it cannot be had."""
-    if kind == "redis":
-        return f"{request.getfixturevalue('server').url}?deadline=5"
-    if kind == "postgresql":
-        if PROGRAMS is None:
-            pytest.skip(WHY_NOT)
-        return running().url()
-    if kind == "shared" and not NATIVE:
-        pytest.skip("shared stores need the native engine")
-    return {"memory": "memory://", "shared": f"shared://{folder}/store", "sqlite": f"sqlite://{folder}/limits.db"}[kind]
 
 
 def transitions(zone: str) -> Iterator[int]:

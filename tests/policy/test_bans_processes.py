@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from headgate import Policy
-from headgate.engine import NATIVE
 from tests.support import ROOT
+from tests.support.urls import url_of
 
 RULES = [{"name": "api", "key": "ip", "limits": "100000/minute"}]
 SERVE = """
@@ -28,14 +28,10 @@ for _ in range(2000):
 """
 
 
-@pytest.mark.parametrize("kind", ["shared", "redis", "sqlite"])
+@pytest.mark.parametrize("kind", ["shared", "redis", "sqlite", "postgresql"])
 def test_every_process_learns_of_a_ban(kind, tmp_path, request):
     """Two processes that admit a key refuse it after a ban, and admit it after the unban, without any restart."""
-    if kind == "shared" and not NATIVE:
-        pytest.skip("shared stores need the native engine")
-    url = {"shared": f"shared://{tmp_path}/store", "sqlite": f"sqlite://{tmp_path}/limits.db"}.get(kind)
-    url = url or request.getfixturevalue("server").url
-    url += "" if kind == "shared" else "?deadline=5"  # on a busy machine, no answer by the process itself
+    url = url_of(kind, tmp_path, request)
     command = [sys.executable, "-c", SERVE % RULES, url]
     with Policy({"rules": RULES}).bind(url) as limits:
         serving: list[Any] = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) for _ in range(2)]

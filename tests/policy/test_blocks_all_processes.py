@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from headgate.engine import NATIVE
 from headgate.web.wsgi import RateLimitMiddleware
 from tests.support import ROOT
 from tests.support.edges import PEER, plain_wsgi, wsgi
+from tests.support.urls import url_of
 
 LOGIN = {"name": "login", "match": {"path": "/login"}, "key": "ip", "limits": "1/minute", "for": "10m", "blocks": "all"}
 API = {"name": "api", "match": {"path": "/api"}, "key": "ip", "limits": "100000/minute"}
@@ -32,17 +31,10 @@ for _ in range(4000):
 """
 
 
-def store_of(kind: str, tmp_path: Path, request: Any) -> str:
-    if kind == "shared" and not NATIVE:
-        pytest.skip("shared stores need the native engine")
-    url = {"shared": f"shared://{tmp_path}/store", "sqlite": f"sqlite://{tmp_path}/limits.db"}.get(kind)
-    return url or str(request.getfixturevalue("server").url)
-
-
-@pytest.mark.parametrize("kind", ["shared", "redis", "sqlite"])
+@pytest.mark.parametrize("kind", ["shared", "redis", "sqlite", "postgresql"])
 def test_a_block_holds_in_every_process(kind, tmp_path, request):
     """Two processes serve a client until a third refuses its login; a reset of the rule lets them serve it again."""
-    url = store_of(kind, tmp_path, request)
+    url = url_of(kind, tmp_path, request)
     command = [sys.executable, "-c", SERVE % ([LOGIN, API],), url, PEER]
     app = RateLimitMiddleware(plain_wsgi, {"rules": [LOGIN, API]}, store=url)
     serving: list[Any] = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) for _ in range(2)]
@@ -70,7 +62,7 @@ def test_a_block_holds_in_every_process(kind, tmp_path, request):
 @pytest.mark.parametrize("kind", ["memory", "shared", "redis"])
 def test_a_block_outlives_a_reload(kind, tmp_path, request):
     """A policy that is read again, with other rules, still refuses the client, also under a rule that is new."""
-    url = "memory://" if kind == "memory" else store_of(kind, tmp_path, request)
+    url = url_of(kind, tmp_path, request)
     file = tmp_path / "policy.json"
 
     def write(*rules: Any) -> None:
