@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections import Counter
 from collections.abc import AsyncIterator
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 from headgate import AsyncLimiter, Call, InvalidCall, Limit, Limiter, RateLimited
 from headgate.testing import ManualClock
+from headgate.waiting import FairQueue
 from tests.support.awaiting import awaited
 from tests.support.homes import LATER, let_run
 
@@ -123,6 +125,24 @@ async def test_a_waiter_that_gives_up_leaves_its_place():
     assert [task.done() and not task.cancelled() for task in tasks] == [False, True, False, True]
     assert not (await late).allowed
     assert limiter.waiting == 0
+
+
+@awaited
+async def test_each_caller_may_have_a_priority_of_its_own():
+    """An app that numbers its callers leaves no trace of those that went, while others wait."""
+    clock = ManualClock(LATER)
+    limiter = AsyncLimiter("1/second burst 1", clock=clock)
+    waiting = [asyncio.create_task(limiter.acquire("k", priority=number)) for number in range(3)]
+    for number in range(3, 200):
+        waiting.append(asyncio.create_task(limiter.acquire("k", priority=number)))
+        await let_run()
+        clock.advance(1)
+        waiting = [task for task in waiting if not task.done()]
+    assert 0 < len(waiting) < 5
+    assert sum(type(each) is FairQueue for each in gc.get_objects()) < 100
+    for task in waiting:
+        task.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
 
 
 def test_threads_wait_in_an_order_too():

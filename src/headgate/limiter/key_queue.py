@@ -7,7 +7,7 @@ priority starves another.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict
 from typing import Final
 
 from headgate.limiter.caller import Caller, Order
@@ -15,6 +15,8 @@ from headgate.waiting import FairQueue
 
 FOR_THE_OLDEST: Final = 10
 """One turn in this many goes to the caller that has waited longest, if priorities differ."""
+MOST_PRIORITIES: Final = 64
+"""The most priorities whose shares are kept while none of their callers waits: an app may number its callers."""
 PLAIN: Final = Order()
 """The order of a caller that has none, among others that do."""
 
@@ -26,7 +28,7 @@ class KeyQueue:
 
     def __init__(self) -> None:
         self.head: Caller | None = None
-        self._waiting: deque[Caller] = deque()
+        self._waiting: OrderedDict[Caller, None] = OrderedDict()
         self._ordered: _Ordered | None = None
 
     def __len__(self) -> int:
@@ -40,7 +42,7 @@ class KeyQueue:
         elif self._ordered is not None:
             self._ordered.add(caller)
         elif caller.order is None:
-            self._waiting.append(caller)
+            self._waiting[caller] = None
         else:
             self._ordered = _Ordered()
             for each in (*self._waiting, caller):
@@ -49,12 +51,17 @@ class KeyQueue:
 
     def remove(self, caller: Caller) -> None:
         """Remove a caller that goes or gives up; after the head, the next one is chosen."""
-        if caller is not self.head:
-            (self._waiting if self._ordered is None else self._ordered).remove(caller)
+        if caller is self.head:
+            self.head = self._next()
         elif self._ordered is not None:
-            self.head = self._ordered.take()
+            self._ordered.remove(caller)
         else:
-            self.head = self._waiting.popleft() if self._waiting else None
+            del self._waiting[caller]
+
+    def _next(self) -> Caller | None:
+        if self._ordered is not None:
+            return self._ordered.take()
+        return self._waiting.popitem(last=False)[0] if self._waiting else None
 
 
 class _Ordered:
@@ -62,8 +69,8 @@ class _Ordered:
 
     def __init__(self) -> None:
         self._queues: dict[int, FairQueue[Caller]] = {}
-        """Queues by priority; an empty one stays, with the shares that were served."""
-        self._by_arrival: dict[Caller, None] = {}
+        """Queues by priority; an empty one stays, with the shares that were served, if there are few."""
+        self._by_arrival: OrderedDict[Caller, None] = OrderedDict()
         self._turns = 0
 
     def __len__(self) -> int:
@@ -79,6 +86,7 @@ class _Ordered:
         priority, fair_by, _ = caller.order or PLAIN
         self._queues[priority].remove(fair_by, caller)
         del self._by_arrival[caller]
+        self._tidy(priority)
 
     def take(self) -> Caller | None:
         """Remove the caller that is next, and count its cost for its share."""
@@ -87,8 +95,7 @@ class _Ordered:
         occupied = [priority for priority, queue in self._queues.items() if queue.size]
         self._turns = (self._turns + 1) % FOR_THE_OLDEST
         if len(occupied) > 1 and not self._turns:
-            caller = next(iter(self._by_arrival))
-            taken = 0
+            caller, taken = next(iter(self._by_arrival)), 0
             self.remove(caller)
         else:
             first = self._queues[max(occupied)].take(newest=False)
@@ -96,5 +103,11 @@ class _Ordered:
             caller, taken = first, 1
             del self._by_arrival[caller]
         priority, fair_by, _ = caller.order or PLAIN
-        self._queues[priority].charge(fair_by, max(1, caller.units) - taken)
+        if priority in self._queues:
+            self._queues[priority].charge(fair_by, max(1, caller.units) - taken)
+            self._tidy(priority)
         return caller
+
+    def _tidy(self, priority: int) -> None:
+        if len(self._queues) > MOST_PRIORITIES and not self._queues[priority].size:
+            del self._queues[priority]

@@ -8,7 +8,7 @@ proportion to their weights, and a pause earns nothing.
 from __future__ import annotations
 
 import heapq
-from collections import deque
+from collections import OrderedDict
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -24,7 +24,8 @@ class _Tenant(Generic[T]):
 
     def __init__(self, name: str, weight: float, tag: float) -> None:
         self.name, self.weight, self.tag = name, weight, tag
-        self.waiting: deque[T] = deque()
+        self.waiting: OrderedDict[T, None] = OrderedDict()
+        """Requests in the order in which they came; one that gives up is found at once among thousands."""
 
 
 class FairQueue(Generic[T]):
@@ -52,7 +53,7 @@ class FairQueue(Generic[T]):
             found = self._tenants[tenant] = _Tenant(tenant, weight, self._served)
             heapq.heappush(self._by_tag, (found.tag, self._serial, found))
         found.weight = weight
-        found.waiting.append(request)
+        found.waiting[request] = None
         heapq.heappush(self._by_length, (-len(found.waiting) / weight, self._serial, found))
         if len(self._by_length) > STALE + 4 * len(self._tenants):
             self._measure()
@@ -74,7 +75,7 @@ class FairQueue(Generic[T]):
             self._serial += 1
             heapq.heapreplace(self._by_tag, (tenant.tag, self._serial, tenant))
             self.size -= 1
-            return tenant.waiting.pop() if newest else tenant.waiting.popleft()
+            return tenant.waiting.popitem(last=newest)[0]
         return None
 
     def charge(self, tenant: str, units: float) -> None:
@@ -95,7 +96,7 @@ class FairQueue(Generic[T]):
                 heapq.heapreplace(self._by_length, (now, self._serial, tenant))
             else:
                 self.size -= 1
-                return tenant.waiting.pop() if newest else tenant.waiting.popleft()
+                return tenant.waiting.popitem(last=newest)[0]
         return None
 
     def remove(self, tenant: str, request: T) -> bool:
@@ -103,7 +104,7 @@ class FairQueue(Generic[T]):
         found = self._tenants.get(tenant)
         if found is None or request not in found.waiting:
             return False
-        found.waiting.remove(request)
+        del found.waiting[request]
         self.size -= 1
         return True
 
