@@ -126,7 +126,7 @@ def litestar_app() -> Any:
             fields.get("authorization"),
         )
 
-    return Litestar([read], openapi_config=None)
+    return Litestar([read], openapi_config=None, logging_config=None)
 
 
 def quart_app() -> Any:

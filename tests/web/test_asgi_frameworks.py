@@ -81,7 +81,7 @@ async def echo(socket: WebSocket[Any, Any, State]) -> None:
 
 def litestar(**options: Any) -> tuple[RateLimitMiddleware, TestClient[Any]]:
     """The whole app behind one line."""
-    app: Any = Litestar([item, boom, login, stream, echo])
+    app: Any = Litestar([item, boom, login, stream, echo], logging_config=None)
     limited = RateLimitMiddleware(app, POLICY, **{"store": still(), **options})
     return limited, TestClient(limited, raise_server_exceptions=False)
 
@@ -133,7 +133,7 @@ def test_litestars_own_middleware_needs_a_store_that_is_shared():
     kept = still()
     for given, expected in (({}, [200, 200]), ({"store": kept}, [200, 429])):
         middleware = DefineMiddleware(RateLimitMiddleware, policy={"rules": [rule]}, **given)
-        with TestClient(Litestar([item, login], middleware=[middleware])) as client:
+        with TestClient(Litestar([item, login], middleware=[middleware], logging_config=None)) as client:
             codes = [client.get(path).status_code for path in ("/items/1", "/login?password=right")]
             assert codes == expected
 
