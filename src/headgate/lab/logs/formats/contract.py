@@ -31,3 +31,18 @@ class Format(Protocol):
 
     def row(self, line: str) -> Row:
         """Read one line without its end, or raise `UnreadableLine`."""
+
+
+class LineFormat:
+    """The base of formats whose lines are read one by one."""
+
+    def rows(self, text: str) -> list[Row]:
+        """Read many lines."""
+        try:
+            return [self.row(line) for line in text.split("\n")[:-1]]
+        except UnreadableLine:
+            return []
+
+    def row(self, line: str) -> Row:
+        """Read one line."""
+        raise NotImplementedError

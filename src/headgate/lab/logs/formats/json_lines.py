@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final, Self
 
 from headgate.lab.logs.fields import Chosen
-from headgate.lab.logs.formats.contract import UnreadableLine
+from headgate.lab.logs.formats.contract import LineFormat, UnreadableLine
 from headgate.lab.logs.formats.requests import client_of, origin_form
 from headgate.lab.logs.formats.values import cost_of, key_of, status_of, text_of
 from headgate.lab.logs.request import NOBODY, Row
@@ -84,7 +84,7 @@ def _within(value: object, parts: Sequence[str]) -> object:
     return value
 
 
-class JsonLines:
+class JsonLines(LineFormat):
     """A reader of JSON lines."""
 
     def __init__(self, name: str, chosen: Chosen, fields: Mapping[str, Sequence[str]]) -> None:
@@ -118,13 +118,6 @@ class JsonLines:
     def unit(self) -> str:
         """The unit of its stamps."""
         return self._stamps.known
-
-    def rows(self, text: str) -> list[Row]:
-        """Read many lines."""
-        try:
-            return [self.row(line) for line in text.split("\n")[:-1]]
-        except UnreadableLine:
-            return []
 
     def row(self, line: str) -> Row:
         """Read one line."""
