@@ -15,7 +15,6 @@ pytestmark = pytest.mark.engineless
 
 NOW = 1_794_859_200 * SECOND
 """16 November 2026, 20:00:00 UTC."""
-DATE = "Mon, 16 Nov 2026 20:00:00 GMT"
 EPOCH = NOW // SECOND
 
 

@@ -181,7 +181,6 @@ def test_body_and_field_tell_one_wait():
     ("reason", "status", "kind"),
     [
         (web.QUOTA, 429, f"{TYPES}#quota-exceeded"),
-        (web.ABUSE, 429, f"{TYPES}#abnormal-usage-detected"),
         (web.CAPACITY, 503, f"{TYPES}#temporary-reduced-capacity"),
         (web.FORBIDDEN, 403, "about:blank"),
         (web.QUOTA._replace(status=403), 403, f"{TYPES}#quota-exceeded"),

@@ -47,7 +47,6 @@ class Lane:
         self._changes: list[tuple[int, int]] = []
         self.answers: deque[Answer] = deque(maxlen=KEPT_ANSWERS)
         self.passed = self.refused = self.most = self.admitted = 0
-        self.most_at = 0
         """When the most passed."""
 
     def begin_bin(self, number: int, start: int) -> None:
@@ -71,7 +70,7 @@ class Lane:
         self._trailing.at(time)
         units = self._trailing.add(time, 1)
         if units > self.most:
-            self.most, self.most_at = units, time
+            self.most = units
         if units > self._peak:
             self._peak = units
             self._note(bin_number)

@@ -51,7 +51,6 @@ from headgate.web.disclosure import (
 if TYPE_CHECKING:
     from headgate.engine import Decision
 
-DEFAULT_STYLES: Final = ("draft-11",)
 LARGEST: Final = 999_999_999_999_999
 """The largest Integer of a structured field has 15 digits; some limits have 16."""
 

@@ -60,7 +60,6 @@ def _registered(status: int, kind: str, title: str) -> Reason:
 
 
 QUOTA: Final = _registered(429, "quota-exceeded", "The quota is used up")
-ABUSE: Final = _registered(429, "abnormal-usage-detected", "The requests follow an abnormal pattern")
 CAPACITY: Final = _registered(503, "temporary-reduced-capacity", "The server has less capacity than usual")
 BAD_REQUEST: Final = Reason(400, "bad-request", "Bad Request")
 UNAUTHORIZED: Final = Reason(401, "unauthorized", "Unauthorized")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,7 +14,6 @@ from headgate.testing import ManualClock
 from tests.support.flight import held, left, renewed
 from tests.support.homes import in_each_home, until
 
-Make = Callable[..., Any]
 BOTH = "5/hour as rate; 2 in flight as now"
 
 

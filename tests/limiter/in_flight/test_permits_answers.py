@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import math
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -18,7 +18,6 @@ from headgate.testing import disabled, frozen, reset_all
 from tests.support.flight import LONG, Awaited, beside, held, left, one, renewed
 from tests.support.homes import EVERY_WAY
 
-Make = Callable[..., Any]
 BOTH = "5/hour as rate; 2 in flight as now"
 
 

@@ -22,7 +22,6 @@ from tests.support.flight import flying_at, forks, held, in_child, left, one, re
 from tests.support.homes import EVERY_WAY, LATER, in_each_home, until
 from tests.support.inside import renewal_of, topology_of
 
-Make = Callable[..., Any]
 BOTH = "5/hour as rate; 2 in flight as now"
 
 
