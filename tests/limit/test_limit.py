@@ -143,7 +143,7 @@ def test_a_limit_is_frozen():
         ("10/1.5 minutes", "cannot read"),
         ("10/minut", "did you mean minute?"),
         ("10/parsec", "use ms, second, minute, hour, day or week"),
-        ("0/minute burst 3", "an amount of 0 lets nobody pass, so it has no burst"),
+        ("0/minute burst 3", "an amount of 0 lets no request pass, so it has no burst"),
         ("5/minute burst 0", "write an amount of 0, as in 0/minute"),
         ("5/minute by gcra scattered", "unknown algorithm 'gcra scattered'"),
         ("5/month by fixed-window scattered", "leave fixed-window scattered out"),

@@ -107,7 +107,7 @@ def test_a_policy_with_mistakes_is_not_warned_of():
         ({"pro": "1/minute"}, "a limit must be a Limit or a string such as '10/minute'; got {'pro': '1/minute'}"),
         (["1/minute", None], "a limit must be a Limit or a string such as '10/minute'; got None"),
         (b"1/minute", "a limit must be a Limit or a string such as '10/minute'; got 49"),
-        ("0/minute burst 3", "burst 3: an amount of 0 lets nobody pass, so it has no burst; leave it out"),
+        ("0/minute burst 3", "burst 3: an amount of 0 lets no request pass, so it has no burst; leave it out"),
     ],
 )
 def test_a_function_that_gives_no_limit_is_named_by_its_rule(gives, said):

@@ -1,4 +1,4 @@
-"""How long to wait before the next attempt: exponential, with full jitter, unless the server tells a time.
+"""The wait before the next attempt: exponential, with full jitter, unless the server tells a time.
 
 Full jitter (Brooker, "Exponential backoff and jitter", 2015) draws from the whole span, so that callers who failed
 together do not come back together.

@@ -89,7 +89,7 @@ class KeyState:
         self.hit_in_threads = self.hit_in_loops = None
 
     def is_calm(self, now_us: int) -> bool:
-        """Return whether requests may ask for a place at once: nobody waits, and nothing is wrong with the server.
+        """Return whether requests may ask for a place at once: no caller waits, and nothing is wrong with the server.
 
         Time alone does not end a calm.
         """

@@ -43,7 +43,7 @@ class Outgoing:
     repeatable: bool = True
     """False if the body can be sent only once."""
     usage: UsageRequest | None = None
-    """What the budget's `usage` has read of the body."""
+    """The part of the body that the budget's `usage` has read."""
     added: Mapping[str, str] = {}
     """Header fields to send where the request has none of that name."""
     answered: bool = True

@@ -99,7 +99,7 @@ class RateFinder:
         return self._guessed and self._grew_us > self._fell_us
 
     def waited(self) -> None:
-        """Note that a request had to wait for this rate: a rate that nobody uses does not grow."""
+        """Note that a request had to wait for this rate: a rate that no request uses does not grow."""
         self._in_use = True
 
     def rate(self, now: int) -> float | None:

@@ -1,4 +1,4 @@
-"""What a budget has done: counts that only grow, and the limits that it knows."""
+"""The report of a budget: counts that only grow, and the limits that it knows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Event(NamedTuple):
     """`wait`, `retry`, `pause`, `learn`, `refuse` (here) or `refused` (by the server)."""
     key: str
     seconds: float = 0.0
-    """How long the wait or the pause is; for `refuse`, when to come back."""
+    """The seconds of the wait or the pause; for `refuse`, the seconds until a retry is useful."""
     reason: str = ""
     """Why a call waits or is refused; for `learn`, the limits."""
 
@@ -41,7 +41,7 @@ class Report:
     refused_there: int = 0
     """Answers of the server that refused a request by its limits."""
     paused: int = 0
-    """How often a key was paused."""
+    """The number of pauses of keys."""
     learned: Mapping[str, tuple[Limit, ...]] = field(default_factory=dict)
     """By key: the server's limits, where it has told other ones than were published."""
     units: Mapping[str, int] = field(default_factory=dict)

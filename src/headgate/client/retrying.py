@@ -38,7 +38,7 @@ _SPREAD: Final = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Retries:
-    """How often and how long a request is tried; times in seconds."""
+    """The bounds of a request's attempts; times are in seconds."""
 
     attempts: int = 4
     """The most attempts, the first included; 1 is no retry."""
@@ -69,13 +69,13 @@ class GiveUp(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Attempted:
-    """A request, and what has been tried so far."""
+    """A request, and its attempts so far."""
 
     method: str
     headers: Mapping[str, str] = field(default_factory=dict)
     """Header fields of the request, in any case."""
     attempts: int = 1
-    """How many attempts have been made."""
+    """The number of attempts so far."""
     elapsed: float = 0.0
     """Seconds since the first attempt began."""
     repeatable: bool = True

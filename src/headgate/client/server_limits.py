@@ -1,4 +1,4 @@
-"""What a server tells of its limits, whatever header fields it uses. All times are seconds."""
+"""The limits that a server tells in a response, in any of its header fields. All times are seconds."""
 
 from __future__ import annotations
 

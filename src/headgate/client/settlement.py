@@ -1,4 +1,4 @@
-"""What a call really took: units that were reserved are settled when its answer tells its usage."""
+"""The real usage of a call: reserved units are settled when the answer tells how many were used."""
 
 from __future__ import annotations
 

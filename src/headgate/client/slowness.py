@@ -1,4 +1,4 @@
-"""How much slower than a known limit a key is paced, because its server refuses all the same.
+"""The slowness of a key: it is paced below a known limit, because its server refuses all the same.
 
 Requests that leave evenly do not arrive evenly, and other programs may spend of the same limit. After a refusal, and at
 most once a second, the pace of the key becomes 98 % of what it was, but at least 70 % of the limit's. Every process of

@@ -79,7 +79,7 @@ class AdminPort:
 def _may(settings: Settings, place: Place) -> May:
     """Return which requests are answered: those with a token; without one, those from this machine, or with --open all.
 
-    A file of tokens that cannot be read any more admits nobody.
+    A file of tokens that cannot be read any more admits no request.
     """
     file = settings.token_file
     if file is not None:

@@ -34,9 +34,9 @@ class CheckedFiles:
         self._next_look = time.monotonic() + EVERY
         self._shown = folder / "now"
         self.path = str(self._shown / self._given.name)
-        """Where workers find it."""
+        """The path at which workers find the files."""
         self.failures = 0
-        """How often a changed version was bad, and not taken up."""
+        """The number of changed versions that had mistakes and were not taken up."""
         folder.mkdir()
         self._seen = self._stamps()
         self._show(self._copied())

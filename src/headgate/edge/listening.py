@@ -1,4 +1,4 @@
-"""Where a service listens: a host and a port, or a unix socket; and whether others than this machine can reach it."""
+"""The address of a service: a host and a port, or a unix socket; and whether other machines can reach it."""
 
 from __future__ import annotations
 

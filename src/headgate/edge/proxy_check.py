@@ -7,7 +7,7 @@
 |                 | with `?deny=403`: 403 in place of each but 401, and the status in `X-Headgate-Status`        |
 
 A question that cannot be answered is neither: 421 for a peer that is no trusted proxy, 400 for one that does not tell
-the original request. No proxy takes either for a yes.
+the original request. No proxy lets a request pass because of either.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def refused(limits: RequestLimits[bytes], accept: bytes | None) -> Answer[bytes]
 
 
 def for_nginx(answer: Answer[bytes]) -> Answer[bytes]:
-    """Return a refusal with a status that nginx takes for a no."""
+    """Return a refusal with a status that nginx takes for a refusal."""
     status, headers, body = answer
     told = UNAUTHORIZED if status == UNAUTHORIZED else FORBIDDEN
     return told, [*headers, (STATUS, b"%d" % status)], body

@@ -18,7 +18,7 @@ class EdgeRuntime(Runtime[bytes]):
 
     def __init__(self, policy: str | None, store: str, hash_addresses: bool = False) -> None:
         self.notes: tuple[str, ...] | None = None
-        """What the current policy does not do here; None before there is one."""
+        """Notes on the parts of the current policy that a service does not apply; None before there is a policy."""
         super().__init__(policy, ORIGINALS, WebOptions(store=store, hash_addresses=hash_addresses), awaited=True)
         self.plain = NamedLimits(self.store)
         """The limits of plain questions, which no policy has."""

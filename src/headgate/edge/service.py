@@ -147,7 +147,7 @@ def _check_numbers(settings: Settings, store: str) -> None:
 
 
 def _places(settings: Settings) -> list[Place]:
-    """Return where the service listens; raise if others could ask it, and nobody has said so."""
+    """Return where the service listens; raise if other machines could ask it, and no option says so."""
     places = [("--listen", read_place(settings.listen, "--listen"))]
     places += [("--grpc", place) for place in _grpc_places(settings)]
     if settings.admin is not None:

@@ -11,7 +11,7 @@ LOOPBACK: Final = ("127.0.0.0/8", "::1", "unix")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What a service decides by, and where it listens."""
+    """The policy, the store and the addresses of a service."""
 
     policy: str | None = None
     """The file of the policy; None if only limits of Envoy are served."""
@@ -24,9 +24,9 @@ class Settings:
     """The number of processes for each protocol."""
     listen: str = "127.0.0.1:8080"
     grpc: str | None = None
-    """Where the first worker for gRPC listens; the next one listens on the next port."""
+    """The address of the first worker for gRPC; the next worker listens on the next port."""
     admin: str | None = None
-    """Where operators find the counts of all workers."""
+    """The address at which operators find the counts of all workers."""
     counts: str | None = None
     """The directory in which workers publish their counts; made for the run, if there is an admin port."""
     hash_addresses: bool = False

@@ -52,10 +52,10 @@ class Running:
         self.process.start()
         theirs.close()
         self.since: float | None = None
-        """When it began to serve: what it takes to start says nothing about how long it lives."""
+        """The instant at which it began to serve: the time of a start says nothing about the life of a worker."""
         self.is_ready = False
         self.ends_by: float | None = None
-        """When it is killed, if it was told to end."""
+        """The instant at which it is killed, if it was told to end."""
 
     def end(self) -> None:
         """Tell the process to finish its requests; kill it if it was told before, and its time is over."""
@@ -81,7 +81,7 @@ class Slot:
         self.coming: Running | None = None
         self.failures = 0
         self.starts_at = 0.0
-        """When the next process may be started."""
+        """The instant from which the next process may be started."""
 
 
 class Supervisor:

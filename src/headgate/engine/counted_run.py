@@ -15,7 +15,7 @@ NEVER_DUE: Final = 2**62
 
 
 class Counting(NamedTuple):
-    """Where the decisions of a run are counted."""
+    """The counts that the decisions of a run are added to."""
 
     admitting: tuple[Tally, ...]
     """The tally of each rule, which counts an admitted request once, whatever the number of its limits."""

@@ -63,11 +63,11 @@ def whole(value: int, what: str) -> int:
 
 
 def checked_burst(burst: int, amount: int) -> int:
-    """Return the burst, or raise `InvalidLimit`: only a limit that lets nobody pass has none."""
+    """Return the burst, or raise `InvalidLimit`: only a limit that lets no request pass has none."""
     if whole(burst, "the burst") and not amount:
-        raise InvalidLimit(f"burst {burst}: an amount of 0 lets nobody pass, so it has no burst; leave it out")
+        raise InvalidLimit(f"burst {burst}: an amount of 0 lets no request pass, so it has no burst; leave it out")
     if amount and not burst:
-        raise InvalidLimit("a burst of 0 lets nobody pass: write an amount of 0, as in 0/minute")
+        raise InvalidLimit("a burst of 0 lets no request pass: write an amount of 0, as in 0/minute")
     return burst
 
 

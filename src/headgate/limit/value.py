@@ -62,7 +62,7 @@ class Limit:
     )  # fmt: skip
 
     amount: int
-    """Units per period; 0 lets nobody pass."""
+    """Units per period; 0 lets no request pass."""
     period_us: int
     """The period. For a limit in flight: the lease of a permit, on stores that cannot see that its holder has died.
 
@@ -75,7 +75,7 @@ class Limit:
     algorithm: str
     """`token-bucket`, `sliding-window/60`, ..."""
     block_us: int
-    """How long a refused key stays refused; 0 when there is no block. The first time of a block that grows."""
+    """The time for which a refused key stays refused; 0 without a block. The first time of a block that grows."""
     growth: tuple[int, ...]
     """For `block 1m, 10m within 1d`: the memory, then seven times, of which the last is repeated; empty otherwise."""
     name: str

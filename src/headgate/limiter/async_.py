@@ -162,7 +162,7 @@ class _Task(Caller):
     __slots__ = ("_turn",)
 
     def ask(self, wait_us: int) -> Any:  # noqa: ANN401
-        """Reserve nothing for later where nobody can wait for it, as under trio."""
+        """Reserve nothing for later where no caller can wait for it, as under trio."""
         return super().ask(wait_us if asyncio._get_running_loop() is not None else 0)
 
     async def depart(self, promise: Promise) -> Promise:

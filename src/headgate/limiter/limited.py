@@ -25,7 +25,7 @@ CostOf = Cost | Callable[..., Cost]
 
 
 class Charge(NamedTuple):
-    """What a decorated call asks for. Key and cost may be functions of the arguments."""
+    """The key and the cost of a decorated call. Key and cost may be functions of the arguments."""
 
     key: Key
     cost: CostOf

@@ -1,4 +1,4 @@
-"""Which requests may see the pages of a process: those from loopback, or those with a token."""
+"""Access to the pages of a process: requests from loopback have it, or requests with a token."""
 
 from __future__ import annotations
 

@@ -14,13 +14,13 @@ from headgate.observe.snapshot import KeyPart, RulePart, Snapshot, empty, withou
 
 FORMAT: Final = 3
 NO_KEYS, FIRST_KEYS, ALL_KEYS = range(3)
-"""How much of the lists of keys a reader needs: nothing for metrics, the first of each for a screen."""
+"""The part of the lists of keys that a reader needs: nothing for metrics, the first of each for a screen."""
 FIRST: Final = 50
 """The keys of a list in its first line."""
 
 
 class Published(NamedTuple):
-    """What a worker has published."""
+    """The counts and keys that a worker has published."""
 
     own: Snapshot
     """Its counts, those of the dead included, and its own keys."""

@@ -47,7 +47,6 @@ class Lane:
         self._changes: list[tuple[int, int]] = []
         self.answers: deque[Answer] = deque(maxlen=KEPT_ANSWERS)
         self.passed = self.refused = self.most = self.admitted = 0
-        """When the most passed."""
 
     def begin_bin(self, number: int, start: int) -> None:
         """Begin a bin: its peak is at least what passed in the period that ends where the bin begins."""
@@ -230,7 +229,7 @@ class Log(Lane):
     words = "remembers every request: exact, and pays for it"
 
     def glyph(self, time: int) -> list[float]:
-        """How many requests it remembers."""
+        """The number of requests that it remembers."""
         return [self.within(time)]
 
 

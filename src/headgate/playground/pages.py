@@ -151,4 +151,4 @@ ACTIONS: Final[dict[str, Action]] = {
     "speed": lambda page, value: page.world.set_speed(_number(value)),
     "answer": _answer,
 }
-"""What a page can ask for."""
+"""The actions that a page can ask for."""

@@ -53,7 +53,7 @@ class PolicyFile(Generic[Ready]):
     def _forget(self) -> None:
         """Count failures from zero in a forked child: the parent keeps its own."""
         self.failures = 0
-        """How often the file could not be used; the policy stayed as it was."""
+        """The number of times that the file could not be used; the policy stayed as it was."""
         self._counting = threading.RLock()  # a signal handler may interrupt the thread that holds it
 
     @property

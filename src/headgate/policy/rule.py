@@ -98,7 +98,7 @@ class Rule:
     parts: tuple[str, ...]
     """The names of the parts of the key."""
     writes: Writes
-    """How a value that code gives becomes a part of the key."""
+    """The function that makes a part of the key of a value that code gives."""
     digest: Hash
     """The hash of values that may be secret, keyed with the policy's pepper."""
     client_key: ClientKey

@@ -80,8 +80,8 @@ class Admissions:
     def wait(self, now: int, waiter: Waiter) -> list[Waiter]:
         """Let a request wait; return those that need not wait any more, perhaps the same.
 
-        One is refused if all places to wait are taken. A place in flight that became free just now, when nobody was
-        known to wait, is granted.
+        One is refused if all places to wait are taken. A place in flight that became free just now, when no
+        request was known to wait, is granted.
         """
         permit = waiter.permit
         self.room.add(now, permit.rank, permit.tenant, permit.weight, waiter)

@@ -1,4 +1,4 @@
-"""How long a request sat in the event loop before it was looked at, and when that is too long.
+"""The delay of the event loop: the time that a request sat in it before it was looked at, and the bound on that.
 
 A handler that computes keeps its event loop, so that only one request is ever in flight, and the others wait where no
 counter sees them: among the callbacks of the loop. All requests that are ready are started in one turn of the loop. The
@@ -55,7 +55,7 @@ class _Turns:
         self.has_late = False
         self.behind_since: int | None = None
         self.late_at = now
-        """When the last late request was looked at."""
+        """The instant at which the last late request was looked at."""
 
     def close(self) -> None:
         """End the turn."""

@@ -1,4 +1,4 @@
-"""How busy the workers of this process are, from 0 to 1; the busiest signal counts.
+"""Signals of how busy the workers of this process are, from 0 to 1; the busiest signal counts.
 
 | signal | measures |
 |---|---|

@@ -25,7 +25,7 @@ class SteadyClock:
 
 
 class Waiter(Protocol):
-    """What a waiting room holds."""
+    """A request in a waiting room."""
 
     permit: ShedPermit
 

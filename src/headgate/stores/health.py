@@ -15,7 +15,7 @@ class HealthReport(NamedTuple):
 
     up: bool
     errors: int
-    """Commands without an answer, and answers that are errors; commands that nobody sent are not among them."""
+    """Commands without an answer, and answers that are errors; commands that were never sent are not among them."""
     seconds: dict[str, Any] | None
     """The time of commands: `buckets` (upper bound and count, not summed), `sum`, `count`; only of a server."""
 

@@ -28,7 +28,7 @@ HELP: Final = "q quit   p pause   s sort   k keys"
 
 
 class View(NamedTuple):
-    """What the user has chosen."""
+    """The choices of the user."""
 
     sort: str = "refused"
     keys: str = "refused_keys"

@@ -89,7 +89,7 @@ class RateLimitMiddleware(Edge[bytes]):
             await self._admit(scope, receive, send, path, view)
 
     async def _enter(self, scope: Scope, receive: Receive, send: Send, path: str, view: RequestView | None) -> None:
-        """Handle a request to an app with a load shedder, whose place it takes natively if nobody waits."""
+        """Handle a request to an app with a load shedder, whose place it takes natively if no request waits."""
         entry, way = self._runtime.entrances[scope["method"]][path]  # type: ignore[index]
         place = None
         if entry is not None and (place := entry.enter()) is None:

@@ -1,4 +1,4 @@
-"""How responses and refusals are sent over ASGI: with the fields of a decision, and with charges settled before."""
+"""Sending of responses and refusals over ASGI: with the fields of a decision, and with charges settled before."""
 
 from __future__ import annotations
 

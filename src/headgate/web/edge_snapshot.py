@@ -1,4 +1,4 @@
-"""What an edge has counted in this process, as a snapshot."""
+"""The counts of an edge in this process, as a snapshot."""
 
 from __future__ import annotations
 

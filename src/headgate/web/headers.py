@@ -56,7 +56,7 @@ LARGEST: Final = 999_999_999_999_999
 
 
 class HeaderCodec(NamedTuple, Generic[AnyStr]):
-    """How a server interface encodes header fields."""
+    """The encoding of header fields in a server interface."""
 
     name: Callable[[str], AnyStr]
     value: Callable[[str], AnyStr]

@@ -1,4 +1,4 @@
-"""What a request was charged and what it holds, from its admission to its end.
+"""The charges and permits of a request, from its admission to its end.
 
 The status of the response may change what was charged. Permits are released when the request ends: those of limits in
 flight, and that of the app's load shedder, whose latency counts to the start of the response.

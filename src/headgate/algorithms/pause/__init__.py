@@ -23,7 +23,7 @@ kernel, at_grant = only_kernel, keep_mark
 
 
 class Params(NamedTuple):
-    """What a call does: `sets` is 1 where its cost is the time of a pause."""
+    """A limit, compiled: `sets` is 1 for a call that sets a pause, whose cost is its time."""
 
     burst: int
     longest: int

@@ -34,7 +34,7 @@ TOO_LARGE: Final = 413
 LARGER: Final = "larger than max"
 """In the details of a call with a message that is too large: RESOURCE_EXHAUSTED too, but no limit of a rate."""
 NOT_CONNECTED: Final = ("failed to connect to all addresses", "errors resolving", "DNS resolution failed")
-"""How the details of a call begin that was never sent; other calls with UNAVAILABLE may have reached the server."""
+"""The start of the details of a call that was never sent; other calls with UNAVAILABLE may have reached the server."""
 
 Call = Any
 """A call of the library, or what another interceptor has returned in its place."""

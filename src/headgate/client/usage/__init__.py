@@ -1,4 +1,4 @@
-"""What a request costs: units reserved by its body, and settled by its answer. Bodies are only read, never changed."""
+"""The cost of a request: its body reserves units, and its answer settles them. Bodies are read, never changed."""
 
 from headgate.client.usage.contract import Usage, UsageReader, UsageRequest
 from headgate.client.usage.language_models import Chat, chat

@@ -28,7 +28,7 @@ LONGEST_MODEL: Final = 256
 
 
 class Asked(NamedTuple):
-    """What a request asks for."""
+    """The parts of a request's body that decide its cost."""
 
     entered: int
     """The tokens of its prompt, by a counter or by its characters."""

@@ -16,7 +16,7 @@ MOST_MODELS: Final = 256
 
 @dataclass(frozen=True, slots=True)
 class Mean:
-    """What recent answers of one model were like."""
+    """The means of one model's recent answers."""
 
     answers: int
     output: float
@@ -44,7 +44,7 @@ class Means:
             return self._by_model.get(model)
 
     def add(self, model: str | None, tokens: Tokens, choices: int, cached_count: bool | None) -> None:
-        """Count one more answer, which had so many choices."""
+        """Count one more answer, which had this number of choices."""
         entered = tokens.fresh + tokens.cached
         counted = tokens.units(cached_count)["input_tokens"] / entered if entered else 1.0
         cached = tokens.cached / entered if entered else 0.0

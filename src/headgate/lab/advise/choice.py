@@ -26,7 +26,7 @@ class Choice(NamedTuple):
     limit: str
     reasons: tuple[str, ...]
     sees: int = 0
-    """What any period may see of a bucket at worst; 0 for other algorithms, which do not depend on the choice."""
+    """The most that any period may see of a bucket; 0 for other algorithms, which do not depend on the choice."""
 
 
 def recommend(needs: Needs) -> Advice:
@@ -80,7 +80,7 @@ def _exact(needs: Needs, measured: dict[str, Size]) -> Choice:
     if log.fits(needs):
         reasons = (
             f"no {needs.period} ever sees more than {needs.amount:,}, wherever it begins: only a log of every request "
-            "promises that and refuses nobody wrongly",
+            "promises that and refuses no request wrongly",
             f"its states fit: {_worked_out(log)}, of {megabytes(needs.memory)}",
         )
         return Choice("sliding-log", f"{needs.rate} by sliding-log", reasons)

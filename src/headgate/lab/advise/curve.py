@@ -57,7 +57,7 @@ class BurstCurve:
     refused: tuple[Client, ...]
     """The clients that the best rung would have refused, the one that needs the largest burst first."""
     facts: LogFacts | None = None
-    """What the reader of a log found."""
+    """The facts that the reader of the log found."""
 
     @property
     def policy(self) -> str:

@@ -26,7 +26,7 @@ class Needs:
     bursts: bool = True
     """Whether a client may send many requests at once after a pause."""
     exactness: Exactness = "rough"
-    """What any period may see: `exact`, the amount and never more; `close`, about the amount; `rough`, at worst twice
+    """The most in any period: `exact`, the amount and never more; `close`, about the amount; `rough`, at worst twice
     as much."""
     smooth: bool = False
     """Whether requests wait and leave at even intervals, in place of being refused."""

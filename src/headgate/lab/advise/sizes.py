@@ -24,7 +24,7 @@ FEW: Final = 128
 
 
 class Size(NamedTuple):
-    """What the states of one algorithm take."""
+    """The memory of the states of one algorithm."""
 
     algorithm: str
     key_bytes: int
@@ -32,7 +32,7 @@ class Size(NamedTuple):
     total: int
     """For all clients, in tables that are filled to three quarters, or on a server."""
     sees: str
-    """What any period may see at worst."""
+    """The most that any period may see."""
 
     def fits(self, needs: Needs) -> bool:
         """Whether the states fit the memory."""

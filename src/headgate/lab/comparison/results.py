@@ -20,7 +20,7 @@ class Wrong:
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """How long a queue held the requests that it admitted: in seconds, rounded up to a millisecond."""
+    """The waits of the requests that a queue admitted: in seconds, rounded up to a millisecond."""
 
     median: float
     p99: float

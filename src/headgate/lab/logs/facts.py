@@ -1,4 +1,4 @@
-"""What a reader found in a log beside its requests: inputs, lines that could not be read, and the order of the rest."""
+"""Facts about a log beside its requests: inputs, lines that could not be read, and the order of the rest."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class LogFacts:
     """The earliest time that was given out, in microseconds; None before the first request."""
     last: int | None
     missing: tuple[str, ...]
-    """What the log lacks, of `key`, `user`, `method`, `path` and `status`; without `key` there is one client."""
+    """Fields that the log lacks, of `key`, `user`, `method`, `path` and `status`; without `key` there is one client."""
 
     @property
     def format(self) -> str:

@@ -1,4 +1,4 @@
-"""Which fields of a line are read, as the caller names them: `key`, `cost`, `fields` and `wanted` of a `Log`."""
+"""The fields of a line that are read, as the caller names them: `key`, `cost`, `fields` and `wanted` of a `Log`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headgate.wording import listed, shown, suggestion
 
 ROLES: Final = ("time", "key", "cost", "method", "path", "status")
 OPTIONAL: Final = frozenset({"method", "path", "status"})
-"""What a caller may not need: without method and path, the fastest reader is used."""
+"""Fields that a caller may not need: without method and path, the fastest reader is used."""
 
 
 @dataclass(frozen=True, slots=True)

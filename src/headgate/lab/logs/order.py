@@ -14,7 +14,7 @@ from headgate.clock import MINUTE, SECOND
 from headgate.lab.logs.request import Row
 
 REACH: Final = 5 * MINUTE
-"""How much later than a later request a line may come."""
+"""The longest time by which a line may come after a later request."""
 MOST_HELD: Final = 200_000
 """Requests held back to be sorted, as they are. With more of them, whole seconds are packed."""
 MOST_PACKED: Final = 1 << 26

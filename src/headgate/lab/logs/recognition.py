@@ -1,4 +1,4 @@
-"""Which format a file has, told by its first lines."""
+"""Recognition of a file's format by its first lines."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ NEVER = 99
 
 @dataclass(frozen=True)
 class Result:
-    """What a trial showed."""
+    """The result of a trial."""
 
     goodput: float
     """Answers in time, as a part of what could be served; the least of the measured times."""

@@ -54,18 +54,18 @@ class Scenario:
     unloaded: Work = USUAL
     """The latency of a request that is alone, in the measured seconds."""
     timeout: int = SECOND
-    """How long a client waits for its answer."""
+    """The time for which a client waits for its answer."""
     retries: int = 0
     closed: tuple[int, int] | None = None
     """Clients that wait for their answers, and their mean time between calls; in place of `load`."""
     streams: tuple[Stream, ...] = (Stream(1),)
-    """How the load is divided."""
+    """The streams into which the load is divided."""
     wait: float | None = None
     """Seconds that a request waits for a permit."""
 
     @property
     def seconds(self) -> int:
-        """How long the scenario lasts."""
+        """The length of the scenario."""
         return sum(seconds for seconds, _ in self.load)
 
 

@@ -1,4 +1,4 @@
-"""What a policy would have done: frozen values. `str` of a `PolicyReplay` is the text that the command prints."""
+"""The effect of a policy on a log: frozen values. `str` of a `PolicyReplay` is the text that the command prints."""
 
 from __future__ import annotations
 

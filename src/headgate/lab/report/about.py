@@ -1,4 +1,4 @@
-"""How a result came about: the command, the seed, the time and the versions."""
+"""The origin of a result: the command, the seed, the time and the versions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the plots show, in a sentence each: the same for readers that do not see them."""
+"""The findings of the plots, in a sentence each: the same for readers that do not see the plots."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the figures come from: the command, the versions, the files of the log and the lines that could not be read."""
+"""The inputs of the figures: the command, the versions, the files of the log and the lines that could not be read."""
 
 from __future__ import annotations
 

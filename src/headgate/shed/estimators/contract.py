@@ -12,7 +12,7 @@ from headgate.permit import Outcome
 
 
 class Estimator(Protocol):
-    """What a shedder needs of an estimator."""
+    """The methods that a shedder calls of an estimator."""
 
     limit: int
     """Requests that may be in flight now; at least 1."""

@@ -1,4 +1,4 @@
-"""How many tokens to ask for in advance: by the demand for a key, the units left at the server, and the terms."""
+"""The number of tokens to ask for in advance: by the demand for a key, the units left at the server, and the terms."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TURNS: Final = 2
 LONGEST: Final = 0.75
 """The longest part of its validity for which a lease should last: the rest is for demand that falls."""
 LONGEST_SLIDING: Final = 0.6
-"""The same for a sliding window, which loses the units that nobody spends: a bucket regains them."""
+"""The same for a sliding window, which loses the units that no request spends: a bucket regains them."""
 OF_A_WINDOW: Final = 1 / 3
 """The part of the rest of a window for which a lease should last: its tokens expire with the window."""
 

@@ -59,7 +59,7 @@ def checked_terms(given: Lease | bool, limits: tuple[Limit, ...]) -> Lease:
         if limit.step.KIND == "bounds":
             raise InvalidLimit(f"{limit} cannot be leased: its windows have seams of their own; leave lease out")
         if not limit.amount:
-            raise InvalidLimit(f"{limit} cannot be leased: it lets nobody pass; leave lease out")
+            raise InvalidLimit(f"{limit} cannot be leased: it lets no request pass; leave lease out")
         if not (limit.step.LENDS or limit.step.KIND == "window"):
             raise InvalidLimit(f"{limit} cannot be leased: only the bucket family and windows can")
     return given

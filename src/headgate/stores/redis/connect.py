@@ -1,4 +1,4 @@
-"""How a server is found and connected to.
+"""Connections to a server: how it is found, and how it is called.
 
 redis-py's defaults wait five seconds and retry ten times, also after a timeout, so a script that was applied may be
 applied again. Only the address and the login are taken from a URL or a ready client; timeouts, retries and decoding are

@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class Changes(NamedTuple):
-    """What a piece of work leaves behind."""
+    """The changes that a piece of work leaves behind."""
 
     rows: Sequence[Row] = ()
     gone: Sequence[Name] = ()

@@ -14,7 +14,7 @@ PERMIT: Final = 4
 
 
 class Stored(NamedTuple):
-    """What a decision reads of a row."""
+    """The columns of a row that a decision reads."""
 
     state: str
     """Integers, with spaces between them."""
@@ -22,7 +22,7 @@ class Stored(NamedTuple):
 
 
 class Row(NamedTuple):
-    """What a decision writes."""
+    """The columns that a decision writes."""
 
     name: Name
     state: str

@@ -99,7 +99,7 @@ class SqliteStore(SqlStore):
         self._sweeping = Sweeping()
         self._connection: sqlite3.Connection | None = None
         self._closes: weakref.finalize[..., Any] | None = None
-        """Closes the connection of a store that nobody has closed and nobody uses any more."""
+        """Closes the connection of a store that was not closed and is not used any more."""
         self._thread: ThreadPoolExecutor | None = None
         super().__init__(self.path, options, local, pepper, on_transition, clock)
         self._forget()

@@ -1,4 +1,4 @@
-"""When a store deletes expired rows: after some of its own writes, a few rows at a time."""
+"""The deletion of expired rows: after some of a store's own writes, a few rows at a time."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ class Transaction(Generic[T]):
         self._patience_ms = max(1, round(patience * WAIT_FOR_LOCKS * 1000))
         self._sweeping = sweeping
         self.committing = False
-        """Whether the commit was sent: if the connection is lost then, nobody knows whether the server applied it."""
+        """Whether the commit was sent: if the connection is lost then, the server may have applied it or not."""
 
     def steps(self, on_server: bool) -> Steps[T]:
         """Decide and commit: in one round trip where the server has a function for the task."""

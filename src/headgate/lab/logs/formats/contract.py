@@ -1,4 +1,4 @@
-"""What a format is: a reader of lines that yields rows, and says why it cannot."""
+"""The contract of a format: it reads lines as rows, and gives a reason for each line that it cannot read."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Format(Protocol):
 
     @property
     def lacks(self) -> frozenset[str]:
-        """Which of `key`, `user`, `method`, `path` and `status` its lines do not have."""
+        """Those of `key`, `user`, `method`, `path` and `status` that its lines do not have."""
 
     @property
     def unit(self) -> str:

@@ -42,7 +42,7 @@ SERVERS: Final[Mapping[str, Mapping[str, Sequence[str]]]] = {
         "status": ("response_code",),
     },
 }
-"""Where a server writes each field; the first that a line has counts."""
+"""The places where a server writes each field; the first that a line has counts."""
 
 
 def parsed(line: str) -> Record:
