@@ -43,7 +43,7 @@ class DecompressedAnswer:
 
 
 def decoded(answer: Answer, content_encoding: str) -> Answer:
-    """Return a reader of the bytes of the network for this answer; an unknown coding makes it unknown."""
+    """Return a reader that decompresses bytes for `answer`, or one that keeps none if the coding is not known."""
     coding = content_encoding.strip().lower()
     if coding in ("", "identity"):
         return answer

@@ -76,10 +76,9 @@ class Demand:
     def ahead(self, held: Held, now: int, parts: tuple[int, ...]) -> int:
         """Return the number of tokens to ask for in advance; `parts` are the units that come back in a tick.
 
-        A lease has the floor at least and the share at most. But of a bucket, tokens for some ticks are always asked
-        for, as long as the bucket regains as much in that time: otherwise each decision near its limit would be a
-        question. They are not limited by what is left, so that a key is short if that is too little; and if it is
-        short, the server sets the share.
+        A lease has the floor at least and the share at most. Of a bucket, a process asks for the tokens of some ticks
+        in any case, if the bucket regains them in that time: otherwise each decision near the limit would be a round
+        trip. Such a request may be for more than the units left; the key is short then, and the server sets its share.
         """
         floor, validity = self._terms.floor, self._terms.validity_us
         rest = ((held.ends_us - now - 1) % self._period + 1) if self.windows else validity

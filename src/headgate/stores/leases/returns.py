@@ -22,8 +22,8 @@ LINGER: Final = 5.0
 log: Final = log_of("headgate")
 
 
-class Holder(Protocol):
-    """A gate that leases."""
+class Leasing(Protocol):
+    """Bound limits that lease tokens."""
 
     def next_return(self) -> float | None:
         """Return the seconds until tokens must be given back; None if there are none."""
@@ -35,21 +35,21 @@ class Holder(Protocol):
 
 
 class Returns:
-    """The gates that lease, and the thread that gives back their unused tokens."""
+    """The bound limits that lease, and the thread that gives back their unused tokens."""
 
     def __init__(self) -> None:
         self.forget()
 
     def forget(self) -> None:
         """Start again after a fork: thread, locks and leases are the parent's."""
-        self._gates: weakref.WeakSet[Holder] = weakref.WeakSet()
+        self._leasing: weakref.WeakSet[Leasing] = weakref.WeakSet()
         self._changed = threading.Condition(threading.Lock())
         self._thread: threading.Thread | None = None
 
-    def look_after(self, gate: Holder) -> None:
-        """Add a gate that has a lease."""
+    def look_after(self, limits: Leasing) -> None:
+        """Add bound limits that have a lease."""
         with self._changed:
-            self._gates.add(gate)
+            self._leasing.add(limits)
             if self._thread is not None:
                 self._changed.notify()
                 return
@@ -58,10 +58,10 @@ class Returns:
                 thread.start()
                 self._thread = thread
 
-    def leave(self, gate: Holder) -> None:
-        """Remove a gate that has given back everything."""
+    def leave(self, limits: Leasing) -> None:
+        """Remove bound limits that have given back everything."""
         with self._changed:
-            self._gates.discard(gate)
+            self._leasing.discard(limits)
             self._changed.notify()
 
     def _work(self) -> None:
@@ -75,25 +75,25 @@ class Returns:
                 except Exception:
                     log.exception("unused tokens were not given back; the next attempt follows")
 
-    def _wait(self) -> list[Holder] | None:
-        """Wait, then return the gates that have tokens to give back; None if the thread should end."""
+    def _wait(self) -> list[Leasing] | None:
+        """Wait, then return the limits that have tokens to give back; None if the thread should end."""
         with self._changed:
             pause = min(self._pauses().values(), default=None)
             self._changed.wait(LINGER if pause is None else max(MOMENT, pause))
-            if not self._gates:
+            if not self._leasing:
                 self._thread = None
                 return None
-            return [gate for gate, pause in self._pauses().items() if pause <= 0]
+            return [limits for limits, pause in self._pauses().items() if pause <= 0]
 
-    def _pauses(self) -> dict[Holder, float]:
-        """Return the seconds until each gate has tokens to give back; remove gates that have no lease."""
+    def _pauses(self) -> dict[Leasing, float]:
+        """Return the seconds until limits have tokens to give back; remove limits that have no lease."""
         pauses = {}
-        for gate in list(self._gates):
-            pause = gate.next_return()
+        for limits in list(self._leasing):
+            pause = limits.next_return()
             if pause is None:
-                self._gates.discard(gate)
+                self._leasing.discard(limits)
             else:
-                pauses[gate] = pause
+                pauses[limits] = pause
         return pauses
 
 

@@ -26,7 +26,7 @@ Address = tuple[int, tuple[Any, ...]]
 Name = tuple[str, int]
 
 
-class _Asked:
+class _Lookup:
     """A name that one or more threads look up: all callers get the first answer."""
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ class Resolver:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._asked: dict[Name, _Asked] = {}
+        self._lookups: dict[Name, _Lookup] = {}
         self._known: dict[Name, tuple[list[Address], float]] = {}
         self._threads = 0
 
@@ -91,19 +91,20 @@ class Resolver:
 
     def _ask(self, name: Name) -> Future[list[Address]]:
         with self._lock:
-            asked = self._asked.setdefault(name, _Asked())
+            lookup = self._lookups.setdefault(name, _Lookup())
             now = time.monotonic()
-            if now >= asked.again and self._threads < MOST_THREADS:
-                asked.again = now + AGAIN
-                thread = threading.Thread(target=self._look_up, args=(name, asked), name="headgate-names", daemon=True)
+            if now >= lookup.again and self._threads < MOST_THREADS:
+                lookup.again = now + AGAIN
+                thread = threading.Thread(target=self._look_up, args=(name, lookup), name="headgate-names", daemon=True)
                 try:
                     thread.start()
                 except RuntimeError as reason:
                     raise OSError("cannot start a thread to look up a host name") from reason
                 self._threads += 1
-        return asked.answer
+        return lookup.answer
 
-    def _look_up(self, name: Name, asked: _Asked) -> None:
+    def _look_up(self, name: Name, lookup: _Lookup) -> None:
+        """Ask the system for the addresses of a name, in a thread, and answer all callers that wait for them."""
         found: list[Address] = []
         failure: Exception | None = None
         try:
@@ -115,11 +116,11 @@ class Resolver:
             self._threads -= 1
             if found:
                 self._known[name] = found, time.monotonic()
-            first = self._asked.get(name) is asked
+            first = self._lookups.get(name) is lookup
             if first:
-                del self._asked[name]
+                del self._lookups[name]
         if first:
             if failure is None:
-                asked.answer.set_result(found)
+                lookup.answer.set_result(found)
             else:
-                asked.answer.set_exception(failure)
+                lookup.answer.set_exception(failure)
