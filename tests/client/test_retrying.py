@@ -58,7 +58,7 @@ def decided(sent, outcome, retries=Retries(), random=half):  # noqa: B008 - froz
     ],
 )
 def test_a_ledger_of_failures(outcome, get, post, keyed):
-    """What was not processed is sent again by any method, the rest only if a second time does no harm."""
+    """A request that was not processed is sent again by any method, others only if a second time does no harm."""
     requests = {"get": Attempted("GET"), "post": Attempted("POST"), "keyed": Attempted("POST", KEYED)}
     found = {name: decided(sent, outcome) for name, sent in requests.items()}
     words = {name: "yes" if isinstance(each, Retry) else each.reason for name, each in found.items()}

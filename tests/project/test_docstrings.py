@@ -16,8 +16,6 @@ pytestmark = pytest.mark.engineless
 
 RIDDLE = re.compile(r"^(who|what|those who)\b|\b(whoever|whom|so many|as new)\b", re.IGNORECASE)
 FRAGMENT = re.compile(r"^(And|Also|Nor|Or|Then)\b")
-NOT_YET = {"test_retrying.py: test_a_ledger_of_failures"}
-"""Tests whose docstrings still have such a word."""
 
 
 class Stated(NamedTuple):
@@ -73,4 +71,4 @@ def test_every_docstring_of_a_test_has_a_noun_as_its_subject():
         for test in stated_in(path)
         if RIDDLE.search(test.docstring) or FRAGMENT.match(test.docstring)
     }
-    assert riddles - NOT_YET == set()
+    assert riddles == set()

@@ -1,4 +1,4 @@
-"""Lanes: the short way of most requests says what the long way says, and gives way where it cannot."""
+"""Fast paths: the short way of most requests has the answers of the long way, and leaves to it what it cannot do."""
 
 from __future__ import annotations
 
