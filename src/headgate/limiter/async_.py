@@ -7,7 +7,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Coroutine, 
 from typing import Any, Self
 
 from headgate.call import Call, Cost
-from headgate.engine import Decision, pending
+from headgate.engine import Decision
 from headgate.limit import Given
 from headgate.limiter.base import BaseLimiter
 from headgate.limiter.caller import Caller, Order, order_of
@@ -36,9 +36,7 @@ class AsyncLimiter(BaseLimiter[Any, Awaitable[Decision]], AsyncGate):
         self._hit_or_none = None if self._awaits else getattr(self._bound, "hit_or_none", None)
         """The same, for callers that wait if they are refused."""
         self._release_at_once = hot.get("release")
-        for name in ("acquire", "acquire_all", "reserve"):
-            method = getattr(type(self), name).__get__(self)
-            setattr(self, name, pending(method, method, True))
+        self._carry({name: self._pending(name) for name in ("acquire", "acquire_all", "reserve")})
 
     async def acquire(
         self,

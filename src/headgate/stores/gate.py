@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
 
 from headgate.caches import ClearedWhenFull
@@ -24,6 +24,7 @@ from headgate.stores.arguments import (
 from headgate.stores.contract import BoundLimits, Costs, Keys, LeasingStore, Marks, OnError, Store
 from headgate.stores.fallback import Fallback
 from headgate.stores.placed import bind_placed
+from headgate.stores.verbs import Carrying
 
 if TYPE_CHECKING:
     from headgate.stores.leases.terms import Lease
@@ -39,7 +40,7 @@ Answer = TypeVar("Answer")
 """A decision, or an awaitable of one."""
 
 
-class BaseGate(Generic[Bound, Answer]):
+class BaseGate(Carrying, Generic[Bound, Answer]):
     """The base of both gates: limits on a store, their plans, and the answers while the store cannot answer."""
 
     store: Store
@@ -48,6 +49,7 @@ class BaseGate(Generic[Bound, Answer]):
     """The pause, if keys can be paused: a decision asks it after the limits."""
 
     def __init__(self, store: Store, namespace: str, limits: tuple[Limit, ...], on_error: OnError = "local") -> None:
+        super().__init__()
         self.namespace = namespace
         self.limits = checked_limits(limits)
         self.on_error: OnError = on_error
@@ -158,22 +160,16 @@ class Gate(BaseGate[BoundLimits, Decision]):
     """Verbs that an engine may replace by native ones, without a Python frame."""
 
     def _bind_own(self, store: Store) -> BoundLimits:
-        for verb in self._HOT:  # on the gate, for every store: a test patches a verb on the gate
-            setattr(self, verb, getattr(type(self), verb).__get__(self))
+        own = type(self)._own
+        self._carry({verb: own[verb].__get__(self) for verb in self._HOT})  # for every store, so that all are alike
         if self._lease and isinstance(store, LeasingStore):
             bound = store.bind_leased(self.namespace, self.limits, self._lease)
         else:
             bound = self._bound_to(self.limits + self._guard)
         attach = getattr(bound, "attach", None)
         if attach is not None:
-            hot: Mapping[str, Any] = attach(type(self).hit.__get__(self), self._plans.find, self._end, self._tally)
-            self._carry(hot)
+            self._carry(attach(own["hit"].__get__(self), self._plans.find, self._end, self._tally))
         return bound
-
-    def _carry(self, hot: Mapping[str, Any]) -> None:
-        """Answer these verbs by the engine's own functions."""
-        for verb, function in hot.items():  # not by `__dict__`, which would make every attribute of the gate slower
-            setattr(self, verb, function)
 
     def _bind(self, limits: tuple[Limit, ...]) -> BoundLimits:
         bound: BoundLimits = bind_placed(

@@ -34,10 +34,12 @@ class AsyncGate(BaseGate[Any, Awaitable[Decision]]):
         self._hot: dict[str, Any] = {}
         super()._use(store)
         self._hot = {**self._asked_directly(), **self._hot}
-        for name in AWAITED:
-            method = getattr(type(self), name).__get__(self)
-            hot = self._hot.get(name)
-            setattr(self, name, pending(method, hot or method, hot is None or self._awaits))
+        self._carry({name: self._pending(name, self._hot.get(name)) for name in AWAITED})
+
+    def _pending(self, name: str, hot: Any = None) -> Any:  # noqa: ANN401
+        """Return a method whose calls tell if they are not awaited, answered by `hot` if there is one."""
+        method = type(self)._own[name].__get__(self)
+        return pending(method, hot or method, hot is None or self._awaits)
 
     def _asked_directly(self) -> dict[str, Callable[..., Awaitable[Decision]]]:
         """Return the hot verbs of a store that is awaited, with one coroutine less than the methods have."""
@@ -60,7 +62,8 @@ class AsyncGate(BaseGate[Any, Awaitable[Decision]]):
             bound = self._bound_to(self.limits + self._guard)
         attach = getattr(bound, "attach", None)
         if attach is not None:
-            self._hot = dict(attach(type(self).hit.__get__(self), self._plans.find, self._end_at_once, self._tally))
+            hit = type(self)._own["hit"].__get__(self)
+            self._hot = dict(attach(hit, self._plans.find, self._end_at_once, self._tally))
         return bound
 
     def _bind(self, limits: tuple[Limit, ...]) -> Any:  # noqa: ANN401
