@@ -9,7 +9,7 @@ import pytest
 from headgate import Limiter
 from headgate.clock import HandClock
 from tests.playground.test_server import serving
-from tests.support.browser import visit
+from tests.support.browser import visit, wait_for
 
 pytestmark = pytest.mark.engineless
 
@@ -26,19 +26,10 @@ def opened(browser, served):
     with visit(browser, served.address, height=800) as seen:
         seen.page.wait_for_selector(".lane")
         seen.page.click("text=only my clicks")
-        until(seen.page, "document.querySelector('[data-traffic=clicks]').getAttribute('aria-pressed') === 'true'")
+        wait_for(seen.page, "document.querySelector('[data-traffic=clicks]').getAttribute('aria-pressed') === 'true'")
         seen.page.keyboard.press("r")  # the page began with traffic of its own
-        until(seen.page, "document.querySelectorAll('.lane')[5].querySelector('dd').textContent === '0'")
+        wait_for(seen.page, "document.querySelectorAll('.lane')[5].querySelector('dd').textContent === '0'")
         yield seen
-
-
-def until(page, expression):
-    """Wait until an expression holds. (`wait_for_function` evaluates text in the page, which the page forbids.)"""
-    for _ in range(750):
-        if page.evaluate(f"() => {expression}"):
-            return
-        page.wait_for_timeout(20)
-    pytest.fail(f"never: {expression}")
 
 
 def cells(page, name):
@@ -65,7 +56,7 @@ def test_the_seam_attack_ends_with_twenty_and_ten(opened):
     """The key s: 20 of 10 in the fixed window, 10 in the log, as limiters say that are asked directly."""
     page = opened.page
     page.keyboard.press("s")
-    until(page, "document.getElementById('caption').textContent.startsWith('fixed-window let 20')")
+    wait_for(page, "document.getElementById('caption').textContent.startsWith('fixed-window let 20')")
     bucket, _, *windows = cells(page, "most")  # the queue still lets requests leave
     assert [bucket, *windows] == ["10", "2.0x 20", "1.1x 11", "10", "10"]
     assert page.inner_text("#caption") == (
@@ -87,30 +78,30 @@ def test_keys_and_buttons_do_what_they_say(opened):
     """One request, a burst, a pause, and a new start."""
     page = opened.page
     page.keyboard.press("Space")
-    until(page, "document.querySelectorAll('.lane')[5].querySelector('dd').textContent === '1'")
+    wait_for(page, "document.querySelectorAll('.lane')[5].querySelector('dd').textContent === '1'")
     page.keyboard.press("b")
-    until(page, "document.querySelectorAll('.lane')[5].querySelectorAll('dd')[1].textContent === '1'")
+    wait_for(page, "document.querySelectorAll('.lane')[5].querySelectorAll('dd')[1].textContent === '1'")
     assert cells(page, "passed")[5] == "10"
     page.keyboard.press("p")
     page.wait_for_selector("#pause[aria-pressed=true]")
     page.keyboard.press("p")
     page.wait_for_selector("#pause[aria-pressed=false]")
     page.click("text=start again")
-    until(page, "document.querySelectorAll('.lane')[5].querySelector('dd').textContent === '0'")
+    wait_for(page, "document.querySelectorAll('.lane')[5].querySelector('dd').textContent === '0'")
 
 
 def test_mistakes_in_the_limit_are_told_below_it(opened):
     """The message appears with the mistake, goes with it, and keys typed there send no request."""
     page = opened.page
     page.fill("#limit", "10/10x")
-    until(page, "document.getElementById('mistake').textContent.includes('unit')")
+    wait_for(page, "document.getElementById('mistake').textContent.includes('unit')")
     assert page.get_attribute("#limit", "aria-invalid") == "true"
     page.fill("#limit", "5/2s")
-    until(page, "document.getElementById('mistake').textContent === ''")
+    wait_for(page, "document.getElementById('mistake').textContent === ''")
     page.press("#limit", "b")
     assert page.input_value("#limit") == "5/2sb"
     page.fill("#limit", "5/2s")
-    until(page, "document.getElementById('amount-is').textContent === '5'")
+    wait_for(page, "document.getElementById('amount-is').textContent === '5'")
     assert cells(page, "most in 2 s") == ["0"] * 6
     assert 'Limiter("5/2s by sliding-log")' in page.inner_text("#code")
 
@@ -119,7 +110,7 @@ def test_an_answer_is_shown_where_it_is_pointed_at(opened):
     """By the pointer on a dot, and by the arrow keys in a lane."""
     page = opened.page
     page.keyboard.press("Space")
-    until(page, "document.querySelectorAll('.lane')[5].querySelector('dd').textContent === '1'")
+    wait_for(page, "document.querySelectorAll('.lane')[5].querySelector('dd').textContent === '1'")
     page.focus(".lane:nth-child(6) .plot")
     page.keyboard.press("ArrowLeft")
     page.wait_for_selector("#answer:not([hidden])")
@@ -140,7 +131,7 @@ def test_the_live_endpoint_shows_status_and_fields(opened):
     page = opened.page
     for _ in range(6):
         page.click("#call")  # waits while the button is off, until the answer is there
-    until(page, "document.getElementById('called').textContent.startsWith('429')")
+    wait_for(page, "document.getElementById('called').textContent.startsWith('429')")
     text = page.inner_text("#called")
     assert "retry-after:" in text and "ratelimit:" in text
 

@@ -88,3 +88,15 @@ def visit(
         yield seen
     finally:
         context.close()
+
+
+def wait_for(page: Page, expression: str, given: object = None) -> None:
+    """Wait until an expression holds; it may read `given`.
+
+    `wait_for_function` evaluates text in the page if the expression does not hold at once, which our pages forbid.
+    """
+    for _ in range(750):
+        if page.evaluate(f"given => {expression}", given):
+            return
+        page.wait_for_timeout(20)
+    pytest.fail(f"never: {expression}")

@@ -24,7 +24,10 @@ LEFT = {"/": 1000 - REAL, "/silent": 500}
 
 
 def urls(kind: str, tmp_path: Any, request: Any) -> str:
-    return f"sqlite://{tmp_path}/limits.db" if kind == "sqlite" else str(request.getfixturevalue("server").url)
+    """The URL of a store; on a busy machine its answers may be late."""
+    if kind == "sqlite":
+        return f"sqlite://{tmp_path}/limits.db?deadline=5"
+    return f"{request.getfixturevalue('server').url}?deadline=5&connect_timeout=5"
 
 
 def scope_of(path: str, version: str) -> dict[str, Any]:

@@ -201,7 +201,8 @@ def test_headers_that_only_look_like_forwarded_ones_are_nothing():
 
 def test_a_real_store_is_awaited(server):
     """Redis, for async views and for others."""
-    with site(AsyncClient, store=server.url, policy={"rules": [{"key": "ip", "limits": "3/hour"}]}) as client:
+    store, policy = f"{server.url}?deadline=5&connect_timeout=5", {"rules": [{"key": "ip", "limits": "3/hour"}]}
+    with site(AsyncClient, store=store, policy=policy) as client:
 
         async def asked() -> list[int]:
             try:

@@ -100,11 +100,11 @@ def test_memory_in_workers_is_a_limit_of_each_and_each_says_so_once(tmp_path, na
 def marked(version: str, style: str) -> str:
     """A policy whose every answer says of which version it is: in the names of two rules and in a style of headers.
 
-    Their numbers differ too: a rule with another name alone would be the same one to a reload.
+    Their paths differ too: a rule with another name, for the same requests, would be the same one to a reload.
     """
-    rule = "{{name: {0}-{1}, key: {{header: X-User}}, limits: {2}/4 weeks}}"
-    more = list(STYLES).index(version)
-    rules = ", ".join(rule.format(version, each, amount + more) for each, amount in (("a", 10**9), ("b", 10**8)))
+    rule = "{{name: {0}-{1}, match: {{path: {3}}}, key: {{header: X-User}}, limits: {2}/4 weeks}}"
+    path = {"one": "/**", "two": "[/, /**]"}[version]
+    rules = ", ".join(rule.format(version, each, amount, path) for each, amount in (("a", 10**9), ("b", 10**8)))
     return f"headers: [draft-11, {style}]\nrules: [{rules}]\n"
 
 

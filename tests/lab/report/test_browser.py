@@ -8,7 +8,7 @@ import pytest
 
 from headgate.lab.report import html
 from tests.lab.report.samples import ABOUT, COMPARISON, EVERY
-from tests.support.browser import visit
+from tests.support.browser import visit, wait_for
 
 pytestmark = pytest.mark.engineless
 
@@ -65,7 +65,7 @@ def drawn(page, place, colours=LIGHT):
 
 def wait_for_colour(page, colour):
     """Wait until the first plot is drawn in a colour."""
-    page.wait_for_function(f"(wanted) => ({PIXELS})(wanted)[0] > 0", arg=["time", colour], timeout=10_000)
+    wait_for(page, f"({PIXELS})(given)[0] > 0", ["time", colour])
 
 
 @pytest.mark.parametrize("name", EVERY)
@@ -175,7 +175,7 @@ def test_plots_follow_the_width_of_the_window(open_page):
     """A page that becomes narrow, as on a telephone that is turned, has narrow plots."""
     page = open_page()
     page.set_viewport_size({"width": 390, "height": 900})
-    page.wait_for_function("document.querySelector('#time-plot .uplot').clientWidth < 390", timeout=5000)
+    wait_for(page, "document.querySelector('#time-plot .uplot').clientWidth < 390")
     assert page.evaluate("document.documentElement.scrollWidth") == 390
 
 
