@@ -113,10 +113,19 @@ def explained(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S,
     return cast("Callable[Concatenate[S, P], R]", __init__)
 
 
+def in_limit(name: str, value: object, limit: object = "") -> str:
+    """Return how a limit's text has this argument of a `Limit`, for a caller that gave it elsewhere; or nothing."""
+    if name not in _WORDS:
+        return ""
+    if isinstance(limit, str) and limit[:1].isdigit():
+        return f"write '{limit} {_WORDS[name]} {value}'"
+    return "" if name == "name" else f"write it into the limit, as in '5/minute {_WORDS[name]} {value}'"
+
+
 def _unknown(name: str, value: object, known: Sequence[str], limit: str) -> str:
     problem = f" has no argument {name!r}"
-    if name in _WORDS and limit[:1].isdigit():
-        return f"{problem}: write '{limit} {_WORDS[name]} {value}'"
+    if words := in_limit(name, value, limit):
+        return f"{problem}: {words}"
     elsewhere = nearest(name, _OF_REDIS) if "store" in known and not nearest(name, known) else None
     if elsewhere:
         return f"{problem}; {elsewhere!r} belongs to a Redis store: write store='redis://cache?{elsewhere}={value}'"

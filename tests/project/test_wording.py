@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
 
 import pytest
+from flask import Flask
 
 from headgate import AsyncLimiter, AsyncShaper, InvalidCall, InvalidLimit, Limit, Limiter, MemoryStore, Shaper
 from headgate.errors import InvalidPolicy
@@ -57,6 +59,10 @@ def test_a_limit_that_cannot_be_read_is_told_how_to_be_written(words, hint):
             "Limiter() has no argument 'algorithm': write '5/minute by gcra'",
         ),
         (lambda: AsyncLimiter("5/minute", burst=9), "AsyncLimiter() has no argument 'burst': write '5/minute burst 9'"),
+        (
+            lambda: FlaskLimits(Flask("app"), default="5/minute", algorithm="gcra"),
+            "RateLimits() has no argument 'algorithm': write it into the limit, as in '5/minute by gcra'",
+        ),
         (lambda: Limiter("1/s", stor="memory://"), "Limiter() has no argument 'stor'; did you mean 'store'?"),
         (
             lambda: Limiter("1/s", dedline=0.1),
@@ -104,6 +110,7 @@ def test_the_arguments_of_a_class_can_still_be_looked_up():
         ("[::1]:6379", "'[::1]:6379' has no scheme: write redis://[::1]:6379"),
         ("user:pw@cache:6379", "'cache:6379' has no scheme: write redis://***@cache:6379"),
         ("cache", "no store for a URL without a scheme"),
+        ("redis://cache?dedline=1", "the URL of a tcp Redis store has no option dedline; did you mean 'deadline'?"),
         ("shared:./x", f"cannot read 'shared:./x': the path must be absolute; write shared://{Path.cwd()}/x"),
         ("shared:up/x", f"cannot read 'shared:up/x': the path must be absolute; write shared://{Path.cwd()}/up/x"),
     ],
@@ -120,6 +127,14 @@ def test_a_store_that_cannot_be_opened_is_told_how_to_be_written(url, told):
     [
         (lambda: limited("often"), "limited(): limits: cannot read the limit 'often'"),
         (lambda: limited("1/s", kay="user"), "limited(): kay: unknown field 'kay'; did you mean 'key'?"),
+        (
+            lambda: limited("5/minute", algorithm="gcra"),
+            "limited(): algorithm: unknown field 'algorithm'; write '5/minute by gcra'",
+        ),
+        (
+            lambda: limited({"default": "5/minute"}, burst=9),
+            "limited(): burst: unknown field 'burst'; write it into the limit, as in '5/minute burst 9'",
+        ),
         (lambda: Dependency("1/s", key="usr"), "Limit(): key: expected one of"),
         (lambda: Dependency("often"), "Limit(): limits: cannot read the limit 'often'"),
     ],
@@ -133,10 +148,14 @@ def test_a_mistake_at_an_endpoint_names_what_was_written_there(make, told):
 
 def test_the_default_of_an_app_names_the_class_it_was_given_to():
     """As there is no decorator."""
-    from flask import Flask
-
     with pytest.raises(InvalidPolicy, match=r"^RateLimits\(\): limits: cannot read the limit 'often'"):
         FlaskLimits(Flask("app"), default="often")
+
+
+def test_no_page_and_no_message_installs_an_extra_from_the_index():
+    """The package is not on the index yet: `pip install '.[redis]'` works in a clone, `'headgate[redis]'` nowhere."""
+    files = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "src").rglob("*.py")]
+    assert [file.name for file in files if re.search(r"pip install\W+headgate\[", file.read_text())] == []
 
 
 @pytest.mark.parametrize(("setup", "begins"), [("", "headgate: "), ("logging.basicConfig()", "WARNING:headgate.web:")])

@@ -14,7 +14,7 @@ from headgate.policy.hashing import Hash, hashed
 from headgate.policy.source import Path_, Source
 from headgate.policy.values import Repeated
 from headgate.policy.view import ClaimsOf, informed
-from headgate.wording import listed, nearest, shown, suggestion
+from headgate.wording import in_limit, listed, nearest, shown, suggestion
 
 MOST_HINTS: Final = 100
 """Errors that get a "did you mean" hint: finding the nearest word takes longer than parsing."""
@@ -61,7 +61,8 @@ class Parser:
             return {}
         for name in value:
             if name not in known:
-                hint = suggestion(str(name), known) if self._hints(known) else f"use one of {listed(known)}"
+                words = in_limit(str(name), value[name], value["limits"]) if "limits" in value else ""
+                hint = words or (suggestion(str(name), known) if self._hints(known) else f"use one of {listed(known)}")
                 self.error((*path, str(name)), f"unknown field {shown(str(name))}; {hint}")
         return {name: value[name] for name in known if name in value}
 

@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, unquote
 from headgate.errors import InvalidCall
 from headgate.stores.options import YES, Options
 from headgate.stores.url import split
-from headgate.wording import listed, shown
+from headgate.wording import listed, shown, suggestion
 
 SCHEMES: Final = {"redis": "tcp", "valkey": "tcp", "rediss": "tls", "valkeys": "tls", "unix": "unix"}
 WHO_AND_WHERE: Final = frozenset(
@@ -59,7 +59,8 @@ def read_url(url: str) -> RedisUrl:
     strangers = [name for name in options if name not in IN_QUERY and not (name[:4] == "ssl_" and transport == "tls")]
     strangers += [f"sentinel_{name}" for name in own if kind != "sentinel" or name not in ("username", "password")]
     if strangers:
-        raise InvalidCall(f"the URL of a {kind or transport} Redis store has no option {listed(sorted(strangers))}")
+        hint = f"{listed(sorted(strangers))}; {suggestion(strangers[0], (*OPTIONS, *IN_QUERY))}"
+        raise InvalidCall(f"the URL of a {kind or transport} Redis store has no option {hint}")
     login, _, hosts = parts.netloc.rpartition("@")
     addresses = tuple(map(_host_and_port, hosts.split(","))) if kind or hosts else ()
     if not kind and len(addresses) > 1:
