@@ -32,6 +32,13 @@ headgate_store_evictions_total{store,kind} counter
 headgate_in_flight{namespace} gauge
 headgate_waiting{namespace} gauge
 headgate_lease_permits{namespace} gauge
+headgate_shed_limit{namespace} gauge
+headgate_shed_in_flight{namespace} gauge
+headgate_shed_waiting{namespace} gauge
+headgate_shed_base_latency_seconds{namespace} gauge
+headgate_shed_latency_seconds{namespace} gauge
+headgate_shed_admitted_total{namespace} counter
+headgate_shed_refused_total{namespace,class,reason} counter
 headgate_policy_loaded_timestamp_seconds{namespace} gauge
 headgate_policy_reload_failures_total{namespace} counter
 """

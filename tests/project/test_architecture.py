@@ -63,7 +63,6 @@ MOST_ENTRANCES = 2
 FOR_USERS = {
     *(("headgate.policy", name) for name in ("Networks", "counted")),
     *(("headgate.shaper", name) for name in ("AsyncPump", "Pump")),
-    ("headgate.shed", "Stats"),
     ("headgate.observe.asgi", "pages"),
     *(("headgate.client", name) for name in ("Chat", "Event", "Outgoing", "Report", "Retries", "Usage")),
     *(("headgate.client", name) for name in ("backoff", "chat", "deadline")),

@@ -2,6 +2,7 @@
 
 from headgate.observe.at_close import tell_of_end
 from headgate.observe.keys import KeyWatch
+from headgate.observe.shedders import shed_part
 from headgate.observe.snapshot import LimiterPart, Snapshot, empty
 from headgate.observe.snapshot_parts import key_parts, limiter_parts, rule_part, store_part, summed
 
@@ -13,6 +14,7 @@ __all__ = [
     "key_parts",
     "limiter_parts",
     "rule_part",
+    "shed_part",
     "store_part",
     "summed",
     "tell_of_end",

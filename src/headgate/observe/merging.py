@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from headgate.observe.shedders import merged_shedders
 from headgate.observe.snapshot import (
     MOST_KEYS,
     KeyPart,
@@ -33,6 +34,7 @@ def merged(parts: Sequence[Snapshot], now: float, dead: Sequence[Snapshot] = (),
     }  # fmt: skip
     total["rules"] = _rules(every, {one["namespace"]: one for one in by_age}.values())
     total["limiters"] = _limiters(parts, dead)
+    total["shedders"] = merged_shedders(parts, dead)
     total["stores"] = _stores(parts, dead)
     for name in ("refused", "busiest") if keys else ():
         total[f"{name}_keys"], total["floors"][name] = _keys(every, name)  # type: ignore[literal-required]

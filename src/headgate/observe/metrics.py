@@ -55,16 +55,28 @@ LOADED: Final = Metric("headgate_policy_loaded_timestamp_seconds", "gauge", "Whe
 FAILURES: Final = Metric(
     "headgate_policy_reload_failures_total", "counter", "Reloads that left the policy as it was.", ("namespace",)
 )
+SHED_LIMIT: Final = Metric("headgate_shed_limit", "gauge", "Requests that load shedders admit at once.", ("namespace",))
+SHED_IN_FLIGHT: Final = Metric("headgate_shed_in_flight", "gauge", "Requests that are served.", ("namespace",))
+SHED_WAITING: Final = Metric("headgate_shed_waiting", "gauge", "Requests that wait to be served.", ("namespace",))
+SHED_BASE: Final = Metric(
+    "headgate_shed_base_latency_seconds", "gauge", "The time of a request when none waits.", ("namespace",)
+)
+SHED_LATENCY: Final = Metric("headgate_shed_latency_seconds", "gauge", "The time of a request now.", ("namespace",))
+SHED_ADMITTED: Final = Metric("headgate_shed_admitted_total", "counter", "Requests that were served.", ("namespace",))
+SHED_REFUSED: Final = Metric(
+    "headgate_shed_refused_total", "counter", "Requests that were not, by reason.", ("namespace", "class", "reason")
+)
 METRICS: Final = (
     DECISIONS, LIMIT, PERIOD, STORE_SECONDS, STORE_UP, STORE_ERRORS, STORE_KEYS, STORE_EVICTIONS, IN_FLIGHT, WAITING,
-    LEASES, LOADED, FAILURES,
+    LEASES, SHED_LIMIT, SHED_IN_FLIGHT, SHED_WAITING, SHED_BASE, SHED_LATENCY, SHED_ADMITTED, SHED_REFUSED,
+    LOADED, FAILURES,
 )  # fmt: skip
 
 
 def values(seen: Snapshot) -> Iterator[tuple[Metric, list[Sample], list[Histogram]]]:
     """Return every metric with its values: samples, or histograms."""
     found: dict[Metric, list[Sample]] = {metric: [] for metric in METRICS}
-    for metric, labels, value in (*_rules(seen), *_stores(seen), *_limiters(seen), *_policy(seen)):
+    for metric, labels, value in (*_rules(seen), *_stores(seen), *_limiters(seen), *_shedders(seen), *_policy(seen)):
         found[metric].append(Sample(labels, value))
     for metric, samples in found.items():
         yield metric, samples, list(_histograms(seen)) if metric is STORE_SECONDS else []
@@ -113,6 +125,20 @@ def _limiters(seen: Snapshot) -> Iterable[Row]:
         yield IN_FLIGHT, labels, one["in_flight"]
         yield WAITING, labels, one["waiting"]
         yield LEASES, labels, one["lease_permits"]
+
+
+def _shedders(seen: Snapshot) -> Iterable[Row]:
+    for one in seen["shedders"]:
+        labels = (one["namespace"],)
+        yield SHED_LIMIT, labels, one["limit"]
+        yield SHED_IN_FLIGHT, labels, one["in_flight"]
+        yield SHED_WAITING, labels, one["waiting"]
+        yield SHED_BASE, labels, one["base_latency"]
+        yield SHED_LATENCY, labels, one["latency"]
+        yield SHED_ADMITTED, labels, one["admitted"]
+        for request_class, reasons in one["refused"].items():
+            for reason, count in reasons.items():
+                yield SHED_REFUSED, (*labels, request_class, reason), count
 
 
 def _policy(seen: Snapshot) -> Iterable[Row]:

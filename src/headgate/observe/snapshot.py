@@ -47,6 +47,20 @@ class LimiterPart(TypedDict):
     lease_permits: int
 
 
+class ShedPart(TypedDict):
+    """The load shedder of one namespace: its `Stats`."""
+
+    namespace: str
+    limit: int
+    in_flight: int
+    waiting: int
+    base_latency: float
+    latency: float
+    admitted: int
+    refused: dict[str, dict[str, int]]
+    """Refusals by class, then by reason."""
+
+
 class StorePart(TypedDict):
     """One store."""
 
@@ -93,6 +107,7 @@ class Snapshot(TypedDict):
     stores: list[StorePart]
     rules: list[RulePart]
     limiters: list[LimiterPart]
+    shedders: list[ShedPart]
     refused_keys: list[KeyPart]
     busiest_keys: list[KeyPart]
     floors: dict[str, int]
@@ -104,7 +119,8 @@ def empty(at: float, namespace: str = "") -> Snapshot:
     return Snapshot(
         version=VERSION, at=at, started=at, workers=1, namespace=namespace,
         policy=PolicyPart(file=None, loaded_at=0.0, reload_failures=0),
-        stores=[], rules=[], limiters=[], refused_keys=[], busiest_keys=[], floors={"refused": 0, "busiest": 0},
+        stores=[], rules=[], limiters=[], shedders=[],
+        refused_keys=[], busiest_keys=[], floors={"refused": 0, "busiest": 0},
     )  # fmt: skip
 
 

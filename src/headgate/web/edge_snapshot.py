@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from headgate.limit import Limit
-from headgate.observe import LimiterPart, Snapshot, empty, key_parts, rule_part, store_part
+from headgate.observe import LimiterPart, Snapshot, empty, key_parts, rule_part, shed_part, store_part
 from headgate.policy.edges import DEFAULT_PLAN, IN_FLIGHT, NO_COUNTS, WAITING
 
 if TYPE_CHECKING:
@@ -43,6 +43,8 @@ def snapshot_of(runtime: Runtime[Any], keys: bool = True) -> Snapshot:
             namespace=namespace, counts={}, in_flight=gauges[IN_FLIGHT], waiting=gauges[WAITING], lease_permits=0
         )
     ]
+    if runtime.shedder is not None:
+        total["shedders"] = [shed_part(namespace, runtime.shedder.stats())]
     total["stores"] = [store_part(name, store) for name, store in runtime.stores().items()]
     if keys:
         total.update(key_parts(runtime.watch))  # type: ignore[typeddict-item]
