@@ -203,6 +203,22 @@ def test_the_kill_switch_works_at_once():
     first.release()
 
 
+def test_the_kill_switch_reaches_a_request_that_is_about_to_wait(clock):
+    """A mode that is set after the request was looked at, and before it waits, still lets it go on."""
+
+    def switched_off() -> float:
+        shedder.mode = "off"
+        return 0.0
+
+    shedder = LoadShedder(1, workers=[switched_off], mode="off", clock=clock)
+    held = shedder.permit()
+    shedder.mode = "enforce"
+    with shedder.permit(timeout=60):
+        assert shedder.stats().in_flight == 2
+    assert held.release()
+    assert shedder.stats().refused == {}
+
+
 def test_a_lost_permit_comes_back(caplog, clock):
     """A permit that nothing refers to any more is taken back, by the next request or the next look at the numbers."""
     shedder = LoadShedder(1, clock=clock)
@@ -285,6 +301,13 @@ def test_own_classes(clock):
         lambda: LoadShedder().permit("urgent"),
         lambda: LoadShedder().permit(["critical"]),
         lambda: LoadShedder().permit(weight=0, timeout=1),
+        lambda: LoadShedder().permit(weight=-1),
+        lambda: LoadShedder().permit(weight=float("nan")),
+        lambda: LoadShedder().permit(tenant=["acme"]),
+        lambda: LoadShedder().permit(tenant=None, timeout=1),
+        lambda: LoadShedder().permit(timeout=float("nan")),
+        lambda: LoadShedder().permit(deadline=float("nan")),
+        lambda: LoadShedder().permit(deadline=-1),
         lambda: LoadShedder().permit(timeout=-1),
         lambda: LoadShedder().permit(deadline="1s"),
         lambda: LoadShedder().permit().release("done"),

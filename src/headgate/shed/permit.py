@@ -66,8 +66,6 @@ class ShedPermit:
 
     def describe(self, tenant: str, weight: float, timeout: float | None, deadline: float | None) -> None:
         """Set what matters to a request that may wait."""
-        if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 < weight < inf:
-            raise InvalidCall(f"the weight of a tenant is a number above 0; got {shown(weight)}")
         self.tenant, self.weight = tenant, weight
         if timeout is not None:
             self.due = self.began + _microseconds(timeout, "timeout")
@@ -155,6 +153,14 @@ class ShedPermit:
 def outcome_of(kind: type[BaseException]) -> Outcome:
     """Return how a block ended that raised this. Quick failures must not look like speed."""
     return "dropped" if issubclass(kind, TimeoutError) else "ignored"
+
+
+def check_tenant(tenant: object, weight: object) -> None:
+    """Raise if a tenant has no name, or no weight."""
+    if not isinstance(tenant, str):
+        raise InvalidCall(f"the name of a tenant is a text; got {shown(tenant)}")
+    if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 < weight < inf:
+        raise InvalidCall(f"the weight of a tenant is a number above 0; got {shown(weight)}")
 
 
 def _microseconds(seconds: float, name: str) -> int:

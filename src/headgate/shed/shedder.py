@@ -17,7 +17,7 @@ from headgate.shed.admissions import Admissions, Stats
 from headgate.shed.classes import ORDER, Classes
 from headgate.shed.estimators import Estimator, estimator_of
 from headgate.shed.loop_delay import BOUND, LoopDelay
-from headgate.shed.permit import ShedPermit
+from headgate.shed.permit import ShedPermit, check_tenant
 from headgate.shed.refusals import Reason
 from headgate.shed.signals import Signal
 from headgate.shed.waiters import LoopWaiter, SteadyClock, ThreadWaiter, Waiter, wake_all
@@ -112,12 +112,12 @@ class LoadShedder:
     ) -> ShedPermit:
         """Ask whether a request may be served.
 
-        Without a `timeout` the answer is there at once: the permit is true or false, and `with` raises `Overloaded` if
-        it was refused. With one, `with` or `async with` waits that many seconds at most. `deadline` is the seconds that
-        the caller waits for its answer: a request that cannot be served in time is refused at once. Waiting tenants
-        are served in proportion to their weights. `at_once` grants a free permit now also with a timeout; a permit
-        that has to wait then has the state `asked`, and its tenant may still be set.
+        Without a `timeout` the permit is true or false at once. With one, `with` or `async with` waits for that time at
+        most, and raises `Overloaded` if it is refused. A request that cannot be served in the seconds of `deadline` is
+        refused. Waiting tenants share by their weights. `at_once` grants a free permit also with a timeout.
         """
+        if tenant != "" or weight != 1.0:  # also while none waits: a mistake must not wait for an overload
+            check_tenant(tenant, weight)
         permit, places = ShedPermit(), self._places
         permit.shedder = self
         try:
@@ -238,12 +238,11 @@ class LoadShedder:
     def ask(self, permit: ShedPermit, waiter: Waiter | None) -> bool:
         """Grant or refuse a permit, or let its request wait. False if it waits, or will have to."""
         now = self.now()
-        mode = self._mode
-        reason = None if mode == "off" or permit.examined else self._reason(now, permit)
+        reason = None if self._mode == "off" or permit.examined else self._reason(now, permit)
         permit.examined = True
         woken: list[Waiter] = []
         with self._lock:
-            state = self._state
+            state, mode = self._state, self._mode  # read here: `off` has let all go on that wait, and this is one more
             if self.abandoned:
                 self._take_back_abandoned(now)
             if mode == "off":
