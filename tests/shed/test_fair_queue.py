@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
+from heapq import heapify
 from typing import Any
 
 import pytest
@@ -36,6 +38,25 @@ def test_weights_are_shares():
         queue.add("pro", 3, ("pro", number))
         queue.add("free", 1, ("free", number))
     assert Counter(tenant for tenant, _ in served(queue, 400)) == {"pro": 300, "free": 100}
+
+
+def test_many_waiting_tenants_are_not_looked_through_for_each_other():
+    """Where more tenants wait than are kept, there is none to forget, and each further one costs the same."""
+    queue: FairQueue[Any] = FairQueue()
+    looks = 0
+
+    def count(frame: object, event: str, called: object) -> None:
+        nonlocal looks
+        looks += event == "c_call" and called is heapify
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        for number in range(MOST_TENANTS + 500):
+            queue.add(str(number), 1, number)
+    finally:
+        sys.setprofile(before)
+    assert looks <= 2
 
 
 def test_a_pause_earns_nothing():

@@ -48,7 +48,7 @@ class FairQueue(Generic[T]):
         self._serial += 1
         found = self._tenants.get(tenant)
         if found is None:
-            if len(self._tenants) >= MOST_TENANTS:
+            if len(self._tenants) >= max(MOST_TENANTS, 2 * self.size):  # at least half of them do not wait
                 self._forget_absent()
             found = self._tenants[tenant] = _Tenant(tenant, weight, self._served)
             heapq.heappush(self._by_tag, (found.tag, self._serial, found))
