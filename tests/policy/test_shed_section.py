@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headgate import MemoryStore
+from headgate import InvalidPolicy, MemoryStore
 from headgate.policy import Policy, RequestView
 from headgate.policy.compiled import CompiledPolicy
 from headgate.policy.explain import explain
@@ -69,6 +69,22 @@ def test_the_first_half_of_an_own_order_is_critical(order, critical, default):
     """Rounded up; the default class is the first that is not critical, or else the last."""
     classes = section(order=list(order)).classes
     assert (classes.critical, classes.default) == (frozenset(critical), default)
+
+
+def test_a_function_is_a_signal_of_busy_workers():
+    """A mapping may have one beside the names; one that has to be awaited is a mistake, since no loop runs it."""
+
+    def pool_in_use() -> float:
+        return 0.5
+
+    async def awaited() -> float:
+        return 0.5
+
+    assert section(workers={"signals": ["busy", pool_in_use]}).signals == ("busy", pool_in_use)
+    assert section(workers={"signals": pool_in_use}).signals == (pool_in_use,)
+    for wrong, told in ((awaited, "plain function"), (3, "a signal such as busy")):
+        with pytest.raises(InvalidPolicy, match=told):
+            section(workers={"signals": ["busy", wrong]})
 
 
 def test_an_exempt_request_has_no_class():

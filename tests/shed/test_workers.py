@@ -74,6 +74,22 @@ def test_the_busiest_signal_counts():
     assert Signals([lambda: -5.0]).read(1.0, 0, 0) == 0.0
 
 
+def test_a_signal_that_fails_counts_as_none(caplog):
+    """A function that raises, or returns no number, fails no request; the log tells it once, until it works again."""
+    answers = iter([LookupError("no gauge"), "high", 0.4, LookupError("again")])
+
+    def gauge():
+        answer = next(answers)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    signals = Signals(["busy", gauge])
+    assert [signals.read(0.1, 0, 0) for _ in range(4)] == [0.1, 0.1, 0.4, 0.1]
+    assert [record.exc_info[1].args for record in caplog.records] == [("no gauge",), ("again",)]
+    assert "gauge" in caplog.records[0].getMessage()
+
+
 def test_cpu_is_a_part_of_one_core(monkeypatch):
     """Half a second of processor time within a second is 0.5."""
     times = iter([0, 1_000_000_000])

@@ -5,11 +5,12 @@ A policy knows no shedder. The web edges make one from this section, and ask `Cl
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from headgate.policy.action import read_time
+from headgate.policy.awaited_functions import is_awaited
 from headgate.policy.field_types import WORD, Field, Fields, Form, array, named, one_of, some, table, time
 from headgate.policy.fleet import FIELDS as FLEET_FIELDS
 from headgate.policy.fleet import FleetRule, read_fleet
@@ -99,8 +100,8 @@ class ShedSection:
     """Weights of tenants, by plan."""
     timeout: float
     """Seconds that a request waits for a permit."""
-    signals: tuple[str, ...]
-    """The signals of a worker shedder; empty for none."""
+    signals: tuple[str | Callable[[], float], ...]
+    """The signals of a worker shedder, names or functions of the app; empty for none."""
     fleet: tuple[FleetRule, ...]
     """The rules of the fleet's limit: for requests that the shedder enforces, and for those that it observes."""
     mode: Mode
@@ -191,10 +192,17 @@ def _timeout(parser: Parser, value: object, path: Path_) -> float:
     return read_time(parser, value, path, "1s")
 
 
-def _signals(parser: Parser, workers: Mapping[str, Any], path: Path_) -> tuple[str, ...]:
+def _signals(parser: Parser, workers: Mapping[str, Any], path: Path_) -> tuple[str | Callable[[], float], ...]:
     if "signals" not in workers:
         parser.error(path, "workers need signals, as in {signals: [busy, cpu]}")
         return ()
     at = (*path, "signals")
-    words = parser.words(workers["signals"], at, "a signal such as busy")
-    return tuple(dict.fromkeys(word for word in words if parser.one_of(word, at, SIGNALS)))
+    given = workers["signals"]
+    each = given if isinstance(given, list | tuple) else [given]
+    functions = [signal for signal in each if callable(signal)]
+    for function in functions:
+        if is_awaited(function):
+            parser.error(at, f"expected a plain function; {shown(function)} has to be awaited")
+    names = [signal for signal in each if not callable(signal)]
+    words = parser.words(names, at, "a signal such as busy") if names or not functions else []
+    return (*dict.fromkeys(word for word in words if parser.one_of(word, at, SIGNALS)), *functions)

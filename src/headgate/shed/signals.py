@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 
 from headgate.clock import MILLISECOND
 from headgate.errors import InvalidCall
-from headgate.wording import shown
+from headgate.wording import log_of, shown
 
 NAMES = ("busy", "cpu", "loop_lag", "queue")
 LONG = 100 * MILLISECOND
@@ -32,18 +32,38 @@ class Signals:
             if not callable(signal) and signal not in NAMES:
                 raise InvalidCall(f"unknown signal {shown(signal)}: the signals are {', '.join(NAMES)}, or a function")
         self._signals = tuple(signals)
+        self._failed: set[int] = set()
+        """The ids of functions that could not be read when they were asked last."""
         self._read_at = time.perf_counter_ns(), time.process_time_ns()
 
     def read(self, busy: float, loop_lag: int, queue: int) -> float:
         """Return how busy the workers are; the two times are in microseconds."""
         readings = {
-            "busy": busy,
-            "cpu": self._cpu() if "cpu" in self._signals else 0.0,
-            "loop_lag": loop_lag / LONG,
-            "queue": queue / LONG,
+            "busy": _bounded(busy),
+            "cpu": _bounded(self._cpu()) if "cpu" in self._signals else 0.0,
+            "loop_lag": _bounded(loop_lag / LONG),
+            "queue": _bounded(queue / LONG),
         }
-        return max(min(1.0, max(0.0, readings[each] if isinstance(each, str) else each())) for each in self._signals)
+        return max(readings[each] if isinstance(each, str) else self._ask(each) for each in self._signals)
+
+    def _ask(self, function: Callable[[], float]) -> float:
+        """Return the answer of a function; 0 if it has none: a broken gauge must not fail requests."""
+        try:
+            answer = _bounded(function())
+        except Exception:
+            if id(function) not in self._failed:
+                self._failed.add(id(function))
+                log_of(__name__).warning(
+                    "the signal %s of busy workers could not be read, and counts as 0", shown(function), exc_info=True
+                )
+            return 0.0
+        self._failed.discard(id(function))
+        return answer
 
     def _cpu(self) -> float:
         (wall, used), self._read_at = self._read_at, (time.perf_counter_ns(), time.process_time_ns())
         return (self._read_at[1] - used) / max(1, self._read_at[0] - wall)
+
+
+def _bounded(use: float) -> float:
+    return min(1.0, max(0.0, use))
