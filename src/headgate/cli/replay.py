@@ -53,10 +53,11 @@ def replay(chosen: argparse.Namespace) -> str:
         raise InvalidCall("give --limit, as in --limit 60/minute, or --policy FILE")
     if chosen.against and not chosen.policy:
         raise InvalidCall("--against compares with the policy before: give the new one with --policy")
-    log = opened(chosen, chosen.file)
     try:
         if chosen.policy:
+            log = opened(chosen, chosen.file, ("method", "path", "status"))
             return _told(replay_policy(log, chosen.policy, chosen.against, progress=progress), chosen)
+        log = opened(chosen, chosen.file)
         return _told(replay(log, *chosen.limit, progress=progress), chosen)
     finally:
         end_progress()

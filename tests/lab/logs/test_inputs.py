@@ -86,8 +86,8 @@ def test_ends_of_lines():
         (b"BZh91AY", "is packed by bzip2"),
         (b"\x7fELF\x02\x01\x01\x00\x00\n\x00\x01", "it is a binary file, and no log of text"),
         (b"hello\nworld\n", "its format is unknown; the nearest is the common log format: write lines such as"),
-        (b'{"a": 1}\n', "the nearest is JSON lines: name their fields: fields={'time': 'ts', 'key': 'client'}"),
-        (b"a,b,c\n1,2,3\n", "the nearest is CSV or TSV: name their columns"),
+        (b'{"a": 1}\n', "the nearest is JSON lines: name their fields, as in --fields time=ts,key=client or fields={"),
+        (b"a,b,c\n1,2,3\n", "the nearest is CSV or TSV: name their columns, as in --fields time=ts,key=client or"),
         (b"x" * 70_000 + b"\n", "has only lines of more than 65,536 bytes"),
     ],
 )

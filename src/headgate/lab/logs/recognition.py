@@ -20,6 +20,7 @@ from headgate.wording import listed, shown
 LOOKED_AT: Final = 100
 """Lines that are tried in every format."""
 AGENT: Final = rf'" [0-9-]+ [0-9-]+ "{QUOTED}" "{QUOTED}"'
+NAMED: Final = "as in --fields time=ts,key=client or fields={'time': 'ts', 'key': 'client'}"
 COMMON: Final = (
     ("Traefik's common", re.compile(AGENT + rf' [0-9]+ "{QUOTED}" "{QUOTED}" [0-9]+ms\s*$')),
     ("combined", re.compile(AGENT)),
@@ -43,9 +44,12 @@ def recognise(lines: Sequence[str], chosen: Chosen) -> Format:
     if isinstance(found, JsonLines):
         _check_present(found, lines)
         return found
-    if chosen.own_key or chosen.cost:
-        what = f"key {shown(chosen.key)}" if chosen.own_key else f"cost {shown(chosen.cost)}"
-        raise InvalidCall(f"{found.name} has no field for the {what}: its keys are 'ip' and 'user'")
+    if chosen.own_key:
+        raise InvalidCall(f"{found.name} has no field for the key {shown(chosen.key)}: its keys are 'ip' and 'user'")
+    if chosen.cost:
+        raise InvalidCall(
+            f"{found.name} has no field for the cost {shown(chosen.cost)}: only CSV, TSV and JSON lines have costs"
+        )
     return found
 
 
@@ -99,9 +103,9 @@ def _unknown(lines: Sequence[str]) -> str:
     if "\0" in line:
         return "it is a binary file, and no log of text"
     if line.startswith("{"):
-        near, instead = "JSON lines", "name their fields: fields={'time': 'ts', 'key': 'client'}"
+        near, instead = "JSON lines", f"name their fields, {NAMED}"
     elif "\t" in line or line.count(",") > 1:
-        near, instead = "CSV or TSV", "name their columns: fields={'time': 'ts', 'key': 'client'}"
+        near, instead = "CSV or TSV", f"name their columns, {NAMED}"
     else:
         near, instead = "the common log format", 'write lines such as 192.0.2.1 - - [date] "GET / HTTP/1.1" 200 5'
     return f"its format is unknown; the nearest is {near}: {instead}; its first line is {shown(line[:200])}"

@@ -91,5 +91,5 @@ def _place(columns: Sequence[str], name: str) -> int:
         return int(name[:6]) - 1
     raise InvalidCall(
         f"the first line has no column {shown(name)}: {suggestion(name, [shown(each)[1:-1] for each in columns])}; "
-        f"columns without a header are numbered: fields={{'time': '1'}}"
+        "columns without a header are numbered, as in --fields time=1 or fields={'time': '1'}"
     )
