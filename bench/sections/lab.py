@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bench.jobs import Job, Results, Scale, divided
-from bench.lab import ADVISE, BARE, POLICY, REPLAY, RUNS
+from bench.lab import ADVISE, BARE, FLOODED, POLICY, REPLAY, RUNS
 from bench.report import Table, Target, number, ratio
 from bench.sections.section import Section
 
@@ -31,10 +31,11 @@ def tables(results: Results, scale: Scale) -> list[Table]:
 
 
 def targets(results: Results, scale: Scale) -> list[Target]:
-    replay, bare = figure(results, scale, REPLAY), figure(results, scale, BARE)
+    replay, flooded, bare = (figure(results, scale, name) for name in (REPLAY, FLOODED, BARE))
     return [
         Target("replay with every figure, us a line", 8, replay),
         Target("replay with every figure, to a loop that reads and matches", 10, divided(replay, bare)),
+        Target("the same with one request in ten refused", 10, divided(flooded, bare)),
         Target("a policy of 20 rules, us a line", 14, figure(results, scale, POLICY)),
         Target("advise with nine rates, us a line", 10, figure(results, scale, ADVISE)),
         Target("memory of a replay with 10,000 clients, MB", 100, figure(results, scale, REPLAY, "mb")),
