@@ -24,6 +24,8 @@ SORTS: Final[dict[str, Callable[[RuleRates], Any]]] = {
     "name": lambda row: (row.namespace, row.rule),
 }
 MOST_KEY_ROWS: Final = 8
+WIDEST_KEY: Final = 70
+"""Cells of a key on a wide terminal: room for a hash, and its numbers stay within one look."""
 HELP: Final = "q quit   p pause   s sort   k keys"
 
 
@@ -112,7 +114,7 @@ def key_lines(keys: Sequence[KeyRates], now: float, width: int, room: int, view:
     """Return a heading and a row for each key, as many as fit."""
     refused = view.keys == "refused_keys"
     title = "keys refused most" if refused else "busiest keys"
-    wide = max(20, width - 50)
+    wide = max(20, min(WIDEST_KEY, width - 50))
     lines: list[Line] = [
         [(f"{title:{wide}} {'rule':16} {'/s':>8} {'count':>11} {'since' if refused else '':>9}", "quiet")]
     ]
