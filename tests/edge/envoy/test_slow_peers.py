@@ -92,3 +92,25 @@ def test_a_peer_that_does_not_read_is_not_read(port: GrpcPort, monkeypatch: pyte
             first, sent = first + 200, sent + len(data)
     assert sent < FEW
     assert code(port, PAIR) == 1
+
+
+def test_the_body_of_a_call_without_a_token_is_not_kept(tmp_path: Path) -> None:
+    """Five calls are refused before their bodies, which are longer than a connection may hold, have come to an end."""
+    (tmp_path / "d.yaml").write_text(FILE, encoding="utf-8")
+    port = GrpcPort(tmp_path, tokens=(b"token-0123456789",))
+    encoder = Encoder()
+    plain, bearing = encoder.encode(HEAD), encoder.encode([*HEAD, ("x-headgate-token", "token-0123456789")])
+    message = request([("many", "x")]).SerializeToString()
+    try:
+        with dial(port) as peer:
+            peer.sendall(f.PREFACE)
+            for stream in (1, 3, 5, 7, 9):
+                peer.sendall(
+                    frame(f.HEADERS, f.END_HEADERS, stream, plain) + frame(f.DATA, 0, stream, bytes(16_000)) * 60
+                )
+            peer.sendall(frame(f.HEADERS, f.END_HEADERS, 11, bearing))
+            peer.sendall(frame(f.DATA, f.END_STREAM, 11, b"\0" + len(message).to_bytes(4, "big") + message))
+            got = received(peer, b"grpc-status\x010")
+        assert sum(b"grpc-status\x0216" in payload for kind, payload in got if kind == f.HEADERS) == 5
+    finally:
+        port.close()

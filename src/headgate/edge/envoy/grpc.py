@@ -58,10 +58,11 @@ class Calls:
         self.drains = False
 
     def __call__(self, fields: Fields, body: bytes, respond: Respond) -> None:
-        """Answer one call."""
-        refused = self._refused(fields, body)
-        if refused is not None:
-            respond(refused)
+        """Answer one call whose fields are not refused."""
+        if len(body) < 5 or int.from_bytes(body[1:5], "big") != len(body) - 5:
+            respond(_failure(INVALID_ARGUMENT, "a call has one message"))
+        elif body[0]:
+            respond(_failure(UNIMPLEMENTED, "messages must not be compressed"))
         elif fields[b":path"] == HEALTH:
             respond(_message(NOT_SERVING if self.drains else SERVING))
         elif not self._awaits:
@@ -73,16 +74,12 @@ class Calls:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    def _refused(self, fields: Fields, body: bytes) -> Response | None:
-        """Return the response to a call that is none."""
+    def refusal(self, fields: Fields) -> Response | None:
+        """Return the response to a call that is none, or has no token: its body is not kept."""
         if not fields.get(b"content-type", b"").startswith(b"application/grpc"):
             return Response(_NOT_GRPC)
         if fields.get(b":path") not in (SHOULD_RATE_LIMIT, HEALTH):
             return _failure(UNIMPLEMENTED, "this service has ShouldRateLimit only")
-        if len(body) < 5 or int.from_bytes(body[1:5], "big") != len(body) - 5:
-            return _failure(INVALID_ARGUMENT, "a call has one message")
-        if body[0]:
-            return _failure(UNIMPLEMENTED, "messages must not be compressed")
         if self._tokens and fields[b":path"] != HEALTH:
             given = fields.get(TOKEN, b"")
             if not any(hmac.compare_digest(given, token) for token in self._tokens):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Final, cast
+from typing import Final, Protocol, cast
 
 from headgate.edge.envoy import frames as f
 from headgate.edge.envoy.blocks import Blocks, Fields
@@ -23,8 +23,16 @@ FIRST: Final = 10.0
 SILENCE: Final = 60.0
 """Seconds after which a peer that sends nothing is asked for a sign of life; after as many again it is dropped."""
 DRAINING: Final = b"draining"
-Answer = Callable[[Fields, bytes, Callable[[Response], None]], None]
-"""Called with a request; calls back once with the response, at once or later."""
+
+
+class Answering(Protocol):
+    """Answers requests."""
+
+    def refusal(self, fields: Fields) -> Response | None:
+        """Return the response to a request whose body need not be read."""
+
+    def __call__(self, fields: Fields, body: bytes, respond: Callable[[Response], None], /) -> None:
+        """Answer any other request: calls back once with the response, at once or later."""
 
 
 class Stream:
@@ -42,7 +50,7 @@ class Stream:
 class Connection(asyncio.Protocol):
     """One connection; `connections` has all of the process."""
 
-    def __init__(self, answer: Answer, connections: set[Connection]) -> None:
+    def __init__(self, answer: Answering, connections: set[Connection]) -> None:
         self._answer = answer
         self._connections = connections
         self._data = bytearray()
@@ -186,7 +194,10 @@ class Connection(asyncio.Protocol):
             self._transport.write(frame(f.RST_STREAM, 0, stream, f.REFUSED_STREAM.to_bytes(4, "big")))
             return
         found = self._streams[stream] = Stream(fields)
-        if flags & f.END_STREAM:
+        refusal = self._answer.refusal(fields)
+        if refusal is not None:  # now, so that no caller without a token makes this process keep its body
+            self._respond(stream, refusal)
+        elif flags & f.END_STREAM:
             self._complete(stream, found)
 
     def _on_data(self, flags: int, stream: int, payload: bytes) -> None:
