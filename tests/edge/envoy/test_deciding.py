@@ -194,10 +194,31 @@ def test_quotas_refuse_only_together(service: Service) -> None:
     assert service.codes(ONE, two) == (OVER, [(OVER, 0), (OVER, 0)])
 
 
-def test_a_quota_beside_other_limits_is_a_limit(service: Service) -> None:
-    """Quota mode needs quotas only, as in the reference."""
-    service.codes(ONE)
-    assert service.codes(ONE, FIVE) == (OVER, [(OVER, 0), (OK, 5)])
+def test_quotas_beside_other_limits_refuse_only_together(service: Service) -> None:
+    """One quota with room is enough, as in the reference; if none has, the other limits are not charged."""
+    two = [("quota", "two")]
+    assert service.codes(ONE, FIVE, two) == (OK, [(OK, 0), (OK, 4), (OK, 1)])
+    assert service.codes(ONE, FIVE, two) == (OK, [(OVER, 0), (OK, 3), (OK, 0)])
+    assert service.codes(ONE, FIVE, two) == (OVER, [(OVER, 0), (OK, 3), (OVER, 0)])
+    assert service.codes(FIVE, ONE) == (OVER, [(OK, 3), (OVER, 0)])
+    assert service.codes(FIVE) == (OK, [(OK, 2)])
+
+
+def test_a_quota_is_not_charged_if_another_limit_refuses(service: Service) -> None:
+    """The request is charged nowhere."""
+    two = [("quota", "two")]
+    assert service.codes(two, ZERO) == (OVER, [(OK, 2), (OVER, 0)])
+    assert service.codes(two) == (OK, [(OK, 1)])
+
+
+def test_hits_are_given_back_once_to_a_quota_of_a_refused_request(service: Service) -> None:
+    """Units that a request gives back to one quota count once, also if another limit refuses it."""
+    two = [("quota", "two")]
+    service.codes(two, hits=2)
+    made = request(two, ZERO)
+    made.descriptors[0].hits_addend.value = 1
+    made.descriptors[0].is_negative_hits = True
+    assert [each.limit_remaining for each in service.answer(made).statuses] == [1, 0]
 
 
 def test_a_limit_in_the_request_wins(service: Service) -> None:

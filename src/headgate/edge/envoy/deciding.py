@@ -59,9 +59,7 @@ class Deciding:
 
     async def run(self) -> bool:
         """Return whether the request is allowed, and fill in the verdicts."""
-        if all(question.rule.quota for question in self._questions):
-            return await self._quotas()
-        if await self._binding():
+        if await self._binding() and await self._quotas():
             for question in self._questions:
                 if question.place not in self.verdicts:
                     self.verdicts[question.place] = await self._alone(question)
@@ -69,15 +67,20 @@ class Deciding:
         for gate, decision in self._charged:
             await gate.refund(decision)
         for question in self._questions:
-            if question.brought and question.hits:
+            asked = question.place in self.verdicts
+            if question.brought and question.hits and not (asked and question.rule.quota):
                 self.verdicts[question.place] = await self._alone(question)
-            elif question.place not in self.verdicts:
+            elif not asked:
                 self.verdicts[question.place] = await self._peek(question)
         return False
 
     async def _binding(self) -> bool:
-        """Charge the limits that can refuse; after a refusal, `verdicts` has those of the limits that were asked."""
-        binding = [question for question in self._questions if not question.rule.shadow and question.hits >= 0]
+        """Charge the limits that can refuse alone; after a refusal, `verdicts` has those that were asked."""
+        binding = [
+            question
+            for question in self._questions
+            if not question.rule.shadow and not question.rule.quota and question.hits >= 0
+        ]
         for question in binding:
             if question.hits == 0 or question.rule.limit is None:
                 verdict = self.verdicts[question.place] = await self._peek(question)
@@ -98,10 +101,14 @@ class Deciding:
         return True
 
     async def _quotas(self) -> bool:
-        """Charge each limit that has room; the request is refused only if none has."""
-        for question in self._questions:
-            self.verdicts[question.place] = await self._alone(question)
-        return any(question.rule.shadow or _allows(self.verdicts[question.place]) for question in self._questions)
+        """Charge each quota that has room; the request is refused only if none has, and then charged nowhere else."""
+        quotas = [question for question in self._questions if question.rule.quota]
+        found = {question.place: await self._alone(question) for question in quotas}
+        if not quotas or any(question.rule.shadow or _allows(found[question.place]) for question in quotas):
+            self.verdicts.update(found)
+            return True
+        self.verdicts = found  # those of the other limits are as before their charge
+        return False
 
     async def _alone(self, question: Question) -> Told:
         """Charge one limit, or give back to it; its refusal refuses nothing else."""
