@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
+import subprocess
+import sys
 
 import pytest
+
+from tests.support.servers import free_port
 
 pytestmark = pytest.mark.engineless
 
@@ -30,3 +34,13 @@ def test_init_makes_the_table_once(command, tmp_path):
 def test_a_url_without_a_table_is_an_error(command, url, says):
     """One line on stderr says what to write, without a password."""
     assert command("sql", "init", url) == (1, "", f"headgate: {says}\n")
+
+
+def test_a_server_that_is_away_is_told_in_one_line():
+    """The error names the server and the reason, once: psycopg's own lines are not printed."""
+    pytest.importorskip("psycopg_pool")
+    where = f"127.0.0.1:{free_port()}/app"
+    words = [sys.executable, "-m", "headgate", "sql", "init", f"postgresql://ann:secret@{where}"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
+    assert done.stderr.startswith(f"headgate: {where}: cannot connect: ") and "secret" not in done.stderr

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from headgate.stores.command import make_table
+from headgate.wording import log_of
 
 
 def add_verbs(verbs: Any) -> None:  # noqa: ANN401 - argparse has no public name for it
@@ -15,4 +17,10 @@ def add_verbs(verbs: Any) -> None:  # noqa: ANN401 - argparse has no public name
     says = "make the table, the index and the view, if they are not there"
     init = actions.add_parser("init", help=says, description=f"{says[0].upper()}{says[1:]}.")
     init.add_argument("url", metavar="URL", help="postgresql://user@db/app, or sqlite:///var/lib/app/limits.db")
-    init.set_defaults(verb=lambda chosen: f"the table is in {make_table(chosen.url)}")
+    init.set_defaults(verb=lambda chosen: _init(chosen.url))
+
+
+def _init(url: str) -> str:
+    # psycopg's pool logs each failure to connect, and Python prints such lines if nobody handles them.
+    log_of("psycopg.pool").logger.addHandler(logging.NullHandler())
+    return f"the table is in {make_table(url)}"

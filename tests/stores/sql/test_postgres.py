@@ -242,7 +242,9 @@ def test_expired_rows_go(server, store):
     ("url", "says"),
     [
         ("postgresql://ann:secret@db", "must name a database: write postgresql://db/app"),
-        ("postgresql://ann:secret@db/app?frobnicate=1", "cannot read the URL"),
+        ("postgresql://ann:secret@db/app?frobnicate=1", "no option 'frobnicate'; use .*readable_keys, or an option of"),
+        ("postgresql://ann:secret@db/app?max_conections=1", "no option .*; did you mean 'max_connections'?"),
+        ("postgresql://ann:my?secret=1@db/app", "cannot read the URL"),
         ("postgresql://ann:secret@db/app?deadline=soon", "is not a number"),
         ("postgres://ann:secret@db:99999999/", "must name a database"),
     ],

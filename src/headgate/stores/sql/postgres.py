@@ -11,6 +11,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any, Final, TypeVar
+from urllib.parse import parse_qsl
 
 from headgate.clock import Clock
 from headgate.errors import InvalidCall
@@ -27,7 +28,9 @@ from headgate.stores.sql.pools import Pools, Target
 from headgate.stores.sql.statements import MAKE, clearing, sweeping
 from headgate.stores.sql.sweeping import Sweeping
 from headgate.stores.sql.transaction import AGAIN, NO_FUNCTION, READ_ONLY, Transaction, alone, explained, preparing
+from headgate.stores.url import split
 from headgate.wording import explained as explained_arguments
+from headgate.wording import listed, nearest, shown
 
 EXAMPLE: Final = "postgresql://db/app"
 OPTIONS: Final = ("deadline", "connect_timeout", "max_connections", "nodes", "readable_keys")
@@ -211,10 +214,25 @@ def _name_of(target: Target, must_name: bool) -> str:
         known = conninfo_to_dict(target.conninfo, **target.arguments)
     except psycopg.Error:
         raise InvalidCall(
-            f"cannot read the URL of a PostgreSQL store; write {EXAMPLE}, and escape a password: %23 for #, %2F for /"
+            _unknown_option(target.conninfo)
+            or f"cannot read the URL of a PostgreSQL store; write {EXAMPLE}, and in a password %23 for #, %3F for ?"
         ) from None
     if must_name and not known.get("dbname"):
         raise InvalidCall(f"the URL of a PostgreSQL store must name a database: write {EXAMPLE}")
     host = known.get("host") or known.get("hostaddr") or "PostgreSQL"
     port = f":{known['port']}" if known.get("port") else ""
     return f"{host}{port}/{known.get('dbname', '')}"
+
+
+def _unknown_option(url: str) -> str:
+    """Return the error of an option that neither a store nor libpq has; nothing if the URL has none."""
+    given = parse_qsl(split(url).query)
+    if any("@" in text for _, text in given):  # a part of a password, with its host
+        return ""
+    known = (*OPTIONS, *(option.keyword.decode() for option in pq.Conninfo.get_defaults()))
+    for name, _ in given:
+        if name not in known:
+            near = nearest(name, known)
+            instead = f"did you mean {near!r}?" if near else f"use {listed(OPTIONS)}, or an option of libpq"
+            return f"a PostgreSQL URL has no option {shown(name)}; {instead}"
+    return ""
