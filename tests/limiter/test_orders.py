@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
@@ -247,8 +247,42 @@ async def test_a_stream_is_paced_in_an_event_loop(awaits):
     assert got == [(8, 0.0), (8, 0.6), (8, 1.4)]
 
 
+@awaited
+async def test_a_generator_ends_with_the_reader_of_its_stream():
+    """Its `finally` runs when the reader stops, in threads and in an event loop, for a generator of either kind."""
+    ended = []
+
+    def pieces(name: str) -> Iterator[bytes]:
+        try:
+            yield b"a"
+            yield b"b"
+        finally:
+            ended.append(name)
+
+    async def awaited_pieces() -> AsyncIterator[bytes]:
+        for piece in pieces("inner"):
+            try:
+                yield piece
+            finally:
+                ended.append("awaited")
+
+    kept = [pieces("plain"), pieces("in a loop")]  # so that only `stream` can end them
+    plain: Any = Limiter("10/second").stream("k", kept[0])
+    assert next(plain) == b"a"
+    plain.close()
+    for chunks in (kept[1], awaited_pieces()):
+        read: Any = AsyncLimiter("10/second").stream("k", chunks)
+        assert await anext(read) == b"a"
+        await read.aclose()
+    assert ended[:3] == ["plain", "in a loop", "awaited"]
+
+
 def test_a_stream_that_cannot_be_paced_is_an_error():
-    """A limit in flight, a limit of nothing, and a caller that may not wait."""
+    """A limit in flight, a limit of nothing, a body in place of its chunks, and a caller that may not wait."""
+    whole: list[Any] = [b"body", "body"]
+    for body in whole:
+        with pytest.raises(InvalidCall, match="needs chunks"):
+            Limiter("5/second").stream("k", body)
     for text in ("5 in flight", "0/second"):
         with pytest.raises(InvalidCall):
             Limiter(text).stream("k", [b"a"])

@@ -73,7 +73,7 @@ class AsyncLimiter(BaseLimiter[Any, Awaitable[Decision]], AsyncGate):
 
         A chunk above the burst waits for all of its parts. A caller that may not wait raises `RateLimited`.
         """
-        most = largest_part(self.limits, limit)
+        most = largest_part(chunks, self.limits, limit)
 
         async def pay(size: int) -> list[Decision]:
             return [await self.acquire(key, part, limit=limit) for part in parts_of(size, most)]

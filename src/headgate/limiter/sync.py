@@ -67,7 +67,7 @@ class Limiter(BaseLimiter[BoundLimits, Decision], Gate):
 
         A chunk above the burst waits for all of its parts. A caller that may not wait raises `RateLimited`.
         """
-        most = largest_part(self.limits, limit)
+        most = largest_part(chunks, self.limits, limit)
         return paced(chunks, lambda size: [self.acquire(key, part, limit=limit) for part in parts_of(size, most)])
 
     def permit(self, key: str, cost: Cost = 1, timeout: float | None = 0, *, limit: Given | None = None) -> Permit:
