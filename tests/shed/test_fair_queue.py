@@ -70,6 +70,19 @@ def test_a_pause_earns_nothing():
     assert served(queue, 4) == ["b0", "a10", "b1", "a11"]
 
 
+def test_new_tenants_do_not_hold_up_one_that_was_served():
+    """A flood of tenants that each wait once, thirty at a time: one tenant among them has a share of a thirtieth."""
+    queue: FairQueue[Any] = FairQueue()
+    went: list[Any] = []
+    for number in range(900):
+        queue.add("patient", 1, ("patient", number))
+        queue.add(f"t{number}", 1, number)
+        if number > 30:
+            queue.remove(f"t{number - 30}", number - 30)
+            went.append(queue.take(newest=False))
+    assert 25 <= sum(isinstance(each, tuple) for each in went) <= 33
+
+
 def test_newest_first():
     """Inside a tenant the newest request can go first."""
     queue: FairQueue[Any] = FairQueue()
