@@ -60,6 +60,7 @@ def test_a_service_that_others_can_reach_needs_a_token_or_a_word(policy):
     [
         (["--listen", "8080"], "--listen is a host and a port; got '8080': write for instance 127.0.0.1:8080 or unix:"),
         (["--listen", "unix:x.sock"], "needs the whole path of the socket, as in unix:/run/headgate.sock"),
+        (["--envoy-algorithm", "bogus"], "--envoy-algorithm: unknown algorithm 'bogus'. Use one of token-bucket"),
         (["--workers", "0"], "--workers is a number from 1 to 128; got 0"),
         (["--store", "memory://"], "each worker has its own memory, and would admit the whole limit"),
         (["--tls-cert", "a.pem"], "--tls-cert and --tls-key belong together"),

@@ -22,7 +22,8 @@ from headgate.edge.runtime import EdgeRuntime
 from headgate.edge.settings import Settings
 from headgate.edge.supervisor import Supervisor, Worker
 from headgate.edge.worker import Ready
-from headgate.errors import InvalidCall
+from headgate.errors import InvalidCall, InvalidLimit
+from headgate.limit import Limit
 from headgate.wording import without_password
 
 Say = Callable[[str], None]
@@ -142,6 +143,10 @@ def _check_numbers(settings: Settings, store: str) -> None:
         )
     if settings.grpc is not None and settings.envoy is None:
         raise InvalidCall("--grpc is the port for Envoy: give its limits with --envoy DIRECTORY")
+    try:
+        Limit(1, 60, algorithm=settings.envoy_algorithm)
+    except InvalidLimit as reason:  # now, and not when a request brings a limit
+        raise InvalidCall(f"--envoy-algorithm: {reason}") from None
     if (settings.tls_cert is None) != (settings.tls_key is None):
         raise InvalidCall("--tls-cert and --tls-key belong together: give both")
 
