@@ -88,7 +88,9 @@ def test_a_silent_server_is_answered_for_within_the_deadline(server):
         )
         with contextlib.closing(store):
             limiter = Limiter("4/day", store=store)
-            wait_until(lambda: not limiter.hit("k", 0).degraded, "the first connection is made")
+            # On a busy machine the first hits may fail; after ten successes in a row, such failures count no more.
+            wait_until(lambda: not any(limiter.hit("k", 0).degraded for _ in range(11)), "the server answers")
+            seen.clear()
             before = store.health()
             assert before.up and before.seconds is not None and before.seconds["count"] >= 1
             proxy.hold()
