@@ -28,7 +28,7 @@ def store(url):
 
 def test_a_busy_file_is_answered_for_within_the_deadline(folder):
     """While another program holds the write lock, `on_error` answers; afterwards the file does."""
-    with contextlib.closing(SqliteStore(f"sqlite://{folder}/limits.db", deadline=0.01)) as store:
+    with contextlib.closing(SqliteStore(f"sqlite://{folder}/limits.db", deadline=0.2)) as store:
         limiter = Limiter("3/day", store=store)
         Limiter("1/day as other", store=SqliteStore(f"sqlite://{folder}/limits.db", deadline=10)).hit("k")
         other = sqlite3.connect(store.path, isolation_level=None)
