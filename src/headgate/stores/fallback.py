@@ -21,6 +21,18 @@ MOST_SHARES: Final = 1024
 """The most limits whose shares stay bound to the local store."""
 
 
+class Unbound:
+    """Limits that the store could not bind: asked, they raise the reason, as a store does that is away."""
+
+    def __init__(self, limits: tuple[Limit, ...], error: StoreError) -> None:
+        self.limits = limits
+        self._error = error
+
+    def run(self, keys: Keys, costs: Costs, mode: int, wait: int) -> Decision:
+        """Raise the reason."""
+        raise self._error
+
+
 class Fallback:
     """Degraded answers. With `local`, each of a store's `nodes` admits its share of the limits."""
 
@@ -29,6 +41,7 @@ class Fallback:
         self._store = store
         self._namespace = namespace
         self._local: Store | None = None
+        self._told = False
         self._shares: ClearedWhenFull[tuple[tuple[Limit, ...], int], BoundLimits] = ClearedWhenFull(MOST_SHARES)
 
     def decide(
@@ -45,6 +58,13 @@ class Fallback:
             wait = 0 if allowed else RETRY_US
             answers += (allowed, limit.burst or EXACT if allowed else 0, wait, wait, 0, 0)  # a pause has no burst
         return Decision(limits, keys, costs, answers, charged=False, degraded=True)
+
+    def unbound(self, limits: tuple[Limit, ...], error: StoreError) -> Unbound:
+        """Return limits of one call that the store has no room for; the first such error is logged."""
+        if self._on_error != "raise" and not self._told:
+            self._told = True
+            log_of("headgate").warning("on_error=%r answers for limits of a call: %s", self._on_error, error)
+        return Unbound(limits, error)
 
     def regret(self, error: StoreError) -> None:
         """Report that units could not be given back: raise if `on_error` is `raise`, else log a warning."""

@@ -105,7 +105,11 @@ class BaseGate(Carrying, Generic[Bound, Answer]):
 
     def _decide(self, calls: tuple[Call, ...], mode: int = TAKE, wait_us: int = 0, pausable: bool = False) -> Answer:
         limits, keys, costs = checked_calls(calls, pausable)
-        return self._run(self._bound_to(limits), keys, costs, mode, wait_us)
+        try:
+            bound: Any = self._bound_to(limits)
+        except StoreError as error:
+            bound = self._fallback.unbound(limits, error)
+        return self._run(bound, keys, costs, mode, wait_us)
 
     def _pause(self, key: str, seconds: float) -> Answer:
         """Pause a key; the decision has no other use than to say where the pause was kept."""
