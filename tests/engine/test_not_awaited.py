@@ -10,7 +10,7 @@ from unittest import mock
 
 import pytest
 
-from headgate import AsyncLimiter, Call, InvalidCall
+from headgate import AsyncLimiter, AsyncShaper, Call, InvalidCall
 from headgate.testing import ManualClock
 from tests.support.awaiting import awaited
 from tests.support.homes import EVERY_HOME, home_of
@@ -39,6 +39,23 @@ def test_the_truth_of_a_question_raises(home, verb):
                     pytest.fail("a coroutine was taken for a yes")
             assert (await limiter.peek("k", 0)).remaining == 5
             assert await ASKED[verb](limiter)
+
+        place.tell(story)
+
+
+@pytest.mark.parametrize("verb", ["shape", "enter"])
+@pytest.mark.parametrize("home", EVERY_HOME)
+def test_the_truth_of_a_place_in_a_queue_raises(home, verb):
+    """A shaper that is not awaited shapes nothing, and no caller may take it for a yes; awaited it is the answer."""
+    with home_of(home) as place:
+
+        async def story(store):
+            shaper = AsyncShaper("5/minute queue 5", store=store)
+            with pytest.raises(InvalidCall, match="await"):
+                if getattr(shaper, verb)("k"):
+                    pytest.fail("a coroutine was taken for a yes")
+            assert await getattr(shaper, verb)("k")
+            assert await asyncio.create_task(shaper.enter("k"))
 
         place.tell(story)
 

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
 from typing import Any, Self, TypeVar
 
-from headgate.engine import Decision
+from headgate.engine import Decision, pending
 from headgate.limiter import Promise, depart
 from headgate.shaper.base import EVERYTHING, Departure, Shaping
 from headgate.shaper.pump import AsyncPump
@@ -29,6 +29,8 @@ class AsyncShaper(Shaping):
         self._awaits = isinstance(store, AsyncStore)
         self._gate = AsyncGate(store, self.namespace, self.limits, self.on_error)
         self._gate._undo = self._abandon
+        methods = [type(self)._own[name].__get__(self) for name in ("enter", "shape")]
+        self._carry({method.__name__: pending(method, method, True) for method in methods})
 
     async def enter(self, key: str, cost: int = 1) -> Departure:
         """Take a place in the queue without waiting; false if the queue is full. The caller waits by itself."""

@@ -10,7 +10,7 @@ from headgate.engine import Decision
 from headgate.errors import InvalidLimit
 from headgate.limit import Limit, as_limits
 from headgate.limiter import Promise, Promises
-from headgate.stores import OnError, Store, checked_namespace, checked_on_error, open_store
+from headgate.stores import Carrying, OnError, Store, checked_namespace, checked_on_error, open_store
 from headgate.waiting import checked_wait
 from headgate.wording import explained
 
@@ -35,7 +35,7 @@ class Departure(NamedTuple):
         return self.delay_us / SECOND
 
 
-class Shaping:
+class Shaping(Carrying):
     """One limit as a queue: its burst is the room in the queue."""
 
     _gate: Any
@@ -50,6 +50,7 @@ class Shaping:
         clock: Clock | None = None,
         on_error: OnError = "local",
     ) -> None:
+        super().__init__()
         self.limit = as_queue(limit)
         self.limits = (self.limit,)
         self.namespace = checked_namespace(namespace)

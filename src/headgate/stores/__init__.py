@@ -14,11 +14,12 @@ from headgate.stores.fallback import share_of
 from headgate.stores.gate import HOT_VERBS, Answer, BaseGate, Bound, Gate
 from headgate.stores.memory import MemoryStore
 from headgate.stores.placed import bind_placed
+from headgate.stores.verbs import Carrying
 from headgate.wording import shown
 
 __all__ = [
-    "HOT_VERBS", "Answer", "AsyncGate", "AsyncStore", "BaseGate", "Bound", "BoundLimits", "Costs", "Gate", "Held",
-    "Keys", "Lease", "Marks", "MemoryStore", "OnError", "Record", "Store", "bind_placed", "checked_limits",
+    "HOT_VERBS", "Answer", "AsyncGate", "AsyncStore", "BaseGate", "Bound", "BoundLimits", "Carrying", "Costs", "Gate",
+    "Held", "Keys", "Lease", "Marks", "MemoryStore", "OnError", "Record", "Store", "bind_placed", "checked_limits",
     "checked_namespace", "checked_on_error", "open_store", "share_of",
 ]  # fmt: skip
 
