@@ -216,22 +216,25 @@ def _sorted_sets() -> list[Holder]:
     return _by_token(SORTED, sync, later)
 
 
+def _look(pipeline: Any, key: str, now: float) -> Any:
+    pipeline.zremrangebyscore(key, "-inf", now - TTL)
+    pipeline.zinterstore(f"{key}:owner", {f"{key}:owner": 1, key: 0})
+    return pipeline.incr(f"{key}:counter")
+
+
+def _join(pipeline: Any, key: str, token: str, now: float, counter: int) -> Any:
+    pipeline.zadd(key, {token: now})
+    pipeline.zadd(f"{key}:owner", {token: counter})
+    return pipeline.zrank(f"{key}:owner", token)
+
+
+def _leave(pipeline: Any, key: str, token: str) -> Any:
+    pipeline.zrem(key, token)
+    return pipeline.zrem(f"{key}:owner", token)
+
+
 def _fair_ones() -> list[Holder]:
     """Two trips to take, one to give back. Between the trips of a take others may take too, as the book says."""
-
-    def look(pipeline: Any, key: str, now: float) -> Any:
-        pipeline.zremrangebyscore(key, "-inf", now - TTL)
-        pipeline.zinterstore(f"{key}:owner", {f"{key}:owner": 1, key: 0})
-        return pipeline.incr(f"{key}:counter")
-
-    def stand(pipeline: Any, key: str, token: str, now: float, counter: int) -> Any:
-        pipeline.zadd(key, {token: now})
-        pipeline.zadd(f"{key}:owner", {token: counter})
-        return pipeline.zrank(f"{key}:owner", token)
-
-    def leave(pipeline: Any, key: str, token: str) -> Any:
-        pipeline.zrem(key, token)
-        return pipeline.zrem(f"{key}:owner", token)
 
     @contextmanager
     def sync(url: str) -> Iterator[Names]:
@@ -239,14 +242,14 @@ def _fair_ones() -> list[Holder]:
 
             def take(key: str) -> Any:
                 token, now = uuid4().hex, time()
-                counter = look(client.pipeline(), key, now).execute()[-1]
-                if stand(client.pipeline(), key, token, now, counter).execute()[-1] < ROOM:
+                counter = _look(client.pipeline(), key, now).execute()[-1]
+                if _join(client.pipeline(), key, token, now, counter).execute()[-1] < ROOM:
                     return token
                 give(key, token)
                 return None
 
             def give(key: str, token: str) -> None:
-                leave(client.pipeline(), key, token).execute()
+                _leave(client.pipeline(), key, token).execute()
 
             yield {"take": take, "give": give}
 
@@ -256,14 +259,14 @@ def _fair_ones() -> list[Holder]:
 
             async def take(key: str) -> Any:
                 token, now = uuid4().hex, time()
-                counter = (await look(client.pipeline(), key, now).execute())[-1]
-                if (await stand(client.pipeline(), key, token, now, counter).execute())[-1] < ROOM:
+                counter = (await _look(client.pipeline(), key, now).execute())[-1]
+                if (await _join(client.pipeline(), key, token, now, counter).execute())[-1] < ROOM:
                     return token
                 await give(key, token)
                 return None
 
             async def give(key: str, token: str) -> None:
-                await leave(client.pipeline(), key, token).execute()
+                await _leave(client.pipeline(), key, token).execute()
 
             yield {"take_later": take, "give": give}
 

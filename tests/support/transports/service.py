@@ -67,6 +67,13 @@ class Service:
         self._open.set()
 
 
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, *_: Any) -> None:
+        """A client may leave in the middle of an answer."""
+
+
 @contextmanager
 def http_service(clock: ManualClock) -> Iterator[Service]:
     """A service by HTTP/1.1, with connections that stay open."""
@@ -105,13 +112,7 @@ def http_service(clock: ManualClock) -> Iterator[Service]:
         def log_message(self, *words: Any) -> None:
             pass
 
-    class Server(ThreadingHTTPServer):
-        daemon_threads = True
-
-        def handle_error(self, *_: Any) -> None:
-            """A client may leave in the middle of an answer."""
-
-    with Server(("127.0.0.1", 0), Handler) as server:
+    with _Server(("127.0.0.1", 0), Handler) as server:
         service.address = f"http://127.0.0.1:{server.server_port}"
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
