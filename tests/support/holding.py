@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from headgate import Limiter, StoreError
 from headgate.engine import Permit
@@ -158,6 +158,17 @@ class Witness:
             fcntl.lockf(self._fd, fcntl.LOCK_UN, 1, byte)
 
 
+class _Terms(NamedTuple):
+    """The arguments of a crowd, for each of its workers."""
+
+    url: str
+    limits: str
+    path: Path
+    most: int
+    longest: float
+    forks: float
+
+
 class Crowd:
     """Processes that take and give back permits of one key all the time, under the eyes of a witness."""
 
@@ -166,7 +177,7 @@ class Crowd:
     ) -> None:
         """`most`: units that may be held at once. `places`: workers there will ever be. `longest`: seconds that a
         permit is held. `forks`: how often a worker forks while it holds one."""
-        self._said = (url, limits, path, most, longest, forks)
+        self._terms = _Terms(url, limits, path, most, longest, forks)
         self._counts = CONTEXT.Array("q", 2 * places, lock=False)
         self._place = 0
         self.end = 0.0
@@ -184,7 +195,7 @@ class Crowd:
         self.workers[number] = self._another()
 
     def _another(self) -> Any:
-        arguments = (*self._said, self.end, self._least, self._counts, self._place)
+        arguments = (self._terms, self.end, self._least, self._counts, self._place)
         worker = CONTEXT.Process(target=_take_turns, args=arguments, daemon=True)
         self._place += 1
         worker.start()
@@ -218,20 +229,10 @@ class Crowd:
             worker.join(PATIENCE)
 
 
-def _take_turns(
-    url: str,
-    limits: str,
-    path: Path,
-    most: int,
-    longest: float,
-    forks: float,
-    end: float,
-    least: int,
-    counts: Any,
-    place: int,
-) -> None:
-    """What cannot be decided exactly is refused."""
-    limiter, witness, chance = Limiter(limits, store=url, on_error="deny"), Witness(path, most), random.Random(place)
+def _take_turns(terms: _Terms, end: float, least: int, counts: Any, place: int) -> None:
+    """Take and give back permits until the end; a permit that cannot be decided exactly is refused."""
+    limiter = Limiter(terms.limits, store=terms.url, on_error="deny")
+    witness, chance = Witness(terms.path, terms.most), random.Random(place)
 
     def turn(fork: bool) -> None:
         cost = chance.choice((1, 1, 1, 2))
@@ -248,14 +249,14 @@ def _take_turns(
                 if time.monotonic() < end:
                     turn(False)
             os._exit(0)
-        time.sleep(chance.random() * longest)
+        time.sleep(chance.random() * terms.longest)
         witness.leave(seen)
         permit.release()
 
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # children are not waited for
     late = end + PATIENCE / 2  # a busy machine may start a worker after the end: each has its turns all the same
     while (now := time.monotonic()) < end or (now < late and counts[2 * place] < least):
-        turn(chance.random() < forks)
+        turn(chance.random() < terms.forks)
 
 
 def damage(folder: Path, rounds: int, seed: int) -> None:
