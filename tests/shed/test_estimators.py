@@ -78,6 +78,17 @@ def test_gradient2_follows_the_long_average():
     assert steady.limit == 98
 
 
+def test_gradient2_warms_up_by_a_plain_mean():
+    """The first ten samples are a mean of all, also where a long average far above the latency is lowered."""
+    table = [
+        (100, 1_000, "success", 100),
+        (100, 100, "success", 101),  # the mean of 550 is more than twice as long, and is lowered for the next sample
+        (100, 100, "success", 102),  # in the mean of ten it counts whole: 400, not 381
+        (100, 900, "success", 100),  # gradient 1.5 x 525 / 900: 0.8 x 102.4 + 0.2 x (89.6 + 4)
+    ]
+    play(Gradient2(initial=100), table)
+
+
 class Service:
     """A made-up service: the latency of a request depends on how many are in flight."""
 

@@ -25,6 +25,7 @@ class Gradient2:
         self._estimate = float(initial)
         self._least, self._most = least, most
         self._long = 0.0
+        self._sum = 0.0
         self._samples = 0
 
     def begin(self, now: int, in_flight: int) -> int:
@@ -35,9 +36,12 @@ class Gradient2:
         """Raise or lower the limit by one sample."""
         if outcome == "ignored" or latency <= 0:
             return
-        self._samples = min(self._samples + 1, WARMUP + 1)
-        weight = 1 / self._samples if self._samples <= WARMUP else 2 / (WINDOW + 1)
-        self._long += weight * (latency - self._long)
+        if self._samples < WARMUP:
+            self._samples += 1
+            self._sum += latency
+            self._long = self._sum / self._samples
+        else:
+            self._long += 2 / (WINDOW + 1) * (latency - self._long)
         long = self._long
         if long > 2 * latency:
             self._long *= 0.95
