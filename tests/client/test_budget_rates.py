@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 
 import pytest
@@ -75,6 +76,51 @@ def test_a_rate_is_found_from_refusals_alone(world, limit, processes):
     passed, refused = (w.api.statuses[status] - before[status] for status in (200, 429))
     assert passed >= 0.85 * 30 * w.api.limiter.limits[0].amount
     assert refused <= 0.01 * (passed + refused)
+
+
+@pytest.mark.parametrize("processes", [1, pytest.param(4, marks=SOAK)])
+def test_a_limit_that_slides_over_two_windows_is_used(world, processes):
+    """Two counters tell a reset up to two windows away, at fixed instants: that is not taken for a fixed window."""
+    w = world("300/minute by sliding-window", told_limit)
+    for _ in range(processes):
+        w.crowd(w.budget(), 32 // processes)
+    w.run(120)
+    assert w.api.statuses[429] == 0
+    assert w.api.statuses[200] >= 0.95 * 600
+
+
+@pytest.mark.parametrize(("limit", "lost"), [("600/minute", 0.0), ("600/minute by sliding-log", 0.2)])
+def test_another_program_that_spends_of_the_same_limit_is_left_its_part(world, limit, lost):
+    """It wants six tenths: of a bucket it gets them, of an exact log most. The budget is hardly refused."""
+    w = world(limit, told_limit)
+    others: Counter[bool] = Counter()
+
+    async def spend() -> None:
+        while True:
+            await asyncio.sleep(1 / 6)
+            others[w.api.spend()] += 1
+
+    w.crowd(w.budget("600/minute"), 64)
+    w.loop.create_task(spend())
+    w.run(180)  # until then a bucket has been emptied
+    before, others_before = w.api.statuses.copy(), others.copy()
+    w.run(120)
+    ours, theirs = w.api.statuses - before, others - others_before
+    assert ours[200] + theirs[True] >= 0.95 * 1200
+    assert ours[429] <= 0.05 * ours.total()
+    assert theirs[False] <= lost * theirs.total()
+
+
+def test_a_window_that_others_have_used_up_is_waited_for(world):
+    """Five of 600 remain for 55 s, later one: a place is a minute away, but the window ends before. No call fails."""
+    w = world("600/minute by fixed-window", told_limit)
+    w.crowd(w.budget("600/minute"), 8)
+    w.run(5)
+    while w.api.limiter.peek("everyone").remaining > 5:
+        w.api.spend()
+    w.run(70)
+    assert w.api.statuses[200] > 130
+    assert "refuse" not in {event.kind for event in w.events}
 
 
 def test_each_key_has_the_limits_that_its_server_tells(world):

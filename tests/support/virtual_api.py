@@ -60,9 +60,9 @@ class SimulatedApi:
         self.in_flight = self.most_in_flight = 0
         self._chance = Random(seed)
 
-    def spend(self, units: int) -> None:
-        """Spend as another program."""
-        self.limiter.hit("everyone", units)
+    def spend(self) -> bool:
+        """Spend as another program; return whether it was admitted."""
+        return bool(self.limiter.hit("everyone"))
 
     async def answer(self) -> Response:
         """Answer one request after half of the latency on the way and half on the way back."""

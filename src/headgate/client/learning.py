@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
 
 from headgate.client.guessed_window import GuessedWindow
-from headgate.client.pacing import REQUESTS, UNLIMITED, counts_tokens, named, paced, slowed
+from headgate.client.pacing import REQUESTS, UNLIMITED, counts_tokens, named, paced
+from headgate.client.rest import Rest
 from headgate.client.server_limits import ServerLimit
 from headgate.client.token_window import windows_of
 from headgate.clock import MILLISECOND, SECOND
@@ -17,34 +17,14 @@ from headgate.limit import Limit
 
 MOST_LEARNED: Final = 8
 """The most limits that one key learns."""
-SAME_INSTANT: Final = 1_500 * MILLISECOND
-"""Resets are told in whole seconds, so the same instant is told with a difference of up to a second and a half."""
-WATCHED: Final = 3 * SECOND
-"""A window that ends at the same instant for this long is a fixed one."""
-SHORTEST_SPREAD: Final = 5 * SECOND
-"""Closer to a reset, whole seconds are too coarse to slow down by."""
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.]{0,63}", re.ASCII)
-
-
-@dataclass
-class _Window:
-    """The present window of one limit, as its server tells it."""
-
-    reset_us: int
-    since_us: int
-    remaining: int
-    until_us: int = 0
-    """Until this instant the remaining units are spread."""
-    spread_over_us: int = 0
 
 
 class Learned:
     """The limits of one key, and the pace that keeps to them.
 
-    A limit that the server tells is adopted if it is tighter than the published one, or if none was published. A server
-    whose windows end at fixed instants also tells by `remaining` what other programs have spent: the rest of the window
-    is then paced by what remains. Sliding windows and buckets tell no such instant; there, the 429 of a server that
-    other programs have used up pauses the key.
+    A limit that the server tells is adopted if it is tighter than the published one, or if none was published. The pace
+    is slower while less remains than this pace alone would leave.
     """
 
     def __init__(self, published: tuple[Limit, ...], headroom: float, tokens: bool) -> None:
@@ -52,7 +32,7 @@ class Learned:
         self._tokens = tokens
         self._published = named(published)
         self._limits = dict(self._published)
-        self._windows: dict[str, _Window] = {}
+        self._rests: dict[str, Rest] = {}
         self._guesses: dict[str, GuessedWindow] = {}
         self._names: frozenset[str | None] | None = None
         """The names in the first response that told any. One key may see other resources of its server, with limits of
@@ -99,12 +79,15 @@ class Learned:
             if name is None:
                 continue
             self._adopt(name, told, now_us)
-            empty = max(empty, self._watch(name, told, now_us))
+            rest = self._rests.setdefault(name, Rest(self._headroom))
+            empty = max(empty, rest.hear(told, self._limits.get(name), now_us))
+            if self.spread_until_us or rest.slow_until_us(now_us):
+                self._repace(now_us)
         return empty
 
     def at(self, now_us: int) -> tuple[Limit, ...]:
         """Return the paces at this instant."""
-        if self.spread_until_us and now_us >= self.spread_until_us:
+        if self.spread_until_us:
             self._repace(now_us)
         return self.paces
 
@@ -150,40 +133,14 @@ class Learned:
         guess = self._guesses.setdefault(name, GuessedWindow())
         return guess.hear(round((told.reset or 0) * SECOND), now_us)
 
-    def _watch(self, name: str, told: ServerLimit, now_us: int) -> float:
-        """Look whether the window ends at a fixed instant; if it does, pace what remains until then."""
-        if told.remaining is None or told.reset is None:
-            return 0.0
-        left_us = round(told.reset * SECOND)
-        ends_us = now_us + left_us
-        seen = self._windows.get(name)
-        if seen is None or abs(ends_us - seen.reset_us) > SAME_INSTANT or told.remaining > seen.remaining:
-            self._windows[name] = _Window(ends_us, now_us, told.remaining)
-            cold = seen is None and told.remaining == 0 and left_us >= SHORTEST_SPREAD
-            return told.reset if cold else 0.0
-        seen.remaining = told.remaining
-        if now_us - seen.since_us < WATCHED or left_us < SHORTEST_SPREAD:
-            return 0.0
-        if told.remaining == 0:
-            return told.reset
-        seen.until_us, seen.spread_over_us = ends_us, left_us
-        self._repace(now_us)
-        return 0.0
-
     def _paced(self) -> tuple[Limit, ...]:
         return tuple(paced(limit, self._headroom) for limit in self._limits.values())
 
     def _repace(self, now_us: int) -> None:
         """Choose the paces again: those of the limits, slowed where less remains."""
-        self.spread_until_us = 0
-        chosen = []
-        for pace in self._paces:
-            window = self._windows.get(pace.name)
-            if window is not None and window.until_us > now_us and window.spread_over_us:
-                pace = slowed(pace, window.remaining, window.spread_over_us)
-                self.spread_until_us = max(self.spread_until_us, window.until_us)
-            chosen.append(pace)
-        self.paces = tuple(chosen) or (UNLIMITED,)
+        rests = [(pace, self._rests.get(pace.name)) for pace in self._paces]
+        self.spread_until_us = max((rest.slow_until_us(now_us) for _, rest in rests if rest is not None), default=0)
+        self.paces = tuple([pace if rest is None else rest.pace(pace, now_us) for pace, rest in rests]) or (UNLIMITED,)
 
 
 def _alike(window: float, period_us: int) -> bool:

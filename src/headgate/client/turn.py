@@ -134,6 +134,9 @@ class Turns:
             if paused:
                 state.find_paused(now_us, paused)
             wait = max(reservation.retry_after - LEAD, SHORTEST_SLEEP)
+            slow_until_us = state.learned.spread_until_us
+            if slow_until_us:  # the pace is another one then
+                wait = min(wait, max((slow_until_us - now_us) / SECOND, SHORTEST_SLEEP))
             self._check(state, wait, USED_UP)
         if waits:
             yield self._side.sleep(min(wait, LONGEST_SLEEP))
