@@ -11,6 +11,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from functools import cache, cached_property
 from importlib.util import find_spec
+from ssl import SSLEOFError, SSLError, SSLZeroReturnError
 from typing import Any
 
 from headgate.client.budget import Budget, checked_budget
@@ -134,6 +135,9 @@ class _Request(Outgoing):
 
     def failure(self, error: Exception) -> Failure | None:
         library = _library(self._request)
+        ours = library.PoolTimeout, library.UnsupportedProtocol, library.LocalProtocolError
+        if isinstance(error, ours) or _is_about_trust(error):  # another attempt would fail in the same way
+            return None
         if isinstance(error, (library.ConnectError, library.ConnectTimeout)):
             return "refused"
         return "lost" if isinstance(error, library.TransportError) else None
@@ -149,6 +153,14 @@ class _Request(Outgoing):
     def watch(self, response: Any, feed: Callable[[bytes], None], end: Callable[[], Any]) -> Any:  # noqa: ANN401
         response.stream = _watching(_library(self._request), self._awaits)(response.stream, feed, end)
         return response
+
+
+def _is_about_trust(error: BaseException) -> bool:
+    """Return whether TLS failed, by a certificate or a version; a handshake that was cut is a lost connection."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, SSLError):
+        cause = cause.__cause__
+    return cause is not None and not isinstance(cause, (SSLEOFError, SSLZeroReturnError))
 
 
 class _Watched:
