@@ -57,8 +57,7 @@ class _Request(Outgoing):
             self.body, self.repeatable = None, False
 
     def send(self) -> Awaitable[ClientResponse]:
-        for name, value in self.added.items():
-            self._request.headers.setdefault(name, value)
+        self._write_added(self._request.headers)
         return self._handler(self._request)
 
     def head(self, response: ClientResponse) -> tuple[int, Mapping[str, str]]:

@@ -45,8 +45,6 @@ class Exchange:
     def send(self, state: KeyState, request: Outgoing, went: FirstAttempt | None = None) -> Steps[Any]:
         """Send a request until it is answered, and return the transport's response; `went`: its first attempt was."""
         tries = Tries(self._retries, state, request, self._clock, went and went.began_us)
-        if request_class.get() is not None:
-            request.added = outgoing_headers()
         try:
             if went is None:
                 tries.begin()
@@ -89,6 +87,8 @@ class Exchange:
         settlement = None if usage is None else Settlement(turn, usage, state, self._tally, self._side)
         tries.send()
         self._tally.sent()
+        if request_class.get() is not None:
+            request.added = outgoing_headers()
         try:
             response = yield request.send()
         except Exception as error:  # a request that was cancelled may have been sent, and stays charged

@@ -120,8 +120,7 @@ class _Request(Outgoing):
 
     def send(self) -> Any:  # noqa: ANN401
         if self.added:
-            for name, value in self.added.items():
-                self._request.headers.setdefault(name, value)
+            self._write_added(self._request.headers)
         return self._send(self._request)
 
     def head(self, response: Any) -> tuple[int, Mapping[str, str]]:  # noqa: ANN401

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any, Final
 
 from headgate.client.retrying import Failure
@@ -45,11 +45,19 @@ class Outgoing:
     usage: UsageRequest | None = None
     """The part of the body that the budget's `usage` has read."""
     added: Mapping[str, str] = {}
-    """Header fields to send where the request has none of that name."""
+    """Header fields to send where the request has none of that name; each attempt has its own."""
+    _written: frozenset[str] = frozenset()
     answered: bool = True
     """False if `send` returned before the server answered, as for a stream that the caller writes: nothing is heard."""
     decompressed: bool = False
     """True if `watch` feeds the body as the caller reads it, decompressed by the library."""
+
+    def _write_added(self, headers: MutableMapping[str, str]) -> None:
+        """Write the added fields into the request's, also over those of the attempt before: the time left is less."""
+        for name, value in self.added.items():
+            if name in self._written or name not in headers:
+                headers[name] = value
+                self._written |= {name}
 
     def send(self) -> Any:  # noqa: ANN401
         """Send the request, and return the transport's response."""

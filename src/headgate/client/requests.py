@@ -70,8 +70,7 @@ class _Request(Outgoing):
             self.body, self.repeatable = None, False
 
     def send(self) -> Response:
-        for name, value in self.added.items():
-            self._request.headers.setdefault(name, value)
+        self._write_added(self._request.headers)
         return self._send()
 
     def head(self, response: Response) -> tuple[int, Mapping[str, str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -22,6 +23,8 @@ class Reply(NamedTuple):
     body: bytes = b"hello"
     cut: bool = False
     """Whether the connection is cut in place of an answer."""
+    takes: float = 0.0
+    """Real seconds until the answer."""
 
 
 class Seen(NamedTuple):
@@ -56,6 +59,7 @@ class Service:
             self.seen.append(Seen(method, path, headers, body, self.clock.now()))
             reply = self.replies.popleft() if self.replies else Reply()
         self._open.wait(10)
+        time.sleep(reply.takes)
         yield reply
 
     def hold(self) -> None:

@@ -177,10 +177,20 @@ class TransportSuite:
 
     def test_class_and_time_of_the_request_being_served_are_passed_on(self) -> None:
         """A call inside a load shedder's permit has its class; a field that the caller has set stays."""
-        with self.asking() as (client, service, _), LoadShedder(5).permit("sheddable"):
+        with self.asking() as (client, service, _), LoadShedder(5).permit("sheddable"), deadline(60):
             client.ask()
-            client.ask(headers={"x-request-class": "mine"})
+            client.ask(headers={"x-request-class": "mine", "x-timeout-ms": "7"})
         assert [each.headers.get("x-request-class") for each in service.seen] == ["sheddable", "mine"]
+        left, own = (int(each.headers["x-timeout-ms"]) for each in service.seen)
+        assert 0 < left < 60_000 and own == 7
+
+    def test_each_attempt_tells_the_time_that_is_left(self) -> None:
+        """A retry has less time than the attempt before it, and the server must not work for longer."""
+        late = Reply(429, wait=1, takes=0.03)
+        with self.asking(late) as (client, service, _), LoadShedder(5).permit("sheddable"), deadline(60):
+            client.ask()
+        first, second = (int(each.headers["x-timeout-ms"]) for each in service.seen)
+        assert second <= first - 30
 
     def test_only_a_budget_is_taken(self) -> None:
         """Another value is a mistake that is told where the transport is made."""
