@@ -12,10 +12,11 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from headgate import Limiter, MemoryStore
+from headgate import InvalidCall, Limiter, MemoryStore
 from headgate.observe import asgi, otel, prometheus, wsgi
 from headgate.observe.metrics import METRICS
 from headgate.observe.snapshot import Snapshot, StorePart, empty
+from headgate.observe.snapshot_parts import snapshot_of
 from headgate.observe.text import exposition
 from headgate.testing import ManualClock
 from headgate.web.wsgi import RateLimitMiddleware
@@ -83,9 +84,9 @@ def test_the_library_and_the_page_tell_the_same():
     ask(app, count=3)
     with limiter.permit("k"):
         registry = CollectorRegistry()
-        collector = prometheus.export(app, limiter, registry=registry)
+        prometheus.export(app, limiter, registry=registry)
         told = samples(generate_latest(registry).decode())
-        assert samples(exposition(collector.watched.snapshot())) == told
+        assert samples(exposition(snapshot_of([app, limiter]))) == told
     rule = (("namespace", "policy"), ("rule", "api"))
     assert told["headgate_decisions_total", (rule[0], ("result", "allowed"), rule[1])] == 2
     assert told["headgate_decisions_total", (rule[0], ("result", "refused"), rule[1])] == 1
@@ -242,3 +243,24 @@ def test_a_proxy_or_a_name_of_another_site_is_not_loopback(field, value, status)
     scope = {"type": "http", "method": "GET", "path": "/top", "headers": headers, "client": ("127.0.0.1", 4000)}
     asyncio.run(asgi.pages(limited())(scope, send, send))
     assert told == [status, status]
+
+
+@pytest.mark.parametrize("given", [(), (hello,), (Limiter("2/minute"), {"rules": []})])
+def test_only_edges_and_limiters_can_be_watched(given: tuple[Any, ...]):
+    """An app around the edge, or nothing, is refused where it is given, not in the scrapes to come."""
+    for watch in (asgi.pages, wsgi.pages, otel.export, lambda *each: prometheus.export(*each, registry=None)):
+        with pytest.raises(InvalidCall, match=r"cannot be watched: give a RateLimitMiddleware|nothing to watch: give"):
+            watch(*given)
+
+
+def test_a_registry_takes_one_export(tmp_path):
+    """A second one would tell the same series again, and publish nothing twice; one call takes several sources."""
+    registry, app, limiter = CollectorRegistry(), limited(), Limiter("2/minute")
+    prometheus.export(app, registry=registry)
+    with pytest.raises(ValueError, match="Duplicated timeseries"):
+        prometheus.export(limiter, publish=tmp_path / "watch", registry=registry)
+    assert not (tmp_path / "watch").exists()
+    both = CollectorRegistry()
+    prometheus.export(app, limiter, registry=both)
+    asked = both.restricted_registry(["headgate_decisions_total"])
+    assert {one.name for family in asked.collect() for one in family.samples} == {"headgate_decisions_total"}

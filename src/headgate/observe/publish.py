@@ -12,7 +12,7 @@ from headgate.observe.at_close import at_end
 from headgate.observe.directory import Directory
 from headgate.observe.published import ALL_KEYS, FIRST_KEYS, NO_KEYS
 from headgate.observe.snapshot import Snapshot
-from headgate.observe.snapshot_parts import Source, snapshot_of
+from headgate.observe.snapshot_parts import Source, checked, snapshot_of
 from headgate.wording import log_of
 
 __all__ = ["FIRST_KEYS", "Watched", "read"]
@@ -27,7 +27,7 @@ class Watched:
     """Edges and limiters of this process; with a directory, those of all processes that publish there."""
 
     def __init__(self, sources: Sequence[Source], publish: str | Path | None = None) -> None:
-        self._sources = tuple(sources)
+        self._sources = tuple(checked(sources))
         self._directory = None if publish is None else Directory(Path(publish))
         self._closed = threading.Event()
         self._complained = False

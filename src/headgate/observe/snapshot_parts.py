@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol, cast
 
+from headgate.errors import InvalidCall
 from headgate.limit import Limit
 from headgate.observe.keys import KeyWatch
 from headgate.observe.merging import merged
@@ -58,6 +59,19 @@ class Limiter(Protocol):
 
 
 Source = Edge | Limiter
+
+
+def checked(sources: Sequence[Source]) -> Sequence[Source]:
+    """Raise `InvalidCall` for what cannot be watched: a scrape would fail later, far from the mistake."""
+    for source in sources:
+        if not (hasattr(source, "snapshot") or (hasattr(source, "counts") and hasattr(source, "namespace"))):
+            raise InvalidCall(
+                f"an object of type {type(source).__name__} cannot be watched: give a RateLimitMiddleware, the "
+                "RateLimits of a framework, or a Limiter"
+            )
+    if not sources:
+        raise InvalidCall("nothing to watch: give an edge or a limiter, as in export(limits)")
+    return sources
 
 
 def snapshot_of(sources: Iterable[Source], keys: bool = True) -> Snapshot:
