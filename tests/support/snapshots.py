@@ -71,7 +71,7 @@ class Page:
     def __init__(self, answers: Sequence[dict[str, Any]], token: str | None) -> None:
         self.answers, self.token, self.asked = list(answers), token, 0
         self.status = 200
-        self.url = ""
+        self.url = self.location = ""
 
     def answer(self, given: str | None) -> tuple[int, bytes]:
         """Return status and body."""
@@ -91,6 +91,8 @@ def page(answers: Sequence[dict[str, Any]], token: str | None = None) -> Iterato
             status, body = served.answer(self.headers.get("Authorization")) if self.path == "/top" else (404, b"")
             self.send_response(status)
             self.send_header("Content-Length", str(len(body)))
+            if served.location:
+                self.send_header("Location", served.location)
             self.end_headers()
             self.wfile.write(body)
 

@@ -146,6 +146,18 @@ def test_a_token(capsys, monkeypatch):
         capsys.readouterr()
 
 
+def test_a_token_is_told_to_no_other_server(capsys, monkeypatch):
+    """A proxy of the environment is not asked for a page on this machine, and a redirect is not followed."""
+    with page(recorded()) as other, page(recorded(), token="s3cret") as served:
+        monkeypatch.setenv("http_proxy", other.url)
+        monkeypatch.delenv("no_proxy", raising=False)
+        assert main(["top", served.url, "--token", "s3cret"]) == 0
+        served.status, served.location = 302, f"{other.url}/top"
+        assert main(["top", served.url, "--token", "s3cret"]) == 1
+        assert "/top answers 302" in capsys.readouterr().err
+        assert other.asked == 0
+
+
 def test_another_version_is_refused(capsys):
     """A page of another version is an error, not a table of wrong numbers."""
     with page([{"version": 2, "at": 1.0}]) as served:

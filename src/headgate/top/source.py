@@ -6,10 +6,11 @@ import json
 import os
 import time
 from collections.abc import Callable
+from ipaddress import ip_address
 from typing import Any, Final
 from urllib.error import HTTPError, URLError
 from urllib.parse import unquote, urlsplit, urlunsplit
-from urllib.request import Request, urlopen
+from urllib.request import HTTPRedirectHandler, OpenerDirector, ProxyHandler, Request, build_opener
 
 from headgate.errors import InvalidCall, StoreError
 from headgate.observe.publish import FIRST_KEYS, read
@@ -34,7 +35,8 @@ def open_source(text: str, token: str | None = None) -> Source:
         raise InvalidCall(f"cannot read {shown(text)}; {_FORMS}") from None
     if parts.scheme in ("http", "https") and parts.netloc:
         url = urlunsplit(parts._replace(path=parts.path if parts.path.strip("/") else PAGE))
-        return lambda: _fetched(url, token)
+        opener = _opener(parts.hostname or "")
+        return lambda: _fetched(opener, url, token)
     if parts.scheme == "shared" and not parts.netloc and len(parts.path) > 1:
         path = os.path.abspath(unquote(parts.path))
         return lambda: _surveyed(path)
@@ -54,12 +56,28 @@ def _published(path: str) -> Snapshot:
 _FORMS: Final = "write http://127.0.0.1:6070, a directory given as publish, or shared:///dev/shm/api"
 
 
-def _fetched(url: str, token: str | None) -> Snapshot:
+class _Straight(HTTPRedirectHandler):
+    """Follows no redirect: pages send none, and the token is for no other server."""
+
+    def redirect_request(self, *_: object) -> None:
+        """Let the status be an error."""
+
+
+def _opener(host: str) -> OpenerDirector:
+    """Return a client that asks this machine itself, where a proxy of the environment would see the token."""
+    try:
+        here = host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        here = False
+    return build_opener(_Straight, *([ProxyHandler({})] if here else []))
+
+
+def _fetched(opener: OpenerDirector, url: str, token: str | None) -> Snapshot:
     asked = Request(url, headers={"Accept": "application/json"})  # noqa: S310 - the scheme was checked
     if token is not None:
         asked.add_header("Authorization", f"Bearer {token}")
     try:
-        with urlopen(asked, timeout=PATIENCE) as answer:  # noqa: S310
+        with opener.open(asked, timeout=PATIENCE) as answer:
             raw = answer.read(LARGEST)
     except HTTPError as error:
         needs = "; give its token with --token or in HEADGATE_TOKEN" if error.code in (401, 403) else ""
