@@ -105,5 +105,5 @@ def _ours(client: Any, prefix: str, name: str, limit: str) -> Contestant:  # noq
     finally:
         client.delete(key)
         store.close()
-    remark = "one script decides and writes, with the server's clock; the key expires when it is as new"
+    remark = "one script decides and writes, with the server's clock; the key expires when no use is left in it"
     return Contestant(name, limiter.limits[0].amount, admitted, lasting, remark)
