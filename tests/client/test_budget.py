@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headgate.client import Budget, Report
+from headgate.client import Budget, Chat, Report
 from headgate.errors import InvalidCall
 from tests.support.virtual_api import Response, SimulatedRequest
 
@@ -63,6 +63,8 @@ def test_a_key_that_is_no_key_is_an_error(world, key):
         ({"limits": "10/second", "dedline": 3}, "dedline"),
         ({"limits": "10/second", "retries": 3}, "retries"),
         ({"limits": "10/second", "on_event": 3}, "on_event"),
+        ({"limits": "10/second", "usage": 3}, "usage takes chat"),
+        ({"limits": "10/second", "usage": Chat}, "usage takes chat"),
     ],
 )
 def test_wrong_arguments_are_told(arguments, message):

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from itertools import pairwise
 
-from headgate.client import Budget
+import pytest
+
+from headgate.client import Budget, Event
+from headgate.errors import BudgetExhausted, InvalidCall
 from headgate.testing import ManualClock
 from tests.support.virtual_api import Response, SimulatedRequest
 
@@ -64,3 +68,26 @@ def test_paced_coroutines_wait_for_their_turn(world):
 
     assert w.result(*(search(word) for word in "abc")) == ["A", "B", "C"]
     assert calls == [0, 204_200, 408_400]
+
+
+def test_a_paced_call_that_is_refused_here_is_reported():
+    """Its refusal counts, and is told, as that of a request is."""
+    events: list[Event] = []
+    budget = Budget("1/hour", clock=ManualClock(), on_event=events.append)
+    call = budget.paced("search")(lambda: "found")
+    assert call() == "found"
+    with pytest.raises(BudgetExhausted):
+        call()
+    assert (budget.report().sent, budget.report().refused_here) == (1, 1)
+    assert [(event.kind, event.key) for event in events] == [("refuse", "search")]
+
+
+async def stream() -> AsyncIterator[int]:
+    yield 1
+
+
+@pytest.mark.parametrize("wrong", ["search", None, stream])
+def test_paced_takes_a_function(wrong):
+    """A generator of an event loop would wait in its thread, and hold the loop up: it is refused as others are."""
+    with pytest.raises(InvalidCall, match="paced takes a function, def or async def"):
+        Budget("5/second").paced("search")(wrong)

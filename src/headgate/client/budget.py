@@ -61,7 +61,7 @@ class Budget:
         self.retries = Retries() if retries is None else retries
         self._headroom = checked_headroom(headroom)
         self._check_limits()
-        _check_options(self.retries, refusal, on_event)
+        _check_options(self.retries, refusal, on_event, usage)
         self._states = KeyStates(self.limits, self._headroom, key, usage)
         checked_namespace(namespace)
         checked_on_error(on_error)
@@ -85,6 +85,8 @@ class Budget:
         costs = dict.fromkeys(named(self.limits), checked_cost(cost))
 
         def decorate(function: Callable[P, R]) -> Callable[P, R]:
+            if not callable(function) or inspect.isasyncgenfunction(function):
+                raise InvalidCall(f"paced takes a function, def or async def; got {shown(function)}")
             if inspect.iscoroutinefunction(function):
 
                 @functools.wraps(function)
@@ -134,13 +136,15 @@ class Budget:
         return f"Budget({words!r})" if words else "Budget()"
 
 
-def _check_options(retries: object, refusal: object, on_event: object) -> None:
+def _check_options(retries: object, refusal: object, on_event: object, usage: object) -> None:
     if not isinstance(retries, Retries):
         raise InvalidCall(f"retries takes Retries(attempts=4, longest_wait=60, in_all=120); got {shown(retries)}")
     if refusal not in ("raise", "response"):
         raise InvalidCall(f'refusal is "raise" or "response"; got {shown(refusal)}')
     if on_event is not None and not callable(on_event):
         raise InvalidCall(f"on_event takes a function of one Event; got {shown(on_event)}")
+    if usage is not None and (isinstance(usage, type) or not callable(getattr(usage, "request", None))):
+        raise InvalidCall(f"usage takes chat, Chat(count=...) or another Usage; got {shown(usage)}")
 
 
 def checked_budget(given: object, taker: str) -> Budget:

@@ -60,16 +60,24 @@ class Exchange:
                 response = yield from self._attempt(state, request, tries)
             return response
         except BudgetExhausted as error:
-            self._tally.add("refused_here")
-            self._tally.tell("refuse", state.key, error.retry_after, error.reason)
+            self._note(state, error)
             raise
         finally:
             tries.end()
 
     def turn(self, state: KeyState, costs: Mapping[str, int]) -> Steps[None]:
         """Wait for the turn of a call that is no request."""
-        yield from self._turns.take(state, lambda: costs)
+        try:
+            yield from self._turns.take(state, lambda: costs)
+        except BudgetExhausted as error:
+            self._note(state, error)
+            raise
         self._tally.sent()
+
+    def _note(self, state: KeyState, error: BudgetExhausted) -> None:
+        """Count a call that is refused here."""
+        self._tally.add("refused_here")
+        self._tally.tell("refuse", state.key, error.retry_after, error.reason)
 
     def _attempt(self, state: KeyState, request: Outgoing, tries: Tries) -> Steps[Any]:
         """Send the request once; until the server has answered once, this is the only request under way."""
