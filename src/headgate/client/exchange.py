@@ -136,7 +136,7 @@ class Exchange:
         """Learn from a response: limits, pauses, and the rate where nothing is told."""
         status, headers = request.head(response)
         body = b""
-        if status == 403 and REQUEST_ID_OF_GITHUB in headers:
+        if status in (403, 429) and REQUEST_ID_OF_GITHUB in headers:
             body = yield request.content(response)
         now_us = self._clock.now_us()
         answer = read(status, headers, now_us, body)

@@ -235,11 +235,12 @@ class HttpSuite(TransportSuite):
     def test_the_body_of_a_refusal_stays_readable(self) -> None:
         """GitHub tells of its secondary limits in the body, which the budget reads and the caller reads too."""
         words = b'{"message": "You have exceeded a secondary rate limit."}'
-        reply = Reply(403, headers={"X-GitHub-Request-Id": "1"}, body=words)
-        with self.asking(reply, reply, retries=Retries(attempts=2)) as (client, service, budget):
-            answer = client.ask()
-        assert (answer.status, answer.body, budget.report().refused_there) == (403, words, 2)
-        assert service.seen[1].at - service.seen[0].at >= 60
+        for status in (403, 429):
+            reply = Reply(status, headers={"X-GitHub-Request-Id": "1"}, body=words)
+            with self.asking(reply, reply, retries=Retries(attempts=2)) as (client, service, budget):
+                answer = client.ask()
+            assert (answer.status, answer.body, budget.report().refused_there) == (status, words, 2)
+            assert service.seen[1].at - service.seen[0].at >= 60
 
     def test_tokens_are_settled_by_the_answer(self) -> None:
         """The answer tells the usage, compressed or not; its bytes reach the caller unchanged."""
