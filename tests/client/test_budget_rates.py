@@ -85,7 +85,7 @@ def test_a_limit_that_slides_over_two_windows_is_used(world, processes):
     for _ in range(processes):
         w.crowd(w.budget(), 32 // processes)
     w.run(120)
-    assert w.api.statuses[429] == 0
+    assert w.api.statuses[429] <= 0.005 * w.api.statuses.total()
     assert w.api.statuses[200] >= 0.95 * 600
 
 
