@@ -61,7 +61,7 @@ class Rest:
         self._most = max(self._most, told.remaining)
         self._share = 1.0
         if limit is not None and limit.period_us >= SHORTEST and not self._is_fixed(now_us):
-            if FEWEST <= expected > told.remaining and self._most >= SEEN * amount:
+            if expected >= FEWEST and told.remaining < expected and self._most >= SEEN * amount:
                 self._share = max(LEAST_SHARE, told.remaining / expected)
             reset_us = limit.period_us if told.reset is None else round(told.reset * SECOND)
             self._share_until_us = now_us + min(limit.period_us, reset_us)
@@ -69,7 +69,8 @@ class Rest:
 
     def slow_until_us(self, now_us: int) -> int:
         """Return the instant until which the pace is slower; 0 if it is not slower now."""
-        until_us = max(self._share_until_us if self._share < 1 else 0, self._window.until_us if self._window else 0)
+        fixed = self._window  # read once: another thread may hear an answer meanwhile
+        until_us = max(self._share_until_us if self._share < 1 else 0, fixed.until_us if fixed is not None else 0)
         return until_us if now_us < until_us else 0
 
     def pace(self, pace: Limit, now_us: int) -> Limit:
@@ -82,7 +83,8 @@ class Rest:
         return slower(pace, self._share) if now_us < self._share_until_us else pace
 
     def _is_fixed(self, now_us: int) -> bool:
-        return self._window is not None and now_us - self._window.since_us >= WATCHED
+        window = self._window
+        return window is not None and now_us - window.since_us >= WATCHED
 
     def _watch(self, remaining: int, reset: float, window: float | None, slack: int, now_us: int) -> float:
         """Look whether the window ends at a fixed instant; if it does, spread what remains until then.
