@@ -8,7 +8,7 @@ from typing import Final
 
 from headgate.client.guessed_window import GuessedWindow
 from headgate.client.pacing import REQUESTS, UNLIMITED, counts_tokens, named, paced
-from headgate.client.rest import Rest
+from headgate.client.quota_left import QuotaLeft
 from headgate.client.server_limits import ServerLimit
 from headgate.client.token_window import windows_of
 from headgate.clock import MILLISECOND, SECOND
@@ -32,7 +32,7 @@ class Learned:
         self._tokens = tokens
         self._published = named(published)
         self._limits = dict(self._published)
-        self._rests: dict[str, Rest] = {}
+        self._left: dict[str, QuotaLeft] = {}
         self._guesses: dict[str, GuessedWindow] = {}
         self._names: frozenset[str | None] | None = None
         """The names in the first response that told any. One key may see other resources of its server, with limits of
@@ -79,9 +79,9 @@ class Learned:
             if name is None:
                 continue
             self._adopt(name, told, now_us)
-            rest = self._rests.setdefault(name, Rest(self._headroom))
-            empty = max(empty, rest.hear(told, self._limits.get(name), now_us))
-            if self.spread_until_us or rest.slow_until_us(now_us):
+            left = self._left.setdefault(name, QuotaLeft(self._headroom))
+            empty = max(empty, left.hear(told, self._limits.get(name), now_us))
+            if self.spread_until_us or left.slow_until_us(now_us):
                 self._repace(now_us)
         return empty
 
@@ -138,9 +138,9 @@ class Learned:
 
     def _repace(self, now_us: int) -> None:
         """Choose the paces again: those of the limits, slowed where less remains."""
-        rests = [(pace, self._rests.get(pace.name)) for pace in self._paces]
-        self.spread_until_us = max((rest.slow_until_us(now_us) for _, rest in rests if rest is not None), default=0)
-        self.paces = tuple([pace if rest is None else rest.pace(pace, now_us) for pace, rest in rests]) or (UNLIMITED,)
+        found = [(pace, self._left.get(pace.name)) for pace in self._paces]
+        self.spread_until_us = max((left.slow_until_us(now_us) for _, left in found if left is not None), default=0)
+        self.paces = tuple([pace if left is None else left.pace(pace, now_us) for pace, left in found]) or (UNLIMITED,)
 
 
 def _alike(window: float, period_us: int) -> bool:

@@ -42,7 +42,7 @@ class _Window:
     """What remained when it was spread, and over which time."""
 
 
-class Rest:
+class QuotaLeft:
     """What remains of one limit. Times are in microseconds."""
 
     def __init__(self, headroom: float) -> None:
