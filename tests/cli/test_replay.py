@@ -129,7 +129,12 @@ def test_kinds_of_traffic_are_listed(command):
         (("replay", "LOG", "--limit", "4/fortnight"), "fortnight"),
         (("replay", "LOG", "--limit", "4/minute", "--fields", "time"), "NAME=FIELD"),
         (("replay", "LOG", "--limit", "4/minute", "--key", "tenant"), "tenant"),
-        (("replay", "LOG", "--limit", "4/minute", "--json", "/nowhere/out.json"), "cannot be written"),
+        (
+            ("replay", "/nowhere/a.log", "--limit", "4/minute", "--json", "/nowhere/out"),
+            "/nowhere/out cannot be written",
+        ),
+        (("replay", "LOG", "--limit", "4/minute", "--html", "LOG"), "is the log: name another file to write"),
+        (("simulate", "--traffic", "seam", "--limit", "4/minute", "--json", "-"), "- is standard input: name a file"),
         (("replay", "/nowhere/access.log", "--limit", "4/minute"), "/nowhere/access.log"),
         (("simulate", "--limit", "4/minute"), "--traffic"),
         (("simulate", "--traffic", "sem", "--limit", "4/minute"), "did you mean 'seam'"),

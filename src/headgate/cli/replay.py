@@ -53,6 +53,7 @@ def replay(chosen: argparse.Namespace) -> str:
         raise InvalidCall("give --limit, as in --limit 60/minute, or --policy FILE")
     if chosen.against and not chosen.policy:
         raise InvalidCall("--against compares with the policy before: give the new one with --policy")
+    _check_outputs(chosen, chosen.file)
     try:
         if chosen.policy:
             log = opened(chosen, chosen.file, ("method", "path", "status"))
@@ -71,6 +72,7 @@ def simulate(chosen: argparse.Namespace) -> str:
         return "\n".join(f"{name:12}{kind.about}" for name, kind in TRAFFIC.items())
     if not chosen.traffic or not chosen.limit:
         raise InvalidCall("give --traffic and --limit, as in --traffic seam --limit 100/minute; --list shows the kinds")
+    _check_outputs(chosen, [])
     try:
         result = simulate(
             chosen.traffic, *chosen.limit, length=chosen.length, clients=chosen.clients, rate=chosen.rate,
@@ -92,6 +94,17 @@ def _told(result: Comparison | PolicyReplay, chosen: argparse.Namespace) -> str:
         written.append(_write(chosen.html, html(result, _about(chosen))))
     text = result.table(chosen.wrong) if isinstance(result, Comparison) else str(result)
     return "\n".join([text, *written])
+
+
+def _check_outputs(chosen: argparse.Namespace, inputs: list[str]) -> None:
+    """Refuse files that cannot be written before a long log is read, and files that are the log itself."""
+    for file in filter(None, (chosen.json, chosen.html)):
+        if file == "-":
+            raise InvalidCall("- is standard input: name a file to write, or /dev/stdout")
+        if not Path(file).parent.is_dir():
+            raise InvalidCall(f"{file} cannot be written: No such file or directory")
+        if Path(file).exists() and any(Path(each).exists() and Path(file).samefile(each) for each in inputs):
+            raise InvalidCall(f"{file} is the log: name another file to write")
 
 
 def _write(file: str, text: str) -> str:
