@@ -158,6 +158,41 @@ class TestASGI:
         assert (told, seen, in_flight(gate)) == ([(["success"], 1)], ["success"], 0)
 
 
+def test_the_plan_of_a_tenant_is_its_weight():
+    """Among requests that wait, a tenant whose plan has the weight 3 is served three times for each of another."""
+    served: list[bytes] = []
+
+    async def main() -> None:
+        gate = asyncio.Semaphore(0)
+
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            served.append(dict(scope["headers"])[b"x-org"])
+            await gate.acquire()
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            await send({"type": "http.response.body"})
+
+        given = shed(limit=8, timeout="60s", tenant={"header": "x-org"}, weights={"pro": 3})
+        limits = asgi.RateLimitMiddleware(
+            app, given, plan=lambda view: "pro" if view.header("x-org") == "b" else "free"
+        )
+        asked = ["first"] * 8 + ["a"] * 4 + ["b"] * 4
+        tasks = [asyncio.create_task(get(limits, "GET", "/", {"x-org": each})) for each in asked]
+        assert limits.shedder is not None
+        while limits.shedder.stats().waiting < 8:
+            await asyncio.sleep(0)
+        for count in range(9, 17):
+            gate.release()
+            while len(served) < count:
+                await asyncio.sleep(0)
+        for _ in range(8):
+            gate.release()
+        assert [each.status for each in await asyncio.gather(*tasks)] == [200] * 16
+
+    asyncio.run(asyncio.wait_for(main(), 60))
+    assert sorted(served[8:12]) == [b"a", b"b", b"b", b"b"]
+    assert sorted(served[12:]) == [b"a", b"a", b"a", b"b"]
+
+
 def test_a_class_does_not_outlive_its_request_in_a_thread():
     """The next request of the same thread, which is exempt, has neither class nor deadline."""
     told: list[Any] = []
