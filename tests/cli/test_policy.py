@@ -253,14 +253,14 @@ def test_explain_of_a_token(capsys, tmp_path, monkeypatch):
 
 def test_check_warns_of_what_works_and_is_probably_not_wanted(capsys, tmp_path):
     """With its line where that is known; still no mistake, and exit code 0. Explaining says nothing of it."""
-    made = tmp_path / "policy.yaml"
+    made = tmp_path / "policy.yaml"  # with a limit of its own: one that was read before in this process warns no more
     made.write_text(
         "rules:\n- name: tokens\n  key: ip\n  limits: 90/minute by sliding-log\n  cost: {after: {header: X-Cost}}\n"
-        "- {name: few, key: ip, limits: 5/minute by sliding-window}\n"
+        "- {name: few, key: ip, limits: 7/minute by sliding-window}\n"
     )
     assert run(capsys, "check", str(made)) == (0, (
         f"{made}: 2 rules, no mistakes\n"
-        "warning: 5/minute by sliding-window: below 10 the two-counter estimate is coarse; token-bucket, "
+        "warning: 7/minute by sliding-window: below 10 the two-counter estimate is coarse; token-bucket, "
         "sliding-window/60 or sliding-log serve small limits better\n"
         "warning: policy.yaml:4: rule tokens: a cost that rises after the response is charged to "
         "90/minute by sliding-log as tokens only as far as there is room; use a token bucket\n"
