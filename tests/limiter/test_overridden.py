@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any
 from unittest import mock
 
@@ -59,6 +60,22 @@ def test_a_method_that_is_replaced_on_the_class_is_replaced_for_every_limiter(ho
         assert replaced.call_count == 2
     assert [bool(each.hit("k")) for each in (before, before, before)] == [True, True, False]
     assert isinstance(made.hit("other"), Decision)
+
+
+def test_a_subclass_may_be_abstract():
+    """`ABC` is a base beside the limiter, and a method that is still abstract keeps the class from being used."""
+
+    class Abstract(Limiter, ABC):
+        @abstractmethod
+        def hit(self, key: str, *given: Any, **named: Any) -> Any: ...
+
+    class Concrete(Abstract):
+        def hit(self, key: str, *given: Any, **named: Any) -> Any:
+            return Limiter.hit(self, key, *given, **named)
+
+    with pytest.raises(TypeError, match="abstract"):
+        Abstract("1/minute")  # type: ignore[abstract]
+    assert Concrete("1/minute").hit("k").remaining == 0
 
 
 def test_a_mock_with_a_signature_gets_the_limiter():

@@ -6,6 +6,7 @@ that is replaced on the class, as a mock does it, has none on any gate until the
 
 from __future__ import annotations
 
+from abc import ABCMeta
 from collections.abc import Mapping
 from contextlib import suppress
 from types import FunctionType
@@ -13,10 +14,10 @@ from typing import Any
 from weakref import WeakSet
 
 
-class GateType(type):
-    """The class of gates, which tells them when one of their methods is replaced."""
+class GateType(ABCMeta):
+    """The class of gates, which tells them when one of their methods is replaced. A subclass may be abstract."""
 
-    _own: dict[str, Any]
+    _own: dict[str, Any] = {}  # noqa: RUF012 - each class has its own
     """The methods of Headgate, whatever stands in their place now."""
 
     def __init__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **named: Any) -> None:  # noqa: ANN401
