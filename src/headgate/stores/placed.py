@@ -28,8 +28,10 @@ UNBOUND: Final = (0, 0, None)
 
 def bind_placed(clock: Clock, namespace: str, limits: Limits, bind: Bind) -> Any:  # noqa: ANN401 - of either kind
     """Bind limits; those with seams of their own are bound again for each window."""
-    own = any(limit.calendar or limit.scattered for limit in limits)
-    return PlacedLimits(clock, namespace, limits, bind) if own else bind(limits)
+    for limit in limits:
+        if limit.calendar or limit.scattered:
+            return PlacedLimits(clock, namespace, limits, bind)
+    return bind(limits)
 
 
 class PlacedLimits:

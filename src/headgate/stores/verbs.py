@@ -52,21 +52,21 @@ class Carrying(metaclass=GateType):
         _gates.add(self)
 
     def _carry(self, functions: Mapping[str, Any]) -> None:
-        """Answer by these functions in place of the methods of the same names."""
+        """Answer by these functions in place of the methods of the same names, as far as those are Headgate's."""
         self._carried.update(functions)
-        for name in functions:
-            self._show(name)
+        kind = type(self)
+        own = kind._own
+        for name, function in functions.items():
+            if getattr(kind, name, None) is own.get(name):
+                setattr(self, name, function)  # not by `__dict__`, which would make every attribute slower
+            else:
+                with suppress(AttributeError):  # there is none yet
+                    delattr(self, name)
 
     def _show(self, name: str) -> None:
-        """Set the function that is carried in place of a method, or remove it if the method is not Headgate's."""
-        kind = type(self)
-        if name not in self._carried:
-            return
-        if getattr(kind, name, None) is kind._own.get(name):
-            setattr(self, name, self._carried[name])  # not by `__dict__`, which would make every attribute slower
-        else:
-            with suppress(AttributeError):  # there is none yet
-                delattr(self, name)
+        """Set or remove the function that is carried in place of a method, now that the method has changed."""
+        if name in self._carried:
+            self._carry({name: self._carried[name]})
 
 
 _gates: WeakSet[Any] = WeakSet()
