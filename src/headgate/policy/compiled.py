@@ -49,7 +49,7 @@ from headgate.policy.rule_index import MatchedRules
 from headgate.policy.settling import charge_refused, refund, release
 from headgate.policy.values import Unclear
 from headgate.policy.view import RequestView
-from headgate.policy.watched import Watched
+from headgate.policy.watched import count_watched
 from headgate.steps import Steps
 from headgate.stores import AsyncStore, Store
 from headgate.wording import log_of
@@ -78,7 +78,6 @@ class CompiledPolicy:
         """Whether some gates must be awaited."""
         self._groups: ClearedWhenFull[tuple[Any, ...], tuple[LimitGroup, ...]] = ClearedWhenFull(MOST_GROUPS)
         self._outage = Outage(policy.namespace, stores, self.counts.gauges)
-        self._watched = Watched(self._bans, self._outage, self.counts)
         self.looks_first = any((policy.allow, policy.deny, policy.plan_header, policy.plan_claim))
         """Whether each request must be examined before the rules."""
 
@@ -134,7 +133,7 @@ class CompiledPolicy:
         rounds, watched = asked
         if self._bans.may_have() and (banned := (yield from self._bans.refusal(view, rounds, self))):
             return banned
-        seen = (yield from self._watched.count(view, watched, self)) if watched else []
+        seen = (yield from count_watched(view, watched, self)) if watched else []
         try:
             outcome = (yield from self._take(view, rounds)) if rounds else PASS
         except BaseException:
