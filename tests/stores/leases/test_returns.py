@@ -49,7 +49,8 @@ def charged(store: RedisStore, key: str = "k", namespace: str = "default") -> in
 
 @pytest.mark.parametrize(("limit", "hits"), [(BUCKET, 4), (WINDOW, 4), (WINDOW, 24), (WINDOW, 25), (WINDOW, 106)])
 def test_a_lease_comes_back_at_the_instant_at_which_it_ends(server, limit, hits):
-    """A clock that is moved by hand tells of the instant: no thread waits."""
+    """A clock that is moved by hand tells of the instant: no thread is started to wait."""
+    before = workers()  # the thread of an earlier test may linger
     with open_bank(server) as bank:
         limiter = bank.limiter(limit, lease=Lease(validity=2))
         warm(limiter, hits=hits)
@@ -59,7 +60,7 @@ def test_a_lease_comes_back_at_the_instant_at_which_it_ends(server, limit, hits)
         assert bank.charged(limit) == hits + unspent
         bank.clock.advance(0.000001)
         assert bank.charged(limit) == hits
-        assert not workers()
+        assert set(workers()) <= set(before)
 
 
 def test_a_process_that_asks_no_more_gives_back_what_it_leased(open_store):
