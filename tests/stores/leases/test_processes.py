@@ -79,15 +79,20 @@ def test_four_processes_admit_exactly_the_limit_for_few_questions(server, fleet,
     store.close()
 
 
+ENOUGH = 1000
+"""Hits of one process: more than any burst here."""
+
+
 def hammer(url: str, limit: str, seconds: float, number: int) -> tuple[float, float, dict[int, int]]:
-    """Hit for some time: when that was, and how many were admitted within each second of the clock."""
+    """Hit for some time, often enough on a busy machine: when, and the admitted hits of each second of the clock."""
     gather(url)
     store = RedisStore(url, deadline=PATIENT)
     lease = Lease(validity=VALIDITY)
     seen: Counter[int] = Counter()
     with Limiter(limit, store=store, lease=lease, on_error="raise") as limiter:
-        start = time.monotonic()
-        while time.monotonic() < start + seconds:
+        start, asked = time.monotonic(), 0
+        while time.monotonic() < start + seconds or asked < ENOUGH:
+            asked += 1
             before = time.time()
             if limiter.hit("k"):
                 seen[int(before) if int(before) == int(time.time()) else 0] += 1
@@ -96,18 +101,13 @@ def hammer(url: str, limit: str, seconds: float, number: int) -> tuple[float, fl
     return start, end, dict(seen)
 
 
-def least(seconds: float, burst: int) -> int:
-    """The whole burst at least, but for a run so short that a busy machine may not give each process a turn in it."""
-    return burst if seconds > 1 else 1
-
-
 @pytest.mark.parametrize("seconds", [0.3, pytest.param(2.5, marks=pytest.mark.soak)])
 def test_the_bound_holds_by_real_time(server, fleet, seconds):
     """Four processes admit at most burst + rate * (t + validity), whatever the timing."""
     jobs = [fleet.submit(hammer, server.url, "2000/second burst 300", seconds, number) for number in range(4)]
     starts, ends, seen = zip(*(job.result(60) for job in jobs), strict=True)
     admitted = sum(sum(each.values()) for each in seen)
-    assert least(seconds, 300) <= admitted <= 300 + 2000 * (max(ends) - min(starts) + VALIDITY)
+    assert 300 <= admitted <= 300 + 2000 * (max(ends) - min(starts) + VALIDITY)
 
 
 @pytest.mark.parametrize("seconds", [0.3, pytest.param(2.5, marks=pytest.mark.soak)])
@@ -119,7 +119,7 @@ def test_far_above_a_limit_processes_ask_at_a_pace(server, fleet, seconds):
     spans = [end - start for start, end in zip(starts, ends, strict=True)]
     assert calls(server, "eval", "evalsha") <= sum(50 * span + 50 for span in spans)
     admitted = sum(sum(each.values()) for each in seen)
-    assert least(seconds, 100) <= admitted <= 100 + 500 * (max(ends) - min(starts) + VALIDITY)
+    assert 100 <= admitted <= 100 + 500 * (max(ends) - min(starts) + VALIDITY)
 
 
 @pytest.mark.parametrize("seconds", [0.5, pytest.param(2.5, marks=pytest.mark.soak)])
