@@ -128,6 +128,19 @@ def test_the_turns_of_a_spent_window_begin_at_its_end(server):
         assert told == [800_000_000, 800_000_600, 800_001_800]
 
 
+def test_a_process_that_had_enough_asks_at_the_end_of_a_spent_window(server):
+    """It would ask then in any case. Processes that had less than they wanted wait for their turns after the end."""
+    limit = "100/hour by fixed-window"
+    with open_bank(server) as one, open_bank(server) as two, open_bank(server) as three:
+        limiter = punctual(one, limit)
+        warm(limiter, hits=5)
+        two.plain(limit).hit("k", 100 - two.charged(limit))
+        told = [punctual(bank, limit).hit("k").retry_us for bank in (two, three)]
+        assert told == [800_000_000, 800_001_200]
+        drain(limiter)
+        assert limiter.hit("k").retry_us == 800_000_000
+
+
 def test_the_turns_of_a_used_up_sliding_window_begin_when_it_has_units(server):
     """The first process that asks is told when a unit comes back, and the next ones are told later turns."""
     limit = "100/hour by sliding-window"

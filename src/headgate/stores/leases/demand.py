@@ -6,6 +6,7 @@ from typing import Final
 
 from headgate.algorithms import Verdict
 from headgate.limit import Limit
+from headgate.stores.leases.early import EarlyReturns
 from headgate.stores.leases.grants import Grant, Held
 from headgate.stores.leases.terms import Lease as Terms
 from headgate.stores.leases.terms import ends_with_window
@@ -27,6 +28,13 @@ LONGEST: Final = 0.75
 """The longest part of its validity for which a lease should last: the rest is for demand that falls."""
 LONGEST_SLIDING: Final = 0.6
 """The same for a sliding window, which loses the units that no request spends: a bucket regains them."""
+AHEAD: Final = 4
+"""A lease is low, and the next one is asked for, when one part in this many is left."""
+FEW: Final = 12
+"""Up to this number of units until the end of a window, a process of many asks for more than a third of them: thirds of
+so few would nearly be a question for each unit."""
+MANY: Final = 700
+"""From this number of processes on, they ask for all of them: fewer processes have more questions each."""
 OF_A_WINDOW: Final = 1 / 3
 """The part of the rest of a window for which a lease should last: its tokens expire with the window."""
 
@@ -42,6 +50,7 @@ class Demand:
         self._longest = LONGEST_SLIDING if sliding else LONGEST
         self._amount = min((limits[at].amount for at in self.windows), default=0)
         self._period = min((limits[at].period_us for at in self.windows), default=0)
+        self.early = EarlyReturns(self._amount, self._period, terms)
 
     def note(self, held: Held, units: int, now: int) -> None:
         """Count the demand for a key that has no lease."""
@@ -52,9 +61,10 @@ class Demand:
 
     def spent(self, held: Held, grant: Grant, left: int, now: int) -> None:
         """Count the demand for a key whose lease has this number of tokens left, until now or until it expired."""
-        asked = grant.units - left - held.counted + held.missed
+        used = grant.units - held.returned - left
+        asked = used - held.counted + held.missed
         self._count(held, asked, now if held.missed else min(now, grant.until_us))
-        held.counted, held.missed = grant.units - left, 0
+        held.counted, held.missed = used, 0
 
     def _count(self, held: Held, units: int, now: int) -> None:
         """Add units that were asked for until now: a few of them change little beside those before them."""
@@ -68,13 +78,24 @@ class Demand:
         """Note the server's state: the units left, and the end of the window."""
         held.left = min(verdict.remaining for verdict in verdicts)
         held.ends_us = min((now + verdicts[at].reset_us for at in self.windows), default=0)
+        if self.windows:
+            self.early.see(held, now)
 
     def expiry(self, sent_us: int, verdicts: tuple[Verdict, ...]) -> int:
         """Return the local instant at which tokens expire: with their window, which ends at the reset or later."""
         return sent_us + min([self._terms.validity_us, *(verdicts[at].reset_us for at in self.windows)])
 
-    def ahead(self, held: Held, now: int, parts: tuple[int, ...]) -> int:
+    def low(self, held: Held, grant: Grant) -> int:
+        """Return the number of tokens at which the lease after a grant is asked for, ahead of need.
+
+        A short key waits for its turn. Of a crowded window, tokens in stock would be lost at its end.
+        """
+        return 0 if held.short or (held.crowded and self.windows) else grant.units // AHEAD
+
+    def ahead(self, held: Held, now: int, parts: tuple[int, ...], nodes: int | None) -> int:
         """Return the number of tokens to ask for in advance; `parts` are the units that come back in a tick.
+
+        `nodes` is the number of processes, once it is known.
 
         A lease has the floor at least and the share at most. Of a bucket, a process asks for the tokens of some ticks
         in any case, if the bucket regains them in that time: otherwise each decision near the limit would be a round
@@ -90,6 +111,9 @@ class Demand:
         lasts = min(max(validity * LASTS, held.wait * TURNS), validity * self._longest, rest)
         if held.crowded and not self.windows:
             return int(held.rate * lasts)
+        if held.crowded and rest <= validity and held.rate * rest <= FEW:  # what is left goes back before the end
+            part = 1.0 if nodes is None else min(1.0, max(OF_A_WINDOW, nodes / MANY))
+            return min(int(held.rate * rest * part), most)
         if held.crowded and held.wait * TURNS > rest * OF_A_WINDOW:  # few turns are left in this window
             return min(int(held.rate * min(lasts, held.wait * TURNS)), most)
         if self.windows:

@@ -96,8 +96,9 @@ class Held:
     """The leases of one key, and its recent demand."""
 
     __slots__ = (
-        "answer", "asked", "asking", "counted", "crowded", "current", "ends_us", "following", "lease", "least", "left",
-        "missed", "offer", "own", "pause", "rate", "seen_us", "short", "size", "turn_us", "wait", "waiting", "wanted",
+        "answer", "asked", "asking", "counted", "crowded", "current", "early_us", "ends_us", "following", "lease",
+        "least", "left", "missed", "offer", "own", "pause", "rate", "returned", "scarce", "seen_us", "short", "size",
+        "turn_us", "wait", "waiting", "wanted",
     )  # fmt: skip
 
     def __init__(self, lease: Lease, now: int) -> None:
@@ -105,6 +106,8 @@ class Held:
         self.current: Grant | None = None
         self.following: Grant | None = None
         """The lease charged ahead, which is used once the current one is spent or has expired."""
+        self.returned, self.early_us, self.scarce = 0, 0, False
+        """The tokens of the current lease that were given back early, the instant to look for more, and the reason."""
         self.asking: int | None = None
         """The instant at which tokens were asked for that have not arrived yet."""
         self.answer: Answer | None = None
@@ -134,10 +137,8 @@ class Held:
         """Whether so many processes ask about the key that the turn is farther away than it need be."""
         self.offer = 0
         """The tokens that the server was asked to add if many processes ask about the key."""
-        self.least = 0
-        """The shortest time, in microseconds, that the server was asked to leave until the next question."""
-        self.wait = 0
-        """The time that the server left."""
+        self.least, self.wait = 0, 0
+        """The shortest time, in microseconds, that the server was asked to leave until a question; the time it left."""
         self.turn_us = NEVER_ASKED
         """The local instant of the turn: that of the next question, if the key is short."""
 

@@ -22,8 +22,6 @@ from headgate.stores.leases.pace import Pace
 from headgate.stores.leases.terms import Lease as Terms
 from headgate.stores.leases.turns import Turns
 
-AHEAD: Final = 4
-"""A lease is low, and the next one is asked for, when one part in this many is left."""
 MOST: Final = 10_000
 """The most keys in the ledger. A decision about a key that was dropped goes to the server."""
 
@@ -75,7 +73,7 @@ class LeaseLedger:
             if held.current is not None and (now >= held.current.until_us or not held.lease.tokens):
                 self._retire(held, now)
             self._demand.note(held, units, now)
-            ahead = self._demand.ahead(held, now, self.turns.parts(held)) if held.asked >= HOT else 0
+            ahead = self._demand.ahead(held, now, self.turns.parts(held), self.turns.nodes) if held.asked >= HOT else 0
             return max(units + ahead * (ahead >= units), held.waiting)  # tokens for less than such a call are no use
 
     def answer(self, key: str, units: int) -> Answer | None:
@@ -95,7 +93,7 @@ class LeaseLedger:
                 return 0
             self._demand.spent(held, current, lease.tokens, now)
             lease.low = 0  # this caller refills the lease: others need not stop here
-            return self._demand.ahead(held, now, self.turns.parts(held))
+            return self._demand.ahead(held, now, self.turns.parts(held), self.turns.nodes)
 
     def asking(self, key: str, units: int, wanted: int) -> tuple[int, tuple[int, ...]] | None:
         """Start to ask for units and tokens, `wanted` in all; None if another caller asks, or just has.
@@ -137,6 +135,7 @@ class LeaseLedger:
             self._give_back(grant, grant.units, now)
             return
         self._ending.append(grant)
+        self._demand.early.plan(held, grant, now)
         if held.current is not None and held.lease.tokens and now < held.current.until_us:
             held.following = grant
         else:
@@ -167,7 +166,7 @@ class LeaseLedger:
         with self._lock:
             held = self._held.get(key)
             if held is not None and held.current is not None and held.lease.serial == serial:
-                self._tokens.fill(held.lease, units, held.current.units)
+                self._tokens.fill(held.lease, units, held.current.units - held.returned)
             elif (ended := self._ended.get(serial)) is not None and ended.key == key:
                 self._give_back(ended, units, now)
 
@@ -190,7 +189,7 @@ class LeaseLedger:
                 if (held := self._held.pop(each, None)) is not None:
                     held.answered()
             if key is None:
-                for book in (self._unused, self._ending, self._ended):
+                for book in (self._unused, self._ending, self._ended, self._demand.early):
                     book.clear()
 
     def disown(self) -> None:
@@ -204,6 +203,9 @@ class LeaseLedger:
         """Return the tokens to give back now, at most `most` entries; with -1, all, since the limiter closes."""
         now, everything = self._now_us(), most == -1
         with self._lock:
+            for key in self._demand.early.take(now):
+                if (held := self._held.get(key)) is not None and (grant := held.current) is not None:
+                    self._give_back(grant, self._demand.early.returned(held, grant, self._tokens, now), now)
             while self._ending and (everything or self._ending[0].until_us <= now):
                 grant = self._ending.popleft()
                 held = self._held.get(grant.key)
@@ -226,7 +228,7 @@ class LeaseLedger:
         """
         now = self._now_us()
         with self._lock:
-            ends = [self._ending[0].until_us] if self._ending else []
+            ends = self._demand.early.next_us() + ([self._ending[0].until_us] if self._ending else [])
             if self._unused:
                 ends.append(self._unused.since_us + self.terms.validity_us)
             return max(0, min(ends) - now) if ends else None
@@ -268,8 +270,8 @@ class LeaseLedger:
 
     def _begin(self, held: Held, grant: Grant) -> None:
         self._serial += 1
-        held.current, held.following = grant, None
-        self._tokens.begin(held.lease, grant, 0 if held.short else grant.units // AHEAD, self._serial)
+        held.current, held.following, held.returned = grant, None, 0
+        self._tokens.begin(held.lease, grant, self._demand.low(held, grant), self._serial)
 
     def _close(self, held: Held, now: int) -> int:
         """End the current lease and return its unused tokens; the spent ones set the size of the next lease."""
@@ -293,5 +295,5 @@ class LeaseLedger:
 
     def _give_back(self, grant: Grant, units: int, now: int) -> None:
         """Note tokens to give back, unless the bucket has regained them or the window does not count them any more."""
-        if counts_still(self._limits, grant, units, now):
+        if units and counts_still(self._limits, grant, units, now):
             self._unused.add(Unused(grant.key, units, grant.marks), now)

@@ -17,6 +17,7 @@ from headgate.algorithms import NEVER, Verdict
 from headgate.clock import SECOND
 from headgate.engine import Decision
 from headgate.limit import Limit
+from headgate.stores.leases.demand import HOT
 from headgate.stores.leases.grants import Held
 from headgate.stores.leases.terms import ends_with_window
 
@@ -68,6 +69,7 @@ class Pace:
 
     def __init__(self, limits: tuple[Limit, ...]) -> None:
         self._limits = limits
+        self._windows = all(map(ends_with_window, limits))
 
     def refused(self, held: Held, key: str, units: int, missed: int, now: int) -> Decision | None:
         """Return a refusal until the next question; None if it is time for it, or if fewer units may still be there."""
@@ -97,14 +99,19 @@ class Pace:
         """
         shared = held.own > 0 and held.offer > 0 and held.crowded
         wanted = max(held.wanted, held.offer) if shared else held.wanted
+        if held.crowded and self._windows:  # all units until the end are wanted, and those until the turn are enough
+            wanted = min(wanted, int(held.rate * held.wait) + 1)
         low = any(verdict.remaining < part for verdict, part in zip(decision.verdicts, parts, strict=True))
         single = held.short and low and decision.granted == wanted == decision.calls[0].cost  # no sign of plenty
+        enough = not held.short and held.asked >= HOT  # until now: the window is used up, but not every window is
         held.short = single or not decision.allowed or decision.granted < wanted
         held.wait = max(held.least, held.wait - self._spent(decision.verdicts))  # turns begin at the end of a window
-        if decision.allowed and not held.crowded and all(map(ends_with_window, self._limits)):
+        if decision.allowed and not held.crowded and self._windows:
             held.pause = None  # the last units of a window would be lost with it
         elif shared or (held.short and not single):
-            self._pause(held, decision, now, held.turn_us)
+            ends = now + self._spent(decision.verdicts)
+            sooner = enough and self._windows and not decision.allowed and ends > now
+            self._pause(held, decision, now, ends if sooner else held.turn_us)
         else:
             held.pause = None
 
