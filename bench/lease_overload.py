@@ -34,30 +34,37 @@ def real(load: float) -> str:
 
 SIMULATED = {simulated(nodes, load): (nodes, load) for nodes, load in product(FLEETS, LOADS)}
 REAL = {real(load): load for load in LOADS}
+WINDOWS = {
+    f"{simulated(1_000, load)}, {kind}": (1_000, load, f"{LIMIT} by {kind}", 2)
+    for kind, load in product(("fixed-window", "sliding-window", "sliding-window/10"), LOADS[:-1])
+}
+"""A window pays once for the tokens that a thousand nodes hold, in two seconds: these are apart."""
 
 
 def overload(name: str) -> Figures:
-    return _simulate(*SIMULATED[name]) if name in SIMULATED else _run(REAL[name])
+    each = SIMULATED | WINDOWS
+    return _simulate(*each[name]) if name in each else _run(REAL[name])
 
 
-def _simulate(nodes: int, load: float) -> Figures:
+def _simulate(nodes: int, load: float, limits: str = LIMIT, since: int = 1) -> Figures:
     from tests.support.lease_laws import admitted, equal, fairness, violations
     from tests.support.lease_setup import Setup
     from tests.support.lease_world import World
 
-    setup = Setup(seed=1, limits=LIMIT, phases=equal(nodes, load * RATE), seconds=SECONDS, awaited="half", threads=4)
+    setup = Setup(seed=1, limits=limits, phases=equal(nodes, load * RATE), seconds=SECONDS, awaited="half", threads=4)
     world = World(setup).run()
     trips = [world.ledger.by_second[second] for second in range(SECONDS)]
-    each = sum(trips[1:]) / (SECONDS - 1)
+    each, rest = sum(trips[since:]) / (SECONDS - since), RATE * (SECONDS - since)
     told = sorted(world.ledger.told) or [0]
-    wanted = sum(at >= 1_000_000 for number in range(nodes) for at, _, _ in world.demand(number)) if load <= 1 else None
+    came = (at for number in range(nodes) for at, _, _ in world.demand(number)) if load <= 1 else ()
+    wanted = sum(at >= since * 1_000_000 for at in came)
     return {
         "first": trips[0],
         "trips": each,
         "a node": each / nodes,
         "per_trip": load * RATE / max(1.0, each),
-        "use": 100 * admitted(world, since=1.0) / min(wanted or RATE * (SECONDS - 1), RATE * (SECONDS - 1)),
-        "fairness": fairness(world, since=1.0),
+        "use": 100 * admitted(world, since=since) / min(wanted or rest, rest),
+        "fairness": fairness(world, since=1),
         "told": median(told) / 1000,
         "told_last": told[len(told) * 99 // 100] / 1000,
         "misled": world.ledger.misled,
