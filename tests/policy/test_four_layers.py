@@ -178,8 +178,8 @@ def test_a_loop_gets_no_more_than_its_rate():
 
 
 def test_the_adaptive_limit_keeps_requests_short():
-    """With two workers left, the places of the fleet are a queue of 0.8 s; the adaptive limit is a quarter of that."""
-    assert incident(*LAYERS).slowest["degraded"] <= 250
+    """With two workers left, the places of the fleet are a queue of 0.8 s; the adaptive limit keeps to half of that."""
+    assert incident(*LAYERS).slowest["degraded"] <= 300
 
 
 @pytest.mark.soak
