@@ -12,6 +12,7 @@ import os
 import sys
 import threading
 import time
+from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal, NamedTuple
 
@@ -80,8 +81,37 @@ def compute(seconds: float) -> None:
         pass
 
 
+class Places:
+    """A pool that gives its places in the order in which threads ask, as pools of connections do.
+
+    asyncio's Semaphore does so too. Of threading's, threads that come take what others wait for: few requests would
+    then wait for long in the service itself, whatever is in front of it.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._free, self._lock = count, threading.Lock()
+        self._waiting: deque[threading.Lock] = deque()
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if self._free:
+                self._free -= 1
+                return
+            turn = threading.Lock()
+            turn.acquire()
+            self._waiting.append(turn)
+        turn.acquire()  # until a place is handed over
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            if self._waiting:
+                self._waiting.popleft().release()
+            else:
+                self._free += 1
+
+
 def wsgi(service: Service) -> Any:
-    free = threading.Semaphore(service.places)
+    free = Places(service.places)
 
     def app(environ: Any, start_response: Any) -> list[bytes]:
         with free:
@@ -101,7 +131,7 @@ def serve_grpc(service: Service, port: int) -> None:
 
     from headgate.web.grpc import RateLimitInterceptor
 
-    free = threading.Semaphore(service.places)
+    free = Places(service.places)
 
     def answer(request: bytes, context: Any) -> bytes:
         with free:
