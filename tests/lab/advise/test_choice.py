@@ -125,8 +125,8 @@ def test_no_bursts():
 @pytest.mark.parametrize(
     ("needs", "algorithm", "sees"),
     [
-        (Needs(), "token-bucket", "200"),
-        (Needs(bursts=False), "token-bucket", "110"),
+        (Needs(), "token-bucket", "199"),
+        (Needs(bursts=False), "token-bucket", "109"),
         (Needs(bursts=False, exactness="exact"), "token-bucket", "99"),
         (Needs(smooth=True), "leaky-bucket", "100"),
         (Needs(exactness="exact"), "sliding-log", "100"),
@@ -151,11 +151,11 @@ def warned(needs, words):
 
 
 def test_a_bucket_warns_of_its_worst_period():
-    """Burst and refill add up: 200 for 100/minute, 110 with a burst of 10; a bucket made to fit does not warn."""
+    """Burst and refill add up: 199 for 100/minute, 109 with a burst of 10; a bucket made to fit does not warn."""
     assert recommend(Needs()).warnings == (
-        "the worst minute sees the burst and the refill: 200. Where that is too much, lower the burst",
+        "the worst minute sees the burst and the refill: 199. Where that is too much, lower the burst",
     )
-    assert warned(Needs(bursts=False), "the refill: 110.")
+    assert warned(Needs(bursts=False), "the refill: 109.")
     assert not warned(Needs(bursts=False, exactness="exact"), "the refill")
 
 

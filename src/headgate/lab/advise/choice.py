@@ -113,7 +113,7 @@ def _even(needs: Needs) -> Choice:
         f"no bursts: at most {burst:,} pass at once, a tenth of the amount, and the rest at the rate. Fewer at once "
         "would refuse clients for the jitter of their network",
     )
-    return Choice("token-bucket", f"{needs.rate} burst {burst}", reasons, needs.amount + burst)
+    return Choice("token-bucket", f"{needs.rate} burst {burst}", reasons, needs.amount + burst - 1)
 
 
 def _close(needs: Needs, measured: dict[str, Size]) -> Choice:
@@ -148,7 +148,7 @@ def _bucket(needs: Needs, measured: dict[str, Size]) -> Choice:
         f"its states are small: {_worked_out(bucket)}. A fixed window saves nothing worth its seam, with "
         f"{window.key_bytes} bytes a key",
     )
-    return Choice("token-bucket", needs.rate, reasons, 2 * needs.amount)
+    return Choice("token-bucket", needs.rate, reasons, 2 * needs.amount - 1)
 
 
 def _warnings(needs: Needs, choice: Choice, measured: dict[str, Size]) -> tuple[str, ...]:

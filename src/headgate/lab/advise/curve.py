@@ -38,8 +38,8 @@ class Rung:
 
     @property
     def most(self) -> int:
-        """The most that one client can pass in the protected period."""
-        return self.limit.amount + self.limit.burst
+        """The most that one client can pass in the protected period: the burst, and what comes back before its end."""
+        return self.limit.amount + self.limit.burst - 1
 
 
 @dataclass(frozen=True)

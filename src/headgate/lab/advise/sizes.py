@@ -78,4 +78,6 @@ def _sees(algorithm: str, amount: int) -> str:
         return f"{amount:,} in any {SLOTS - 1}/{SLOTS} of it"
     if algorithm == "sliding-window":
         return f"about {amount:,}, {2 * amount:,} at worst"
+    if algorithm == "token-bucket":  # the whole burst, and all but the last unit that comes back
+        return f"{2 * amount - 1:,}"
     return f"{2 * amount:,}"
