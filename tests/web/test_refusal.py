@@ -160,6 +160,18 @@ def test_a_ledger_of_bodies():
         assert body.decode() == f"{title}. {detail}\n"
 
 
+@pytest.mark.parametrize(
+    ("message", "said"),
+    [("Ask for more", "Ask for more. "), ("Ask for more.", "Ask for more. "), ("Slow down!", "Slow down! ")],
+)
+def test_the_wait_is_a_sentence_after_the_message_of_a_rule(message, said):
+    """A full stop is added where the message has no mark at its end."""
+    _, _, text = refused("2/second as fast", ONE, TEXT, reason=web.QUOTA._replace(detail=message))
+    assert text.decode().endswith(f"{said}Retry after 12 s.\n")
+    _, _, problem = refused("2/second as fast", ONE, PROBLEM, reason=web.QUOTA._replace(detail=message))
+    assert json.loads(problem)["detail"] == f"{said}Retry after 12 s."
+
+
 def test_nothing_hidden_is_told():
     """Disclosed as none, two limits with other names and numbers are refused alike, byte for byte."""
     other = answer("7/minute as secret", (0, 3, 77_000_000, 88_000_000))

@@ -159,7 +159,8 @@ def bodies(reason: Reason, violated: tuple[str, ...]) -> dict[str, Bodies]:
     quoted = json.dumps(advice)[1:-1]
     detail = f', "detail": "{quoted}"' if reason.detail else ""
     wait, never = "Retry after ", "No wait helps: it asks for more than can ever pass at once."
-    said, told = (f"{reason.detail} ", f"{quoted} ") if reason.detail else ("", "")
+    end = ". " if reason.detail[-1:].isalnum() else " "  # another sentence follows
+    said, told = (f"{reason.detail}{end}", f"{quoted}{end}") if reason.detail else ("", "")
     known = f'{error}{detail}, "retry_after": '
     return {
         PROBLEM: _bodies(f"{problem}{told}{wait}", ' s."}', f'{problem}{told}{never}"}}', f'{problem}{quoted}"}}'),
