@@ -47,6 +47,24 @@ def test_fastapi_does_not_start(kind):
             asgi(app, path="/search")
 
 
+def test_an_app_without_limits_of_its_own_is_told_in_the_log(caplog):
+    """Nothing of Headgate is in such an app, so the decorator itself looks for a route that has the endpoint."""
+    app = FastAPI()
+
+    @fastapi.limited("1/minute")
+    @app.get("/search")
+    async def search() -> str:
+        return "hello"
+
+    @app.get("/right")
+    @fastapi.limited("1/minute")
+    async def right() -> str:
+        return "hello"
+
+    [line] = [each.getMessage() for each in caplog.records]
+    assert line.startswith("the route /search already calls tests.web.test_decorator_order.") and line.endswith(SWAP)
+
+
 def test_a_server_is_told_why_the_app_does_not_start():
     """The message of the lifespan names the endpoint and the remedy."""
     sent: list[Any] = []

@@ -3,6 +3,7 @@
 
 import functools
 import inspect
+import sys
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeVar
 
@@ -17,12 +18,13 @@ from headgate.web import asgi
 from headgate.web.asgi import REQUEST_LIMITS
 from headgate.web.asgi_requests import Scope
 from headgate.web.asgi_sending import Receive, Send
-from headgate.web.callables import asking_for, called, mark_of, name_after, note_limited
+from headgate.web.callables import asking_for, called, full_name, mark_of, name_after, note_limited
 from headgate.web.endpoint import EndpointLimit
 from headgate.web.request_decision import RequestDecision
 from headgate.web.request_limits import RequestLimits
 from headgate.web.starlette_refusals import accepted, refusal_of
-from headgate.web.starlette_routes import Known, Place, place_of, route_named
+from headgate.web.starlette_routes import Known, Place, place_of, route_before, route_named
+from headgate.wording import log_of
 
 LIMITS: Final = "__headgate_limits__"
 """The attribute of a limited endpoint: the endpoint itself, the original, and the limits. Other decorators copy it and
@@ -33,6 +35,7 @@ CONNECTION: Final = "headgate_connection"
 ENTERED: Final = "headgate_entered"
 """The key in the scope of the number of decisions at the endpoint so far."""
 Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
+log = log_of("headgate.web")
 
 
 def connection_of(scope: Scope, receive: Receive, send: Send) -> HTTPConnection:
@@ -124,6 +127,14 @@ def limited(limits: Any, *, key: Any = "ip", **rule: Any) -> Callable[[Endpoint]
     limit = Limit(limits, key=key, **rule)
 
     def decorate(endpoint: Endpoint) -> Endpoint:
+        path = route_before(endpoint, sys._getframe(1))
+        if path is not None:  # an app without `RateLimits` is not looked at when it starts
+            log.warning(
+                "the route %s already calls %s without the limit that @limited gives it: if @limited is above the "
+                "route's decorator, swap the two lines",
+                path,
+                full_name(endpoint),
+            )
         decorated, original, inside = getattr(endpoint, LIMITS, (None, None, ()))
         if decorated is not endpoint:
             original, inside = endpoint, ()

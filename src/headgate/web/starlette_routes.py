@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from types import FrameType
 from typing import Any
 
-from starlette.routing import Host, Mount, WebSocketRoute
+from starlette.applications import Starlette
+from starlette.routing import Host, Mount, Router, WebSocketRoute
 
 from headgate.web.asgi_requests import Scope
 from headgate.web.callables import full_name
@@ -119,3 +121,13 @@ def endpoints_of(routes: Iterable[Any]) -> Iterator[Any]:
             yield from endpoints_of(route.routes or ())
         elif hasattr(route, "endpoint"):
             yield getattr(route, "original_route", route)
+
+
+def route_before(endpoint: Any, frame: FrameType) -> str | None:  # noqa: ANN401
+    """Return the path of a route that calls this endpoint already, of an app or a router that a caller's code names."""
+    for each in (*frame.f_globals.values(), *frame.f_locals.values()):
+        if isinstance(each, (Starlette, Router)):
+            for route in each.routes:
+                if getattr(route, "endpoint", None) is endpoint:
+                    return getattr(route, "path", "")
+    return None
