@@ -91,7 +91,7 @@ def test_keys_and_buttons_do_what_they_say(opened):
 
 
 def test_mistakes_in_the_limit_are_told_below_it(opened):
-    """The message appears with the mistake, goes with it, and keys typed there send no request."""
+    """The message appears with the mistake and goes with it; keys typed there send no request."""
     page = opened.page
     page.fill("#limit", "10/10x")
     wait_for(page, "document.getElementById('mistake').textContent.includes('unit')")
@@ -100,10 +100,41 @@ def test_mistakes_in_the_limit_are_told_below_it(opened):
     wait_for(page, "document.getElementById('mistake').textContent === ''")
     page.press("#limit", "b")
     assert page.input_value("#limit") == "5/2sb"
+    wait_for(page, "document.getElementById('mistake').textContent.includes('unit')")
     page.fill("#limit", "5/2s")
+    wait_for(page, "document.getElementById('mistake').textContent === ''")
     wait_for(page, "document.getElementById('amount-is').textContent === '5'")
     assert cells(page, "most in 2 s") == ["0"] * 6
+
+
+def test_the_code_has_the_limit_that_is_shown(opened):
+    """A limit with a mistake is never in the code to copy: the code keeps the limit that the picture is of."""
+    page = opened.page
+    page.fill("#limit", "5/2s")
+    wait_for(page, "document.getElementById('code').textContent.includes('\"5/2s by sliding-log\"')")
+    page.fill("#limit", "5/2sb")
+    wait_for(page, "document.getElementById('mistake').textContent.includes('unit')")
     assert 'Limiter("5/2s by sliding-log")' in page.inner_text("#code")
+
+
+def test_the_last_limit_that_is_typed_is_the_one_that_stays(opened):
+    """A text is sent when the one before it is answered: another connection could be quicker."""
+    page, sent = opened.page, []
+
+    def hold_the_first(route):
+        sent.append(route)
+        if len(sent) > 1:
+            route.continue_()
+
+    page.route("**/act", hold_the_first)
+    page.evaluate(
+        "() => { const box = document.getElementById('limit'); for (const amount of [11, 12]) {"
+        "box.value = `${amount}/10s`; box.dispatchEvent(new Event('input')); } }"
+    )
+    page.wait_for_timeout(200)
+    assert [each.request.post_data_json["value"] for each in sent] == ["11/10s"]
+    sent[0].continue_()
+    wait_for(page, "document.getElementById('code').textContent.includes('\"12/10s by sliding-log\"')")
 
 
 def test_an_answer_is_shown_where_it_is_pointed_at(opened):

@@ -9,7 +9,7 @@ const NEAR = 9; // pixels from a dot or cross at which it is pointed at
 const FRAME = 34; // milliseconds between two frames
 const STEP = 500; // milliseconds between two drawings where motion is not wanted
 const view = { amount: 10, period: 1e7, bin: 1, now: 0 };
-let page = "", lanes = [], head = null, frames = [], drawnAt = 0, chosen = 5, lines = [];
+let page = "", lanes = [], head = null, frames = [], drawnAt = 0, chosen = 5, lines = [], acted = Promise.resolve();
 
 async function send(action, value) {
   const answer = await fetch("/act", {
@@ -20,8 +20,9 @@ async function send(action, value) {
   return told.told;
 }
 
+// One after the other, on whatever connections: the last thing that the user did is the last thing that happens.
 function act(action, value) {
-  return send(action, value).then(() => complain(""), (error) => complain(error.message));
+  acted = acted.then(() => send(action, value)).then(() => complain(""), (error) => complain(error.message));
 }
 
 function complain(text) {
@@ -30,6 +31,7 @@ function complain(text) {
 }
 
 const seconds = (us) => (us >= 6e7 ? `${+(us / 6e7).toFixed(1)} min` : `${+(us / 1e6).toFixed(us < 1e6 ? 3 : 1)} s`);
+const written = (limit) => limit.replace(" seconds", "s").replace("/second", "/1s");
 const logarithmic = (at, least, most) => least * (most / least) ** (at / 100);
 const placeOf = (value, least, most) => (100 * Math.log(value / least)) / Math.log(most / least);
 const rounded = (value) => (value < 10 ? +value.toFixed(1) : Math.round(value));
@@ -81,7 +83,7 @@ function begin(told) {
     lines = [];
     hide();
   }
-  if (document.activeElement !== by("limit")) by("limit").value = told.limit.replace(" seconds", "s").replace("/second", "/1s");
+  if (document.activeElement !== by("limit")) by("limit").value = written(told.limit);
   by("amount").value = told.amount;
   by("amount-is").textContent = by("burst-is").textContent = told.amount;
   by("per").value = told.period / 1e6;
@@ -211,7 +213,7 @@ function choose(place) {
 }
 
 function writeCode() {
-  const { name } = head.lanes[chosen], limit = by("limit").value.trim();
+  const { name } = head.lanes[chosen], limit = written(head.limit); // not the text of a user who is still typing
   const queue = ["from headgate import Shaper", "", `shaper = Shaper("${limit} queue ${head.amount}")`, "",
     'shaper.shape("user:42")  # waits for its turn'];
   const plain = ["from headgate import Limiter", "", `limiter = Limiter("${limit} by ${name}")`, "",
@@ -265,7 +267,7 @@ by("traffic").addEventListener("click", (event) => {
 by("log").addEventListener("click", () => (head.clients.length && head.traffic !== "log" ? act("client", head.clients[0].key) : by("file").click()));
 by("file").addEventListener("change", upload);
 by("client").addEventListener("change", () => act("client", by("client").value));
-by("limit").addEventListener("input", () => act("limit", by("limit").value).then(writeCode));
+by("limit").addEventListener("input", () => act("limit", by("limit").value));
 for (const name of ["amount", "per"]) {
   by(name).addEventListener("input", () => {
     by("limit").value = `${by("amount").value}/${by("per").value}s`;
