@@ -6,7 +6,7 @@ import pytest
 
 from headgate import Limiter
 from headgate.client.dialects import read
-from headgate.client.server_limits import Answer, ServerLimit
+from headgate.client.server_limits import ServerLimit, ServerResponse
 from headgate.clock import SECOND
 from headgate.testing import ManualClock
 from headgate.web.headers import ASGI, WSGI, headers_for
@@ -301,7 +301,7 @@ def test_a_ledger_of_retry_infos(status, seconds):
 
 def test_headers_may_have_any_form():
     """A mapping or pairs, str or bytes, in any case: the answer is the same."""
-    expected = Answer(429, True, 30.0, None, (ServerLimit(limit=100),))
+    expected = ServerResponse(429, True, 30.0, None, (ServerLimit(limit=100),))
     for headers in (
         {"Retry-After": "30", "X-RateLimit-Limit": "100"},
         {"retry-after": " 30 ", "x-ratelimit-limit": "100"},
@@ -321,9 +321,9 @@ def test_the_fields_of_our_own_servers_are_read(codec, style):
     write = headers_for((style,), codec, clock)(limiter.limits)
     window, name = (60.0, "api") if style == "draft-11" else (None, None)
     accepted = read(200, write(limiter.hit("k", 4)), NOW)
-    assert accepted == Answer(200, told=(ServerLimit(name, 10, window, 6, 24.0),))
+    assert accepted == ServerResponse(200, told=(ServerLimit(name, 10, window, 6, 24.0),))
     refused = read(429, write(limiter.hit("k", 7)), NOW)
-    assert refused == Answer(429, True, 6.0, None, (ServerLimit(name, 10, window, 6, 24.0),))
+    assert refused == ServerResponse(429, True, 6.0, None, (ServerLimit(name, 10, window, 6, 24.0),))
 
 
 def test_header_fields_of_httpx_are_read_line_by_line():

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from headgate.client.dialects import read
 from headgate.client.dialects.numbers import LONGEST, MOST
 from headgate.client.dialects.structured import items_of
-from headgate.client.server_limits import Answer
+from headgate.client.server_limits import ServerResponse
 
 pytestmark = pytest.mark.engineless
 
@@ -51,7 +51,7 @@ values = st.one_of(
 bodies = st.one_of(st.just(b""), st.just(b"secondary rate"), st.binary(max_size=50))
 
 
-def check(answer: Answer) -> None:
+def check(answer: ServerResponse) -> None:
     """Every number is within its bounds, and every text short."""
     assert type(answer.refused) is bool
     for seconds in (answer.retry_after, *(time for each in answer.told for time in (each.reset, each.retry_after))):
@@ -134,7 +134,7 @@ def test_a_megabyte_is_not_read(unit):
     """A field of a megabyte tells no wait and no limit, and takes no more steps than one of 20 KB."""
     megabyte, less = (unit * (length // len(unit)) for length in (1_000_000, 20_000))
     for name in NAMES:
-        assert read(429, [(name, megabyte)], NOW) == Answer(429, True), name
+        assert read(429, [(name, megabyte)], NOW) == ServerResponse(429, True), name
         assert calls_and_lines(megabyte, name) == calls_and_lines(less, name), name
 
 

@@ -14,7 +14,7 @@ import pytest
 from headgate.client import Budget, Report, Retries
 from headgate.client.dialects import read, tells_nothing
 from headgate.client.httpx import Transport
-from headgate.client.server_limits import Answer
+from headgate.client.server_limits import ServerResponse
 from headgate.errors import BudgetExhausted
 from headgate.stores import MemoryStore
 from headgate.testing import ManualClock
@@ -171,7 +171,7 @@ def test_fields_that_no_dialect_reads_tell_nothing():
         {"X-Rate-Limit": ""},
     )
     assert [tells_nothing(headers) for headers in (*silent, *telling)] == [True] * 5 + [False] * 5
-    assert [read(200, headers, 0) for headers in silent] == [Answer(200)] * 5
+    assert [read(200, headers, 0) for headers in silent] == [ServerResponse(200)] * 5
 
 
 def test_pairs_may_come_from_an_iterator():
@@ -181,7 +181,7 @@ def test_pairs_may_come_from_an_iterator():
         yield "date", "x"
         yield "retry-after", "3"
 
-    assert read(200, pairs(), 0) == Answer(200, retry_after=3.0)
+    assert read(200, pairs(), 0) == ServerResponse(200, retry_after=3.0)
 
 
 def test_a_server_that_invents_names_is_read_all_the_same(monkeypatch: pytest.MonkeyPatch):

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from headgate import InvalidCall
 from headgate.client.retrying import Attempted, GiveUp, Retries, Retry, decide, retried_above
-from headgate.client.server_limits import Answer
+from headgate.client.server_limits import ServerResponse
 
 pytestmark = pytest.mark.engineless
 
-REFUSED = Answer(429, refused=True)
+REFUSED = ServerResponse(429, refused=True)
 KEYED = {"Idempotency-Key": "k"}
 
 
@@ -20,9 +20,9 @@ def half() -> float:
     return 0.5
 
 
-def answer(status: int, retry_after: float | None = None, should_retry: bool | None = None) -> Answer:
+def answer(status: int, retry_after: float | None = None, should_retry: bool | None = None) -> ServerResponse:
     """An answer with this status; 429 is a refusal."""
-    return Answer(status, status == 429, retry_after, should_retry)
+    return ServerResponse(status, status == 429, retry_after, should_retry)
 
 
 def decided(sent, outcome, retries=Retries(), random=half):  # noqa: B008 - frozen
@@ -36,7 +36,7 @@ def decided(sent, outcome, retries=Retries(), random=half):  # noqa: B008 - froz
         (answer(503, 1.0), "yes", "yes", "yes"),
         (answer(503, 0.0), "yes", "yes", "yes"),
         ("refused", "yes", "yes", "yes"),
-        (Answer(403, refused=True), "yes", "yes", "yes"),
+        (ServerResponse(403, refused=True), "yes", "yes", "yes"),
         (answer(503), "yes", "method", "yes"),
         (answer(408), "yes", "method", "yes"),
         (answer(502), "yes", "method", "yes"),
@@ -200,8 +200,8 @@ def test_never_early_and_never_above_a_cap(outcome, attempts, elapsed, chance, r
     """A retry comes no earlier than the told time, within each cap, and never from a server that forbids it."""
     decision = decided(Attempted("GET", attempts=attempts, elapsed=elapsed), outcome, retries, lambda: chance)
     if isinstance(decision, Retry):
-        told = outcome.retry_after if isinstance(outcome, Answer) else None
+        told = outcome.retry_after if isinstance(outcome, ServerResponse) else None
         assert (told or 0) <= decision.wait <= retries.longest_wait
         assert decision.wait <= retries.in_all - elapsed
         assert attempts < retries.attempts
-        assert not (isinstance(outcome, Answer) and outcome.should_retry is False)
+        assert not (isinstance(outcome, ServerResponse) and outcome.should_retry is False)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, Literal, ParamSpec, TypeVar
 
 from headgate.call import checked_cost
+from headgate.client.call_queue import CallQueue
 from headgate.client.exchange import Exchange
 from headgate.client.fast_path import FastPath
 from headgate.client.key_states import KeyStates
@@ -16,7 +17,6 @@ from headgate.client.pacing import checked_headroom, counts_tokens, named, paced
 from headgate.client.report import Event, Report, Tally
 from headgate.client.retrying import Retries
 from headgate.client.sides import Loops, Side, Threads
-from headgate.client.turn import Turns
 from headgate.client.usage import Usage
 from headgate.clock import Clock
 from headgate.errors import InvalidCall
@@ -128,7 +128,7 @@ class Budget:
 
     def _exchange(self, side: Side) -> Exchange:
         clock = self.store.clock
-        turns = Turns(side, clock, self._tally, self._headroom, self.retries.longest_wait)
+        turns = CallQueue(side, clock, self._tally, self._headroom, self.retries.longest_wait)
         return Exchange(turns, side, clock, self._tally, self.retries)
 
     def __repr__(self) -> str:

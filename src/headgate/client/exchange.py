@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
+from headgate.client.call_queue import CallQueue, one
 from headgate.client.dialects import read
 from headgate.client.key_state import KeyState
 from headgate.client.outgoing import Outgoing
 from headgate.client.report import Tally
 from headgate.client.retrying import Retries
-from headgate.client.server_limits import Answer
+from headgate.client.server_limits import ServerResponse
 from headgate.client.settlement import Settlement
 from headgate.client.sides import Side
 from headgate.client.tries import Tries
-from headgate.client.turn import Turns, one
 from headgate.clock import DAY, SECOND, Clock
 from headgate.errors import BudgetExhausted
 from headgate.shed import outgoing_headers, request_class
@@ -38,7 +38,7 @@ class FirstAttempt(NamedTuple):
 class Exchange:
     """Sends requests of one budget, in threads or in event loops."""
 
-    def __init__(self, turns: Turns, side: Side, clock: Clock, tally: Tally, retries: Retries) -> None:
+    def __init__(self, turns: CallQueue, side: Side, clock: Clock, tally: Tally, retries: Retries) -> None:
         self._turns, self._side, self._clock = turns, side, clock
         self._tally, self._retries = tally, retries
 
@@ -132,7 +132,7 @@ class Exchange:
             yield from settlement.failed(answer)
         return None
 
-    def _hear(self, state: KeyState, request: Outgoing, response: Any) -> Steps[Answer]:  # noqa: ANN401
+    def _hear(self, state: KeyState, request: Outgoing, response: Any) -> Steps[ServerResponse]:  # noqa: ANN401
         """Learn from a response: limits, pauses, and the rate where nothing is told."""
         status, headers = request.head(response)
         body = b""
@@ -153,7 +153,7 @@ class Exchange:
             yield from self._pause(state, pause, now_us)
         return answer
 
-    def _learn(self, state: KeyState, answer: Answer, now_us: int) -> float:
+    def _learn(self, state: KeyState, answer: ServerResponse, now_us: int) -> float:
         """Learn limits; return for how many seconds nothing is left."""
         known = state.learned.limits
         pause = state.learned.hear(answer.told, now_us)

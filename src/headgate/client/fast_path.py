@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from headgate.client.call_queue import LEAD
 from headgate.client.dialects import tells_nothing
 from headgate.client.exchange import Exchange, FirstAttempt
 from headgate.client.key_state import KeyState
@@ -17,7 +18,6 @@ from headgate.client.key_states import KeyStates
 from headgate.client.outgoing import Outgoing
 from headgate.client.report import Tally
 from headgate.client.sides import Side
-from headgate.client.turn import LEAD
 from headgate.clock import SECOND, Clock
 from headgate.errors import BudgetExhausted
 from headgate.shed import outgoing_headers, request_class

@@ -22,7 +22,7 @@ from typing import Final, Literal, NamedTuple
 
 from headgate.client.arguments import checked_count, checked_seconds
 from headgate.client.full_jitter import backoff
-from headgate.client.server_limits import Answer
+from headgate.client.server_limits import ServerResponse
 
 Failure = Literal["refused", "lost"]
 """A request without an answer: the connection was refused, so nothing was sent; or it was lost on the way."""
@@ -87,7 +87,7 @@ class Attempted:
 
 
 def decide(
-    sent: Attempted, outcome: Answer | Failure, retries: Retries, random: Callable[[], float] = draw
+    sent: Attempted, outcome: ServerResponse | Failure, retries: Retries, random: Callable[[], float] = draw
 ) -> Retry | GiveUp:
     """Return whether the request is sent again, and when."""
     reason = _obstacle(sent, outcome)
@@ -96,13 +96,13 @@ def decide(
     if sent.attempts >= retries.attempts:
         return GiveUp("attempts")
     left = retries.in_all - sent.elapsed
-    told = outcome.retry_after if isinstance(outcome, Answer) else None
+    told = outcome.retry_after if isinstance(outcome, ServerResponse) else None
     if told is None or told <= 0:
         ceiling = min(retries.ceiling, retries.longest_wait)
         wait = backoff(sent.attempts - 1, retries.base, ceiling, random=random)
     elif told > retries.longest_wait:
         return GiveUp("longest_wait")
-    elif isinstance(outcome, Answer) and outcome.refused:
+    elif isinstance(outcome, ServerResponse) and outcome.refused:
         wait = told
     else:
         # Cut at the caps, not drawn below them: a crowd that failed one after another keeps that spread.
@@ -116,11 +116,11 @@ def retried_above(sent: Attempted) -> bool:
     return count.isdigit() and count.strip("0") != ""
 
 
-def _obstacle(sent: Attempted, outcome: Answer | Failure) -> Reason | None:
+def _obstacle(sent: Attempted, outcome: ServerResponse | Failure) -> Reason | None:
     """Return what stands against a retry at any time."""
-    wish = outcome.should_retry if isinstance(outcome, Answer) else None
+    wish = outcome.should_retry if isinstance(outcome, ServerResponse) else None
     processed = _processed(outcome)
-    if processed is None and not (wish and isinstance(outcome, Answer) and outcome.status >= 400):
+    if processed is None and not (wish and isinstance(outcome, ServerResponse) and outcome.status >= 400):
         return "final"
     if wish is False:
         return "forbidden"
@@ -133,9 +133,9 @@ def _obstacle(sent: Attempted, outcome: Answer | Failure) -> Reason | None:
     return None
 
 
-def _processed(outcome: Answer | Failure) -> bool | None:
+def _processed(outcome: ServerResponse | Failure) -> bool | None:
     """Return whether the server may have processed the request; None if the outcome is final."""
-    if not isinstance(outcome, Answer):
+    if not isinstance(outcome, ServerResponse):
         return outcome == "lost"
     if outcome.refused or (outcome.status == 503 and outcome.retry_after is not None):
         return False

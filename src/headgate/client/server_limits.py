@@ -22,7 +22,7 @@ class ServerLimit:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ServerResponse:
     """A response, as far as limits and retries are concerned."""
 
     status: int

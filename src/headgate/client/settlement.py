@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from headgate.client.call_queue import ChargedCall, Fitted
 from headgate.client.key_state import KeyState
 from headgate.client.outgoing import Outgoing
 from headgate.client.pacing import counts_tokens
 from headgate.client.report import Tally
-from headgate.client.server_limits import Answer
+from headgate.client.server_limits import ServerResponse
 from headgate.client.sides import Side
-from headgate.client.turn import Fitted, Turn
 from headgate.client.usage import UsageReader, UsageRequest
 from headgate.clock import SECOND
 from headgate.steps import Steps
@@ -22,10 +22,10 @@ class Settlement:
 
     __slots__ = ("_side", "_state", "_tally", "_turn", "_usage")
 
-    def __init__(self, turn: Turn, usage: UsageRequest, state: KeyState, tally: Tally, side: Side) -> None:
+    def __init__(self, turn: ChargedCall, usage: UsageRequest, state: KeyState, tally: Tally, side: Side) -> None:
         self._turn, self._usage, self._state, self._tally, self._side = turn, usage, state, tally, side
 
-    def watch(self, request: Outgoing, response: Any, answer: Answer) -> Steps[Any]:  # noqa: ANN401
+    def watch(self, request: Outgoing, response: Any, answer: ServerResponse) -> Steps[Any]:  # noqa: ANN401
         """Return the response; its body tells the usage while the caller reads it."""
         if not 200 <= answer.status < 300:
             yield from self.failed(answer)
@@ -39,7 +39,7 @@ class Settlement:
             return response
         return request.watch(response, reader.feed, lambda: self._end(reader))
 
-    def failed(self, answer: Answer) -> Steps[None]:
+    def failed(self, answer: ServerResponse) -> Steps[None]:
         """Give back the tokens of an attempt that the server did not work on; the request itself stays counted.
 
         If a limit refused it, the server has counted more tokens than the budget has, and the tokens stay charged: that

@@ -9,7 +9,7 @@ from headgate.client.deadlines import time_left
 from headgate.client.key_state import KeyState
 from headgate.client.outgoing import Outgoing
 from headgate.client.retrying import Attempted, Failure, GiveUp, Retries, decide
-from headgate.client.server_limits import Answer
+from headgate.client.server_limits import ServerResponse
 from headgate.clock import SECOND, Clock
 from headgate.errors import BudgetExhausted
 from headgate.wording import log_of
@@ -67,7 +67,7 @@ class Tries:
             self.wait = self._until_next(failure)
         return self.wait is not None
 
-    def answered(self, answer: Answer) -> bool:
+    def answered(self, answer: ServerResponse) -> bool:
         """Return whether another attempt follows an answer."""
         # A refusal by a limit is no failure: pauses answer it.
         self._state.throttle.count(self._clock.now_us(), accepted=answer.refused or answer.status < 500)
@@ -75,7 +75,7 @@ class Tries:
         self.wait = None if answer.status < 400 else self._until_next(answer)
         return self.wait is not None
 
-    def _until_next(self, outcome: Answer | Failure) -> float | None:
+    def _until_next(self, outcome: ServerResponse | Failure) -> float | None:
         request, now_us = self._request, self._clock.now_us()
         elapsed = (now_us - self._began_us) / SECOND
         sent = Attempted(request.method, request.headers, self._attempts, elapsed, request.repeatable)
@@ -87,7 +87,7 @@ class Tries:
         left = time_left()
         if left is not None and verdict.wait > left:
             return None
-        if not (isinstance(outcome, Answer) and outcome.refused):
+        if not (isinstance(outcome, ServerResponse) and outcome.refused):
             if not self._state.retry_budget.begin(now_us):
                 return None
             self._spending = True

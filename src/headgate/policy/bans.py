@@ -32,7 +32,7 @@ MOST_KEYS: Final = 10_000
 """The most keys whose bans are remembered between two looks."""
 UNKNOWN: Final = (-FRESH, 0)
 
-Answer = tuple[int, int]
+SeenBan = tuple[int, int]
 """The instant at which the store was asked, and the instant at which the ban ends."""
 log = log_of("headgate.policy")
 
@@ -61,8 +61,8 @@ class Known:
     """The bans in one namespace of a store, as this process knows them; common to every policy that counts there."""
 
     def __init__(self) -> None:
-        self.rules: dict[str, Answer] = {}
-        self.keys: ClearedWhenFull[tuple[str, str], Answer] = ClearedWhenFull(MOST_KEYS)
+        self.rules: dict[str, SeenBan] = {}
+        self.keys: ClearedWhenFull[tuple[str, str], SeenBan] = ClearedWhenFull(MOST_KEYS)
         self.version = 0
         self._runs: dict[int, ref[Any]] = {}
 
@@ -174,7 +174,7 @@ class Bans:
             return False
         return bool((yield from self._look(rules, rule, ban_limit(""), rule)))
 
-    def _look(self, kept: dict[Any, Answer], name: Any, limit: Limit, key: str) -> Steps[int]:  # noqa: ANN401
+    def _look(self, kept: dict[Any, SeenBan], name: Any, limit: Limit, key: str) -> Steps[int]:  # noqa: ANN401
         """Return the time that is left of a pause, by an answer that is not older than `FRESH`."""
         now = self.now_us()
         asked, until = kept.get(name, UNKNOWN)

@@ -49,7 +49,7 @@ class LoopTimers:
         self._timer: asyncio.TimerHandle | None = None
         self._set_for = 0
         self._left = 0
-        self._turns: dict[Hashable, Turns] = {}
+        self._turns: dict[Hashable, PromiseWaiters] = {}
         # A manual clock reports every move.
         self._by_hand = getattr(clock, "watch", None)
         if self._by_hand is not None:
@@ -75,11 +75,11 @@ class LoopTimers:
         finally:
             self.drop(entry)
 
-    def turns(self, kind: Hashable) -> Turns:
-        """Return the `Turns` of this loop for promises of one kind."""
+    def turns(self, kind: Hashable) -> PromiseWaiters:
+        """Return the `PromiseWaiters` of this loop for promises of one kind."""
         turns = self._turns.get(kind)
         if turns is None:
-            turns = self._turns[kind] = Turns(self, partial(self._turns.pop, kind, None))
+            turns = self._turns[kind] = PromiseWaiters(self, partial(self._turns.pop, kind, None))
         return turns
 
     def add(self, at_us: int, waiter: _Timeout | Instant) -> int:
@@ -175,7 +175,7 @@ class Instant:
 
     __slots__ = ("_turns", "at_us", "entry", "over", "promise")
 
-    def __init__(self, turns: Turns, at_us: int, promise: Any) -> None:  # noqa: ANN401 - any value, passed on
+    def __init__(self, turns: PromiseWaiters, at_us: int, promise: Any) -> None:  # noqa: ANN401 - any value, passed on
         self._turns, self.at_us, self.promise = turns, at_us, promise
         self.entry = 0
         self.over = False
@@ -189,7 +189,7 @@ class Instant:
         self._turns._come(self)
 
 
-class Turn:
+class PromiseWaiter:
     """A caller that waits."""
 
     __slots__ = ("called", "instant")
@@ -199,7 +199,7 @@ class Turn:
         self.instant: Instant | None = None
 
 
-class Turns:
+class PromiseWaiters:
     """The callers that wait for promises of one kind, in one event loop.
 
     The caller that waits longest leaves at the first instant. A caller that gives up frees the last instant, not its
@@ -211,11 +211,11 @@ class Turns:
         self._over = over
         """Called when no caller waits any more."""
         self._instants: deque[Instant] = deque()
-        self._waiting: OrderedDict[Turn, None] = OrderedDict()
+        self._waiting: OrderedDict[PromiseWaiter, None] = OrderedDict()
 
-    def enter(self, at_us: int, promise: Any) -> Turn:  # noqa: ANN401
+    def enter(self, at_us: int, promise: Any) -> PromiseWaiter:  # noqa: ANN401
         """Add a caller, and the promise that it brings for an instant."""
-        instant, turn = Instant(self, at_us, promise), Turn(self._timers.loop)
+        instant, turn = Instant(self, at_us, promise), PromiseWaiter(self._timers.loop)
         place = len(self._instants)
         while place and self._instants[place - 1].at_us > at_us:
             place -= 1
@@ -224,13 +224,13 @@ class Turns:
         instant.entry = self._timers.add(at_us, instant)
         return turn
 
-    def taken(self, turn: Turn) -> Any:  # noqa: ANN401
+    def taken(self, turn: PromiseWaiter) -> Any:  # noqa: ANN401
         """Return the promise for a caller whose turn has come and that resumes."""
         assert turn.instant is not None  # noqa: S101 - set by `_call`
         self._timers.drop(turn.instant.entry)
         return turn.instant.promise
 
-    def leave(self, turn: Turn) -> Any:  # noqa: ANN401
+    def leave(self, turn: PromiseWaiter) -> Any:  # noqa: ANN401
         """Remove a caller that gives up; return the promise that this frees."""
         left = turn.instant
         if left is None:

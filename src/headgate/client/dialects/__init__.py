@@ -1,7 +1,7 @@
 """Dialects: the header fields in which servers tell of their limits. Each dialect is a pure function in its own file.
 
     read(429, {"Retry-After": "30", "X-RateLimit-Limit": "100", "X-RateLimit-Remaining": "0"}, now)
-        ->  Answer(429, refused=True, retry_after=30.0, told=(ServerLimit(limit=100, remaining=0),))
+        ->  ServerResponse(429, refused=True, retry_after=30.0, told=(ServerLimit(limit=100, remaining=0),))
 
 The wait is the first that is told as such, in the order of `WAITS` and then `LIMITS`. The limits are those of the first
 dialect that tells any. A value that is malformed, negative, not finite or too large to be true is not told.
@@ -28,7 +28,7 @@ from headgate.client.dialects import (
 )
 from headgate.client.dialects.response import Headers, Response, fields_of, tells_nothing
 from headgate.client.dialects.should_retry import should_retry as wish_of
-from headgate.client.server_limits import Answer, ServerLimit
+from headgate.client.server_limits import ServerLimit, ServerResponse
 
 __all__ = ["LIMITS", "WAITS", "read", "tells_nothing"]
 Dialect = Callable[[Response], list[ServerLimit]]
@@ -46,7 +46,7 @@ LIMITS: Final[tuple[Dialect, ...]] = (
 )
 
 
-def read(status: int, headers: Headers, now: int, body: bytes = b"") -> Answer:
+def read(status: int, headers: Headers, now: int, body: bytes = b"") -> ServerResponse:
     """Return what a response tells. `now` is in microseconds; only refusals of GitHub are read from the body.
 
     Headers are a mapping or pairs, of str or of bytes, in any case. Each character is looked at a bounded number of
@@ -55,12 +55,12 @@ def read(status: int, headers: Headers, now: int, body: bytes = b"") -> Answer:
     if not isinstance(headers, Mapping):
         headers = list(headers)  # type: ignore[assignment]
     if status not in (403, 429) and tells_nothing(headers):
-        return Answer(status)
+        return ServerResponse(status)
     fields = fields_of(headers)
     response = Response(status, fields, now, body)
     told = next(filter(None, (dialect(response) for dialect in LIMITS)), [])
     refused = status == 429 or github.is_refusal(response)
-    return Answer(status, refused, _wait(response, told, refused), wish_of(response), tuple(told))
+    return ServerResponse(status, refused, _wait(response, told, refused), wish_of(response), tuple(told))
 
 
 def _wait(response: Response, told: Iterable[ServerLimit], refused: bool) -> float | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from typing import Final
 
-from headgate.client.usage.answers import Answer, UnknownAnswer
+from headgate.client.usage.bodies import ResponseBody, UnknownBody
 from headgate.client.usage.tokens import Tokens
 
 PIECE: Final = 1 << 16
@@ -15,10 +15,10 @@ EITHER_HEADER: Final = 47
 """zlib's word for: gzip or zlib, told by the first bytes."""
 
 
-class DecompressedAnswer:
+class DecompressedBody:
     """An answer that is decompressed in small pieces. Bytes that cannot be decompressed leave it incomplete."""
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, answer: ResponseBody) -> None:
         self._answer = answer
         self._decoder = zlib.decompressobj(EITHER_HEADER)
         self._left = MOST_DECODED
@@ -42,9 +42,9 @@ class DecompressedAnswer:
         return None if self._failed else self._answer.tokens()
 
 
-def decoded(answer: Answer, content_encoding: str) -> Answer:
+def decoded(answer: ResponseBody, content_encoding: str) -> ResponseBody:
     """Return a reader that decompresses bytes for `answer`, or one that keeps none if the coding is not known."""
     coding = content_encoding.strip().lower()
     if coding in ("", "identity"):
         return answer
-    return DecompressedAnswer(answer) if coding in ("gzip", "x-gzip", "deflate") else UnknownAnswer()
+    return DecompressedBody(answer) if coding in ("gzip", "x-gzip", "deflate") else UnknownBody()

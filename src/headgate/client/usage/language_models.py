@@ -8,7 +8,7 @@ from functools import partial
 from math import ceil
 from typing import Final, NamedTuple
 
-from headgate.client.usage.answers import Answer, BodyAnswer, StreamAnswer, UnknownAnswer
+from headgate.client.usage.bodies import EventStreamBody, JsonBody, ResponseBody, UnknownBody
 from headgate.client.usage.decoding import decoded
 from headgate.client.usage.json_text import parsed, whole
 from headgate.client.usage.means import Means
@@ -124,8 +124,8 @@ class ChatReader:
 
     __slots__ = ("_answer", "_result", "_settled")
 
-    def __init__(self, answer: Answer, settled: Callable[[Tokens | None], Mapping[str, int] | None]) -> None:
-        self._answer: Answer | None = answer
+    def __init__(self, answer: ResponseBody, settled: Callable[[Tokens | None], Mapping[str, int] | None]) -> None:
+        self._answer: ResponseBody | None = answer
         self._settled = settled
         self._result: Mapping[str, int] | None = None
 
@@ -142,12 +142,12 @@ class ChatReader:
         return self._result
 
 
-def _answer_of(content_type: str) -> Answer:
+def _answer_of(content_type: str) -> ResponseBody:
     kind = content_type.partition(";")[0].strip().lower()
     if kind == "text/event-stream":
-        return StreamAnswer()
+        return EventStreamBody()
     readable = kind in ("", "text/plain", "application/json") or kind.endswith("+json")
-    return BodyAnswer() if readable else UnknownAnswer()
+    return JsonBody() if readable else UnknownBody()
 
 
 chat: Final = Chat()

@@ -1,4 +1,4 @@
-"""Readers of answers: a JSON body, or a stream of events. Each keeps a bounded part of the bytes and never raises."""
+"""Readers of response bodies: JSON, or a stream of events. Each keeps a bounded part of the bytes and never raises."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ RESPONSE_ENDS: Final = frozenset({"response.completed", "response.incomplete", "
 ENDS_OF_LINES: Final = (b"\n", b"\r")
 
 
-class Answer(Protocol):
+class ResponseBody(Protocol):
     """The bytes of an answer, and the tokens in them."""
 
     def feed(self, chunk: bytes) -> None:
@@ -24,7 +24,7 @@ class Answer(Protocol):
         """Return the tokens that the bytes tell, if they are complete."""
 
 
-class UnknownAnswer:
+class UnknownBody:
     """An answer of another kind, such as speech: its bytes are not kept."""
 
     def feed(self, chunk: bytes) -> None:
@@ -35,7 +35,7 @@ class UnknownAnswer:
         return None
 
 
-class BodyAnswer:
+class JsonBody:
     """A JSON body with a `usage`. Of a long body, as of many embeddings, only the end is kept."""
 
     def __init__(self) -> None:
@@ -51,7 +51,7 @@ class BodyAnswer:
         return told_tokens(object_in(body, "usage"))
 
 
-class StreamAnswer:
+class EventStreamBody:
     """A stream of events, `text/event-stream`, of OpenAI's chat, its completions, its responses, or Anthropic."""
 
     def __init__(self) -> None:

@@ -50,7 +50,7 @@ class Fitted(NamedTuple):
     since_us: int
 
 
-class Turn(NamedTuple):
+class ChargedCall(NamedTuple):
     """A call that may be sent now."""
 
     reservation: Any
@@ -60,8 +60,8 @@ class Turn(NamedTuple):
     """The place of its tokens in the windows of the server, if it counts any."""
 
 
-class Turns:
-    """Takes turns for the calls of a budget."""
+class CallQueue:
+    """Lets the calls of a budget wait for their turn, and charges them."""
 
     def __init__(self, side: Side, clock: Clock, tally: Tally, headroom: float, longest_wait: float) -> None:
         self._side, self._clock = side, clock
@@ -76,7 +76,7 @@ class Turns:
             state.line.leave()
         return not state.answered
 
-    def take(self, state: KeyState, costs_of: Costs, alone: bool = False) -> Steps[Turn]:
+    def take(self, state: KeyState, costs_of: Costs, alone: bool = False) -> Steps[ChargedCall]:
         """Wait for the turn of a call, which is charged for it; `alone`: the caller is inside the line already."""
         began_us = self._clock.now_us()
         turn = None
@@ -93,7 +93,7 @@ class Turns:
         self._tally.add("waited", (self._clock.now_us() - began_us) / SECOND)
         return turn
 
-    def _stand_in_line(self, state: KeyState, costs_of: Costs, ticket: int) -> Steps[Turn]:
+    def _stand_in_line(self, state: KeyState, costs_of: Costs, ticket: int) -> Steps[ChargedCall]:
         yield from self._enter(state, ticket, USED_UP)
         try:
             while (turn := (yield from self._reserve(state, costs_of, waits=True))) is None:
@@ -113,7 +113,7 @@ class Turns:
         else:
             yield self._side.enter(state.line, ticket, None)
 
-    def _reserve(self, state: KeyState, costs_of: Costs, waits: bool) -> Steps[Turn | None]:
+    def _reserve(self, state: KeyState, costs_of: Costs, waits: bool) -> Steps[ChargedCall | None]:
         """Reserve a place that is at most a moment ahead; None if there is none, after a sleep if the call waits."""
         now_us = self._clock.now_us()
         wait = yield from self._until_possible(state, now_us)
@@ -128,7 +128,7 @@ class Turns:
                 raise
             if reservation:
                 state.promised_us = now_us + reservation.decision.retry_us
-                return (yield from self._fit(state, Turn(reservation, paid), costs, waits))
+                return (yield from self._fit(state, ChargedCall(reservation, paid), costs, waits))
             state.credit.keep(paid, now_us)
             paused = pause_in(reservation)
             if paused:
@@ -142,7 +142,9 @@ class Turns:
             yield self._side.sleep(min(wait, LONGEST_SLEEP))
         return None
 
-    def _fit(self, state: KeyState, turn: Turn, costs: Mapping[str, int], waits: bool) -> Steps[Turn | None]:
+    def _fit(
+        self, state: KeyState, turn: ChargedCall, costs: Mapping[str, int], waits: bool
+    ) -> Steps[ChargedCall | None]:
         """Wait until the tokens of a call fit into its server's windows. The pace stays charged, so other processes
         leave room for a large call; a call that does not wait gives its turn back."""
         windows = state.learned.windows
@@ -187,7 +189,7 @@ class Turns:
         self._check(state, decision.retry_after, "the server refuses more")
         return float(decision.retry_after)
 
-    def _paused(self, state: KeyState, turn: Turn) -> Steps[bool]:
+    def _paused(self, state: KeyState, turn: ChargedCall) -> Steps[bool]:
         """Wait for the instant of a turn; return True if the key is paused by then, and the place was given back."""
         reservation = turn.reservation
         paused = pause_in(reservation)
@@ -209,7 +211,7 @@ class Turns:
         state.find_paused(self._clock.now_us(), paused)
         return True
 
-    def _give_back(self, state: KeyState, turn: Turn) -> Steps[None]:
+    def _give_back(self, state: KeyState, turn: ChargedCall) -> Steps[None]:
         state.credit.keep(turn.paid, self._clock.now_us())
         yield turn.reservation.cancel()
         if turn.fitted is not None:
