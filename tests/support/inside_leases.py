@@ -43,7 +43,7 @@ def set_chance(ledger: LeaseLedger, chance: Callable[[], float]) -> None:
 
 def set_rates(ledger: LeaseLedger, rates: tuple[tuple[int, int, int, int], ...]) -> None:
     """Let turns be counted by these rates: a greedy process takes no notice of its limits."""
-    ledger.turns._rates = rates
+    ledger.turns._rates = ledger.turns._more = rates
 
 
 def watch_give_back(ledger: Any, seen: Callable[[Callable[[Grant, int, int], None], Grant, int, int], None]) -> None:

@@ -15,7 +15,7 @@ from headgate.engine.modes import TAKE
 from headgate.errors import StoreError
 from headgate.stores.fallback import Fallback
 from headgate.stores.health import Health
-from headgate.stores.leases.grants import Answer, Grant, Unused
+from headgate.stores.leases.grants import Grant, Reply, Unused
 from headgate.stores.leases.ledger import LeaseLedger
 from headgate.stores.leases.returns import MOMENT
 from headgate.stores.leases.terms import Lease, checked_terms
@@ -57,7 +57,7 @@ class SyncLeased(LeasedLimits):
     def _exchange(self, steps: Any) -> Any:
         return steps
 
-    def _wait_for(self, answer: Answer) -> Any:
+    def _wait_for(self, answer: Reply) -> Any:
         while not answer.is_set():
             yield None
 

@@ -101,7 +101,7 @@ class Server:
                     units = 5 * amount * spacing / (4 * period) + question.now % 1000 / 1000
                     share = min(share, int(units) + left // parts)
             elif question.crowded and verdict.reset_us:
-                share = min(left, -(-left * 3 * spacing // (2 * verdict.reset_us)))
+                share = min(left, -(-left * parts * spacing // (2 * verdict.reset_us)))
             most = min(most, share)
         return most
 

@@ -64,6 +64,16 @@ def test_fifteen_thousand_hot_keys_keep_at_most_ten_thousand_leases():
     assert bought - given == 3 * 15_000
 
 
+def test_a_lease_is_filled_up_to_its_bound():
+    """Units that come back to a lease never make it larger than what the server has granted."""
+    limits = (Limit.parse(WINDOW),)
+    tokens = leased_tokens_for(MemoryStore().bind("node", limits), lambda *_: pytest.fail("not asked"))
+    lease = tokens.open("k")
+    for units, most, there in ((3, 10, 3), (7, 10, 10), (1, 10, 10), (5, 12, 12)):
+        tokens.fill(lease, units, most)
+        assert lease.tokens == there
+
+
 def test_tokens_of_a_lease_that_has_ended_go_back_unspent():
     """The next lease pays alone: of seven tokens whose validity is over none is spent, and seven are given back."""
     clock, limits = ManualClock(1e9), (Limit.parse(WINDOW),)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 from headgate.algorithms import Verdict
@@ -26,17 +27,18 @@ TURNS: Final = 2
 """The times from one turn to the next for which a lease of a key should last that is near its limit."""
 LONGEST: Final = 0.75
 """The longest part of its validity for which a lease should last: the rest is for demand that falls."""
-LONGEST_SLIDING: Final = 0.6
+LONGEST_SLIDING: Final = 0.5
 """The same for a sliding window, which loses the units that no request spends: a bucket regains them."""
 AHEAD: Final = 4
 """A lease is low, and the next one is asked for, when one part in this many is left."""
-FEW: Final = 12
-"""Up to this number of units until the end of a window, a process of many asks for more than a third of them: thirds of
-so few would nearly be a question for each unit."""
-MANY: Final = 700
-"""From this number of processes on, they ask for all of them: fewer processes have more questions each."""
 OF_A_WINDOW: Final = 1 / 3
 """The part of the rest of a window for which a lease should last: its tokens expire with the window."""
+MOST_OF_A_WINDOW: Final = 0.9
+"""The same at most, for a process of many: a tenth less than it will likely need, since tokens that are left over are
+lost to all, and a process that needs more can ask again."""
+FOR_EACH: Final = 1100
+"""The microseconds for each process by which this part grows with the fleet: the more processes, the fewer questions
+each of them has until the end, at 2,000 a second of all."""
 
 
 class Demand:
@@ -48,6 +50,7 @@ class Demand:
         """The indexes of the limits whose tokens expire with a window."""
         sliding = any(not limit.step.LENDS and not ends_with_window(limit) for limit in limits)
         self._longest = LONGEST_SLIDING if sliding else LONGEST
+        self._loses = sliding or bool(self.windows)
         self._amount = min((limits[at].amount for at in self.windows), default=0)
         self._period = min((limits[at].period_us for at in self.windows), default=0)
         self.early = EarlyReturns(self._amount, self._period, terms)
@@ -88,9 +91,9 @@ class Demand:
     def low(self, held: Held, grant: Grant) -> int:
         """Return the number of tokens at which the lease after a grant is asked for, ahead of need.
 
-        A short key waits for its turn. Of a crowded window, tokens in stock would be lost at its end.
+        A short key waits for its turn. A window loses tokens in stock: at its end, or their time.
         """
-        return 0 if held.short or (held.crowded and self.windows) else grant.units // AHEAD
+        return 0 if held.short or (held.crowded and self._loses) else grant.units // AHEAD
 
     def ahead(self, held: Held, now: int, parts: tuple[int, ...], nodes: int | None) -> int:
         """Return the number of tokens to ask for in advance; `parts` are the units that come back in a tick.
@@ -111,14 +114,18 @@ class Demand:
         lasts = min(max(validity * LASTS, held.wait * TURNS), validity * self._longest, rest)
         if held.crowded and not self.windows:
             return int(held.rate * lasts)
-        if held.crowded and rest <= validity and held.rate * rest <= FEW:  # what is left goes back before the end
-            part = 1.0 if nodes is None else min(1.0, max(OF_A_WINDOW, nodes / MANY))
-            return min(int(held.rate * rest * part), most)
-        if held.crowded and held.wait * TURNS > rest * OF_A_WINDOW:  # few turns are left in this window
-            return min(int(held.rate * min(lasts, held.wait * TURNS)), most)
+        if held.crowded and rest <= validity:  # unused tokens go back before the end
+            return min(int(held.rate * rest * self._part(rest, nodes)), most)
         if self.windows:
             lasts = min(lasts, rest * OF_A_WINDOW)
         growth = max(held.size * GROWTH, floor)
         extra = min(int(held.rate * lasts), growth, most)
         back = 0 if self.windows else min(parts) * TURNS
         return max(extra if extra >= floor else 0, min(soon, growth, back))
+
+    def _part(self, rest: int, nodes: int | None) -> float:
+        """Return the part of the rest of a crowded window for which a lease should last; more towards its end."""
+        if nodes is None:
+            return MOST_OF_A_WINDOW
+        whole = min(self._period, self._terms.validity_us)
+        return min(MOST_OF_A_WINDOW, max(OF_A_WINDOW, FOR_EACH * nodes / math.sqrt(rest * whole)))

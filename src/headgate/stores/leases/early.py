@@ -21,7 +21,7 @@ BEGUN: Final = 0.1
 """The part of a window after which the units that are left show whether it is scarce: before, few were asked for."""
 SLACK: Final = 5000
 """Microseconds by which a look may be early: timers are not exact, and the next sweep would come too late."""
-SPARE: Final = 1.4
+SPARE: Final = 1.6
 """Tokens are given back from this many standard deviations on above the demand that is expected until the end."""
 
 

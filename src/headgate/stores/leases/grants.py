@@ -85,7 +85,7 @@ class Unspent(list[Unused]):
         self.since_us = now
 
 
-class Answer(threading.Event):
+class Reply(threading.Event):
     """The answer of the server to a question under way, for callers that wait for it."""
 
     error: BaseException | None = None
@@ -110,7 +110,7 @@ class Held:
         """The tokens of the current lease that were given back early, the instant to look for more, and the reason."""
         self.asking: int | None = None
         """The instant at which tokens were asked for that have not arrived yet."""
-        self.answer: Answer | None = None
+        self.answer: Reply | None = None
         self.waiting = 0
         """If callers wait: the answer, and the units of these callers that have not been paid from it."""
         self.wanted = 0
@@ -142,13 +142,13 @@ class Held:
         self.turn_us = NEVER_ASKED
         """The local instant of the turn: that of the next question, if the key is short."""
 
-    def wait_for(self, units: int) -> Answer | None:
+    def wait_for(self, units: int) -> Reply | None:
         """Return the answer for which a caller of these units waits; None if there is no question under way."""
         if self.asking is None:
             return None
         self.waiting += units
         if self.answer is None:
-            self.answer = Answer()
+            self.answer = Reply()
         return self.answer
 
     def answered(self, error: BaseException | None = None) -> None:

@@ -17,7 +17,7 @@ from headgate.engine import Decision
 from headgate.engine.lease_cache import LeasedTokens
 from headgate.limit import Limit
 from headgate.stores.leases.demand import HOT, Demand
-from headgate.stores.leases.grants import Answer, Grant, Held, Unspent, Unused, counts_still, granted_tokens, tokens_of
+from headgate.stores.leases.grants import Grant, Held, Reply, Unspent, Unused, counts_still, granted_tokens, tokens_of
 from headgate.stores.leases.pace import Pace
 from headgate.stores.leases.terms import Lease as Terms
 from headgate.stores.leases.turns import Turns
@@ -76,7 +76,7 @@ class LeaseLedger:
             ahead = self._demand.ahead(held, now, self.turns.parts(held), self.turns.nodes) if held.asked >= HOT else 0
             return max(units + ahead * (ahead >= units), held.waiting)  # tokens for less than such a call are no use
 
-    def answer(self, key: str, units: int) -> Answer | None:
+    def answer(self, key: str, units: int) -> Reply | None:
         """Return the answer to the question under way about a key, for a caller that waits; None if there is none."""
         with self._lock:
             return None if (held := self._held.get(key)) is None else held.wait_for(units)

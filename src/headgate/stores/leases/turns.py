@@ -28,6 +28,11 @@ UNANNOUNCED: Final = 2
 """The places in the queue that a question takes which no turn announced: for itself, and for its next turn."""
 SHARE: Final = 1.25
 """The places whose units a question takes at most, if many processes ask and little is left."""
+HALF_PLACES: Final = 3
+"""The same of a fixed window, in halves of a place: the time until its end is divided into places."""
+ENOUGH: Final = 2
+"""A process that wants no more than an equal part takes up to this many times as much of a fixed window: all processes
+ask at its beginning, and those that are a little later would be given less than they need, and ask again."""
 OF_A_BUCKET: Final = 50
 """Besides, a question takes at most one part in this many of what is left of a bucket."""
 OF_A_WINDOW: Final = 2500
@@ -56,7 +61,9 @@ class Turns:
         self._chance = chance
         self._least = max(1, int(min(SHORTEST, *map(_least, limits))))
         self._spacing = min(SPACING, self._least)
-        self._rates = tuple(map(_rate, limits))
+        self._rates = tuple(_rate(limit, HALF_PLACES) for limit in limits)
+        self._more = tuple(_rate(limit, HALF_PLACES * ENOUGH) for limit in limits)
+        self._amount = min(limit.amount for limit in limits)
         self._farthest = FARTHEST + max(limit.period_us for limit in limits)
         self._offer = int(min(_offer(limit) * self._spacing * limit.amount / limit.period_us for limit in limits))
         """The tokens that a question for one call takes if many processes ask."""
@@ -75,7 +82,9 @@ class Turns:
         spread = int(chance * SPREAD) if places == 1 else 0
         turn = (places, held.least, self._spacing, spread, mine, self._farthest)
         held.offer = 0 if ahead else self._offer
-        return (held.offer, *turn, *(number for rate in self._rates for number in rate))
+        modest = ahead and self.nodes is not None and held.wanted * self.nodes <= self._amount
+        rates = self._more if modest else self._rates
+        return (held.offer, *turn, *(number for rate in rates for number in rate))
 
     def parts(self, held: Held) -> tuple[int, ...]:
         """Return the units that come back to each limit until the next turn; 0 for a fixed window."""
@@ -94,13 +103,13 @@ def _offer(limit: Limit) -> float:
     return UNANNOUNCED if limit.step.LENDS or ends_with_window(limit) else SHARE
 
 
-def _rate(limit: Limit) -> tuple[int, int, int, int]:
+def _rate(limit: Limit, half_places: int) -> tuple[int, int, int, int]:
     """Return the amount and the period, the units up to which the limit is shared, and the questions that share more.
 
-    A fixed window has no rate: it is shared among the turns until its end.
+    A fixed window has no rate: it is shared among the turns until its end, and a question takes the units of some.
     """
     if ends_with_window(limit):
-        return 0, 1, 0, 1
+        return 0, 1, 0, half_places
     if limit.step.LENDS:
         return limit.amount, limit.period_us, min(MOST_PART, limit.burst), OF_A_BUCKET
     return limit.amount, limit.period_us, int(limit.amount * IDLE) + 1, OF_A_WINDOW

@@ -66,8 +66,8 @@ for group = 1, groups do
                     local units = 5 * amount * spacing / (4 * period) + now % 1000 / 1000
                     share = min(share, floor(units) + floor(remaining / parts))
                 end
-            elseif crowded and reset > 0 then  -- the turns until the window ends, and half as many tokens again
-                share = min(share, ceil(remaining * 3 * spacing / (2 * reset)))
+            elseif crowded and reset > 0 then  -- the units of some half places, of all until the window ends
+                share = min(share, ceil(remaining * parts * spacing / (2 * reset)))
             end
             most = min(most, share)
         end

@@ -18,7 +18,7 @@ from headgate.engine import PEEK, RESERVE, TAKE, UP_TO, Decision, Tally
 from headgate.limit import Given
 from headgate.steps import running_loop
 from headgate.stores.contract import Costs, Keys, Marks
-from headgate.stores.leases.grants import Answer
+from headgate.stores.leases.grants import Reply
 from headgate.stores.leases.returns import MOMENT, returns
 from headgate.stores.leases.terms import Lease
 from headgate.stores.redis.bound import BoundLimits, failed
@@ -94,7 +94,7 @@ class LeasedLimits(BoundLimits, Leasing):
                 break
         return (yield from self._ask_for(key, units)) if decision is None else decision
 
-    def _wait_for(self, answer: Answer) -> Iterable[Command]:
+    def _wait_for(self, answer: Reply) -> Iterable[Command]:
         """Wait for the answer to a question that another thread asks: no command is sent."""
         answer.wait(LONGEST_WAIT)
         return ()
