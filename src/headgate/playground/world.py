@@ -69,7 +69,7 @@ class World:
             self.limit = limit_of(text)
         self._begun += 1
         period = self.limit.period_us
-        self.start = 1_000 * period
+        self.start = 1_000 * period  # windows begin with the world, and no state reaches back to the clock's zero
         self._clock = HandClock(self.start)
         self.now = self.start
         self.lanes = lanes_of(self.limit, self._clock)

@@ -66,7 +66,8 @@ class FastPath:
         """Return a copy for the same rules at another path."""
         fast_path = FastPath.__new__(FastPath)
         for name in self.__slots__:
-            setattr(fast_path, name, getattr(self, name))
+            if hasattr(self, name):  # what `headgate.web` sets is missing in the lab
+                setattr(fast_path, name, getattr(self, name))
         fast_path._keyed = keyed
         return fast_path
 

@@ -56,6 +56,13 @@ def test_each_rule_tells_what_it_would_have_done(log_of, policy_of):
     assert (replayed.requests, replayed.clients, replayed.new.refused) == (10, 2, 4)
 
 
+def test_a_rule_may_count_by_a_part_of_the_path(log_of, policy_of):
+    """Each `{id}` has a count of its own, which all clients share."""
+    paths = [(second, f"10.0.0.{second}", f"GET /users/{second % 2} HTTP/1.1", 200) for second in range(1, 8)]
+    rule = "rules: [{name: user, match: {path: '/users/{id}'}, key: {param: id}, limits: 2/minute by sliding-log}]"
+    assert effects(replay_policy(log_of(*paths), policy_of(rule))) == [("user", 7, 3, 3)]
+
+
 def test_a_change_tells_which_clients_notice_it(log_of, policy_of):
     """Newly refused: passed by the old policy only. Let in: passed by the new policy only."""
     new = policy_of(BY_RULE)

@@ -15,10 +15,10 @@ from headgate.clock import HandClock
 from headgate.errors import InvalidCall
 from headgate.lab.comparison.bins import Bins
 from headgate.lab.comparison.clients import Ask, Client, Past
-from headgate.lab.comparison.lanes import QueueLane, lane_for
 from headgate.lab.comparison.limits import Candidate
 from headgate.lab.comparison.questions import questions
 from headgate.lab.comparison.results import Comparison
+from headgate.lab.comparison.trials import QueueTrial, trial_of
 from headgate.lab.logs import LogFacts, Row
 from headgate.lab.text import ERRORS
 from headgate.limit import Limit
@@ -32,9 +32,9 @@ class Measurement:
     def __init__(self, candidates: Sequence[Candidate]) -> None:
         limits = [each.limit for each in candidates]
         self._clock = HandClock()
-        self._lanes = [lane_for(each, self._clock) for each in candidates]
-        self._questions = questions(self._lanes, self._clock)
-        self._queues = [(place, lane) for place, lane in enumerate(self._lanes) if isinstance(lane, QueueLane)]
+        self._trials = [trial_of(each, self._clock) for each in candidates]
+        self._questions = questions(self._trials, self._clock)
+        self._queues = [(place, trial) for place, trial in enumerate(self._trials) if isinstance(trial, QueueTrial)]
         self._bins = Bins(len(limits))
         self._clients: dict[str, Client] = {}
         self._requests = 0
@@ -89,7 +89,7 @@ class Measurement:
             self._note_most(client)
         refused = sorted((each for each in clients if each.refused), key=lambda each: (-each.refused, each.key))
         return Comparison(
-            limits=tuple(lane.measured(self._clients) for lane in self._lanes),
+            limits=tuple(trial.measured(self._clients) for trial in self._trials),
             requests=self._requests,
             clients=len(clients),
             first=self._first,
@@ -106,9 +106,9 @@ class Measurement:
         if seen:
             self._requests += seen
             self._bins.offered[-1] += seen
-            for refused, lane in zip(self._bins.refused, self._lanes, strict=True):
-                refused[-1] += lane.refused - lane.refused_before
-                lane.refused_before = lane.refused
+            for refused, trial in zip(self._bins.refused, self._trials, strict=True):
+                refused[-1] += trial.refused - trial.refused_before
+                trial.refused_before = trial.refused
 
     def _near(self, client: Client, request: Row) -> Sequence[tuple[Ask, Past]]:
         """Return what to ask about a request of a visit that may not fit any more: nothing, if it still does.
@@ -143,10 +143,10 @@ class Measurement:
 
     def _queue(self, client: Client, time: int, cost: int) -> None:
         self._clock.us = time
-        for place, lane in self._queues:
-            if not lane.admits(time, client.key, cost):
-                lane.refused += 1
-                lane.clients += bool(client.refuse(1 << place, time))
+        for place, trial in self._queues:
+            if not trial.admits(time, client.key, cost):
+                trial.refused += 1
+                trial.clients += bool(client.refuse(1 << place, time))
 
     def _end_visit(self, client: Client) -> None:
         self._note_most(client)

@@ -8,55 +8,55 @@ from collections.abc import Sequence
 from headgate.clock import HandClock
 from headgate.lab.comparison.bins import Bins
 from headgate.lab.comparison.clients import Client, Parts, Past
-from headgate.lab.comparison.lanes import Lane, QueueLane
 from headgate.lab.comparison.trailing import History
+from headgate.lab.comparison.trials import LimitTrial, QueueTrial
 
-Placed = tuple[int, Lane]
-"""A lane, with its place in the comparison."""
+Placed = tuple[int, LimitTrial]
+"""A trial, with its place in the comparison."""
 
 
 class Answers:
-    """One set of answers of all lanes to a request, and of the answers that exact windows would have given.
+    """One set of answers of all trials to a request, and of the answers that exact windows would have given.
 
-    Few sets occur, each many times. So requests are counted by their set, and the lanes add these counts up later.
+    Few sets occur, each many times. So requests are counted by their set, and the trials add these counts up later.
     """
 
-    __slots__ = ("_allowed", "_fits", "_lanes", "above", "passed", "refused")
+    __slots__ = ("_allowed", "_fits", "_trials", "above", "passed", "refused")
 
-    def __init__(self, lanes: Sequence[Placed], allowed: Sequence[bool], fits: Sequence[bool]) -> None:
-        self._lanes, self._allowed, self._fits = lanes, allowed, fits
+    def __init__(self, trials: Sequence[Placed], allowed: Sequence[bool], fits: Sequence[bool]) -> None:
+        self._trials, self._allowed, self._fits = trials, allowed, fits
         everywhere = all(allowed) and fits[-1]
         self.passed = None if everywhere else [at for at, passes in enumerate((*allowed, fits[-1])) if passes]
-        """The lanes that passed the request and, behind them, an exact log; None for all."""
-        self.refused = sum(1 << place for (place, _), passes in zip(lanes, allowed, strict=True) if not passes)
-        """The lanes that refused it, as bits."""
-        self.above = [(at, *lanes[at]) for at, passes in enumerate(allowed) if passes and not fits[at]]
-        """The lanes that have passed more than the amount, each after its place among these lanes."""
+        """The trials that passed the request and, behind them, an exact log; None for all."""
+        self.refused = sum(1 << place for (place, _), passes in zip(trials, allowed, strict=True) if not passes)
+        """The trials that refused it, as bits."""
+        self.above = [(at, *trials[at]) for at, passes in enumerate(allowed) if passes and not fits[at]]
+        """The trials that have passed more than the amount, each after its place among these trials."""
 
     def count(self, requests: int) -> None:
         """Count requests with these answers."""
         *same_fits, exact_fits = self._fits
-        for (_, lane), passes, fits in zip(self._lanes, self._allowed, same_fits, strict=True):
+        for (_, trial), passes, fits in zip(self._trials, self._allowed, same_fits, strict=True):
             if passes:
-                lane.same_passed += 0 if fits else requests
-                lane.own_passed += 0 if exact_fits else requests
+                trial.same_passed += 0 if fits else requests
+                trial.own_passed += 0 if exact_fits else requests
             else:
-                lane.refused += requests
-                lane.same_refused += requests if fits else 0
-                lane.own_refused += requests if exact_fits else 0
+                trial.refused += requests
+                trial.same_refused += requests if fits else 0
+                trial.own_refused += requests if exact_fits else 0
 
 
 class Question:
-    """An amount per period, and the lanes of the limits that enforce it: they are compared with the same windows."""
+    """An amount per period, and the trials of the limits that enforce it: they are compared with the same windows."""
 
-    def __init__(self, lanes: Sequence[Placed], clock: HandClock) -> None:
-        limit = lanes[0][1].limit
+    def __init__(self, trials: Sequence[Placed], clock: HandClock) -> None:
+        limit = trials[0][1].limit
         self.amount, self.period = limit.amount, limit.period_us
         self.least_most = 0
-        """The least `most` of the lanes, or less."""
-        self._lanes, self._clock = lanes, clock
-        self._hits = [lane.hit for _, lane in lanes]
-        self._estimates = [lane.offered for _, lane in lanes if lane.offered is not None]
+        """The least `most` of the trials, or less."""
+        self._trials, self._clock = trials, clock
+        self._hits = [trial.hit for _, trial in trials]
+        self._estimates = [trial.offered for _, trial in trials if trial.offered is not None]
         self._known: dict[tuple[bool, ...], Answers] = {}
         self._uncounted: list[Answers] = []
 
@@ -80,8 +80,8 @@ class Question:
         self._uncounted.append(answers)
         parts.add(time, cost, answers.passed)
         if answers.refused and (new := client.refuse(answers.refused, time)):
-            for place, lane in self._lanes:
-                lane.clients += new >> place & 1
+            for place, trial in self._trials:
+                trial.clients += new >> place & 1
         if answers.above:
             self._note_above(answers, parts, bins)
         if self.least_most < self.amount:
@@ -89,19 +89,19 @@ class Question:
 
     def note_most(self, units: int) -> None:
         """Note what one client has passed in a period, by every limit."""
-        for _, lane in self._lanes:
-            lane.most = max(lane.most, units)
-        self.least_most = min(lane.most for _, lane in self._lanes)
+        for _, trial in self._trials:
+            trial.most = max(trial.most, units)
+        self.least_most = min(trial.most for _, trial in self._trials)
 
     def count(self) -> None:
-        """Add the answers since the last call to the counts of the lanes."""
+        """Add the answers since the last call to the counts of the trials."""
         for answers, requests in Counter(self._uncounted).items():
             answers.count(requests)
         self._uncounted.clear()
 
     def _learn(self, seen: tuple[bool, ...]) -> Answers:
-        """Note a set of answers that was not seen before: of the lanes, then of exact windows."""
-        answers = self._known[seen] = Answers(self._lanes, seen[: len(self._lanes)], seen[len(self._lanes) :])
+        """Note a set of answers that was not seen before: of the trials, then of exact windows."""
+        answers = self._known[seen] = Answers(self._trials, seen[: len(self._trials)], seen[len(self._trials) :])
         return answers
 
     def _all_pass(self, shared: History, time: int, cost: int, allowed: Sequence[bool]) -> bool:
@@ -115,7 +115,7 @@ class Question:
 
     def _part(self, past: Past, key: str, now: int) -> Parts:
         """Begin a past for each limit, and count the requests so far: they were right, and not estimated."""
-        past.parts = Parts(past.shared, len(self._lanes))
+        past.parts = Parts(past.shared, len(self._trials))
         if self._estimates:
             for time, cost in past.shared.two_periods:
                 self._clock.us = time
@@ -126,23 +126,23 @@ class Question:
 
     def _note_above(self, answers: Answers, past: Parts, bins: Bins) -> None:
         """Note the units of limits that have passed more than the amount."""
-        for at, place, lane in answers.above:
+        for at, place, trial in answers.above:
             units = past.everywhere + past.elsewhere[at]
-            lane.most = max(lane.most, units)
+            trial.most = max(trial.most, units)
             bins.above[place][-1] = max(bins.above[place][-1], units - self.amount)
 
     def _note_each(self, answers: Answers, past: Parts) -> None:
         """Note the units that each limit has passed in a period; no longer needed once all have passed their amount."""
-        for at, (_, lane) in enumerate(self._lanes):
+        for at, (_, trial) in enumerate(self._trials):
             if answers.passed is None or at in answers.passed:
-                lane.most = max(lane.most, past.everywhere + past.elsewhere[at])
-        self.least_most = min(lane.most for _, lane in self._lanes)
+                trial.most = max(trial.most, past.everywhere + past.elsewhere[at])
+        self.least_most = min(trial.most for _, trial in self._trials)
 
 
-def questions(lanes: Sequence[Lane | QueueLane], clock: HandClock) -> list[Question]:
-    """Return the questions that answer for these lanes."""
+def questions(trials: Sequence[LimitTrial | QueueTrial], clock: HandClock) -> list[Question]:
+    """Return the questions that answer for these trials."""
     same: dict[tuple[int, int], list[Placed]] = {}
-    for place, lane in enumerate(lanes):
-        if isinstance(lane, Lane):
-            same.setdefault((lane.limit.amount, lane.limit.period_us), []).append((place, lane))
+    for place, trial in enumerate(trials):
+        if isinstance(trial, LimitTrial):
+            same.setdefault((trial.limit.amount, trial.limit.period_us), []).append((place, trial))
     return [Question(each, clock) for each in same.values()]

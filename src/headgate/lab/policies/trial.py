@@ -18,7 +18,7 @@ MOST_PATHS: Final = 65_536
 MOST_BYTES: Final = 2**30
 NO_HEADERS: Final[Mapping[str, list[str]]] = {}
 
-Way = tuple[MatchedRules, FastPath | None]
+PathMatch = tuple[MatchedRules, FastPath | None]
 
 
 class RuleCounts:
@@ -42,7 +42,7 @@ class PolicyTrial:
         self._compiled = CompiledPolicy(policy, {"": self._store}, awaited=False)
         self._compiled.bind()
         self._by_user = by_user
-        self._ways: ClearedWhenFull[tuple[str, str], Way] = ClearedWhenFull(MOST_PATHS, self._way)
+        self._matches: ClearedWhenFull[tuple[str, str], PathMatch] = ClearedWhenFull(MOST_PATHS, self._match)
         self._matched: Counter[RuleSet] = Counter()
         """Requests on fast paths, by the rules that apply to them."""
         self.denied = 0
@@ -53,7 +53,7 @@ class PolicyTrial:
         """Decide about a request at its time; whether the app would have been called."""
         time, key, _, method, path, status = request
         self._clock.us = time
-        matched, fast_path = self._ways[method, path.partition("?")[0]]
+        matched, fast_path = self._matches[method, path.partition("?")[0]]
         if fast_path is not None:
             self._matched[matched.set] += 1
             decision = fast_path.decide(key) if fast_path.by_address and not self._by_user else None
@@ -94,7 +94,7 @@ class PolicyTrial:
         """Keys whose states did not fit in memory: above 0, the counts are not exact."""
         return self._store.evictions()
 
-    def _way(self, asked: tuple[str, str]) -> Way:
+    def _match(self, asked: tuple[str, str]) -> PathMatch:
         method, path = asked
         matched = self._policy.find(method, path)
         fast_path = self._compiled.fast_path(matched, method) if matched.pairs else None

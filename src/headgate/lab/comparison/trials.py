@@ -27,7 +27,7 @@ TIMED: Final = 2_000
 ROUNDS: Final = 5
 
 
-class Lane:
+class LimitTrial:
     """One limit, and what it did to the requests."""
 
     def __init__(self, limit: Limit, clock: Clock) -> None:
@@ -83,7 +83,7 @@ class Estimate:
         return None if self._full else Wrong(self.passed, self.refused)
 
 
-class QueueLane:
+class QueueTrial:
     """A limit that makes requests wait: dropped requests, and how long the others waited."""
 
     def __init__(self, limit: Limit, clock: Clock) -> None:
@@ -134,9 +134,9 @@ class QueueLane:
         return 0.0
 
 
-def lane_for(candidate: Candidate, clock: Clock) -> Lane | QueueLane:
-    """Return the lane of a limit."""
-    return QueueLane(candidate.limit, clock) if candidate.queue else Lane(candidate.limit, clock)
+def trial_of(candidate: Candidate, clock: Clock) -> LimitTrial | QueueTrial:
+    """Return the trial of a limit."""
+    return QueueTrial(candidate.limit, clock) if candidate.queue else LimitTrial(candidate.limit, clock)
 
 
 def bytes_of(limit: Limit) -> int:
