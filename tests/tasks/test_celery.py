@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from celery import chord  # type: ignore[import-untyped]
+from celery import Celery, chord, shared_task  # type: ignore[import-untyped]
 
-from headgate import Limiter, RateLimited
+from headgate import InvalidCall, Limiter, RateLimited
 from headgate.tasks import Throttle, celery
 from headgate.testing import frozen
 from tests.support import task_apps
@@ -117,3 +117,15 @@ def test_celery_still_checks_arguments_when_a_task_is_sent():
         task_apps.send.delay()
     with pytest.raises(TypeError, match="takes from 2 to 3 positional arguments"):
         task_apps.send.delay(1, 2, 3, 4)
+
+
+def test_celery_a_throttle_above_its_task_raises():
+    """The worker would run the task by its name, without the throttle: made at once, when finished, or shared."""
+    app = Celery("mistaken")
+    limiter = Limiter("1/hour")
+    for task in (app.task, app.task(bind=True), app.task(lazy=False), shared_task):
+        with pytest.raises(InvalidCall, match="swap the two lines"):
+
+            @celery.throttled(limiter, key="all")
+            @task
+            def send(*args: object) -> None: ...

@@ -17,8 +17,10 @@ from headgate.wording import requiring
 with requiring("headgate.tasks.celery", "celery"):
     from celery import Task, current_task  # type: ignore[import-untyped]
     from celery.exceptions import Retry  # type: ignore[import-untyped]
+    from celery.local import Proxy  # type: ignore[import-untyped]
 
 
+from headgate.errors import InvalidCall
 from headgate.tasks.throttle import Throttle, Turn, arguments_of
 
 P = ParamSpec("P")
@@ -42,6 +44,8 @@ class throttled(Throttle):  # noqa: N801 - a decorator
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         """Return the function, which waits for its turn."""
+        if issubclass(type(function), (Task, Proxy)):  # Celery has it already, and would run it without the limit
+            raise InvalidCall("@throttled is above the decorator of a task, which runs without it; swap the two lines")
 
         @functools.wraps(function)
         def run(*args: P.args, **kwargs: P.kwargs) -> R:
