@@ -4,13 +4,15 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 MATRIX ?=
+# The packages that tests and checks need; `free-threaded` for Pythons that some of them have no wheels for.
+GROUP ?= dev
 EDGES := tests/tasks $(foreach edge,starlette fastapi endpoints flask django drf aiohttp grpc edges,$(wildcard tests/web/test_$(edge)*.py))
 # Two workers more than two cores have, since many tests wait. A worker without work takes some from another one's end,
 # so that the tests of a file mostly share their server.
 PYTEST := $(BIN)/python -m pytest -n 4 --dist worksteal
 # Modules are compiled once for all workers, and for the processes that tests start by the hundred.
 unexport PYTHONDONTWRITEBYTECODE
-SOURCES := pyproject.toml setup.py $(shell find src -name 'decision.py' -o -name 'entry.py' -o -name 'layout.py' -o -name 'permit.py' -o -name 'pending.py' -o -name '*.pyx' -o -name '*.px[id]')
+SOURCES := pyproject.toml setup.py $(shell find src -name 'decision.py' -o -name 'entry.py' -o -name 'layout.py' -o -name '*permit.py' -o -name 'pending_call.py' -o -name '*.pyx' -o -name '*.px[id]')
 
 .PHONY: run test test-edges native pure check format docs pictures screenshots test-docs bench soak wheel release-check coverage types matrix oldest clean
 
@@ -118,7 +120,7 @@ $(VENV)/.core: $(VENV)/.pip $(SOURCES)
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.core
-	$(BIN)/python -m pip install --quiet --group dev
+	$(BIN)/python -m pip install --quiet --group $(GROUP)
 	@touch $@
 
 # The site reads source files: it needs no engine.

@@ -3,6 +3,7 @@
 import gc
 import os
 import socket
+from importlib.util import find_spec
 
 import pytest
 from hypothesis import given, settings, strategies
@@ -21,6 +22,19 @@ settings.register_profile("steady", derandomize=True, deadline=None)
 settings.load_profile("steady")
 # Uvicorn replaces a worker that has not answered for 5 s, which on a busy machine may be one that is starting.
 os.environ["UVICORN_TIMEOUT_WORKER_HEALTHCHECK"] = "30"
+
+
+NEEDED = {
+    "grpc": [
+        *(f"edge/envoy/test_{name}.py" for name in ("envoy", "grpc", "redis", "served", "slow_peers", "workers")),
+        *(f"web/test_{name}.py" for name in ("awaited_functions", "grpc*", "request_decision")),
+        "policy/test_reading_time.py", "soak/test_reading_storm.py",
+    ],
+    "psycopg": ["project/test_reference.py"],
+    "pyproject_hooks": ["project/test_wheel.py"],  # of `build`, whose own name is that of a folder here
+}  # fmt: skip
+"""Packages that have no wheels for free-threaded Pythons, or are not in their group; and the tests that need them."""
+collect_ignore_glob = [file for name, files in NEEDED.items() if find_spec(name) is None for file in files]
 
 
 def pytest_ignore_collect(collection_path):

@@ -33,6 +33,7 @@ def test_init_makes_the_table_once(command, tmp_path):
 )
 def test_a_url_without_a_table_is_an_error(command, url, says):
     """One line on stderr says what to write, without a password."""
+    pytest.importorskip("psycopg")
     assert command("sql", "init", url) == (1, "", f"headgate: {says}\n")
 
 

@@ -344,3 +344,8 @@ def test_the_lease_is_not_what_is_counted():
     for wrong, says in (({"burst": 5}, "all permits may be taken at once"), ({"block": "5m"}, "cannot have a block")):
         with pytest.raises(InvalidLimit, match=says):
             Limit(20, algorithm="in-flight", **wrong)
+
+
+def test_a_limit_of_nothing_may_say_that_its_burst_is_nothing():
+    """`0/minute` is the same limit with a burst of 0, which a plan read from a table may carry."""
+    assert Limit(0, "minute", burst=0) == Limit(0, "minute") == Limit.parse("0/minute")

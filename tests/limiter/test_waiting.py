@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from headgate import Decision, InvalidCall, Limiter, RateLimited
+from headgate import Call, Decision, InvalidCall, Limiter, RateLimited
 from headgate.testing import ManualClock
 from headgate.testing.suite import EVERY_ALGORITHM
 from tests.support import side_by_side
@@ -183,6 +183,7 @@ def test_nobody_waits_where_nobody_may(clock):
         assert limiter.acquire("k", 10)
         start, refused = clock.us, limiter.acquire("k")
         assert (bool(refused), clock.us) == (False, start)
+        assert (bool(limiter.acquire_all(Call(text, "k"))), clock.us) == (False, start)
 
 
 @pytest.mark.parametrize("wrong", [-1, -0.001, math.nan, True, "1", [1]])

@@ -55,6 +55,23 @@ def test_lists_of_workers_are_merged_within_their_errors():
     assert all(count <= total["floors"]["refused"] for key, count in exact.items() if key not in listed)
 
 
+def test_a_merged_list_has_the_longest_of_its_keys_and_the_first_start():
+    """Of 1,001 keys the rarest is left out, and its count is the floor; workers count from the earliest start."""
+    parts = [empty(0.0), empty(0.0)]
+    for number, part in enumerate(parts):
+        sketch = Sketch(places=2_000)
+        for key in range(number, 1_001, 2):
+            for _ in range(2 if key else 1):
+                sketch.add("r", str(key))
+        part["refused_keys"], part["started"] = key_list(sketch.listed()), 7.0 + number
+    total = merged(parts, 9.0)
+    assert ({one["key"] for one in total["refused_keys"]}, total["floors"]["refused"]) == (
+        {str(key) for key in range(1, 1_001)},
+        1,
+    )
+    assert total["started"] == 7.0
+
+
 def hello(environ, start_response):
     start_response("200 OK", [])
     return [b"hello"]

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
 from urllib.parse import urlencode
 from urllib.request import urlopen
 from wsgiref.simple_server import WSGIRequestHandler, make_server
@@ -60,6 +61,9 @@ class Prometheus:
         try:
             with urlopen(f"http://127.0.0.1:{self._port}/api/v1/query?{urlencode(given)}", timeout=10) as answer:
                 data: Any = json.load(answer)["data"]["result"]
+        except HTTPError as error:
+            error.close()
+            return []
         except OSError:
             return []
         return [(one["metric"], float(one["value"][1])) for one in data]

@@ -289,3 +289,10 @@ def test_any_json_is_a_policy_or_its_mistakes(tmp_path_factory, value):
     file = tmp_path_factory.getbasetemp() / "fuzzed.json"
     file.write_text(json.dumps({"rules": [{**RULE, "match": value}]}))
     read_or_refuse(lambda: Policy.load(file))
+
+
+def test_a_policy_of_the_largest_size_is_read(tmp_path):
+    """A file of exactly 1,000,000 bytes has its rules; it is not taken for an empty one."""
+    file = tmp_path / "policy.yaml"
+    file.write_text("rules: [{name: one, key: ip, limits: 1/minute}]\n".ljust(1_000_000, "#"))
+    assert [rule.name for rule in Policy.load(file).rules] == ["one"]

@@ -31,8 +31,26 @@ def write(file: Path, limits: str, more: str = "") -> None:
     os.replace(file.parent / "new", file)
 
 
+STARTED: list[threading.Thread] = []
+"""Every thread of a test: `threading.enumerate` forgets one that ends a moment before it has ended."""
+
+
+@pytest.fixture(autouse=True)
+def started(monkeypatch):
+    """Note the threads that a test starts."""
+
+    class Noted(threading.Thread):
+        def start(self) -> None:
+            STARTED.append(self)
+            super().start()
+
+    monkeypatch.setattr(threading, "Thread", Noted)
+    yield
+    STARTED.clear()
+
+
 def readers() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name == READER]
+    return [thread for thread in STARTED if thread.name == READER and thread.is_alive()]
 
 
 def until_read() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import signal
 import sys
 import threading
@@ -111,6 +112,17 @@ def test_memory_is_what_was_agreed(text, bytes_a_key):
     with pytest.raises(InvalidLimit, match=f"keeps {bytes_a_key} bytes a key.*lower max_keys to {fitting} or raise"):
         Limiter(text, store=MemoryStore(max_keys=fitting + 1, max_bytes=10 * 2**20))
     Limiter(text, store=MemoryStore(max_keys=fitting, max_bytes=10 * 2**20))
+
+
+@pytest.mark.parametrize("text", ["10/hour", "10/hour by fixed-window", "100/hour by sliding-log"])
+def test_the_bytes_that_an_error_asks_for_are_enough(text):
+    """A store of as many bytes as the message tells has room for the keys; with one byte a key less it has not."""
+    with pytest.raises(InvalidLimit) as caught:
+        Limiter(text, store=MemoryStore(max_keys=3_000_000, max_bytes=2**20))
+    (needed,) = map(int, re.findall(r"need (\d+) bytes", str(caught.value)))
+    Limiter(text, store=MemoryStore(max_keys=3_000_000, max_bytes=needed))
+    with pytest.raises(InvalidLimit):
+        Limiter(text, store=MemoryStore(max_keys=3_000_000, max_bytes=needed - 3_000_000))
 
 
 def test_a_log_of_a_million_works(clock):

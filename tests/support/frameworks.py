@@ -17,6 +17,7 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
 from io import BytesIO
+from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import django.test
@@ -40,6 +41,7 @@ from starlette.requests import Request as StarletteRequest
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
+import headgate
 from headgate import MemoryStore
 from headgate.web.aiohttp import RateLimits
 from headgate.web.asgi import RateLimitMiddleware as Asgi
@@ -189,7 +191,8 @@ def by_scope(app: Any) -> Ask:
 
 def _failed(error: UnicodeDecodeError) -> Seen:
     """Some frameworks cannot read every request. That is theirs to mend, and nobody was served."""
-    assert "headgate" not in traceback.extract_tb(error.__traceback__)[-1].filename
+    raised_in = Path(traceback.extract_tb(error.__traceback__)[-1].filename)
+    assert Path(headgate.__file__).parent not in raised_in.parents
     return Seen(500, {})
 
 

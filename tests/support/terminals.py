@@ -66,9 +66,10 @@ class InTerminal:
 
     def _feed(self, wait: float) -> bool:
         """Read what was written within this time; False if the program has ended."""
-        ready, _, _ = select.select([self._master], [], [], wait)
-        self._more = bool(ready)
-        if not ready:
+        waiting = select.poll()  # `select` knows no file above 1,024, and a worker of the suite may have more
+        waiting.register(self._master, select.POLLIN)
+        self._more = bool(waiting.poll(wait * 1000))
+        if not self._more:
             return True
         try:
             got = os.read(self._master, 65_536)

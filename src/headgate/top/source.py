@@ -80,6 +80,7 @@ def _fetched(opener: OpenerDirector, url: str, token: str | None) -> Snapshot:
         with opener.open(asked, timeout=PATIENCE) as answer:
             raw = answer.read(LARGEST)
     except HTTPError as error:
+        error.close()  # it is the answer, with its connection
         needs = "; give its token with --token or in HEADGATE_TOKEN" if error.code in (401, 403) else ""
         raise StoreError(f"{url} answers {error.code}{needs}") from None
     except (URLError, OSError, ValueError) as error:
