@@ -180,7 +180,14 @@ def handlers_of(echo: Any, service: str = "echo.Echo") -> grpc.GenericRpcHandler
 
 @contextlib.contextmanager
 def serving(
-    kind: str = "threads", policy: Any = None, *, echo: Any = None, before: Any = (), at: str = "", **options: Any
+    kind: str = "threads",
+    policy: Any = None,
+    *,
+    echo: Any = None,
+    before: Any = (),
+    after: Any = (),
+    at: str = "",
+    **options: Any,
 ) -> Iterator[Served]:
     """A server of this kind, by a clock that stands still."""
     made = echo or SERVERS[kind]()
@@ -190,13 +197,13 @@ def serving(
         pool = stack.enter_context(ThreadPoolExecutor(12))
         if kind == "threads":
             interceptor: Any = RateLimitInterceptor(policy, **options)
-            server = grpc.server(pool, (handlers_of(made),), (*before, interceptor))
+            server = grpc.server(pool, (handlers_of(made),), (*before, interceptor, *after))
             port = server.add_insecure_port(listen)
             server.start()
             stack.callback(lambda: server.stop(0).wait(10))
         else:
             interceptor = AsyncRateLimitInterceptor(policy, **options)
-            port = stack.enter_context(in_loop(made, (*before, interceptor), listen, pool))
+            port = stack.enter_context(in_loop(made, (*before, interceptor, *after), listen, pool))
         target = at or f"127.0.0.1:{port}"
         channel = stack.enter_context(grpc.insecure_channel(target, (("grpc.enable_retries", 0),)))
         stack.callback(made.gate.set if hasattr(made, "gate") else int)

@@ -6,12 +6,11 @@ limits = RateLimits(app, default="100/minute", store="redis://cache")
 @limited("5/minute", key=lambda request: request.headers.get("x-api-key"))
 async def search(request): ...
 
-A decorator only marks its handler; the limits are put in front of it when the app starts.
+A decorator marks its handler; the limits are put in front of it when the app starts.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Iterator
 from contextvars import ContextVar
 from typing import Any, Final, Unpack
@@ -23,17 +22,17 @@ with requiring("headgate.web.aiohttp", "aiohttp"):
     from aiohttp.typedefs import Handler
     from multidict import istr
 
-    from headgate.web.aiohttp_marks import Place, exempt, limited, places_of
+    from headgate.web.aiohttp_marks import OWNER, Place, exempt, is_marked, limited, places_of
 
 
 from headgate.errors import InvalidCall
 from headgate.policy import Proxies, RequestView
 from headgate.steps import Steps, run_awaiting
-from headgate.web.aiohttp_refusals import RateLimitExceeded, refusal_for, refusal_of
+from headgate.web.aiohttp_refusals import RateLimitExceeded, answer, refusal_for, refusal_of
 from headgate.web.aiohttp_requests import RATE_LIMIT, address_of, lines_of, read_request, request_key
 from headgate.web.aiohttp_routes import Guard, prefix_of, put_in_front, routes_in, routes_of
 from headgate.web.asgi_sending import POLICY_VIOLATION, SWITCHED, finish
-from headgate.web.callables import full_name
+from headgate.web.callables import endpoint_within, full_name
 from headgate.web.edge import Edge
 from headgate.web.endpoint import EndpointLimit
 from headgate.web.headers import WSGI
@@ -80,6 +79,7 @@ class RateLimits(Edge[str]):
         self._app = app
         self._default = None if default is None else (EndpointLimit(default, {"key": key}),)
         self._on_request: Any = request_key()
+        self._entered: Any = request_key()
         self._covered: set[web.AbstractRoute] = set()
         self._limited: dict[web.AbstractRoute, tuple[Any, str]] = {}
         """Handlers with limits and their places, by route."""
@@ -104,7 +104,7 @@ class RateLimits(Edge[str]):
             admitted = await run_awaiting(admitted)
         if not admitted:
             raise refusal_of(request, limits)
-        return await _answer(request, limits, handler)
+        return await answer(request, limits, handler)
 
     def _keep(self, request: web.Request, limits: RequestLimits[str]) -> RequestLimits[str]:
         """Keep the limits of a request; its handler finds the decision as `request[RATE_LIMIT]`."""
@@ -130,12 +130,12 @@ class RateLimits(Edge[str]):
         """Put limits in front of handlers: a middleware would cost more than the limits do."""
         for route in routes_of(app, lambda within: OWNER in within):  # an app within may have limits of its own
             handler = route.handler
-            place = f"{route.resource.canonical if route.resource else ''} {full_name(handler)}"
+            place = _place_of(route, full_name(handler))
             known = {method: places_of(handler, place, method, self._default) for method in hdrs.METH_ALL}
             if route in self._covered:  # an app that runs twice starts twice
                 continue
             self._covered.add(route)
-            call = self._catching(handler)
+            call = self._catching(endpoint_within(handler))
             if any(known.values()):
                 self._limited[route] = handler, place
                 call = self._guard(handler, place, known, call)
@@ -187,6 +187,20 @@ class RateLimits(Edge[str]):
 
         return guarded
 
+    def _enter(self, request: web.Request, handler: Place, call: Guard) -> Awaitable[web.StreamResponse]:
+        """Decide by the limits of a handler, unless that was done in front of it; then call it."""
+        (name, own), route = handler, request.match_info.route
+        if is_marked(self._limited.get(route, (None,))[0], request.method, own):
+            return call(request)
+        limits = self._limits_of(request)
+        if limits is None:
+            limits = self._keep(request, self._limits())
+            if self._runtime.looks:
+                limits.view = self._runtime.look(request)
+        place = _place_of(route, name), own
+        request[self._entered] = (*request.get(self._entered, ()), place)
+        return self._decide(request, limits, [place], True, call)
+
     def _limits_of(self, request: web.Request) -> RequestLimits[str] | None:
         last = _LAST.get()
         if last is not None and last[1] is request.match_info and last[0].runtime is self._runtime:
@@ -208,7 +222,7 @@ class RateLimits(Edge[str]):
             raise refusal_of(request, limits)
         for place in more:
             await self._admit(request, limits, request.method, place)
-        return await _answer(request, limits, handler)
+        return await answer(request, limits, handler)
 
     async def _admit(self, request: web.Request, limits: RequestLimits[str], method: str, place: Place | None) -> None:
         """Decide by the limits of a place, or by the policy; raise a refusal."""
@@ -246,10 +260,12 @@ class RateLimits(Edge[str]):
             await run_awaiting(limits.refund())
             counts = self._runtime.responder_now.counts_messages
             await self._admit(request, limits, "WEBSOCKET", None)
+            places = list(request.get(self._entered, ()))
             if request.match_info.route in self._limited:
                 handler, place = self._limited[request.match_info.route]
-                for each in places_of(handler, place, request.method, self._default):
-                    await self._admit(request, limits, "WEBSOCKET", each)
+                places += places_of(handler, place, request.method, self._default)
+            for each in places:
+                await self._admit(request, limits, "WEBSOCKET", each)
             if counts:
                 self._count_messages(request, socket)
 
@@ -277,24 +293,6 @@ class RateLimits(Edge[str]):
         await self.aclose()
 
 
-OWNER: Final = web.AppKey("headgate", RateLimits)
-"""The key of an app's limits."""
-
-
-async def _answer(request: web.Request, limits: RequestLimits[str], handler: Guard) -> web.StreamResponse:
-    """Call the handler, and release permits after it."""
-    try:
-        response = await handler(request)
-        limits.started(response.status)
-        return response
-    except web.HTTPException as error:
-        limits.started(error.status)
-        raise
-    except RAISED as error:  # in a middleware
-        raise refusal_for(request, limits, error) from error
-    except asyncio.CancelledError:  # every other exception becomes a response
-        await finish(limits, limits.end())
-        raise
-    finally:
-        if limits.holds_permits:
-            await finish(limits, limits.release())
+def _place_of(route: web.AbstractRoute, name: str) -> str:
+    """Return the place where the limits of this handler count."""
+    return f"{route.resource.canonical if route.resource else ''} {name}"

@@ -1,14 +1,19 @@
-"""aiohttp's responses to requests that are refused."""
+"""aiohttp's responses to requests: to those that are refused, and the end of those that are not."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from aiohttp import web
 
 from headgate.engine import Decision
+from headgate.web.asgi_sending import finish
 from headgate.web.request_limits import OF_A_BODY, RequestLimits
-from headgate.web.responder import Pairs, Raised
+from headgate.web.responder import RAISED, Pairs, Raised
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class RateLimitExceeded(web.HTTPException):
@@ -86,3 +91,22 @@ def refused(status: int, fields: Pairs[str], body: bytes, decision: Decision | N
 
 def _accepted(request: web.Request) -> str | None:
     return ", ".join(request.headers.getall("Accept", ())) or None
+
+
+async def answer(request: web.Request, limits: RequestLimits[str], handler: Handler) -> web.StreamResponse:
+    """Call the handler, and release permits after it."""
+    try:
+        response = await handler(request)
+        limits.started(response.status)
+        return response
+    except web.HTTPException as error:
+        limits.started(error.status)
+        raise
+    except RAISED as error:  # in a middleware
+        raise refusal_for(request, limits, error) from error
+    except asyncio.CancelledError:  # every other exception becomes a response
+        await finish(limits, limits.end())
+        raise
+    finally:
+        if limits.holds_permits:
+            await finish(limits, limits.release())

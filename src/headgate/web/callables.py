@@ -7,11 +7,14 @@ import inspect
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from types import SimpleNamespace
+from types import FrameType, SimpleNamespace
 from typing import Any, Final, get_type_hints
 
 LIMITED_AS: Final = "__headgate_limited_as__"
 """An attribute of an endpoint: the endpoint itself, and the wrappers that `limited` made of it."""
+WITHIN: Final = "__headgate_within__"
+"""An attribute of a wrapper that `limited` made: the wrapper itself, and the endpoint within. Other decorators copy
+attributes, and the first part tells which function it was set on."""
 
 
 def without_partials(endpoint: Any) -> Any:  # noqa: ANN401
@@ -32,6 +35,17 @@ def mark_of(endpoint: Any, name: str) -> Any:  # noqa: ANN401
     while isinstance(endpoint, functools.partial) and not hasattr(endpoint, name):
         endpoint = endpoint.func
     return getattr(endpoint, name, None)
+
+
+def note_within(made: Any, endpoint: Any) -> None:  # noqa: ANN401
+    """Note on a wrapper the endpoint within."""
+    setattr(made, WITHIN, (made, endpoint))
+
+
+def endpoint_within(made: Any) -> Any:  # noqa: ANN401
+    """Return the endpoint within a wrapper that `limited` made; any other endpoint itself."""
+    noted, endpoint = getattr(made, WITHIN, (None, None))
+    return endpoint if noted is made else made
 
 
 def note_limited(endpoint: Any, made: Any) -> None:  # noqa: ANN401
@@ -61,6 +75,14 @@ def stands_for(made: Any, endpoint: Any) -> bool:  # noqa: ANN401
     while named is not None and named is not made:
         named = getattr(named, "__wrapped__", None)
     return named is made
+
+
+def is_named(endpoint: Any, frame: FrameType) -> bool:  # noqa: ANN401
+    """Return whether the endpoint's name refers to it, in the caller's code or in its module; not so in a decorator."""
+    name, function = getattr(endpoint, "__name__", ""), inspect.unwrap(endpoint)
+    module = vars(sys.modules.get(getattr(endpoint, "__module__", ""), object))
+    named = [names.get(name) for names in (frame.f_locals, frame.f_globals, module)]
+    return any(each is endpoint or each is function for each in named)
 
 
 @functools.lru_cache(maxsize=4096)

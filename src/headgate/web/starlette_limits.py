@@ -24,7 +24,6 @@ from headgate.web.request_decision import RequestDecision
 from headgate.web.request_limits import RequestLimits
 from headgate.web.starlette_refusals import accepted, refusal_of
 from headgate.web.starlette_routes import Known, Place, place_of, route_before, route_named
-from headgate.wording import log_of
 
 LIMITS: Final = "__headgate_limits__"
 """The attribute of a limited endpoint: the endpoint itself, the original, and the limits. Other decorators copy it and
@@ -35,7 +34,6 @@ CONNECTION: Final = "headgate_connection"
 ENTERED: Final = "headgate_entered"
 """The key in the scope of the number of decisions at the endpoint so far."""
 Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
-log = log_of("headgate.web")
 
 
 def connection_of(scope: Scope, receive: Receive, send: Send) -> HTTPConnection:
@@ -129,11 +127,9 @@ def limited(limits: Any, *, key: Any = "ip", **rule: Any) -> Callable[[Endpoint]
     def decorate(endpoint: Endpoint) -> Endpoint:
         path = route_before(endpoint, sys._getframe(1))
         if path is not None:  # an app without `RateLimits` is not looked at when it starts
-            log.warning(
-                "the route %s already calls %s without the limit that @limited gives it: if @limited is above the "
-                "route's decorator, swap the two lines",
-                path,
-                full_name(endpoint),
+            raise InvalidCall(
+                f"the route {path} already calls {full_name(endpoint)} without the limit that @limited gives it: "
+                "@limited is above the route's decorator; swap the two lines"
             )
         decorated, original, inside = getattr(endpoint, LIMITS, (None, None, ()))
         if decorated is not endpoint:

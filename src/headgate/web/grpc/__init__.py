@@ -12,7 +12,7 @@ from headgate.wording import requiring
 
 with requiring("headgate.web.grpc", "grpcio", "grpc"):
     from headgate.web.grpc.aio import AsyncRateLimitInterceptor
-    from headgate.web.grpc.interceptor import exempt, limited
+    from headgate.web.grpc.marks import exempt, limited
     from headgate.web.grpc.rpc import Rpc
     from headgate.web.grpc.threads import RateLimitInterceptor
 

@@ -101,7 +101,7 @@ class _AwaitedContext(Context):
     """A context from which handlers may read messages."""
 
     def __init__(self, context: Any, request_limits: Any, method: Method) -> None:  # noqa: ANN401
-        super().__init__(context, request_limits)
+        super().__init__(context, request_limits, method.marks)
         self._method = method
         self._counts = method.counts_messages
 

@@ -9,6 +9,7 @@ from typing import Any
 import grpc
 
 from headgate.steps import Steps
+from headgate.web.grpc.marks import Marks
 from headgate.web.grpc.rpc import STATUSES, Metadata, Refused, refusal_for, status_of
 from headgate.web.request_decision import RequestDecision
 from headgate.web.request_limits import RequestLimits
@@ -18,7 +19,9 @@ from headgate.web.responder import Raised
 class Context:
     """A wrapper of the server's own context, which has all other attributes."""
 
-    def __init__(self, context: Any, request_limits: RequestLimits[str]) -> None:  # noqa: ANN401
+    def __init__(self, context: Any, request_limits: RequestLimits[str], marks: Marks) -> None:  # noqa: ANN401
+        self.headgate_marks = marks
+        """The marks of the method that were read; the method checks them."""
         self._context = context
         self._request_limits = request_limits
         self._fields: Metadata = tuple(request_limits.fields)

@@ -1,77 +1,26 @@
-"""The base of both interceptors: decides on calls and messages, in steps that threads and event loops run.
-
-Limits of single methods are marks on a servicer's methods, read when the method is called.
-"""
+"""The base of both interceptors: decides on calls and messages, in steps that threads and event loops run."""
 
 from __future__ import annotations
 
-import functools
-import inspect
 from collections.abc import Callable
-from typing import Any, ClassVar, Final, NamedTuple, TypeVar, Unpack
+from typing import Any, ClassVar, Unpack
 
 import grpc
 
 from headgate.errors import InvalidCall
 from headgate.steps import Steps
-from headgate.web.callables import mark_of
 from headgate.web.edge import Edge
 from headgate.web.endpoint import EndpointLimit
 from headgate.web.grpc.context import code_of
+from headgate.web.grpc.marks import Marks, marks_of, without_check
 from headgate.web.grpc.rpc import METHOD, RPCS, Raw, Rpc, address_of, status_of
 from headgate.web.options import Options, PolicyGiven, WebOptions
 from headgate.web.request_limits import RequestLimits, limits_of
 from headgate.web.runtime import Runtime
 
-MARKS: Final = "__headgate_limits__"
-Marked = TypeVar("Marked", bound=Callable[..., Any])
 Wanted = tuple[EndpointLimit, ...]
 Opened = tuple[RequestLimits[str], bool | Steps[bool]]
 """The limits of a call, and the result of `admit`."""
-
-
-class Marks(NamedTuple):
-    """The limits of a method; empty if it is exempt."""
-
-    calls: tuple[EndpointLimit, ...] = ()
-    messages: tuple[EndpointLimit, ...] = ()
-
-
-def limited(limits: Any, *, key: Any = "ip", messages: bool = False, **rule: Any) -> Callable[[Marked], Marked]:  # noqa: ANN401
-    """Limit a servicer's method. Any field of a policy's rule can be given by name.
-
-    Functions (`limits`, `key`, `cost`, `exempt`) take an `Rpc`. `messages` counts each message that a client streams,
-    in place of the call. Several limits on one method are one decision: all are charged, or none is. They need the
-    interceptor.
-    """
-    limit = EndpointLimit(limits, {"key": key, **rule})
-
-    def decorate(method: Marked) -> Marked:
-        marks = marks_of(method) or Marks()
-        if messages:
-            return _marked(method, marks._replace(messages=(limit, *marks.messages)))
-        return _marked(method, marks._replace(calls=(limit, *marks.calls)))
-
-    return decorate
-
-
-def exempt(method: Marked) -> Marked:
-    """Exempt a method from the default limits."""
-    return _marked(method, Marks())
-
-
-def _marked(method: Marked, marks: Marks) -> Marked:
-    """Set the marks of a method; a bound method is wrapped, as a mark on it would be its class's."""
-    target: Any = functools.partial(method) if inspect.ismethod(method) else method
-    setattr(target, MARKS, marks)
-    marked: Marked = target
-    return marked
-
-
-def marks_of(method: Any) -> Marks | None:  # noqa: ANN401
-    """Return the marks of a method, also through `functools.partial`."""
-    marks: Marks | None = mark_of(method, MARKS)
-    return marks
 
 
 class Interceptor(Edge[str]):
@@ -144,8 +93,9 @@ class Method:
         self.answers_stream = handler.response_streaming
         self._kind = f"{_word(self.streams)}_{_word(self.answers_stream)}"
         self._handler = handler
-        self.behavior: Callable[[Any, Any], Any] = getattr(handler, self._kind)
-        marks = marks_of(self.behavior)
+        behavior = getattr(handler, self._kind)
+        self.behavior: Callable[[Any, Any], Any] = without_check(behavior)
+        marks = marks_of(behavior)
         self.marks = owner.default if marks is None else marks
         if self.marks.messages and not self.streams:
             raise InvalidCall(f"{name} receives a single message; a limit on messages needs a streaming method")

@@ -11,6 +11,7 @@ import grpc
 from headgate.steps import run
 from headgate.web.grpc.context import Context, is_gone, refuse, trailing_of
 from headgate.web.grpc.interceptor import Interceptor, Method
+from headgate.web.grpc.marks import Marks
 from headgate.web.grpc.rpc import STATUSES, Raw, Rpc, refusal
 from headgate.web.request_limits import RequestLimits
 from headgate.web.responder import RAISED
@@ -45,8 +46,8 @@ def in_thread(method: Method, run: Run) -> grpc.RpcMethodHandler[Any, Any]:
 class _ThreadContext(Context):
     """A context that settles the charges in the thread of its handler."""
 
-    def __init__(self, context: Any, request_limits: Any, run: Run) -> None:  # noqa: ANN401
-        super().__init__(context, request_limits)
+    def __init__(self, context: Any, request_limits: Any, marks: Marks, run: Run) -> None:  # noqa: ANN401
+        super().__init__(context, request_limits, marks)
         self._run = run
 
     def _counted_then(self, send: Callable[[], Any]) -> Any:  # noqa: ANN401
@@ -94,7 +95,7 @@ class _Calls:
             limits.permit.show()  # the steps may have run in an event loop, not in this thread
             if method.streams:
                 limits.take_no_sample()
-        return _ThreadContext(context, limits, self._run)
+        return _ThreadContext(context, limits, method.marks, self._run)
 
     def _leave_if_gone(self, limits: RequestLimits[str], context: Any) -> None:  # noqa: ANN401
         """Refund and abort a call whose client has gone while a rule delayed it."""
