@@ -16,18 +16,48 @@ SHARED = {
     "decision.py": "decision.pxi",
     "permit.py": "permit.pxi",
     "engine/entry.py": "entry.pxi",
+    "engine/entry_permit.py": "entry_permit.pxi",
     "engine/pending_call.py": "pending_call.pxi",
 }
 """Files whose classes are compiled too, and the names under which native.pyx includes them."""
 SHARED_CLASSES = {
     "Decision": "@cython.final\n@cython.no_gc\n@cython.freelist(64)\n",
     "Permit": "@cython.final\n@cython.freelist(64)\n",
-    "Turn": "@cython.final\n",
+    "LoopIteration": "@cython.final\n",
     "Places": "@cython.final\n",
     "Entry": "@cython.final\n",
+    "EntryPermit": "",
     "PendingCall": "@cython.final\n@cython.freelist(64)\n",
     "PendingMethod": "@cython.final\n",
 }
+
+
+C_CLASSES_STAND_THERE = (
+    "from headgate.decision import Decision\n",
+    "from headgate.engine.entry import Entry\n",
+    "    from headgate.engine.entry_permit import EntryPermit\n",
+    "from headgate.permit import OUTCOMES, Outcome, checked_outcome\n",
+)
+"""Imports of one such file by another."""
+C_SIGNATURES = {
+    "def _begin(self) -> Any:": "cdef object _begin(self):",
+    "def _claim_end(self, outcome: Outcome) -> bool:": "cdef bint _claim_end(self, outcome):",
+    "def delay(self, now: int) -> int:": "cpdef int64_t delay(self, int64_t now) except? -1:",
+    "def is_here(self, now: int) -> bool:": "cdef bint is_here(self, int64_t now) except? -1:",
+    "def take(self, limit: int) -> int:": "cpdef int64_t take(self, int64_t limit) except? -1:",
+    "def _take(self, now: int) -> int:": "cdef int64_t _take(self, int64_t now) except? -1:",
+    "def _find_turn(self, now: int) -> LoopIteration | None:": "cdef LoopIteration _find_turn(self, int64_t now):",
+    "def give(self, served: bool) -> bool:": "cpdef bint give(self, bint served) except? -1:",
+    'def end(self, permit: "EntryPermit", outcome: "Outcome") -> bool:': (
+        "cdef bint end(self, EntryPermit permit, object outcome) except? -1:"
+    ),
+    "def _end(self, outcome: Outcome) -> bool:": "cdef bint _end(self, object outcome) except? -1:",
+    'def grant(self, permit: "EntryPermit") -> bool:': "def grant(self, EntryPermit permit):",
+    "def _show(self) -> None:": "cdef int _show(self) except -1:",
+    "def _hide(self) -> None:": "cdef int _hide(self) except -1:",
+    "def now(self) -> int:": "cpdef int64_t now(self) except? -1:",
+}
+"""The methods of these classes that C calls, and how C calls them."""
 
 
 class OptionalBuild(build_ext):
@@ -61,17 +91,15 @@ def write_shared_classes():
         text = (PACKAGE / file).read_text(encoding="utf-8")
         for name, marks in SHARED_CLASSES.items():
             text = text.replace(f"\nclass {name}:", f"\n{marks}cdef class {name}:", 1)
-        text = text.replace("from headgate.decision import Decision\n", "")  # the C class stands there already
-        text = text.replace("def _begin(self) -> Any:", "cdef object _begin(self):")
-        text = text.replace("def _claim_end(self, outcome: Outcome) -> bool:", "cdef bint _claim_end(self, outcome):")
-        text = text.replace("def delay(self, now: int) -> int:", "cpdef int64_t delay(self, int64_t now) except? -1:")
-        text = text.replace("def take(self, limit: int) -> int:", "cpdef int64_t take(self, int64_t limit) except? -1:")
-        text = text.replace("def give(self, served: bool) -> bool:", "cpdef bint give(self, bint served) except? -1:")
-        text = text.replace("def now(self) -> int:", "cpdef int64_t now(self) except? -1:")
-        text = text.replace("time.monotonic_ns()", "steady_ns()")
+        for line in C_CLASSES_STAND_THERE:
+            text = text.replace(line, "")
+        for python, c in C_SIGNATURES.items():
+            text = text.replace(python, c)
+        text = text.replace("time.monotonic_ns()", "steady_ns()").replace("get_ident()", "PyThread_get_thread_ident()")
         for lock in ("_ending", "_counting"):
             text = text.replace(f"with {lock}:", "with cython.critical_section(self):")
-        text = text.replace("def __del__(self) -> None:", "def __dealloc__(self):")
+        if file == "engine/pending_call.py":  # its C class has a freelist: Python would finalize such an object once
+            text = text.replace("def __del__(self) -> None:", "def __dealloc__(self):")
         (BUILD / included).write_text(text, encoding="utf-8")
 
 

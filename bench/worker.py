@@ -38,6 +38,7 @@ from bench.measure import Bench, Figures, grow, spread, stalls, time_calls
 from bench.observe import measure_observe
 from bench.playground import measure_playground
 from bench.remote_measure import MEASURES, measure_remote
+from bench.shed_permits import measure_permit
 from bench.sql import measure_grown, measure_sql
 from bench.together import hit_together
 from bench.web_calls import call_in_process
@@ -62,6 +63,8 @@ def run(job: Job, scale: Scale) -> Figures:
             return run_in_flight(job, scale)
         if job.kind == "lease":
             return lease(job.contestant, scale.seconds, scale.repeats)
+        if job.kind == "permit":
+            return measure_permit(job.contestant, scale.seconds, scale.repeats)
         if job.kind == "flooded":
             return flooded(job.contestant)
         if job.kind == "overload":

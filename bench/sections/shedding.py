@@ -4,23 +4,37 @@ from __future__ import annotations
 
 from bench.flooded import FEW, LOAD, SECONDS
 from bench.flooded_services import SERVICES, THREADS
-from bench.jobs import Job, Results, Scale
+from bench.jobs import Job, Results, Scale, divided
 from bench.open_load import SETTLE, TIMEOUT
 from bench.report import Table, Target, number, ratio
 from bench.sections.section import Section
 from bench.sections.web import kept
 from bench.shed_apps import ADDED, ALONE
+from bench.shed_permits import TURNS
 from bench.web_apps import apps
 
 COSTS = (ADDED, ALONE)
 
 
 def jobs(scale: Scale) -> list[Job]:
-    return [*(Job("serve", name) for name in COSTS), *(Job("flooded", name) for name in SERVICES)]
+    permits = [Job("permit", name) for name in TURNS]
+    return [*permits, *(Job("serve", name) for name in COSTS), *(Job("flooded", name) for name in SERVICES)]
 
 
 def figure(results: Results, name: str, which: str) -> float | None:
     return results.best(Job("flooded", name), which)
+
+
+def to_semaphore(results: Results, name: str) -> float | None:
+    """The ratio of the best run of each."""
+    job = Job("permit", name)
+    return divided(results.best(job), results.best(job, "semaphore_ns"))
+
+
+def permit_row(results: Results, name: str) -> tuple[str, ...]:
+    job = Job("permit", name)
+    spans = (number(results.best(job, each)) for each in ("ns", "semaphore_ns"))
+    return results.call(name, "permit"), TURNS[name][1], *spans, ratio(to_semaphore(results, name))
 
 
 def tables(results: Results, scale: Scale) -> list[Table]:
@@ -51,7 +65,9 @@ def tables(results: Results, scale: Scale) -> list[Table]:
     ]
     rates = ("peak 1/s", "without 1/s", "with 1/s", "with/peak")
     times = ("unloaded p99", "p99", "p99/unloaded", "refused", "late")
+    permits = [permit_row(results, name) for name in TURNS]
     return [
+        Table(("taken and ended", "beside", "ns of CPU", "beside", "to it"), permits),
         Table(("on a server", "without", "1/s", "with 1/s", "with/without", "us", "with us", "by CPU"), cost),
         Table((f"{LOAD} times the load", *rates, *times), rows),
     ]
@@ -69,22 +85,24 @@ def targets(results: Results, scale: Scale) -> list[Target]:
         Target(f"p99 to unloaded, {name}", each.slowdown, figure(results, name, "slowdown"))
         for name, each in SERVICES.items()
     ]
-    return [*cost, *good, *slow]
+    permits = [Target(f"{name}, to a BoundedSemaphore", 1, to_semaphore(results, name)) for name in TURNS]
+    return [*permits, *cost, *good, *slow]
 
 
 SECTION = Section(
     "shedding",
     "22. shedding: what a load shedder costs, and what it keeps",
-    f"""The shedder is the one of a policy with an empty section `shed`. Its cost is that of section 15: two apps on
-    uvicorn that answer with two bytes, loaded in turn; each tells by a header field whether its request had a
-    permit. The services are loaded by a process of its own, on a core of its own, whose requests come by chance at
-    a rate, however many are under way; a client leaves after {TIMEOUT:g} s, and a request that was served by then
-    is goodput. Each load lasts {SECONDS:g} s, the one on the shedder {2 * SECONDS:g} s, of which the first
-    {SETTLE:.0%} do not count. Unloaded is {FEW:g} of what the service can serve; the peak is what clients get that
-    ask as fast as they are answered, twice as many as it serves at once. A handler computes for 5 ms of its
-    thread's time, or waits in a pool, as for a database: in asyncio, or in {THREADS} threads of gunicorn or gRPC.
-    Late are requests without an answer in time. A run counts only if unloaded requests were all served, also with
-    the shedder, and if the client kept to its rate.""",
+    f"""A permit of an idle shedder that finds its limit, and a `threading.BoundedSemaphore`, are timed in turn in one
+    process. The shedder of an app is the one of a policy with an empty section `shed`. Its cost is that of section 15:
+    two apps on uvicorn that answer with two bytes, loaded in turn; each tells by a header field whether its request had
+    a permit. The services are loaded by a process of its own, on a core of its own, whose requests come by chance at a
+    rate, however many are under way; a client leaves after {TIMEOUT:g} s, and a request that was served by then is
+    goodput. Each load lasts {SECONDS:g} s, the one on the shedder {2 * SECONDS:g} s, of which the first {SETTLE:.0%} do
+    not count. Unloaded is {FEW:g} of what the service can serve; the peak is what clients get that ask as fast as they
+    are answered, twice as many as it serves at once. A handler computes for 5 ms of its thread's time, or waits in a
+    pool, as for a database: in asyncio, or in {THREADS} threads of gunicorn or gRPC. Late are requests without an
+    answer in time. A run counts only if unloaded requests were all served, also with the shedder, and if the client
+    kept to its rate.""",
     jobs,
     tables,
     targets,

@@ -78,6 +78,11 @@ class PathCache(dict[str, "PathTable[V]"]):
             if method not in COMMON:
                 del self[method]
 
+    def forget(self) -> None:
+        """Forget all paths: their values are not true any more."""
+        for _ in range(2):  # also the old generation
+            self.begin_again()
+
 
 class PathTable(dict[str, V]):
     """The results of one method by path."""

@@ -106,11 +106,11 @@ def test_a_condition_that_cannot_be_read_does_not_hold():
     assert classes.candidates("GET", "/").class_of(view) == "sheddable_plus"
 
 
-def test_one_shedder_serves_sections_that_differ_in_classes_and_mode():
-    """Limit, order and signals make another shedder; conditions, tenants, times and modes do not."""
-    assert section(limit=4).shares_shedder(section(limit=4, mode="off", classes=CLASSES, timeout=0, tenant="user"))
-    for other in ({"limit": 5}, {"limit": 4, "order": ["a"]}, {"limit": 4, "workers": {"signals": "cpu"}}):
-        assert not section(limit=4).shares_shedder(section(**other))
+def test_sections_of_the_same_limit_have_the_same_estimator():
+    """A shedder goes on with what it has learned while these stay: the number, or the name and all of its numbers."""
+    limits = [4, 5, "adaptive", {"adaptive": {"max": 50}}, {"adaptive": {"initial": 20, "min": 1, "max": 50}}]
+    told = [section(limit=limit, mode="off", timeout=0).estimator for limit in limits]
+    assert told == [(4, None), (5, None), ("adaptive", None), *[("adaptive", (20, 1, 50))] * 2]
 
 
 class Fleet:

@@ -52,7 +52,6 @@ INSIDE = {
     "headgate.policy.Proxies": "for edges",
     "headgate.policy.RequestView": "for edges",
     "headgate.shed.deadline_ns": "a variable that edges set",
-    "headgate.shed.entry_of": "for edges",
     "headgate.shed.request_class": "a variable that edges set",
     "headgate.web.starlette.Limit": "made by `limited`",
     "headgate.web.starlette.send_refusal": "for the other edges of ASGI",

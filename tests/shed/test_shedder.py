@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from headgate import InvalidCall, Overloaded
-from headgate.shed import LoadShedder, outgoing_headers
+from headgate.shed import LoadShedder, context, outgoing_headers
 
 
 def test_a_permit_is_a_value(clock):
@@ -326,6 +326,14 @@ def test_a_refusal_by_another_part_is_counted(clock):
     assert shedder.count_refusal(permit, "fleet") >= 1
     permit.release("ignored")
     assert shedder.stats().refused == {("sheddable", "fleet"): 1}
+
+
+def test_a_deadline_that_has_passed_leaves_no_time(clock, monkeypatch):
+    """Calls of other services are told 0 ms, never a negative number."""
+    with LoadShedder(clock=clock).permit("critical", deadline=60):
+        later = context.steady_ns() + 61 * 10**9
+        monkeypatch.setattr(context, "steady_ns", lambda: later)
+        assert outgoing_headers()["x-timeout-ms"] == "0"
 
 
 def test_a_block_passes_its_deadline_on(clock):

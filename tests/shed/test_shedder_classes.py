@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import os
+import contextvars
+import gc
 
 from headgate.shed import LoadShedder, current_class, outgoing_headers
 
@@ -28,19 +29,6 @@ def test_workers_shed_the_lowest_classes(clock):
     assert shedder.permit("critical").release()
 
 
-def test_a_forked_child_starts_with_nothing_in_flight():
-    """The requests in flight are the parent's; the child has the whole limit, and may end what it inherited."""
-    shedder = LoadShedder(1)
-    held = shedder.permit()
-    child = os.fork()
-    if not child:
-        right = shedder.stats().in_flight == 0 and bool(shedder.permit().release()) and bool(held.release())
-        os._exit(0 if right and shedder.stats().in_flight == 0 else 1)
-    assert os.waitpid(child, 0)[1] == 0
-    assert shedder.stats().in_flight == 1
-    held.release()
-
-
 def test_the_class_is_known_inside_of_a_block(clock):
     """`current_class` and `outgoing_headers` tell the class to calls of other services, and nothing outside."""
     shedder = LoadShedder(3, clock=clock)
@@ -58,3 +46,26 @@ def test_own_classes(clock):
     assert shedder.classes.critical == 2
     assert shedder.permit().request_class == "batch"
     assert LoadShedder(1, classes=["only"]).permit().request_class == "only"
+
+
+def test_a_block_that_ends_in_another_context_hides_its_class_there(clock):
+    """A framework may end a request in a copy of the context in which it began: no class is left in either."""
+    shedder = LoadShedder(1, clock=clock)
+    began = contextvars.copy_context()
+    permit = began.run(shedder.permit("critical").__enter__)
+    copied = began.run(contextvars.copy_context)
+    assert (began.run(current_class), copied.run(current_class), current_class()) == ("critical", "critical", None)
+    copied.run(permit.__exit__, None, None, None)
+    assert (copied.run(current_class), current_class(), shedder.stats().in_flight) == (None, None, 0)
+
+
+def test_a_lost_permit_comes_back_from_a_cycle(clock):
+    """A permit that only refers to itself is found by the collector, as often as one is lost."""
+    shedder = LoadShedder(1, clock=clock)
+    for _ in range(3):
+        permit = shedder.permit("critical")
+        assert permit
+        permit.itself = permit
+        del permit
+        gc.collect()
+        assert shedder.stats().in_flight == 0

@@ -134,10 +134,10 @@ def shaper_of(pump: Any) -> Any:
     return pump._shaper
 
 
-def ways_kept(edge: Any) -> dict[Any, Any]:
-    """The ways that the policy of an edge keeps by rules and method: clients cannot make them many."""
-    ways: dict[Any, Any] = runtime_of(edge).responder_now._ways
-    return ways
+def shortcuts_kept(edge: Any) -> dict[Any, Any]:
+    """The shortcuts that the policy of an edge keeps by rules and method: clients cannot make them many."""
+    shortcuts: dict[Any, Any] = runtime_of(edge).responder_now._shortcuts
+    return shortcuts
 
 
 def fast_paths_kept(edge: Any) -> dict[tuple[str, str], Any]:

@@ -28,9 +28,9 @@ from headgate.shaper.base import as_queue
 from headgate.stores import open_store
 from headgate.stores.options import read_options
 from headgate.stores.redis.url import DEFAULTS, EXAMPLE, OPTIONS, read_url
+from headgate.web.added_fields import merge_exposed
 from headgate.web.endpoint import route_name
 from headgate.web.grpc.rpc import Rpc, address_of, read_rpc
-from headgate.web.headers import merge_exposed
 from headgate.web.refusal import Refusal, negotiate
 
 TIMES = 8

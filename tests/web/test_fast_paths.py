@@ -19,13 +19,15 @@ from headgate.web.endpoint import EndpointLimit, rules_at
 from headgate.web.request_limits import limits_of
 from headgate.web.wsgi import RateLimitMiddleware as Wsgi
 from tests.support.edges import LATER, Answer, asgi, wsgi
-from tests.support.inside import fast_paths_kept, older_than, runtime_of, ways_kept
+from tests.support.inside import fast_paths_kept, older_than, runtime_of, shortcuts_kept
 from tests.support.stores import away
 
 KEYS: list[Any] = [
     "ip", "everyone", {"header": "x-key"}, ["ip", {"header": "x-key"}], {"param": "id"},
     [{"constant": "one"}, "ip"], [{"constant": "a|b"}, {"constant": "c\\\\d"}, "ip"],
 ]  # fmt: skip
+LONG = [*[{"constant": letter * 128} for letter in "abcdefg"], {"constant": "h" * 110}, "ip"]
+"""A key that is a little too long with most addresses, and then is hashed."""
 RULES = st.fixed_dictionaries(
     {
         "key": st.sampled_from(KEYS),
@@ -89,6 +91,25 @@ def test_the_first_request_finds_its_fast_path():
     assert [key for key, found in fast_paths_kept(app).items() if found] == [("GET", "/a")]
     served(app, "GET", "/" + "a" * 300)
     assert len(fast_paths_kept(app)) == 1  # what is that long is not kept
+
+
+@pytest.mark.parametrize("key", ["ip", [{"constant": "one"}, "ip"], LONG])
+@pytest.mark.parametrize("peer", ["a|b", "10.0.0.1", "198.51.100.4"])
+@pytest.mark.parametrize("lines", [{}, {"x-forwarded-for": "203.0.113.9"}, {"x-forwarded-for": "b|c"}])
+def test_both_ways_count_one_client_behind_proxies_under_one_key(key, peer, lines):
+    """Whatever its address looks like: a request of the short way and one of the long way use up one limit of two."""
+    rule = {"name": "r", "match": {"path": "/**"}, "key": key, "limits": "2/minute"}
+    options = {"store": MemoryStore(clock=ManualClock(LATER)), "trusted_proxies": ["10.0.0.0/8"]}
+    for edge, app in ((Asgi, _hello), (Wsgi, _hello_wsgi)):
+        policy = {"namespace": edge.__module__, "rules": [rule]}
+        short, long = edge(app, policy, **options), edge(app, policy, plan=lambda view: None, **options)
+        answers = [
+            wsgi(each, headers=lines, REMOTE_ADDR=peer).status
+            if edge is Wsgi
+            else asgi(each, headers=lines, client=(peer, 1)).status
+            for each in (short, long, short, long)
+        ]
+        assert answers == [200, 200, 429, 429]
 
 
 @pytest.mark.parametrize("key", ["ip", {"param": "id"}])
@@ -160,7 +181,7 @@ def test_a_flood_of_methods_makes_one_fast_path():
     assert len(runtime_of(app).fast_paths_at) == 1
     for at in range(100):
         assert isinstance(runtime_of(app).fast_paths[f"METHOD{at}"]["/"], FastPath)
-    assert len(ways_kept(app)) == 1
+    assert len(shortcuts_kept(app)) == 1
 
 
 @pytest.mark.parametrize(

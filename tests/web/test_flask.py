@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import gc
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +13,7 @@ from flask import Blueprint, Flask, abort, g, request
 from flask.views import View
 from werkzeug.middleware.dispatcher import DispatcherMiddleware
 from werkzeug.middleware.proxy_fix import ProxyFix
+from werkzeug.routing import Rule
 
 from headgate.errors import HeadgateError, InvalidCall, InvalidPolicy
 from headgate.web.flask import RateLimits, exempt, limited
@@ -310,3 +313,19 @@ def test_proxyfix_is_believed_and_not_warned_of(caplog):
     put(bare, "/")
     statuses(bare, "/", "/", headers={"X-Forwarded-For": "192.0.2.1"})
     assert caplog.text.count("requests have forwarded headers, but no proxy is trusted") == 1
+
+
+def test_methods_that_a_client_invents_take_no_memory():
+    """A rule of Werkzeug's own takes every method; all are one count, and none is kept."""
+    app = make()
+    app.url_map.add(Rule("/any", endpoint="any"))
+    app.view_functions["any"] = limited("3/minute")(hello)
+    assert statuses(app, "/any", method="GET") + statuses(app, "/any", method="MADEUP") == [200, 200]
+    tracemalloc.start()
+    try:
+        told = {status for number in range(1000) for status in statuses(app, "/any", method=f"MADEUP{number}")}
+        gc.collect()
+        assert tracemalloc.get_traced_memory()[0] < 150_000
+    finally:
+        tracemalloc.stop()
+    assert told == {200, 429}

@@ -218,8 +218,10 @@ def item():
 def test_the_reloader_of_debug_mode(tmp_path):
     """A changed limit is there after a reload; nothing of the old one is left behind."""
     (tmp_path / "served.py").write_text(SERVED)
+    (tmp_path / "watchdog.py").touch()  # where it is installed, it does not see a file that changes while it starts
     command = ("flask", "--app=served", "run", "--debug", "--host=unix://{socket}")
-    source = {"PYTHONPATH": str(Path(headgate.__file__).resolve().parents[1]), "PYTHONDONTWRITEBYTECODE": "1"}
+    paths = os.pathsep.join([str(tmp_path), str(Path(headgate.__file__).resolve().parents[1])])
+    source = {"PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1"}
     with serving(tmp_path, *command, cwd=tmp_path, **source) as server:
         answer = server.ask()
         assert (answer.status, answer.fields["ratelimit-policy"]) == (200, '"item";q=25;w=2419200')

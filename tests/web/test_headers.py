@@ -16,6 +16,7 @@ from headgate import HeadgateError, Limit, Limiter
 from headgate.engine import Decision
 from headgate.testing import ManualClock
 from headgate.web import headers as web
+from headgate.web.added_fields import exposed_fields
 from headgate.web.disclosure import disclosure_for
 from headgate.web.headers import ASGI, WSGI, headers_for, quota_and_window
 
@@ -330,7 +331,7 @@ def test_the_fixed_part_is_made_once():
 )
 def test_styles_that_do_not_go_together(styles):
     """Unknown styles, two that would send one field twice, and nothing with something are errors at the start."""
-    for make in (lambda: headers_for(styles, ASGI), lambda: web.exposed_fields(styles)):
+    for make in (lambda: headers_for(styles, ASGI), lambda: exposed_fields(styles)):
         with pytest.raises(HeadgateError, match="header fields"):
             make()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headgate.web import headers as web
+from headgate.web import added_fields as web
 from headgate.web.headers import ASGI, WSGI
 from tests.web.test_headers import DRAFT
 

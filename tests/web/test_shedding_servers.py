@@ -104,7 +104,7 @@ def test_the_kill_switch_under_load(tmp_path, name):
 
 @pytest.mark.parametrize("name", APPS)
 def test_a_reload_under_load_loses_no_request(tmp_path, name):
-    """The mode of the file is followed, and another limit is another shedder: requests under way end as they began."""
+    """The mode and the limit of the file are followed, by the same shedder: requests under way end as they began."""
     with loaded(name, tmp_path) as load:
         load.more(503)
         written(tmp_path / "policy.yaml", mode="off")

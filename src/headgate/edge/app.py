@@ -6,11 +6,11 @@ import hmac
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from headgate.edge.answers import as_json, problem
 from headgate.edge.json_check import MOST_BYTES, JsonCheck, read_body
 from headgate.edge.openapi import document
 from headgate.edge.proxy_check import ProxyCheck
-from headgate.web import Answer
+from headgate.edge.responses import as_json, problem
+from headgate.web import RawResponse
 
 if TYPE_CHECKING:
     from headgate.edge.envoy import EnvoyLimits
@@ -58,7 +58,7 @@ class App:
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 
-    async def _answer(self, scope: Scope, receive: Receive) -> Answer[bytes]:
+    async def _answer(self, scope: Scope, receive: Receive) -> RawResponse[bytes]:
         path, method, headers = scope["path"], scope["method"], scope["headers"]
         if path == "/healthz":
             return _only("GET", method) or as_json({"status": "ok"})
@@ -78,7 +78,7 @@ class App:
             return _only("GET", method) or self._document
         return problem(404, "this service has no such path")
 
-    def _readiness(self) -> Answer[bytes]:
+    def _readiness(self) -> RawResponse[bytes]:
         return as_json({"status": "draining"}, 503) if self.drains else as_json({"status": "ready"})
 
     def _has_token(self, headers: Sequence[tuple[bytes, bytes]]) -> bool:
@@ -86,12 +86,12 @@ class App:
         return len(given) == 1 and any(hmac.compare_digest(given[0], token) for token in self._tokens)
 
 
-async def _for_envoy(limits: EnvoyLimits, receive: Receive) -> Answer[bytes]:
+async def _for_envoy(limits: EnvoyLimits, receive: Receive) -> RawResponse[bytes]:
     body = await read_body(receive)
     return problem(413, f"send at most {MOST_BYTES} bytes") if body is None else await limits.json(body)
 
 
-def _only(wanted: str, method: str) -> Answer[bytes] | None:
+def _only(wanted: str, method: str) -> RawResponse[bytes] | None:
     """Return the refusal of another method than the one that a path has."""
     if method == wanted:
         return None

@@ -6,12 +6,12 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, NoReturn
 
-from headgate.edge.answers import as_json, problem
 from headgate.edge.fields import OF_LIMIT, OF_POLICY, Field
 from headgate.edge.limit_check import NamedLimits
 from headgate.edge.policy_check import PolicyCheck
+from headgate.edge.responses import as_json, problem
 from headgate.errors import HeadgateError, InvalidCall, StoreError
-from headgate.web import Answer
+from headgate.web import RawResponse
 from headgate.wording import shown, suggestion
 
 MOST: Final = 100
@@ -37,7 +37,7 @@ class JsonCheck:
         self._policy_check = policy_check
         self._plain = plain
 
-    async def __call__(self, receive: Receive) -> Answer[bytes]:
+    async def __call__(self, receive: Receive) -> RawResponse[bytes]:
         """Answer one request."""
         body = await read_body(receive)
         if body is None:

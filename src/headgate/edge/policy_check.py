@@ -48,8 +48,8 @@ class PolicyCheck:
 
         async def decide() -> dict[str, Any]:
             limits: AskedLimits = self._limits()
-            way = False if "/." in request.path else None
-            admitted = limits.admit(request, request.method, request.path, ip, None, way)
+            shortcut = False if "/." in request.path else None  # a path with dots is read: proxies differ in them
+            admitted = limits.admit(request, request.method, request.path, ip, None, shortcut)
             if not isinstance(admitted, bool):
                 admitted = await run_awaiting(admitted)
             return _passed(limits) if admitted else _refused(limits)

@@ -18,13 +18,13 @@ from functools import lru_cache
 from typing import Final
 
 from headgate.caches import ClearedWhenFull
-from headgate.edge.answers import problem
 from headgate.edge.original_request import HOST, METHOD, METHOD_PATTERN, ONCE, URI, OriginalRequest, read_uri
+from headgate.edge.responses import problem
 from headgate.edge.runtime import EdgeRuntime
 from headgate.policy import Proxies
 from headgate.policy.edges import METHODS
 from headgate.steps import run_awaiting
-from headgate.web import Answer, RequestLimits, limits_of
+from headgate.web import RawResponse, RequestLimits, limits_of
 from headgate.wording import log_of
 
 MOST_PEERS: Final = 1024
@@ -56,7 +56,7 @@ class ProxyCheck:
         self._trusted: ClearedWhenFull[str | None, bool] = ClearedWhenFull(MOST_PEERS, proxies.trusts)
         self._logged: set[str] = set()
 
-    async def __call__(self, headers: list[tuple[bytes, bytes]], peer: str | None, query: bytes) -> Answer[bytes]:
+    async def __call__(self, headers: list[tuple[bytes, bytes]], peer: str | None, query: bytes) -> RawResponse[bytes]:
         """Answer one question."""
         fields: Mapping[bytes, bytes] | None = dict(headers)
         if not self._trusted[peer] or (query and query != ASKS):
@@ -86,17 +86,17 @@ class ProxyCheck:
         """Return the client behind a trusted peer that sends this line of addresses."""
         return self._proxies.client(peer, () if line is None else (line.decode("latin-1"),)) or peer
 
-    def _misasked(self, peer: str | None) -> Answer[bytes]:
+    def _misasked(self, peer: str | None) -> RawResponse[bytes]:
         if self._trusted[peer]:
             return problem(400, "the only parameter of /check is deny=403")
         where = f"the peer {peer}" if peer else "the peer of the unix socket"
         option = f"--trusted-proxy {peer or 'unix'}"
         return self._told(MISDIRECTED, f"{where} is not a trusted proxy: start the service with {option}")
 
-    def _unclear(self, detail: str) -> Answer[bytes]:
+    def _unclear(self, detail: str) -> RawResponse[bytes]:
         return self._told(400, detail)
 
-    def _told(self, status: int, detail: str) -> Answer[bytes]:
+    def _told(self, status: int, detail: str) -> RawResponse[bytes]:
         """Answer with a problem; log it once, since nginx tells its clients nothing of it."""
         if detail not in self._logged and len(self._logged) < MOST_PEERS:
             self._logged.add(detail)
@@ -118,7 +118,7 @@ def joined(headers: list[tuple[bytes, bytes]]) -> dict[bytes, bytes] | None:
     return fields
 
 
-def refused(limits: RequestLimits[bytes], accept: bytes | None) -> Answer[bytes]:
+def refused(limits: RequestLimits[bytes], accept: bytes | None) -> RawResponse[bytes]:
     """Return the refusal of a request; one that a rule would answer in place of the app is refused like others."""
     responder, outcome = limits.refused
     if outcome.kind == "shadow" and outcome.group is not None and outcome.decision is not None:
@@ -126,7 +126,7 @@ def refused(limits: RequestLimits[bytes], accept: bytes | None) -> Answer[bytes]
     return limits.refuse(accept)
 
 
-def for_nginx(answer: Answer[bytes]) -> Answer[bytes]:
+def for_nginx(answer: RawResponse[bytes]) -> RawResponse[bytes]:
     """Return a refusal with a status that nginx takes for a refusal."""
     status, headers, body = answer
     told = UNAUTHORIZED if status == UNAUTHORIZED else FORBIDDEN

@@ -11,11 +11,12 @@ from headgate.engine.choice import (
     Decision,
     Engine,
     Entry,
+    EntryPermit,
+    LoopIteration,
     Permit,
     Places,
     Table,
     Tally,
-    Turn,
     pending,
 )
 from headgate.engine.counted_run import NEVER_DUE, Counting, run_counted
@@ -36,7 +37,8 @@ else:
 
 
 __all__ = [
-    "LEASED", "LONGEST_WAIT", "NATIVE", "NEVER_DUE", "PEEK", "RESERVE", "SHARES", "TAKE", "UP_TO", "Cell", "Counting",
-    "Decider", "Decision", "Engine", "Entry", "Permit", "Places", "Table", "Tally", "Turn", "give_back", "look",
-    "pending", "read_clock", "recorded_in", "remembered", "run_counted", "settle", "slots_for", "words_for",
+    "LEASED", "LONGEST_WAIT", "NATIVE", "NEVER_DUE", "PEEK", "RESERVE", "SHARES", "TAKE", "UP_TO", "Cell",
+    "Counting", "Decider", "Decision", "Engine", "Entry", "EntryPermit", "LoopIteration", "Permit", "Places", "Table",
+    "Tally", "give_back", "look", "pending", "read_clock", "recorded_in", "remembered", "run_counted", "settle",
+    "slots_for", "words_for",
 ]  # fmt: skip

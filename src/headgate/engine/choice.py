@@ -33,7 +33,8 @@ NATIVE: Final = not wants_pure() and _native_available()
 
 if TYPE_CHECKING or not NATIVE:
     from headgate.decision import Decision
-    from headgate.engine.entry import Entry, Places, Turn
+    from headgate.engine.entry import Entry, LoopIteration, Places
+    from headgate.engine.entry_permit import EntryPermit
     from headgate.engine.pure import Decider, Engine, pending
     from headgate.engine.pure_table import Table
     from headgate.engine.tally import Tally
@@ -48,15 +49,16 @@ else:
         Decision,
         Engine,
         Entry,
+        EntryPermit,
+        LoopIteration,
         Permit,
         Places,
         Table,
         Tally,
-        Turn,
         pending,
     )
 
 __all__ = [
-    "NATIVE", "SHARES", "Decider", "Decision", "Engine", "Entry", "Permit", "Places", "Table", "Tally", "Turn",
-    "pending", "wants_pure",
+    "NATIVE", "SHARES", "Decider", "Decision", "Engine", "Entry", "EntryPermit", "LoopIteration", "Permit", "Places",
+    "Table", "Tally", "pending", "wants_pure",
 ]  # fmt: skip

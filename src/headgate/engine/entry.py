@@ -8,13 +8,19 @@ Like `decision.py`, this file is built twice: the native engine compiles its tex
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
+from sys import modules
+from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from headgate.forks import after_fork
 
 if TYPE_CHECKING:
     from contextvars import ContextVar, Token
+
+    from headgate.engine.entry_permit import EntryPermit
+    from headgate.permit import Outcome
 
 _counting = threading.Lock()
 """Held while a place is taken or given back; the native engine has a lock for each shedder instead (setup.py)."""
@@ -29,10 +35,10 @@ def _renew_counting() -> None:
 after_fork(_renew_counting)
 
 
-class Turn:
-    """One turn of an event loop, which starts all requests that are ready."""
+class LoopIteration:
+    """One iteration of an event loop, which starts all requests that are ready."""
 
-    __slots__ = ("apart", "began", "close", "loop", "open", "requests")
+    __slots__ = ("apart", "began", "close", "loop", "open", "requests", "thread")
 
     def __init__(self, loop: Any, close: Callable[[], None], began: int, apart: int) -> None:  # noqa: ANN401
         self.loop = loop
@@ -45,6 +51,11 @@ class Turn:
         self.open = False
         self.requests = 0
         """Requests of this turn that are served, the present one included."""
+        self.thread = get_ident()
+
+    def is_here(self, now: int) -> bool:
+        """Whether this code is of the turn, or in a moment that no turn notes; found without a look at the loop."""
+        return self.thread == get_ident() and (self.open or now - self.began < self.apart)
 
     def delay(self, now: int) -> int:
         """Count a request that is looked at now; return how long the requests before it took."""
@@ -62,7 +73,7 @@ class Turn:
 class Places:
     """The places of a load shedder: how many are taken, and all that a request needs to know that takes one."""
 
-    __slots__ = ("ended", "estimator", "in_flight", "now_ns", "plain", "waiting")
+    __slots__ = ("abandoned", "ended", "estimator", "in_flight", "now_ns", "plain", "waiting")
 
     def __init__(self, estimator: Any, now_ns: Callable[[], int] | None) -> None:  # noqa: ANN401 - of a higher layer
         self.estimator = estimator
@@ -70,15 +81,13 @@ class Places:
         """The clock; None for a counter of the machine that never steps: a shedder needs durations only."""
         self.plain = False
         """Whether a request needs no more than a free place."""
-        self.clear()
-
-    def clear(self) -> None:
-        """Start with nothing in flight."""
         self.in_flight = 0
         self.ended = 0
         """Requests that were served."""
         self.waiting = 0
         """Requests that wait for a place."""
+        self.abandoned: deque[Any] = deque()
+        """The marks of permits that were lost: a collector may find them at any time, even under a lock."""
 
     def now(self) -> int:
         """Return the time, in microseconds."""
@@ -106,9 +115,19 @@ class Places:
         """Give a place back; return whether requests wait for it."""
         with _counting:
             self.ended += served
-            if self.in_flight:  # a forked child starts from none, and may end requests of its parent
-                self.in_flight -= 1
+            self.in_flight -= 1
             return self.waiting > 0
+
+    def end(self, permit: "EntryPermit", outcome: "Outcome") -> bool:
+        """End a permit, and give its place back. False if it was not held: it had ended already, for instance."""
+        with _counting:
+            if permit.state != "held":
+                return False
+            permit.state = "ended"
+            permit.outcome = outcome
+            self.ended += 1
+            self.in_flight -= 1
+            return True
 
     def wait(self, waiting: int) -> None:
         """Note how many requests wait. A place that is given back after this is known to be waited for."""
@@ -119,54 +138,101 @@ class Places:
 class Entry:
     """The entry of requests of one class."""
 
-    __slots__ = ("_bound", "_critical", "_fill", "_meet", "_name", "_places", "_running", "_turn", "_variable")
+    __slots__ = (
+        "_bound",
+        "_critical",
+        "_loops",
+        "_running",
+        "_turn",
+        "below",
+        "name",
+        "places",
+        "rank",
+        "shedder",
+        "variable",
+    )
 
     def __init__(
         self,
         places: Places,
         name: str,
+        ranks: tuple[int, int],
         critical: bool,
         variable: "ContextVar[str | None]",
-        fill: Callable[[], object],
-        loops: tuple[Callable[[], Any], Callable[[Any, int], Turn], int],
+        shedder: Any,  # noqa: ANN401 - of a higher layer
+        loops: Any,  # noqa: ANN401 - of a higher layer
     ) -> None:
-        self._places = places
-        self._name = name
+        self.places = places
+        self.name = name
+        """The class."""
+        self.rank, self.below = ranks
+        """How many classes are more important, and how many less."""
         self._critical = critical
-        self._variable = variable
+        self.variable = variable
         """Shows the class to the code that works for the request."""
-        self._fill = fill
-        """Lets requests have the places that they wait for."""
-        self._running, self._meet, self._bound = loops
-        """How to find the loop that runs this code, and its turn; and the delay that needs a closer look."""
-        self._turn: Turn | None = None
+        self.shedder = shedder
+        self._loops = loops
+        """Knows the turns of each event loop..."""
+        self._bound: int = loops.bound
+        """...and the delay in it that needs a closer look."""
+        self._running: Callable[[], Any] | None = None
+        """Returns the loop that runs this code; None until the app has loaded asyncio."""
+        self._turn: LoopIteration | None = None
 
     def enter(self) -> "Token[str | None] | None":
         """Take a free place, and show the class to the code that runs from here on. None if it takes a permit."""
-        places = self._places
+        places = self.places
         now = places.now()
-        estimator = places.estimator
-        if not places.plain or now >= estimator.idle_until:
+        if not places.plain or now >= places.estimator.idle_until or not self._take(now):
             return None
-        loop = self._running()
-        turn = self._turn
-        if loop is not None:
-            if turn is None or turn.loop is not loop:
-                self._turn = turn = self._meet(loop, now)
-            if turn.delay(now) > self._bound:
-                turn.requests -= 1  # the permit counts the request
-                return None
-        if not places.take(estimator.undipped if self._critical else estimator.limit):
-            if loop is not None and turn is not None:
-                turn.requests -= 1
-            return None
-        return self._variable.set(self._name)
+        return self.variable.set(self.name)
 
     def leave(self, token: "Token[str | None]", served: bool) -> None:
         """Give the place back, for a request that goes on with a permit in its place if it was not served yet."""
-        if self._places.give(served):
-            self._fill()
+        if self.places.give(served):
+            self.shedder.fill()
         try:  # noqa: SIM105 - `suppress` would cost as much as the rest
-            self._variable.reset(token)
+            self.variable.reset(token)
         except ValueError:  # in another context, which never saw the class
             pass
+
+    def grant(self, permit: "EntryPermit") -> bool:
+        """Take a free place for a permit. False if the shedder has to look closer, or no place is free."""
+        places = self.places
+        if not places.plain:
+            return False
+        now = places.now()
+        in_flight = self._take(now)
+        if not in_flight:
+            return False
+        permit.state = "held"
+        permit.began = now
+        if now >= places.estimator.idle_until:
+            self.shedder.measure(permit, in_flight)
+        return True
+
+    def _take(self, now: int) -> int:
+        """Take a free place for a request that did not sit in its loop too long; return how many are taken, or 0."""
+        turn = self._turn
+        if turn is None or not turn.is_here(now):
+            turn = self._find_turn(now)
+        if turn is not None and turn.delay(now) > self._bound:
+            turn.requests -= 1  # the shedder counts the request when it looks closer
+            self._turn = None  # the loop of an old turn may have stopped
+            return 0
+        estimator = self.places.estimator
+        in_flight = self.places.take(estimator.undipped if self._critical else estimator.limit)
+        if not in_flight and turn is not None:
+            turn.requests -= 1
+        return in_flight
+
+    def _find_turn(self, now: int) -> LoopIteration | None:
+        """Return the turn of the loop that runs this code, or None outside of event loops."""
+        if self._running is None and "asyncio" in modules:
+            self._running = self._loops.running()
+        loop = None if self._running is None else self._running()
+        if loop is None:
+            self._turn = None
+        elif self._turn is None or self._turn.loop is not loop:
+            self._turn = self._loops.turn_of(loop, now)
+        return self._turn

@@ -1,4 +1,4 @@
-# C types for the attributes of the classes whose text is shared with Python (decision.py, permit.py, entry.py, pending_call.py).
+# C types for the attributes of the classes whose text is shared with Python (decision.py, permit.py, entry.py, entry_permit.py, pending_call.py).
 
 from libc.stdint cimport int64_t
 
@@ -25,14 +25,18 @@ cdef class Permit:
     cdef object _give_back
     cdef bint _claim_end(self, outcome)
 
-cdef class Turn:
+cdef class LoopIteration:
     cdef readonly object loop
     cdef readonly object close
     cdef public int64_t began
     cdef readonly int64_t apart
     cdef public int64_t requests
     cdef public bint open
+    cdef unsigned long thread
+    cdef bint is_here(self, int64_t now) except? -1
     cpdef int64_t delay(self, int64_t now) except? -1
+
+cdef class EntryPermit
 
 cdef class Places:
     cdef public object estimator
@@ -41,20 +45,39 @@ cdef class Places:
     cdef readonly int64_t in_flight
     cdef readonly int64_t ended
     cdef readonly int64_t waiting
+    cdef readonly object abandoned
     cpdef int64_t now(self) except? -1
     cpdef int64_t take(self, int64_t limit) except? -1
     cpdef bint give(self, bint served) except? -1
+    cdef bint end(self, EntryPermit permit, object outcome) except? -1
 
 cdef class Entry:
-    cdef Places _places
-    cdef str _name
+    cdef readonly Places places
+    cdef readonly str name
+    cdef readonly int64_t rank
+    cdef readonly int64_t below
     cdef bint _critical
-    cdef object _variable
-    cdef object _fill
-    cdef object _running
-    cdef object _meet
+    cdef readonly object variable
+    cdef readonly object shedder
+    cdef object _loops
     cdef int64_t _bound
-    cdef Turn _turn
+    cdef object _running
+    cdef LoopIteration _turn
+    cdef int64_t _take(self, int64_t now) except? -1
+    cdef LoopIteration _find_turn(self, int64_t now)
+
+cdef class EntryPermit:
+    cdef public Entry entry
+    cdef public str state
+    cdef public object outcome
+    cdef public int64_t began
+    cdef public object mark
+    cdef public object deadline
+    cdef bint _shown
+    cdef object _outer
+    cdef bint _end(self, object outcome) except? -1
+    cdef int _show(self) except -1
+    cdef int _hide(self) except -1
 
 cdef class PendingCall:
     cdef object _function

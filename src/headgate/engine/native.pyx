@@ -7,6 +7,7 @@ cimport cython
 from cpython.ref cimport PyObject
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.long cimport PyLong_AsLongLongAndOverflow
+from cpython.pythread cimport PyThread_get_thread_ident
 from libc.stdint cimport INT64_MAX, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memmove, memset
@@ -31,6 +32,7 @@ include "../algorithms/roster.pxi"
 include "decision.pxi"            # decision.py, as a C class: setup.py
 include "permit.pxi"              # permit.py, likewise
 include "entry.pxi"               # entry.py, likewise
+include "entry_permit.pxi"        # entry_permit.py, likewise
 include "table.pxi"
 include "atomics.pxi"
 include "work.pxi"

@@ -11,10 +11,11 @@ from headgate.policy.carried_counts import CarriedCounts, Reload, compare, with_
 from headgate.policy.client_key import client_key, fallback_key
 from headgate.policy.compiled import CompiledPolicy
 from headgate.policy.counting import IN_FLIGHT, NO_COUNTS, WAITING, PolicyCounts, RuleCounts, sum_of
-from headgate.policy.fast_path import FastPath, cost_in_fast_path
+from headgate.policy.fast_path import FastPath, cost_in_fast_path, last_part
 from headgate.policy.header_fields import HeaderStyle
 from headgate.policy.hidden_addresses import without_addresses
 from headgate.policy.key import key_of
+from headgate.policy.key_escaping import ClientKey
 from headgate.policy.match import METHODS
 from headgate.policy.outcome import Charge, LimitGroup, Outcome, refused
 from headgate.policy.path import Pattern, Segment, tidy
@@ -31,10 +32,10 @@ from headgate.policy.values import Unclear
 
 __all__ = [
     "DEFAULT_PLAN", "IN_FLIGHT", "METHODS", "NO_COUNTS", "WAITING", "Candidates", "CarriedCounts", "Charge",
-    "CompiledPolicy", "CountedRule", "FastPath", "HeaderStyle", "LimitGroup", "MatchedRules", "Outcome", "Pattern",
-    "PolicyCounts", "PolicyFile", "Reload", "Results", "Rule", "RuleCounts", "RuleKeys", "RuleSet", "Segment",
-    "Settled", "ShedSection", "Source", "Unclear", "check_no_loop", "client_key", "compare", "cost_in_fast_path",
-    "fallback_key", "in_threads", "is_awaited", "key_of", "names_of", "read_address", "read_node", "read_words",
-    "refund", "refused", "release", "settle", "settle_by_name", "sum_of", "tidy", "unknown_rule", "with_carried",
-    "without_addresses",
+    "ClientKey", "CompiledPolicy", "CountedRule", "FastPath", "HeaderStyle", "LimitGroup", "MatchedRules",
+    "Outcome", "Pattern", "PolicyCounts", "PolicyFile", "Reload", "Results", "Rule", "RuleCounts", "RuleKeys",
+    "RuleSet", "Segment", "Settled", "ShedSection", "Source", "Unclear", "check_no_loop", "client_key", "compare",
+    "cost_in_fast_path", "fallback_key", "in_threads", "is_awaited", "key_of", "last_part", "names_of",
+    "read_address", "read_node", "read_words", "refund", "refused", "release", "settle", "settle_by_name", "sum_of",
+    "tidy", "unknown_rule", "with_carried", "without_addresses",
 ]  # fmt: skip

@@ -7,8 +7,9 @@ is missing, its store gives no answer) takes the steps of `CompiledPolicy.before
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from operator import methodcaller
+from typing import Any, Final
 
 from headgate.engine import Decision
 from headgate.policy.client_key import AddressPart
@@ -21,14 +22,16 @@ from headgate.policy.values import Unclear
 from headgate.policy.view import RequestView
 
 Keys = str | tuple[str, ...]
+last_part: Final[Callable[[str], str]] = methodcaller("replace", "|", "\\p")
+"""Returns a client's key as the last of several parts, as `join` writes it."""
 
 
 class FastPath:
     """Rules without conditions, on one store that answers at once."""
 
     __slots__ = (
-        "_keyed", "ask", "by_address", "by_params", "costs", "decide", "group", "prefix", "responder", "shadows",
-        "write_fields", "writes_fields",
+        "_keyed", "ask", "by_address", "by_params", "client_key", "costs", "decide", "decide_request", "group",
+        "prefix", "responder", "shadows", "with_fields", "write_fields", "writes_fields",
     )  # fmt: skip
 
     responder: Any
@@ -36,6 +39,10 @@ class FastPath:
     write_fields: Callable[[Decision], list[tuple[Any, Any]]]
     writes_fields: bool
     """Whether it writes any."""
+    with_fields: Callable[[Iterable[tuple[Any, Any]], Decision], Iterable[tuple[Any, Any]]]
+    """Returns the headers of a response, with the fields of a decision added."""
+    decide_request: Callable[[Any, str | None], Decision | None]
+    """Like `decide`, for a framework's request and its peer, where the client is not the peer."""
 
     def __init__(
         self, group: LimitGroup, keyed: Sequence[tuple[Rule, Params]], costs: tuple[int, ...], route: str | None = None
@@ -47,7 +54,8 @@ class FastPath:
         self._keyed = keyed
         first = _before_address(keyed[0][0], route)
         self.prefix = first or ""
-        self.decide = _deciding(keyed[0][0].client_key, self.prefix, self.ask, costs)
+        self.client_key = keyed[0][0].client_key
+        self.decide = _deciding(self.client_key, self.prefix, self.ask, costs)
         """Decides on a request of this client, if the rules count `by_address`; None if the request takes the steps."""
         self.by_address = first is not None and len(first) < LONGEST_KEY // 2
         """Whether every rule counts by the client's address, after `prefix`."""
@@ -110,7 +118,7 @@ def _deciding(
         if not client:
             return None
         try:
-            return ask(prefix + client_key(client).replace("|", "\\p"), costs)  # as `join` does
+            return ask(prefix + last_part(client_key(client)), costs)
         except Exception:
             return None
 

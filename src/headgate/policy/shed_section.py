@@ -106,12 +106,10 @@ class ShedSection:
     """The rules of the fleet's limit: for requests that the shedder enforces, and for those that it observes."""
     mode: Mode
 
-    def shares_shedder(self, other: ShedSection) -> bool:
-        """Whether one shedder can serve both sections: then a reload keeps its state."""
-        return self._of_shedder() == other._of_shedder()
-
-    def _of_shedder(self) -> tuple[Any, ...]:
-        return self.limit, self.bounds, self.classes.order, self.signals
+    @property
+    def estimator(self) -> tuple[int | str, Bounds | None]:
+        """The limit with its numbers: a shedder goes on with what it has learned while this stays the same."""
+        return self.limit, self.bounds
 
 
 def read_shed(parser: Parser, value: object, stores: Mapping[str, str], rules: int) -> ShedSection:

@@ -2,11 +2,9 @@
 
 from headgate.shed.admissions import Stats
 from headgate.shed.context import current_class, deadline_ns, outgoing_headers, request_class
-from headgate.shed.entry import entry_of
 from headgate.shed.permit import ShedPermit
 from headgate.shed.shedder import LoadShedder
 
 __all__ = [
-    "LoadShedder", "ShedPermit", "Stats", "current_class", "deadline_ns", "entry_of", "outgoing_headers",
-    "request_class",
+    "LoadShedder", "ShedPermit", "Stats", "current_class", "deadline_ns", "outgoing_headers", "request_class",
 ]  # fmt: skip

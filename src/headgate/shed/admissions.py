@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from headgate.clock import SECOND
-from headgate.engine import Places
+from headgate.engine import Entry, Places
 from headgate.permit import Outcome
 from headgate.shed.classes import Classes
 from headgate.shed.estimators import Estimator
@@ -14,9 +14,12 @@ from headgate.shed.permit import ShedPermit
 from headgate.shed.refusals import Reason, Refusals
 from headgate.shed.waiters import Waiter
 from headgate.shed.waiting_room import WaitingRoom
+from headgate.wording import log_of
 
 ANY = 1 << 62
 """More than can be in flight."""
+WARN = 60 * SECOND
+"""The time between two warnings of lost permits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +42,14 @@ class Stats:
 class Admissions:
     """Grants permits while fewer than the limit are held, and lets requests wait in as many places as the limit."""
 
-    def __init__(self, classes: Classes, places: Places) -> None:
+    def __init__(self, classes: Classes, entries: Mapping[str | None, Entry], places: Places) -> None:
         self.places = places
         self.latency = 0.0
         """A smoothed mean of the latency of served requests."""
         self.refusals = Refusals()
         self.room: WaitingRoom[Waiter] = WaitingRoom(len(classes.order))
-        self._classes = classes
+        self._classes, self._entries = classes, entries
+        self._next_warning = 0
 
     @property
     def _estimator(self) -> Estimator:
@@ -63,8 +67,14 @@ class Admissions:
         if in_flight:
             permit.state = "held"
             permit.began = now
-            permit.mark = self._estimator.begin(now, in_flight) if sampled else None
+            if sampled:
+                self.measure(permit, in_flight)
         return in_flight > 0
+
+    def measure(self, permit: ShedPermit, in_flight: int) -> None:
+        """Tell the estimator of a request that begins."""
+        estimator = self._estimator
+        permit.mark = estimator, estimator.begin(permit.began, in_flight)
 
     def refuse(self, now: int, permit: ShedPermit, reason: Reason) -> None:
         """Refuse a request."""
@@ -83,13 +93,24 @@ class Admissions:
         One is refused if all places to wait are taken. A place in flight that became free just now, when no
         request was known to wait, is granted.
         """
-        permit = waiter.permit
-        self.room.add(now, permit.rank, permit.tenant, permit.weight, waiter)
+        self._let_wait(now, waiter)
         dropped = self.room.drop(now) if self.room.size > self._estimator.limit else None
         if dropped is not None:
             self.refuse(now, dropped.permit, "queue")
         self.places.wait(self.room.size)
         return self.fill(now) if dropped is None else [dropped, *self.fill(now)]
+
+    def _let_wait(self, now: int, waiter: Waiter) -> None:
+        permit = waiter.permit
+        permit.entry = self._entries.get(permit.request_class) or self._entries[None]  # the order may have changed
+        self.room.add(now, permit.rank, permit.tenant, permit.weight, waiter)
+
+    def reorder(self, now: int, classes: Classes, entries: Mapping[str | None, Entry]) -> None:
+        """Let the requests that wait go on to wait, by another order of classes."""
+        room, ranks = self.room, len(self._classes.order)
+        self._classes, self._entries, self.room = classes, entries, WaitingRoom(len(classes.order))
+        while (waiter := room.take(now, ranks)) is not None:
+            self._let_wait(now, waiter)
 
     def give_up(self, now: int, waiter: Waiter) -> None:
         """Refuse a request that has waited long enough, unless its permit was granted or refused in the meantime."""
@@ -102,17 +123,26 @@ class Admissions:
     def sample(self, now: int, permit: ShedPermit, outcome: Outcome) -> None:
         """Tell the estimator the latency of a request, once."""
         if permit.mark is not None:
+            estimator, mark = permit.mark
             latency = now - permit.began
             if outcome == "success":
                 self.latency += 0.1 * (latency - self.latency) if self.latency else latency
-            self._estimator.end(now, permit.mark, latency, outcome)
+            estimator.end(now, mark, latency, outcome)
             permit.mark = None
 
-    def take_back(self, now: int, mark: int | None) -> None:
-        """Take back a permit that was lost: only its mark is known."""
-        self.places.give(True)
-        if mark is not None:
-            self._estimator.end(now, mark, 0, "ignored")
+    def take_back_lost(self, now: int) -> None:
+        """Take back permits that nothing refers to any more: their callers forgot to release them."""
+        abandoned = self.places.abandoned
+        lost = [abandoned.popleft() for _ in range(len(abandoned))]
+        for mark in lost:  # nothing else is known of them
+            self.places.give(True)
+            if mark is not None:
+                mark[0].end(now, mark[1], 0, "ignored")
+        if now >= self._next_warning:  # not for each: a caller that forgets one forgets thousands
+            self._next_warning = now + WARN
+            log_of(__name__).warning(
+                "permits of a load shedder were lost without a release (%d): use `with`", len(lost)
+            )
 
     def admit_waiting(self, now: int) -> list[Waiter]:
         """Grant permits to all requests that wait: the limit is not enforced any more."""

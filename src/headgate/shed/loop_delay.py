@@ -20,7 +20,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from headgate.clock import MILLISECOND
-from headgate.engine import Turn
+from headgate.engine import LoopIteration
 
 if TYPE_CHECKING:
     import asyncio
@@ -44,13 +44,13 @@ def in_event_loop() -> bool:
     return asyncio is not None and asyncio._get_running_loop() is not None
 
 
-class _Turns:
+class _LoopIterations:
     """The turns of one event loop."""
 
     __slots__ = ("behind_since", "has_late", "late_at", "turn")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, now: int) -> None:
-        self.turn = Turn(loop, self.close, now - APART, APART)
+        self.turn = LoopIteration(loop, self.close, now - APART, APART)
         """The present turn, or the last."""
         self.has_late = False
         self.behind_since: int | None = None
@@ -78,8 +78,11 @@ class _Turns:
 class LoopDelay:
     """The event loops of this process."""
 
+    bound = BOUND
+    """A delay above this needs a closer look."""
+
     def __init__(self) -> None:
-        self._loops: dict[asyncio.AbstractEventLoop, _Turns] = {}
+        self._loops: dict[asyncio.AbstractEventLoop, _LoopIterations] = {}
         self._running: Callable[[], asyncio.AbstractEventLoop | None] | None = None
 
     def of_request(self, now: int) -> int:
@@ -87,14 +90,18 @@ class LoopDelay:
 
         Called only where asyncio is loaded.
         """
-        if self._running is None:
-            from asyncio import _get_running_loop
-
-            self._running = _get_running_loop
-        loop = self._running()
+        loop = self.running()()
         return 0 if loop is None else self.turn_of(loop, now).delay(now)
 
-    def turn_of(self, loop: asyncio.AbstractEventLoop, now: int) -> Turn:
+    def running(self) -> Callable[[], asyncio.AbstractEventLoop | None]:
+        """Return a function that returns the loop that runs its caller. Called only where asyncio is loaded."""
+        if self._running is None:
+            from asyncio import _get_running_loop  # not above: an app of threads does not load it
+
+            self._running = _get_running_loop
+        return self._running
+
+    def turn_of(self, loop: asyncio.AbstractEventLoop, now: int) -> LoopIteration:
         """Return the present turn of a loop."""
         turns = self._loops.get(loop)
         if turns is None:
@@ -112,13 +119,13 @@ class LoopDelay:
         if turns is not None:
             turns.turn.requests -= 1
 
-    def _here(self) -> _Turns | None:
+    def _here(self) -> _LoopIterations | None:
         loop = self._running and self._running()
         return self._loops.get(loop) if loop else None
 
-    def _meet(self, loop: asyncio.AbstractEventLoop, now: int) -> _Turns:
+    def _meet(self, loop: asyncio.AbstractEventLoop, now: int) -> _LoopIterations:
         """Return the turns of a loop that was not seen before; forget loops that were closed."""
         for each in list(self._loops):
             if each.is_closed():
                 self._loops.pop(each, None)
-        return self._loops.setdefault(loop, _Turns(loop, now))
+        return self._loops.setdefault(loop, _LoopIterations(loop, now))

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import threading
-from collections import deque
 from collections.abc import Sequence
 from sys import modules
 from typing import TYPE_CHECKING, Literal, get_args
 
 from headgate.clock import SECOND, Clock
-from headgate.engine import Places
+from headgate.engine import Entry, Places
 from headgate.errors import InvalidCall
 from headgate.forks import after_fork
 from headgate.permit import Outcome
 from headgate.shed.admissions import Admissions, Stats
 from headgate.shed.classes import ORDER, Classes
+from headgate.shed.context import request_class as class_shown
 from headgate.shed.estimators import Estimator, estimator_of
 from headgate.shed.loop_delay import BOUND, LoopDelay
 from headgate.shed.permit import ShedPermit, check_tenant
@@ -22,15 +22,13 @@ from headgate.shed.refusals import Reason
 from headgate.shed.signals import Signal
 from headgate.shed.waiters import LoopWaiter, SteadyClock, ThreadWaiter, Waiter, wake_all
 from headgate.shed.workers import Workers
-from headgate.wording import log_of, shown
+from headgate.wording import shown
 
 if TYPE_CHECKING:
     from headgate.waiting.timers import Timers
 
 Mode = Literal["enforce", "observe", "off"]
 MODES: tuple[Mode, ...] = get_args(Mode)
-WARN = 60 * SECOND
-"""The time between two warnings of lost permits."""
 
 
 class LoadShedder:
@@ -51,27 +49,58 @@ class LoadShedder:
         clock: Clock | None = None,
     ) -> None:
         self.classes = Classes(classes)
-        self.abandoned: deque[int | None] = deque()
-        """The marks of permits that were lost: a collector may find them at any time, even under the lock."""
         self._clock = clock or SteadyClock()
-        now_ns = None if clock is None else lambda: clock.now_us() * 1_000
-        self._places = Places(estimator_of(limit), now_ns)
-        self._critical = self.classes.critical
-        self._ranks: dict[str | None, int] = {None: self.classes.default_rank}
-        self._ranks.update(self.classes.ranks)
         self._loops = LoopDelay()
         self._workers = Workers(workers, self.classes) if workers else None
         self._timers: Timers | None = None
-        self._next_warning = 0
-        self._begin()
+        self._begin(Places(estimator_of(limit), None if clock is None else lambda: clock.now_us() * 1_000))
         self.mode = mode
-        after_fork(self._begin)
+        after_fork(self._begin_in_child)
 
-    def _begin(self) -> None:
-        """Start with nothing in flight; in a forked child too, since the requests in flight are its parent's."""
-        self._lock = threading.Lock()
-        self._places.clear()
-        self._state = Admissions(self.classes, self._places)
+    def _begin(self, places: Places) -> None:
+        """Start with nothing in flight."""
+        self._lock = threading.RLock()  # a signal handler that reads a policy may interrupt the thread that holds it
+        self._places = places
+        self.entries = self._entries_of(self.classes)
+        """The entries of requests by class; that of None is for requests that name none."""
+        self._state = Admissions(self.classes, self.entries, places)
+
+    def _entries_of(self, classes: Classes) -> dict[str | None, Entry]:
+        entries: dict[str | None, Entry] = {}
+        for rank, name in enumerate(classes.order):
+            ranks, critical = (rank, len(classes.order) - 1 - rank), rank < classes.critical
+            entries[name] = Entry(self._places, name, ranks, critical, class_shown, self, self._loops)
+        return {None: entries[classes.order[classes.default_rank]], **entries}
+
+    def _begin_in_child(self) -> None:
+        """Start with other places: the requests in flight are the parent's, and give theirs back where they were."""
+        before = self._places
+        self._begin(Places(before.estimator, before.now_ns))
+        self._places.plain = before.plain
+
+    def change(
+        self,
+        *,
+        limit: int | str | Estimator | None = None,
+        classes: Sequence[str] | None = None,
+        workers: Sequence[Signal] | None = None,
+    ) -> None:
+        """Go on with other settings; one that is None stays. Requests in flight stay, and so do all counts.
+
+        Another `limit` is learned from the start. A request that waits keeps its class if the new order has it too.
+        """
+        if limit is not None:
+            self._places.estimator = estimator_of(limit)
+        if classes is not None:
+            self.classes = Classes(classes)
+            with self._lock:
+                self.entries = self._entries_of(self.classes)
+                self._state.reorder(self.now(), self.classes, self.entries)
+        if workers is not None:
+            self._workers = Workers(workers, self.classes) if workers else None
+        self.mode = self._mode  # also for the new estimator
+        if self._places.waiting:
+            self.fill()
 
     @property
     def estimator(self) -> Estimator:
@@ -118,28 +147,27 @@ class LoadShedder:
         """
         if tenant != "" or weight != 1.0:  # also while none waits: a mistake must not wait for an overload
             check_tenant(tenant, weight)
-        permit, places = ShedPermit(), self._places
-        permit.shedder = self
         try:
-            permit.rank = rank = self._ranks[request_class]
+            entry = self.entries[request_class]
         except (KeyError, TypeError):
             raise self.classes.unknown(request_class) from None
-        permit.began = now = places.now()
-        delay = self._loops.of_request(now) if "asyncio" in modules else 0
-        late = delay > BOUND and self._is_late(now, delay, rank)
-        if places.plain and (timeout is None or at_once) and deadline is None:
-            if late:
-                return self._refuse_late(now, permit)
-            estimator = places.estimator
-            if in_flight := places.take(estimator.limit if rank >= self._critical else estimator.undipped):
-                permit.state = "held"
-                if now >= estimator.idle_until:
-                    with self._lock:
-                        permit.mark = estimator.begin(now, in_flight)
-                return permit
+        permit, at_once = ShedPermit(entry), at_once or timeout is None
+        plain = at_once and deadline is None
+        if plain and entry.grant(permit):
+            return permit
+        self._look_at_loop(permit)
+        if permit.late and plain and self._places.plain:
+            return self._refuse_late(permit)
         permit.describe(tenant, weight, timeout, deadline)
-        permit.loop_delay, permit.late = delay, late
-        return self._ask_now(permit) if timeout is None or at_once else permit
+        return self._ask_now(permit) if at_once else permit
+
+    def _look_at_loop(self, permit: ShedPermit) -> None:
+        """Note how long a request sat in its event loop, and whether it is late. One of the highest class never is."""
+        permit.began = now = self._places.now()
+        delay = self._loops.of_request(now) if "asyncio" in modules else 0
+        if delay > BOUND:
+            permit.loop_delay, multiple = delay, 1 << permit.entry.below
+            permit.late = self._loops.is_late(now, delay, multiple) and permit.rank > 0
 
     def _ask_now(self, permit: ShedPermit) -> ShedPermit:
         """Grant or refuse a permit whose caller has not waited yet; one that may wait stays as it is."""
@@ -148,17 +176,17 @@ class LoadShedder:
             self._loops.uncount()
         return permit
 
-    def _refuse_late(self, now: int, permit: ShedPermit) -> ShedPermit:
+    def _refuse_late(self, permit: ShedPermit) -> ShedPermit:
         """Refuse a request that sat in its loop too long, in few steps: there are many while a loop is behind."""
         with self._lock:
-            self._state.refuse(now, permit, "loop")
+            self._state.refuse(permit.began, permit, "loop")
         self._loops.uncount()
         return permit
 
-    def _is_late(self, now: int, delay: int, rank: int) -> bool:
-        """Return whether a request sat in its event loop too long. One of the highest class never does."""
-        late = self._loops.is_late(now, delay, 1 << len(self.classes.order) - 1 - rank)
-        return late and rank > 0
+    def measure(self, permit: ShedPermit, in_flight: int) -> None:
+        """Tell the estimator of a request that an entry has let in."""
+        with self._lock:
+            self._state.measure(permit, in_flight)
 
     def now(self) -> int:
         """Return the time of the shedder's clock, in microseconds."""
@@ -172,28 +200,14 @@ class LoadShedder:
     def stats(self) -> Stats:
         """Return the numbers of this moment."""
         with self._lock:
-            if self.abandoned:
-                self._take_back_abandoned(self.now())
+            if self._places.abandoned:
+                self._state.take_back_lost(self.now())
             return self._state.stats()
 
     def note_queue(self, seconds: float) -> None:
         """Tell how long a request waited before it reached this process, for the signal `queue`."""
         if self._workers is not None:
             self._workers.queue = max(self._workers.queue, round(seconds * SECOND))
-
-    def end(self, permit: ShedPermit, outcome: Outcome) -> bool:
-        """Take a permit back, and let waiting requests have it. False if it had ended already."""
-        places = self._places
-        with self._lock:
-            ended = permit.state == "held"
-            if ended:
-                permit.state, permit.outcome = "ended", outcome
-                places.give(True)
-                if permit.mark is not None:
-                    self._state.sample(places.now(), permit, outcome)
-        if places.waiting:
-            self.fill()
-        return ended
 
     def fill(self) -> None:
         """Let waiting requests have the places that are free."""
@@ -202,7 +216,7 @@ class LoadShedder:
         wake_all(woken)
 
     def sample(self, permit: ShedPermit, outcome: Outcome) -> None:
-        """Tell the estimator the latency of a request that is still in flight."""
+        """Tell the estimator the latency of a request, once; let waiting requests have places that are free."""
         now = self.now()
         with self._lock:
             self._state.sample(now, permit, outcome)
@@ -231,7 +245,7 @@ class LoadShedder:
             await self._timers.here().wait_for(waiter.woken, self._latest(permit))
         except BaseException:  # the caller was cancelled: its request never begins
             self.give_up(waiter)
-            self.end(permit, "ignored")
+            permit.release("ignored")
             raise
         self.give_up(waiter)
 
@@ -243,8 +257,8 @@ class LoadShedder:
         woken: list[Waiter] = []
         with self._lock:
             state, mode = self._state, self._mode  # read here: `off` has let all go on that wait, and this is one more
-            if self.abandoned:
-                self._take_back_abandoned(now)
+            if self._places.abandoned:
+                self._state.take_back_lost(now)
             if mode == "off":
                 state.grant(now, permit, sampled=False)
             elif reason is None and state.grant(now, permit, state.limit_of(permit.rank)):
@@ -261,12 +275,11 @@ class LoadShedder:
 
     def _reason(self, now: int, permit: ShedPermit) -> Reason | None:
         """Return why to refuse a request even if a permit is free."""
-        height = len(self.classes.order) - 1 - permit.rank
         if permit.late:
             return "loop"
         if self._workers is not None:
             self._workers.look(now, permit.loop_delay, self._places.in_flight / self.estimator.undipped)
-            if permit.rank >= self._critical and self._workers.sheds(height):
+            if permit.rank >= self.classes.critical and self._workers.sheds(permit.entry.below):
                 return "workers"
         if permit.deadline is not None and permit.deadline - now <= self.estimator.base:
             return "deadline"
@@ -281,14 +294,3 @@ class LoadShedder:
         """Refuse a request that has waited long enough, unless its permit was granted or refused in the meantime."""
         with self._lock:
             self._state.give_up(self.now(), waiter)
-
-    def _take_back_abandoned(self, now: int) -> None:
-        """Take back permits that nothing refers to any more: their callers forgot to release them."""
-        lost = [self.abandoned.popleft() for _ in range(len(self.abandoned))]
-        for mark in lost:
-            self._state.take_back(now, mark)
-        if now >= self._next_warning:  # not for each: a caller that forgets one forgets thousands
-            self._next_warning = now + WARN
-            log_of(__name__).warning(
-                "permits of a load shedder were lost without a release (%d): use `with`", len(lost)
-            )

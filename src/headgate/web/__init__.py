@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 __all__ = [
-    "ASGI", "Answer", "Reader", "RequestLimits", "Runtime", "ScopeHeaders", "WebOptions",
+    "ASGI", "RawResponse", "Reader", "RequestLimits", "Runtime", "ScopeHeaders", "WebOptions",
     "limits_of", "plain_fields", "snapshot_of",
 ]  # fmt: skip
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from headgate.web.options import WebOptions
     from headgate.web.request_decision import plain_fields
     from headgate.web.request_limits import RequestLimits, limits_of
-    from headgate.web.responder import Answer
+    from headgate.web.responder import RawResponse
     from headgate.web.runtime import Reader, Runtime
 else:
     _LATER = {
         "ASGI": "headgate.web.headers",
-        "Answer": "headgate.web.responder",
+        "RawResponse": "headgate.web.responder",
         "Reader": "headgate.web.runtime",
         "RequestLimits": "headgate.web.request_limits",
         "Runtime": "headgate.web.runtime",

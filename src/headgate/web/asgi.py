@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import ClassVar, Final, Unpack
 
+from headgate.engine import Entry
 from headgate.policy import RequestView
 from headgate.policy.edges import FastPath
 from headgate.steps import run_awaiting
@@ -74,58 +75,74 @@ class RateLimitMiddleware(Edge[bytes]):
             path = path_of(scope) if scope["root_path"] else scope["path"]
         except KeyError:  # servers may leave it out, and few do
             path = scope["path"]
-        if not self._decides or (ways := runtime.front) is None:
+        if not self._decides or (shortcuts := runtime.front) is None:
             view = runtime.look(scope) if runtime.looks else None
-            if not self._decides or runtime.entrances is not None:
-                await (self._enter if self._decides else self._admit)(scope, receive, send, path, view)
+            if not self._decides:
+                await self._admit(scope, receive, send, path, view)
                 return
-            ways = runtime.fast_paths
-        way = ways[scope["method"]][path]
-        if way is True:  # no rule applies
+            shortcuts = runtime.fast_paths
+            if runtime.entrances is not None:  # there is a load shedder
+                entry, shortcut = runtime.entrances[scope["method"]][path]
+                if entry is not None and not isinstance(shortcut, bool):
+                    await self._enter(scope, receive, send, path, view, entry, shortcut)
+                    return
+                if entry is not None and (place := entry.enter()) is not None:  # here, since a call costs as much
+                    try:
+                        scope.setdefault("state", {})["rate_limit"] = self._without_limits
+                        await self.app(scope, receive, send)
+                    finally:
+                        entry.leave(place, True)
+                    return
+        shortcut = shortcuts[scope["method"]][path]
+        if shortcut is True:  # no rule applies
             state = scope["state"] if "state" in scope else scope.setdefault("state", {})
             state["rate_limit"] = self._without_limits
             await self.app(scope, receive, send)
-        elif way is False or not await self._go(scope, receive, send, way, view):
+        elif shortcut is False or not await self._go(scope, receive, send, shortcut, view):
             await self._admit(scope, receive, send, path, view)
 
-    async def _enter(self, scope: Scope, receive: Receive, send: Send, path: str, view: RequestView | None) -> None:
-        """Handle a request to an app with a load shedder, whose place it takes natively if no request waits."""
-        entry, way = self._runtime.entrances[scope["method"]][path]  # type: ignore[index]
-        place = None
-        if entry is not None and (place := entry.enter()) is None:
-            way = False
-        is_done = way is not False  # also if the app raises
-        try:
-            if way is True:
-                scope.setdefault("state", {})["rate_limit"] = self._without_limits
-                await self.app(scope, receive, send)
-            elif way is not False:
-                is_done = await self._go(scope, receive, send, way, view)
-        finally:
-            if entry is not None and place is not None:
+    async def _enter(
+        self,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        path: str,
+        view: RequestView | None,
+        entry: Entry,
+        shortcut: FastPath,
+    ) -> None:
+        """Handle a request that rules apply to, behind a load shedder whose place it takes if no request waits."""
+        is_done = False
+        if (place := entry.enter()) is not None:
+            is_done = True  # also if the app raises
+            try:
+                is_done = await self._go(scope, receive, send, shortcut, view)
+            finally:
                 entry.leave(place, is_done)
         if not is_done:
             await self._admit(scope, receive, send, path, view)
 
-    async def _go(self, scope: Scope, receive: Receive, send: Send, way: FastPath, view: RequestView | None) -> bool:
+    async def _go(
+        self, scope: Scope, receive: Receive, send: Send, shortcut: FastPath, view: RequestView | None
+    ) -> bool:
         """Decide on a request at once, so that no limits of it have to be kept; False if it takes the steps."""
         runtime = self._runtime
-        if way.by_address:
+        if shortcut.by_address:
             peer = client[0] if (client := scope.get("client")) else None  # as `_peer_of`, without a call
-            decision = way.decide(peer if runtime.clients is None else runtime.clients(scope, peer))
+            decision = shortcut.decide(peer) if runtime.clients is None else shortcut.decide_request(scope, peer)
         else:
-            decision = way.decide_by(view or runtime.view(scope))
+            decision = shortcut.decide_by(view or runtime.view(scope))
         if decision is None:
             return False
         if not decision.allowed:
-            await refuse_fast(send, way, decision, scope)
+            await refuse_fast(send, shortcut, decision, scope)
             return True
         seen = self._told()
-        seen.way, seen.decided, seen.send = way, decision, send
+        seen.shortcut, seen.decided, seen.send = shortcut, decision, send
         state = scope["state"] if "state" in scope else scope.setdefault("state", {})
         state["rate_limit"] = seen
         try:
-            await self.app(scope, receive, seen.tell if way.writes_fields else send)
+            await self.app(scope, receive, seen.tell if shortcut.writes_fields else send)
         finally:
             seen.send = None  # it refers to the scope, and the scope to the decision
         return True
@@ -137,9 +154,9 @@ class RateLimitMiddleware(Edge[bytes]):
             await self._pass(scope, receive, send, limits)
             return
         limits.view = view
-        way = self._runtime.fast_paths[scope["method"]][path] if self.endpoints else False
+        shortcut = self._runtime.fast_paths[scope["method"]][path] if self.endpoints else False
         peer = client[0] if (client := scope.get("client")) else None
-        admitted = limits.admit(scope, scope["method"], path, peer, None, way)
+        admitted = limits.admit(scope, scope["method"], path, peer, None, shortcut)
         if not isinstance(admitted, bool):
             admitted = await run_awaiting(admitted)
         if not admitted:

@@ -11,7 +11,7 @@ from headgate.steps import Steps, run, run_to_the_end
 from headgate.web.asgi_requests import Scope, ScopeHeaders, accepted_in
 from headgate.web.request_decision import RequestDecision
 from headgate.web.request_limits import RequestLimits
-from headgate.web.responder import Answer, Pairs, Responder
+from headgate.web.responder import Pairs, RawResponse, Responder
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -33,7 +33,7 @@ async def finish(limits: RequestLimits[Any], steps: Steps[None]) -> None:
         run(steps)
 
 
-async def refuse_websocket(scope: Scope, receive: Receive, send: Send, answer: Answer[bytes]) -> None:
+async def refuse_websocket(scope: Scope, receive: Receive, send: Send, answer: RawResponse[bytes]) -> None:
     """Refuse before the handshake: with an HTTP response if the server can send one, else with a close."""
     await receive()  # websocket.connect
     if "websocket.http.response" in (scope.get("extensions") or {}):
@@ -51,16 +51,16 @@ async def counting(limits: RequestLimits[bytes], message: Message, send: Send) -
     await send({**message, "headers": limits.with_fields(headers)})
 
 
-async def answer_with(send: Send, response: Answer[bytes]) -> None:
+async def answer_with(send: Send, response: RawResponse[bytes]) -> None:
     """Send a whole response."""
     status, headers, body = response
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body, "more_body": False})  # some test clients need `more_body`
 
 
-async def refuse_fast(send: Send, way: FastPath, decision: Decision, scope: Scope) -> None:
+async def refuse_fast(send: Send, shortcut: FastPath, decision: Decision, scope: Scope) -> None:
     """Answer a request that a fast path has refused."""
-    await answer_with(send, way.responder.refuse_fast(way, decision, accepted_in(scope["headers"]), scope))
+    await answer_with(send, shortcut.responder.refuse_fast(shortcut, decision, accepted_in(scope["headers"]), scope))
 
 
 class ToldDecision(RequestDecision):
@@ -73,9 +73,8 @@ class ToldDecision(RequestDecision):
     def tell(self, message: Message) -> Awaitable[None]:
         """Send a message of the app; to the start of its response the fields of the decision are added."""
         if message["type"] == "http.response.start":  # an app may send the same message every time
-            way = self.way
-            fields = way.write_fields(self.decided)
-            message = {**message, "headers": way.responder.with_fields(message.get("headers", ()), fields)}
+            shortcut = self.shortcut
+            message = {**message, "headers": shortcut.with_fields(message.get("headers", ()), self.decided)}
         return self.send(message)  # type: ignore[misc]
 
 

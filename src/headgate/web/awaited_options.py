@@ -10,7 +10,7 @@ from headgate.policy import RequestView
 from headgate.policy.edges import in_threads, is_awaited
 from headgate.steps import Deferred
 from headgate.web.options import WebOptions
-from headgate.web.responder import Responder, Way
+from headgate.web.responder import Responder, Shortcut
 
 ASKED: Final = ("user", "claims", "plan")
 """Such options, in the order in which they are awaited: a plan may depend on the user."""
@@ -30,16 +30,16 @@ class AwaitedOptions:
         for name in () if awaited else self.names:
             raise InvalidCall(f"{name}: {in_threads(getattr(options, name))}")
 
-    def ways(self, responder: Responder[Any]) -> Callable[[str, str], Way]:
-        """Return how the ways of requests are found: each is looked at if a function must be called for it first."""
+    def shortcuts(self, responder: Responder[Any]) -> Callable[[str, str], Shortcut]:
+        """Return how shortcuts are found: none but by addresses, if a function must be called for a request first."""
 
-        def by_address(method: str, path: str) -> Way:
-            way = responder.way_of(method, path)
-            return way if isinstance(way, bool) or way.by_address else False  # the user is not known yet
+        def by_address(method: str, path: str) -> Shortcut:
+            shortcut = responder.shortcut_of(method, path)
+            return shortcut if isinstance(shortcut, bool) or shortcut.by_address else False  # the user is not known yet
 
         if self._options.plan is not None:
             return lambda method, path: False
-        return by_address if self.names else responder.way_of
+        return by_address if self.names else responder.shortcut_of
 
     def step(self, request: Any, view: RequestView) -> Deferred:  # noqa: ANN401
         """Return the step that awaits them for one request."""

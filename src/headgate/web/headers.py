@@ -26,7 +26,7 @@ A refusal has `Cache-Control: no-store`, and `Retry-After` unless no wait helps,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import repeat
 from operator import methodcaller
@@ -173,12 +173,24 @@ def _draft_11(plan: Disclosure, codec: HeaderCodec[AnyStr]) -> FieldWriter[AnySt
     return _one_limit(policy, field, template)
 
 
+class TextFields(NamedTuple):
+    """The fields of one limit, where headers are text: all of them but two numbers is known in advance."""
+
+    policy: tuple[str, str]
+    field: str
+    begin: str
+
+    def write(self, decision: Decision) -> list[tuple[str, str]]:
+        """Return the fields of a decision."""
+        return [self.policy, (self.field, f"{self.begin}{decision.remaining};t={-(-decision.reset_us // SECOND)}")]
+
+
 def _one_limit(policy: tuple[AnyStr, AnyStr], field: AnyStr, template: AnyStr) -> FieldWriter[AnyStr]:
     """Return a writer for most policies: one limit, and `name;r=%d;t=%d` as its template."""
     if isinstance(template, bytes):
         return lambda decision: [policy, (field, template % (decision.remaining, -(-decision.reset_us // SECOND)))]
     begin = template.removesuffix("%d;t=%d").replace("%%", "%")  # for text, this is quicker than %
-    return lambda decision: [policy, (field, f"{begin}{decision.remaining};t={-(-decision.reset_us // SECOND)}")]
+    return TextFields(policy, field, begin).write
 
 
 def _three(
@@ -256,36 +268,3 @@ def headers_for(
         return HeaderWriter(plan, says, refusal)
 
     return compiled
-
-
-def exposed_fields(styles: Sequence[HeaderStyle]) -> str:
-    """Return the `Access-Control-Expose-Headers` that lets a browser's script read the fields of these styles."""
-    return ", ".join([field for style in checked_styles(styles) for field in fields_of(style)] + ["Retry-After"])
-
-
-def merge_exposed(existing: str, ours: str) -> str:
-    """Join both lists, each name once. Our names follow even a `*`, which covers none if credentials are sent."""
-    names: dict[str, str] = {}
-    for name in f"{existing},{ours}".split(","):
-        if name.strip():
-            names.setdefault(name.strip().lower(), name.strip())
-    return ", ".join(names.values())
-
-
-def expose_for(
-    styles: Sequence[HeaderStyle], codec: HeaderCodec[AnyStr]
-) -> Callable[[Iterable[tuple[AnyStr, AnyStr]]], list[tuple[AnyStr, AnyStr]]]:
-    """Return a function that adds the fields of these styles to those that a response exposes already."""
-    ours, spelling = exposed_fields(styles), codec.name("Access-Control-Expose-Headers")
-    field, alone = spelling.lower(), codec.value(ours)
-
-    def expose(headers: Iterable[tuple[AnyStr, AnyStr]]) -> list[tuple[AnyStr, AnyStr]]:
-        kept: list[tuple[AnyStr, AnyStr]] = []
-        found: list[tuple[AnyStr, AnyStr]] = []
-        for pair in headers:
-            (found if pair[0].lower() == field else kept).append(pair)
-        existing = ",".join(codec.text(value) for _, value in found)
-        kept.append((spelling, codec.value(merge_exposed(existing, ours)) if found else alone))
-        return kept
-
-    return expose

@@ -42,11 +42,11 @@ class RequestDecision:
     request has one of these, and few endpoints read it.
     """
 
-    __slots__ = ("decided", "limits", "only", "way")
+    __slots__ = ("decided", "limits", "only", "shortcut")
 
     kind: ClassVar[type[RequestLimits[Any]]]
     """The limits of requests to this app, where a fast path keeps none."""
-    way: FastPath
+    shortcut: FastPath
     decided: Decision
     """The only decision, and the fast path that has made it."""
     limits: RequestLimits[Any] | None
@@ -140,8 +140,8 @@ class RequestDecision:
         limits: RequestLimits[Any] | None = getattr(self, "limits", None)
         if limits is None:
             limits = self.limits = self.kind()
-            if hasattr(self, "way"):
-                limits.fast = self.way, self.decided
+            if hasattr(self, "shortcut"):
+                limits.fast = self.shortcut, self.decided
         return limits
 
     def _outcomes(self) -> Sequence[Outcome]:

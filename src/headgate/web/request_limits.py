@@ -7,7 +7,7 @@ what is left of all limits; its status may change what was charged.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, AnyStr, Final
+from typing import TYPE_CHECKING, Any, AnyStr, Final, TypeVar
 
 from headgate.engine import Decision
 from headgate.policy import RequestView
@@ -16,7 +16,7 @@ from headgate.steps import Steps
 from headgate.web.endpoint import EndpointLimit
 from headgate.web.merged_fields import GroupDecision, merged_fields
 from headgate.web.request_charges import Decided, RequestCharges
-from headgate.web.responder import Answer, Denial, Pairs, Raised, Responder, Way
+from headgate.web.responder import Denial, Pairs, Raised, RawResponse, Responder, Shortcut
 
 if TYPE_CHECKING:
     from headgate.web.runtime import Runtime
@@ -66,38 +66,55 @@ class RequestLimits(RequestCharges[AnyStr]):
         where: str,
         peer: str | None,
         limits: Limits | None = None,
-        way: Way | None = None,
+        shortcut: Shortcut | None = None,
     ) -> bool | Steps[bool]:
         """Return whether the request is admitted; or, if its view has to be read, the steps that return it.
 
         Without `limits` the policy decides, and `where` is the path; with those of an endpoint, `where` is its route.
-        `peer` is the other side of the connection, `way` what an edge has found already. `refuse` has the refusal.
+        `peer` is the other side of the connection, `shortcut` what an edge has found already. `refuse` has the refusal.
         """
         runtime, view, decision = self.runtime, None, None
         if limits is not None:
             self.asked += limits
-            way = runtime.fast_paths_at[limits, where, method if method in METHODS else _known(method)]
+            shortcut = runtime.fast_paths_at[limits, where, method if method in METHODS else known_method(method)]
         elif (shedding := runtime.shedding) is not None and not self.shed_asked and method != MESSAGE:
             return shedding.admit(self, request, method, where, peer)  # type: ignore[no-any-return]
-        elif way is None:
-            way = runtime.ways[method][where]
-        if way is True or way is False:  # no rule applies to such requests, or each view has to be read
-            return way or self._decide(request, method, where, limits, None)
-        if way.by_address:
-            decision = way.decide(peer if runtime.clients is None else runtime.clients(request, peer))
+        elif shortcut is None:
+            shortcut = runtime.shortcuts[method][where]
+        if shortcut is True or shortcut is False:  # no rule applies to such requests, or each view has to be read
+            return shortcut or self._decide(request, method, where, limits, None)
+        if shortcut.by_address:
+            decision = shortcut.decide(peer) if runtime.clients is None else shortcut.decide_request(request, peer)
         elif runtime.prepare is None:
             view = self.read(request, method, where, limits)
-            decision = way.decide_by(view)
+            decision = shortcut.decide_by(view)
         if decision is None:
             return self._decide(request, method, where, limits, view)
         if limits is not None and (
             self.fast is not None or self.permit is not None
         ):  # a policy always comes first, so only limits can be second
-            return self._add_fast(way, decision, request)
+            return self._add_fast(shortcut, decision, request)
         if decision.allowed:
-            self.fast = way, decision
+            self.fast = shortcut, decision
             return True
-        self._fast_refusal, self._refused, self.request = (way, decision), None, request
+        self._fast_refusal, self._refused, self.request = (shortcut, decision), None, request
+        return False
+
+    def admit_at(self, shortcut: FastPath, limits: Limits, request: Request, peer: str | None) -> bool | None:
+        """Return whether the client's address is admitted at an endpoint; None if `admit` has to decide.
+
+        Most requests to endpoints pass here, and nowhere else: no other decision has been made about them.
+        """
+        if self.fast is not None or self.permit is not None:
+            return None
+        decision = shortcut.decide(peer) if self.runtime.clients is None else shortcut.decide_request(request, peer)
+        if decision is None:
+            return None
+        self.asked += limits
+        if decision.allowed:
+            self.fast = shortcut, decision
+            return True
+        self._fast_refusal, self._refused, self.request = (shortcut, decision), None, request
         return False
 
     def read(self, request: Request, method: str, where: str, limits: Limits | None) -> RequestView:
@@ -193,16 +210,16 @@ class RequestLimits(RequestCharges[AnyStr]):
             self._refused = fast.responder, refused(fast.group, decision)
         return self._refused
 
-    def refuse(self, accept: str | bytes | None) -> Answer[AnyStr]:
+    def refuse(self, accept: str | bytes | None) -> RawResponse[AnyStr]:
         """Return status, headers and body of the refusal."""
         if self._fast_refusal is not None:
             fast, decision = self._fast_refusal
-            answer: Answer[AnyStr] = fast.responder.refuse_fast(fast, decision, accept, self.request)
+            answer: RawResponse[AnyStr] = fast.responder.refuse_fast(fast, decision, accept, self.request)
             return answer
         responder, outcome = self.refused
         return responder.refuse(outcome, accept, self.request)
 
-    def deny(self, accept: str | bytes | None) -> Answer[AnyStr]:
+    def deny(self, accept: str | bytes | None) -> RawResponse[AnyStr]:
         """Like `refuse`, if the app may send another response: the fields of the refusal are added to that."""
         responder, outcome = self.refused
         answer = responder.refuse(outcome, accept, self.request)
@@ -210,14 +227,14 @@ class RequestLimits(RequestCharges[AnyStr]):
             self._deny(responder, answer)
         return answer
 
-    def deny_for(self, error: Raised, accept: str | bytes | None, request: Request) -> Answer[AnyStr]:
+    def deny_for(self, error: Raised, accept: str | bytes | None, request: Request) -> RawResponse[AnyStr]:
         """Like `deny`, for a limiter or a budget of the app's own in a view. The charges so far stay."""
         responder = self.runtime.responder_now
-        answer: Answer[AnyStr] = responder.refuse_raised(error, accept, request)
+        answer: RawResponse[AnyStr] = responder.refuse_raised(error, accept, request)
         self._deny(responder, answer)
         return answer
 
-    def _deny(self, responder: Responder[AnyStr], answer: Answer[AnyStr]) -> None:
+    def _deny(self, responder: Responder[AnyStr], answer: RawResponse[AnyStr]) -> None:
         text = responder.codec.text
         self.denial = Denial(responder, [pair for pair in answer[1] if text(pair[0]).lower() not in OF_A_BODY])
 
@@ -255,19 +272,26 @@ class RequestLimits(RequestCharges[AnyStr]):
         if self.denial is not None:
             return self.denial.completed(headers)
         if self.fast:  # most responses
-            way, decision = self.fast
-            fields = way.write_fields(decision)
-            return way.responder.with_fields(headers, fields) if fields else headers
+            shortcut, decision = self.fast
+            return shortcut.with_fields(headers, decision)
         fields = self.fields
         return self.responder.with_fields(headers, fields) if fields else headers
 
 
+Limited = TypeVar("Limited", bound=RequestLimits[Any])
+
+
 def limits_of(runtime: Runtime[AnyStr]) -> type[RequestLimits[AnyStr]]:
     """Return an app's subclass of `RequestLimits`, which saves each request a call of `__init__`."""
-    return type("RequestLimits", (RequestLimits,), {"runtime": runtime})
+    return limits_like(RequestLimits, runtime)
 
 
-def _known(method: str) -> str:
+def limits_like(base: type[Limited], runtime: Runtime[Any]) -> type[Limited]:
+    """Return an app's subclass of an edge's own limits."""
+    return type(RequestLimits.__name__, (base,), {"runtime": runtime})
+
+
+def known_method(method: str) -> str:
     """Return a method as rules spell it, or "" for a method that no rule can name."""
     upper = method.upper()
     return upper if upper in METHODS else ""

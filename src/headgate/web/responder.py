@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from time import monotonic
 from typing import Any, AnyStr, Final, Generic, NamedTuple
 
@@ -28,8 +28,10 @@ from headgate.policy.edges import (
 )
 from headgate.steps import Steps
 from headgate.stores import Store
+from headgate.web.added_fields import ALLOWS_ORIGIN, Expose, adding, expose_for, unchanged
 from headgate.web.app_bodies import Reason
-from headgate.web.headers import Compile, FieldWriter, HeaderCodec, expose_for, headers_for
+from headgate.web.clients import ClientOf, deciding
+from headgate.web.headers import Compile, FieldWriter, HeaderCodec, headers_for
 from headgate.web.refusal import (
     BAD_REQUEST,
     CAPACITY,
@@ -45,18 +47,17 @@ Pairs = list[tuple[AnyStr, AnyStr]]
 REASONS: Final = {400: BAD_REQUEST, 401: UNAUTHORIZED, 403: FORBIDDEN, 429: QUOTA, 503: CAPACITY}
 MOST_FAST_PATHS: Final = 4096
 MOST_WRITERS: Final = 4096
-ALLOWS_ORIGIN: Final = len("Access-Control-Allow-Origin")
 CROWD: Final = 20
 """The number of keys refused within one second above which `Retry-After` is staggered."""
 
 
-Answer = tuple[int, Pairs[AnyStr], bytes]
+RawResponse = tuple[int, Pairs[AnyStr], bytes]
 """Status, header fields and body of a refusal."""
 Raised = RateLimited | BudgetExhausted
 RAISED: Final = (RateLimited, BudgetExhausted)
 """The errors of limiters and budgets of an app's own, which an edge answers: 429, and 503."""
-Way = FastPath | bool
-"""How requests are decided: by a fast path; True if no rule applies to them, False if each view has to be read."""
+Shortcut = FastPath | bool
+"""The quickest way to decide on requests: a fast path; True if no rule applies to them, False if each is read."""
 
 
 class Responder(Generic[AnyStr]):
@@ -70,23 +71,25 @@ class Responder(Generic[AnyStr]):
         refusal: Refusal,
         awaited: bool,
         counts: PolicyCounts | None = None,
+        clients: ClientOf | None = None,
     ) -> None:
         self.compiled = CompiledPolicy(policy, stores, awaited=awaited, counts=counts)
+        self._clients = clients
         self.awaited = check_awaited(policy, awaited)
         """Whether functions of the app have to be awaited before some rules can be evaluated."""
         self._looks_at_paths = any(rule.match.patterns for rule in policy.rules)
         self.counts_messages = any(rule.match.messages for rule in policy.rules)
         self.codec: HeaderCodec[AnyStr] = codec
         self._compile: Compile[AnyStr] = headers_for(policy.headers, codec, _told_by(stores[""]))
-        self._expose: Callable[[Iterable[tuple[AnyStr, AnyStr]]], Pairs[AnyStr]] = expose_for(policy.headers, codec)
+        self._expose: Expose[AnyStr] = expose_for(policy.headers, codec)
         self._writers: dict[LimitGroup, FieldWriter[AnyStr]] = {}
         self._refusers: dict[tuple[LimitGroup, Reason], Refuse[AnyStr]] = {}
         self._overloads: ClearedWhenFull[str, Refuse[AnyStr]] = ClearedWhenFull(
             MOST_WRITERS, lambda why: self._refusals((), "", "full", CAPACITY._replace(overload=why))
         )
         """The refusals of a load shedder, by their reason."""
-        self._ways: dict[tuple[RuleSet, str], Way] = {}
-        """Ways by the rules that match and a known method."""
+        self._shortcuts: dict[tuple[RuleSet, str], Shortcut] = {}
+        """Shortcuts by the rules that match and a known method."""
         self._find = policy.find if _all_fast(policy) else policy.rules_for
         """Steps look for the rules again; `rules_for` keeps what was found for them."""
         self._refusals: CompileRefusal[AnyStr] = refusal.compile(self._compile, codec)
@@ -101,25 +104,25 @@ class Responder(Generic[AnyStr]):
         if functions:
             yield Results(view, functions)
 
-    def way_of(self, method: str, path: str) -> Way:
+    def shortcut_of(self, method: str, path: str) -> Shortcut:
         """Return how requests with this method and path are decided."""
         if self.compiled.looks_first:
             return False
         method = method.upper()
         matched = self._find(method, path)
         name = (matched.set, method if method in METHODS else "")  # a client may send any method
-        way = self._ways.get(name)
-        if way is None:
-            way = self._way(matched, method)
-            if len(self._ways) < MOST_FAST_PATHS:
-                self._ways[name] = way
-        return way.at(matched.pairs) if isinstance(way, FastPath) and way.by_params else way
+        shortcut = self._shortcuts.get(name)
+        if shortcut is None:
+            shortcut = self._shortcut(matched, method)
+            if len(self._shortcuts) < MOST_FAST_PATHS:
+                self._shortcuts[name] = shortcut
+        return shortcut.at(matched.pairs) if isinstance(shortcut, FastPath) and shortcut.by_params else shortcut
 
-    def way_at(self, method: str, route: str) -> Way:
+    def shortcut_at(self, method: str, route: str) -> Shortcut:
         """Return how requests to an endpoint are decided, on all its paths."""
-        return False if self._looks_at_paths else self._way(self._find(method, "/"), method, route)
+        return False if self._looks_at_paths else self._shortcut(self._find(method, "/"), method, route)
 
-    def _way(self, matched: MatchedRules, method: str, route: str | None = None) -> Way:
+    def _shortcut(self, matched: MatchedRules, method: str, route: str | None = None) -> Shortcut:
         if route is None and not matched.pairs:
             return True
         fast_path = self.compiled.fast_path(matched, method, route)
@@ -128,6 +131,10 @@ class Responder(Generic[AnyStr]):
         group = fast_path.group
         fast_path.responder, fast_path.write_fields = self, self._writer(group)
         fast_path.writes_fields = self._compile(group.limits, "", group.disclose).writes
+        fast_path.decide_request = deciding(fast_path, self._clients)
+        fast_path.with_fields = (
+            adding(fast_path.write_fields, self._allows_origin, self._expose) if fast_path.writes_fields else unchanged
+        )
         return fast_path
 
     def fields(self, group: LimitGroup | None, decision: Decision | None) -> Pairs[AnyStr]:
@@ -151,7 +158,7 @@ class Responder(Generic[AnyStr]):
                 return self._expose(given + fields)
         return given + fields
 
-    def refuse(self, outcome: Outcome, accept: str | bytes | None, request: object = None) -> Answer[AnyStr]:
+    def refuse(self, outcome: Outcome, accept: str | bytes | None, request: object = None) -> RawResponse[AnyStr]:
         """Return status, headers and body of a refusal."""
         if outcome.kind == "shadow" and outcome.rule is not None:
             act = outcome.rule.act
@@ -169,7 +176,7 @@ class Responder(Generic[AnyStr]):
 
     def refuse_by(
         self, group: LimitGroup, decision: Decision, accept: str | bytes | None, request: object = None
-    ) -> Answer[AnyStr]:
+    ) -> RawResponse[AnyStr]:
         """Like `refuse`, for a refusal by limits."""
         reason = reason_of(group, decision) if group.speaks else QUOTA
         refuse = self._refusers.get((group, reason))
@@ -181,13 +188,13 @@ class Responder(Generic[AnyStr]):
 
     def refuse_fast(
         self, fast: FastPath, decision: Decision, accept: str | bytes | None, request: object = None
-    ) -> Answer[AnyStr]:
+    ) -> RawResponse[AnyStr]:
         """Like `refuse`, for a refusal by a fast path."""
         if fast.shadows:
             return self.refuse(refused(fast.group, decision), accept, request)
         return self.refuse_by(fast.group, decision, accept, request)
 
-    def refuse_raised(self, error: Raised, accept: str | bytes | None, request: object = None) -> Answer[AnyStr]:
+    def refuse_raised(self, error: Raised, accept: str | bytes | None, request: object = None) -> RawResponse[AnyStr]:
         """Like `refuse`, for an error of a limiter of the app's own; or of a budget: no client did anything wrong."""
         if isinstance(error, BudgetExhausted):
             return self._refusals((), "", "full", CAPACITY)(None, accept, max(1.0, error.retry_after), request)

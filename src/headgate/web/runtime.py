@@ -22,12 +22,12 @@ from headgate.waiting.timers import Timers
 from headgate.web.awaited_options import AwaitedOptions
 from headgate.web.clients import Lines, clients_of
 from headgate.web.endpoint import EndpointLimit, rules_at
-from headgate.web.endpoint_ways import EndpointWays
+from headgate.web.endpoint_shortcuts import EndpointShortcuts
 from headgate.web.headers import HeaderCodec
 from headgate.web.misconfiguration import Misconfiguration, warn_of_workers
 from headgate.web.options import NO_RULES, PolicyGiven, WebOptions
 from headgate.web.refusal import Refusal
-from headgate.web.responder import Responder, Way
+from headgate.web.responder import Responder, Shortcut
 from headgate.web.shedding import Shedding, follow
 from headgate.web.unmatched_rules import Route, tell_of_unreached
 from headgate.web.waits import Pause
@@ -159,21 +159,21 @@ class Runtime(Generic[AnyStr]):
         """The responder of the current policy."""
         self.awaits = ready.responder.compiled.awaits
         """Whether some of the stores have to be awaited."""
-        self.fast_paths_at: EndpointWays[AnyStr] = EndpointWays(
+        self.fast_paths_at: EndpointShortcuts[AnyStr] = EndpointShortcuts(
             partial(self._open_at, ready.responder.compiled.policy),
             self._options.plan is None and not self.awaited_options.names,
         )
-        """Ways by the limits of an endpoint, its route and a known method."""
-        self.ways: PathCache[Way] = PathCache(self.awaited_options.ways(ready.responder))
-        """Ways by method and path."""
+        """Shortcuts by the limits of an endpoint, its route and a known method."""
+        self.shortcuts: PathCache[Shortcut] = PathCache(self.awaited_options.shortcuts(ready.responder))
+        """Shortcuts by method and path."""
         self._shedding = follow(self._shedding, ready.policy.shed, self)
         self.shedding = None if getattr(self.store, "admits_all", False) else self._shedding
         """The load shedder in front of the rules; None if the policy has none."""
         self.entrances = None if self.shedding is None else self.shedding.entrances
         """The entries of requests that a middleware in a loop may decide on by itself; None without a shedder."""
-        self.fast_paths = self.ways if self.shedding is None else PathCache(self.shedding.front)  # last, for threads
-        """The ways of requests that a middleware may decide on by itself."""
-        self.front: PathCache[Way] | None = None if self.looks or self.shedding else self.ways
+        self.fast_paths = self.shortcuts if self.shedding is None else PathCache(self.shedding.front)
+        """The shortcuts of requests that a middleware may decide on by itself; set last, for threads."""
+        self.front: PathCache[Shortcut] | None = None if self.looks or self.shedding else self.shortcuts
         """The same, while the edge has nothing to do before it takes one: no look, and no load shedder."""
 
     def _open(self, policy: Policy) -> Responder[AnyStr]:
@@ -182,7 +182,7 @@ class Runtime(Generic[AnyStr]):
             if url not in self._opened:
                 self._keep(url, open_store(url, None))
             stores[name] = self._opened[url] if self.store is self._home else self.store
-        return Responder(policy, stores, self.reader.codec, self._refusal, self.awaited, self.counts)
+        return Responder(policy, stores, self.reader.codec, self._refusal, self.awaited, self.counts, self.clients)
 
     def _open_at(self, policy: Policy, limits: tuple[EndpointLimit, ...], route: str) -> Responder[AnyStr]:
         return self._open(policy.with_rules(rules_at(route, limits)))
@@ -226,7 +226,7 @@ class Runtime(Generic[AnyStr]):
         if not self._compared:
             self._compare()
         self.looks = self._misconfiguration is not None or can_change
-        self.front = None if self.looks or self.shedding else self.ways
+        self.front = None if self.looks or self.shedding else self.shortcuts
         return view
 
     def follow(self) -> None:

@@ -11,11 +11,12 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from headgate.caches import ClearedWhenFull, PathCache
+from headgate.caches import PathCache
 from headgate.engine import Entry
+from headgate.forks import after_fork
 from headgate.policy import RequestView
 from headgate.policy.edges import Candidates, Outcome, ShedSection, Unclear, client_key, fallback_key, key_of
-from headgate.shed import LoadShedder, ShedPermit, entry_of
+from headgate.shed import LoadShedder, ShedPermit
 from headgate.shed.estimators import ESTIMATORS
 from headgate.steps import Steps
 from headgate.web.waits import PermitWait
@@ -23,7 +24,7 @@ from headgate.wording import log_of, shown
 
 if TYPE_CHECKING:
     from headgate.web.request_limits import RequestLimits
-    from headgate.web.responder import Way
+    from headgate.web.responder import Shortcut
     from headgate.web.runtime import Runtime
 
 REQUEST_START: Final = "x-request-start"
@@ -60,7 +61,7 @@ class Asked(NamedTuple):
 
 
 class Shedding:
-    """The load shedder in front of an app. A reload makes another of these around the same shedder, if it can."""
+    """The load shedder in front of an app. A reload makes another of these around the same shedder."""
 
     def __init__(self, section: ShedSection, shedder: LoadShedder, runtime: Runtime[Any]) -> None:
         self.section = section
@@ -74,24 +75,26 @@ class Shedding:
         self._queues = trusts and "queue" in section.signals
         self._reads = bool(self._class_header or section.deadline_header or self._queues or runtime.reader.remaining)
         """Whether header fields of each request have to be read."""
-        self._entries: ClearedWhenFull[str, Entry] = ClearedWhenFull(
-            len(section.classes.order), lambda name: entry_of(shedder, name)
-        )
-        self.entrances: PathCache[tuple[Entry | None, Way]] = PathCache(self._entrance)
-        """By method and path: the entry of requests that a middleware may decide on by itself, and their way."""
+        self.entrances: PathCache[tuple[Entry | None, Shortcut]] = PathCache(self._entrance)
+        """By method and path: the entry of requests that a middleware may decide on by itself, and their shortcut."""
         self._logged = False
+        after_fork(self._begin_in_child)
 
-    def front(self, method: str, path: str) -> Way:
-        """Return the way of requests that a middleware may decide on by itself: those that are always exempt."""
+    def _begin_in_child(self) -> None:
+        """Forget the entries: those of a forked child lead to places of its own."""
+        self.entrances.forget()
+
+    def front(self, method: str, path: str) -> Shortcut:
+        """Return the shortcut of requests that a middleware may decide on by itself: those that are always exempt."""
         exempt: bool = self._candidates[method][path].exempt == ()
-        return exempt and self._runtime.ways[method][path]
+        return exempt and self._runtime.shortcuts[method][path]
 
-    def _entrance(self, method: str, path: str) -> tuple[Entry | None, Way]:
-        way = self._runtime.ways[method][path]
+    def _entrance(self, method: str, path: str) -> tuple[Entry | None, Shortcut]:
+        shortcut = self._runtime.shortcuts[method][path]
         if self._candidates[method][path].exempt == ():
-            return None, way
+            return None, shortcut
         name = None if self._reads else self._only[method][path]
-        return (None, False) if name is None or way is False else (self._entries[name], way)
+        return (None, False) if name is None or shortcut is False else (self.shedder.entries[name], shortcut)
 
     def admit(
         self, limits: RequestLimits[Any], request: Request, method: str, where: str, peer: str | None
@@ -109,11 +112,11 @@ class Shedding:
         if permit.state == "asked":
             return self._wait(Asked(limits, request, method, where, peer), permit)
         limits.hold(permit)
-        way = self._runtime.ways[method][where]
-        if way is True:  # no rule applies
+        shortcut = self._runtime.shortcuts[method][where]
+        if shortcut is True:  # no rule applies
             return True
         try:
-            admitted = limits.admit(request, method, where, peer, None, way)
+            admitted = limits.admit(request, method, where, peer, None, shortcut)
         except BaseException:
             limits.let_go()
             raise
@@ -222,26 +225,37 @@ def _outcome_of(permit: ShedPermit) -> Outcome:
 
 
 def follow(before: Shedding | None, section: ShedSection | None, runtime: Runtime[Any]) -> Shedding | None:
-    """Return the shedding of a new policy, with the shedder of the old one if the section allows it.
+    """Return the shedding of a new policy, with the shedder of the old one: its counts and requests in flight stay.
 
-    A mode that was set by hand stays until the file names another one.
+    What it has learned stays while the limit is the same. A mode that was set by hand stays until the file names
+    another one.
     """
     if section is None:
         if before is not None:
             before.shedder.mode = "off"  # requests that wait go on
         return None
-    if before is None or not before.section.shares_shedder(section):
-        return Shedding(section, _shedder_of(section), runtime)
-    if section.mode != before.section.mode:
-        before.shedder.mode = section.mode
-    return Shedding(section, before.shedder, runtime)
+    order = section.classes.order
+    if before is None:
+        shedder = LoadShedder(_limit_of(section), classes=order, workers=section.signals, mode=section.mode)
+        return Shedding(section, shedder, runtime)
+    was, shedder = before.section, before.shedder
+    same_limit, same_order = section.estimator == was.estimator, order == was.classes.order
+    if not (same_limit and same_order and section.signals == was.signals):
+        shedder.change(
+            limit=None if same_limit else _limit_of(section),
+            classes=None if same_order else order,
+            workers=None if same_order and section.signals == was.signals else section.signals,
+        )
+    if section.mode != was.mode:
+        shedder.mode = section.mode
+    return Shedding(section, shedder, runtime)
 
 
-def _shedder_of(section: ShedSection) -> LoadShedder:
-    limit: Any = section.limit
-    if section.bounds is not None and isinstance(limit, str):
-        limit = ESTIMATORS[limit](*section.bounds)  # type: ignore[call-arg]  # each takes initial, least and most
-    return LoadShedder(limit, classes=section.classes.order, workers=section.signals, mode=section.mode)
+def _limit_of(section: ShedSection) -> Any:  # noqa: ANN401 - a number, a name or an estimator
+    limit, bounds = section.estimator
+    if bounds is None or not isinstance(limit, str):
+        return limit
+    return ESTIMATORS[limit](*bounds)  # type: ignore[call-arg]  # each takes initial, least and most
 
 
 def _guarded(limits: RequestLimits[Any], steps: Steps[bool]) -> Steps[bool]:

@@ -132,15 +132,15 @@ class RateLimits(Edge[bytes]):
         for route in {id(each): each for each in endpoints_of(self._app.routes)}.values():
             route.handle = functools.partial(self._handle, route, route.handle)
 
-    async def _handle(self, route: Any, handle: asgi.App, scope: Scope, *way: Any) -> None:  # noqa: ANN401
+    async def _handle(self, route: Any, handle: asgi.App, scope: Scope, *channels: Any) -> None:  # noqa: ANN401
         """Apply the default limits to an endpoint without limits, unless a mounted app has its own `RateLimits`."""
-        connection = connection_of(scope, *way)
+        connection = connection_of(scope, *channels)
         methods = getattr(route, "methods", None) or (scope.get("method"),)  # other methods get a 405
         if scope.get("method") in methods and request_limits_of(connection).runtime is self._runtime:
             route = as_included(route, scope)
             if self._default and not self.limits_at(route) and not mark_of(route.endpoint, EXEMPT):
                 await enter(connection, (self._default,))
-        await handle(scope, *way)
+        await handle(scope, *channels)
 
     def _endpoints(self) -> Iterator[tuple[str, tuple[EndpointLimit, ...]]]:
         """Yield the route and the limits of each decision at each endpoint."""

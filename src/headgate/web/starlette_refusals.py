@@ -15,7 +15,7 @@ from headgate.errors import BudgetExhausted
 from headgate.web.asgi import REQUEST_LIMITS
 from headgate.web.asgi_sending import BUSY, POLICY_VIOLATION, TRY_AGAIN_LATER
 from headgate.web.request_limits import OF_A_BODY
-from headgate.web.responder import RAISED, Answer
+from headgate.web.responder import RAISED, RawResponse
 
 HANDLERS: Final = "starlette.exception_handlers"
 """The key in the scope of the nearest app's exception handlers."""
@@ -48,7 +48,7 @@ def accepted(connection: HTTPConnection) -> str | None:
 
 
 def refusal_of(
-    connection: HTTPConnection, answer: Answer[bytes], decision: Decision | None
+    connection: HTTPConnection, answer: RawResponse[bytes], decision: Decision | None
 ) -> RateLimitExceeded | WebSocketRateLimited:
     """Return the exception for a refusal."""
     status, fields, body = answer

@@ -17,7 +17,7 @@ from headgate.web.headers import WSGI
 from headgate.web.options import Options, PolicyGiven, WebOptions
 from headgate.web.request_decision import RequestDecision, decision_of
 from headgate.web.request_limits import RequestLimits, limits_of
-from headgate.web.responder import Answer, Pairs, Responder
+from headgate.web.responder import Pairs, RawResponse, Responder
 from headgate.web.runtime import Reader, Runtime
 from headgate.web.unmatched_rules import routes_below
 
@@ -43,33 +43,33 @@ class RateLimitMiddleware(Edge[str]):
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         """Handle one request."""
         runtime, view = self._runtime, None
-        if (ways := runtime.front) is None:
-            view, ways = runtime.look(environ) if runtime.looks else None, runtime.fast_paths
+        if (shortcuts := runtime.front) is None:
+            view, shortcuts = runtime.look(environ) if runtime.looks else None, runtime.fast_paths
         try:
             path: str = environ["PATH_INFO"] or "/"
         except KeyError:  # servers may leave it out, and few do
             path = "/"
         if not path.isascii():
             path = path_of(environ)
-        way = ways[environ["REQUEST_METHOD"]][path]
-        if way is True:  # no rule applies
+        shortcut = shortcuts[environ["REQUEST_METHOD"]][path]
+        if shortcut is True:  # no rule applies
             environ["headgate.rate_limit"] = self._without_limits
             return self.app(environ, start_response)
-        if way is not False:  # decided at once: no limits of the request have to be kept
-            if way.by_address:
+        if shortcut is not False:  # decided at once: no limits of the request have to be kept
+            if shortcut.by_address:
                 peer = environ.get("REMOTE_ADDR")
-                decision = way.decide(peer if runtime.clients is None else runtime.clients(environ, peer))
+                decision = shortcut.decide(peer) if runtime.clients is None else shortcut.decide_request(environ, peer)
             else:
                 view = view or runtime.view(environ)
-                decision = way.decide_by(view)
+                decision = shortcut.decide_by(view)
             if decision is not None:
                 if decision.allowed:
                     seen = environ["headgate.rate_limit"] = self._decision()
-                    seen.way, seen.decided = way, decision
-                    if way.writes_fields:
-                        start_response = _telling(way.responder, way.write_fields(decision), start_response)
+                    seen.shortcut, seen.decided = shortcut, decision
+                    if shortcut.writes_fields:
+                        start_response = _telling(shortcut.responder, shortcut.write_fields(decision), start_response)
                     return self.app(environ, start_response)
-                answer = way.responder.refuse_fast(way, decision, environ.get("HTTP_ACCEPT"), environ)
+                answer = shortcut.responder.refuse_fast(shortcut, decision, environ.get("HTTP_ACCEPT"), environ)
                 return _answer(answer, environ, start_response)
         return self._admit(environ, start_response, path, view)
 
@@ -79,7 +79,9 @@ class RateLimitMiddleware(Edge[str]):
         """Decide on a request whose limits have to be kept."""
         limits = self._limits()
         limits.view = view
-        admitted = limits.admit(environ, environ["REQUEST_METHOD"], path, environ.get("REMOTE_ADDR"), None, way=False)
+        admitted = limits.admit(
+            environ, environ["REQUEST_METHOD"], path, environ.get("REMOTE_ADDR"), None, shortcut=False
+        )
         if not isinstance(admitted, bool):
             admitted = run(admitted)
         if not admitted:
@@ -148,7 +150,7 @@ def _telling(responder: Responder[str], fields: Pairs[str], start_response: Star
     return start
 
 
-def _answer(response: Answer[str], environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+def _answer(response: RawResponse[str], environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
     status, headers, body = response
     start_response(_line(status), headers)
     return [] if environ["REQUEST_METHOD"] == "HEAD" else [body]

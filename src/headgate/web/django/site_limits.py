@@ -20,7 +20,7 @@ from headgate.web.django.request import Request, SiteView, View, result_in_loop,
 from headgate.web.django.settings import Setup
 from headgate.web.endpoint import EndpointLimit
 from headgate.web.request_limits import OF_A_BODY, RequestLimits
-from headgate.web.responder import Answer, Raised, Responder
+from headgate.web.responder import Raised, RawResponse, Responder
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
@@ -106,7 +106,9 @@ class SiteLimits(RequestLimits[str]):
         answer = self.deny_for(error, request.META.get("HTTP_ACCEPT"), request)
         return self._keep(answer, getattr(error, "decision", None), hides=False)
 
-    def _keep(self, answer: Answer[str], decision: Decision | None, hides: bool, detail: str = "") -> RateLimitExceeded:
+    def _keep(
+        self, answer: RawResponse[str], decision: Decision | None, hides: bool, detail: str = ""
+    ) -> RateLimitExceeded:
         status, fields, body = answer
         response = HttpResponse(body, status=status, headers=dict(fields))
         self.refusal = RateLimitExceeded(response, decision, hides, detail)

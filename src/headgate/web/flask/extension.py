@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Unpack
 
@@ -10,11 +11,13 @@ from flask import Flask, Request, Response, current_app
 from werkzeug.routing import Rule
 
 from headgate.errors import HeadgateError, InvalidCall
-from headgate.steps import run
+from headgate.policy.edges import METHODS
+from headgate.steps import Steps, run
 from headgate.web.edge import Edge
 from headgate.web.endpoint import EndpointLimit
 from headgate.web.flask.requests import (
     LIMITED,
+    FlaskLimits,
     current_flask,
     current_request,
     ended,
@@ -22,12 +25,11 @@ from headgate.web.flask.requests import (
     limits_by_hand,
     reader,
     refuse,
-    settle,
     with_decision,
 )
 from headgate.web.flask.views import EXTENSION, NOWHERE, Place, call, place_of
 from headgate.web.options import OPTION_NAMES, Options, PolicyGiven, WebOptions
-from headgate.web.request_limits import RequestLimits, limits_of
+from headgate.web.request_limits import limits_like
 from headgate.web.responder import RAISED, Raised
 from headgate.web.runtime import Runtime
 from headgate.web.werkzeug_routes import routes_in
@@ -68,7 +70,7 @@ class RateLimits(Edge[str]):
         if EXTENSION in app.extensions:
             raise InvalidCall("this app already has a RateLimits; create one for each app, and call init_app once")
         edge = AppLimits(app, settings_from(app.config, SETTINGS, self._given))
-        app.before_request(edge.before)
+        app.before_request(edge.deciding())
         app.wsgi_app = edge.sending(app.wsgi_app)  # type: ignore[assignment]
         for raised in RAISED:
             if raised not in app.error_handler_spec[None][None]:  # the app's own handler is kept
@@ -99,7 +101,8 @@ class AppLimits(Edge[str]):
         read = reader(options.pop("user", None))
         self._app = app
         self._config = app.config
-        self._places: dict[tuple[str, str], Place] = {}
+        self._places: defaultdict[str, dict[str, Place]] = defaultdict(dict)
+        """Endpoints by their name and the method of a request."""
         self.default = None if default is None else EndpointLimit(default, {"key": key}, call)
         self._name = f"headgate.limits.{id(self):x}"
         """The name of a request's limits in its environ, which apps may pass on to each other."""
@@ -108,30 +111,48 @@ class AppLimits(Edge[str]):
         self._runtime: Runtime[str] = Runtime(policy, read, WebOptions(**options), awaited=False)
         self._runtime.routes = lambda: routes_in(app)
         self._runtime.endpoints = self._endpoints
-        self._limits = limits_of(self._runtime)
+        self._limits = limits_like(FlaskLimits, self._runtime)
 
-    def before(self) -> Response | None:
-        """Decide on a request whose endpoint is known; return a refusal in place of the view, or raise it."""
-        asked = current_request()
-        if not self._config.get(ENABLED, True):  # read each time: tests change it after the app is made
+    def deciding(self) -> Callable[[], Response | None]:
+        """Return the function that decides on each request whose endpoint is known, before its view is called.
+
+        A function, and not a method: Flask inspects it before each call, which takes longer for a method.
+        """
+        runtime, config, places, name, fronted = self._runtime, self._config, self._places, self._name, self._fronted
+
+        def before() -> Response | None:
+            asked = current_request()
+            if not config.get(ENABLED, True):  # read each time: tests change it after the app is made
+                return None
+            environ, rule = asked.environ, asked.url_rule
+            if runtime.looks:
+                runtime.look(_unforwarded(environ) if PROXY_FIXED in environ else environ)
+            place = NOWHERE if rule is None else places[rule.endpoint].get(asked.method) or self.place(rule, asked)
+            wanted = place.limits
+            if not fronted and not wanted:
+                return None
+            limits: FlaskLimits = environ.get(name) or self._limits_of(asked)
+            asked.headgate_limits = limits  # type: ignore[attr-defined]
+            peer = environ.get("REMOTE_ADDR")
+            admitted: bool | Steps[bool] | None = None
+            if fronted:
+                admitted = limits.admit(environ, environ["REQUEST_METHOD"], path_of(environ), peer)
+                if not (admitted if isinstance(admitted, bool) else run(admitted)):
+                    return refuse(limits, environ)
+            if wanted:
+                shortcuts, shortcut = place.found
+                if shortcuts is not runtime.fast_paths_at:
+                    shortcut = place.find(runtime.fast_paths_at)
+                admitted = None if shortcut is None else limits.admit_at(shortcut, wanted, environ, peer)
+                if admitted is True:
+                    return None
+                if admitted is None:
+                    admitted = limits.admit(environ, place.method, place.route, peer, wanted)
+                if not (admitted if isinstance(admitted, bool) else run(admitted)):
+                    return refuse(limits, environ)
             return None
-        environ, rule = asked.environ, asked.url_rule
-        if self._runtime.looks:
-            self._runtime.look(_unforwarded(environ) if PROXY_FIXED in environ else environ)
-        place = NOWHERE if rule is None else self._places.get((rule.endpoint, asked.method)) or self.place(rule, asked)
-        if not self._fronted and not place.limits:
-            return None
-        limits = asked.__dict__[LIMITED] = environ.get(self._name) or self._limits_of(asked)
-        peer = environ.get("REMOTE_ADDR")
-        if self._fronted:
-            admitted = limits.admit(environ, environ["REQUEST_METHOD"], path_of(environ), peer)
-            if not (admitted if isinstance(admitted, bool) else run(admitted)):
-                return refuse(limits, environ)
-        if place.limits:
-            admitted = limits.admit(environ, place.method, place.route, peer, place.limits)
-            if not (admitted if isinstance(admitted, bool) else run(admitted)):
-                return refuse(limits, environ)
-        return None
+
+        return before
 
     def come_to(self, asked: Request, wanted: tuple[EndpointLimit, ...], name: str) -> Response | None:
         """Decide on a request by limits at its view that were hidden by another decorator."""
@@ -141,11 +162,12 @@ class AppLimits(Edge[str]):
         admitted = limits.admit(environ, environ["REQUEST_METHOD"], name, environ.get("REMOTE_ADDR"), wanted)
         return None if (admitted if isinstance(admitted, bool) else run(admitted)) else refuse(limits, environ)
 
-    def _limits_of(self, asked: Request) -> RequestLimits[str]:
-        limits: RequestLimits[str] | None = asked.__dict__.get(LIMITED)
+    def _limits_of(self, asked: Request) -> FlaskLimits:
+        limits: FlaskLimits | None = getattr(asked, LIMITED, None)
         if limits is None:
             limits = asked.environ.get(self._name)
-            asked.__dict__[LIMITED] = limits = limits_by_hand(asked, self._limits) if limits is None else limits
+            limits = limits_by_hand(asked, self._limits) if limits is None else limits
+            asked.headgate_limits = limits  # type: ignore[attr-defined]
         return limits
 
     def sending(self, app: WsgiApp) -> WsgiApp:
@@ -158,15 +180,9 @@ class AppLimits(Edge[str]):
 
         def wsgi_app(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
             limits = environ[name] = limits_of()
-
-            def start(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Any:  # noqa: ANN401
-                if limits.follows:
-                    settle(limits, status, headers)
-                told = limits.with_fields(headers)
-                return start_response(status, told) if exc_info is None else start_response(status, told, exc_info)
-
+            limits.start_response = start_response
             try:
-                pieces = app(environ, start)
+                pieces = app(environ, limits.start)
             except BaseException:
                 if limits.follows:
                     run(limits.end())
@@ -191,7 +207,9 @@ class AppLimits(Edge[str]):
 
     def place(self, rule: Rule, asked: Request) -> Place:
         """Find the limits of an endpoint; at its first request, as views may be added after the extension."""
-        found = self._places[rule.endpoint, asked.method] = place_of(self._app, rule, asked.method, self.default)
+        found = place_of(self._app, rule, asked.method, self.default)
+        if asked.method in METHODS:  # where a route takes every method, a client can invent any number of them
+            self._places[rule.endpoint][asked.method] = found
         return found
 
 

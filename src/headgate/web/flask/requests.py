@@ -15,12 +15,12 @@ from headgate.web.clients import AskedView, UserOf
 from headgate.web.headers import WSGI
 from headgate.web.request_decision import RequestDecision
 from headgate.web.request_limits import RequestLimits
-from headgate.web.responder import Answer
+from headgate.web.responder import RawResponse
 from headgate.web.runtime import Reader
-from headgate.web.wsgi import Counted, lines_of, read_environ, variable_of
+from headgate.web.wsgi import Counted, StartResponse, lines_of, read_environ, variable_of
 
 LIMITED: Final = "headgate_limits"
-"""The key of a request's limits in its `__dict__`; not in `g`, which may outlive the request."""
+"""The attribute of a request that holds its limits; not one of `g`, which may outlive the request."""
 current_request: Callable[[], Request] = request._get_current_object  # type: ignore[attr-defined]
 current_flask: Callable[[], Flask] = current_app._get_current_object  # type: ignore[attr-defined]
 
@@ -31,6 +31,30 @@ class RateLimitExceeded(TooManyRequests):
     def __init__(self, response: Response, decision: Decision | None) -> None:
         super().__init__(response=response, retry_after=response.headers.get("Retry-After", type=int))
         self.decision = decision
+
+
+class FlaskLimits(RequestLimits[str]):
+    """The limits of one request, which add its header fields to the response on its way to the server."""
+
+    start_response: StartResponse
+    """The server's function."""
+
+    def start(self, status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Any:  # noqa: ANN401
+        """Settle the charges by a response, and start it with our fields: the `start_response` that the app gets."""
+        if self.follows:
+            self._settle(status, headers)
+        if self.fast and self.denial is None:  # most responses
+            shortcut, decision = self.fast
+            told = shortcut.with_fields(headers, decision)
+        else:
+            told = self.with_fields(headers)
+        return self.start_response(status, told) if exc_info is None else self.start_response(status, told, exc_info)
+
+    def _settle(self, status: str, headers: Sequence[tuple[str, str]]) -> None:
+        """Settle the charges by a response; one whose length is not known is produced while it is sent."""
+        said = {name.lower(): value for name, value in headers}
+        run(self.after(int(status[:3]), said.get))
+        self.streams = self.holds_permits and "content-length" not in said
 
 
 def reader(user_of: UserOf | None) -> Reader[str]:
@@ -53,7 +77,7 @@ def with_decision(globals_class: type[Any]) -> type[Any]:
     """Return a class of `g` with `g.rate_limit`, which is made when a view reads it."""
 
     def rate_limit(self: object) -> RequestDecision:
-        limits = current_request().__dict__.get(LIMITED)
+        limits = getattr(current_request(), LIMITED, None)
         seen = RequestDecision()
         seen.limits = limits
         if limits is None:
@@ -63,7 +87,7 @@ def with_decision(globals_class: type[Any]) -> type[Any]:
     return type(globals_class.__name__, (globals_class,), {"rate_limit": property(rate_limit)})
 
 
-def refuse(limits: RequestLimits[str], environ: Mapping[str, Any]) -> Response:
+def refuse(limits: FlaskLimits, environ: Mapping[str, Any]) -> Response:
     """Raise a refusal, so that the app's error handlers apply; return a shadow response unchanged."""
     answer = limits.deny(environ.get("HTTP_ACCEPT"))
     outcome = limits.refused[1]
@@ -73,7 +97,7 @@ def refuse(limits: RequestLimits[str], environ: Mapping[str, Any]) -> Response:
     return current_app.response_class(body, status, fields)
 
 
-def exceeded(answer: Answer[str], decision: Decision | None) -> HTTPException:
+def exceeded(answer: RawResponse[str], decision: Decision | None) -> HTTPException:
     """Return the exception for a refusal: of Werkzeug's own class, unless it is a 429."""
     status, fields, body = answer
     response = current_app.response_class(body, status, fields)
@@ -82,7 +106,7 @@ def exceeded(answer: Answer[str], decision: Decision | None) -> HTTPException:
     return default_exceptions.get(status, HTTPException)(response=response)
 
 
-def limits_by_hand(asked: Request, limits_of: type[RequestLimits[str]]) -> RequestLimits[str]:
+def limits_by_hand(asked: Request, limits_of: type[FlaskLimits]) -> FlaskLimits:
     """Return the limits of a request that no server has sent, as in a `test_request_context`; they end with it."""
     limits, close = limits_of(), asked.close
 
@@ -95,14 +119,7 @@ def limits_by_hand(asked: Request, limits_of: type[RequestLimits[str]]) -> Reque
     return limits
 
 
-def settle(limits: RequestLimits[str], status: str, headers: Sequence[tuple[str, str]]) -> None:
-    """Settle the charges by a response; one whose length is not known is produced while it is sent."""
-    said = {name.lower(): value for name, value in headers}
-    run(limits.after(int(status[:3]), said.get))
-    limits.streams = limits.holds_permits and "content-length" not in said
-
-
-def ended(pieces: Iterable[bytes], limits: RequestLimits[str]) -> Iterable[bytes]:
+def ended(pieces: Iterable[bytes], limits: FlaskLimits) -> Iterable[bytes]:
     """End a request with its response, or when that has been sent, if it is produced meanwhile."""
     if limits.streams:
         return Counted(pieces, limits)

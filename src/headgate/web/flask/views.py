@@ -12,9 +12,12 @@ from werkzeug.routing import Rule
 
 from headgate.errors import HeadgateError, InvalidCall
 from headgate.policy import RequestView
+from headgate.policy.edges import FastPath
 from headgate.web.callables import LIMITED_AS, full_name, note_limited, stands_for
 from headgate.web.endpoint import EndpointLimit
+from headgate.web.endpoint_shortcuts import EndpointShortcuts
 from headgate.web.flask.requests import LIMITED, current_request
+from headgate.web.request_limits import known_method
 
 EXTENSION: Final = "headgate"
 """The key of an app's limits: `app.extensions["headgate"]`."""
@@ -69,8 +72,8 @@ def _guarded(view: Callable[..., Any], limits: tuple[EndpointLimit, ...]) -> Cal
     @functools.wraps(view)
     def plain(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
         try:
-            decided = first in current_request().__dict__[LIMITED].asked
-        except (KeyError, RuntimeError):  # not decided by the extension, or no request
+            decided = first in current_request().headgate_limits.asked  # type: ignore[attr-defined]
+        except (AttributeError, RuntimeError):  # not decided by the extension, or no request
             decided = False
         answer = None if decided else _admit(limits, name)
         return view(*args, **kwargs) if answer is None else answer
@@ -92,7 +95,7 @@ def _admit(limits: tuple[EndpointLimit, ...], name: str) -> Response | None:
         asked = current_request()
     except RuntimeError:  # no request: a test, or a shell
         return None
-    decided = asked.__dict__.get(LIMITED)
+    decided = getattr(asked, LIMITED, None)
     if decided is not None and limits[0] in decided.asked:
         return None
     edge = current_app.extensions.get(EXTENSION)
@@ -107,7 +110,7 @@ def _admit(limits: tuple[EndpointLimit, ...], name: str) -> Response | None:
 class Place:
     """An endpoint, requested with one method."""
 
-    __slots__ = ("exempt", "limits", "method", "route")
+    __slots__ = ("exempt", "found", "limits", "method", "route")
 
     def __init__(self, route: str, method: str, limits: Iterable[EndpointLimit], exempt: bool) -> None:
         self.route = route
@@ -116,6 +119,15 @@ class Place:
         """The method of the request, as rules see it."""
         self.limits = tuple(dict.fromkeys(limits))
         self.exempt = exempt
+        self.found: tuple[EndpointShortcuts[str] | None, FastPath | None] = (None, None)
+        """The shortcuts of the current policy, and the fast path of this endpoint if it counts by addresses."""
+
+    def find(self, shortcuts: EndpointShortcuts[str]) -> FastPath | None:
+        """Find the fast path under another policy."""
+        shortcut = shortcuts[self.limits, self.route, known_method(self.method)]
+        found = shortcut if isinstance(shortcut, FastPath) and shortcut.by_address else None
+        self.found = shortcuts, found  # in one step, as other threads read it
+        return found
 
 
 NOWHERE: Final = Place("", "", (), False)

@@ -16,7 +16,7 @@ from headgate.policy.edges import read_node
 from headgate.web.disclosure import HIDDEN, Disclosure, disclosure_for
 from headgate.web.headers import HeaderCodec
 from headgate.web.request_limits import RequestLimits
-from headgate.web.responder import Answer, Raised
+from headgate.web.responder import Raised, RawResponse
 from headgate.web.runtime import Reader
 
 Metadata = tuple[tuple[str, Any], ...]
@@ -139,7 +139,7 @@ def refusal_for(limits: RequestLimits[str], error: Raised) -> Refused:
     return _refused(answer, disclosure_for(decision._asked[0]), decision)
 
 
-def _refused(answer: Answer[str], plan: Disclosure | None, decision: Decision | None) -> Refused:
+def _refused(answer: RawResponse[str], plan: Disclosure | None, decision: Decision | None) -> Refused:
     status, fields, body = answer
     metadata = {name: value for name, value in fields if name not in NOT_OURS}
     wait = _pushback(plan, decision, metadata.get("retry-after")) if plan and decision is not None else None

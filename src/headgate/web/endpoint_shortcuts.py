@@ -1,4 +1,4 @@
-"""The ways of requests to endpoints, and the responders of endpoints that were requested."""
+"""The shortcuts by which requests to endpoints are decided, and the responders of endpoints that were requested."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 from typing import AnyStr, Generic
 
 from headgate.web.endpoint import EndpointLimit
-from headgate.web.responder import Responder, Way
+from headgate.web.responder import Responder, Shortcut
 
 
-class EndpointWays(dict[tuple[tuple[EndpointLimit, ...], str, str], Way], Generic[AnyStr]):
-    """The ways of requests to endpoints under one policy. Their number is bounded by the routes of the app."""
+class EndpointShortcuts(dict[tuple[tuple[EndpointLimit, ...], str, str], Shortcut], Generic[AnyStr]):
+    """The shortcuts of requests to endpoints under one policy. Their number is bounded by the routes of the app."""
 
     def __init__(
         self, open_at: Callable[[tuple[EndpointLimit, ...], str], Responder[AnyStr]], has_fast_paths: bool
@@ -31,8 +31,8 @@ class EndpointWays(dict[tuple[tuple[EndpointLimit, ...], str, str], Way], Generi
         """Yield the route and the responder of each endpoint that was requested so far."""
         return ((route, responder) for (_, route), responder in list(self._responders.items()))
 
-    def __missing__(self, asked: tuple[tuple[EndpointLimit, ...], str, str]) -> Way:
+    def __missing__(self, asked: tuple[tuple[EndpointLimit, ...], str, str]) -> Shortcut:
         limits, route, method = asked
         has_fast_path = self._has_fast_paths and route != ""  # without a route, a part of the key is missing
-        found = self[asked] = has_fast_path and self.responder(limits, route).way_at(method, route)
+        found = self[asked] = has_fast_path and self.responder(limits, route).shortcut_at(method, route)
         return found
