@@ -23,6 +23,14 @@ def test_eight_processes_admit_exactly_the_limit(tmp_path, text):
     assert sum(each["admitted"] for each in done) == 2 * hits
 
 
+def test_more_busy_processes_than_cores_answer_together(tmp_path):
+    """32 processes lose their cores all the time, also while they hold a lock: none answers apart from the others."""
+    hits = int(2_000_000 * max(PART, 0.1))
+    url, text = f"shared://{tmp_path}/store?max_keys=100", f"{16 * hits}/4 weeks by sliding-window"
+    done = sharing.hammer(url, text, processes=32, hits=hits)
+    assert [sum(each[name] for each in done) for name in ("admitted", "degraded")] == [16 * hits, 0]
+
+
 def test_two_hundred_kills(tmp_path):
     """20 runs of 10 kills each, every kind of limit in turn."""
     for run in range(max(2, int(20 * PART))):

@@ -48,6 +48,7 @@ cdef int64_t HELD = <int64_t> 1 << 63   # in the word of a bucket: its stripe is
 
 # The times that a thread waits for a lock word: see SharedTable.wait_for.
 cdef int64_t TEST_AFTER_NS = 1_000_000
-cdef int64_t GIVE_UP_AFTER_NS = 5_000_000
 cdef int64_t LONGEST_NAP_NS = 400_000
-cdef int GIVE_UP_AFTER_NAPS = 12        # and this number of looks: a thread that lost its core has not looked
+# About a quarter of a second, and longer on a busy machine, where a nap takes longer too: a holder that lost its core to
+# other work must have it back by then. Only a holder that is stopped keeps its lock for so long.
+cdef int GIVE_UP_AFTER_NAPS = 500

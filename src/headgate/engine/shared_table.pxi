@@ -135,7 +135,7 @@ cdef class SharedTable:
                 continue
             if overdue:
                 return False
-            if naps > GIVE_UP_AFTER_NAPS and steady_ns() - start > GIVE_UP_AFTER_NS:
+            if naps > GIVE_UP_AFTER_NAPS:
                 headgate_store(&stripe.stuck, owner)
                 return False
             # Not a yield: a holder that lost its core needs this core. Each sleep is longer than the last, because threads
