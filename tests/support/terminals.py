@@ -10,7 +10,7 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Self
 
 import pyte
@@ -53,12 +53,18 @@ class InTerminal:
         """The screen, without spaces at the ends of lines."""
         return [line.rstrip() for line in self.screen.display]
 
-    def until(self, text: str, seconds: float = 30.0, absent: bool = False) -> list[str]:
-        """Return the screen when it has this text (or no longer has it)."""
+    def until(
+        self, wanted: str | Callable[[list[str]], bool], seconds: float = 30.0, absent: bool = False
+    ) -> list[str]:
+        """Return the screen when it has this text (or no longer has it), or when a function says so of its lines."""
         end = time.monotonic() + seconds
-        while (text in "\n".join(self.lines())) == absent:
+
+        def is_there() -> bool:
+            return wanted in "\n".join(self.lines()) if isinstance(wanted, str) else wanted(self.lines())
+
+        while is_there() == absent:
             if time.monotonic() > end or not self._feed(0.2):
-                raise AssertionError(f"no {text!r} on the screen:\n" + "\n".join(self.lines()))
+                raise AssertionError(f"no {wanted!r} on the screen:\n" + "\n".join(self.lines()))
         while self._feed(0.05):  # the rest of this drawing
             if not self._more:
                 break

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import socket
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -180,7 +181,8 @@ HOSTILE = {
 def test_a_peer_that_breaks_the_protocol_is_cut_off(port: GrpcPort, data: bytes) -> None:
     """The connection ends, with GOAWAY where HTTP/2 was spoken; others are answered as before."""
     with dial(port) as peer:
-        peer.sendall(data)
+        with suppress(ConnectionError):  # long data are cut off while they are sent
+            peer.sendall(data)
         got = everything_from(peer)
     assert got.startswith(f.GREETING)
     assert (f.GOAWAY in kinds(got)) == data.startswith(f.PREFACE)
