@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
+from typing import Any
 
 import pytest
 
@@ -179,6 +180,32 @@ def test_a_pool_without_free_connections_is_answered_for(server):
             holder.execute("SELECT pg_advisory_unlock(%s)", [lock])
             thread.join()
         assert limiter.peek("k").remaining == 9 and limiter.peek("other").remaining == 10
+
+
+@pytest.mark.parametrize("busy", [True, False])
+def test_a_server_that_answers_others_is_not_away(server, busy):
+    """A pool whose connections are all in use costs its own decisions only; one that gets no answers is away."""
+    from psycopg_pool import ConnectionPool, PoolTimeout
+
+    class Crowded(ConnectionPool):
+        full = False
+
+        def getconn(self, timeout: float | None = None) -> Any:
+            if not self.full:
+                return super().getconn(timeout)
+            self.full = False
+            if busy:
+                limiter.hit("other")  # as another thread, meanwhile
+            raise PoolTimeout("as asked")
+
+    with Crowded(server.dsn(), min_size=1) as pool:
+        limiter = Limiter(BY_FUNCTION, store=pool)
+        assert limiter.hit("k").remaining == 9
+        for _ in range(5):
+            pool.full = True
+            assert limiter.hit("k").degraded
+        assert limiter.store.health().up == busy
+        limiter.store.close()
 
 
 @both

@@ -28,7 +28,7 @@ class DatabaseError(StoreError):
 
 
 class BusyError(DatabaseError):
-    """Other transactions held these keys for longer than the deadline: the database itself is well."""
+    """Others held these keys, or all connections, for longer than the deadline: the database itself is well."""
 
 
 class SqlStore:

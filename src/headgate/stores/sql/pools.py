@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from typing import Any, Final, NamedTuple
 
 from headgate.errors import InvalidCall
 from headgate.steps import running_loop
 from headgate.stores.options import Options
-from headgate.stores.sql.base import DatabaseError
+from headgate.stores.sql.base import BusyError, DatabaseError
 from headgate.stores.sql.library import AsyncConnectionPool, ConnectionPool, psycopg
 
 GIVE_UP: Final = 1.0
@@ -42,6 +43,8 @@ class Pools:
         self._name, self._target, self._options, self._ready = name, target, options, ready
         self._failure: BaseException | None = None
         """Why the last connection could not be made: a pool tells only that time is over."""
+        self._answered = 0.0
+        """When the server has last answered: a pool whose connections are all busy is no sign that it is away."""
         self._begin()
 
     def _begin(self) -> None:
@@ -51,19 +54,23 @@ class Pools:
 
     def take(self) -> Lent:
         """Return a connection for this thread."""
-        pool = self._pool()
+        pool, began = self._pool(), time.monotonic()
         try:
             return Lent(pool, pool.getconn(self._options.connect_timeout))
         except (psycopg.Error, OSError) as error:
-            raise self._explained(error) from error
+            raise self._explained(error, began) from error
 
     async def take_async(self) -> Lent:
         """Return a connection for the running event loop."""
-        pool = await self._pool_of_loop()
+        pool, began = await self._pool_of_loop(), time.monotonic()
         try:
             return Lent(pool, await pool.getconn(self._options.connect_timeout))
         except (psycopg.Error, OSError) as error:
-            raise self._explained(error) from error
+            raise self._explained(error, began) from error
+
+    def answered(self) -> None:
+        """Note that the server has answered on a connection."""
+        self._answered = time.monotonic()
 
     def hang_up(self) -> None:
         """Close the free connections of threads: the next caller connects again. A ready pool is its owner's."""
@@ -160,8 +167,10 @@ class Pools:
 
         return Noting
 
-    def _explained(self, error: BaseException) -> DatabaseError:
+    def _explained(self, error: BaseException, began: float) -> DatabaseError:
         reason, self._failure = self._failure, None
+        if reason is None and self._answered > began:
+            return BusyError(f"{self._name}: other decisions kept all connections busy; raise max_connections")
         if reason is None:
             return DatabaseError(f"{self._name}: no connection was free in time: {error}")
         said = " ".join(str(reason).split())

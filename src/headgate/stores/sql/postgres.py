@@ -175,6 +175,7 @@ class PostgresStore(SqlStore):
         pool, connection = self._pools.take()
         try:
             yield connection
+            self._pools.answered()
         except ServerError:
             with suppress(*FAILURES, ServerError):
                 converse(connection, alone("ROLLBACK"), time.monotonic() + GRACE)
@@ -189,6 +190,7 @@ class PostgresStore(SqlStore):
         pool, connection = await self._pools.take_async()
         try:
             yield connection
+            self._pools.answered()
         except ServerError:
             with suppress(*FAILURES, ServerError):
                 async with Deadline(running_loop().time() + GRACE):
