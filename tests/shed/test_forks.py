@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from headgate.shed import LoadShedder
+from headgate.shed.estimators.adaptive import Adaptive
 from headgate.web.asgi import RateLimitMiddleware
 from tests.support.edges import get, plain
 from tests.support.forks import in_child
@@ -57,6 +58,21 @@ def test_the_end_of_a_parents_permit_frees_no_place_in_the_child(end):
     assert (shedder.stats().in_flight, shedder.permit().reason) == (1, "limit")
     held[0].release()
     assert shedder.stats().in_flight == 0
+
+
+def test_a_child_measures_by_its_own_requests():
+    """Requests that the parent has measured when it forks do not end in the child, which learns without them."""
+    estimator = Adaptive()
+    for _ in range(30):
+        estimator.begin(0, 10)
+
+    def work() -> float:
+        for at in range(60):
+            mark = estimator.begin(at * 1_000, 1)
+            estimator.end(at * 1_000 + 5_000, mark, 5_000, "success")
+        return estimator.base
+
+    assert (estimator.base, in_child(work)) == (0.0, 5_000.0)
 
 
 class Pause:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 
 from headgate.clock import MILLISECOND, SECOND
+from headgate.forks import after_fork
 from headgate.shed.estimators.cohort import Cohort
 
 NEAR = 1.25
@@ -68,6 +69,11 @@ class Adaptive:
         self._dip_began = self._dip_took = self._full_for = 0
         self._saved, self._saved_at = float(SAVED), 0
         self._open(Cohort(self._close, 0, 1))
+        after_fork(self._forget_members)
+
+    def _forget_members(self) -> None:
+        """Measure by other requests in a forked child: those of its parent do not end there."""
+        self._open(Cohort(self._close, self._cohort.opened, self._cohort.mark + 1))
 
     def refuse(self, now: int) -> None:
         """Note that the limit was reached."""
