@@ -47,6 +47,19 @@ def test_fastapi_does_not_start(kind):
             asgi(app, path="/search")
 
 
+@pytest.mark.parametrize("above", [True, False])
+def test_a_dependency_is_no_decorator(above):
+    """`limit` in place of `limited` raises, where it would limit nothing."""
+    app = FastAPI()
+    decorator: Any = fastapi.limit("1/minute")
+
+    async def search() -> str:
+        return "hello"
+
+    with pytest.raises(TypeError, match="positional argument"):
+        decorator(app.get("/search")(search) if above else search)
+
+
 def test_an_app_without_limits_of_its_own_raises_at_the_decorator():
     """Nothing of Headgate is in such an app, so the decorator itself looks for a route that has the endpoint."""
     app, router = FastAPI(), APIRouter()

@@ -88,8 +88,8 @@ def test_a_limit_asked_by_hand_after_the_handshake_closes():
 
     async def endpoint(websocket: WebSocket) -> None:
         await websocket.accept()
-        await limit(websocket)
-        await limit(websocket)
+        await limit(connection=websocket)
+        await limit(connection=websocket)
 
     app = serve(WebSocketRoute("/ws", endpoint), default=None).app
     assert kinds(talk(app, extensions={"websocket.http.response": {}})) == ["accept"]

@@ -53,8 +53,11 @@ class Limit:
         self.limit = EndpointLimit(limits, {"key": key, **rule})
         self.messages = messages
 
-    async def __call__(self, connection: HTTPConnection) -> RequestDecision:
-        """Admit the request and return the decision of this limit, or raise `RateLimitExceeded`."""
+    async def __call__(self, *, connection: HTTPConnection) -> RequestDecision:
+        """Admit the request and return the decision of this limit, or raise `RateLimitExceeded`.
+
+        By name, as FastAPI calls it: as a decorator, which it is not, it raises at once.
+        """
         seen = RequestDecision()
         seen.limits = limits = request_limits_of(connection)
         before = len(limits.outcomes())
