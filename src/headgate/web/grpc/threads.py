@@ -1,10 +1,14 @@
-"""Calls with handlers that run in threads."""
+"""Calls with handlers that run in threads.
+
+The `abort` of a context raises an error. Before grpcio 1.85 it returned in the threads of an event loop, so that the
+call ended for the client only: nothing here may rely on the error.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 import grpc
 
@@ -18,6 +22,8 @@ from headgate.web.responder import RAISED
 
 Run = Callable[[Any], Any]
 """Runs steps, and returns their result."""
+NO_RESPONSE: Final = Raw(b"")
+"""The response of a call that was aborted: it is not sent."""
 
 
 class RateLimitInterceptor(Interceptor, grpc.ServerInterceptor):
@@ -89,7 +95,9 @@ class _Calls:
             admitted = self._run(admitted)
         if not admitted:
             refused = refusal(limits)
-            return refused.raw or refuse(context, refused, trailing_of(context))
+            if refused.raw is None:
+                refuse(context, refused, trailing_of(context))
+            return refused.raw or NO_RESPONSE
         self._leave_if_gone(limits, context)
         if limits.permit is not None:
             limits.permit.show()  # the steps may have run in an event loop, not in this thread
