@@ -53,9 +53,24 @@ def test_an_empty_room_starts_anew():
     assert room.take(650 * MILLISECOND, 3) == "b"
 
 
+@pytest.mark.parametrize("left", ["served", "dropped", "given up"])
+@pytest.mark.parametrize(("empty_us", "first"), [(10 * MILLISECOND - 1, "c"), (10 * MILLISECOND, "b")])
+def test_a_room_that_is_empty_for_a_moment_does_not_start_anew(left, empty_us, first):
+    """Permits that come back together empty a room for less than 10 ms under a load that lasts."""
+    room, emptied = room_with((1, "a")), 500 * MILLISECOND
+    {
+        "served": lambda: room.take(emptied, 3),
+        "dropped": lambda: room.drop(emptied),
+        "given up": lambda: room.remove(emptied, 1, "", "a"),
+    }[left]()
+    for request in "bc":
+        room.add(emptied + empty_us, 1, "", 1, request)
+    assert room.take(550 * MILLISECOND, 3) == first
+
+
 def test_a_request_that_gives_up_leaves_its_place():
     """The size counts the places that are taken."""
     room = room_with((1, "a"), (2, "b"))
-    assert room.remove(1, "", "a")
-    assert not room.remove(1, "", "a")
+    assert room.remove(0, 1, "", "a")
+    assert not room.remove(0, 1, "", "a")
     assert room.size == 1

@@ -116,7 +116,7 @@ class Admissions:
         """Refuse a request that has waited long enough, unless its permit was granted or refused in the meantime."""
         permit = waiter.permit
         if permit.state == "asked":
-            self.room.remove(permit.rank, permit.tenant, waiter)
+            self.room.remove(now, permit.rank, permit.tenant, waiter)
             self.places.wait(self.room.size)
             self.refuse(now, permit, "queue")
 
