@@ -107,6 +107,20 @@ def test_mistakes_in_the_limit_are_told_below_it(opened):
     assert cells(page, "most in 2 s") == ["0"] * 6
 
 
+@pytest.mark.parametrize("width", [390, 1010, 1280])
+def test_a_long_message_covers_nothing(opened, width):
+    """It has all of its lines above the buttons, also where the page is as high as the window."""
+    page = opened.page
+    page.set_viewport_size({"width": width, "height": 800})
+    page.fill("#limit", "10/minte")
+    wait_for(page, "document.getElementById('mistake').textContent.endsWith('90 seconds')")
+    below, above = (
+        page.eval_on_selector(place, f"each => each.getBoundingClientRect().{edge}")
+        for place, edge in (("#mistake", "bottom"), (".chips button", "top"))
+    )
+    assert below <= above
+
+
 def test_the_code_has_the_limit_that_is_shown(opened):
     """A limit with a mistake is never in the code to copy: the code keeps the limit that the picture is of."""
     page = opened.page
