@@ -73,6 +73,50 @@ async def test_an_app_without_limits_answers_with_an_error(handler, caplog):
     assert told.endswith("has limits, and its app has none; write RateLimits(app) where the app is created")
 
 
+def table() -> web.RouteTableDef:
+    """Routes whose limits stand above them; twice, and with a limit below as well."""
+    routes = web.RouteTableDef()
+
+    @limited("3/minute")
+    @limited("1/minute")
+    @routes.get("/a")
+    @routes.get("/b")
+    async def above(request: web.Request) -> web.Response:
+        return web.Response()
+
+    @limited("1/minute")
+    @routes.get("/c")
+    @limited("3/minute")
+    async def around(request: web.Request) -> web.Response:
+        return web.Response()
+
+    routes.static("/static", ".")
+    return routes
+
+
+@awaited
+async def test_a_limit_above_the_route_raises_in_an_app_without_limits(caplog):
+    """The table of routes has the handler already, and gets the limited one."""
+    caplog.set_level(logging.ERROR)
+    app = web.Application()
+    app.add_routes(table())
+    async with served(app) as client:
+        assert [await statuses(client, 1, path) for path in ("/a", "/b", "/c")] == [[500]] * 3
+    assert "has limits, and its app has none" in str(caplog.records[0].exc_info[1])
+
+
+@awaited
+async def test_a_limit_above_the_route_limits():
+    """As if it stood below: all limits are one decision, and each route counts for itself."""
+    app = site()
+    app.add_routes(table())
+    async with served(app) as client:
+        for path in ("/a", "/b", "/c"):
+            async with client.get(path) as answer:
+                assert answer.headers["RateLimit"].count(";r=") == 2
+            assert await statuses(client, 2, path) == [429, 429]
+
+
 @awaited
 async def test_a_decorator_that_loses_the_mark_does_not_lose_the_limits():
     """They count as they would with the mark: each limit once, and each route for itself."""

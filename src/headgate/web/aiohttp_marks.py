@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from collections.abc import Awaitable, Callable
+from types import FrameType
 from typing import Any, Final, Protocol, TypeVar
 
 from aiohttp import web
@@ -49,6 +51,7 @@ def limited(limits: Any, *, key: Any = "ip", **rule: Any) -> Callable[[Marked], 
         if inspect.isclass(handler) and not issubclass(handler, web.View):
             raise InvalidCall(f"expected a handler or a web.View; got {handler!r}")
         marked: Marked = _marked(handler, (limit, *(mark_of(handler, LIMITS) or ())))
+        _put_into_tables(handler, marked, sys._getframe(1))
         return marked
 
     return decorate
@@ -87,6 +90,15 @@ def _marked(handler: Any, limits: tuple[EndpointLimit, ...]) -> Any:  # noqa: AN
     setattr(limited_handler, LIMITS, limits)
     note_within(limited_handler, inner)
     return limited_handler
+
+
+def _put_into_tables(handler: Any, marked: Any, frame: FrameType) -> None:  # noqa: ANN401
+    """Let the tables of routes that a caller's code names call the limited handler: `@limited` is above the route's."""
+    for each in (*frame.f_globals.values(), *frame.f_locals.values()):
+        if isinstance(each, web.RouteTableDef):
+            for route in each:
+                if getattr(route, "handler", None) is handler:
+                    object.__setattr__(route, "handler", marked)  # frozen, and in the table for good
 
 
 def _marked_view(view: Any, limits: tuple[EndpointLimit, ...]) -> Any:  # noqa: ANN401
