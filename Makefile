@@ -6,7 +6,8 @@ BIN := $(VENV)/bin
 MATRIX ?=
 # The packages that tests and checks need; `free-threaded` for Pythons that some of them have no wheels for.
 GROUP ?= dev
-EDGES := tests/tasks $(foreach edge,starlette fastapi endpoints flask django drf aiohttp grpc edges,$(wildcard tests/web/test_$(edge)*.py))
+EDGES := tests/tasks $(wildcard tests/client/test_*grpc*.py) \
+  $(foreach edge,starlette fastapi endpoints flask django drf aiohttp grpc edges,$(wildcard tests/web/test_$(edge)*.py))
 # Two workers more than two cores have, since many tests wait. A worker without work takes some from another one's end,
 # so that the tests of a file mostly share their server.
 PYTEST := $(BIN)/python -m pytest -n 4 --dist worksteal

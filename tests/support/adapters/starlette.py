@@ -47,9 +47,10 @@ class StarletteSuite(EdgeSuite):
         options = options_of(app, lambda function: lambda scope: function(of_scope(scope)))
         if self.middleware and app.default is None:
             held: list[Any] = []
+            policy = app.policy
 
-            def middleware(inside: Any) -> Any:
-                held.append(self.edge.RateLimitMiddleware(inside, app.policy, **options))
+            def middleware(app: Any) -> Any:  # by this name, as older versions of Starlette give it
+                held.append(self.edge.RateLimitMiddleware(app, policy, **options))
                 return held[0]
 
             built.add_middleware(middleware)

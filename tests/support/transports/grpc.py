@@ -73,7 +73,7 @@ def got(error: Any) -> Got:
     """A failed call as a response, if the service has answered it; else the error is raised."""
     if error.details() != TOLD:
         raise error
-    return Got(STATUSES[error.code()], dict(error.trailing_metadata()), b"")
+    return Got(STATUSES[error.code()], dict([*error.trailing_metadata()]), b"")
 
 
 class GrpcClient:
