@@ -157,8 +157,12 @@ class Cluster(_Group):
         wait_until(self._replicas_are_known, "every node knows the replicas")
 
     def _share_slots(self) -> None:
-        """Distinct epochs from the start save the nodes an election."""
-        for epoch, node in enumerate(self.nodes, 1):
+        """Distinct epochs from the start save the nodes an election.
+
+        Those of replicas are the lowest: a replica tells its primary's epoch. A node that still knows it by a higher
+        one of its own takes all of its messages for old ones, and never shows it.
+        """
+        for epoch, node in enumerate([*self.replicas, *self.primaries], 1):
             node.command("CLUSTER", "SET-CONFIG-EPOCH", epoch)
         size = len(self.primaries)
         for place, primary in enumerate(self.primaries):

@@ -28,7 +28,7 @@ class ModelServer(ThreadingHTTPServer):
         self.requests: list[dict[str, str]] = []
         """The header fields of every request."""
         self.used: Counter[str] = Counter()
-        """Tokens of answers that were sent whole."""
+        """Tokens of answers that were sent up to their last event, or whole."""
         self.refusals: list[tuple[int, dict[str, str]]] = []
         """Answers to give first, in place of the model's."""
         self.limits: dict[str, str] = {}
@@ -77,12 +77,15 @@ class _Handler(BaseHTTPRequestHandler):
             return
         events = list(_STREAMS[speak](asked, entered, left))
         if cut:
-            self._stream(events[:cut])
+            self._begin_stream(events[:cut])
+            self._write(events[:cut])
             self.close_connection = True
             return
-        self._stream(events)
+        self._begin_stream(events)
+        self._write(events[:-1])
+        self.server.count(entered, left)  # before the client can have read the end, and compares
+        self._write(events[-1:])
         self.wfile.write(b"0\r\n\r\n")
-        self.server.count(entered, left)
 
     def _send(self, body: bytes, fields: dict[str, str], status: int = 200) -> None:
         self.send_response(status)
@@ -95,13 +98,15 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def _stream(self, events: list[bytes]) -> None:
+    def _begin_stream(self, events: list[bytes]) -> None:
         self.send_response(200)
         for name, value in {**self.server.limits, "Content-Type": "text/event-stream; charset=utf-8"}.items():
             self.send_header(name, value)
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
         self.server.bodies.append(b"".join(events))
+
+    def _write(self, events: list[bytes]) -> None:
         for event in events:
             self.wfile.write(b"%x\r\n%s\r\n" % (len(event), event))
 

@@ -55,4 +55,4 @@ def test_an_outage_does_not_fill_the_log(caplog):
     with caplog.at_level(logging.WARNING, "headgate.policy"), TestClient(app) as client:
         for _ in range(20):
             client.get("/x/1")
-    assert len(caplog.records) < 5
+    assert 0 < len([record for record in caplog.records if record.name.startswith("headgate")]) < 5
