@@ -142,6 +142,11 @@ class Decision:
         return math.inf if self.reset_us == UNKNOWN else self.reset_us / 1e6
 
     @property
+    def _left(self) -> str:
+        """The units left and, after `t=`, the whole seconds until the reset, as header fields write them: `9;t=6`."""
+        return f"{self.remaining};t={(self.reset_us + 999_999) // 1_000_000}"
+
+    @property
     def never(self) -> bool:
         """True if the cost is above the burst: a retry cannot succeed."""
         return self.retry_us == NEVER

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, AnyStr, Final
 
-from headgate.clock import SECOND
 from headgate.policy.edges import HeaderStyle
 from headgate.web.headers import FieldWriter, HeaderCodec, TextFields, checked_styles, fields_of
 
@@ -41,7 +40,7 @@ def _adding_text(one: TextFields, allows_origin: str, expose: Expose[str]) -> Ad
 
     def with_fields(headers: Iterable[tuple[str, str]], decision: Decision) -> list[tuple[str, str]]:
         given: list[tuple[str, str]] = headers if headers.__class__ is list else list(headers)
-        told = [*given, policy, (field, f"{begin}{decision.remaining};t={-(-decision.reset_us // SECOND)}")]
+        told = [*given, policy, (field, begin + decision._left)]
         for name, _ in given:
             if len(name) == ALLOWS_ORIGIN and name.lower() == allows_origin:
                 return expose(told)

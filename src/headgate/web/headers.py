@@ -182,14 +182,15 @@ class TextFields(NamedTuple):
 
     def write(self, decision: Decision) -> list[tuple[str, str]]:
         """Return the fields of a decision."""
-        return [self.policy, (self.field, f"{self.begin}{decision.remaining};t={-(-decision.reset_us // SECOND)}")]
+        return [self.policy, (self.field, self.begin + decision._left)]
 
 
 def _one_limit(policy: tuple[AnyStr, AnyStr], field: AnyStr, template: AnyStr) -> FieldWriter[AnyStr]:
     """Return a writer for most policies: one limit, and `name;r=%d;t=%d` as its template."""
     if isinstance(template, bytes):
-        return lambda decision: [policy, (field, template % (decision.remaining, -(-decision.reset_us // SECOND)))]
-    begin = template.removesuffix("%d;t=%d").replace("%%", "%")  # for text, this is quicker than %
+        start = template.removesuffix(b"%d;t=%d").replace(b"%%", b"%")
+        return lambda decision: [policy, (field, start + decision._left.encode())]
+    begin = template.removesuffix("%d;t=%d").replace("%%", "%")
     return TextFields(policy, field, begin).write
 
 
