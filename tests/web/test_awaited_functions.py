@@ -12,11 +12,12 @@ from fastapi import Depends, FastAPI, Request
 from starlette.testclient import TestClient
 
 from headgate import InvalidCall, InvalidPolicy
+from headgate.shed import current_class
 from headgate.web import aiohttp, wsgi
 from headgate.web.asgi import RateLimitMiddleware
 from headgate.web.fastapi import RateLimits, limit
 from headgate.web.grpc import limited
-from tests.support.edges import asgi, still
+from tests.support.edges import asgi, get, still
 from tests.support.grpc_servers import AsyncEcho, serving
 
 pytestmark = pytest.mark.engineless
@@ -147,6 +148,62 @@ class Limited(AsyncEcho):
     @limited("1/hour", key=by_message)
     async def Unary(self, request: bytes, context: Any) -> bytes:  # type: ignore[override]
         return request
+
+
+def test_a_load_shedder_awaits_the_plan_of_a_request():
+    """A class by plan is the one of the plan; the rules after it use the same plan, and do not ask twice."""
+    asked: list[str] = []
+    told: list[Any] = []
+
+    async def plan(view: Any) -> str:
+        await asyncio.sleep(0)
+        asked.append(view.path)
+        return "pro"
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        told.append(current_class())
+        await hello(scope, receive, send)
+
+    rule = {"name": "api", "key": "ip", "limits": {"default": "1/hour", "pro": "2/hour"}}
+    shed = {"limit": 9, "classes": {"critical": {"plan": "pro"}}}
+    limits = RateLimitMiddleware(app, {"rules": [rule], "shed": shed}, store=still(), plan=plan)
+    assert [asgi(limits, "GET", "/a").status for _ in range(3)] == [200, 200, 429]
+    assert (told, asked) == (["critical"] * 2, ["/a"] * 3)
+
+
+def test_a_load_shedder_awaits_the_claims_of_requests_that_wait():
+    """Two customers at one address are served in turn, as they are with a function that need not be awaited."""
+    served: list[str] = []
+
+    async def claims(scope: Any) -> dict[str, str]:
+        await asyncio.sleep(0)
+        return {"org": dict(scope["headers"])[b"x-org"].decode()}
+
+    async def main() -> None:
+        free = asyncio.Semaphore(0)
+
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            served.append(dict(scope["headers"])[b"x-org"].decode())
+            await free.acquire()
+            await hello(scope, receive, send)
+
+        shed = {"limit": 4, "timeout": "60s", "tenant": {"claim": "org"}}
+        limits = RateLimitMiddleware(app, {"rules": [], "shed": shed}, claims=claims)
+        assert limits.shedder is not None
+        names = ["first"] * 4 + ["a", "a", "b", "b"]
+        tasks = [asyncio.create_task(get(limits, "GET", "/", {"x-org": name})) for name in names]
+        while limits.shedder.stats().waiting < 4:
+            await asyncio.sleep(0)
+        for count in range(5, 9):
+            free.release()
+            while len(served) < count:
+                await asyncio.sleep(0)
+        for _ in range(4):
+            free.release()
+        await asyncio.gather(*tasks)
+
+    asyncio.run(asyncio.wait_for(main(), 60))
+    assert served[4:] == ["a", "b", "a", "b"]
 
 
 def test_a_method_of_a_grpc_server_in_a_loop_awaits_its_key():

@@ -39,6 +39,8 @@ class RequestLimits(RequestCharges[AnyStr]):
 
     view: RequestView | None = None
     """The view of the request, if it was read already."""
+    complete: RequestView | None = None
+    """The view for which the app's functions were awaited already, by the load shedder."""
     held: bool = False
     """Whether the request has waited, for a rule that delays it or for a permit."""
     connection: Any = None
@@ -143,7 +145,7 @@ class RequestLimits(RequestCharges[AnyStr]):
         responder = runtime.responder(view) if limits is None else runtime.responder_at(view, limits)
         if runtime.prepare is not None:
             yield from runtime.prepare(view, responder, limits or ())
-        if runtime.awaited_options.names:
+        if runtime.awaited_options.names and view is not self.complete:
             yield runtime.awaited_options.step(request, view)
         if responder.awaited:
             yield from responder.await_functions(view)

@@ -181,6 +181,9 @@ class Shedding:
         responder = runtime.responder(view)
         if runtime.prepare is not None:
             yield from runtime.prepare(view, responder, ())
+        if runtime.awaited_options.names:
+            yield runtime.awaited_options.step(asked.request, view)
+            limits.complete = view
         if view.plan is None:
             with suppress(Unclear):  # the rules refuse the request for it
                 view.plan = responder.compiled.policy.plan_of(view)
