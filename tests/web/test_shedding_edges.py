@@ -215,6 +215,33 @@ def test_a_class_does_not_outlive_its_request_in_a_thread():
     assert in_flight(gate) == 0
 
 
+def test_a_reload_may_remove_the_class_of_a_request_under_way(tmp_path):
+    """A request that was classified by the order of before is served, as one of the default class."""
+    told: list[Any] = []
+
+    def app(environ: Any, start_response: Any) -> list[bytes]:
+        told.append(current_class())
+        start_response("200 OK", [])
+        return [b""]
+
+    def write(*order: str) -> None:
+        section = {"limit": 1, "timeout": 0, "order": order, "classes": {order[0]: {"plan": "pro"}}}
+        (tmp_path / "policy.json").write_text(json.dumps({"rules": [], "shed": section}))
+
+    def plan(view: Any) -> str:
+        if not told:
+            write("paid", "unpaid")
+            assert gate.reload()
+        return "pro"
+
+    write("gold", "silver")
+    gate = wsgi.RateLimitMiddleware(app, str(tmp_path / "policy.json"), plan=plan)
+    for _ in range(2):
+        pieces: Any = gate(environ(), lambda *_: None)
+        pieces.close()
+    assert (told, in_flight(gate)) == (["unpaid", "paid"], 0)
+
+
 def test_a_response_that_is_closed_early_gives_its_permit_back():
     """A client that goes away makes the server close the response."""
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from headgate.caches import PathCache
 from headgate.engine import Entry
+from headgate.errors import InvalidCall
 from headgate.forks import after_fork
 from headgate.policy import RequestView
 from headgate.policy.edges import Candidates, Outcome, ShedSection, Unclear, client_key, fallback_key, key_of
@@ -94,7 +95,8 @@ class Shedding:
         if self._candidates[method][path].exempt == ():
             return None, shortcut
         name = None if self._reads else self._only[method][path]
-        return (None, False) if name is None or shortcut is False else (self.shedder.entries[name], shortcut)
+        entry = None if name is None else self.shedder.entries.get(name)  # none if a reload has changed the order
+        return (None, False) if entry is None or shortcut is False else (entry, shortcut)
 
     def admit(
         self, limits: RequestLimits[Any], request: Request, method: str, where: str, peer: str | None
@@ -106,7 +108,7 @@ class Shedding:
             return self._classify(Asked(limits, request, method, where, peer))
         if self._reads:
             return self._ask(Asked(limits, request, method, where, peer), name)
-        permit = self.shedder.permit(name, timeout=self._timeout, at_once=True)
+        permit = self._permit(name, None)
         if permit.state == "refused":
             return limits.turn_away(_outcome_of(permit), request)
         if permit.state == "asked":
@@ -140,8 +142,16 @@ class Shedding:
     def _ask(self, asked: Asked, name: str) -> bool | Steps[bool]:
         """Ask for a permit, for the class and the deadline that the request names."""
         name, deadline = self._read(asked.request, asked.peer, name)
-        permit = self.shedder.permit(name, timeout=self._timeout, deadline=deadline, at_once=True)
+        permit = self._permit(name, deadline)
         return self._serve(asked, permit) if permit.state == "held" else self._without(asked, permit)
+
+    def _permit(self, name: str, deadline: float | None) -> ShedPermit:
+        """Take a permit; if a reload has removed the class meanwhile, one of the default class."""
+        shedder, timeout = self.shedder, self._timeout
+        try:
+            return shedder.permit(name, timeout=timeout, deadline=deadline, at_once=True)
+        except InvalidCall:
+            return shedder.permit(None, timeout=timeout, deadline=deadline, at_once=True)
 
     def _serve(self, asked: Asked, permit: ShedPermit) -> Steps[bool]:
         """Decide by the rules about a request that has its permit."""
