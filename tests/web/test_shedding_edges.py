@@ -288,6 +288,40 @@ def test_the_queue_before_the_process_is_believed_of_proxies(trusted):
     assert [seconds > 1e8 for seconds in noted] == [True] * trusted
 
 
+@pytest.mark.parametrize(
+    ("lines", "known"),
+    [(["critical"], "critical"), (["critical", "critical"], "critical"), (["critical", "sheddable"], "sheddable_plus")],
+)
+def test_a_class_that_a_client_sends_beside_that_of_its_proxy_counts_as_unknown(lines, known):
+    """A proxy may add a line and keep the client's, which comes first: the client must not choose its class."""
+    told: list[Any] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        told.append(current_class())
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    gate = asgi.RateLimitMiddleware(app, shed(class_header="x-class"), trusted_proxies=["203.0.113.0/24"])
+    headers = [(b"x-class", line.encode()) for line in lines]
+    asyncio.run(exchange(gate, {**scope(), "headers": headers}))
+    assert told == [known]
+
+
+def test_the_start_that_a_client_sends_beside_that_of_its_proxy_says_nothing():
+    """Workers that measure the queue before them would shed the requests of others for it."""
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    gate = asgi.RateLimitMiddleware(app, shed(workers={"signals": "queue"}), trusted_proxies=["203.0.113.0/24"])
+    noted: list[float] = []
+    gate.shedder.note_queue = noted.append  # type: ignore[method-assign,union-attr]
+    headers = [(b"x-request-start", line) for line in (b"t=1000000000", b"t=1700000000")]
+    asyncio.run(exchange(gate, {**scope(), "headers": headers}))
+    assert noted == [0.0]
+
+
 class TestGRPC:
     @pytest.fixture
     def grpc(self):

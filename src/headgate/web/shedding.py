@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -205,9 +206,9 @@ class Shedding:
         lines, deadline = runtime.reader.lines, None
         if runtime.proxies is not None and runtime.proxies.trusts(peer):
             if self._class_header is not None and (named := lines(request, self._class_header)):
-                name = self._named(named[0])
+                name = self._named(_joined(named))
             if self._queues and (start := lines(request, REQUEST_START)):
-                self.shedder.note_queue(_waited(start[0]))
+                self.shedder.note_queue(_waited(_joined(start)))
         if section.deadline_header is not None and (given := lines(request, section.deadline_header)):
             found = _MILLISECONDS.fullmatch(given[0])
             deadline = int(found[1]) / 1_000 if found else None
@@ -278,6 +279,11 @@ def _guarded(limits: RequestLimits[Any], steps: Steps[bool]) -> Steps[bool]:
     except BaseException:
         limits.let_go()
         raise
+
+
+def _joined(lines: Sequence[str]) -> str:
+    """Return the value of a header; the lines of a client whose proxy adds one of its own become a value of neither."""
+    return ", ".join(dict.fromkeys(lines))
 
 
 def _waited(start: str) -> float:
