@@ -31,6 +31,16 @@ def test_tenants_take_turns():
     assert served(queue, 5) == ["a1", "b1", "a2", "a3", None]
 
 
+@pytest.mark.parametrize(("heavy", "light"), [(1e20, 1.0), (1e6, 1e-12), (1.0, 5e-324)])
+def test_weights_may_differ_by_any_factor(heavy, light):
+    """A sum keeps nothing of a weight of 1 beside one of 10^20, and when that has left, the light one is served."""
+    queue: FairQueue[Any] = FairQueue()
+    queue.add("heavy", heavy, "h")
+    for request in ("l1", "l2"):
+        queue.add("light", light, request)
+    assert (served(queue, 4), queue.size) == (["h", "l1", "l2", None], 0)
+
+
 def test_weights_are_shares():
     """Of tenants that always wait, one with weight 3 is served three times as often."""
     queue: FairQueue[Any] = FairQueue()

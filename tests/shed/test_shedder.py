@@ -242,6 +242,7 @@ def test_lost_permits_are_logged_once_a_minute(caplog, clock):
         lambda: LoadShedder().permit(weight=0, timeout=1),
         lambda: LoadShedder().permit(weight=-1),
         lambda: LoadShedder().permit(weight=float("nan")),
+        lambda: LoadShedder().permit(weight=10**400),
         lambda: LoadShedder().permit(tenant=["acme"]),
         lambda: LoadShedder().permit(tenant=None, timeout=1),
         lambda: LoadShedder().permit(timeout=float("nan")),

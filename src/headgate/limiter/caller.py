@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sys import float_info
 from typing import Any, NamedTuple, Self
 
 from headgate.call import Call, Cost
@@ -29,7 +30,7 @@ def order_of(priority: int, fair_by: str | None, weight: float) -> Order | None:
     if fair_by is not None and not isinstance(fair_by, str):
         raise InvalidCall(f"fair_by must be a str, such as the name of a tenant; got {shown(fair_by)}")
     number = isinstance(weight, int | float) and not isinstance(weight, bool)
-    if not number or not 0 < weight < float("inf") or (fair_by is None and weight != 1):
+    if not number or not 0 < weight <= float_info.max or (fair_by is None and weight != 1):
         raise InvalidCall(f"weight must be a number above 0, together with fair_by; got {shown(weight)}")
     return None if priority == 0 and fair_by is None else Order(priority, fair_by or "", float(weight))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import inf
+from sys import float_info
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from headgate.shed.shedder import LoadShedder
 
 BLOCKS = "`with` and a timeout would stop this event loop: write `async with shedder.permit(...):`"
+LARGEST = float_info.max
 ENDED = "this permit has ended, and a permit cannot be used twice: take another with shedder.permit(...)"
 
 
@@ -120,7 +121,7 @@ def check_tenant(tenant: object, weight: object) -> None:
     """Raise if a tenant has no name, or no weight."""
     if not isinstance(tenant, str):
         raise InvalidCall(f"the name of a tenant is a text; got {shown(tenant)}")
-    if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 < weight < inf:
+    if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 < weight <= LARGEST:
         raise InvalidCall(f"the weight of a tenant is a number above 0; got {shown(weight)}")
 
 

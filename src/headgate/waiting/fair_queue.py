@@ -95,6 +95,8 @@ class FairQueue(Generic[T]):
 
     def _serve(self, units: float) -> None:
         if self.size:
+            if self._weights <= 0:  # a sum keeps nothing of a weight beside one that is 10^16 times as large
+                self._weights = sum(each.weight for each in self._tenants.values() if each.waiting)
             self._reached += units / self._weights
 
     def drop(self, newest: bool) -> T | None:
