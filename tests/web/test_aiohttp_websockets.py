@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from aiohttp import WSMsgType, web
 
-from headgate.web.aiohttp import limited
+from headgate.web.aiohttp import RateLimits, limited
 from tests.support.awaiting import awaited
 from tests.web.test_aiohttp import chat, hello, opened, served, site, statuses
 
@@ -75,3 +75,45 @@ async def test_a_message_too_many_closes_the_websocket():
         await asyncio.wait_for(ended.wait(), 10)
         await bob.send_str("ho")
         assert await bob.receive_str(timeout=10) == "hoho"
+
+
+@awaited
+async def test_a_websocket_keeps_the_permit_of_its_request():
+    """It waits once for the load shedder and is counted once; a request that waits does not take its place."""
+    begun, go = asyncio.Event(), asyncio.Event()
+
+    async def late(request: web.Request) -> web.WebSocketResponse:
+        begun.set()
+        await go.wait()
+        return await chat(request)
+
+    app = web.Application()
+    shedder: Any = RateLimits(app, {"rules": [], "shed": {"limit": 1}}).shedder
+    app.add_routes([web.get("/", late), web.get("/page", hello)])
+    async with served(app) as client:
+        opening = asyncio.ensure_future(client.ws_connect("/"))
+        await begun.wait()
+        page = asyncio.ensure_future(client.get("/page"))
+        while not shedder.stats().waiting:
+            await asyncio.sleep(0)
+        go.set()
+        async with await opening as socket:
+            await socket.send_str("ho")
+            assert await socket.receive_str(timeout=10) == "hoho"
+            assert (shedder.stats().in_flight, shedder.stats().admitted, page.done()) == (1, 1, False)
+        assert (await page).status == 200
+    assert (shedder.stats().in_flight, shedder.stats().admitted) == (0, 2)
+
+
+@pytest.mark.parametrize("classes", [{}, {"critical": {"method": "WEBSOCKET"}}], ids=["same", "other"])
+@awaited
+async def test_a_websocket_that_a_rule_refuses_gives_its_permit_back(classes):
+    """Whether its class is that of its request, or one of websockets only."""
+    rule = {"name": "sockets", "match": {"method": "WEBSOCKET"}, "key": "ip", "limits": "1/minute"}
+    app = web.Application()
+    shedder: Any = RateLimits(app, {"rules": [rule], "shed": {"limit": 1, "classes": classes}}).shedder
+    app.add_routes([web.get("/", chat)])
+    async with served(app) as client:
+        assert [await opened(client) for _ in range(2)] == [101, 429]
+        while shedder.stats().in_flight:
+            await asyncio.sleep(0)

@@ -257,7 +257,8 @@ class RateLimits(Edge[str]):
         """Decide on a handshake. Until here it counted as a GET: any request can ask for an upgrade and get a page."""
         policy = self.policy
         if policy.rules or policy.allow or policy.deny or policy.shed:
-            await run_awaiting(limits.refund())
+            shedding = self._runtime.shedding
+            await run_awaiting(limits.refund(shedding is not None and shedding.keeps(limits, self._path(request))))
             counts = self._runtime.responder_now.counts_messages
             await self._admit(request, limits, "WEBSOCKET", None)
             places = list(request.get(self._entered, ()))

@@ -177,13 +177,13 @@ class RequestCharges(Generic[AnyStr]):
             for _, outcome in self.admitted:
                 yield from release(outcome.charges)
 
-    def refund(self) -> Steps[None]:
-        """Give back all charges: the request goes no further."""
+    def refund(self, keeps_permit: bool = False) -> Steps[None]:
+        """Give back all charges: the request goes no further, or is decided on anew, perhaps with the same permit."""
         every, self.admitted, self.fast = self.charges(), (), None
-        self.shed_asked = self.charged = False
-        if self.permit is not None:
+        self.charged = False
+        self.shed_asked = self.follows = self.holds_permits = keeps_permit
+        if self.permit is not None and not keeps_permit:
             self.let_go()
-        self.follows = self.holds_permits = False
         yield from refund(every)
 
 

@@ -130,6 +130,11 @@ class Shedding:
             return False
         return _guarded(limits, admitted)
 
+    def keeps(self, limits: RequestLimits[Any], where: str) -> bool:
+        """Whether a GET that becomes a websocket keeps its permit: it would wait again for another one."""
+        name = self._only["WEBSOCKET"][where]
+        return limits.permit is not None and name is not None and name == self._only["GET"][where]
+
     def _classify(self, asked: Asked) -> Steps[bool]:
         """Find the class of a request by its view."""
         candidates = self._candidates[asked.method][asked.where]
