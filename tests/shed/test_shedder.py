@@ -223,6 +223,31 @@ def test_a_lost_permit_comes_back(caplog, clock):
     assert caplog.text.count("permits of a load shedder were lost without a release (1): use `with`") == 1
 
 
+@pytest.mark.parametrize("found_by", ["numbers", "request", "timeout"])
+def test_a_lost_permit_goes_to_a_request_that_waits(found_by):
+    """Before a request that comes later, and at the latest at the end of the timeout."""
+    shedder = LoadShedder(1)
+    lost = [shedder.permit()]
+    served = threading.Event()
+
+    def wait():
+        with shedder.permit("critical", timeout=0.2 if found_by == "timeout" else 60):
+            served.set()
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    while not shedder.stats().waiting:
+        pass
+    lost.clear()
+    gc.collect()
+    if found_by == "numbers":
+        shedder.stats()
+    elif found_by == "request":
+        assert not shedder.permit("sheddable") or served.wait(30)
+    thread.join(30)
+    assert served.is_set()
+
+
 def test_lost_permits_are_logged_once_a_minute(caplog, clock):
     """A caller that forgets one forgets thousands: the log says how to do better, and is not filled by it."""
     shedder = LoadShedder(1, clock=clock)

@@ -130,8 +130,8 @@ class Admissions:
             estimator.end(now, mark, latency, outcome)
             permit.mark = None
 
-    def take_back_lost(self, now: int) -> None:
-        """Take back permits that nothing refers to any more: their callers forgot to release them."""
+    def take_back_lost(self, now: int) -> list[Waiter]:
+        """Take back permits that nothing refers to any more; requests that wait get their places."""
         abandoned = self.places.abandoned
         lost = [abandoned.popleft() for _ in range(len(abandoned))]
         for mark in lost:  # nothing else is known of them
@@ -143,6 +143,7 @@ class Admissions:
             log_of(__name__).warning(
                 "permits of a load shedder were lost without a release (%d): use `with`", len(lost)
             )
+        return self.fill(now)
 
     def admit_waiting(self, now: int) -> list[Waiter]:
         """Grant permits to all requests that wait: the limit is not enforced any more."""

@@ -200,9 +200,10 @@ class LoadShedder:
     def stats(self) -> Stats:
         """Return the numbers of this moment."""
         with self._lock:
-            if self._places.abandoned:
-                self._state.take_back_lost(self.now())
-            return self._state.stats()
+            woken = self._state.take_back_lost(self.now()) if self._places.abandoned else []
+            stats = self._state.stats()
+        wake_all(woken)
+        return stats
 
     def note_queue(self, seconds: float) -> None:
         """Tell how long a request waited before it reached this process, for the signal `queue`."""
@@ -254,11 +255,9 @@ class LoadShedder:
         now = self.now()
         reason = None if self._mode == "off" or permit.examined else self._reason(now, permit)
         permit.examined = True
-        woken: list[Waiter] = []
         with self._lock:
             state, mode = self._state, self._mode  # read here: `off` has let all go on that wait, and this is one more
-            if self._places.abandoned:
-                self._state.take_back_lost(now)
+            woken = state.take_back_lost(now) if self._places.abandoned else []
             if mode == "off":
                 state.grant(now, permit, sampled=False)
             elif reason is None and state.grant(now, permit, state.limit_of(permit.rank)):
@@ -267,7 +266,7 @@ class LoadShedder:
                 state.count_refusal(now, permit, reason or "limit")
                 state.grant(now, permit)
             elif reason is None and waiter is not None:
-                woken = state.wait(now, waiter)
+                woken += state.wait(now, waiter)
             elif reason is not None or permit.due is None:
                 state.refuse(now, permit, reason or "limit")
         wake_all(woken)
@@ -293,4 +292,6 @@ class LoadShedder:
     def give_up(self, waiter: Waiter) -> None:
         """Refuse a request that has waited long enough, unless its permit was granted or refused in the meantime."""
         with self._lock:
+            woken = self._state.take_back_lost(self.now()) if self._places.abandoned else []
             self._state.give_up(self.now(), waiter)
+        wake_all(woken)
