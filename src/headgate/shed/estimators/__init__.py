@@ -22,6 +22,9 @@ ESTIMATORS: dict[str, Callable[[], Estimator]] = {
     "gradient2": Gradient2,
 }
 
+MOST = 1_000_000_000
+"""The highest limit: the engine counts in machine words."""
+
 
 def estimator_of(limit: int | str | Estimator) -> Estimator:
     """Return the estimator that `limit` means: a number, a name, or an estimator."""
@@ -29,6 +32,12 @@ def estimator_of(limit: int | str | Estimator) -> Estimator:
         if limit not in ESTIMATORS:
             raise InvalidCall(f"unknown limit {shown(limit)}: write a number, or one of {', '.join(ESTIMATORS)}")
         return ESTIMATORS[limit]()
-    if isinstance(limit, bool) or (isinstance(limit, int) and limit < 1):
-        raise InvalidCall(f"a limit is a number of requests in flight, from 1; got {shown(limit)}")
-    return Fixed(limit) if isinstance(limit, int) else limit
+    if isinstance(limit, bool) or (isinstance(limit, int) and not 1 <= limit <= MOST):
+        raise InvalidCall(f"a limit is a number of requests in flight, from 1 to {MOST}; got {shown(limit)}")
+    if isinstance(limit, int):
+        return Fixed(limit)
+    if not hasattr(limit, "undipped"):
+        raise InvalidCall(
+            f"a limit is a whole number, one of {', '.join(ESTIMATORS)}, or an estimator; got {shown(limit)}"
+        )
+    return limit
