@@ -90,6 +90,13 @@ def test_a_signal_that_fails_counts_as_none(caplog):
     assert "gauge" in caplog.records[0].getMessage()
 
 
+def test_a_signal_that_is_no_number_is_told(caplog):
+    """A gauge that answers nan has measured nothing: workers that count as idle for it are in the log."""
+    signals = Signals([lambda: float("nan")])
+    assert [signals.read(1.0, 0, 0) for _ in range(2)] == [0.0, 0.0]
+    assert [str(record.exc_info[1]) for record in caplog.records] == ["expected a number from 0 to 1; got nan"]
+
+
 def test_cpu_is_a_part_of_one_core(monkeypatch):
     """Half a second of processor time within a second is 0.5."""
     times = iter([0, 1_000_000_000])

@@ -49,7 +49,10 @@ class Signals:
     def _ask(self, function: Callable[[], float]) -> float:
         """Return the answer of a function; 0 if it has none: a broken gauge must not fail requests."""
         try:
-            answer = _bounded(function())
+            use = function()
+            answer = _bounded(use)
+            if use != use:  # a nan, as of a gauge that has measured nothing
+                raise ValueError(f"expected a number from 0 to 1; got {shown(use)}")
         except Exception:
             if id(function) not in self._failed:
                 self._failed.add(id(function))
