@@ -42,6 +42,17 @@ def test_a_request_is_freed_without_the_garbage_collector():
         gc.enable()
 
 
+def test_a_line_break_at_the_end_of_a_path_escapes_no_rule():
+    """Starlette routes `/items/7%0A` as `/items/{number}`, so a rule for that path counts it, with the number 7."""
+
+    async def endpoint(request: Request) -> Response:
+        return PlainTextResponse(str(request.path_params["number"]))
+
+    rule = {"match": {"path": "/items/{number}"}, "key": {"param": "number"}, "limits": "1/hour"}
+    site = serve(Route("/items/{number:int}", endpoint), policy={"rules": [rule]})
+    assert [asgi(site.app, "GET", f"/items/{text}").status for text in ("7", "7\n", "8\n", "8")] == [200, 429, 200, 429]
+
+
 def test_endpoint_classes():
     """Decorated as a whole: every method counts; a subclass is what it is."""
 

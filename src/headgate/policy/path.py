@@ -1,9 +1,10 @@
 """Patterns of paths and hosts: `/api/**`, `/users/{id}`, `/files/*.png`; `*.example.com`.
 
 `*` matches any text within a segment, `**` any number of segments, `{name}` one segment that a key can use,
-`{name:path}` the rest. A path is compared without doubled slashes and without one at its end, so that `//login` and
-`/login/` do not escape a rule for `/login`. Case matters. The time is proportional to the length of the path, however
-hostile it is, and the whole path is compared, however long: neither helps a client to escape a rule.
+`{name:path}` the rest. A path is compared without doubled slashes and without a slash or a line break at its end, so
+that `//login`, `/login/` and `/login%0A` do not escape a rule for `/login`. Case matters. The time is proportional to
+the length of the path, however hostile it is, and the whole path is compared, however long: neither helps a client to
+escape a rule.
 """
 
 from __future__ import annotations
@@ -217,6 +218,8 @@ def tidy(path: str) -> str:
     """Return a path as it is compared."""
     if path[:1] != "/":  # like Werkzeug, if a server accepts such a path
         path = f"/{_target(path)}"
+    if path[-1] == "\n":  # Starlette routes `/login%0A` as `/login`: the `$` of its patterns fits before a line break
+        path = path[:-1]
     if "//" in path:
         path = _SLASHES.sub("/", path)
     return path[:-1] if len(path) > 1 and path[-1] == "/" else path
