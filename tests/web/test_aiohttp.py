@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 
 import aiohttp
 import pytest
+import yarl
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 from aiohttp.typedefs import Handler
@@ -59,7 +60,9 @@ def site(*routes: web.RouteDef, policy: Any = None, middlewares: Any = (), **opt
     return app
 
 
-async def statuses(client: Client, times: int, path: str = "/", method: str = "GET", **more: Any) -> list[int]:
+async def statuses(
+    client: Client, times: int, path: str | yarl.URL = "/", method: str = "GET", **more: Any
+) -> list[int]:
     """The same request again and again."""
     found = []
     for _ in range(times):
@@ -132,6 +135,18 @@ async def test_a_limit_is_of_the_route_not_of_the_url():
         assert await statuses(client, 2, "/items/3?page=2") == [200, 429]
         assert await statuses(client, 2, "/items/4", "POST") == [200, 429]
         assert await statuses(client, 1, "/other/4") == [200]
+
+
+@awaited
+async def test_a_slash_that_is_escaped_within_a_segment_escapes_no_rule():
+    """aiohttp routes `/search/a%2Fb` as `/search/{word}`, and `/files/a%2Fb` as if the slash were not escaped."""
+    search = {"name": "search", "match": {"path": "/search/{word}"}, "key": {"param": "word"}, "limits": "1/hour"}
+    secret = {"name": "secret", "match": {"path": "/files/secret/*"}, "key": "everyone", "limits": "1/hour"}
+    routes = web.get("/search/{word}", hello), web.get("/files/{rest:.+}", hello)
+    async with served(site(*routes, policy={"rules": [search, secret]})) as client:
+        asked = ("/search/a%2Fb", "/search/a%2fb", "/search/a%2Fc", "/files/secret%2Fa", "/files/secret/b", "/no%2Fway")
+        found = [await statuses(client, 1, yarl.URL(path, encoded=True)) for path in asked]
+        assert found == [[200], [429], [200], [200], [429], [404]]
 
 
 async def login(request: web.Request) -> web.Response:

@@ -29,7 +29,7 @@ from headgate.errors import InvalidCall
 from headgate.policy import Proxies, RequestView
 from headgate.steps import Steps, run_awaiting
 from headgate.web.aiohttp_refusals import RateLimitExceeded, answer, refusal_for, refusal_of
-from headgate.web.aiohttp_requests import RATE_LIMIT, address_of, lines_of, read_request, request_key
+from headgate.web.aiohttp_requests import RATE_LIMIT, address_of, lines_of, path_of, read_request, request_key
 from headgate.web.aiohttp_routes import Guard, prefix_of, put_in_front, routes_in, routes_of
 from headgate.web.asgi_sending import POLICY_VIOLATION, SWITCHED, finish
 from headgate.web.callables import endpoint_within, full_name
@@ -123,8 +123,8 @@ class RateLimits(Edge[str]):
         if apps and apps[0] is not self._app:
             if self._root is None:
                 self._root = prefix_of(self._app, apps[0]) or ""
-            return below(request.path, self._root)
-        return request.path
+            return below(path_of(request), self._root)
+        return path_of(request)
 
     async def _cover(self, app: web.Application) -> None:
         """Put limits in front of handlers: a middleware would cost more than the limits do."""

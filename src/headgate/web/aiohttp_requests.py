@@ -31,6 +31,22 @@ class _View(RequestView):
         return lines if self.request.raw_path.startswith("/") else (*lines, self.request.host)
 
 
+def path_of(request: web.Request) -> str:
+    """Return the path as aiohttp routes it: within a segment it keeps a slash that is escaped, as in `/search/a%2Fb`.
+
+    With that slash as one of its own, the path would have other segments than the route, and escape the route's rule.
+    """
+    path: str = request.path
+    kept = request.rel_url.path_safe
+    if "%2F" not in kept:
+        return path
+    resource = request.match_info.route.resource
+    pattern = None if resource is None else resource.get_info().get("pattern")
+    if pattern is None or pattern.fullmatch(kept.replace("%2F", "/")):  # the handler's value may have slashes
+        return path
+    return kept.replace("%25", "%")
+
+
 def read_request(request: web.Request, path: str, proxies: Proxies | None) -> RequestView:
     """Return the view of a request; `path` is as the app routes it."""
     # aiohttp keeps the peer from the start of the connection: a client that disconnects keeps its address.
