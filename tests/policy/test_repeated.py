@@ -96,6 +96,31 @@ def test_equal_values_are_one():
 BASIC = ["Basic YW5uOnB3", "basic YW5uOnB3", "Basic  YW5u!OnB3", "Basic YW5uOnB3,Basic eDp5", "Basic YW5uOnB3===="]
 
 
+@pytest.mark.parametrize(
+    ("declared", "query", "status"),
+    [
+        ("text/plain", "q=%2BAGE-", 200),
+        ("text/plain; Charset=UTF-8", "q=%C3%A4", 200),
+        ('text/plain; charset = "utf-8" ; x=1', "q=%C3%A4", 200),
+        ("text/plain; charset=iso-8859-1", "q=a%41", 200),
+        ("text/plain; charset=iso-8859-1", "q=%C3%A4", 400),
+        ("text/plain; charset=iso-8859-1", "q=a&\xe4=b", 400),
+        ("text/plain; charset=utf-7", "q=%2BAGE-", 400),
+        ("text/plain; charset=utf-7", "%2BAHE-=a", 400),
+        ("text/plain; charset=utf-8; charset=utf-7", "q=a", 400),
+        ("text/plain; charset*=utf-8''utf-7", "q=a", 400),
+        ("text/plain; charset=utf-8 sig", "q=a", 400),
+        ('text/plain; charset="utf-8" sig', "q=a", 400),
+        ("text/plain; charset", "q=a", 400),
+        ("text/plain; charset=utf-7", "", 200),
+    ],
+)
+def test_a_query_that_some_framework_reads_in_another_charset_is_refused(declared, query, status):
+    """Django reads the query in the charset of the Content-Type, where one value may have many spellings."""
+    headers = {"content-type": [declared]}
+    assert ruled({"key": {"query": "q"}, "limits": "2/hour"}, headers=headers, query_string=query)[0] == status
+
+
 @pytest.mark.parametrize("form", BASIC[:3])
 def test_basic_credentials_are_counted_by_what_they_decode_to(form):
     """Whatever else stands between the letters of base64, apps pass over."""

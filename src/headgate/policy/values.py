@@ -23,6 +23,10 @@ LONGEST: Final = 65_536
 MOST_VALUES: Final = 16
 """The most values of one name that are counted. A request with more is refused: each value is a charge."""
 CREDENTIALS: Final = ("authorization", "proxy-authorization")
+_CHARSET: Final = re.compile(r"charset(\*?)[ \t]*=([^;]*)")
+_BEYOND_ASCII: Final = re.compile(r"%[89A-Fa-f]|[^\x00-\x7F]")
+_LIKE_UTF_8: Final = ("utf-8", "utf8")
+_LIKE_UTF_8_IN_ASCII: Final = ("us-ascii", "iso-8859-1", "iso-8859-15", "windows-1252")
 _ESCAPED: Final = re.compile(r"\\(?:([0-3][0-7][0-7])|(.))")
 
 
@@ -125,6 +129,25 @@ def _parameter(value: str) -> str | None:
 def _readings_of_parameter(value: str) -> Sequence[str]:
     raw = unquote(_bytes(value.replace("+", " ")).decode("latin-1"), encoding="latin-1")
     return [_bytes(raw).decode("utf-8", "replace").strip(), raw.strip()]
+
+
+def reads_as_utf_8(query: str, content_type: str) -> bool:
+    """Whether a query is read as UTF-8 everywhere: Django reads it in the charset that a client declares for the body.
+
+    In UTF-7, `%2BAGE-nn` is `ann`, so one value would have many budgets. Only charsets for which this is impossible are
+    accepted: Django finds a charset by more spellings than are listed here.
+    """
+    declared = content_type.lower()
+    found = _CHARSET.findall(declared)
+    if len(found) < declared.count("charset"):
+        return False
+    for encoded, text in found:
+        name = text.strip(" \t").removeprefix('"').removesuffix('"')
+        if encoded or not (
+            name in _LIKE_UTF_8 or (name in _LIKE_UTF_8_IN_ASCII and _BEYOND_ASCII.search(query) is None)
+        ):
+            return False
+    return True
 
 
 def parameters(query: str) -> dict[str, list[str]]:

@@ -18,10 +18,12 @@ from headgate.policy.values import (
     cookies,
     kind_of_header,
     parameters,
+    reads_as_utf_8,
 )
 
 _UNSET: Final = object()
 _TOO_LONG: Final = f"cannot be read from more than {LONGEST} characters"
+_OTHER_CHARSET: Final = "may be read in the charset of the Content-Type, which must be UTF-8"
 T = TypeVar("T")
 
 
@@ -155,7 +157,11 @@ class RequestView:
             raw = self.query_string
             if len(raw) > LONGEST:
                 raise Unclear(f"query parameter {name}", _TOO_LONG)
-            self._query = parameters(raw if isinstance(raw, str) else raw.decode("latin-1")) if raw else {}
+            text = raw if isinstance(raw, str) else raw.decode("latin-1")
+            lines = self.headers.get("content-type") if text else None
+            if lines and not all(reads_as_utf_8(text, line) for line in lines):
+                raise Unclear(f"query parameter {name}", _OTHER_CHARSET)
+            self._query = parameters(text) if text else {}
         return self._query.get(name, ())
 
     def cookie_values(self, name: str) -> Sequence[str]:
