@@ -245,12 +245,24 @@ def test_a_block_lasts_as_long_as_it_says_and_then_all_is_new():
 
 
 def test_refused_requests_count_only_where_that_is_asked():
-    """Refused requests that count push the next one further away."""
-    waits = {False: [30.0, 30.0, 30.0], True: [30.0, 60.0, 90.0]}
+    """Refused requests that count push the next one further away, and each is told the wait that it has made itself."""
+    waits = {False: [30.0, 30.0, 30.0], True: [60.0, 90.0, 120.0]}
     for refused, expected in waits.items():
         judged = responder({"count": {"refused": refused}})
         judged.kinds(2)
         assert [judged.wait() for _ in range(3)] == expected
+
+
+@pytest.mark.parametrize(
+    "limits", ["2/minute", "2/minute burst 5 by gcra", "2/minute by sliding-log", "2/minute; 9/hour"]
+)
+def test_a_client_that_comes_back_as_it_was_told_is_admitted_though_its_refusal_counted(limits):
+    """At the end of the wait; the wait before its own charge would have led it into the next refusal."""
+    judged = responder({"limits": limits, "count": {"refused": True}})
+    while judged.ask().kind == "pass":
+        pass
+    judged.clock.advance(judged.wait())
+    assert judged.kinds(1) == ["pass"]
 
 
 def test_a_refusal_is_counted_by_the_rules_that_asked_and_by_no_other():
@@ -259,7 +271,7 @@ def test_a_refusal_is_counted_by_the_rules_that_asked_and_by_no_other():
         {"name": "strict", "limits": "1/minute", "count": {"refused": True}}, {"name": "hour", "limits": "9/hour"}
     )
     assert judged.kinds(4) == ["pass", "deny", "deny", "deny"]
-    assert (judged.left(1), judged.wait()) == (8, 240.0)
+    assert (judged.left(1), judged.wait()) == (8, 300.0)
 
 
 @pytest.mark.parametrize("answer", [None, "", ()])

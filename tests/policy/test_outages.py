@@ -137,3 +137,16 @@ def test_without_its_server_the_store_named_for_that_counts(tmp_path):
     assert sum(judged.kinds(8).count("pass") for judged in responders) == 10
     for store in stores:
         store.close()
+
+
+@pytest.mark.parametrize("on_error", ["allow", "deny", "local", "raise"])
+def test_a_store_that_stops_before_a_refusal_is_charged_refuses_all_the_same(on_error, caplog):
+    """The refusal was decided; only its own charge is lost, and the log tells so."""
+    rule = {"name": "api", "key": "ip", "limits": "1/minute", "count": {"refused": True}, "on_error": on_error}
+    store = Failing(answers=1)
+    app = RateLimitMiddleware(plain, {"rules": [rule]}, store=store)
+    assert asgi(app).status == 200
+    store.fault = StoreError("the cable was cut")
+    refusal = asgi(app)
+    assert (refusal.status, dict(refusal.headers)["retry-after"]) == (429, "60")
+    assert "a refused request could not be charged: the cable was cut" in caplog.messages

@@ -270,7 +270,7 @@ class CompiledPolicy:
         self.counts.refused(group, decision)
         yield from self._bans.spread(group, decision)
         if group.counts_refused:
-            yield from charge_refused(group, decision, costs)
+            decision = yield from charge_refused(group, decision, costs)
         return refused(group, decision)
 
     def _grouped(self, view: RequestView, asked: list[Question], looks: bool = False) -> tuple[LimitGroup, ...]:

@@ -46,10 +46,10 @@ class PolicyGate(Gate):
         """Like `asker`; each decision is counted."""
         return run_counted(self._bind(checked_limits(limits)), counting)
 
-    def look(self, decision: Decision) -> Decision:
-        """Return what is left for the calls of a decision; no unit is charged."""
+    def look(self, decision: Decision, costs: tuple[int, ...] | None = None) -> Decision:
+        """Return what is left for the calls of a decision, or the answer to others of these costs; charge nothing."""
         limits, keys = decision._asked
-        return self._bound_to(limits).run(keys, (0,) * len(keys), PEEK, 0)
+        return self._bound_to(limits).run(keys, costs or (0,) * len(keys), PEEK, 0)
 
 
 class AsyncPolicyGate(AsyncGate):
@@ -64,10 +64,10 @@ class AsyncPolicyGate(AsyncGate):
         bound, mode = self._bound_to(checked_limits(limits)), PEEK if looks else TAKE
         return lambda keys, costs: self._run(bound, keys, costs, mode, counted=False)
 
-    def look(self, decision: Decision) -> Awaitable[Decision]:
+    def look(self, decision: Decision, costs: tuple[int, ...] | None = None) -> Awaitable[Decision]:
         """See `PolicyGate.look`."""
         limits, keys = decision._asked
-        return self._run(self._bound_to(limits), keys, (0,) * len(keys), PEEK)
+        return self._run(self._bound_to(limits), keys, costs or (0,) * len(keys), PEEK)
 
 
 def gate_on(store: Store, namespace: str, gauges: Tally, awaited: bool = False) -> Any:  # noqa: ANN401 - of either kind

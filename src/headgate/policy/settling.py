@@ -82,11 +82,20 @@ def _correct(charge: Charge, before: Settled, real: tuple[int, ...]) -> Steps[Se
     return costs, left, by_app
 
 
-def charge_refused(group: LimitGroup, decision: Decision, costs: tuple[int, ...]) -> Steps[None]:
-    """Charge a refused request for each rule with `count: {refused: true}`."""
+def charge_refused(group: LimitGroup, decision: Decision, costs: tuple[int, ...]) -> Steps[Decision]:
+    """Charge a refused request for rules with `count: {refused: true}`; return the refusal with the wait after that.
+
+    The wait before would be too short: a client that comes back at its end is refused again, and so for ever.
+    """
     owned = zip(group.owners, group.limits, costs, strict=True)
     more = tuple(cost if rule.count.refused and not limit.in_flight else 0 for rule, limit, cost in owned)
-    yield from charge_more(group, decision, more)
+    try:
+        yield from charge_more(group, decision, more)
+        after: Decision = yield group.gate.look(decision, costs)
+    except Exception as error:
+        log.warning("a refused request could not be charged: %s", error)
+        return decision
+    return decision if after.allowed else after  # allowed if the wait has just ended
 
 
 def release(charges: Sequence[Charge]) -> Steps[None]:
