@@ -209,3 +209,20 @@ def test_a_method_of_a_limiter_is_no_dependency(verb):
 
     with pytest.raises((FastAPIError, InvalidCall), match=f"limiter.{verb}|Invalid args"):
         start()
+
+
+def test_a_limit_without_depends_does_not_start():
+    """To FastAPI it is the default of a query parameter, at an endpoint or in a dependency of it."""
+
+    once_an_hour = limit("1/hour")
+
+    def shared(_: Any = once_an_hour) -> None: ...
+    def endpoint(_: Any = once_an_hour) -> None: ...
+    def below(_: None = Depends(shared)) -> None: ...
+
+    for name, wrong in (("endpoint", endpoint), ("shared", below)):
+        app = FastAPI()
+        RateLimits(app)
+        app.get("/")(wrong)
+        with pytest.raises(InvalidCall, match=rf"_=limit\(...\) at .*{name} limits nothing"), TestClient(app):
+            pass

@@ -12,6 +12,7 @@ async def search(q: str): ...
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator, Sequence
 from types import BuiltinMethodType
 from typing import Any, Final, Unpack
@@ -24,7 +25,7 @@ with requiring("headgate.web.fastapi", "fastapi"):
 
 from headgate.errors import InvalidCall
 from headgate.web import asgi
-from headgate.web.callables import mark_of
+from headgate.web.callables import full_name, mark_of
 from headgate.web.headers import fields_of
 from headgate.web.options import Options, PolicyGiven
 from headgate.web.request_decision import RequestDecision
@@ -58,7 +59,7 @@ class RateLimits(StarletteRateLimits):
 
     def _surround(self) -> asgi.App:
         for route in flat(self._app.routes):
-            refuse_verbs(getattr(route, "dependant", None))
+            refuse_mistakes(getattr(route, "dependant", None))
         return super()._surround()
 
     def limits_at(self, route: Any) -> tuple[Limit, ...]:  # noqa: ANN401
@@ -111,10 +112,11 @@ def limits_of(dependant: Any) -> Iterator[Limit]:  # noqa: ANN401
             yield from limits_of(each)
 
 
-def refuse_verbs(dependant: Any) -> None:  # noqa: ANN401
+def refuse_mistakes(dependant: Any) -> None:  # noqa: ANN401
     """Raise `InvalidCall` for `Depends(limiter.hit)`: its key, cost and limit would be the client's to choose.
 
     FastAPI itself refuses methods of the pure engine, by their types. Those of the native engine have names alone.
+    A limit without `Depends` is a default value to FastAPI, and limits nothing.
     """
     if dependant is None:
         return
@@ -124,8 +126,14 @@ def refuse_verbs(dependant: Any) -> None:  # noqa: ANN401
             f"Depends(limiter.{call.__name__}) takes the key, the cost and the limit from the query, where the client "
             "chooses them; write a function that takes the request, chooses the key and calls the limiter"
         )
+    for name, parameter in inspect.signature(call).parameters.items() if call is not None else ():
+        if isinstance(parameter.default, Limit):
+            raise InvalidCall(
+                f"{name}=limit(...) at {full_name(call)} limits nothing: write {name}=Depends(limit(...)), or "
+                "dependencies=[Depends(limit(...))] at the route"
+            )
     for each in dependant.dependencies:
-        refuse_verbs(each)
+        refuse_mistakes(each)
 
 
 def _too_many() -> dict[str, Any]:
