@@ -164,6 +164,19 @@ def test_giving_back_counts_what_has_drained_meanwhile():
     assert limiter.peek("k", 0).reset_after == 0.0
 
 
+def test_giving_back_counts_the_last_fraction_of_a_microsecond():
+    """A charge that ends a seventh of a microsecond from now is given back by that seventh, and later by nothing."""
+    for late, reset in ((-1, 0), (0, 0), (1, 0)):
+        clock = ManualClock(1000)
+        limiter = Limiter("7/second burst 10", clock=clock)
+        limiter.hit("k", 6)
+        spent = limiter.hit("k", 2)  # from 857,142 6/7 us on, for 285,714 2/7 us
+        clock.us += 857_142 + 285_715 + late
+        assert limiter.peek("k", 0).reset_us == 1 - late
+        limiter.refund(spent)
+        assert limiter.peek("k", 0).reset_us == reset
+
+
 def test_a_clock_far_in_the_past_does_not_freeze_a_key():
     """More than an hour beyond what a burst explains, the arrival time is moved back: full now, not for years."""
     clock = ManualClock(10_000_000)

@@ -10,6 +10,7 @@ from headgate.client.key_state import KeyState
 from headgate.client.learning import Learned
 from headgate.client.server_limits import ServerLimit
 from headgate.clock import SECOND
+from headgate.limit import Limit
 
 pytestmark = pytest.mark.engineless
 NOW = 1_000 * SECOND
@@ -78,3 +79,13 @@ def test_a_pause_makes_requests_look_again():
         setattr(state, side, bool)
     state.pause(NOW, 1)
     assert (state.hit_in_threads, state.hit_in_loops) == (None, None)
+
+
+def test_a_pause_of_another_process_slows_the_pace_once():
+    """Callers that find the same pause again while it lasts hear of no other refusal; the next pause is one."""
+    state = KeyState("api.example", Learned((Limit(200, "second"),), 0.02, tokens=False))
+    shares = []
+    for second, left in ((0, 7), (2, 5), (6, 1), (7, 3)):
+        state.find_paused(NOW + second * SECOND, left)
+        shares.append(state.slowness.share)
+    assert shares == [0.98, 0.98, 0.98, 0.98**2]

@@ -43,6 +43,23 @@ def test_each_answer_to_a_caller_counts_once(store):
     assert limiter.counts() == Counts(allowed=4, refused=3, never=1, degraded=0)
 
 
+@pytest.mark.parametrize("limits", ["2 in flight", "9/minute; 2 in flight"])
+def test_a_caller_is_in_flight_until_all_of_its_units_are_released(store, limits):
+    """`in_flight` counts callers, not units, and each of them once; a peek and a refused caller are none."""
+    limiter = Limiter(limits, store=store)
+    seen = [limiter.in_flight]
+    held = limiter.hit("k", 2)
+    assert not limiter.hit("k") and not limiter.peek("k")
+    with limiter.permit("other"):
+        seen.append(limiter.in_flight)
+    limiter.refund(held, 1)
+    seen.append(limiter.in_flight)
+    for _ in range(2):
+        limiter.release(held)
+        seen.append(limiter.in_flight)
+    assert seen == [0, 2, 1, 0, 0]
+
+
 def test_several_limits_with_costs_by_name_count_once(store):
     """A decision over two limits is one decision."""
     limiter = Limiter("3/minute as a; 9/minute as b", store=store)

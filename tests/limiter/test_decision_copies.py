@@ -14,6 +14,7 @@ from headgate import (
 )
 from headgate.testing import ManualClock
 from tests.limiter.test_limiter import limiter
+from tests.support.stores import away
 
 
 def pickle_round(decision: Decision) -> Decision:
@@ -31,6 +32,13 @@ def test_decisions_and_refusals_travel():
             assert (travelled.retry_after, travelled.binding) == (decision.retry_after, decision.binding)
     refusal = pickle.loads(pickle.dumps(RateLimited(limit.hit("k"))))
     assert refusal.retry_after == limit.peek("k").retry_after
+
+
+def test_an_answer_without_the_store_travels_as_such():
+    """A decision says so after a journey, too: a process that reads it must not take it for the store's."""
+    degraded = Limiter("10/minute", store=away(clock=ManualClock(1000))).hit("k")
+    assert (degraded.degraded, pickle_round(degraded).degraded) == (True, True)
+    assert not pickle_round(limiter().hit("k")).degraded
 
 
 @pytest.mark.parametrize("text", ["10/minute", "10/minute by fixed-window", "10/minute as rpm; 9/minute as tpm"])

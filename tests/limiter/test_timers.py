@@ -59,6 +59,31 @@ async def test_waiters_wake_in_the_order_of_their_instants():
 
 
 @awaited
+async def test_a_waiter_that_comes_late_does_not_pass_one_of_the_same_instant(clock):
+    """The instant has passed, and the event loop has not woken the first waiter yet."""
+    timers, at, woken = alarm(clock), clock.us + 5, []
+
+    async def one(name: str) -> None:
+        await timers.wait_until(at)
+        woken.append(name)
+
+    first = asyncio.create_task(one("first"))
+    await let_run()
+    clock.advance(5e-6)
+    await one("second")
+    await first
+    assert woken == ["first", "second"]
+
+
+@awaited
+async def test_of_equal_instants_the_last_promise_is_freed(clock):
+    """A store can take back only the charge that came last."""
+    turns = alarm(clock).turns("k")
+    callers = [turns.enter(clock.us + 5, promise) for promise in ("first", "second", "third")]
+    assert [turns.leave(caller) for caller in callers] == ["third", "second", "first"]
+
+
+@awaited
 async def test_an_instant_that_has_come_is_not_waited_for(clock):
     """A wait for the present or the past sets no timer, by either clock."""
     timers = alarm()

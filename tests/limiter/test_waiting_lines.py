@@ -7,9 +7,11 @@ import random
 
 import pytest
 
-from headgate import AsyncLimiter, Limiter
+from headgate import AsyncLimiter, Limiter, MemoryStore
+from headgate.testing import ManualClock
 from tests.support.awaiting import awaited
 from tests.support.homes import LATER, crowd, in_each_home, in_line, let_run, nobody_waits, until, waiting
+from tests.support.stores import Slow
 
 WINDOW = "4/second by fixed-window"
 EVERY_KIND = ("10/second burst 4", WINDOW, "4/second by sliding-log", "4/second block 1s")
@@ -94,6 +96,19 @@ async def test_the_small_ones_behind_a_large_one_are_not_let_in_when_too_many_wa
     assert (await limiter.peek("k", 0)).remaining == 2
     clock.advance(1)
     assert (await large).remaining == 0
+
+
+@awaited
+async def test_a_charge_is_given_back_if_the_last_place_in_line_was_taken_meanwhile():
+    """The store's answers take a while: a small cost is charged as a large one ahead of it begins to wait."""
+    clock = ManualClock(LATER)
+    limiter = AsyncLimiter(WINDOW, store=Slow(MemoryStore(clock=clock)), on_error="raise", max_waiting=1)
+    await limiter.hit("k", 2)
+    large, small = [asyncio.create_task(limiter.acquire("k", cost)) for cost in (4, 1)]
+    assert not await small
+    assert (in_line(limiter), (await limiter.peek("k", 0)).remaining) == (1, 2)
+    clock.advance(1)
+    assert await large
 
 
 @pytest.mark.parametrize("cost", [1, {"n": 1}])

@@ -12,7 +12,7 @@ import pytest
 from headgate import Limiter, MemoryStore
 from headgate.observe.merging import merged
 from headgate.observe.refusal_log import RefusalLog
-from headgate.observe.sketch import Sketch
+from headgate.observe.sketch import Listed, Sketch
 from headgate.observe.snapshot import empty
 from headgate.observe.snapshot_parts import key_list
 from headgate.testing import ManualClock
@@ -33,6 +33,14 @@ def test_every_key_above_a_thousandth_is_listed_within_its_error():
     assert {key for key, count in exact.items() if count > 100} <= listed.keys()
     assert all(one.count - one.error <= exact[key] <= one.count for key, one in listed.items())
     assert all(count <= sketch.floor for key, count in exact.items() if key not in listed)
+
+
+def test_a_new_key_starts_with_the_count_of_the_key_that_it_replaces():
+    """That count is its error, and no more: the lists of workers are useful only while errors are small."""
+    sketch = Sketch(places=2, clock=lambda: 7.0)
+    for key in "aabc":
+        sketch.add("r", key)
+    assert sketch.listed() == [Listed("r", "a", 2, 0, 7.0), Listed("r", "c", 2, 1, 7.0)]
 
 
 def test_lists_of_workers_are_merged_within_their_errors():

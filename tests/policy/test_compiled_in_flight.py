@@ -83,12 +83,14 @@ def test_what_the_response_says_is_not_about_what_is_in_flight():
 
 
 def test_refusals_that_count_hold_nothing():
-    """A refused request that is charged to the rate holds no permit."""
-    judged = responder({"name": "strict", "limits": "2/minute; 1 in flight", "count": {"refused": True}})
-    first = judged.ask()
-    assert judged.kinds(3) == ["deny"] * 3
-    end(judged, first)
-    assert [judged.left_of(0, at) for at in (0, 1)] == [0, 1]
+    """A refused request that is charged to the rate holds no permit, whichever of the limits has refused it."""
+    for permits in (1, 5):
+        judged = responder({"name": "strict", "limits": f"1/minute; {permits} in flight", "count": {"refused": True}})
+        first = judged.ask()
+        assert judged.kinds(3) == ["deny"] * 3
+        assert [judged.left_of(0, at) for at in (0, 1)] == [0, permits - 1]
+        end(judged, first)
+        assert [judged.left_of(0, at) for at in (0, 1)] == [0, permits]
 
 
 def test_what_is_watched_ends_too():

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headgate import InvalidCall, LoadShedder
+from headgate import InvalidCall, LoadShedder, Overloaded
 from headgate.permit import Outcome
 from headgate.web.asgi import RateLimitMiddleware
 from tests.support.edges import asgi, plain
@@ -30,12 +30,13 @@ class Waiter:
 
 
 class Noting:
-    """An estimator of two places that notes which of its requests end."""
+    """An estimator of two places that notes which of its requests end, and how many it refuses."""
 
     def __init__(self) -> None:
         self.limit = self.undipped = 2
         self.base, self.dips, self.idle_until = 0.0, True, 0
         self.ended: list[int] = []
+        self.refused = 0
 
     def begin(self, now: int, in_flight: int) -> int:
         """Mark by the number in flight."""
@@ -46,7 +47,22 @@ class Noting:
         self.ended.append(mark)
 
     def refuse(self, now: int) -> None:
-        """Learn nothing."""
+        """Count the refusal."""
+        self.refused += 1
+
+
+def test_an_estimator_hears_of_the_requests_that_its_limit_refuses(clock):
+    """Of those that find no place, and of those that wait in vain; not of a deadline that cannot be met."""
+    estimator = Noting()
+    estimator.base = 100_000.0
+    shedder = LoadShedder(estimator, clock=clock)
+    held = [shedder.permit("critical"), shedder.permit("critical")]
+    assert (shedder.permit("critical").reason, estimator.refused) == ("limit", 1)
+    with pytest.raises(Overloaded, match="queue"), shedder.permit("critical", timeout=1):
+        pytest.fail("there was no permit left")
+    assert estimator.refused == 2
+    assert (shedder.permit("critical", deadline=0.05).reason, estimator.refused) == ("deadline", 2)
+    assert all(held)
 
 
 def test_another_limit_keeps_requests_in_flight_and_counts(clock):

@@ -80,6 +80,20 @@ def test_a_pause_earns_nothing():
     assert served(queue, 4) == ["b0", "a10", "b1", "a11"]
 
 
+def test_a_tenant_that_comes_back_at_once_has_saved_nothing():
+    """It starts where the others are, also before the queue has forgotten it: they may have been served much."""
+    queue: FairQueue[Any] = FairQueue()
+    for number in range(3):
+        queue.add("b", 1, f"b{number}")
+    queue.add("a", 1, "a0")
+    queue.remove("a", "a0")
+    assert served(queue, 1) == ["b0"]
+    queue.charge("b", 5)
+    for number in range(1, 4):
+        queue.add("a", 1, f"a{number}")
+    assert served(queue, 4) == ["a1", "b1", "a2", "b2"]
+
+
 def test_new_tenants_do_not_hold_up_one_that_was_served():
     """A flood of tenants that each wait once, thirty at a time: one tenant among them has a share of a thirtieth."""
     queue: FairQueue[Any] = FairQueue()

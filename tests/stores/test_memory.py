@@ -43,6 +43,16 @@ def test_a_flood_of_keys_does_not_free_a_heavy_user(text, clock):
     assert store.evictions() > FLOOD - 2_000
 
 
+def test_a_full_table_drops_a_light_user_before_a_heavy_one_that_is_free_sooner(clock):
+    """The quota in use decides, and the nearest reset only between users of the same quota."""
+    limiter = Limiter("10/minute by sliding-log", store=MemoryStore(max_keys=6, clock=clock))
+    limiter.hit("heavy", 9)
+    clock.advance(30)
+    for number in range(100):
+        limiter.hit(f"light:{number}")
+    assert limiter.peek("heavy").remaining == 1
+
+
 def test_keys_that_are_as_new_make_room_without_eviction(clock):
     """When the first thousand have expired, the next thousand take their places."""
     store = MemoryStore(max_keys=1_000, clock=clock)

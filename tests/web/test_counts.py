@@ -44,6 +44,14 @@ def test_a_rule_counts_what_it_admits_and_what_it_refuses():
     assert app.counts() == {"api": ZERO._replace(allowed=2, refused=1), "wide": ZERO._replace(allowed=3)}
 
 
+def test_only_a_rule_that_delays_counts_a_delay():
+    """Of the rules that were asked together, the others admitted the request at once."""
+    slow = {**RULE, "name": "slow", "act": {"delay": {"hold": 5}}, "limits": "2000/second"}
+    app = with_rules(slow, {**RULE, "limits": "99/minute"})
+    asked(app, count=2)
+    assert app.counts() == {"slow": ZERO._replace(allowed=1, delayed=1), "api": ZERO._replace(allowed=2)}
+
+
 @pytest.mark.parametrize(
     ("more", "expected"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from headgate.web.asgi import RateLimitMiddleware as Asgi
 from headgate.web.endpoint import EndpointLimit, rules_at
 from headgate.web.request_limits import limits_of
 from headgate.web.wsgi import RateLimitMiddleware as Wsgi
-from tests.support.edges import LATER, Answer, asgi, wsgi
+from tests.support.edges import LATER, Answer, asgi, exchange, read_answer, scope, wsgi
 from tests.support.inside import fast_paths_kept, older_than, runtime_of, shortcuts_kept
 from tests.support.stores import away
 
@@ -110,6 +111,18 @@ def test_both_ways_count_one_client_behind_proxies_under_one_key(key, peer, line
             for each in (short, long, short, long)
         ]
         assert answers == [200, 200, 429, 429]
+
+
+def test_a_line_that_a_client_sends_itself_is_not_its_address():
+    """A proxy that adds a line of its own to the header is believed, and not the line above it."""
+    rule = {"name": "r", "match": {"path": "/**"}, "key": "ip", "limits": "2/minute"}
+    app = Asgi(_hello, {"rules": [rule]}, trusted_proxies=["10.0.0.0/8"])
+    statuses = []
+    for number in range(3):
+        lines = [b"6.6.6.%d" % number, b"203.0.113.9"]
+        given = {**scope(client=("10.0.0.1", 1)), "headers": [(b"x-forwarded-for", line) for line in lines]}
+        statuses.append(read_answer(asyncio.run(exchange(app, given))).status)
+    assert statuses == [200, 200, 429]
 
 
 @pytest.mark.parametrize("key", ["ip", {"param": "id"}])

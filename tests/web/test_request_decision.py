@@ -18,7 +18,7 @@ from headgate.web import flask
 from headgate.web.fastapi import RateLimits, RequestDecision, exempt, limit
 from headgate.web.starlette import RateLimitMiddleware
 from tests.support.adapters.bare import AsgiSuite
-from tests.support.edges import LATER, Responder, still
+from tests.support.edges import LATER, Responder, asgi, plain, still
 from tests.support.grpc_servers import every_server, serving
 from tests.support.stores import Slow
 from tests.web.test_edges import EDGES
@@ -48,6 +48,36 @@ def test_a_cost_is_settled_in_a_store_that_is_awaited(edge, streams, server):
         assert site.codes(times=2) == [200, 200]
         told = site.told()
     assert told.split(";")[1] == ("r=84" if streams else "r=91")
+
+
+@pytest.mark.parametrize("awaited", [False, True])
+def test_a_cost_is_settled_once_also_in_a_store_that_is_awaited(awaited):
+    """The first cost that an app tells of a limit counts, and one that it tells later does not."""
+    clocked = still()
+    store = Slow(clocked) if awaited else clocked
+
+    async def told_twice(given: Any, receive: Any, send: Any) -> None:
+        given["state"]["rate_limit"].settle(api=3)
+        given["state"]["rate_limit"].settle(api=7)
+        await plain(given, receive, send)
+
+    app = RateLimitMiddleware(told_twice, {"rules": [{"name": "api", "key": "ip", **COSTLY}]}, store=store)
+    assert [asgi(app).fields["ratelimit"].split(";")[1] for _ in range(2)] == ["r=97", "r=94"]
+
+
+@pytest.mark.parametrize("awaited", [False, True])
+def test_the_cost_that_an_app_tells_is_not_corrected_by_its_response(awaited):
+    """A response that would not count at all, or at another cost, leaves what the app has told of the limit."""
+
+    async def told(given: Any, receive: Any, send: Any) -> None:
+        given["state"]["rate_limit"].settle(api=3)
+        await plain(given, receive, send)
+
+    for more in ({"count": {"when": {"status": 401}}}, {"cost": {"default": 10, "after": {"status": {200: 7}}}}):
+        store = Slow(still()) if awaited else still()
+        app = RateLimitMiddleware(told, {"rules": [{"name": "api", "key": "ip", **COSTLY, **more}]}, store=store)
+        left = [asgi(app).fields["ratelimit"].split(";")[1] for _ in range(2)]
+        assert left == ["r=97", "r=94"], more
 
 
 def api(**options: Any) -> tuple[FastAPI, ManualClock]:

@@ -122,6 +122,17 @@ def test_too_many_packed_requests_are_given_out_early(monkeypatch):
     assert [row[1] for row in given(order, None)] == ["c2", "c1", "c3", "c4"]
 
 
+def test_a_second_that_was_given_out_early_is_not_opened_again(monkeypatch):
+    """A line that comes for it after a newer line, among the same lines, is late too: the order holds."""
+    monkeypatch.setattr(module, "MOST_PACKED", 100)
+    order = Order(spread=False, most=3)
+    newest = order.add(rows_at(0, 0, 1, 2, 2), at(0))
+    assert [row[0] for row in given(order, at(2) - 300 * SECOND)] == [at(0), at(0)]
+    assert order.add(rows_at(3, 0), newest) == at(3)
+    assert order.late == 1
+    assert [row[0] for row in given(order, None)] == [at(1), at(2), at(2), at(3)]
+
+
 def test_requests_are_given_out_before_the_log_ends():
     """Only 5 minutes of requests are held back: a log of an hour is read lazily."""
     log = log_of("".join(common(second, path="/" + "x" * 500) for second in range(3600)))

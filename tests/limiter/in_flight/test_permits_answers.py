@@ -53,7 +53,10 @@ def test_of_two_refusals_the_one_that_nobody_can_time_binds(make):
     assert (refused.unknown, refused.binding.name) == (True, "now")
     assert [math.isinf(refused.retry_after), math.isinf(refused.reset_after)] == [True, True]
     assert [verdict.retry_us > 0 for verdict in refused.verdicts] == [True, False]
-    assert limiter.peek("k", {"rate": 3, "now": 1}).never
+    for limits in ("2/hour as rate; 2 in flight as now", "2 in flight as now; 2/hour as rate"):
+        limiter = make(limits)
+        limiter.permit(limits, 2)
+        assert limiter.peek(limits, {"rate": 3, "now": 1}).never
 
 
 def test_several_subjects_are_held_or_none(make):

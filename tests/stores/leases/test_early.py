@@ -66,6 +66,16 @@ def test_tokens_are_looked_at_again_until_the_window_ends():
     assert found == [([], 3), ([], 3), ([2], 1)]
 
 
+def test_a_look_that_is_a_little_early_counts():
+    """A timer may call 5 ms before the instant, and the next one would come too late."""
+    process = Process(used=80)
+    process.buy(10, crowded=True)
+    process.clock.advance(0.394999)
+    assert (process.given(), process.tokens()) == ([], 10)
+    process.clock.advance(0.000001)
+    assert (process.given(), process.tokens()) == ([7], 3)
+
+
 def test_a_refund_after_an_early_return_does_not_bring_back_what_was_returned():
     """The lease holds at most the tokens that it was charged and has not returned."""
     process = Process(used=80)

@@ -8,6 +8,7 @@ import pytest
 
 from headgate import AsyncLimiter, StoreError
 from headgate.stores.redis import RedisStore
+from headgate.stores.redis.pipeline import MOST_FLYING
 from tests.support.faults import (
     DEADLINE,
     FAULTS,
@@ -46,6 +47,20 @@ def test_a_fault_of_the_network_degrades_in_time_charges_once_and_leaves_no_repl
     run(proxy.url, story)
     wait_until(lambda: spent(server) >= 1 + 10 * FAULTS[fault].arrive, "what was sent has arrived")
     assert spent(server) == 1 + 10 * FAULTS[fault].arrive
+
+
+def test_hits_that_fail_leave_room_for_as_many(proxy):
+    """More hits than may be under way at once lose their connection, and later ones are sent."""
+
+    async def story(store: RedisStore) -> None:
+        limiter = AsyncLimiter(MANY, store=store)
+        await limiter.hit("k")
+        proxy.hold()
+        assert await hits(limiter, MOST_FLYING + 1) == [-1] * (MOST_FLYING + 1)
+        heal(proxy)
+        assert await hits(limiter, 3, "other") == [9_999, 9_998, 9_997]
+
+    run(proxy.url, story)
 
 
 @pytest.mark.parametrize("on_error", POLICIES)

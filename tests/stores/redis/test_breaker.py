@@ -9,8 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from headgate import Limiter, StoreError
+from headgate.stores import breaker as module
 from headgate.stores.breaker import Breaker
 from headgate.stores.redis import Transition
+from headgate.testing import ManualClock
 from tests.support.faults import (
     FAULTS,
     MANY,
@@ -96,6 +98,30 @@ def test_the_third_failure_opens_it_if_half_of_all_have_failed(between, opens):
         breaker.succeeded()
     assert not breaker.failed()
     assert (breaker.failed(), breaker.open) == (opens, opens)
+
+
+@pytest.mark.parametrize(("apart", "opens"), [(10, True), (10.1, False)])
+def test_failures_that_take_long_count_together(monkeypatch, apart, opens):
+    """The window of 10 s is between the end of one and the beginning of the next: each may take a minute itself."""
+    clock = ManualClock()
+    monkeypatch.setattr(module, "SystemClock", lambda: clock)
+    breaker = Breaker()
+    for _ in range(3):
+        clock.advance(60 + apart)
+        breaker.failed(60.0)
+    assert breaker.open == opens
+
+
+def test_late_replies_do_not_end_the_trouble_of_a_server_that_is_away():
+    """Successes of commands that were under way change nothing until a probe has passed."""
+    breaker = Breaker()
+    for _ in range(3):
+        breaker.failed()
+    for _ in range(20):
+        breaker.succeeded()
+    assert (breaker.open, breaker.troubled) == (True, True)
+    breaker.close()
+    assert (breaker.open, breaker.troubled) == (False, False)
 
 
 def test_a_failure_made_good_long_since_keeps_nobody_waiting_when_the_server_goes_away(proxy):

@@ -15,6 +15,7 @@ import pytest
 from headgate import AsyncLimiter, Call, InvalidCall, Limit, Limiter, StoreError
 from headgate.stores.sql.sqlite import SqliteStore
 from headgate.testing import ManualClock
+from tests.support.inside import renewal_of
 
 pytestmark = pytest.mark.engineless
 
@@ -40,6 +41,29 @@ def test_a_refusal_writes_nothing(store):
     limiter.hit("k", 10)
     before = rows(store, "*")
     assert not limiter.hit("k") and rows(store, "*") == before
+
+
+def test_only_a_permit_that_was_taken_is_renewed(store):
+    """A peek at a limit in flight and a refusal take none: nothing would be found to renew, and be logged as lost."""
+    limiter = Limiter("1 in flight", store=store, on_error="raise")
+    assert limiter.peek("k") and not renewal_of(store).held
+    assert limiter.hit("k") and not limiter.hit("k")
+    assert [name.key for name in renewal_of(store).held] == ["k"]
+
+
+def test_a_decision_that_fails_midway_leaves_no_transaction_open(store):
+    """Its writes are rolled back, and both this store and others decide again as soon as the reason is gone."""
+    limiter = Limiter("10/minute", "2 in flight", store=store, on_error="raise")
+    limiter.hit("k")
+    with contextlib.closing(sqlite3.connect(store.path, timeout=0)) as other:
+        other.execute(
+            "CREATE TRIGGER broken BEFORE INSERT ON headgate_states WHEN NEW.limit_name = 'in-flight' "
+            "BEGIN SELECT RAISE(ABORT, 'no'); END"
+        )
+        with pytest.raises(StoreError):
+            limiter.hit("k")
+        other.execute("DROP TRIGGER broken")
+    assert [each.remaining for each in limiter.hit("k").verdicts] == [8, 0]
 
 
 def test_rows_can_be_read_by_a_person(store):
