@@ -36,7 +36,7 @@ after_fork(_renew_counting)
 
 
 class LoopIteration:
-    """One iteration of an event loop, which starts all requests that are ready."""
+    """One iteration of an event loop, or turn: it starts all requests that are ready."""
 
     __slots__ = ("apart", "began", "close", "loop", "open", "requests", "thread")
 
@@ -188,7 +188,7 @@ class Entry:
         return self.variable.set(self.name)
 
     def leave(self, token: "Token[str | None]", served: bool) -> None:
-        """Give the place back, for a request that goes on with a permit in its place if it was not served yet."""
+        """Give the place back. `served` is false for a request that has no answer yet: it asks again, for a permit."""
         if self.places.give(served):
             self.shedder.fill()
         try:  # noqa: SIM105 - `suppress` would cost as much as the rest

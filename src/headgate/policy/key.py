@@ -122,7 +122,7 @@ def join(parts: list[str]) -> str:
 
 
 @lru_cache(maxsize=64)
-def keeper(digest: Hash, kind: Kind) -> Callable[[str], str]:
+def hashing_of(digest: Hash, kind: Kind) -> Callable[[str], str]:
     """Return a function that hashes the plain form of a value that may be secret; results are cached."""
 
     def kept(value: str) -> str:
@@ -199,7 +199,7 @@ def _sent(kind: Kind | None, values: Values) -> Callable[[str, Parser], Part]:
     def part(name: str, parser: Parser) -> Part:
         field = name if kind else name.lower()
         own = kind or kind_of_header(field)
-        return SentPart(own, field, values, keeper(parser.hashed, own), parser.repeated)
+        return SentPart(own, field, values, hashing_of(parser.hashed, own), parser.repeated)
 
     return part
 

@@ -115,11 +115,15 @@ class Rule:
     blocks_all: bool
     """Whether a block of a key holds under every rule."""
     missing: Missing
+    """The treatment of a request that lacks a part of the key."""
     repeated: Repeated
+    """The treatment of a value that a client sends twice."""
     on_error: OnError
     disclose: Disclose
     exempt: Predicate | None
+    """The requests that match and are not counted."""
     store: str
+    """The name of one of the policy's stores; empty for the store of the middleware."""
     awaited: tuple[Callable[..., Any], ...] = ()
     """The app's functions in this rule that have to be awaited."""
     follows_response: bool = dataclasses.field(init=False)

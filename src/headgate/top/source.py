@@ -23,8 +23,11 @@ Source = Callable[[], Snapshot]
 PATIENCE: Final = 2.0
 """Seconds to wait for an answer."""
 LARGEST: Final = 16 * 2**20
+"""The most bytes that are read of an answer."""
 PAGE: Final = "/top"
+"""The path that is asked if a URL has none."""
 VERSION: Final = 1
+"""The version of the snapshots that this screen understands."""
 
 
 def open_source(text: str, token: str | None = None) -> Source:

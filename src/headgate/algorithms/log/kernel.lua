@@ -1,4 +1,5 @@
--- The reference step in Lua. One string: a header, then a ring of 8-byte stamps that grows by half up to the limit.
+-- The reference step in Lua, in sections that stores/redis/scripts.py puts together. One string: a header, then a ring
+-- of 8-byte stamps that grows by half up to the limit.
 --- params limit period
 --- state cap tail count oldest newest
 --- fresh 0, 0, 0, 0, 0

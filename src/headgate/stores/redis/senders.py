@@ -44,7 +44,7 @@ class SharedError(ConnectionError):
     """The reply was lost to another thread, which had sent this command too, and which has counted the failure."""
 
 
-class Wire(Protocol):
+class Connecting(Protocol):
     """The part of a server that is used here."""
 
     def connection(self, began: float) -> tuple[Any, float]:
@@ -59,8 +59,8 @@ class Wire(Protocol):
 class Senders:
     """The threads that send to one server, and the commands that wait for one of them."""
 
-    def __init__(self, wire: Wire, timeouts: Timeouts) -> None:
-        self._wire = wire
+    def __init__(self, server: Connecting, timeouts: Timeouts) -> None:
+        self._server = server
         self._answer = timeouts.answer
         self._longest_wait = min(LONGEST_WAIT, timeouts.answer / 4)
         self._longest_send = timeouts.connect + timeouts.answer + GRACE
@@ -122,12 +122,12 @@ class Senders:
         batch = [own]
         try:
             self.sending.add(own)
-            connection, began = self._wire.connection(own.began)
+            connection, began = self._server.connection(own.began)
             if self.waiting:  # looked at only now, since connecting may take long
                 began = self._take_waiting(batch, began)
             connection.due = began + self._answer
             start = monotonic()
-            self._wire.converse(connection, batch)
+            self._server.converse(connection, batch)
             took, longest = monotonic() - start, FORGETTING * self._trip
             self._trip = took if took < longest else longest
         except BaseException as error:
