@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
 from fastapi import FastAPI
 from flask import Flask
 from starlette.applications import Starlette
@@ -19,7 +22,7 @@ from starlette.responses import PlainTextResponse
 import headgate
 from headgate.engine import NATIVE
 from headgate.testing.edges import App, Endpoint
-from headgate.web import fastapi, flask, misconfiguration, starlette
+from headgate.web import aiohttp, fastapi, flask, misconfiguration, starlette
 from headgate.web.asgi import RateLimitMiddleware
 from tests.support.adapters.django import DjangoSuite
 from tests.support.edges import asgi, get, wsgi
@@ -37,22 +40,28 @@ async def _hello(scope: Any, receive: Any, send: Any) -> None:
     await send({"type": "http.response.body", "body": b"hello"})
 
 
-def _functions_run_by(ask: Callable[[], Any]) -> int:
-    """Return how often a function of Headgate begins or goes on while a request is answered."""
-    begun = 0
+@contextmanager
+def _counting() -> Iterator[list[str]]:
+    """Note each function of Headgate that begins or goes on meanwhile, in this thread."""
+    begun: list[str] = []
 
-    def count(frame: FrameType, event: str, _: object) -> None:
-        nonlocal begun
+    def note(frame: FrameType, event: str, _: object) -> None:
         if event == "call" and frame.f_code.co_filename.startswith((HOME, "<string>")):
-            begun += 1
+            begun.append(frame.f_code.co_name)
 
     before = sys.getprofile()
-    sys.setprofile(count)
+    sys.setprofile(note)
     try:
-        assert ask().status == 200
+        yield begun
     finally:
         sys.setprofile(before)
-    return begun
+
+
+def _functions_run_by(ask: Callable[[], Any]) -> int:
+    """Return how often a function of Headgate begins or goes on while a request is answered."""
+    with _counting() as begun:
+        assert ask().status == 200
+    return len(begun)
 
 
 def _fewest(apps: list[RateLimitMiddleware], path: str) -> int:
@@ -120,6 +129,29 @@ def test_a_view_of_django_behind_a_proxy_runs_a_bounded_number_of_functions(monk
         ask = partial(site.ask, "GET", "/", FORWARDED, "10.0.0.1")
         ask()
         assert min(_functions_run_by(ask) for _ in range(3)) <= 23
+
+
+@pytest.mark.skipif(not NATIVE, reason="the pure engine runs its own functions for each decision")
+def test_a_handler_of_aiohttp_behind_a_proxy_runs_a_bounded_number_of_functions(monkeypatch):
+    """A request over a socket runs 9 functions of the edge, from its admission to the fields of its response."""
+    monkeypatch.setattr(misconfiguration, "LOOKED_AT", 1)
+
+    async def handler(request: web.Request) -> web.Response:
+        return web.Response(text="hello")
+
+    async def fewest() -> int:
+        app = web.Application()
+        app.router.add_get("/", aiohttp.limited("999/hour")(handler))
+        aiohttp.RateLimits(app, trusted_proxies=["127.0.0.0/8"])
+        found = []
+        async with TestClient(TestServer(app)) as client:
+            for _ in range(4):
+                with _counting() as begun:
+                    assert (await client.get("/", headers=FORWARDED)).status == 200
+                found.append(len(begun))
+        return min(found[1:])
+
+    assert asyncio.run(fewest()) <= 9
 
 
 @pytest.mark.skipif(not NATIVE, reason="the pure engine runs its own functions for each place")
