@@ -95,6 +95,26 @@ def test_a_limit_that_is_raised_in_another_form_takes_effect_at_once(site, new):
     assert site.admitted(9) >= 4
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("[9 in flight, 5/hour]", "5/2h"),
+        ("[9/minute, 5/hour]", "5/hour by sliding-log"),
+        ("5/hour", "[9/minute, 5/hour by sliding-log]"),
+        ("[9/hour as reads, 5/hour as all]", "[5/hour by sliding-log as all, 9/hour by sliding-log as reads]"),
+        ("[9/minute, 5/hour]", "[5/hour by fixed-window, 9/second]"),
+    ],
+)
+def test_a_limit_that_changes_while_others_come_or_go_is_not_taken_for_one_of_them(site, old, new):
+    """Its own successor takes up its counts, wherever it stands in the list."""
+    site = site(f"name: api, key: ip, limits: {old}")
+    assert site.admitted(5) == 5
+    site.change(f"name: api, key: ip, limits: {new}")
+    site.clock.advance(1)
+    assert site.admitted(9) == 0
+    assert site.admitted(9, "192.0.2.2") == 5
+
+
 RELOADS = {
     "lowered in another form": [("api", "9/hour by fixed-window", 4, 4), ("api", "5/hour by sliding-log", 9, 1)],
     "there and back again": [

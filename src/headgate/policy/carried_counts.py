@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
@@ -25,6 +25,14 @@ MOVED: Final = (
     "rule {} is about other requests than before, and goes on with the same counts: a rule without a name is known by "
     "its place in the list; give it a name"
 )
+ALIKE: Final[tuple[Callable[[Limit], Any], ...]] = (
+    lambda limit: (limit.in_flight, limit.period_us, limit.name),
+    lambda limit: (limit.in_flight, limit.period_us, limit.algorithm),
+    lambda limit: (limit.in_flight, limit.period_us),
+    lambda limit: (limit.in_flight, limit.name),
+    lambda limit: limit.in_flight,
+)
+"""The properties of a limit that tell its successor, the ones that tell most first."""
 
 
 class CarriedCounts(NamedTuple):
@@ -161,9 +169,22 @@ def _left_behind(before: Rule, rule: Rule) -> Iterator[tuple[str, Limit, Limit]]
         old = was.get(plan, was.get(DEFAULT_PLAN, ()))  # by which requests of a plan that was not listed were counted
         left = [each for each in old if each.identity not in {limit.identity for limit in limits}]
         come = [each for each in limits if each.identity not in {limit.identity for limit in old}]
-        for gone, limit in zip(left, come, strict=False):
-            if gone.in_flight == limit.in_flight:
-                yield plan, gone, limit
+        for gone, limit in _successors(left, come):
+            yield plan, gone, limit
+
+
+def _successors(left: list[Limit], come: list[Limit]) -> Iterator[tuple[Limit, Limit]]:
+    """Yield old and new limits that belong together: the most alike first, then those of one kind, in their order.
+
+    A list may have lost or got a limit at the same time, so that places alone would pair an hour with a day.
+    """
+    for alike in ALIKE:
+        for gone in tuple(left):
+            limit = next((each for each in come if alike(each) == alike(gone)), None)
+            if limit is not None:
+                left.remove(gone)
+                come.remove(limit)
+                yield gone, limit
 
 
 def _with_numbers_of(limit: Limit, left: Limit) -> Limit:
