@@ -107,6 +107,10 @@ def test_the_arguments_of_a_class_can_still_be_looked_up():
     ("url", "told"),
     [
         ("localhost:6379", "'localhost:6379' has no scheme: write redis://localhost:6379"),
+        ("redis:6379", "'redis:6379' has no scheme: write redis://redis:6379"),
+        ("valkey:6379/0", "'valkey:6379/0' has no scheme: write valkey://valkey:6379/0"),
+        ("postgres:5432/app", "'postgres:5432/app' has no scheme: write postgresql://postgres:5432/app"),
+        ("rediss:/0", "the URL of a server has // before its host: write rediss://HOST"),
         ("[::1]:6379", "'[::1]:6379' has no scheme: write redis://[::1]:6379"),
         ("user:pw@cache:6379", "'cache:6379' has no scheme: write redis://***@cache:6379"),
         ("cache", "no store for a URL without a scheme"),
