@@ -73,8 +73,13 @@ async def test_an_app_without_limits_answers_with_an_error(handler, caplog):
     assert told.endswith("has limits, and its app has none; write RateLimits(app) where the app is created")
 
 
+def careful(handler: Any) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    """A decorator that copies what its handler has."""
+    return functools.wraps(handler)(careless(handler))
+
+
 def table() -> web.RouteTableDef:
-    """Routes whose limits stand above them; twice, and with a limit below as well."""
+    """Routes whose limits stand above them; twice, with a limit below as well, and above another decorator."""
     routes = web.RouteTableDef()
 
     @limited("3/minute")
@@ -90,6 +95,13 @@ def table() -> web.RouteTableDef:
     async def around(request: web.Request) -> web.Response:
         return web.Response()
 
+    @limited("3/minute")
+    @limited("1/minute")
+    @careful
+    @routes.get("/d")
+    async def wrapped(request: web.Request) -> web.Response:
+        return web.Response()
+
     routes.static("/static", ".")
     return routes
 
@@ -101,7 +113,7 @@ async def test_a_limit_above_the_route_raises_in_an_app_without_limits(caplog):
     app = web.Application()
     app.add_routes(table())
     async with served(app) as client:
-        assert [await statuses(client, 1, path) for path in ("/a", "/b", "/c")] == [[500]] * 3
+        assert [await statuses(client, 1, path) for path in ("/a", "/b", "/c", "/d")] == [[500]] * 4
     assert "has limits, and its app has none" in str(caplog.records[0].exc_info[1])
 
 
@@ -111,7 +123,7 @@ async def test_a_limit_above_the_route_limits():
     app = site()
     app.add_routes(table())
     async with served(app) as client:
-        for path in ("/a", "/b", "/c"):
+        for path in ("/a", "/b", "/c", "/d"):
             async with client.get(path) as answer:
                 assert answer.headers["RateLimit"].count(";r=") == 2
             assert await statuses(client, 2, path) == [429, 429]

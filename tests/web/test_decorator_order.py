@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from typing import Any
 
 import pytest
@@ -21,6 +22,16 @@ pytestmark = pytest.mark.engineless
 SWAP = "swap the two lines"
 
 
+def wrapping(endpoint: Any) -> Any:
+    """Another decorator, between the limit and the route."""
+
+    @functools.wraps(endpoint)
+    async def wrapped(*args: Any, **kwargs: Any) -> Any:
+        return await endpoint(*args, **kwargs)
+
+    return wrapped
+
+
 def wrong(kind: str = "get") -> FastAPI:
     """An app with an endpoint whose limit stands above its route."""
     app, router = FastAPI(), APIRouter()
@@ -31,12 +42,13 @@ def wrong(kind: str = "get") -> FastAPI:
 
     below = fastapi.limited("2/minute")(search) if kind == "twice" else search
     routes = {"router": router.get("/search"), "websocket": app.websocket("/ws")}
-    fastapi.limited("1/minute")(routes.get(kind, app.get("/search"))(below))
+    endpoint = routes.get(kind, app.get("/search"))(below)
+    fastapi.limited("1/minute")(wrapping(endpoint) if kind == "wrapped" else endpoint)
     app.include_router(router, prefix="/api")
     return app
 
 
-@pytest.mark.parametrize("kind", ["get", "router", "websocket", "twice"])
+@pytest.mark.parametrize("kind", ["get", "router", "websocket", "twice", "wrapped"])
 def test_fastapi_does_not_start(kind):
     """Where a server tells the app that it starts, then; else at every request."""
     app = wrong(kind)
@@ -70,6 +82,14 @@ def test_an_app_without_limits_of_its_own_raises_at_the_decorator():
             @routes.get("/search")
             async def search() -> str:
                 return "hello"
+
+    with pytest.raises(InvalidCall, match=SWAP):
+
+        @fastapi.limited("1/minute")
+        @wrapping
+        @app.get("/search")
+        async def wrapped() -> str:
+            return "hello"
 
     @app.get("/right")
     @fastapi.limited("1/minute")
@@ -118,6 +138,18 @@ async def shared(request: Any) -> PlainTextResponse:
 
 
 LIMITED = starlette.limited("1/minute")(shared)
+
+
+def test_an_endpoint_may_be_at_one_route_without_limits_and_at_another_below_other_decorators():
+    """Around the limit and within it."""
+
+    async def search(request: Any) -> PlainTextResponse:
+        return PlainTextResponse("hello")
+
+    slow = wrapping(starlette.limited("1/minute")(wrapping(search)))
+    app = Starlette(routes=[Route("/free", search), Route("/search", slow)])
+    starlette.RateLimits(app, store=still())
+    assert [asgi(app, path=path).status for path in ("/free", "/free", "/search", "/search")] == [200, 200, 200, 429]
 
 
 def test_an_endpoint_may_be_at_one_route_without_limits_and_at_another_with():

@@ -158,6 +158,22 @@ def test_a_decorator_above_the_routes_counts_all_the_same():
     assert fields_of(app)["ratelimit-policy"] == '"index";q=2;w=60, "index.2";q=5;w=60'
 
 
+def test_a_decorator_above_another_one_above_the_routes_counts_too():
+    """Flask was given the function within both."""
+    app = make()
+
+    def wrapping(view: Callable[..., Any]) -> Callable[..., Any]:
+        return functools.wraps(view)(lambda **arguments: view(**arguments))
+
+    @limited("2/minute")
+    @wrapping
+    @app.get("/")
+    def index() -> str:
+        return "hello"
+
+    assert statuses(app, "/", "/", "/") == [200, 200, 429]
+
+
 def test_limits_that_another_decorator_hides_are_asked_when_the_view_is_called():
     """It has no functools.wraps; they are one decision still, and a refusal gives back what was charged before."""
 

@@ -16,7 +16,15 @@ from typing import Any, Final, Protocol, TypeVar
 from aiohttp import web
 
 from headgate.errors import HeadgateError, InvalidCall
-from headgate.web.callables import endpoint_within, full_name, mark_of, name_after, note_within, without_partials
+from headgate.web.callables import (
+    endpoint_within,
+    full_name,
+    mark_of,
+    name_after,
+    note_within,
+    unwrapped,
+    without_partials,
+)
 from headgate.web.endpoint import EndpointLimit
 
 LIMITS: Final = "__headgate_limits__"
@@ -94,10 +102,11 @@ def _marked(handler: Any, limits: tuple[EndpointLimit, ...]) -> Any:  # noqa: AN
 
 def _put_into_tables(handler: Any, marked: Any, frame: FrameType) -> None:  # noqa: ANN401
     """Let the tables of routes that a caller's code names call the limited handler: `@limited` is above the route's."""
+    wrapped = unwrapped(handler)
     for each in (*frame.f_globals.values(), *frame.f_locals.values()):
         if isinstance(each, web.RouteTableDef):
             for route in each:
-                if getattr(route, "handler", None) is handler:
+                if any(getattr(route, "handler", None) is within for within in wrapped):
                     object.__setattr__(route, "handler", marked)  # frozen, and in the table for good
 
 

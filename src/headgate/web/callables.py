@@ -48,17 +48,30 @@ def endpoint_within(made: Any) -> Any:  # noqa: ANN401
     return endpoint if noted is made else made
 
 
+def unwrapped(endpoint: Any) -> list[Any]:  # noqa: ANN401
+    """Return an endpoint, and the functions that it wraps: a route may have one of them, below another decorator."""
+    found: list[Any] = []
+    while endpoint is not None and not any(each is endpoint for each in found):
+        found.append(endpoint)
+        endpoint = getattr(endpoint, "__wrapped__", None)
+    return found
+
+
 def note_limited(endpoint: Any, made: Any) -> None:  # noqa: ANN401
-    """Note on an endpoint the wrapper made of it. Decorators copy attributes, so the note names its endpoint."""
-    with suppress(AttributeError, TypeError):  # a bound method has no attributes of its own
-        _, before = vars(endpoint).get(LIMITED_AS, (None, ()))
-        setattr(endpoint, LIMITED_AS, (endpoint, (*before, made)))
+    """Note on an endpoint, and on the functions that it wraps, the wrapper made of it.
+
+    Decorators copy attributes, so the note names its endpoint.
+    """
+    for each in unwrapped(endpoint):
+        with suppress(AttributeError, TypeError):  # a bound method has no attributes of its own
+            whose, before = vars(each).get(LIMITED_AS, (None, ()))
+            setattr(each, LIMITED_AS, (each, (*(before if whose is each else ()), made)))
 
 
 def misplaced(endpoints: Iterable[Any]) -> str | None:
     """Return the name of an endpoint that is registered without the wrapper that `limited` made of it, or None."""
     registered = [without_partials(each) for each in endpoints]
-    known = {id(each) for each in registered}
+    known = {id(within) for each in registered for within in unwrapped(each)}
     for endpoint in registered:
         whose, made = getattr(endpoint, "__dict__", {}).get(LIMITED_AS, (None, ()))
         if whose is endpoint and any(id(each) not in known and stands_for(each, endpoint) for each in made):

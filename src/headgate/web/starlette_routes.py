@@ -10,7 +10,7 @@ from starlette.applications import Starlette
 from starlette.routing import Host, Mount, Router, WebSocketRoute
 
 from headgate.web.asgi_requests import Scope
-from headgate.web.callables import full_name, is_named
+from headgate.web.callables import full_name, is_named, unwrapped
 from headgate.web.responder import MOST_FAST_PATHS
 from headgate.web.unmatched_rules import Route, read_route
 
@@ -131,9 +131,10 @@ def route_before(endpoint: Any, frame: FrameType) -> str | None:  # noqa: ANN401
     """
     if is_named(endpoint, frame):
         return None
+    wrapped = unwrapped(endpoint)
     for each in (*frame.f_globals.values(), *frame.f_locals.values()):
         if isinstance(each, (Starlette, Router)):
             for route in each.routes:
-                if getattr(route, "endpoint", None) is endpoint:
+                if any(getattr(route, "endpoint", None) is within for within in wrapped):
                     return getattr(route, "path", "")
     return None
